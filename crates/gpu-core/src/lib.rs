@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+
+mod buffer;
+mod device;
+mod error;
+mod host;
+mod usage;
+
+pub use buffer::Buffer;
+pub use device::{Device, Scope};
+pub use error::{Error, Result};
+pub use usage::Usage;
