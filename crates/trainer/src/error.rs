@@ -1,0 +1,164 @@
+#![forbid(unsafe_code)]
+
+use std::error::Error as StdError;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong in building, training, saving or evaluating a model.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting lies outside its range.
+    #[error("{setting} is {value}: expected {expected}")]
+    Setting {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+        /// What would be accepted.
+        expected: &'static str,
+    },
+
+    /// The device has no room.
+    #[error(transparent)]
+    Memory(#[from] megabatch_gpu_core::Error),
+
+    /// The operating system gave no threads for the pool.
+    #[error("cannot start {threads} threads: {source}; ask for fewer")]
+    Threads {
+        /// Number of threads asked for.
+        threads: usize,
+        /// The system's answer.
+        source: rayon::ThreadPoolBuildError,
+    },
+
+    /// The source of samples failed.
+    #[error("reading samples {first}..={last} ({count} of them) failed: {source}")]
+    Gather {
+        /// Smallest index asked for.
+        first: usize,
+        /// Largest index asked for.
+        last: usize,
+        /// Number of samples asked for.
+        count: usize,
+        /// What the source said.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+
+    /// The samples have another shape than the model.
+    #[error("the model takes {model}, but the samples are {samples}; use data made as the training data was")]
+    SamplesShape {
+        /// Shape that the model was built for.
+        model: String,
+        /// Shape of the samples given.
+        samples: String,
+    },
+
+    /// An index lies past the end of the samples.
+    #[error("sample {sample} was asked for, but there are {len}")]
+    SampleOutOfRange {
+        /// Index asked for.
+        sample: usize,
+        /// Number of samples.
+        len: usize,
+    },
+
+    /// A part of a split, or of a run, has no samples.
+    #[error("no samples are left for {part}: {before} before the purge, {after} after it; {advice}")]
+    NothingLeft {
+        /// `training`, `validation` or `test`.
+        part: &'static str,
+        /// Samples between the part's instants.
+        before: usize,
+        /// Samples left after the purge.
+        after: usize,
+        /// What to change.
+        advice: &'static str,
+    },
+
+    /// A number that training depends on became infinite or NaN. Nothing was updated in the step named.
+    #[error(
+        "step {step}: the loss is {loss} and the gradients' norm {grad_norm}; the first number that is not finite is element {index} of {tensor}; \
+         check the data, lower the learning rate or set a clip norm"
+    )]
+    NotFinite {
+        /// The step, counted from 1, that was not completed.
+        step: u64,
+        /// Loss of the step.
+        loss: f64,
+        /// Norm of all gradients before clipping.
+        grad_norm: f64,
+        /// First tensor, in the order of computation, that holds such a number.
+        tensor: String,
+        /// Index of the number in the tensor, row-major.
+        index: usize,
+    },
+
+    /// A weights file does not hold the tensors that the model needs.
+    #[error("{}: the tensors are not those of this model:\n{}", path.display(), problems.join("\n"))]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// One line for each tensor that is missing, not known, misshapen or of a type that cannot be read.
+        problems: Vec<String>,
+    },
+
+    /// A file is not in the safetensors format.
+    #[error("{}: not a readable safetensors file: {reason}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A file of a checkpoint cannot be understood.
+    #[error("{}: {reason}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        reason: String,
+    },
+
+    /// A checkpoint belongs to a run with other settings, which could not go on bit for bit.
+    #[error("{}: made with {setting} {found}, but this run has {expected}; resume with the settings of the checkpoint", path.display())]
+    OtherRun {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// Name of the setting that differs.
+        setting: &'static str,
+        /// Its value in the checkpoint.
+        found: String,
+        /// Its value in this run.
+        expected: String,
+    },
+
+    /// The file system refused.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Turns an I/O error into [`Error::File`], for use in `map_err`.
+    pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { path, action, source }
+    }
+
+    pub(crate) fn setting(setting: &'static str, value: impl ToString, expected: &'static str) -> Error {
+        Error::Setting { setting, value: value.to_string(), expected }
+    }
+}

@@ -1,0 +1,217 @@
+#![forbid(unsafe_code)]
+
+//! A stack of LSTM layers over windows of one timeframe, as torch.nn.LSTM defines it.
+//!
+//! ```text
+//! i = sigmoid(W_ii x + b_ii + W_hi h + b_hi)      c' = f * c + i * g
+//! f = sigmoid(W_if x + b_if + W_hf h + b_hf)      h' = o * tanh(c')
+//! g = tanh   (W_ig x + b_ig + W_hg h + b_hg)
+//! o = sigmoid(W_io x + b_io + W_ho h + b_ho)
+//! ```
+//!
+//! The gates' weights are stacked in the order i, f, g, o: W_ih is [4H, F], W_hh is [4H, H]. Activations lie step after step
+//! ([T, B, ..]), so that one step of a batch is one contiguous matrix. B samples, T steps, F features, H hidden units.
+
+mod backward;
+mod forward;
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+pub(crate) use backward::backward;
+pub(crate) use forward::forward;
+
+use crate::error::Result;
+use crate::scalar::Scalar;
+use crate::tensor::{Layout, Slot};
+
+/// Sizes of one timeframe's LSTM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// T.
+    pub(crate) steps: usize,
+    /// F of the first layer; those above read H.
+    pub(crate) features: usize,
+    /// H.
+    pub(crate) hidden: usize,
+    pub(crate) layers: usize,
+    pub(crate) bias: bool,
+}
+
+/// Where the parameters of one timeframe's LSTM lie, layer by layer.
+#[derive(Debug)]
+pub(crate) struct Lstm {
+    pub(crate) sizes: Sizes,
+    layers: Vec<LayerSlots>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LayerSlots {
+    weight_ih: Slot,         // [4H, F]
+    weight_hh: Slot,         // [4H, H]
+    bias: Option<[Slot; 2]>, // b_ih and b_hh, [4H] each
+}
+
+impl Lstm {
+    /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's order.
+    pub(crate) fn new(sizes: Sizes, prefix: &str, layout: &mut Layout) -> Self {
+        let Sizes { hidden, .. } = sizes;
+        let layer = |l: usize| {
+            let mut slot = |kind: &str, shape: &[usize]| layout.push(format!("{prefix}.{kind}_l{l}"), shape);
+            LayerSlots {
+                weight_ih: slot("weight_ih", &[4 * hidden, sizes.input(l)]),
+                weight_hh: slot("weight_hh", &[4 * hidden, hidden]),
+                bias: sizes.bias.then(|| ["bias_ih", "bias_hh"].map(|kind| slot(kind, &[4 * hidden]))),
+            }
+        };
+        Lstm { sizes, layers: (0..sizes.layers).map(layer).collect() }
+    }
+}
+
+impl Sizes {
+    /// Width of what layer `l` reads at each step.
+    fn input(self, l: usize) -> usize {
+        if l == 0 { self.features } else { self.hidden }
+    }
+}
+
+/// What a forward pass keeps for the backward pass, and what that one makes of it, for up to a fixed number of samples.
+#[derive(Debug)]
+pub(crate) struct Activations<S: Scalar> {
+    /// B of the windows loaded now.
+    samples: usize,
+    x: Buffer<S>, // [T, B, F]
+    layers: Vec<LayerActivations<S>>,
+    /// Gradient of the outputs of the layer below the one that the backward pass has done.
+    d_between: Buffer<S>, // [T, B, H]; empty with one layer
+    d_x: Option<Buffer<S>>, // [T, B, F]
+}
+
+#[derive(Debug)]
+struct LayerActivations<S: Scalar> {
+    /// B, as in [`Activations`].
+    samples: usize,
+    /// i, f, g, o after their functions; the backward pass replaces them by the gradients before their functions.
+    gates: Buffer<S>, // [T, B, 4H]
+    /// The initial state, then the state after each step.
+    hidden: Buffer<S>, // [T + 1, B, H]
+    cell: Buffer<S>,      // [T + 1, B, H]
+    cell_tanh: Buffer<S>, // [T, B, H]
+    /// Gradients of the state before the step that the backward pass has done; of the initial state at its end.
+    d_hidden: Buffer<S>, // [B, H]
+    d_cell: Buffer<S>,    // [B, H]
+    /// W_hh transposed, so that the product at every step reads it row by row.
+    weight_hh_turned: Buffer<S>, // [H, 4H]
+}
+
+/// Whether the backward pass goes on to the gradients of the inputs, which training does not need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputGradients {
+    /// They are computed.
+    Compute,
+    /// They are left out, and no memory is taken for them.
+    Skip,
+}
+
+impl<S: Scalar> Activations<S> {
+    /// Room for `capacity` samples, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, sizes: Sizes, capacity: usize, inputs: InputGradients) -> Result<Self> {
+        let Sizes { steps, features, hidden, layers, .. } = sizes;
+        let between = if layers > 1 { steps * capacity * hidden } else { 0 };
+        Ok(Activations {
+            samples: 0,
+            x: Buffer::zeros(scope, steps * capacity * features)?,
+            layers: (0..layers).map(|_| LayerActivations::new(scope, sizes, capacity)).collect::<Result<_>>()?,
+            d_between: Buffer::zeros(scope, between)?,
+            d_x: match inputs {
+                InputGradients::Compute => Some(Buffer::zeros(scope, steps * capacity * features)?),
+                InputGradients::Skip => None,
+            },
+        })
+    }
+
+    /// Takes B = `samples` windows [B, T, F] and a zero initial state.
+    pub(crate) fn load<R: Scalar>(&mut self, sizes: Sizes, samples: usize, windows: &[R]) {
+        let Sizes { steps, features, hidden, .. } = sizes;
+        assert_eq!(windows.len(), samples * steps * features, "windows of [{samples}, {steps}, {features}]");
+        self.samples = samples;
+        let x = self.x.as_mut_slice();
+        for (b, window) in windows.chunks_exact(steps * features).enumerate() {
+            for (t, bar) in window.chunks_exact(features).enumerate() {
+                let row = &mut x[(t * samples + b) * features..][..features];
+                row.iter_mut().zip(bar).for_each(|(to, from)| *to = S::from_f64(from.to_f64()));
+            }
+        }
+        for layer in &mut self.layers {
+            layer.samples = samples;
+            layer.hidden.as_mut_slice()[..samples * hidden].fill(S::ZERO);
+            layer.cell.as_mut_slice()[..samples * hidden].fill(S::ZERO);
+        }
+    }
+
+    /// Replaces the zero initial state of layer `l` by `hidden` and `cell`, [B, H] each.
+    pub(crate) fn set_initial_state(&mut self, l: usize, hidden: &[S], cell: &[S]) {
+        self.layers[l].hidden.as_mut_slice()[..hidden.len()].copy_from_slice(hidden);
+        self.layers[l].cell.as_mut_slice()[..cell.len()].copy_from_slice(cell);
+    }
+
+    /// The hidden and the cell state of layer `l` after the last step, [B, H] each.
+    pub(crate) fn last_state(&self, sizes: Sizes, l: usize) -> (&[S], &[S]) {
+        let state = self.samples * sizes.hidden;
+        let last = sizes.steps * state..(sizes.steps + 1) * state;
+        (&self.layers[l].hidden.as_slice()[last.clone()], &self.layers[l].cell.as_slice()[last])
+    }
+
+    /// The top layer's hidden state after every step, [T, B, H].
+    pub(crate) fn sequence(&self, sizes: Sizes) -> &[S] {
+        let top = self.layers.last().expect("an LSTM has a layer");
+        top.outputs(sizes)
+    }
+
+    /// The gradient of the last hidden state [B, H], to be set before the backward pass.
+    pub(crate) fn d_last_hidden_mut(&mut self, sizes: Sizes) -> &mut [S] {
+        let top = self.layers.last_mut().expect("an LSTM has a layer");
+        &mut top.d_hidden.as_mut_slice()[..self.samples * sizes.hidden]
+    }
+
+    /// Gradients of the initial hidden and cell state of layer `l`, [B, H] each, after the backward pass.
+    pub(crate) fn d_initial_state(&self, sizes: Sizes, l: usize) -> (&[S], &[S]) {
+        let state = ..self.samples * sizes.hidden;
+        (&self.layers[l].d_hidden.as_slice()[state], &self.layers[l].d_cell.as_slice()[state])
+    }
+
+    /// Gradient of the inputs [T, B, F] after the backward pass, if it was asked for.
+    pub(crate) fn d_x(&self, sizes: Sizes) -> Option<&[S]> {
+        self.d_x.as_ref().map(|d_x| &d_x.as_slice()[..sizes.steps * self.samples * sizes.features])
+    }
+}
+
+impl<S: Scalar> LayerActivations<S> {
+    fn new(scope: &Scope, Sizes { steps, hidden, .. }: Sizes, capacity: usize) -> Result<Self> {
+        let state = capacity * hidden;
+        Ok(LayerActivations {
+            samples: 0,
+            gates: Buffer::zeros(scope, steps * 4 * state)?,
+            hidden: Buffer::zeros(scope, (steps + 1) * state)?,
+            cell: Buffer::zeros(scope, (steps + 1) * state)?,
+            cell_tanh: Buffer::zeros(scope, steps * state)?,
+            d_hidden: Buffer::zeros(scope, state)?,
+            d_cell: Buffer::zeros(scope, state)?,
+            weight_hh_turned: Buffer::zeros(scope, 4 * hidden * hidden)?,
+        })
+    }
+
+    /// The hidden state after every step, [T, B, H].
+    fn outputs(&self, Sizes { steps, hidden, .. }: Sizes) -> &[S] {
+        let state = self.samples * hidden;
+        &self.hidden.as_slice()[state..(steps + 1) * state]
+    }
+}
+
+/// The four gates i, f, g, o of one sample's row [4H].
+fn gates_of_row<S>(row: &mut [S]) -> [&mut [S]; 4] {
+    let hidden = row.len() / 4;
+    let (input_forget, cell_output) = row.split_at_mut(2 * hidden);
+    let (i, f) = input_forget.split_at_mut(hidden);
+    let (g, o) = cell_output.split_at_mut(hidden);
+    [i, f, g, o]
+}

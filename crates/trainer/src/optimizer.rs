@@ -1,0 +1,231 @@
+#![forbid(unsafe_code)]
+
+use megabatch_gpu_core::Scope;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+use crate::tensor::TensorSet;
+
+/// The rule by which gradients change parameters. Each equals PyTorch's optimizer of that name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OptimizerKind {
+    /// Stochastic gradient descent without momentum; weight decay is added to the gradient.
+    Sgd,
+    /// Adam (Kingma and Ba, 2015); weight decay is added to the gradient.
+    Adam,
+    /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+    #[default]
+    AdamW,
+}
+
+/// An optimizer's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OptimizerConfig {
+    /// The rule.
+    pub kind: OptimizerKind,
+    /// Learning rate, > 0.
+    pub lr: f64,
+    /// Weight decay, ≥ 0.
+    pub weight_decay: f64,
+    /// Decay of the mean of gradients, in [0, 1).
+    pub beta1: f64,
+    /// Decay of the mean of squared gradients, in [0, 1).
+    pub beta2: f64,
+    /// Added to the root of the second moment, > 0.
+    pub epsilon: f64,
+}
+
+impl Default for OptimizerConfig {
+    /// AdamW with PyTorch's defaults.
+    fn default() -> Self {
+        let kind = OptimizerKind::AdamW;
+        OptimizerConfig { kind, lr: 1e-3, weight_decay: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
+    }
+}
+
+impl OptimizerConfig {
+    pub(crate) fn check(&self) -> Result<()> {
+        let rules = [
+            (self.lr > 0.0, "optimizer.lr", self.lr, "a positive number"),
+            (self.weight_decay >= 0.0, "optimizer.weight_decay", self.weight_decay, "0 or more"),
+            ((0.0..1.0).contains(&self.beta1), "optimizer.beta1", self.beta1, "a number in [0, 1)"),
+            ((0.0..1.0).contains(&self.beta2), "optimizer.beta2", self.beta2, "a number in [0, 1)"),
+            (self.epsilon > 0.0, "optimizer.epsilon", self.epsilon, "a positive number"),
+        ];
+        match rules.into_iter().find(|(holds, _, value, _)| !holds || !value.is_finite()) {
+            Some((_, setting, value, expected)) => Err(Error::setting(setting, value, expected)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An optimizer and its state.
+#[derive(Debug)]
+pub struct Optimizer<S: Scalar> {
+    config: OptimizerConfig,
+    steps: u64,
+    moments: Option<Moments<S>>,
+}
+
+/// Running means of the gradients and of their squares.
+#[derive(Debug)]
+pub struct Moments<S: Scalar> {
+    /// First moment, PyTorch's `exp_avg`.
+    pub exp_avg: TensorSet<S>,
+    /// Second moment, PyTorch's `exp_avg_sq`.
+    pub exp_avg_sq: TensorSet<S>,
+}
+
+impl<S: Scalar> Optimizer<S> {
+    /// An optimizer for `parameters`, with moments of zero where its rule keeps any, booked on `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a setting out of range, [`Error::Memory`] when the device has no room.
+    pub fn new(scope: &Scope, config: OptimizerConfig, parameters: &TensorSet<S>) -> Result<Self> {
+        config.check()?;
+        let zeros = || TensorSet::zeros(scope, parameters.layout());
+        let moments = match config.kind {
+            OptimizerKind::Sgd => None,
+            OptimizerKind::Adam | OptimizerKind::AdamW => Some(Moments { exp_avg: zeros()?, exp_avg_sq: zeros()? }),
+        };
+        Ok(Optimizer { config, steps: 0, moments })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &OptimizerConfig {
+        &self.config
+    }
+
+    /// Number of updates done.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The moments, for a rule that keeps them.
+    pub fn moments(&self) -> Option<&Moments<S>> {
+        self.moments.as_ref()
+    }
+
+    /// The moments for writing, and the number of updates that they stand for: what resuming restores.
+    pub(crate) fn state_mut(&mut self) -> (Option<&mut Moments<S>>, &mut u64) {
+        (self.moments.as_mut(), &mut self.steps)
+    }
+
+    /// Changes `parameters` by one step along `gradients`.
+    pub fn update(&mut self, parameters: &mut TensorSet<S>, gradients: &TensorSet<S>) {
+        self.steps += 1;
+        let (values, gradients) = (parameters.values_mut(), gradients.values());
+        assert_eq!(values.len(), gradients.len(), "parameters and gradients of one model");
+        match (self.config.kind, &mut self.moments) {
+            (OptimizerKind::Adam | OptimizerKind::AdamW, Some(moments)) => {
+                adam(&Rates::new(&self.config, self.steps), moments, values, gradients);
+            }
+            _ => sgd(&self.config, values, gradients),
+        }
+    }
+}
+
+/// p -= lr · (g + decay · p)
+fn sgd<S: Scalar>(config: &OptimizerConfig, values: &mut [S], gradients: &[S]) {
+    let (lr, decay) = (S::from_f64(config.lr), S::from_f64(config.weight_decay));
+    for (p, &g) in values.iter_mut().zip(gradients) {
+        *p -= lr * (g + decay * *p);
+    }
+}
+
+/// The factors of one Adam step. They are computed in double precision and rounded once, as PyTorch does.
+struct Rates<S> {
+    coupled_decay: S,
+    shrink: S,
+    one_minus_beta1: S,
+    beta2: S,
+    one_minus_beta2: S,
+    step_size: S,
+    root_correction2: S,
+    epsilon: S,
+}
+
+impl<S: Scalar> Rates<S> {
+    fn new(config: &OptimizerConfig, step: u64) -> Self {
+        let &OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = config;
+        // f64's `powf` is exact enough for any step, and takes a step that passes i32.
+        let correction = |beta: f64| 1.0 - beta.powf(step as f64);
+        let (coupled, decoupled) = match kind {
+            OptimizerKind::AdamW => (0.0, weight_decay),
+            _ => (weight_decay, 0.0),
+        };
+        Rates {
+            coupled_decay: S::from_f64(coupled),
+            shrink: S::from_f64(1.0 - lr * decoupled),
+            one_minus_beta1: S::from_f64(1.0 - beta1),
+            beta2: S::from_f64(beta2),
+            one_minus_beta2: S::from_f64(1.0 - beta2),
+            step_size: S::from_f64(lr / correction(beta1)),
+            root_correction2: S::from_f64(correction(beta2).sqrt()),
+            epsilon: S::from_f64(epsilon),
+        }
+    }
+}
+
+/// m += (1 - β1)(g - m);  v = β2·v + (1 - β2)g²;  p -= lr/(1 - β1ᵗ) · m / (√v/√(1 - β2ᵗ) + ε)
+fn adam<S: Scalar>(rates: &Rates<S>, moments: &mut Moments<S>, values: &mut [S], gradients: &[S]) {
+    let (means, squares) = (moments.exp_avg.values_mut(), moments.exp_avg_sq.values_mut());
+    for (((p, &g), m), v) in values.iter_mut().zip(gradients).zip(means).zip(squares) {
+        let g = g + rates.coupled_decay * *p;
+        *p *= rates.shrink;
+        *m += rates.one_minus_beta1 * (g - *m);
+        *v = rates.beta2 * *v + rates.one_minus_beta2 * g * g;
+        *p -= rates.step_size * *m / (v.sqrt() / rates.root_correction2 + rates.epsilon);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+    use crate::tensor::Layout;
+
+    /// One parameter of 2 with a gradient of 0.5; expected values by hand from the papers' formulas.
+    #[test]
+    fn one_step_of_each_rule() {
+        let cases = [
+            (OptimizerKind::Sgd, 2.0 - 0.1 * (0.5 + 0.2 * 2.0)),
+            // At the first step m / √v is the gradient's sign, whatever its size.
+            (OptimizerKind::Adam, 2.0 - 0.1),
+            (OptimizerKind::AdamW, 2.0 * (1.0 - 0.1 * 0.2) - 0.1),
+        ];
+        let scope = Device::cpu().scope("test");
+        for (kind, expected) in cases {
+            let mut layout = Layout::default();
+            layout.push("p".to_owned(), &[1]);
+            let layout = Arc::new(layout);
+            let mut parameters = TensorSet::<f64>::zeros(&scope, &layout).unwrap();
+            let mut gradients = TensorSet::<f64>::zeros(&scope, &layout).unwrap();
+            parameters.values_mut()[0] = 2.0;
+            gradients.values_mut()[0] = 0.5;
+            let config = OptimizerConfig { kind, lr: 0.1, weight_decay: 0.2, ..OptimizerConfig::default() };
+            Optimizer::new(&scope, config, &parameters).unwrap().update(&mut parameters, &gradients);
+            assert!((parameters.values()[0] - expected).abs() < 1e-8, "{kind:?}: {:?}", parameters.values());
+        }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let good = OptimizerConfig::default();
+        for (config, name) in [
+            (OptimizerConfig { lr: 0.0, ..good }, "optimizer.lr"),
+            (OptimizerConfig { lr: f64::NAN, ..good }, "optimizer.lr"),
+            (OptimizerConfig { weight_decay: -1.0, ..good }, "optimizer.weight_decay"),
+            (OptimizerConfig { beta2: 1.0, ..good }, "optimizer.beta2"),
+            (OptimizerConfig { epsilon: f64::INFINITY, ..good }, "optimizer.epsilon"),
+        ] {
+            assert!(config.check().unwrap_err().to_string().starts_with(name));
+        }
+    }
+}

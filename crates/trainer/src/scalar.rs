@@ -1,0 +1,116 @@
+#![forbid(unsafe_code)]
+
+use std::fmt::Debug;
+use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
+
+use bytemuck::Pod;
+use safetensors::Dtype;
+
+use crate::matmul::Product;
+
+/// The number that a model computes in: `f32` for training, `f64` as the reference in tests.
+///
+/// Sealed: [`Product`] is out of reach for other crates.
+pub trait Scalar:
+    Product
+    + Pod
+    + Send
+    + Sync
+    + Debug
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+{
+    /// The type's name in a safetensors file.
+    const DTYPE: Dtype;
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+
+    /// The nearest value to `value`.
+    fn from_f64(value: f64) -> Self;
+    /// The same value.
+    fn to_f64(self) -> f64;
+    /// e to the power of `self`.
+    fn exp(self) -> Self;
+    /// Hyperbolic tangent.
+    fn tanh(self) -> Self;
+    /// Square root.
+    fn sqrt(self) -> Self;
+    /// Neither infinite nor NaN.
+    fn is_finite(self) -> bool;
+    /// Appends the little-endian bytes of `values`.
+    fn extend_bytes(values: &[Self], bytes: &mut Vec<u8>);
+
+    /// The logistic function 1 / (1 + e^-x). It saturates to 0 and 1 and is never NaN for a number.
+    fn sigmoid(self) -> Self {
+        Self::ONE / (Self::ONE + (-self).exp())
+    }
+}
+
+macro_rules! scalar {
+    ($type:ty, $dtype:expr) => {
+        impl Scalar for $type {
+            const DTYPE: Dtype = $dtype;
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+
+            #[inline]
+            fn from_f64(value: f64) -> Self {
+                value as $type
+            }
+
+            #[inline]
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+
+            #[inline]
+            fn exp(self) -> Self {
+                <$type>::exp(self)
+            }
+
+            #[inline]
+            fn tanh(self) -> Self {
+                <$type>::tanh(self)
+            }
+
+            #[inline]
+            fn sqrt(self) -> Self {
+                <$type>::sqrt(self)
+            }
+
+            #[inline]
+            fn is_finite(self) -> bool {
+                <$type>::is_finite(self)
+            }
+
+            fn extend_bytes(values: &[Self], bytes: &mut Vec<u8>) {
+                bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            }
+        }
+    };
+}
+
+scalar!(f32, Dtype::F32);
+scalar!(f64, Dtype::F64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sigmoid_saturates_without_nan() {
+        for (x, expected) in [(0.0, 0.5), (-1e4, 0.0), (1e4, 1.0), (f32::NEG_INFINITY, 0.0), (f32::INFINITY, 1.0)] {
+            assert_eq!(x.sigmoid(), expected, "sigmoid({x})");
+        }
+        assert!((2.0f64.sigmoid() - 0.880_797_077_977_882_4).abs() < 1e-15);
+    }
+}
