@@ -1,1 +1,23 @@
-//! placeholder
+#![doc = include_str!("../README.md")]
+
+mod atomic;
+mod error;
+mod file;
+mod series;
+mod shape;
+mod slab;
+mod source;
+mod storage;
+mod table;
+mod text;
+mod timeframe;
+mod windows;
+
+pub use error::{Error, Fault, Result};
+pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
+pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
+pub use source::{Layout, ResidentSeries, Source, SourceOptions};
+pub use storage::{Compression, Storage, WriteOptions};
+pub use text::AttributeValue;
+pub use timeframe::timeframe_order;
+pub use windows::{WindowsFile, WindowsHeader, WindowsWriter, write_windows};

@@ -1,0 +1,74 @@
+#![forbid(unsafe_code)]
+
+//! The series layout: bars stored once, a window being an index into them.
+
+mod check;
+mod open;
+mod write;
+
+use std::collections::BTreeMap;
+
+pub use open::{SeriesFile, SeriesTimeframeFile};
+pub use write::write_series;
+
+use crate::text::AttributeValue;
+
+/// Everything that a series file holds.
+///
+/// [`write_series`] takes the timeframes in any order; [`SeriesFile::read`] gives them shortest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// The timeframes, each with bars of its own.
+    pub timeframes: Vec<SeriesTimeframe>,
+    /// Time of each sample, [N], ns since 1970 UTC.
+    pub sample_time: Vec<i64>,
+    /// [N, K], row-major, K ≥ 1.
+    pub targets: Vec<f32>,
+    /// Where the file holds several instruments.
+    pub instruments: Option<Instruments>,
+    /// Root attributes besides `layout` and `format_version`.
+    pub attributes: BTreeMap<String, AttributeValue>,
+}
+
+/// One timeframe of a [`Series`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeriesTimeframe {
+    /// Name such as `M5`.
+    pub name: String,
+    /// Length of a window in bars, T.
+    pub steps: usize,
+    /// Names of the F features.
+    pub feature_names: Vec<String>,
+    /// [bars, F], row-major, already scaled: what the model sees.
+    pub values: Vec<f32>,
+    /// When each bar closed, [bars], ns since 1970 UTC, strictly increasing within an instrument.
+    pub close_time: Vec<i64>,
+    /// Index of the last bar of each sample's window, [N].
+    pub sample_end: Vec<i64>,
+    /// First bar of each instrument and, last, the number of bars, [I + 1]. Empty where there is one unnamed instrument.
+    pub instrument_start: Vec<i64>,
+    /// How the values were scaled, if they were.
+    pub scaler: Option<Scaler>,
+}
+
+/// How values were scaled: `scaled = (raw - center) / scale`. Kept to go back; nothing is rescaled when a file is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaler {
+    /// `robust`, `standard` or `none`.
+    pub kind: String,
+    /// [F], or [I, F] where each instrument has its own.
+    pub center: Vec<f64>,
+    /// As `center`.
+    pub scale: Vec<f64>,
+    /// Bars that closed before this instant were used to fit, ns since 1970 UTC.
+    pub fit_end_time: i64,
+}
+
+/// The instruments of a [`Series`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Instruments {
+    /// Their names, [I].
+    pub names: Vec<String>,
+    /// The instrument of each sample, [N], an index into `names`.
+    pub sample_instrument: Vec<i32>,
+}

@@ -1,0 +1,225 @@
+#![forbid(unsafe_code)]
+
+//! The rules of the series layout that concern indices and times. Writer and reader apply the same ones.
+
+use std::ops::Range;
+
+use crate::error::Fault;
+
+/// The index arrays of one timeframe.
+pub(super) struct TimeframeIndex<'a> {
+    pub(super) name: &'a str,
+    pub(super) steps: usize,
+    pub(super) close_time: &'a [i64],
+    pub(super) sample_end: &'a [i64],
+    /// Empty where the file has no instruments.
+    pub(super) instrument_start: &'a [i64],
+}
+
+/// What the samples of all timeframes share.
+pub(super) struct SampleIndex<'a> {
+    pub(super) time: &'a [i64],
+    /// Empty where the file has no instruments.
+    pub(super) instrument: &'a [i32],
+    /// Number of instruments; `None` where the file has none.
+    pub(super) instruments: Option<usize>,
+}
+
+/// Checks that every sample has an instrument.
+pub(super) fn check_samples(samples: &SampleIndex<'_>) -> Result<(), Fault> {
+    let Some(instruments) = samples.instruments else { return Ok(()) };
+    let known = |&instrument: &i32| usize::try_from(instrument).is_ok_and(|instrument| instrument < instruments);
+    match samples.instrument.iter().position(|instrument| !known(instrument)) {
+        None => Ok(()),
+        Some(n) => Err(Fault {
+            object: "/samples/instrument".to_owned(),
+            index: Some(n),
+            expected: format!("an instrument from 0 to {}", instruments.saturating_sub(1)),
+            found: samples.instrument[n].to_string(),
+            fix: "number the instruments in the order of /instruments".to_owned(),
+        }),
+    }
+}
+
+/// Checks one timeframe against the samples, after [`check_samples`].
+pub(super) fn check_timeframe(timeframe: &TimeframeIndex<'_>, samples: &SampleIndex<'_>) -> Result<(), Fault> {
+    let spans = instrument_spans(timeframe, samples.instruments)?;
+    for span in &spans {
+        check_close_times(timeframe, span.clone())?;
+    }
+    for n in 0..samples.time.len() {
+        let instrument = samples.instrument.get(n).map_or(0, |&i| usize::try_from(i).expect("checked before"));
+        check_sample(timeframe, n, samples.time[n], &spans[instrument])?;
+    }
+    Ok(())
+}
+
+/// The bars of each instrument.
+fn instrument_spans(timeframe: &TimeframeIndex<'_>, instruments: Option<usize>) -> Result<Vec<Range<usize>>, Fault> {
+    let bars = timeframe.close_time.len();
+    let Some(instruments) = instruments else { return Ok(std::iter::once(0..bars).collect()) };
+    let starts = timeframe.instrument_start;
+    let fault = |index, expected: String, found: String| Fault {
+        object: format!("/series/{}/instrument_start", timeframe.name),
+        index,
+        expected,
+        found,
+        fix: "give the first bar of each instrument and, last, the number of bars".to_owned(),
+    };
+    if starts.len() != instruments + 1 {
+        return Err(fault(
+            None,
+            format!("{} entries for {instruments} instruments", instruments + 1),
+            starts.len().to_string(),
+        ));
+    }
+    for (i, &start) in starts.iter().enumerate() {
+        let low = if i == 0 { 0 } else { starts[i - 1] };
+        let high = if i == 0 { 0 } else { bars as i64 };
+        let low = if i == instruments { high } else { low };
+        if start < low || start > high {
+            return Err(fault(Some(i), format!("a bar from {low} to {high}"), start.to_string()));
+        }
+    }
+    Ok(starts.windows(2).map(|pair| pair[0] as usize..pair[1] as usize).collect())
+}
+
+fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Result<(), Fault> {
+    let first = span.start;
+    let times = &timeframe.close_time[span];
+    match times.windows(2).position(|pair| pair[0] >= pair[1]) {
+        None => Ok(()),
+        Some(i) => Err(Fault {
+            object: format!("/series/{}/close_time", timeframe.name),
+            index: Some(first + i + 1),
+            expected: format!("a time after {}, that of the bar before", times[i]),
+            found: times[i + 1].to_string(),
+            fix: "sort the bars by time and drop repeated ones".to_owned(),
+        }),
+    }
+}
+
+/// A window must lie within its instrument and end with the last bar that had closed at the sample's time.
+fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Range<usize>) -> Result<(), Fault> {
+    let fault = |expected: String, found: String, fix: &str| Fault {
+        object: format!("/samples/end/{}", timeframe.name),
+        index: Some(n),
+        expected,
+        found,
+        fix: fix.to_owned(),
+    };
+    let end = timeframe.sample_end[n];
+    let window_fits = |end: &usize| span.contains(end) && end - span.start + 1 >= timeframe.steps;
+    let Some(end) = usize::try_from(end).ok().filter(window_fits) else {
+        return Err(fault(
+            format!(
+                "the last bar of a window of {} bars within bars {}..{} of its instrument",
+                timeframe.steps, span.start, span.end
+            ),
+            end.to_string(),
+            "drop samples that have no full window",
+        ));
+    };
+    let closed = timeframe.close_time[end];
+    if closed > time {
+        let found = format!("bar {end}, which closes at {closed}");
+        return Err(fault(
+            format!("a bar that had closed at the sample's time {time}"),
+            found,
+            "the sample sees the future; use the last closed bar",
+        ));
+    }
+    let next = Some(end + 1).filter(|next| span.contains(next)).map(|next| timeframe.close_time[next]);
+    if let Some(next) = next.filter(|&next| next <= time) {
+        let found = format!("bar {end}, though bar {} had closed at {next}", end + 1);
+        return Err(fault(
+            format!("the last bar closed at the sample's time {time}"),
+            found,
+            "use the last closed bar",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: [i64; 6] = [10, 20, 30, 11, 21, 31];
+
+    fn check(end: i64, time: i64, starts: &[i64], instrument: &[i32]) -> String {
+        let samples =
+            SampleIndex { time: &[time], instrument, instruments: (!starts.is_empty()).then(|| starts.len() - 1) };
+        let close_time = if starts.is_empty() { &TIMES[..3] } else { &TIMES[..] };
+        let timeframe =
+            TimeframeIndex { name: "M1", steps: 2, close_time, sample_end: &[end], instrument_start: starts };
+        let result = check_samples(&samples).and_then(|()| check_timeframe(&timeframe, &samples));
+        result.err().map_or("ok".to_owned(), |fault| fault.to_string())
+    }
+
+    #[test]
+    fn a_window_ends_with_the_last_closed_bar_of_its_instrument() {
+        let two = &[0, 3, 6][..];
+        let cases: [(i64, i64, &[i64], &[i32], &str); 14] = [
+            (1, 20, &[], &[], "ok"),
+            (1, 29, &[], &[], "ok"),
+            (2, i64::MAX, &[], &[], "ok"),
+            (
+                1,
+                30,
+                &[],
+                &[],
+                "expected the last bar closed at the sample's time 30, found bar 1, though bar 2 had closed at 30",
+            ),
+            (
+                1,
+                19,
+                &[],
+                &[],
+                "expected a bar that had closed at the sample's time 19, found bar 1, which closes at 20",
+            ),
+            (0, 10, &[], &[], "a window of 2 bars within bars 0..3"),
+            (3, 40, &[], &[], "a window of 2 bars within bars 0..3"),
+            (-1, 40, &[], &[], "found -1"),
+            (i64::MIN, 40, &[], &[], "found -9223372036854775808"),
+            (2, 31, two, &[0], "ok"),
+            (5, 31, two, &[1], "ok"),
+            (3, 11, two, &[1], "within bars 3..6 of its instrument, found 3"),
+            (5, 31, two, &[2], "/samples/instrument[0]: expected an instrument from 0 to 1, found 2"),
+            (5, 31, two, &[-1], "/samples/instrument[0]: expected an instrument from 0 to 1, found -1"),
+        ];
+        for (end, time, starts, instrument, expected) in cases {
+            let found = check(end, time, starts, instrument);
+            assert!(found.contains(expected), "end {end}, time {time}: {found}");
+        }
+    }
+
+    #[test]
+    fn instrument_starts_tile_the_bars() {
+        let cases: [(&[i64], &str); 7] = [
+            (&[0, 3, 6], "ok"),
+            (&[0, 6], "within bars"),
+            (&[1, 3, 6], "[0]: expected a bar from 0 to 0, found 1"),
+            (&[0, 7, 6], "[1]: expected a bar from 0 to 6, found 7"),
+            (&[0, -1, 6], "[1]: expected a bar from 0 to 6, found -1"),
+            (&[0, 3, 5], "[2]: expected a bar from 6 to 6, found 5"),
+            (&[0, 3, 9], "[2]: expected a bar from 6 to 6, found 9"),
+        ];
+        for (starts, expected) in cases {
+            let found = check(if starts.len() == 2 { 9 } else { 5 }, 31, starts, &[(starts.len() as i32) - 2]);
+            let joined = found.contains("close_time");
+            assert!(found.contains(expected) || (starts.len() == 2 && joined), "{starts:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn close_times_increase_within_an_instrument() {
+        for (times, expected) in [([1, 2, 3], None), ([1, 1, 3], Some(1)), ([1, 3, 2], Some(2))] {
+            let timeframe =
+                TimeframeIndex { name: "H1", steps: 1, close_time: &times, sample_end: &[], instrument_start: &[] };
+            let samples = SampleIndex { time: &[], instrument: &[], instruments: None };
+            let fault = check_timeframe(&timeframe, &samples).err();
+            assert_eq!(fault.and_then(|fault| fault.index), expected);
+        }
+    }
+}

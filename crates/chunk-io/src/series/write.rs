@@ -1,0 +1,162 @@
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
+use super::{Scaler, Series, SeriesTimeframe};
+use crate::atomic::write_atomically;
+use crate::error::{Error, Fault, Result};
+use crate::storage::{OutputFile, WriteOptions};
+use crate::text::AttributeValue;
+use crate::timeframe::name_problem;
+
+/// Writes `series` in the series layout (docs/formats.md).
+///
+/// The file appears whole or not at all: until the last moment it is a temporary file in the same folder.
+///
+/// # Errors
+/// [`Error::Invalid`] if the series breaks a rule of the layout: nothing that [`SeriesFile::open`](crate::SeriesFile::open)
+/// would refuse is written. [`Error::NotWritable`], [`Error::Io`] and [`Error::Hdf5`] as they say.
+pub fn write_series(path: impl AsRef<Path>, series: &Series, options: &WriteOptions) -> Result<()> {
+    let path = path.as_ref();
+    check_series(series).map_err(|fault| Error::invalid(path, fault))?;
+    write_atomically(path, |file| {
+        let output = OutputFile { path, file, storage: options.storage };
+        write_attributes(&output, series)?;
+        series.timeframes.iter().try_for_each(|timeframe| write_timeframe(&output, timeframe))?;
+        write_samples(&output, series)
+    })
+}
+
+fn write_attributes(output: &OutputFile<'_>, series: &Series) -> Result<()> {
+    output.write_attribute(output.file, "layout", &"series".into())?;
+    output.write_attribute(output.file, "format_version", &AttributeValue::Int(super::open::FORMAT_VERSION))?;
+    series.attributes.iter().try_for_each(|(name, value)| output.write_attribute(output.file, name, value))
+}
+
+fn write_timeframe(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Result<()> {
+    let SeriesTimeframe { name, close_time, feature_names, .. } = timeframe;
+    let bars = close_time.len();
+    let values = output.write(&format!("/series/{name}/values"), &[bars, feature_names.len()], &timeframe.values)?;
+    output.write_attribute(&values, "seq_len", &AttributeValue::Int(timeframe.steps as i64))?;
+    output.write(&format!("/series/{name}/close_time"), &[bars], close_time)?;
+    output.write(&format!("/samples/end/{name}"), &[timeframe.sample_end.len()], &timeframe.sample_end)?;
+    output.write_texts(&format!("/feature_names/{name}"), feature_names)?;
+    if !timeframe.instrument_start.is_empty() {
+        let starts = &timeframe.instrument_start;
+        output.write(&format!("/series/{name}/instrument_start"), &[starts.len()], starts)?;
+    }
+    timeframe.scaler.iter().try_for_each(|scaler| write_scaler(output, timeframe, scaler))
+}
+
+fn write_scaler(output: &OutputFile<'_>, timeframe: &SeriesTimeframe, scaler: &Scaler) -> Result<()> {
+    let object = format!("/scaler/{}", timeframe.name);
+    let features = timeframe.feature_names.len();
+    let shape = match scaler.center.len() / features {
+        1 => vec![features],
+        instruments => vec![instruments, features],
+    };
+    output.write(&format!("{object}/center"), &shape, &scaler.center)?;
+    output.write(&format!("{object}/scale"), &shape, &scaler.scale)?;
+    let group = output.file.group(&object).map_err(Error::hdf5(output.path, &object, "open the group"))?;
+    output.write_attribute(&group, "kind", &scaler.kind.as_str().into())?;
+    output.write_attribute(&group, "fit_end_time", &AttributeValue::Int(scaler.fit_end_time))
+}
+
+fn write_samples(output: &OutputFile<'_>, series: &Series) -> Result<()> {
+    let samples = series.sample_time.len();
+    output.write("/samples/time", &[samples], &series.sample_time)?;
+    output.write("/targets", &[samples, series.targets.len() / samples], &series.targets)?;
+    if let Some(instruments) = &series.instruments {
+        output.write_texts("/instruments", &instruments.names)?;
+        output.write("/samples/instrument", &[samples], &instruments.sample_instrument)?;
+    }
+    Ok(())
+}
+
+/// Every rule of the layout. What passes here passes [`SeriesFile::open`](crate::SeriesFile::open).
+fn check_series(series: &Series) -> Result<(), Fault> {
+    let samples = series.sample_time.len();
+    require(samples > 0, "/samples/time", "at least one sample", || "none".to_owned())?;
+    let horizons = series.targets.len() / samples;
+    require(
+        horizons > 0 && horizons * samples == series.targets.len(),
+        "/targets",
+        "[N, K] with K at least 1",
+        || format!("{} values for {samples} samples", series.targets.len()),
+    )?;
+    require(!series.timeframes.is_empty(), "/series", "at least one timeframe", || "none".to_owned())?;
+    for reserved in ["layout", "format_version"] {
+        let absent = !series.attributes.contains_key(reserved);
+        require(absent, "/", "attributes besides `layout` and `format_version`", || format!("`{reserved}`"))?;
+    }
+    let instruments = series.instruments.as_ref();
+    let instrument = instruments.map_or(&[][..], |instruments| &instruments.sample_instrument);
+    if let Some(instruments) = instruments {
+        require(instrument.len() == samples, "/samples/instrument", &format!("{samples} entries"), || {
+            instrument.len().to_string()
+        })?;
+        require(!instruments.names.is_empty(), "/instruments", "at least one instrument", || "none".to_owned())?;
+    }
+    let count = instruments.map(|instruments| instruments.names.len());
+    let index = SampleIndex { time: &series.sample_time, instrument, instruments: count };
+    check_samples(&index)?;
+    for (i, timeframe) in series.timeframes.iter().enumerate() {
+        let repeated = series.timeframes[..i].iter().any(|earlier| earlier.name == timeframe.name);
+        require(!repeated, "/series", "each timeframe once", || format!("{} twice", timeframe.name))?;
+        check_lengths(timeframe, samples, count)?;
+        check_timeframe(&index_of(timeframe), &index)?;
+    }
+    Ok(())
+}
+
+fn check_lengths(timeframe: &SeriesTimeframe, samples: usize, instruments: Option<usize>) -> Result<(), Fault> {
+    let SeriesTimeframe { name, feature_names, close_time, values, .. } = timeframe;
+    let features = feature_names.len();
+    let problem = name_problem(name);
+    require(problem.is_none(), "/series", "timeframe names such as M5", || problem.unwrap_or_default().to_owned())?;
+    require(timeframe.steps > 0, &format!("/series/{name}/values@seq_len"), "at least 1", || "0".to_owned())?;
+    require(features > 0, &format!("/feature_names/{name}"), "at least one feature", || "none".to_owned())?;
+    let expected = close_time.len().checked_mul(features);
+    require(expected == Some(values.len()), &format!("/series/{name}/values"), "[bars, F]", || {
+        format!("{} values for {} bars of {features} features", values.len(), close_time.len())
+    })?;
+    let ends = timeframe.sample_end.len();
+    require(ends == samples, &format!("/samples/end/{name}"), &format!("{samples} entries"), || ends.to_string())?;
+    let starts = &timeframe.instrument_start;
+    require(
+        instruments.is_some() || starts.is_empty(),
+        &format!("/series/{name}/instrument_start"),
+        "nothing, as the series names no instruments",
+        || format!("{} entries", starts.len()),
+    )?;
+    let Some(scaler) = &timeframe.scaler else { return Ok(()) };
+    let length = |values: &[f64]| values.len() == features || Some(values.len()) == instruments.map(|i| i * features);
+    let fits = length(&scaler.center) && scaler.center.len() == scaler.scale.len();
+    require(fits, &format!("/scaler/{name}"), "center and scale [F] or [I, F]", || {
+        format!("{} and {} values for {features} features", scaler.center.len(), scaler.scale.len())
+    })
+}
+
+pub(super) fn index_of(timeframe: &SeriesTimeframe) -> TimeframeIndex<'_> {
+    TimeframeIndex {
+        name: &timeframe.name,
+        steps: timeframe.steps,
+        close_time: &timeframe.close_time,
+        sample_end: &timeframe.sample_end,
+        instrument_start: &timeframe.instrument_start,
+    }
+}
+
+fn require(holds: bool, object: &str, expected: &str, found: impl FnOnce() -> String) -> Result<(), Fault> {
+    if holds {
+        return Ok(());
+    }
+    Err(Fault {
+        object: object.to_owned(),
+        index: None,
+        expected: expected.to_owned(),
+        found: found(),
+        fix: "the series was not written; correct what made it".to_owned(),
+    })
+}

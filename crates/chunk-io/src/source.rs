@@ -1,0 +1,215 @@
+#![forbid(unsafe_code)]
+
+//! One reading interface over both layouts.
+
+mod series;
+mod windows;
+
+use std::ops::Range;
+use std::path::Path;
+
+use megabatch_gpu_core::Scope;
+use serde::Serialize;
+
+pub use series::ResidentSeries;
+
+use crate::error::{Error, Result};
+use crate::file::InputFile;
+use crate::series::SeriesFile;
+use crate::shape::{SampleSlices, Shape};
+use crate::text::AttributeValue;
+use crate::windows::WindowsFile;
+use windows::WindowsSource;
+
+/// Which of the two layouts a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Layout {
+    /// Bars once; a window is an index.
+    Series,
+    /// Every window whole.
+    Windows,
+}
+
+impl std::fmt::Display for Layout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Layout::Series => "series",
+            Layout::Windows => "windows",
+        })
+    }
+}
+
+impl Layout {
+    /// A file says `layout = "series"`; anything else is a windows file, which other programs write without attributes.
+    pub(crate) fn recognise(file: &InputFile) -> Result<Self> {
+        match file.attribute("/", "layout")? {
+            Some(AttributeValue::Text(layout)) if layout == "series" => Ok(Layout::Series),
+            Some(AttributeValue::Text(layout)) if layout == "windows" => Ok(Layout::Windows),
+            None if file.has_group("/series") => {
+                Err(file.broken("/@layout", "the text \"series\", as there is a group /series", "no such attribute"))
+            }
+            None => Ok(Layout::Windows),
+            Some(other) => Err(file.broken("/@layout", "\"series\" or \"windows\"", &format!("{other:?}"))),
+        }
+    }
+}
+
+/// How a [`Source`] uses memory.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceOptions {
+    /// A windows file whose samples take at most this many bytes as f32 is read once and held; a larger one is read from
+    /// disk at each request. A series is always held.
+    pub resident_bytes_max: usize,
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        SourceOptions { resident_bytes_max: 1 << 30 }
+    }
+}
+
+/// The samples of a file of either layout, as the model sees them: f32, never rescaled.
+#[derive(Debug)]
+pub struct Source {
+    data: Data,
+}
+
+#[derive(Debug)]
+enum Data {
+    Series(ResidentSeries),
+    Windows(WindowsSource),
+}
+
+impl Source {
+    /// Opens and checks the file at `path`, whichever its layout. What is held in memory is booked on `scope`.
+    ///
+    /// # Errors
+    /// As [`SeriesFile::open`].
+    pub fn open(path: impl AsRef<Path>, scope: &Scope) -> Result<Self> {
+        Self::open_with(path, scope, SourceOptions::default())
+    }
+
+    /// [`Source::open`] with a say in how memory is used.
+    ///
+    /// # Errors
+    /// As [`SeriesFile::open`].
+    pub fn open_with(path: impl AsRef<Path>, scope: &Scope, options: SourceOptions) -> Result<Self> {
+        let file = InputFile::open(path.as_ref())?;
+        let data = match Layout::recognise(&file)? {
+            Layout::Series => Data::Series(ResidentSeries::load(SeriesFile::from_file(file, scope)?, scope)?),
+            Layout::Windows => {
+                Data::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
+            }
+        };
+        Ok(Source { data })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match &self.data {
+            Data::Series(series) => series.file().path(),
+            Data::Windows(windows) => windows.file().path(),
+        }
+    }
+
+    /// The file's layout.
+    pub fn layout(&self) -> Layout {
+        match &self.data {
+            Data::Series(_) => Layout::Series,
+            Data::Windows(_) => Layout::Windows,
+        }
+    }
+
+    /// Dimensions of the samples.
+    pub fn shape(&self) -> &Shape {
+        match &self.data {
+            Data::Series(series) => series.file().shape(),
+            Data::Windows(windows) => windows.file().shape(),
+        }
+    }
+
+    /// Time of each sample, [N], ns since 1970 UTC; `None` for a windows file without timestamps.
+    pub fn sample_times(&self) -> Option<&[i64]> {
+        match &self.data {
+            Data::Series(series) => Some(series.file().sample_times()),
+            Data::Windows(windows) => windows.file().sample_times(),
+        }
+    }
+
+    /// Instrument of each sample, [N], an index into [`Source::instruments`].
+    pub fn sample_instruments(&self) -> Option<&[i32]> {
+        self.series().and_then(|series| series.file().sample_instruments())
+    }
+
+    /// Names of the instruments, [I]; empty where the file names none.
+    pub fn instruments(&self) -> &[String] {
+        self.series().map_or(&[], |series| series.file().instruments())
+    }
+
+    /// The bars, close times and window ends behind the samples; `None` for a windows file, which does not know them.
+    pub fn series(&self) -> Option<&ResidentSeries> {
+        match &self.data {
+            Data::Series(series) => Some(series),
+            Data::Windows(_) => None,
+        }
+    }
+
+    /// Copies the samples of a range, half-open from 0, into the caller's memory.
+    ///
+    /// # Errors
+    /// [`Error::BadRequest`] if the range passes the end of the file or the memory has another size; [`Error::Hdf5`] if the
+    /// file cannot be read.
+    pub fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<()> {
+        if samples.start > samples.end || samples.end > self.shape().samples {
+            return Err(self.beyond_the_end(&format!("samples {}..{}", samples.start, samples.end)));
+        }
+        self.check_memory(samples.len(), &out)?;
+        match &self.data {
+            Data::Series(series) => series.gather(samples, out),
+            Data::Windows(windows) => return windows.read(samples, out),
+        }
+        Ok(())
+    }
+
+    /// Copies the samples of a list, in its order and with its repetitions, into the caller's memory.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<()> {
+        if let Some(sample) = samples.iter().find(|&&sample| sample >= self.shape().samples) {
+            return Err(self.beyond_the_end(&format!("sample {sample}")));
+        }
+        self.check_memory(samples.len(), &out)?;
+        match &self.data {
+            Data::Series(series) => series.gather(samples.iter().copied(), out),
+            Data::Windows(windows) => return windows.gather(samples, out),
+        }
+        Ok(())
+    }
+
+    fn beyond_the_end(&self, asked: &str) -> Error {
+        Error::BadRequest {
+            path: self.path().to_owned(),
+            asked: asked.to_owned(),
+            found: format!("the file has {}", self.shape().samples),
+            fix: "ranges A..B are half-open and count from 0".to_owned(),
+        }
+    }
+
+    fn check_memory(&self, samples: usize, out: &SampleSlices<'_>) -> Result<()> {
+        let Shape { timeframes, horizons, .. } = self.shape();
+        let needed: Vec<usize> = timeframes.iter().map(|timeframe| samples * timeframe.window_len()).collect();
+        let given: Vec<usize> = out.features.iter().map(|features| features.len()).collect();
+        if needed == given && out.targets.len() == samples * horizons {
+            return Ok(());
+        }
+        Err(Error::BadRequest {
+            path: self.path().to_owned(),
+            asked: format!("{samples} samples into memory for {given:?} features and {} targets", out.targets.len()),
+            found: format!("they are {needed:?} features and {} targets", samples * horizons),
+            fix: "make the memory with SampleBlock::zeros".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,144 @@
+#![forbid(unsafe_code)]
+
+use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
+
+use hdf5::Dataset;
+use hdf5::types::TypeDescriptor;
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::error::{Error, Fault, Result, innermost};
+use crate::file::InputFile;
+use crate::slab::{Element, read_rows};
+
+/// Kind of a dataset's elements, whatever their width and byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Float,
+    Integer,
+    Other,
+}
+
+/// What a layout asks of a dataset.
+pub(crate) struct Expect {
+    /// In words, for the error.
+    pub(crate) what: &'static str,
+    pub(crate) kinds: &'static [Kind],
+    pub(crate) ranks: RangeInclusive<usize>,
+}
+
+/// A numeric dataset of known kind and rank. Elements are converted by HDF5 as they are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    path: PathBuf,
+    pub(crate) object: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) dataset: Dataset,
+    chunk: Option<Vec<usize>>,
+}
+
+impl Table {
+    pub(crate) fn open(file: &InputFile, object: &str, expect: &Expect) -> Result<Self> {
+        if !file.has_dataset(object) {
+            return Err(file.missing(object, expect.what));
+        }
+        let dataset = file.root.dataset(object).map_err(file.failed(object, "open the dataset"))?;
+        let shape = dataset.shape();
+        let (kind, kind_name) = kind_of(&dataset);
+        if !expect.kinds.contains(&kind) || !expect.ranks.contains(&shape.len()) {
+            return Err(file.broken(object, expect.what, &format!("{kind_name} of shape {shape:?}")));
+        }
+        let table =
+            Table { path: file.path.clone(), object: object.to_owned(), shape, chunk: dataset.chunk(), dataset };
+        match table.shape.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis)) {
+            Some(elements) if elements <= isize::MAX as usize / 8 => Ok(table),
+            _ => Err(table.fault(None, "a shape that fits in memory", &format!("{:?}", table.shape))),
+        }
+    }
+
+    /// Length of the first axis.
+    pub(crate) fn rows(&self) -> usize {
+        self.shape[0]
+    }
+
+    /// Elements of one row: the product of all axes but the first.
+    pub(crate) fn row_len(&self) -> usize {
+        self.shape[1..].iter().product()
+    }
+
+    /// Rows of the first axis in a chunk, if the dataset is chunked.
+    pub(crate) fn chunk_rows(&self) -> Option<usize> {
+        self.chunk.as_ref().map(|chunk| chunk[0])
+    }
+
+    pub(crate) fn require_rows(&self, expected: usize, as_many_as: &str) -> Result<()> {
+        if self.rows() == expected {
+            return Ok(());
+        }
+        let expected = format!("{expected} rows, as many as {as_many_as} has");
+        Err(self.fault(None, &expected, &format!("{} (shape {:?})", self.rows(), self.shape)))
+    }
+
+    /// Refuses a dataset with an axis of length 0: there is nothing to train on.
+    pub(crate) fn require_elements(&self) -> Result<()> {
+        if self.shape.contains(&0) {
+            return Err(self.fault(None, "at least one element along each axis", &format!("shape {:?}", self.shape)));
+        }
+        Ok(())
+    }
+
+    /// Reads `rows` of the first axis into `out`, row-major.
+    pub(crate) fn read_rows<T: Element>(&self, rows: Range<usize>, out: &mut [T]) -> Result<()> {
+        read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error))
+    }
+
+    pub(crate) fn read_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let mut values = vec![T::zeroed(); self.rows() * self.row_len()];
+        self.read_rows(0..self.rows(), &mut values)?;
+        Ok(values)
+    }
+
+    /// The whole dataset in memory booked on `scope`.
+    pub(crate) fn read_buffer<T: Element>(&self, scope: &Scope) -> Result<Buffer<T>> {
+        let mut buffer = Buffer::zeros(scope, self.rows() * self.row_len()).map_err(Error::memory(&self.path))?;
+        self.read_rows(0..self.rows(), buffer.as_mut_slice())?;
+        Ok(buffer)
+    }
+
+    pub(crate) fn fault(&self, index: Option<usize>, expected: &str, found: &str) -> Error {
+        Error::invalid(
+            &self.path,
+            Fault {
+                object: self.object.clone(),
+                index,
+                expected: expected.to_owned(),
+                found: found.to_owned(),
+                fix: "write the file again; docs/formats.md has both layouts".to_owned(),
+            },
+        )
+    }
+
+    fn unreadable(&self, error: &hdf5::Error) -> Error {
+        let unknown = |filter: &hdf5::filters::Filter| (!filter.is_available()).then(|| format!("{filter:?}"));
+        let fix = match self.dataset.filters().iter().find_map(unknown) {
+            Some(filter) => format!("the filter {filter} is not built in; rewrite the dataset with gzip or lzf"),
+            None => "the file may be damaged; copy or write it again".to_owned(),
+        };
+        Error::Hdf5 {
+            path: self.path.clone(),
+            object: self.object.clone(),
+            action: "read the values",
+            detail: innermost(error),
+            fix,
+        }
+    }
+}
+
+fn kind_of(dataset: &Dataset) -> (Kind, String) {
+    match dataset.dtype().and_then(|dtype| dtype.to_descriptor()) {
+        Ok(kind @ TypeDescriptor::Float(_)) => (Kind::Float, kind.to_string()),
+        Ok(kind @ (TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_))) => (Kind::Integer, kind.to_string()),
+        Ok(kind) => (Kind::Other, kind.to_string()),
+        Err(_) => (Kind::Other, "a type that is not supported".to_owned()),
+    }
+}

@@ -1,0 +1,58 @@
+#![forbid(unsafe_code)]
+
+use std::cmp::Ordering;
+
+/// The fixed order of timeframes: shortest first, names of unknown duration after them, by name.
+///
+/// It decides the order of [`Shape::timeframes`](crate::Shape::timeframes) and so of the model's inputs.
+pub fn timeframe_order(a: &str, b: &str) -> Ordering {
+    let key = |name| duration_seconds(name).unwrap_or(u64::MAX);
+    key(a).cmp(&key(b)).then_with(|| a.cmp(b))
+}
+
+/// Length of a timeframe's bars, from a name such as `M5`, `H4` or `D1`; `None` for any other form.
+pub(crate) fn duration_seconds(name: &str) -> Option<u64> {
+    let digits = name.find(|c: char| c.is_ascii_digit())?;
+    let (unit, count) = name.split_at(digits);
+    let unit_seconds = match unit {
+        "S" => 1,
+        "M" => 60,
+        "H" => 3_600,
+        "D" => 86_400,
+        "W" => 7 * 86_400,
+        "MN" => 30 * 86_400,
+        _ => return None,
+    };
+    count.parse::<u64>().ok().filter(|&count| count > 0)?.checked_mul(unit_seconds)
+}
+
+/// Why `name` cannot name a timeframe in a file, where it is a part of paths.
+pub(crate) fn name_problem(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("an empty name")
+    } else if name == "." || name.contains(['/', '\0']) {
+        Some("a name that is no single step of an HDF5 path")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeframes_are_ordered_by_duration_then_by_name() {
+        let mut names = ["tick", "D1", "MN1", "M1", "H4", "fast", "M30", "W1", "H1", "M5", "M240", "S30", "M0", "Mx"];
+        names.sort_by(|a, b| timeframe_order(a, b));
+        let expected = ["S30", "M1", "M5", "M30", "H1", "H4", "M240", "D1", "W1", "MN1", "M0", "Mx", "fast", "tick"];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn durations_that_overflow_are_unknown() {
+        for name in ["", "5", "M", "M-1", "M1x", "D999999999999999999", "MN18446744073709551616"] {
+            assert_eq!(duration_seconds(name), None, "{name}");
+        }
+    }
+}

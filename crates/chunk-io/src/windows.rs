@@ -1,0 +1,9 @@
+#![forbid(unsafe_code)]
+
+//! The windows layout: every sample's window stored whole.
+
+mod open;
+mod write;
+
+pub use open::WindowsFile;
+pub use write::{WindowsHeader, WindowsWriter, write_windows};

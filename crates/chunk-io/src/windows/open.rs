@@ -1,0 +1,111 @@
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::error::Result;
+use crate::file::InputFile;
+use crate::shape::{Shape, TimeframeShape};
+use crate::table::{Expect, Kind, Table};
+use crate::timeframe::timeframe_order;
+
+const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[Kind::Float], ranks: 3..=3 };
+const TARGETS: Expect =
+    Expect { what: "numbers [N, K] or [N, K, 1]", kinds: &[Kind::Float, Kind::Integer], ranks: 2..=3 };
+const TIMESTAMPS: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
+
+/// A windows file, open and checked: its datasets are there, of the right kinds and ranks, and agree on N.
+#[derive(Debug)]
+pub struct WindowsFile {
+    file: InputFile,
+    shape: Shape,
+    features: Vec<Table>,
+    targets: Table,
+    timestamps: Option<Buffer<i64>>,
+}
+
+impl WindowsFile {
+    /// Opens and checks the file at `path`; the timestamps, if any, are read into memory booked on `scope`.
+    ///
+    /// # Errors
+    /// As [`SeriesFile::open`](crate::SeriesFile::open).
+    pub fn open(path: impl AsRef<Path>, scope: &Scope) -> Result<Self> {
+        Self::from_file(InputFile::open(path.as_ref())?, scope)
+    }
+
+    pub(crate) fn from_file(file: InputFile, scope: &Scope) -> Result<Self> {
+        let named = open_features(&file)?;
+        let samples = named[0].1.rows();
+        for (_, table) in &named {
+            table.require_rows(samples, &named[0].1.object)?;
+            table.require_elements()?;
+        }
+        let targets = open_targets(&file)?;
+        targets.require_rows(samples, &named[0].1.object)?;
+        targets.require_elements()?;
+        let timestamps = if file.has_dataset("/timestamps") {
+            let table = file.table("/timestamps", &TIMESTAMPS)?;
+            table.require_rows(samples, &named[0].1.object)?;
+            Some(table.read_buffer(scope)?)
+        } else {
+            None
+        };
+        let shape_of = |(name, table): &(Option<String>, Table)| TimeframeShape {
+            name: name.clone(),
+            steps: table.shape[1],
+            features: table.shape[2],
+        };
+        let shape = Shape { samples, timeframes: named.iter().map(shape_of).collect(), horizons: targets.row_len() };
+        let features = named.into_iter().map(|(_, table)| table).collect();
+        Ok(WindowsFile { file, shape, features, targets, timestamps })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Dimensions of the samples.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Time of each sample, [N], ns since 1970 UTC, if the file has them.
+    pub fn sample_times(&self) -> Option<&[i64]> {
+        self.timestamps.as_ref().map(Buffer::as_slice)
+    }
+
+    pub(crate) fn features(&self) -> &[Table] {
+        &self.features
+    }
+
+    pub(crate) fn targets(&self) -> &Table {
+        &self.targets
+    }
+}
+
+/// `/features`, or one dataset a timeframe below `/features` or `/sequences`, in the fixed order.
+fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, Table)>> {
+    if file.has_dataset("/features") {
+        return Ok(vec![(None, file.table("/features", &FEATURES)?)]);
+    }
+    let Some(group) = ["/features", "/sequences"].into_iter().find(|group| file.has_group(group)) else {
+        return Err(file.missing("/features", FEATURES.what));
+    };
+    let mut names = file.datasets_in(group)?;
+    if names.is_empty() {
+        return Err(file.broken(group, "one dataset [N, T, F] a timeframe", "a group without datasets"));
+    }
+    names.sort_by(|a, b| timeframe_order(a, b));
+    let open = |name: String| file.table(&format!("{group}/{name}"), &FEATURES).map(|table| (Some(name), table));
+    names.into_iter().map(open).collect()
+}
+
+fn open_targets(file: &InputFile) -> Result<Table> {
+    let targets = file.table("/targets", &TARGETS)?;
+    match targets.shape[..] {
+        [_, _] | [_, _, 1] => Ok(targets),
+        _ => Err(targets.fault(None, TARGETS.what, &format!("shape {:?}", targets.shape))),
+    }
+}
