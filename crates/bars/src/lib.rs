@@ -1,1 +1,32 @@
-//! placeholder
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod bars;
+mod error;
+mod format;
+mod gaps;
+mod header;
+mod lines;
+mod read;
+mod row;
+mod source;
+mod spacing;
+mod summary;
+mod symbol;
+mod timeframe;
+mod timestamp;
+mod trouble;
+mod weekly_close;
+mod zone;
+
+pub use bars::{Bar, Bars};
+pub use error::{Error, Result, Shortage};
+pub use format::{Columns, Format, FormatName};
+pub use gaps::{Gap, Gaps};
+pub use read::{ReadOptions, Recording, StampedAt, read};
+pub use summary::{FileSummary, ReadSummary};
+pub use symbol::{pip_size_of, symbol_of};
+pub use timeframe::Timeframe;
+pub use trouble::{Dropped, OnError, Trouble};
+pub use weekly_close::ZoneChoice;
+pub use zone::Zone;

@@ -1,0 +1,110 @@
+use crate::timeframe::Timeframe;
+
+/// Bars of one timeframe in order of time, one vector a column; all of one length.
+///
+/// Open times increase strictly; there may be gaps between them. A bar is known at its close time and not before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// What each bar covers.
+    pub timeframe: Timeframe,
+    /// When each bar opens, in nanoseconds since 1970 UTC.
+    pub open_time: Vec<i64>,
+    /// First price.
+    pub open: Vec<f64>,
+    /// Highest price.
+    pub high: Vec<f64>,
+    /// Lowest price.
+    pub low: Vec<f64>,
+    /// Last price.
+    pub close: Vec<f64>,
+    /// Volume in the source's unit; 0 where it gives none.
+    pub volume: Vec<f64>,
+}
+
+/// One bar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    /// When it opens, in nanoseconds since 1970 UTC.
+    pub open_time: i64,
+    /// First price.
+    pub open: f64,
+    /// Highest price.
+    pub high: f64,
+    /// Lowest price.
+    pub low: f64,
+    /// Last price.
+    pub close: f64,
+    /// Volume in the source's unit.
+    pub volume: f64,
+}
+
+impl Bars {
+    /// No bars, with room for `capacity`.
+    pub fn with_capacity(timeframe: Timeframe, capacity: usize) -> Self {
+        let column = || Vec::with_capacity(capacity);
+        Bars {
+            timeframe,
+            open_time: Vec::with_capacity(capacity),
+            open: column(),
+            high: column(),
+            low: column(),
+            close: column(),
+            volume: column(),
+        }
+    }
+
+    /// Number of bars.
+    pub fn len(&self) -> usize {
+        self.open_time.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.open_time.is_empty()
+    }
+
+    /// When bar `index` closes, in nanoseconds since 1970 UTC.
+    ///
+    /// # Panics
+    /// When there is no such bar.
+    pub fn close_time(&self, index: usize) -> i64 {
+        self.open_time[index] + self.timeframe.duration_ns()
+    }
+
+    /// Bar `index`.
+    ///
+    /// # Panics
+    /// When there is no such bar.
+    pub fn bar(&self, index: usize) -> Bar {
+        Bar {
+            open_time: self.open_time[index],
+            open: self.open[index],
+            high: self.high[index],
+            low: self.low[index],
+            close: self.close[index],
+            volume: self.volume[index],
+        }
+    }
+
+    /// Adds a bar at the end.
+    ///
+    /// # Panics
+    /// When it does not open after the last one.
+    pub fn push(&mut self, bar: Bar) {
+        assert!(self.open_time.last().is_none_or(|&last| last < bar.open_time), "bars are in order of time");
+        self.open_time.push(bar.open_time);
+        self.open.push(bar.open);
+        self.high.push(bar.high);
+        self.low.push(bar.low);
+        self.close.push(bar.close);
+        self.volume.push(bar.volume);
+    }
+
+    /// Drops every bar from `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        self.open_time.truncate(len);
+        for column in [&mut self.open, &mut self.high, &mut self.low, &mut self.close, &mut self.volume] {
+            column.truncate(len);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::timeframe::Timeframe;
+use crate::trouble::Trouble;
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong between a CSV file and an aligned series. Each says where, what was expected and what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be opened.
+    #[error("{}: cannot be opened: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The file breaks off or cannot be decompressed.
+    #[error("{}: cannot be read after line {line}: {source}; is the file complete?", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Last line that was read.
+        line: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// No known layout fits the first lines.
+    #[error("{}: no bars recognised ({reason}); tried {tried}; the first line is `{first_line}`", path.display())]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+        /// The layouts that were tried.
+        tried: &'static str,
+        /// The first line, shortened.
+        first_line: String,
+    },
+
+    /// A row cannot be used, and the reader was told to stop at such rows.
+    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`; `--on-error repair` drops such rows and counts them", path.display())]
+    BadRow {
+        /// The file.
+        path: PathBuf,
+        /// Line number from 1.
+        line: u64,
+        /// Kind of trouble.
+        trouble: Trouble,
+        /// What a good row would have had.
+        expected: String,
+        /// The line, shortened.
+        text: String,
+    },
+
+    /// No row of the input could be used.
+    #[error("{}: nothing is left: none of {rows} rows can be used; first: {first}", path.display())]
+    NothingLeft {
+        /// The first file.
+        path: PathBuf,
+        /// Rows seen in all files.
+        rows: u64,
+        /// Why the first of them was dropped.
+        first: String,
+    },
+
+    /// No file was named.
+    #[error("no file of bars was named; name at least one")]
+    NoFiles,
+
+    /// Two files cover the same time.
+    #[error("{} begins at {begins}, before {} ends at {ends}: the files of one symbol must not overlap; leave one out or cut it", later.display(), earlier.display())]
+    Overlap {
+        /// The file that begins first.
+        earlier: PathBuf,
+        /// The file that begins before `earlier` ends.
+        later: PathBuf,
+        /// Open time of the first bar of `later`.
+        begins: String,
+        /// Open time of the last bar of `earlier`.
+        ends: String,
+    },
+
+    /// The files' names stand for different symbols.
+    #[error("{} holds {first_symbol} and {} holds {second_symbol}: a series has one symbol; name it with `--symbol` if they are the same", first.display(), second.display())]
+    MixedSymbols {
+        /// One file.
+        first: PathBuf,
+        /// Its symbol.
+        first_symbol: String,
+        /// Another file.
+        second: PathBuf,
+        /// Its symbol.
+        second_symbol: String,
+    },
+
+    /// The size of a pip is not known for the symbol.
+    #[error(
+        "the pip size of `{symbol}` is not known; give it with `--pip-size`, such as 0.0001 for EURUSD or 0.01 for a share"
+    )]
+    UnknownPipSize {
+        /// The symbol.
+        symbol: String,
+    },
+
+    /// A name is not one of the known ones.
+    #[error("unknown {what} `{name}`: expected {expected}")]
+    UnknownName {
+        /// What is named.
+        what: &'static str,
+        /// The name as given.
+        name: String,
+        /// The names that are known.
+        expected: String,
+    },
+
+    /// The duration of the bars cannot be told from their spacing.
+    #[error("the bars' timeframe cannot be inferred: {found}; state it with `--base`, such as M1")]
+    UnknownBase {
+        /// What the spacing of the bars looks like.
+        found: String,
+    },
+
+    /// The stated base timeframe does not occur in the data.
+    #[error(
+        "the bars were stated to be {stated}, but no two of them are {stated} apart (the closest are {closest} apart): each would be taken as closed before it is; state the true timeframe with `--base`"
+    )]
+    WrongBase {
+        /// What was stated.
+        stated: Timeframe,
+        /// The smallest distance between two bars.
+        closest: String,
+    },
+
+    /// Longer bars cannot be made from the given ones.
+    #[error(
+        "{timeframe} bars cannot be made from {base} bars: its length must be a multiple of theirs; leave {timeframe} out of the timeframes"
+    )]
+    NotAMultiple {
+        /// The timeframe asked for.
+        timeframe: Timeframe,
+        /// The timeframe of the bars.
+        base: Timeframe,
+    },
+
+    /// A bar straddles two bins of a longer timeframe.
+    #[error(
+        "the {base} bar that opens at {open_time} lies in two {timeframe} bins, which start at multiples of {timeframe} in UTC: it would bring later prices into the first; check the time zone, or leave {timeframe} out"
+    )]
+    Straddles {
+        /// The timeframe asked for.
+        timeframe: Timeframe,
+        /// The timeframe of the bars.
+        base: Timeframe,
+        /// When the first such bar opens.
+        open_time: String,
+    },
+
+    /// A value of the specification is out of range.
+    #[error("{key} is {value}: expected {expected}")]
+    Invalid {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+
+    /// There are not enough bars for one sample.
+    #[error(
+        "too few bars for one sample of {horizon} future bars: {}; give more data, shorter windows or fewer timeframes",
+        Shortages(shortages)
+    )]
+    TooShort {
+        /// Length of the horizon in base bars.
+        horizon: usize,
+        /// One entry a timeframe, shortest first.
+        shortages: Vec<Shortage>,
+    },
+}
+
+/// How many bars one timeframe has, and how many one sample needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The timeframe.
+    pub timeframe: Timeframe,
+    /// Bars there are, closed before the last base bar that still has a full horizon.
+    pub bars: usize,
+    /// Bars needed: the warm-up of the features and one window.
+    pub needed: usize,
+}
+
+struct Shortages<'a>(&'a [Shortage]);
+
+impl fmt::Display for Shortages<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (k, Shortage { timeframe, bars, needed }) in self.0.iter().enumerate() {
+            let comma = if k == 0 { "" } else { ", " };
+            write!(f, "{comma}{timeframe} has {bars} usable bars and needs {needed}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `text` cut to a length that fits a message.
+pub(crate) fn shortened(text: &[u8]) -> String {
+    const CHARS_MAX: usize = 80;
+    let text = String::from_utf8_lossy(text);
+    let text = text.trim_end();
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text.to_owned(),
+    }
+}

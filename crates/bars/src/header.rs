@@ -1,0 +1,94 @@
+//! Column names as exports of several languages write them.
+
+use crate::format::{Columns, Fields};
+
+/// Names by role, in lower case without spaces, `_`, `<` and `>`.
+const DATES: &[&str] = &["date", "fecha", "datum", "data", "dtyyyymmdd"];
+const CLOCKS: &[&str] = &["time", "hora", "zeit", "uhrzeit", "heure", "ora"];
+const STAMPS: &[&str] = &["timestamp", "datetime", "gmttime", "utctime", "utc", "opentime"];
+const OPENS: &[&str] = &["open", "apertura", "abertura", "eröffnung", "ouverture", "openprice"];
+const HIGHS: &[&str] = &["high", "alto", "máximo", "maximo", "massimo", "hoch", "haut", "máxima", "highprice"];
+const LOWS: &[&str] = &["low", "bajo", "mínimo", "minimo", "tief", "bas", "mínima", "baixo", "lowprice"];
+const CLOSES: &[&str] =
+    &["close", "cerrar", "cierre", "fechamento", "schluss", "schlusskurs", "clôture", "chiusura", "closeprice"];
+/// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks come first.
+const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
+
+/// What a line says about the columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// It names the columns.
+    Named(Columns),
+    /// It has words in place of every number, none of them known: the columns are told from their positions.
+    Words,
+    /// It names some prices and not others, so that neither names nor positions can be trusted.
+    Partial {
+        /// The price that is missing.
+        missing: &'static str,
+    },
+}
+
+/// Reads a line as a header; `None` for a line that is not one.
+pub(crate) fn parse(fields: &Fields<'_>) -> Option<Header> {
+    let names: Vec<String> = fields.iter().map(normalised).collect();
+    let is_word = |name: &String| name.chars().next().is_some_and(char::is_alphabetic);
+    if names.len() < 5 || !names.iter().all(is_word) {
+        return None;
+    }
+    let column = |known: &[&str]| known.iter().find_map(|wanted| names.iter().position(|name| name == wanted));
+    let prices = [("open", column(OPENS)), ("high", column(HIGHS)), ("low", column(LOWS)), ("close", column(CLOSES))];
+    if prices.iter().all(|(_, found)| found.is_none()) {
+        return Some(Header::Words);
+    }
+    let [Some(open), Some(high), Some(low), Some(close)] = prices.map(|(_, found)| found) else {
+        let missing = prices.iter().find_map(|(name, found)| found.is_none().then_some(*name));
+        return Some(Header::Partial { missing: missing.expect("not all four were found") });
+    };
+    let (date, clock, stamp) = (column(DATES), column(CLOCKS), column(STAMPS));
+    let Some(time) = stamp.or(date).or(clock) else { return Some(Header::Partial { missing: "date" }) };
+    let clock = clock.filter(|_| stamp.is_none() && date.is_some());
+    Some(Header::Named(Columns { time, clock, open, high, low, close, volume: column(VOLUMES) }))
+}
+
+fn normalised(name: &[u8]) -> String {
+    let kept = |c: &char| !matches!(c, ' ' | '_' | '<' | '>');
+    String::from_utf8_lossy(name).chars().filter(kept).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_as_they_are_found() {
+        let columns = |time, clock, first, volume| {
+            Some(Header::Named(Columns {
+                time,
+                clock,
+                open: first,
+                high: first + 1,
+                low: first + 2,
+                close: first + 3,
+                volume,
+            }))
+        };
+        let cases = [
+            ("date,time,open,high,low,close,tickvolume,volume,spread", columns(0, Some(1), 2, Some(6))),
+            ("<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<TICKVOL>,<VOL>,<SPREAD>", columns(0, Some(1), 2, Some(6))),
+            ("<TICKER>,<DTYYYYMMDD>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>", columns(1, Some(2), 3, Some(7))),
+            ("FECHA,HORA,APERTURA,ALTO,BAJO,CERRAR,VOLUMEN", columns(0, Some(1), 2, Some(6))),
+            ("timestamp,open,high,low,close", columns(0, None, 1, None)),
+            ("Time,Open,High,Low,Close", columns(0, None, 1, None)),
+            ("timestamp,open,high,low,close,adjusted_close,volume,dividend_amount", columns(0, None, 1, Some(6))),
+            ("kuupäev,avamine,kõrgeim,madalaim,sulgemine", Some(Header::Words)),
+            ("Date,Price,Open,High,Low,Vol.", Some(Header::Partial { missing: "close" })),
+            ("open,high,low,close,volume", Some(Header::Partial { missing: "date" })),
+            ("2018-01-01,1,1,1,1", None),
+            ("{", None),
+            ("a,b", None),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(parse(&Fields::split(line.as_bytes(), b',')), expected, "{line}");
+        }
+    }
+}

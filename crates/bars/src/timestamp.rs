@@ -1,0 +1,232 @@
+//! Timestamps parsed by hand: a year of minutes is half a million of them.
+
+use jiff::Timestamp;
+
+pub(crate) const SECOND_NS: i64 = 1_000_000_000;
+pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
+pub(crate) const HOUR_NS: i64 = 60 * MINUTE_NS;
+pub(crate) const DAY_NS: i64 = 24 * HOUR_NS;
+
+/// A time as a file gives it: on a clock whose zone must be known from elsewhere, or with its own offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamp {
+    /// Nanoseconds since 1970 on the wall clock of an unnamed zone.
+    Wall(i64),
+    /// Nanoseconds since 1970 UTC.
+    Utc(i64),
+}
+
+impl Stamp {
+    /// Nanoseconds since 1970 on whichever clock it is.
+    pub(crate) fn ns(self) -> i64 {
+        match self {
+            Stamp::Wall(ns) | Stamp::Utc(ns) => ns,
+        }
+    }
+}
+
+/// What stands between year, month and day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DateStyle {
+    /// `20180131`
+    Compact,
+    /// `2018.01.31`
+    Dotted,
+    /// `2018-01-31`
+    Dashed,
+}
+
+/// A date and a clock time in one field, `2018-01-31 17:00:00.5+02:00`: what follows the date is optional.
+pub(crate) fn parse_stamp(field: &[u8], style: DateStyle) -> Option<Stamp> {
+    let (midnight_ns, rest) = split_date(field, style)?;
+    match rest {
+        [] => Some(Stamp::Wall(midnight_ns)),
+        [b' ' | b'T' | b't', clock @ ..] => add_clock(midnight_ns, clock),
+        _ => None,
+    }
+}
+
+/// A date in one field and a clock time in another.
+pub(crate) fn parse_date_and_clock(date: &[u8], clock: &[u8], style: DateStyle) -> Option<Stamp> {
+    let (midnight_ns, rest) = split_date(date, style)?;
+    if rest.is_empty() { add_clock(midnight_ns, clock) } else { None }
+}
+
+/// Whether the field is a date alone.
+pub(crate) fn is_date(field: &[u8], style: DateStyle) -> bool {
+    matches!(split_date(field, style), Some((_, [])))
+}
+
+/// `2018-01-31T17:00:00Z` for messages.
+pub(crate) fn display_utc(ns: i64) -> String {
+    Timestamp::from_nanosecond(i128::from(ns)).expect("an i64 of nanoseconds is within jiff's range").to_string()
+}
+
+/// `1 d 2 h 3 min` for messages; seconds only where there is nothing larger.
+pub(crate) fn display_duration(ns: i64) -> String {
+    let parts = [(ns / DAY_NS, "d"), (ns % DAY_NS / HOUR_NS, "h"), (ns % HOUR_NS / MINUTE_NS, "min")];
+    let shown: Vec<String> =
+        parts.iter().filter(|(count, _)| *count != 0).map(|(count, unit)| format!("{count} {unit}")).collect();
+    if shown.is_empty() { format!("{} s", ns as f64 / SECOND_NS as f64) } else { shown.join(" ") }
+}
+
+fn add_clock(midnight_ns: i64, clock: &[u8]) -> Option<Stamp> {
+    let (clock_ns, rest) = split_clock(clock)?;
+    let ns = midnight_ns + clock_ns;
+    match rest {
+        [] => Some(Stamp::Wall(ns)),
+        _ => Some(Stamp::Utc(ns - parse_offset(rest)?)),
+    }
+}
+
+/// Nanoseconds of the date's midnight, and what follows the date.
+fn split_date(field: &[u8], style: DateStyle) -> Option<(i64, &[u8])> {
+    let separator: &[u8] = match style {
+        DateStyle::Compact => b"",
+        DateStyle::Dotted => b".",
+        DateStyle::Dashed => b"-",
+    };
+    let (century, rest) = two_digits(field)?;
+    let (year, rest) = two_digits(rest)?;
+    let (month, rest) = two_digits(rest.strip_prefix(separator)?)?;
+    let (day, rest) = two_digits(rest.strip_prefix(separator)?)?;
+    let year = century * 100 + year;
+    // Nanoseconds in an i64 reach from 1677 to 2262; the margin leaves room for zones and horizons.
+    let valid = (1680..=2260).contains(&year) && (1..=12).contains(&month) && day >= 1;
+    (valid && day <= days_in_month(year, month)).then(|| (days_since_1970(year, month, day) * DAY_NS, rest))
+}
+
+/// Nanoseconds since midnight of `17:00`, `17:00:00`, `17:00:00.5`, `1700` or `170000`, and what follows.
+fn split_clock(field: &[u8]) -> Option<(i64, &[u8])> {
+    let (hour, rest) = two_digits(field)?;
+    let (separator, _) = rest.split_at(usize::from(rest.first() == Some(&b':')));
+    let (minute, rest) = two_digits(&rest[separator.len()..])?;
+    let (second, rest) = match rest.strip_prefix(separator).and_then(two_digits) {
+        Some(found) => found,
+        None => (0, rest),
+    };
+    let (fraction_ns, rest) = split_fraction(rest);
+    let ns = hour * HOUR_NS + minute * MINUTE_NS + second * SECOND_NS + fraction_ns;
+    (hour < 24 && minute < 60 && second < 60).then_some((ns, rest))
+}
+
+/// Nanoseconds of `.123…`; digits beyond the ninth are below a nanosecond.
+fn split_fraction(field: &[u8]) -> (i64, &[u8]) {
+    let Some(digits) = field.strip_prefix(b".") else { return (0, field) };
+    let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let at = |place: usize| if place < len { i64::from(digits[place] - b'0') } else { 0 };
+    ((0..9).fold(0, |ns, place| ns * 10 + at(place)), &digits[len..])
+}
+
+/// Nanoseconds east of UTC of `Z`, `+02`, `+0200` or `+02:00`.
+pub(crate) fn parse_offset(field: &[u8]) -> Option<i64> {
+    let (sign, digits) = match field {
+        b"Z" | b"z" => return Some(0),
+        [b'+', digits @ ..] => (1, digits),
+        [b'-', digits @ ..] => (-1, digits),
+        _ => return None,
+    };
+    let (hour, rest) = two_digits(digits)?;
+    let (minute, rest) = match rest.strip_prefix(b":").unwrap_or(rest) {
+        [] => (0, rest),
+        minutes => two_digits(minutes)?,
+    };
+    (rest.is_empty() && hour < 24 && minute < 60).then_some(sign * (hour * HOUR_NS + minute * MINUTE_NS))
+}
+
+fn two_digits(field: &[u8]) -> Option<(i64, &[u8])> {
+    match field {
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] => {
+            Some((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), rest))
+        }
+        _ => None,
+    }
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar: years are counted from March, so that the leap day ends them.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let months_since_march = (month + 9) % 12;
+    let day_of_year = (153 * months_since_march + 2) / 5 + day - 1;
+    365 * year + year / 4 - year / 100 + year / 400 + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_stamps() {
+        use DateStyle::{Compact, Dashed, Dotted};
+        let noon = 17_532 * DAY_NS; // 2018-01-01
+        let cases = [
+            ("20180101 170000", Compact, Some(Stamp::Wall(noon + 17 * HOUR_NS))),
+            ("20180101 1700", Compact, Some(Stamp::Wall(noon + 17 * HOUR_NS))),
+            ("2018.01.01 17:00", Dotted, Some(Stamp::Wall(noon + 17 * HOUR_NS))),
+            ("2018-01-01T17:00:00.25Z", Dashed, Some(Stamp::Utc(noon + 17 * HOUR_NS + SECOND_NS / 4))),
+            ("2018-01-01 17:00:00+02:00", Dashed, Some(Stamp::Utc(noon + 15 * HOUR_NS))),
+            ("2018-01-01 17:00-0530", Dashed, Some(Stamp::Utc(noon + 22 * HOUR_NS + 30 * MINUTE_NS))),
+            ("2018-01-01", Dashed, Some(Stamp::Wall(noon))),
+            ("2018-02-29", Dashed, None),
+            ("2016-02-29", Dashed, Some(Stamp::Wall(noon - 672 * DAY_NS))),
+            ("2018-13-01", Dashed, None),
+            ("2018-01-01 24:00", Dashed, None),
+            ("2018-01-01 17:60", Dashed, None),
+            ("2018-01-01 17:00 ", Dashed, None),
+            ("2018-01-01 17", Dashed, None),
+            ("2018-01-0", Dashed, None),
+            ("-(2018-10-12 12:00", Dashed, None),
+            ("2018.01.01 17:00", Dashed, None),
+            ("", Compact, None),
+        ];
+        for (text, style, expected) in cases {
+            assert_eq!(parse_stamp(text.as_bytes(), style), expected, "{text:?}");
+        }
+        assert_eq!(
+            parse_date_and_clock(b"2018.01.01", b"17:00:30", Dotted),
+            Some(Stamp::Wall(noon + 17 * HOUR_NS + 30 * SECOND_NS))
+        );
+        assert_eq!(parse_date_and_clock(b"2018.01.01 17:00", b"17:00", Dotted), None);
+    }
+
+    #[test]
+    fn durations_read_well() {
+        let cases = [
+            (0, "0 s"),
+            (MINUTE_NS, "1 min"),
+            (SECOND_NS / 2, "0.5 s"),
+            (2 * DAY_NS + 2 * MINUTE_NS, "2 d 2 min"),
+            (25 * HOUR_NS, "1 d 1 h"),
+        ];
+        for (ns, expected) in cases {
+            assert_eq!(display_duration(ns), expected);
+        }
+    }
+
+    proptest! {
+        /// Reading what jiff prints gives the instant back, to the nanosecond.
+        #[test]
+        fn agrees_with_jiff(ns in -9_000_000_000_000_000_000i64..9_000_000_000_000_000_000) {
+            prop_assert_eq!(parse_stamp(display_utc(ns).as_bytes(), DateStyle::Dashed), Some(Stamp::Utc(ns)));
+        }
+
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..30)) {
+            for style in [DateStyle::Compact, DateStyle::Dotted, DateStyle::Dashed] {
+                let _ = parse_stamp(&bytes, style);
+            }
+            let _ = parse_offset(&bytes);
+        }
+    }
+}
