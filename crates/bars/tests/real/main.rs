@@ -1,5 +1,6 @@
 //! Tests on published files. They are found through `MEGABATCH_DATA` and skipped, with a line that says so, without it.
 
+mod chain;
 mod dirty;
 mod files;
 

@@ -1,0 +1,134 @@
+use crate::bars::{Bar, Bars};
+use crate::error::{Error, Result};
+use crate::timeframe::Timeframe;
+use crate::timestamp::display_utc;
+
+/// Makes longer bars from shorter ones.
+///
+/// Bins start at multiples of the timeframe since 1970 UTC. A bin's open is its first bar's, its close its last bar's, its
+/// high and low are the extremes and its volume is the sum. A bin without any bar gives none. A bin that ends after the
+/// last given bar closes is left out, because more of it may follow. Bars of the timeframe asked for come back unchanged,
+/// wherever they start.
+///
+/// # Errors
+/// [`Error::NotAMultiple`] when the timeframe is shorter than the bars' or no multiple of it; [`Error::Straddles`] when a
+/// bar lies in two bins.
+pub fn resample(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
+    let base = bars.timeframe;
+    if timeframe == base {
+        return Ok(bars.clone());
+    }
+    let (bin_ns, base_ns) = (timeframe.duration_ns(), base.duration_ns());
+    if bin_ns % base_ns != 0 {
+        return Err(Error::NotAMultiple { timeframe, base });
+    }
+    let mut bins = Bars::with_capacity(timeframe, bars.len().div_ceil((bin_ns / base_ns) as usize));
+    for index in 0..bars.len() {
+        let bar = bars.bar(index);
+        let bin_open_time = bar.open_time.div_euclid(bin_ns) * bin_ns;
+        if bar.open_time + base_ns > bin_open_time + bin_ns {
+            return Err(Error::Straddles { timeframe, base, open_time: display_utc(bar.open_time) });
+        }
+        match bins.open_time.last() {
+            Some(&open_time) if open_time == bin_open_time => bins.extend_last(&bar),
+            _ => bins.push(Bar { open_time: bin_open_time, ..bar }),
+        }
+    }
+    bins.drop_unclosed(bars);
+    Ok(bins)
+}
+
+impl Bars {
+    /// Takes one more bar into the last bin.
+    fn extend_last(&mut self, bar: &Bar) {
+        let last = self.len() - 1;
+        self.high[last] = self.high[last].max(bar.high);
+        self.low[last] = self.low[last].min(bar.low);
+        self.close[last] = bar.close;
+        self.volume[last] += bar.volume;
+    }
+
+    fn drop_unclosed(&mut self, base: &Bars) {
+        let Some(last) = base.len().checked_sub(1) else { return };
+        if self.close_time(self.len() - 1) > base.close_time(last) {
+            self.truncate(self.len() - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::timestamp::MINUTE_NS;
+
+    fn minute(minute: i64, price: f64) -> Bar {
+        let open_time = minute * MINUTE_NS;
+        Bar { open_time, open: price, high: price + 2.0, low: price - 2.0, close: price + 1.0, volume: 1.0 }
+    }
+
+    fn minutes(opens: impl IntoIterator<Item = i64>) -> Bars {
+        let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+        opens.into_iter().for_each(|open| bars.push(minute(open, 100.0 + open as f64)));
+        bars
+    }
+
+    #[test]
+    fn bins_are_aligned_and_closed() {
+        // Two bars of the bin [0, 5), none of [5, 10), all of [10, 15), and the start of [15, 20).
+        let bins = resample(&minutes([3, 4, 10, 11, 12, 13, 14, 15]), Timeframe::M5).unwrap();
+        assert_eq!(bins.open_time, [0, 10 * MINUTE_NS]);
+        let first = Bar { open_time: 0, open: 103.0, high: 106.0, low: 101.0, close: 105.0, volume: 2.0 };
+        assert_eq!(bins.bar(0), first);
+        assert_eq!((bins.bar(1).open, bins.bar(1).close, bins.bar(1).volume), (110.0, 115.0, 5.0));
+    }
+
+    #[test]
+    fn a_bin_appears_when_its_last_minute_closes() {
+        for (minutes_given, bins) in [(0, 0), (1, 0), (4, 0), (5, 1), (6, 1), (9, 1), (10, 2)] {
+            assert_eq!(resample(&minutes(0..minutes_given), Timeframe::M5).unwrap().len(), bins, "{minutes_given}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_refused() {
+        let mut hours = Bars::with_capacity(Timeframe::H1, 1);
+        hours.push(minute(30, 100.0));
+        assert!(matches!(resample(&hours, Timeframe::M5), Err(Error::NotAMultiple { .. })));
+        assert_eq!(resample(&hours, Timeframe::H1).unwrap(), hours);
+        // Half past the hour, so that one bar in four lies in two bins.
+        hours.push(minute(3 * 60 + 30, 100.0));
+        let straddles = resample(&hours, Timeframe::H4).unwrap_err().to_string();
+        assert!(straddles.contains("the H1 bar that opens at 1970-01-01T03:30:00Z lies in two H4 bins"), "{straddles}");
+    }
+
+    proptest! {
+        /// Every bin is what a search over all base bars says it is.
+        #[test]
+        fn agrees_with_a_search(steps in prop::collection::vec(1i64..9, 1..80), prices in prop::collection::vec(50u32..150, 80)) {
+            let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+            let mut open = 0;
+            for (step, price) in steps.iter().zip(&prices) {
+                open += step;
+                bars.push(minute(open, f64::from(*price)));
+            }
+            let bins = resample(&bars, Timeframe::M15).unwrap();
+            let end = bars.close_time(bars.len() - 1);
+            let inside = |start: i64| -> Vec<usize> {
+                (0..bars.len()).filter(|&k| (start..start + 15).contains(&(bars.open_time[k] / MINUTE_NS))).collect()
+            };
+            let is_closed = |start: &i64| !inside(*start).is_empty() && (start + 15) * MINUTE_NS <= end;
+            let starts: Vec<i64> = (0..60).map(|bin| bin * 15).filter(is_closed).collect();
+            prop_assert_eq!(bins.open_time.iter().map(|ns| ns / MINUTE_NS).collect::<Vec<_>>(), starts.clone());
+            for (bin, &start) in starts.iter().enumerate() {
+                let inside = inside(start);
+                prop_assert_eq!(bins.open[bin], bars.open[inside[0]]);
+                prop_assert_eq!(bins.close[bin], bars.close[inside[inside.len() - 1]]);
+                prop_assert_eq!(bins.high[bin], inside.iter().map(|&k| bars.high[k]).fold(f64::MIN, f64::max));
+                prop_assert_eq!(bins.low[bin], inside.iter().map(|&k| bars.low[k]).fold(f64::MAX, f64::min));
+                prop_assert_eq!(bins.volume[bin], inside.len() as f64);
+            }
+        }
+    }
+}
