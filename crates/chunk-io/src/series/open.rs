@@ -189,7 +189,7 @@ impl SeriesFile {
     /// # Errors
     /// [`Error::Hdf5`] or [`Error::Memory`].
     pub fn read_values(&self, timeframe: usize, scope: &Scope) -> Result<Buffer<f32>> {
-        self.timeframes[timeframe].values.read_buffer(scope)
+        self.timeframes[timeframe].values.read_f32_buffer(scope)
     }
 
     /// The targets, [N, K], in memory booked on `scope`.
@@ -197,7 +197,7 @@ impl SeriesFile {
     /// # Errors
     /// [`Error::Hdf5`] or [`Error::Memory`].
     pub fn read_targets(&self, scope: &Scope) -> Result<Buffer<f32>> {
-        self.targets.read_buffer(scope)
+        self.targets.read_f32_buffer(scope)
     }
 
     /// Everything that the file holds.
@@ -212,7 +212,7 @@ impl SeriesFile {
         Ok(Series {
             timeframes: self.timeframes.iter().map(SeriesTimeframeFile::read).collect::<Result<_>>()?,
             sample_time: self.sample_times().to_vec(),
-            targets: self.targets.read_vec()?,
+            targets: self.targets.read_f32_vec()?,
             instruments,
             attributes: self.read_attributes()?,
         })
@@ -289,7 +289,7 @@ impl SeriesTimeframeFile {
             name: self.name.clone(),
             steps: self.steps,
             feature_names: self.feature_names.clone(),
-            values: self.values.read_vec()?,
+            values: self.values.read_f32_vec()?,
             close_time: self.close_times().to_vec(),
             sample_end: self.sample_ends().to_vec(),
             instrument_start: self.instrument_start.clone(),

@@ -34,8 +34,8 @@ impl WindowsSource {
             shape.timeframes.iter().map(|timeframe| timeframe.window_len()).sum::<usize>() + shape.horizons;
         let bytes = sample_len.saturating_mul(shape.samples).saturating_mul(size_of::<f32>());
         let held = if bytes <= options.resident_bytes_max {
-            let features = file.features().iter().map(|table| table.read_buffer(scope)).collect::<Result<_>>()?;
-            Some(Held { features, targets: file.targets().read_buffer(scope)? })
+            let features = file.features().iter().map(|table| table.read_f32_buffer(scope)).collect::<Result<_>>()?;
+            Some(Held { features, targets: file.targets().read_f32_buffer(scope)? })
         } else {
             None
         };
@@ -53,7 +53,7 @@ impl WindowsSource {
                     let row_len = table.row_len();
                     out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
                 }
-                None => table.read_rows(samples.clone(), out)?,
+                None => table.read_f32(samples.clone(), out)?,
             }
         }
         Ok(())
@@ -93,7 +93,7 @@ impl WindowsSource {
                         Buffer::zeros(&self.scope, rows.len() * row_len).map_err(Error::memory(self.file.path()))?;
                 }
                 let staged = &mut staging.as_mut_slice()[..rows.len() * row_len];
-                table.read_rows(rows.clone(), staged)?;
+                table.read_f32(rows.clone(), staged)?;
                 for &place in places {
                     let from = (samples[place] - rows.start) * row_len;
                     out[place * row_len..][..row_len].copy_from_slice(&staged[from..from + row_len]);
