@@ -3,12 +3,15 @@
 
 mod bars;
 mod error;
+mod feature;
+mod feature_table;
 mod format;
 mod gaps;
 mod header;
 mod lines;
 mod read;
 mod resample;
+mod rolling;
 mod row;
 mod source;
 mod spacing;
@@ -22,6 +25,8 @@ mod zone;
 
 pub use bars::{Bar, Bars};
 pub use error::{Error, Result, Shortage};
+pub use feature::Feature;
+pub use feature_table::FeatureTable;
 pub use format::{Columns, Format, FormatName};
 pub use gaps::{Gap, Gaps};
 pub use read::{ReadOptions, Recording, StampedAt, read};
