@@ -1,26 +1,48 @@
 #![doc = include_str!("../README.md")]
 
+mod baseline;
+mod checkpoint;
 mod clip;
+mod config;
 mod error;
+mod evaluate;
+mod events;
 mod head;
 mod loss;
 mod lstm;
 mod matmul;
+mod metrics;
 mod model;
 mod optimizer;
 mod order;
+mod prefetch;
 mod random;
+mod samples;
 mod scalar;
+mod schedule;
 mod split;
+mod step;
 mod tensor;
+mod train;
+mod weights;
 
+pub use baseline::Baselines;
+pub use checkpoint::{Best, Checkpoints, Resumed, RunSettings, State};
 pub use clip::{clip_by_norm, global_norm};
+pub use config::{Config, LastBatch};
 pub use error::{Error, Result};
+pub use evaluate::{Evaluation, Predictor, Selection};
+pub use events::{Event, Observer, StepEvent, ValidationEvent};
 pub use loss::Loss;
 pub use lstm::InputGradients;
+pub use metrics::{Metrics, MetricsSum};
 pub use model::{Model, ModelConfig, Pass, SampleShape, Timeframe};
 pub use optimizer::{Moments, Optimizer, OptimizerConfig, OptimizerKind};
 pub use order::{EpochOrder, Order};
+pub use samples::{Batch, InMemory, Samples};
 pub use scalar::Scalar;
 pub use split::{Purge, Split, SplitFractions, split};
+pub use step::Compute;
 pub use tensor::{Layout, TensorSet};
+pub use train::{End, Outcome, Run, Trainer};
+pub use weights::{load_weights, save_weights};

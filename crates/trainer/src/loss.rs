@@ -16,7 +16,7 @@ pub enum Loss {
 
 impl Loss {
     /// The loss summed over `outputs`, without the division by their number, in double precision.
-    pub fn sum<S: Scalar>(self, outputs: &[S], targets: &[S]) -> f64 {
+    pub fn sum<S: Scalar, R: Scalar>(self, outputs: &[S], targets: &[R]) -> f64 {
         let errors = outputs.iter().zip(targets).map(|(&y, &target)| y.to_f64() - target.to_f64());
         match self {
             Loss::Mse => errors.map(|error| error * error).sum(),
@@ -24,12 +24,12 @@ impl Loss {
     }
 
     /// The gradient of the sum divided by `count`, the number of outputs of the whole batch that `outputs` is a part of.
-    pub fn gradient<S: Scalar>(self, (outputs, targets): (&[S], &[S]), count: usize, d_outputs: &mut [S]) {
+    pub fn gradient<S: Scalar, R: Scalar>(self, (outputs, targets): (&[S], &[R]), count: usize, d_outputs: &mut [S]) {
         match self {
             Loss::Mse => {
                 let scale = S::from_f64(2.0 / count as f64);
                 for ((d, &y), &target) in d_outputs.iter_mut().zip(outputs).zip(targets) {
-                    *d = scale * (y - target);
+                    *d = scale * (y - S::from_f64(target.to_f64()));
                 }
             }
         }

@@ -1,0 +1,103 @@
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::loss::Loss;
+use crate::model::ModelConfig;
+use crate::optimizer::OptimizerConfig;
+
+/// Everything that decides the result of training beside the samples. The number of threads does not change it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// The model.
+    pub model: ModelConfig,
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// Largest norm of all gradients together; larger ones are scaled down to it. `None` leaves them.
+    pub clip_norm: Option<f64>,
+    /// What is minimised.
+    pub loss: Loss,
+    /// Passes over the training samples.
+    pub epochs: u64,
+    /// Optimizer steps after which training ends, earlier or later than `epochs` says.
+    pub max_steps: Option<u64>,
+    /// Samples computed at once.
+    pub batch_size: usize,
+    /// Batches whose gradients make one optimizer step. The result is that of one batch of so many times the size, up to
+    /// rounding; bit for bit if `batch_size` is a multiple of 32.
+    pub accumulation_steps: usize,
+    /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of an optimizer step.
+    pub run_length: Option<usize>,
+    /// What happens to the samples at an epoch's end that do not fill an optimizer step.
+    pub last_batch: LastBatch,
+    /// Decides the initial weights and the order.
+    pub seed: u64,
+    /// Threads that compute; one more reads data.
+    pub threads: usize,
+    /// Optimizer steps between validations, beside the one at each epoch's end.
+    pub validate_every_steps: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            model: ModelConfig::default(),
+            optimizer: OptimizerConfig::default(),
+            clip_norm: Some(1.0),
+            loss: Loss::Mse,
+            epochs: 1,
+            max_steps: None,
+            batch_size: 128,
+            accumulation_steps: 1,
+            run_length: None,
+            last_batch: LastBatch::Keep,
+            seed: 0,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            validate_every_steps: None,
+        }
+    }
+}
+
+/// What happens to the samples at an epoch's end that are fewer than an optimizer step takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LastBatch {
+    /// They make a smaller step, whose loss and gradients are means over themselves.
+    #[default]
+    Keep,
+    /// They are left out of this epoch. The order draws anew which ones they are in each epoch.
+    Drop,
+}
+
+impl Config {
+    /// Samples of one optimizer step.
+    pub fn step_samples(&self) -> usize {
+        self.batch_size * self.accumulation_steps
+    }
+
+    /// Samples in a run.
+    pub fn run_samples(&self) -> usize {
+        self.run_length.unwrap_or_else(|| self.step_samples())
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.optimizer.check()?;
+        let sizes = [
+            ("training.batch_size", self.batch_size as u64),
+            ("training.gradient_accumulation_steps", self.accumulation_steps as u64),
+            ("training.run_length", self.run_samples() as u64),
+            ("training.threads", self.threads as u64),
+            ("training.validate_every_steps", self.validate_every_steps.unwrap_or(1)),
+        ];
+        if let Some((setting, _)) = sizes.into_iter().find(|&(_, size)| size == 0) {
+            return Err(Error::setting(setting, 0, "1 or more"));
+        }
+        match self.clip_norm {
+            Some(clip) if !(clip > 0.0 && clip.is_finite()) => {
+                Err(Error::setting("training.clip_norm", clip, "a positive number, or none"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

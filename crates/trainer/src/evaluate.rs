@@ -1,0 +1,193 @@
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use megabatch_gpu_core::{Device, Scope};
+use serde::Serialize;
+
+use crate::baseline::Baselines;
+use crate::error::{Error, Result};
+use crate::loss::Loss;
+use crate::metrics::{Metrics, MetricsSum};
+use crate::model::Model;
+use crate::prefetch::{Source, with_batches};
+use crate::samples::{Batch, Samples};
+use crate::step::{Compute, Engine, Purpose};
+use crate::tensor::TensorSet;
+use crate::weights::load_weights;
+
+/// A model's errors on some samples, beside those of the baselines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// Number of samples.
+    pub samples: usize,
+    /// Mean loss.
+    pub loss: f64,
+    /// The model's errors by horizon.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+    /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub baselines: BTreeMap<&'static str, Metrics>,
+}
+
+/// What is evaluated: samples by index, visited in this order.
+#[derive(Clone, Copy)]
+pub struct Selection<'a> {
+    /// The source.
+    pub samples: &'a dyn Samples,
+    /// Which of them.
+    pub indices: &'a [usize],
+}
+
+/// A trained model that predicts.
+#[derive(Debug)]
+pub struct Predictor {
+    model: Model,
+    parameters: TensorSet<f32>,
+    engine: Engine<f32>,
+    batches: Scope,
+    batch_size: usize,
+}
+
+impl Predictor {
+    /// The model with the weights of a safetensors file.
+    ///
+    /// # Errors
+    /// As [`load_weights`]; [`Error::Memory`], [`Error::Threads`] and [`Error::Setting`] as for training.
+    pub fn open(device: &Device, model: Model, weights: &Path, compute: Compute) -> Result<Self> {
+        let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
+        load_weights(weights, &mut parameters)?;
+        let engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
+        Ok(Predictor { model, parameters, engine, batches: device.scope("batches"), batch_size: compute.batch_size })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Gives `sink` the predictions [B, K] of each batch, in order, with the indices of its samples.
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], and whatever `sink` returns.
+    pub fn predict<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut done = 0;
+        let mut refused = None;
+        let mut source = self.source();
+        source.for_each(selection, |batch, predictions| {
+            let indices = &selection.indices[done..done + batch.len()];
+            done += batch.len();
+            refused = sink(indices, predictions).err();
+            Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// The model's errors, beside those of the baselines if there are any.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples.
+    pub fn evaluate(
+        &mut self,
+        selection: Selection<'_>,
+        loss: Loss,
+        baselines: Option<&Baselines>,
+    ) -> Result<Evaluation> {
+        evaluate(self.source(), selection, (loss, baselines))
+    }
+
+    fn source(&mut self) -> Predictions<'_> {
+        Predictions {
+            model: &self.model,
+            parameters: &self.parameters,
+            engine: &mut self.engine,
+            batches: &self.batches,
+            batch_size: self.batch_size,
+        }
+    }
+}
+
+/// A model in use: what predictions are computed with.
+pub(crate) struct Predictions<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) parameters: &'a TensorSet<f32>,
+    pub(crate) engine: &'a mut Engine<f32>,
+    pub(crate) batches: &'a Scope,
+    pub(crate) batch_size: usize,
+}
+
+/// Whether to go on to the next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Continue,
+    Stop,
+}
+
+impl Predictions<'_> {
+    /// Predicts batch after batch, in order.
+    fn for_each(
+        &mut self,
+        selection: Selection<'_>,
+        mut each: impl FnMut(&Batch, &[f32]) -> Result<Next>,
+    ) -> Result<()> {
+        check_shape(self.model, selection.samples)?;
+        let source = Source { samples: selection.samples, scope: self.batches, capacity: self.batch_size };
+        let schedule = selection.indices.chunks(self.batch_size).map(<[usize]>::to_vec);
+        let mut outputs = vec![0.0; self.batch_size * self.model.shape().outputs];
+        with_batches(source, schedule, |feed| {
+            while let Some(batch) = feed.next()? {
+                let outputs = &mut outputs[..batch.targets().len()];
+                self.engine.predict(self.model, self.parameters, batch, outputs);
+                if each(batch, outputs)? == Next::Stop {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Errors of a model and of baselines over the same samples, in one pass.
+pub(crate) fn evaluate(
+    mut predictions: Predictions<'_>,
+    selection: Selection<'_>,
+    (loss, baselines): (Loss, Option<&Baselines>),
+) -> Result<Evaluation> {
+    if selection.indices.is_empty() {
+        let advice = "give the part a fraction in data.split";
+        return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });
+    }
+    let outputs = predictions.model.shape().outputs;
+    let mut loss_sum = 0.0;
+    let mut sum = MetricsSum::new(outputs);
+    let mut baseline_sums: BTreeMap<&'static str, MetricsSum> = BTreeMap::new();
+    predictions.for_each(selection, |batch, predictions| {
+        loss_sum += loss.sum(predictions, batch.targets());
+        sum.add(predictions, batch.targets());
+        for (name, predictions) in baselines.into_iter().flat_map(|baselines| baselines.predict(batch)) {
+            let sum = baseline_sums.entry(name).or_insert_with(|| MetricsSum::new(outputs));
+            sum.add(&predictions, batch.targets());
+        }
+        Ok(Next::Continue)
+    })?;
+    Ok(Evaluation {
+        samples: sum.samples(),
+        loss: loss_sum / (sum.samples() * outputs) as f64,
+        metrics: sum.finish(),
+        baselines: baseline_sums.iter().map(|(&name, sum)| (name, sum.finish())).collect(),
+    })
+}
+
+/// Refuses samples that the model was not built for.
+pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
+    if samples.shape() == model.shape() {
+        return Ok(());
+    }
+    Err(Error::SamplesShape { model: model.shape().to_string(), samples: samples.shape().to_string() })
+}

@@ -1,0 +1,321 @@
+#![forbid(unsafe_code)]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Instant;
+
+use megabatch_gpu_core::Device;
+
+use crate::baseline::Baselines;
+use crate::checkpoint::{Best, Checkpoints, Resumed, RunSettings, State};
+use crate::clip::{clip_by_norm, global_norm};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::evaluate::{Evaluation, Predictions, Selection, check_shape, evaluate};
+use crate::events::{Event, Observer, StepEvent, ValidationEvent};
+use crate::model::{Model, SampleShape};
+use crate::optimizer::Optimizer;
+use crate::prefetch::{Feed, Source, with_batches};
+use crate::samples::{Batch, Samples};
+use crate::schedule::{Schedule, StepSamples};
+use crate::step::{Compute, Engine, Objective, Purpose, Totals};
+use crate::tensor::TensorSet;
+use crate::weights::{load_weights, save_weights};
+
+/// A model in training on one device.
+#[derive(Debug)]
+pub struct Trainer {
+    device: Device,
+    config: Config,
+    model: Model,
+    parameters: TensorSet<f32>,
+    gradients: TensorSet<f32>,
+    optimizer: Optimizer<f32>,
+    engine: Engine<f32>,
+    /// Optimizer steps done.
+    step: u64,
+    best: Option<Best>,
+}
+
+/// What a trainer trains on.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// The source of all samples.
+    pub samples: &'a dyn Samples,
+    /// Samples to train on, by index. Neighbours in this list are visited together in runs.
+    pub train: &'a [usize],
+    /// Samples to validate on, by index; may be empty.
+    pub validation: &'a [usize],
+    /// Where checkpoints go, if anywhere.
+    pub checkpoints: Option<&'a Checkpoints>,
+}
+
+/// How training ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Optimizer steps done, those before a resume included.
+    pub steps: u64,
+    /// Why it ended.
+    pub end: End,
+    /// The best validation.
+    pub best: Option<Best>,
+}
+
+/// Why training ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All steps are done.
+    Finished,
+    /// The observer asked for it.
+    Stopped,
+}
+
+impl Trainer {
+    /// A trainer with initial weights drawn from the seed. All memory of the run but that of its batches is taken here.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when the device has no room.
+    pub fn new(device: &Device, config: Config, shape: SampleShape) -> Result<Self> {
+        config.check()?;
+        let model = Model::new(shape, config.model)?;
+        let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
+        let compute = Compute { threads: config.threads, batch_size: config.batch_size };
+        Ok(Trainer {
+            gradients: TensorSet::zeros(&device.scope("model/gradients"), model.layout())?,
+            optimizer: Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?,
+            engine: Engine::new(device, &model, compute, Purpose::Training)?,
+            device: device.clone(),
+            step: 0,
+            best: None,
+            config,
+            model,
+            parameters,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The weights as they are now.
+    pub fn parameters(&self) -> &TensorSet<f32> {
+        &self.parameters
+    }
+
+    /// The optimizer and its moments.
+    pub fn optimizer(&self) -> &Optimizer<f32> {
+        &self.optimizer
+    }
+
+    /// Replaces the weights by those of a safetensors file; the optimizer starts anew.
+    ///
+    /// # Errors
+    /// As [`load_weights`]; the weights are then as before.
+    pub fn load_weights(&mut self, path: &Path) -> Result<()> {
+        load_weights(path, &mut self.parameters)
+    }
+
+    /// Writes the weights to a safetensors file, atomically.
+    ///
+    /// # Errors
+    /// As [`save_weights`].
+    pub fn save_weights(&self, path: &Path) -> Result<()> {
+        save_weights(path, &self.parameters)
+    }
+
+    /// Goes back to the latest checkpoint of `run` that can be read, from which [`Trainer::train`] goes on bit for bit as the
+    /// uninterrupted run would have. `None` when there is no checkpoint. What a killed run left unfinished is removed.
+    ///
+    /// # Errors
+    /// [`Error::OtherRun`] when the checkpoint's settings are not this trainer's; when no checkpoint can be read, why the
+    /// newest cannot. The trainer is then as before.
+    pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
+        let Some(checkpoints) = run.checkpoints else { return Ok(None) };
+        let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run.train.len());
+        let resumed = checkpoints.load_latest(&settings, (&mut self.parameters, &mut self.optimizer))?;
+        if let Some(Resumed { state, .. }) = &resumed {
+            (self.step, self.best) = (state.step, state.best);
+        }
+        Ok(resumed)
+    }
+
+    /// Trains until the configured steps are done or the observer asks to stop.
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`], [`Error::NothingLeft`] and [`Error::SampleOutOfRange`] for samples that cannot be trained on;
+    /// [`Error::Gather`] when they cannot be read; [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a
+    /// checkpoint cannot be saved. The trainer then stands after the last step that was completed.
+    pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
+        check_shape(&self.model, run.samples)?;
+        let schedule = Schedule::new(&self.config, run.train.len())?;
+        if let Some(checkpoints) = run.checkpoints {
+            checkpoints.clean()?;
+        }
+        let batches = self.device.scope("batches");
+        let source = Source { samples: run.samples, scope: &batches, capacity: self.config.batch_size };
+        let order = schedule.batches(self.step..schedule.steps, run.train);
+        with_batches(source, order, |feed| {
+            while self.step < schedule.steps {
+                let event = self.training_step(feed, &schedule)?;
+                let asked = observer(Event::Step(event));
+                if self.after_step(run, &schedule, (asked, observer))?.is_break() {
+                    return Ok(self.outcome(End::Stopped));
+                }
+            }
+            Ok(self.outcome(End::Finished))
+        })
+    }
+
+    /// The errors of the weights as they are now.
+    ///
+    /// # Errors
+    /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
+    pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
+        let predictions = Predictions {
+            model: &self.model,
+            parameters: &self.parameters,
+            engine: &mut self.engine,
+            batches: &self.device.scope("batches"),
+            batch_size: self.config.batch_size,
+        };
+        evaluate(predictions, selection, (self.config.loss, baselines))
+    }
+
+    /// One optimizer step: gradients of its batches, norm, clip, update.
+    fn training_step(&mut self, feed: &mut Feed, schedule: &Schedule) -> Result<StepEvent> {
+        let start = Instant::now();
+        let work = schedule.step(self.step);
+        let count = work.positions.len() * self.model.shape().outputs;
+        let objective = Objective { loss: self.config.loss, count };
+        let mut totals = Totals::default();
+        self.gradients.clear();
+        for _ in 0..schedule.batches_of(&work) {
+            let batch = feed.next()?.expect("the feed has the batches of every step");
+            let model = (&self.model, &self.parameters);
+            let part = self.engine.accumulate(model, batch, objective, &mut self.gradients);
+            if !part.loss_sum.is_finite() {
+                return Err(self.blame_batch(batch, part.loss_sum / count as f64));
+            }
+            totals.loss_sum += part.loss_sum;
+            totals.forward += part.forward;
+            totals.backward += part.backward;
+        }
+
+        let update_start = Instant::now();
+        let loss = totals.loss_sum / count as f64;
+        let grad_norm = global_norm(&self.gradients);
+        if !grad_norm.is_finite() {
+            return Err(self.blame_gradients(loss, grad_norm));
+        }
+        if let Some(clip_norm) = self.config.clip_norm {
+            clip_by_norm(&mut self.gradients, grad_norm, clip_norm);
+        }
+        self.optimizer.update(&mut self.parameters, &self.gradients);
+        self.step += 1;
+
+        Ok(StepEvent {
+            step: self.step,
+            steps: schedule.steps,
+            epoch: work.epoch,
+            samples: work.positions.len(),
+            loss,
+            grad_norm,
+            lr: self.optimizer.config().lr,
+            data_wait_s: feed.take_waited().as_secs_f64(),
+            forward_s: totals.forward.as_secs_f64(),
+            backward_s: totals.backward.as_secs_f64(),
+            optimizer_s: update_start.elapsed().as_secs_f64(),
+            samples_per_s: work.positions.len() as f64 / start.elapsed().as_secs_f64(),
+            allocated_bytes: self.device.usage().allocated_bytes,
+        })
+    }
+
+    /// Validates and saves where it is due; saves in any case when the run ends here.
+    fn after_step(
+        &mut self,
+        run: &Run<'_>,
+        schedule: &Schedule,
+        (asked, observer): (ControlFlow<()>, &mut Observer<'_>),
+    ) -> Result<ControlFlow<()>> {
+        let epoch_ends = self.step.is_multiple_of(schedule.steps_per_epoch);
+        let ends = self.step == schedule.steps || asked.is_break();
+        let due = |every: Option<u64>| every.is_some_and(|every| self.step.is_multiple_of(every));
+        let save_due = due(run.checkpoints.and_then(|checkpoints| checkpoints.every_steps));
+        let validate = epoch_ends || due(self.config.validate_every_steps) || self.step == schedule.steps;
+
+        let mut flow = asked;
+        let mut improved = false;
+        if validate && asked.is_continue() && !run.validation.is_empty() {
+            let event = self.validate(run, schedule)?;
+            improved = event.best;
+            flow = observer(Event::Validation(event));
+        }
+        if let Some(checkpoints) = run.checkpoints
+            && (epoch_ends || ends || save_due || improved || flow.is_break())
+        {
+            let state = self.state(schedule, run.train.len());
+            let path = checkpoints.save(&state, &self.parameters, &self.optimizer)?;
+            let asked = observer(Event::Checkpoint { step: self.step, path: &path });
+            flow = if flow.is_break() { flow } else { asked };
+        }
+        // A stop asked for at the very last step changes nothing: the run is finished.
+        Ok(if self.step == schedule.steps { ControlFlow::Continue(()) } else { flow })
+    }
+
+    fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
+        let evaluation = self.evaluate(Selection { samples: run.samples, indices: run.validation }, None)?;
+        let loss = evaluation.loss;
+        let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
+        if best {
+            self.best = Some(Best { step: self.step, loss });
+        }
+        let StepSamples { epoch, .. } = schedule.step(self.step - 1);
+        Ok(ValidationEvent { step: self.step, epoch, loss, best, metrics: evaluation.metrics })
+    }
+
+    fn state(&self, schedule: &Schedule, train_samples: usize) -> State {
+        let StepSamples { epoch, positions } = schedule.step(self.step);
+        State {
+            format_version: State::VERSION,
+            step: self.step,
+            epoch,
+            position_in_epoch: positions.start,
+            run: self.run_settings(schedule, train_samples),
+            best: self.best,
+        }
+    }
+
+    fn run_settings(&self, schedule: &Schedule, train_samples: usize) -> RunSettings {
+        RunSettings {
+            train_samples,
+            seed: self.config.seed,
+            batch_size: self.config.batch_size,
+            accumulation_steps: self.config.accumulation_steps,
+            run_length: self.config.run_samples(),
+            steps_per_epoch: schedule.steps_per_epoch,
+            optimizer: self.config.optimizer.kind,
+        }
+    }
+
+    fn outcome(&self, end: End) -> Outcome {
+        Outcome { steps: self.step, end, best: self.best }
+    }
+
+    /// Finds where a loss that is not finite began: in the batch, in the weights, or in the outputs that they gave.
+    fn blame_batch(&mut self, batch: &Batch, loss: f64) -> Error {
+        let owned = |(name, index): (&str, usize)| (name.to_owned(), index);
+        let mut outputs = vec![0.0; batch.targets().len()];
+        self.engine.predict(&self.model, &self.parameters, batch, &mut outputs);
+        let outputs = outputs.iter().position(|y| !y.is_finite()).map(|index| ("outputs".to_owned(), index));
+        let found = batch.first_non_finite().or_else(|| self.parameters.first_non_finite().map(owned)).or(outputs);
+        let (tensor, index) = found.unwrap_or_else(|| ("loss".to_owned(), 0));
+        Error::NotFinite { step: self.step + 1, loss, grad_norm: f64::NAN, tensor, index }
+    }
+
+    fn blame_gradients(&self, loss: f64, grad_norm: f64) -> Error {
+        let found = self.gradients.first_non_finite().map(|(name, index)| (format!("the gradient of {name}"), index));
+        let (tensor, index) = found.unwrap_or_else(|| ("the gradients' norm".to_owned(), 0));
+        Error::NotFinite { step: self.step + 1, loss, grad_norm, tensor, index }
+    }
+}
