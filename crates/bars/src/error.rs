@@ -178,7 +178,7 @@ pub enum Error {
 
     /// There are not enough bars for one sample.
     #[error(
-        "too few bars for one sample of {horizon} future bars: {}; give more data, shorter windows or fewer timeframes",
+        "too few bars for one sample: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes",
         Shortages(shortages)
     )]
     TooShort {
@@ -194,7 +194,7 @@ pub enum Error {
 pub struct Shortage {
     /// The timeframe.
     pub timeframe: Timeframe,
-    /// Bars there are, closed before the last base bar that still has a full horizon.
+    /// Bars that have closed by the last base bar that has a full horizon.
     pub bars: usize,
     /// Bars needed: the warm-up of the features and one window.
     pub needed: usize,
@@ -206,7 +206,7 @@ impl fmt::Display for Shortages<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (k, Shortage { timeframe, bars, needed }) in self.0.iter().enumerate() {
             let comma = if k == 0 { "" } else { ", " };
-            write!(f, "{comma}{timeframe} has {bars} usable bars and needs {needed}")?;
+            write!(f, "{comma}{timeframe} has {bars} bars and needs {needed}")?;
         }
         Ok(())
     }

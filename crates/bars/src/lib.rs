@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod align;
 mod bars;
 mod error;
 mod feature;
@@ -13,16 +14,20 @@ mod read;
 mod resample;
 mod rolling;
 mod row;
+mod scale;
 mod source;
 mod spacing;
+mod spec;
 mod summary;
 mod symbol;
+mod target;
 mod timeframe;
 mod timestamp;
 mod trouble;
 mod weekly_close;
 mod zone;
 
+pub use align::{AlignedSeries, TimeframeSeries, align};
 pub use bars::{Bar, Bars};
 pub use error::{Error, Result, Shortage};
 pub use feature::Feature;
@@ -31,8 +36,11 @@ pub use format::{Columns, Format, FormatName};
 pub use gaps::{Gap, Gaps};
 pub use read::{ReadOptions, Recording, StampedAt, read};
 pub use resample::resample;
+pub use scale::Scaling;
+pub use spec::{SeriesSpec, Window};
 pub use summary::{FileSummary, ReadSummary};
 pub use symbol::{pip_size_of, symbol_of};
+pub use target::TargetKind;
 pub use timeframe::Timeframe;
 pub use trouble::{Dropped, OnError, Trouble};
 pub use weekly_close::ZoneChoice;

@@ -1,0 +1,120 @@
+use std::fmt::Display;
+
+use crate::error::{Error, Result};
+use crate::feature::Feature;
+use crate::scale::Scaling;
+use crate::target::TargetKind;
+use crate::timeframe::Timeframe;
+
+/// One timeframe of a series, and how many of its bars a sample sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The timeframe.
+    pub timeframe: Timeframe,
+    /// Length of the window in bars of that timeframe.
+    pub seq_len: usize,
+}
+
+/// What a series is made of. [`SeriesSpec::new`] gives the defaults.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesSpec {
+    /// The timeframes, in any order.
+    pub windows: Vec<Window>,
+    /// The features, the same for every timeframe.
+    pub features: Vec<Feature>,
+    /// Number of future base bars K to be predicted.
+    pub horizon: usize,
+    /// What is predicted of each.
+    pub target_kind: TargetKind,
+    /// Every how many base bars there is a sample.
+    pub stride: usize,
+    /// How features are scaled.
+    pub scaling: Scaling,
+    /// The first part of the samples, by time, on which the scaler is fitted: above 0 and at most 1.
+    pub train_fraction: f64,
+    /// The size of a pip in units of the price.
+    pub pip_size: f64,
+}
+
+impl SeriesSpec {
+    /// M1, M5, M15, H1 and H4 with 480, 288, 192, 96 and 48 bars; the default features; 36 future bars, cumulative; every
+    /// bar a sample; robust scaling fitted on the first 70 %.
+    pub fn new(pip_size: f64) -> Self {
+        let timeframes = [Timeframe::M1, Timeframe::M5, Timeframe::M15, Timeframe::H1, Timeframe::H4];
+        let windows = timeframes.map(|timeframe| Window { timeframe, seq_len: timeframe.default_seq_len() });
+        SeriesSpec {
+            windows: windows.to_vec(),
+            features: Feature::DEFAULT.to_vec(),
+            horizon: 36,
+            target_kind: TargetKind::default(),
+            stride: 1,
+            scaling: Scaling::default(),
+            train_fraction: 0.7,
+            pip_size,
+        }
+    }
+
+    /// The windows, shortest timeframe first, once every value is known to be in range.
+    pub(crate) fn checked_windows(&self) -> Result<Vec<Window>> {
+        let mut windows = self.windows.clone();
+        windows.sort_by_key(|window| window.timeframe);
+        let twice = windows.windows(2).find(|pair| pair[0].timeframe == pair[1].timeframe).map(|pair| pair[0]);
+        let unique = twice.is_none();
+        let shown_timeframe = twice.map_or_else(|| "empty".to_owned(), |window| format!("{} twice", window.timeframe));
+        let shortest = windows.iter().map(|window| window.seq_len).min().unwrap_or(1);
+        let distinct = self.features.iter().enumerate().all(|(k, feature)| !self.features[..k].contains(feature));
+        let features = self.features.iter().map(|feature| feature.name()).collect::<Vec<_>>().join(", ");
+
+        in_range("timeframes", &shown_timeframe, "at least one timeframe, each once", unique && !windows.is_empty())?;
+        in_range("seq_len", &shortest, "at least 1 bar", shortest >= 1)?;
+        in_range("features", &features, "at least one feature, each once", distinct && !self.features.is_empty())?;
+        in_range("horizon", &self.horizon, "at least 1 bar", self.horizon >= 1)?;
+        in_range("stride", &self.stride, "at least 1 bar", self.stride >= 1)?;
+        let fraction = self.train_fraction;
+        in_range("train_fraction", &fraction, "a number above 0 and at most 1", fraction > 0.0 && fraction <= 1.0)?;
+        let pip_size = self.pip_size;
+        in_range("pip_size", &pip_size, "a finite number above 0", pip_size > 0.0 && pip_size.is_finite())?;
+        Ok(windows)
+    }
+}
+
+fn in_range(key: &'static str, value: &dyn Display, expected: &'static str, holds: bool) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::Invalid { key, value: value.to_string(), expected }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_come_shortest_first() {
+        let mut spec = SeriesSpec::new(0.0001);
+        spec.windows.reverse();
+        let windows = spec.checked_windows().unwrap();
+        let lengths: Vec<_> = windows.iter().map(|window| window.seq_len).collect();
+        assert_eq!(lengths, [480, 288, 192, 96, 48]);
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let cases: [(fn(&mut SeriesSpec), &str); 11] = [
+            (|spec| spec.windows.clear(), "timeframes is empty"),
+            (|spec| spec.windows.push(spec.windows[1]), "timeframes is M5 twice"),
+            (|spec| spec.windows[1].seq_len = 0, "seq_len is 0"),
+            (|spec| spec.features.clear(), "features is "),
+            (|spec| spec.features = vec![Feature::Body; 2], "features is body, body"),
+            (|spec| spec.horizon = 0, "horizon is 0"),
+            (|spec| spec.stride = 0, "stride is 0"),
+            (|spec| spec.train_fraction = 0.0, "train_fraction is 0"),
+            (|spec| spec.train_fraction = f64::NAN, "train_fraction is NaN"),
+            (|spec| spec.pip_size = -0.01, "pip_size is -0.01"),
+            (|spec| spec.pip_size = f64::INFINITY, "pip_size is inf"),
+        ];
+        for (change, message) in cases {
+            let mut spec = SeriesSpec::new(0.0001);
+            change(&mut spec);
+            let error = spec.checked_windows().unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+
+/// What is to be predicted for each of the next base bars, in pips.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetKind {
+    /// close\[t + k\] - close\[t\]: the change from now.
+    #[default]
+    Cumulative,
+    /// close\[t + k\] - close\[t + k - 1\]: the change within that bar.
+    Increment,
+}
+
+impl TargetKind {
+    /// The name in configurations and files: `cumulative` or `increment`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TargetKind::Cumulative => "cumulative",
+            TargetKind::Increment => "increment",
+        }
+    }
+}
+
+impl fmt::Display for TargetKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for TargetKind {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        [TargetKind::Cumulative, TargetKind::Increment].into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let expected = "cumulative or increment".to_owned();
+            Error::UnknownName { what: "kind of target", name: name.to_owned(), expected }
+        })
+    }
+}
+
+/// How targets are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Horizon {
+    pub(crate) kind: TargetKind,
+    /// Number of future bars K.
+    pub(crate) len: usize,
+    pub(crate) pip_size: f64,
+}
+
+impl Horizon {
+    /// The targets of the samples at the given places: `[samples, K]` in pips.
+    ///
+    /// # Panics
+    /// When a sample has fewer than K closes after it.
+    pub(crate) fn targets(&self, close: &[f64], samples: impl ExactSizeIterator<Item = usize>) -> Vec<f32> {
+        let mut targets = Vec::with_capacity(samples.len() * self.len);
+        for t in samples {
+            let future = &close[t..=t + self.len];
+            let from = |k: usize| match self.kind {
+                TargetKind::Cumulative => future[0],
+                TargetKind::Increment => future[k - 1],
+            };
+            targets.extend((1..=self.len).map(|k| ((future[k] - from(k)) / self.pip_size) as f32));
+        }
+        targets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_in_pips() {
+        let close = [1.0, 1.5, 1.25, 2.0, 2.0];
+        let horizon = |kind| Horizon { kind, len: 2, pip_size: 0.25 };
+        let samples = || [0, 2].into_iter();
+        assert_eq!(horizon(TargetKind::Cumulative).targets(&close, samples()), [2.0, 1.0, 3.0, 3.0]);
+        assert_eq!(horizon(TargetKind::Increment).targets(&close, samples()), [2.0, -1.0, 3.0, 0.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "range end index")]
+    fn a_sample_without_a_full_horizon_is_a_bug() {
+        Horizon { kind: TargetKind::Cumulative, len: 2, pip_size: 1.0 }.targets(&[1.0, 1.0], [0].into_iter());
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for kind in [TargetKind::Cumulative, TargetKind::Increment] {
+            assert_eq!(kind.to_string().parse::<TargetKind>().unwrap(), kind);
+        }
+        assert!("total".parse::<TargetKind>().is_err());
+    }
+}
