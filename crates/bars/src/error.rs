@@ -2,8 +2,6 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use thiserror::Error;
-
 use crate::timeframe::Timeframe;
 use crate::trouble::Trouble;
 
@@ -11,7 +9,7 @@ use crate::trouble::Trouble;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What can go wrong between a CSV file and an aligned series. Each says where, what was expected and what to do.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file cannot be opened.

@@ -64,34 +64,34 @@ impl FromStr for FormatName {
 
 /// Which field of a row holds what, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Columns {
+pub(crate) struct Columns {
     /// Date and time, or the date alone.
-    pub time: usize,
+    pub(crate) time: usize,
     /// The time of day, where it stands apart from the date.
-    pub clock: Option<usize>,
+    pub(crate) clock: Option<usize>,
     /// Open.
-    pub open: usize,
+    pub(crate) open: usize,
     /// High.
-    pub high: usize,
+    pub(crate) high: usize,
     /// Low.
-    pub low: usize,
+    pub(crate) low: usize,
     /// Close.
-    pub close: usize,
+    pub(crate) close: usize,
     /// Volume; none means zero.
-    pub volume: Option<usize>,
+    pub(crate) volume: Option<usize>,
 }
 
 /// How the rows of one file are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
+pub(crate) struct Format {
     /// The family.
-    pub name: FormatName,
+    pub(crate) name: FormatName,
     /// What stands between two fields.
-    pub delimiter: u8,
+    pub(crate) delimiter: u8,
     /// Which field holds what.
-    pub columns: Columns,
+    pub(crate) columns: Columns,
     /// Line number, from 1, of the header, where there is one.
-    pub header_line: Option<u64>,
+    pub(crate) header_line: Option<u64>,
 }
 
 impl Format {

@@ -88,7 +88,7 @@ pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Record
     let mut pieces = Vec::with_capacity(sources.len());
     for source in sources {
         let choice = &zones[&source.format.name];
-        pieces.push(Piece::of(source, choice, Clock { zone: &choice.zone, base, stamp_delay_ns })?);
+        pieces.push(Piece::of(source, choice, &Clock { zone: &choice.zone, base, stamp_delay_ns })?);
     }
     let (bars, files) = join(pieces, base)?;
     warnings.extend(jump_warning(&bars));
@@ -111,14 +111,14 @@ struct Piece {
 }
 
 impl Piece {
-    fn of(source: Source, choice: &ZoneChoice, clock: Clock<'_>) -> Result<Self> {
+    fn of(source: Source, choice: &ZoneChoice, clock: &Clock<'_>) -> Result<Self> {
         let (path, format, rows) = (source.path.clone(), source.format.name, source.row_count);
         let on_a_wall_clock = source.rows.iter().any(|row| matches!(row.stamp, Stamp::Wall(_)));
         let (zone, zone_why) = match on_a_wall_clock {
             true => (Some(choice.zone.clone()), choice.why.clone()),
             false => (None, "each timestamp has its own offset".to_owned()),
         };
-        let (bars, dropped) = source.into_bars(&clock)?;
+        let (bars, dropped) = source.into_bars(clock)?;
         let summary = FileSummary { path, format, zone, zone_why, rows, kept: bars.len() as u64, dropped };
         Ok(Piece { bars, summary })
     }

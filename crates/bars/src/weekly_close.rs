@@ -16,13 +16,13 @@ const TOLERANCE_NS: i64 = 5 * MINUTE_NS;
 
 /// The clock by which a file is read, and why.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ZoneChoice {
+pub(crate) struct ZoneChoice {
     /// The zone.
-    pub zone: Zone,
+    pub(crate) zone: Zone,
     /// Why this one, in words.
-    pub why: String,
+    pub(crate) why: String,
     /// What speaks against it, in words.
-    pub warning: Option<String>,
+    pub(crate) warning: Option<String>,
 }
 
 /// The ends of weeks seen in one or more files.
