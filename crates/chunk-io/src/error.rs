@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use thiserror::Error;
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -12,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What can go wrong when a file is written, opened, read or inspected.
 ///
 /// A failed write leaves whatever was at the path as it was, and no temporary file beside it.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Nothing is at the path.

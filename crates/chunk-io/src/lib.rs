@@ -3,6 +3,8 @@
 mod atomic;
 mod error;
 mod file;
+mod inspect;
+mod predictions;
 mod series;
 mod shape;
 mod slab;
@@ -14,6 +16,10 @@ mod timeframe;
 mod windows;
 
 pub use error::{Error, Fault, Result};
+pub use inspect::{
+    ColumnStatistics, DatasetEntry, Inspection, Occurrences, Problem, Severity, TimeSpan, TimeframeInspection, inspect,
+};
+pub use predictions::{Predictions, write_predictions};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{Layout, ResidentSeries, Source, SourceOptions};

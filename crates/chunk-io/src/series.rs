@@ -4,11 +4,13 @@
 
 mod check;
 mod open;
+mod timeframe;
 mod write;
 
 use std::collections::BTreeMap;
 
-pub use open::{SeriesFile, SeriesTimeframeFile};
+pub use open::SeriesFile;
+pub use timeframe::SeriesTimeframeFile;
 pub use write::write_series;
 
 use crate::text::AttributeValue;
@@ -20,9 +22,9 @@ use crate::text::AttributeValue;
 pub struct Series {
     /// The timeframes, each with bars of its own.
     pub timeframes: Vec<SeriesTimeframe>,
-    /// Time of each sample, [N], ns since 1970 UTC.
+    /// Time of each sample, `[N]`, ns since 1970 UTC.
     pub sample_time: Vec<i64>,
-    /// [N, K], row-major, K ≥ 1.
+    /// `[N, K]`, row-major, K ≥ 1.
     pub targets: Vec<f32>,
     /// Where the file holds several instruments.
     pub instruments: Option<Instruments>,
@@ -39,13 +41,13 @@ pub struct SeriesTimeframe {
     pub steps: usize,
     /// Names of the F features.
     pub feature_names: Vec<String>,
-    /// [bars, F], row-major, already scaled: what the model sees.
+    /// `[bars, F]`, row-major, already scaled: what the model sees.
     pub values: Vec<f32>,
-    /// When each bar closed, [bars], ns since 1970 UTC, strictly increasing within an instrument.
+    /// When each bar closed, `[bars]`, ns since 1970 UTC, strictly increasing within an instrument.
     pub close_time: Vec<i64>,
-    /// Index of the last bar of each sample's window, [N].
+    /// Index of the last bar of each sample's window, `[N]`.
     pub sample_end: Vec<i64>,
-    /// First bar of each instrument and, last, the number of bars, [I + 1]. Empty where there is one unnamed instrument.
+    /// First bar of each instrument and, last, the number of bars, `[I + 1]`. Empty where there is one unnamed instrument.
     pub instrument_start: Vec<i64>,
     /// How the values were scaled, if they were.
     pub scaler: Option<Scaler>,
@@ -56,7 +58,7 @@ pub struct SeriesTimeframe {
 pub struct Scaler {
     /// `robust`, `standard` or `none`.
     pub kind: String,
-    /// [F], or [I, F] where each instrument has its own.
+    /// `[F]`, or `[I, F]` where each instrument has its own.
     pub center: Vec<f64>,
     /// As `center`.
     pub scale: Vec<f64>,
@@ -67,8 +69,8 @@ pub struct Scaler {
 /// The instruments of a [`Series`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instruments {
-    /// Their names, [I].
+    /// Their names, `[I]`.
     pub names: Vec<String>,
-    /// The instrument of each sample, [N], an index into `names`.
+    /// The instrument of each sample, `[N]`, an index into `names`.
     pub sample_instrument: Vec<i32>,
 }

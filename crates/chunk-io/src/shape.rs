@@ -36,9 +36,9 @@ impl TimeframeShape {
 pub struct SampleBlock {
     /// Number of samples, n.
     pub samples: usize,
-    /// One array [n, T, F] a timeframe, row-major, in the order of [`Shape::timeframes`].
+    /// One array `[n, T, F]` a timeframe, row-major, in the order of [`Shape::timeframes`].
     pub features: Vec<Vec<f32>>,
-    /// [n, K], row-major.
+    /// `[n, K]`, row-major.
     pub targets: Vec<f32>,
 }
 
@@ -61,8 +61,8 @@ impl SampleBlock {
 /// The caller's memory for a batch of samples; laid out as in [`SampleBlock`].
 #[derive(Debug)]
 pub struct SampleSlices<'a> {
-    /// One array [n, T, F] a timeframe.
+    /// One array `[n, T, F]` a timeframe.
     pub features: Vec<&'a mut [f32]>,
-    /// [n, K].
+    /// `[n, K]`.
     pub targets: &'a mut [f32],
 }

@@ -130,7 +130,7 @@ impl Source {
         }
     }
 
-    /// Time of each sample, [N], ns since 1970 UTC; `None` for a windows file without timestamps.
+    /// Time of each sample, `[N]`, ns since 1970 UTC; `None` for a windows file without timestamps.
     pub fn sample_times(&self) -> Option<&[i64]> {
         match &self.data {
             Data::Series(series) => Some(series.file().sample_times()),
@@ -138,12 +138,12 @@ impl Source {
         }
     }
 
-    /// Instrument of each sample, [N], an index into [`Source::instruments`].
+    /// Instrument of each sample, `[N]`, an index into [`Source::instruments`].
     pub fn sample_instruments(&self) -> Option<&[i32]> {
         self.series().and_then(|series| series.file().sample_instruments())
     }
 
-    /// Names of the instruments, [I]; empty where the file names none.
+    /// Names of the instruments, `[I]`; empty where the file names none.
     pub fn instruments(&self) -> &[String] {
         self.series().map_or(&[], |series| series.file().instruments())
     }

@@ -121,7 +121,7 @@ impl Table {
     pub(crate) fn read_f32(&self, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
         match self.to_f32 {
             ToF32::Hdf5 => self.read_rows(rows, out),
-            ToF32::FromHalf => self.read_staged::<f16>(rows, out, |halves, out| halves.convert_to_f32_slice(out)),
+            ToF32::FromHalf => self.read_staged::<f16>(rows, out, <[f16]>::convert_to_f32_slice),
             ToF32::FromDouble => self.read_staged::<f64>(rows, out, |doubles, out| {
                 out.iter_mut().zip(doubles).for_each(|(narrow, &wide)| *narrow = wide as f32);
             }),

@@ -13,7 +13,7 @@ use serde::Serialize;
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum AttributeValue {
-    /// Any integer type.
+    /// Any integer type; a boolean is 0 or 1.
     Int(i64),
     /// Any floating-point type.
     Float(f64),
@@ -65,7 +65,8 @@ pub(crate) fn read_attribute(location: &Location, name: &str) -> hdf5::Result<Op
     let attribute = location.attr(name)?;
     let scalar = attribute.space()?.size() == 1;
     let value = match attribute.dtype()?.to_descriptor() {
-        Ok(TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_) | TypeDescriptor::Boolean) if scalar => {
+        Ok(TypeDescriptor::Boolean) if scalar => AttributeValue::Int(attribute.read_raw::<bool>()?[0].into()),
+        Ok(TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_)) if scalar => {
             AttributeValue::Int(attribute.read_raw::<i64>()?[0])
         }
         Ok(TypeDescriptor::Float(_)) if scalar => AttributeValue::Float(attribute.read_raw::<f64>()?[0]),

@@ -107,24 +107,24 @@ fn h5py_reads_a_series_as_it_was_written() {
         let found = std::fs::read(folder.path().join(entry["file"].as_str().unwrap())).unwrap();
         assert!(found == bytes, "{object}");
     };
-    check("/samples/time", "<i8", &[samples], le(&series.sample_time, |x| x.to_le_bytes()));
-    check("/targets", "<f4", &[samples, 2], le(&series.targets, |x| x.to_le_bytes()));
-    check("/samples/instrument", "<i4", &[samples], le(&instruments.sample_instrument, |x| x.to_le_bytes()));
+    check("/samples/time", "<i8", &[samples], le(&series.sample_time, i64::to_le_bytes));
+    check("/targets", "<f4", &[samples, 2], le(&series.targets, f32::to_le_bytes));
+    check("/samples/instrument", "<i4", &[samples], le(&instruments.sample_instrument, i32::to_le_bytes));
     assert_eq!(index["datasets"]["/instruments"]["texts"], serde_json::json!(instruments.names));
     for timeframe in &series.timeframes {
         let (name, bars, features) = (&timeframe.name, timeframe.close_time.len(), timeframe.feature_names.len());
         let scaler = timeframe.scaler.as_ref().unwrap();
-        check(&format!("/series/{name}/values"), "<f4", &[bars, features], le(&timeframe.values, |x| x.to_le_bytes()));
-        check(&format!("/series/{name}/close_time"), "<i8", &[bars], le(&timeframe.close_time, |x| x.to_le_bytes()));
+        check(&format!("/series/{name}/values"), "<f4", &[bars, features], le(&timeframe.values, f32::to_le_bytes));
+        check(&format!("/series/{name}/close_time"), "<i8", &[bars], le(&timeframe.close_time, i64::to_le_bytes));
         check(
             &format!("/series/{name}/instrument_start"),
             "<i8",
             &[3],
-            le(&timeframe.instrument_start, |x| x.to_le_bytes()),
+            le(&timeframe.instrument_start, i64::to_le_bytes),
         );
-        check(&format!("/samples/end/{name}"), "<i8", &[samples], le(&timeframe.sample_end, |x| x.to_le_bytes()));
-        check(&format!("/scaler/{name}/center"), "<f8", &[features], le(&scaler.center, |x| x.to_le_bytes()));
-        check(&format!("/scaler/{name}/scale"), "<f8", &[features], le(&scaler.scale, |x| x.to_le_bytes()));
+        check(&format!("/samples/end/{name}"), "<i8", &[samples], le(&timeframe.sample_end, i64::to_le_bytes));
+        check(&format!("/scaler/{name}/center"), "<f8", &[features], le(&scaler.center, f64::to_le_bytes));
+        check(&format!("/scaler/{name}/scale"), "<f8", &[features], le(&scaler.scale, f64::to_le_bytes));
         assert_eq!(
             index["datasets"][format!("/feature_names/{name}")]["texts"],
             serde_json::json!(timeframe.feature_names)

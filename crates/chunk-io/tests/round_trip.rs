@@ -225,3 +225,30 @@ fn a_windows_file_that_is_not_completed_is_not_written() {
     let source = Source::open(&path, &scope()).unwrap();
     assert_eq!((source.shape(), source.sample_times()), (&shape, None));
 }
+
+#[test]
+fn doubles_are_rounded_in_batches_that_cover_every_row_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("doubles.h5");
+    // 4.8 MB, several batches; chunks of 7 rows divide neither the batches nor the file.
+    let (samples, steps, features) = (300, 100, 20);
+    let values: Vec<f64> = (0..samples * steps * features).map(|i| 1.0 + i as f64 * 1e-9).collect();
+    let file = hdf5::File::create(&path).unwrap();
+    let dataset = file.new_dataset::<f64>().chunk([7, 30, 20]).deflate(1).shape([samples, steps, features]);
+    dataset.create("features").unwrap().write_raw(&values).unwrap();
+    file.new_dataset::<f32>()
+        .shape([samples, 1])
+        .create("targets")
+        .unwrap()
+        .write_raw(&vec![0.0_f32; samples])
+        .unwrap();
+    file.close().unwrap();
+    let source = Source::open_with(&path, &scope(), SourceOptions { resident_bytes_max: 0 }).unwrap();
+    for range in [0..samples, 5..samples, 69..71, 299..300] {
+        let mut block = SampleBlock::zeros(source.shape(), range.len());
+        source.read(range.clone(), block.slices()).unwrap();
+        let row = steps * features;
+        let expected = values[range.start * row..range.end * row].iter().map(|&value| value as f32);
+        assert!(expected.eq(block.features[0].iter().copied()), "{range:?}");
+    }
+}

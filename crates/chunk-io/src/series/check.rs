@@ -160,7 +160,8 @@ mod tests {
     #[test]
     fn a_window_ends_with_the_last_closed_bar_of_its_instrument() {
         let two = &[0, 3, 6][..];
-        let cases: [(i64, i64, &[i64], &[i32], &str); 14] = [
+        type Case<'a> = (i64, i64, &'a [i64], &'a [i32], &'a str);
+        let cases: [Case<'_>; 14] = [
             (1, 20, &[], &[], "ok"),
             (1, 29, &[], &[], "ok"),
             (2, i64::MAX, &[], &[], "ok"),

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
-use super::{Instruments, Scaler, Series, SeriesTimeframe};
+use super::check::{SampleIndex, check_samples, check_timeframe};
+use super::timeframe::{Counts, SeriesTimeframeFile};
+use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::shape::{Shape, TimeframeShape};
+use crate::shape::Shape;
 use crate::table::{Expect, Kind, Table};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
@@ -17,12 +18,10 @@ use crate::timeframe::timeframe_order;
 /// The version of the series layout that this crate writes and reads.
 pub(super) const FORMAT_VERSION: i64 = 1;
 
-const VALUES: Expect = Expect { what: "floats [bars, F]", kinds: &[Kind::Float], ranks: 2..=2 };
 const TARGETS: Expect = Expect { what: "numbers [N, K]", kinds: &[Kind::Float, Kind::Integer], ranks: 2..=2 };
-const TIMES: Expect =
+pub(super) const TIMES: Expect =
     Expect { what: "integers [bars] or [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
-const INDICES: Expect = Expect { what: "a list of integers", kinds: &[Kind::Integer], ranks: 1..=1 };
-const SCALER: Expect = Expect { what: "floats [F] or [I, F]", kinds: &[Kind::Float], ranks: 1..=2 };
+pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &[Kind::Integer], ranks: 1..=1 };
 
 /// A series file, open and checked: every index and time in it obeys the rules of docs/formats.md.
 ///
@@ -36,19 +35,6 @@ pub struct SeriesFile {
     sample_time: Buffer<i64>,
     sample_instrument: Option<Buffer<i32>>,
     targets: Table,
-}
-
-/// One timeframe of a [`SeriesFile`].
-#[derive(Debug)]
-pub struct SeriesTimeframeFile {
-    name: String,
-    steps: usize,
-    feature_names: Vec<String>,
-    close_time: Buffer<i64>,
-    sample_end: Buffer<i64>,
-    instrument_start: Vec<i64>,
-    scaler: Option<Scaler>,
-    values: Table,
 }
 
 impl SeriesFile {
@@ -103,39 +89,15 @@ impl SeriesFile {
             return Err(self.file.broken("/series", expected, "an empty group"));
         }
         names.sort_by(|a, b| timeframe_order(a, b));
+        let counts = Counts { samples: self.shape.samples, instruments: self.sample_index().instruments };
         for name in names {
-            let timeframe = self.open_timeframe(name, scope)?;
+            let timeframe = SeriesTimeframeFile::open(&self.file, name, &counts, scope)?;
             check_timeframe(&timeframe.index(), &self.sample_index())
                 .map_err(|fault| Error::invalid(self.path(), fault))?;
             self.shape.timeframes.push(timeframe.shape());
             self.timeframes.push(timeframe);
         }
         Ok(())
-    }
-
-    fn open_timeframe(&self, name: String, scope: &Scope) -> Result<SeriesTimeframeFile> {
-        let file = &self.file;
-        let values = file.table(&format!("/series/{name}/values"), &VALUES)?;
-        values.require_elements()?;
-        let close_time = file.table(&format!("/series/{name}/close_time"), &TIMES)?;
-        close_time.require_rows(values.rows(), &values.object)?;
-        let sample_end = file.table(&format!("/samples/end/{name}"), &INDICES)?;
-        sample_end.require_rows(self.shape.samples, "/samples/time")?;
-        let instrument_start = if self.instruments.is_empty() {
-            Vec::new()
-        } else {
-            file.table(&format!("/series/{name}/instrument_start"), &INDICES)?.read_vec()?
-        };
-        Ok(SeriesTimeframeFile {
-            steps: read_steps(file, &values)?,
-            feature_names: file.texts(&format!("/feature_names/{name}"), Some(values.row_len()))?,
-            close_time: close_time.read_buffer(scope)?,
-            sample_end: sample_end.read_buffer(scope)?,
-            instrument_start,
-            scaler: read_scaler(file, &name, values.row_len(), self.instruments.len())?,
-            values,
-            name,
-        })
     }
 
     fn sample_index(&self) -> SampleIndex<'_> {
@@ -161,17 +123,17 @@ impl SeriesFile {
         &self.timeframes
     }
 
-    /// Names of the instruments, [I]; empty where the file names none.
+    /// Names of the instruments, `[I]`; empty where the file names none.
     pub fn instruments(&self) -> &[String] {
         &self.instruments
     }
 
-    /// Time of each sample, [N], ns since 1970 UTC.
+    /// Time of each sample, `[N]`, ns since 1970 UTC.
     pub fn sample_times(&self) -> &[i64] {
         self.sample_time.as_slice()
     }
 
-    /// Instrument of each sample, [N], an index into [`SeriesFile::instruments`].
+    /// Instrument of each sample, `[N]`, an index into [`SeriesFile::instruments`].
     pub fn sample_instruments(&self) -> Option<&[i32]> {
         self.sample_instrument.as_ref().map(Buffer::as_slice)
     }
@@ -184,15 +146,15 @@ impl SeriesFile {
         self.file.attribute("/", name)
     }
 
-    /// The scaled bars of a timeframe, [bars, F], in memory booked on `scope`.
+    /// The scaled bars of a timeframe, `[bars, F]`, in memory booked on `scope`.
     ///
     /// # Errors
     /// [`Error::Hdf5`] or [`Error::Memory`].
     pub fn read_values(&self, timeframe: usize, scope: &Scope) -> Result<Buffer<f32>> {
-        self.timeframes[timeframe].values.read_f32_buffer(scope)
+        self.timeframes[timeframe].values_table().read_f32_buffer(scope)
     }
 
-    /// The targets, [N, K], in memory booked on `scope`.
+    /// The targets, `[N, K]`, in memory booked on `scope`.
     ///
     /// # Errors
     /// [`Error::Hdf5`] or [`Error::Memory`].
@@ -229,72 +191,8 @@ impl SeriesFile {
         Ok(attributes)
     }
 
-    pub(crate) fn tables(&self) -> (Vec<&Table>, &Table) {
-        (self.timeframes.iter().map(|timeframe| &timeframe.values).collect(), &self.targets)
-    }
-}
-
-impl SeriesTimeframeFile {
-    /// Name such as `M5`.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Length of a window in bars, T.
-    pub fn steps(&self) -> usize {
-        self.steps
-    }
-
-    /// Names of the features, [F].
-    pub fn feature_names(&self) -> &[String] {
-        &self.feature_names
-    }
-
-    /// When each bar closed, [bars], ns since 1970 UTC.
-    pub fn close_times(&self) -> &[i64] {
-        self.close_time.as_slice()
-    }
-
-    /// Index of the last bar of each sample's window, [N]. The window is the bars `end + 1 - steps ..= end`.
-    pub fn sample_ends(&self) -> &[i64] {
-        self.sample_end.as_slice()
-    }
-
-    /// First bar of each instrument and, last, the number of bars, [I + 1]; empty where the file names no instruments.
-    pub fn instrument_starts(&self) -> &[i64] {
-        &self.instrument_start
-    }
-
-    /// How the values were scaled, if they were.
-    pub fn scaler(&self) -> Option<&Scaler> {
-        self.scaler.as_ref()
-    }
-
-    fn shape(&self) -> TimeframeShape {
-        TimeframeShape { name: Some(self.name.clone()), steps: self.steps, features: self.feature_names.len() }
-    }
-
-    fn index(&self) -> TimeframeIndex<'_> {
-        TimeframeIndex {
-            name: &self.name,
-            steps: self.steps,
-            close_time: self.close_times(),
-            sample_end: self.sample_ends(),
-            instrument_start: &self.instrument_start,
-        }
-    }
-
-    fn read(&self) -> Result<SeriesTimeframe> {
-        Ok(SeriesTimeframe {
-            name: self.name.clone(),
-            steps: self.steps,
-            feature_names: self.feature_names.clone(),
-            values: self.values.read_f32_vec()?,
-            close_time: self.close_times().to_vec(),
-            sample_end: self.sample_ends().to_vec(),
-            instrument_start: self.instrument_start.clone(),
-            scaler: self.scaler.clone(),
-        })
+    pub(crate) fn targets_table(&self) -> &Table {
+        &self.targets
     }
 }
 
@@ -306,55 +204,4 @@ fn check_version(file: &InputFile) -> Result<()> {
             Err(file.broken("/@format_version", &format!("the integer {FORMAT_VERSION}"), &found))
         }
     }
-}
-
-fn read_steps(file: &InputFile, values: &Table) -> Result<usize> {
-    let found = match file.attribute(&values.object, "seq_len")? {
-        Some(AttributeValue::Int(steps)) => match usize::try_from(steps) {
-            Ok(steps) if (1..=values.rows()).contains(&steps) => return Ok(steps),
-            _ => steps.to_string(),
-        },
-        Some(other) => format!("{other:?}"),
-        None => "no such attribute".to_owned(),
-    };
-    let expected = format!("the window length, an integer from 1 to {}, the number of bars", values.rows());
-    Err(file.broken(&format!("{}@seq_len", values.object), &expected, &found))
-}
-
-fn read_scaler(file: &InputFile, timeframe: &str, features: usize, instruments: usize) -> Result<Option<Scaler>> {
-    let group = format!("/scaler/{timeframe}");
-    if !file.has_group("/scaler") || !file.has_group(&group) {
-        return Ok(None);
-    }
-    let read = |name: &str| {
-        let table = file.table(&format!("{group}/{name}"), &SCALER)?;
-        let fits = table.shape == [features] || (instruments > 0 && table.shape == [instruments, features]);
-        if fits {
-            Ok(table)
-        } else {
-            Err(table.fault(
-                None,
-                &format!("[{features}] or one such row an instrument"),
-                &format!("{:?}", table.shape),
-            ))
-        }
-    };
-    let (center, scale) = (read("center")?, read("scale")?);
-    if center.shape != scale.shape {
-        return Err(scale.fault(
-            None,
-            &format!("the shape of center, {:?}", center.shape),
-            &format!("{:?}", scale.shape),
-        ));
-    }
-    let kind = file.attribute(&group, "kind")?;
-    let Some(AttributeValue::Int(fit_end_time)) = file.attribute(&group, "fit_end_time")? else {
-        return Err(file.broken(&format!("{group}@fit_end_time"), "an integer, ns since 1970 UTC", "none"));
-    };
-    Ok(Some(Scaler {
-        kind: kind.map_or("none".to_owned(), |kind| kind.to_string()),
-        center: center.read_vec()?,
-        scale: scale.read_vec()?,
-        fit_end_time,
-    }))
 }

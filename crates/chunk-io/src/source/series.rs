@@ -10,9 +10,9 @@ use crate::shape::SampleSlices;
 #[derive(Debug)]
 pub struct ResidentSeries {
     file: SeriesFile,
-    /// One array [bars, F] a timeframe.
+    /// One array `[bars, F]` a timeframe.
     values: Vec<Buffer<f32>>,
-    /// [N, K].
+    /// `[N, K]`.
     targets: Buffer<f32>,
 }
 
@@ -33,17 +33,17 @@ impl ResidentSeries {
         &self.file
     }
 
-    /// The scaled bars of a timeframe, [bars, F], row-major.
+    /// The scaled bars of a timeframe, `[bars, F]`, row-major.
     pub fn values(&self, timeframe: usize) -> &[f32] {
         self.values[timeframe].as_slice()
     }
 
-    /// [N, K], row-major.
+    /// `[N, K]`, row-major.
     pub fn targets(&self) -> &[f32] {
         self.targets.as_slice()
     }
 
-    /// Close time of the first bar of each sample's window, [N], ns since 1970 UTC: nothing in the window is older than the bar
+    /// Close time of the first bar of each sample's window, `[N]`, ns since 1970 UTC: nothing in the window is older than the bar
     /// that closed then.
     pub fn window_start_times(&self, timeframe: usize) -> impl Iterator<Item = i64> + '_ {
         let timeframe = &self.file.timeframes()[timeframe];
@@ -51,7 +51,7 @@ impl ResidentSeries {
         timeframe.sample_ends().iter().map(move |&end| close_times[end as usize + 1 - steps])
     }
 
-    /// Close time of the last bar that each sample's targets look at, [N], ns since 1970 UTC, where targets look
+    /// Close time of the last bar that each sample's targets look at, `[N]`, ns since 1970 UTC, where targets look
     /// `horizon_bars` bars of the shortest timeframe ahead. A bar beyond its instrument's last is taken as that one.
     pub fn label_end_times(&self, horizon_bars: usize) -> impl Iterator<Item = i64> + '_ {
         let base = &self.file.timeframes()[0];

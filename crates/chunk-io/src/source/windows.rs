@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::SourceOptions;
 use crate::error::{Error, Result};
-use crate::shape::SampleSlices;
+use crate::shape::{SampleSlices, TimeframeShape};
 use crate::table::Table;
 use crate::windows::WindowsFile;
 
@@ -30,8 +30,7 @@ struct Held {
 impl WindowsSource {
     pub(super) fn open(file: WindowsFile, scope: &Scope, options: SourceOptions) -> Result<Self> {
         let shape = file.shape();
-        let sample_len =
-            shape.timeframes.iter().map(|timeframe| timeframe.window_len()).sum::<usize>() + shape.horizons;
+        let sample_len = shape.timeframes.iter().map(TimeframeShape::window_len).sum::<usize>() + shape.horizons;
         let bytes = sample_len.saturating_mul(shape.samples).saturating_mul(size_of::<f32>());
         let held = if bytes <= options.resident_bytes_max {
             let features = file.features().iter().map(|table| table.read_f32_buffer(scope)).collect::<Result<_>>()?;
@@ -136,4 +135,25 @@ fn gather_held(rows: &[f32], samples: &[usize], out: &mut [f32]) {
 
 fn slices(out: SampleSlices<'_>) -> impl Iterator<Item = &mut [f32]> {
     out.features.into_iter().chain([out.targets])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_span_no_more_rows_than_fit() {
+        let four_rows_fit = STAGING_BYTES / size_of::<f32>() / 4;
+        let samples = [9, 0, 3, 4, 8, 3, 20];
+        let places = [1, 2, 5, 3, 4, 0, 6];
+        let pieces: Vec<_> = split_by_size(&places, &samples, four_rows_fit).collect();
+        assert_eq!(pieces, [&[1, 2, 5][..], &[3], &[4, 0], &[6]]);
+        let pieces: Vec<_> = split_by_size(&places, &samples, usize::MAX / 8).collect();
+        assert_eq!(
+            pieces,
+            [&[1][..], &[2, 5], &[3], &[4], &[0], &[6]],
+            "a row too large for the staging memory goes alone"
+        );
+        assert_eq!(split_by_size(&[], &samples, 1).count(), 0);
+    }
 }

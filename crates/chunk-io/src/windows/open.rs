@@ -71,7 +71,7 @@ impl WindowsFile {
         &self.shape
     }
 
-    /// Time of each sample, [N], ns since 1970 UTC, if the file has them.
+    /// Time of each sample, `[N]`, ns since 1970 UTC, if the file has them.
     pub fn sample_times(&self) -> Option<&[i64]> {
         self.timestamps.as_ref().map(Buffer::as_slice)
     }

@@ -17,7 +17,7 @@ use crate::timeframe::name_problem;
 pub struct WindowsHeader<'a> {
     /// Dimensions; timeframes in any order, all of them named or one of them unnamed.
     pub shape: &'a Shape,
-    /// Time of each sample, [N], ns since 1970 UTC.
+    /// Time of each sample, `[N]`, ns since 1970 UTC.
     pub sample_times: Option<&'a [i64]>,
     /// Root attributes.
     pub attributes: &'a BTreeMap<String, AttributeValue>,

@@ -1,0 +1,177 @@
+#![forbid(unsafe_code)]
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::check::TimeframeIndex;
+use super::open::{INDICES, TIMES};
+use super::{Scaler, SeriesTimeframe};
+use crate::error::Result;
+use crate::file::InputFile;
+use crate::shape::TimeframeShape;
+use crate::table::{Expect, Kind, Table};
+use crate::text::AttributeValue;
+
+const VALUES: Expect = Expect { what: "floats [bars, F]", kinds: &[Kind::Float], ranks: 2..=2 };
+const SCALER: Expect = Expect { what: "floats [F] or [I, F]", kinds: &[Kind::Float], ranks: 1..=2 };
+
+/// What a timeframe must agree with.
+pub(super) struct Counts {
+    pub(super) samples: usize,
+    /// `None` where the file names no instruments.
+    pub(super) instruments: Option<usize>,
+}
+
+/// One timeframe of a [`SeriesFile`](crate::SeriesFile).
+#[derive(Debug)]
+pub struct SeriesTimeframeFile {
+    name: String,
+    steps: usize,
+    feature_names: Vec<String>,
+    close_time: Buffer<i64>,
+    sample_end: Buffer<i64>,
+    instrument_start: Vec<i64>,
+    scaler: Option<Scaler>,
+    values: Table,
+}
+
+impl SeriesTimeframeFile {
+    pub(super) fn open(file: &InputFile, name: String, counts: &Counts, scope: &Scope) -> Result<Self> {
+        let values = file.table(&format!("/series/{name}/values"), &VALUES)?;
+        values.require_elements()?;
+        let close_time = file.table(&format!("/series/{name}/close_time"), &TIMES)?;
+        close_time.require_rows(values.rows(), &values.object)?;
+        let sample_end = file.table(&format!("/samples/end/{name}"), &INDICES)?;
+        sample_end.require_rows(counts.samples, "/samples/time")?;
+        let instrument_start = match counts.instruments {
+            None => Vec::new(),
+            Some(_) => file.table(&format!("/series/{name}/instrument_start"), &INDICES)?.read_vec()?,
+        };
+        Ok(SeriesTimeframeFile {
+            steps: read_steps(file, &values)?,
+            feature_names: file.texts(&format!("/feature_names/{name}"), Some(values.row_len()))?,
+            close_time: close_time.read_buffer(scope)?,
+            sample_end: sample_end.read_buffer(scope)?,
+            instrument_start,
+            scaler: read_scaler(file, &name, values.row_len(), counts.instruments.unwrap_or(0))?,
+            values,
+            name,
+        })
+    }
+
+    /// Name such as `M5`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Length of a window in bars, T.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Names of the features, `[F]`.
+    pub fn feature_names(&self) -> &[String] {
+        &self.feature_names
+    }
+
+    /// When each bar closed, `[bars]`, ns since 1970 UTC.
+    pub fn close_times(&self) -> &[i64] {
+        self.close_time.as_slice()
+    }
+
+    /// Index of the last bar of each sample's window, `[N]`. The window is the bars `end + 1 - steps ..= end`.
+    pub fn sample_ends(&self) -> &[i64] {
+        self.sample_end.as_slice()
+    }
+
+    /// First bar of each instrument and, last, the number of bars, `[I + 1]`; empty where the file names no instruments.
+    pub fn instrument_starts(&self) -> &[i64] {
+        &self.instrument_start
+    }
+
+    /// How the values were scaled, if they were.
+    pub fn scaler(&self) -> Option<&Scaler> {
+        self.scaler.as_ref()
+    }
+
+    pub(crate) fn values_table(&self) -> &Table {
+        &self.values
+    }
+
+    pub(super) fn shape(&self) -> TimeframeShape {
+        TimeframeShape { name: Some(self.name.clone()), steps: self.steps, features: self.feature_names.len() }
+    }
+
+    pub(super) fn index(&self) -> TimeframeIndex<'_> {
+        TimeframeIndex {
+            name: &self.name,
+            steps: self.steps,
+            close_time: self.close_times(),
+            sample_end: self.sample_ends(),
+            instrument_start: &self.instrument_start,
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<SeriesTimeframe> {
+        Ok(SeriesTimeframe {
+            name: self.name.clone(),
+            steps: self.steps,
+            feature_names: self.feature_names.clone(),
+            values: self.values.read_f32_vec()?,
+            close_time: self.close_times().to_vec(),
+            sample_end: self.sample_ends().to_vec(),
+            instrument_start: self.instrument_start.clone(),
+            scaler: self.scaler.clone(),
+        })
+    }
+}
+
+fn read_steps(file: &InputFile, values: &Table) -> Result<usize> {
+    let found = match file.attribute(&values.object, "seq_len")? {
+        Some(AttributeValue::Int(steps)) => match usize::try_from(steps) {
+            Ok(steps) if (1..=values.rows()).contains(&steps) => return Ok(steps),
+            _ => steps.to_string(),
+        },
+        Some(other) => format!("{other:?}"),
+        None => "no such attribute".to_owned(),
+    };
+    let expected = format!("the window length, an integer from 1 to {}, the number of bars", values.rows());
+    Err(file.broken(&format!("{}@seq_len", values.object), &expected, &found))
+}
+
+fn read_scaler(file: &InputFile, timeframe: &str, features: usize, instruments: usize) -> Result<Option<Scaler>> {
+    let group = format!("/scaler/{timeframe}");
+    if !file.has_group("/scaler") || !file.has_group(&group) {
+        return Ok(None);
+    }
+    let read = |name: &str| {
+        let table = file.table(&format!("{group}/{name}"), &SCALER)?;
+        let fits = table.shape == [features] || (instruments > 0 && table.shape == [instruments, features]);
+        if fits {
+            Ok(table)
+        } else {
+            Err(table.fault(
+                None,
+                &format!("[{features}] or one such row an instrument"),
+                &format!("{:?}", table.shape),
+            ))
+        }
+    };
+    let (center, scale) = (read("center")?, read("scale")?);
+    if center.shape != scale.shape {
+        return Err(scale.fault(
+            None,
+            &format!("the shape of center, {:?}", center.shape),
+            &format!("{:?}", scale.shape),
+        ));
+    }
+    let kind = file.attribute(&group, "kind")?;
+    let Some(AttributeValue::Int(fit_end_time)) = file.attribute(&group, "fit_end_time")? else {
+        return Err(file.broken(&format!("{group}@fit_end_time"), "an integer, ns since 1970 UTC", "none"));
+    };
+    Ok(Some(Scaler {
+        kind: kind.map_or("none".to_owned(), |kind| kind.to_string()),
+        center: center.read_vec()?,
+        scale: scale.read_vec()?,
+        fit_end_time,
+    }))
+}

@@ -1,0 +1,427 @@
+//! Files that are damaged, foreign or wrong: each is refused with the object, what was expected, what was found and what to do.
+
+mod made;
+
+use std::fs;
+use std::path::Path;
+
+use hdf5::types::VarLenUnicode;
+use made::Plan;
+use megabatch_chunk_io::{Error, Series, Source, WriteOptions, inspect, write_series};
+use megabatch_gpu_core::Device;
+
+type Build = fn(&Path);
+type Change<T> = fn(&mut T);
+
+fn open(path: &Path) -> Result<Source, Error> {
+    Source::open(path, &Device::cpu().scope("data"))
+}
+
+fn good_series(path: &Path) {
+    write_series(path, &made::series(&Plan::small()), &WriteOptions::default()).unwrap();
+}
+
+/// A good series file with one thing changed.
+fn changed(path: &Path, change: impl FnOnce(&hdf5::File)) {
+    good_series(path);
+    change(&hdf5::File::open_rw(path).unwrap());
+}
+
+fn new_file(path: &Path, fill: impl FnOnce(&hdf5::File)) {
+    fill(&hdf5::File::create(path).unwrap());
+}
+
+fn zeros<T: hdf5::H5Type>(file: &hdf5::File, object: &str, shape: &[usize]) -> hdf5::Dataset {
+    file.new_dataset::<T>().shape(shape).create(object).unwrap()
+}
+
+fn replace<T: hdf5::H5Type>(file: &hdf5::File, object: &str, shape: &[usize]) {
+    file.unlink(object).unwrap();
+    zeros::<T>(file, object, shape);
+}
+
+fn set<T: hdf5::H5Type>(file: &hdf5::File, object: &str, index: usize, value: T) {
+    let dataset = file.dataset(object).unwrap();
+    let mut values = dataset.read_raw::<T>().unwrap();
+    values[index] = value;
+    dataset.write_raw(&values).unwrap();
+}
+
+fn set_text_attribute(file: &hdf5::File, name: &str, text: &str) {
+    let text: VarLenUnicode = text.parse().unwrap();
+    file.new_attr::<VarLenUnicode>().create(name).unwrap().write_scalar(&text).unwrap();
+}
+
+#[test]
+fn what_is_no_usable_file_at_all() {
+    let cases: [(&str, Build, &str); 9] = [
+        ("missing", |_| {}, "there is no such file; check the path"),
+        ("folder", |path| fs::create_dir(path).unwrap(), "this is not a file; give the path of an HDF5 file"),
+        ("empty", |path| fs::write(path, "").unwrap(), "expected an HDF5 file, found an empty file"),
+        (
+            "text",
+            |path| fs::write(path, "20180101 170000;1.20\n20180101").unwrap(),
+            "expected an HDF5 file, found text that starts with \"20180101 170000;1.20\"; bars in text form become a series file with `megabatch ingest`",
+        ),
+        ("gzip", |path| fs::write(path, b"\x1f\x8b\x08\0\0\0\0\0").unwrap(), "found a gzip file"),
+        ("binary", |path| fs::write(path, [0xff; 700]).unwrap(), "found other binary data"),
+        (
+            "truncated",
+            |path| {
+                good_series(path);
+                let bytes = fs::read(path).unwrap();
+                fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+            },
+            "the file is cut short: it has ",
+        ),
+        ("header-only", |path| fs::write(path, b"\x89HDF\r\n\x1a\n").unwrap(), "HDF5 cannot open the file"),
+        (
+            "random-after-signature",
+            |path| fs::write(path, [&b"\x89HDF\r\n\x1a\n"[..], &[7; 900]].concat()).unwrap(),
+            "HDF5 cannot open the file",
+        ),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, build, expected) in cases {
+        let path = folder.path().join(name);
+        build(&path);
+        for message in [open(&path).unwrap_err().to_string(), inspect(&path).unwrap_err().to_string()] {
+            assert!(message.starts_with(&*path.to_string_lossy()), "{message}");
+            assert!(message.contains(expected), "{name}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_another_process_is_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("series.h5");
+    good_series(&path);
+    // HDF5 holds the same lock on a file open for writing.
+    let writer = fs::File::open(&path).unwrap();
+    writer.lock().unwrap();
+    let message = open(&path).unwrap_err().to_string();
+    assert!(message.ends_with("another process has the file open for writing (errno 11, file locking); wait until it closes the file or end that process"), "{message}");
+    writer.unlock().unwrap();
+    open(&path).unwrap();
+}
+
+#[test]
+fn files_that_break_a_rule() {
+    let cases: [(&str, Build, &str); 33] = [
+        (
+            "nothing",
+            |path| new_file(path, |_| {}),
+            "/features: expected floats [N, T, F], found no such object; the file contains no datasets",
+        ),
+        (
+            "others",
+            |path| {
+                new_file(path, |file| {
+                    zeros::<f32>(file, "a/b", &[2, 3]);
+                    zeros::<i8>(file, "x", &[4]);
+                });
+            },
+            "found no such object; the file contains /a/b [2, 3], /x [4]; see docs/formats.md for both layouts",
+        ),
+        (
+            "rank",
+            |path| new_file(path, |file| drop(zeros::<f64>(file, "features", &[5, 4]))),
+            "/features: expected floats [N, T, F], found float64 of shape [5, 4]",
+        ),
+        (
+            "integers",
+            |path| new_file(path, |file| drop(zeros::<i16>(file, "features", &[5, 4, 2]))),
+            "/features: expected floats [N, T, F], found int16 of shape [5, 4, 2]",
+        ),
+        (
+            "strings",
+            |path| new_file(path, |file| drop(zeros::<VarLenUnicode>(file, "features", &[5, 4, 2]))),
+            "/features: expected floats [N, T, F], found",
+        ),
+        (
+            "scalar",
+            |path| new_file(path, |file| drop(file.new_dataset::<f32>().create("features").unwrap())),
+            "/features: expected floats [N, T, F], found float32 of shape []",
+        ),
+        (
+            "no-targets",
+            |path| new_file(path, |file| drop(zeros::<f32>(file, "features", &[5, 4, 2]))),
+            "/targets: expected numbers [N, K] or [N, K, 1], found no such object; the file contains /features [5, 4, 2]",
+        ),
+        (
+            "other-n",
+            |path| {
+                new_file(path, |file| {
+                    zeros::<f32>(file, "features", &[5, 4, 2]);
+                    zeros::<f32>(file, "targets", &[6, 1]);
+                });
+            },
+            "/targets: expected 5 rows, as many as /features has, found 6 (shape [6, 1])",
+        ),
+        (
+            "targets-3",
+            |path| {
+                new_file(path, |file| {
+                    zeros::<f32>(file, "features", &[5, 4, 2]);
+                    zeros::<f32>(file, "targets", &[5, 1, 2]);
+                });
+            },
+            "/targets: expected numbers [N, K] or [N, K, 1], found shape [5, 1, 2]",
+        ),
+        (
+            "empty",
+            |path| {
+                new_file(path, |file| {
+                    zeros::<f32>(file, "features", &[0, 4, 2]);
+                    zeros::<f32>(file, "targets", &[0, 1]);
+                });
+            },
+            "/features: expected at least one element along each axis, found shape [0, 4, 2]",
+        ),
+        (
+            "timeframes-n",
+            |path| {
+                new_file(path, |file| {
+                    zeros::<f32>(file, "sequences/M1", &[5, 4, 2]);
+                    zeros::<f32>(file, "sequences/M5", &[4, 4, 2]);
+                });
+            },
+            "/sequences/M5: expected 5 rows, as many as /sequences/M1 has, found 4",
+        ),
+        (
+            "no-timeframes",
+            |path| new_file(path, |file| drop(file.create_group("features").unwrap())),
+            "/features: expected one dataset [N, T, F] a timeframe, found a group without datasets",
+        ),
+        (
+            "timestamps",
+            |path| {
+                new_file(path, |file| {
+                    zeros::<f32>(file, "features", &[5, 4, 2]);
+                    zeros::<f32>(file, "targets", &[5, 1]);
+                    zeros::<f64>(file, "timestamps", &[5]);
+                });
+            },
+            "/timestamps: expected integers [N], ns since 1970 UTC, found float64 of shape [5]",
+        ),
+        (
+            "huge",
+            |path| {
+                new_file(path, |file| {
+                    let build = file.new_dataset::<f32>().chunk((1, 1, 1));
+                    build.shape((1 << 30, 1 << 20, 1 << 10)).create("features").unwrap();
+                });
+            },
+            "/features: expected a shape that fits in memory, found [1073741824, 1048576, 1024]",
+        ),
+        (
+            "layout",
+            |path| new_file(path, |file| set_text_attribute(file, "layout", "tensor")),
+            "/@layout: expected \"series\" or \"windows\", found Text(\"tensor\")",
+        ),
+        (
+            "no-layout",
+            |path| changed(path, |file| file.delete_attr("layout").unwrap()),
+            "/@layout: expected the text \"series\", as there is a group /series, found no such attribute",
+        ),
+        (
+            "version",
+            |path| changed(path, |file| file.attr("format_version").unwrap().write_scalar(&2_i64).unwrap()),
+            "/@format_version: expected the integer 1, found 2",
+        ),
+        (
+            "no-series",
+            |path| changed(path, |file| file.unlink("series").unwrap()),
+            "/series: expected a group with one group a timeframe, found no such object; the file contains",
+        ),
+        (
+            "no-values",
+            |path| changed(path, |file| file.unlink("series/M5/values").unwrap()),
+            "/series/M5/values: expected floats [bars, F], found no such object",
+        ),
+        (
+            "bars",
+            |path| changed(path, |file| replace::<i64>(file, "/series/M5/close_time", &[9])),
+            "/series/M5/close_time: expected 8 rows, as many as /series/M5/values has, found 9 (shape [9])",
+        ),
+        (
+            "close-float",
+            |path| changed(path, |file| replace::<f64>(file, "/series/M5/close_time", &[8])),
+            "/series/M5/close_time: expected integers [bars] or [N], ns since 1970 UTC, found float64 of shape [8]",
+        ),
+        (
+            "close-order",
+            |path| changed(path, |file| set(file, "/series/M5/close_time", 3, 0_i64)),
+            "/series/M5/close_time[3]: expected a time after 900000000000, that of the bar before, found 0; sort the bars by time and drop repeated ones",
+        ),
+        (
+            "ends-n",
+            |path| changed(path, |file| replace::<i64>(file, "/samples/end/M1", &[30])),
+            "/samples/end/M1: expected 31 rows, as many as /samples/time has, found 30",
+        ),
+        (
+            "end-early",
+            |path| changed(path, |file| set(file, "/samples/end/M1", 2, 2_i64)),
+            "/samples/end/M1[2]: expected the last bar of a window of 4 bars within bars 0..40 of its instrument, found 2; drop samples that have no full window",
+        ),
+        (
+            "end-negative",
+            |path| changed(path, |file| set(file, "/samples/end/M1", 2, i64::MIN)),
+            "within bars 0..40 of its instrument, found -9223372036854775808",
+        ),
+        (
+            "end-late",
+            |path| changed(path, |file| set(file, "/samples/end/M5", 30, 8_i64)),
+            "/samples/end/M5[30]: expected the last bar of a window of 2 bars within bars 0..8 of its instrument, found 8",
+        ),
+        (
+            "future",
+            |path| changed(path, |file| set(file, "/samples/end/M5", 0, 2_i64)),
+            "/samples/end/M5[0]: expected a bar that had closed at the sample's time 600000000000, found bar 2, which closes at 900000000000; the sample sees the future; use the last closed bar",
+        ),
+        (
+            "stale",
+            |path| changed(path, |file| set(file, "/samples/end/M5", 30, 6_i64)),
+            "/samples/end/M5[30]: expected the last bar closed at the sample's time 2400000000000, found bar 6, though bar 7 had closed at 2400000000000; use the last closed bar",
+        ),
+        (
+            "steps",
+            |path| {
+                changed(path, |file| {
+                    file.dataset("/series/M1/values").unwrap().attr("seq_len").unwrap().write_scalar(&41_i64).unwrap();
+                });
+            },
+            "/series/M1/values@seq_len: expected the window length, an integer from 1 to 40, the number of bars, found 41",
+        ),
+        (
+            "no-steps",
+            |path| changed(path, |file| file.dataset("/series/M1/values").unwrap().delete_attr("seq_len").unwrap()),
+            "/series/M1/values@seq_len: expected the window length, an integer from 1 to 40, the number of bars, found no such attribute",
+        ),
+        (
+            "names",
+            |path| changed(path, |file| replace::<VarLenUnicode>(file, "/feature_names/M1", &[2])),
+            "/feature_names/M1: expected a list of 3 strings, found strings of shape [2]",
+        ),
+        (
+            "scaler",
+            |path| changed(path, |file| replace::<f64>(file, "/scaler/M1/scale", &[4])),
+            "/scaler/M1/scale: expected [3] or one such row an instrument, found [4]",
+        ),
+        (
+            "targets-n",
+            |path| changed(path, |file| replace::<f32>(file, "/targets", &[30, 2])),
+            "/targets: expected 31 rows, as many as /samples/time has, found 30 (shape [30, 2])",
+        ),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, build, expected) in cases {
+        let path = folder.path().join(name).with_extension("h5");
+        build(&path);
+        let error = open(&path).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains(expected), "{name}: {message}");
+        assert!(message.starts_with(&*path.to_string_lossy()), "{message}");
+
+        // Inspecting such a file is no failure: it is how one finds out.
+        let fault = error.fault().unwrap();
+        let inspection = inspect(&path).unwrap();
+        assert!(
+            inspection.problems.iter().any(|problem| problem.object == fault.object && problem.fix == fault.fix),
+            "{name}"
+        );
+        assert!(inspection.shape.is_none() || inspection.timeframes.is_empty() || name == "targets-n", "{name}");
+    }
+}
+
+#[test]
+fn instruments_that_disagree() {
+    let cases: [(&str, Change<hdf5::File>, &str); 4] = [
+        (
+            "starts",
+            |file| file.unlink("/series/M1/instrument_start").unwrap(),
+            "/series/M1/instrument_start: expected a list of integers, found no such object",
+        ),
+        (
+            "of-sample",
+            |file| file.unlink("/samples/instrument").unwrap(),
+            "/samples/instrument: expected a list of integers, found no such object",
+        ),
+        (
+            "range",
+            |file| set(file, "/samples/instrument", 50, 2_i32),
+            "/samples/instrument[50]: expected an instrument from 0 to 1, found 2",
+        ),
+        (
+            "across",
+            |file| set(file, "/series/M1/instrument_start", 1, 31_i64),
+            "/series/M1/close_time[40]: expected a time after",
+        ),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, change, expected) in cases {
+        let path = folder.path().join(name);
+        write_series(&path, &made::series(&Plan::two_instruments()), &WriteOptions::default()).unwrap();
+        change(&mut hdf5::File::open_rw(&path).unwrap());
+        let message = open(&path).unwrap_err().to_string();
+        assert!(message.contains(expected), "{name}: {message}");
+    }
+}
+
+#[test]
+fn a_series_that_breaks_a_rule_is_not_written() {
+    let cases: [(Change<Series>, &str); 14] = [
+        (|series| series.sample_time.clear(), "/samples/time: expected at least one sample, found none"),
+        (
+            |series| series.targets.truncate(61),
+            "/targets: expected [N, K] with K at least 1, found 61 values for 31 samples",
+        ),
+        (|series| series.targets.clear(), "/targets: expected [N, K] with K at least 1, found 0 values for 31 samples"),
+        (|series| series.timeframes.clear(), "/series: expected at least one timeframe, found none"),
+        (|series| series.timeframes[1].name = "M1".into(), "/series: expected each timeframe once, found M1 twice"),
+        (
+            |series| series.timeframes[0].name = "a/b".into(),
+            "/series: expected timeframe names such as M5, found a name that is no single step of an HDF5 path",
+        ),
+        (|series| series.timeframes[0].steps = 0, "/series/M1/values@seq_len: expected at least 1, found 0"),
+        (
+            |series| series.timeframes[0].feature_names.clear(),
+            "/feature_names/M1: expected at least one feature, found none",
+        ),
+        (
+            |series| series.timeframes[0].values.truncate(119),
+            "/series/M1/values: expected [bars, F], found 119 values for 40 bars of 3 features",
+        ),
+        (|series| series.timeframes[0].sample_end.truncate(30), "/samples/end/M1: expected 31 entries, found 30"),
+        (|series| series.timeframes[0].sample_end[0] += 1, "/samples/end/M1[0]: expected a bar that had closed"),
+        (
+            |series| series.timeframes[1].instrument_start = vec![0, 8],
+            "/series/M5/instrument_start: expected nothing, as the series names no instruments, found 2 entries",
+        ),
+        (
+            |series| series.timeframes[0].scaler.as_mut().unwrap().scale.truncate(2),
+            "/scaler/M1: expected center and scale [F] or [I, F], found 3 and 2 values for 3 features",
+        ),
+        (|series| drop(series.attributes.insert("layout".into(), "windows".into())), "found `layout`"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("series.h5");
+    fs::write(&path, "earlier").unwrap();
+    for (change, expected) in cases {
+        let mut series = made::series(&Plan::small());
+        change(&mut series);
+        let message = write_series(&path, &series, &WriteOptions::default()).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(fs::read(&path).unwrap(), b"earlier");
+    }
+    let mut text_with_zero = made::series(&Plan::small());
+    text_with_zero.attributes.insert("symbol".into(), "EUR\0USD".into());
+    let message = write_series(&path, &text_with_zero, &WriteOptions::default()).unwrap_err().to_string();
+    assert!(
+        message.contains("/@symbol: HDF5 cannot write the attribute: the text \"EUR\\0USD\" has a zero byte"),
+        "{message}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), b"earlier");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+}
