@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_named() {
-        let cases: [(fn(&mut SeriesSpec), &str); 11] = [
+        type Change = fn(&mut SeriesSpec);
+        let cases: [(Change, &str); 11] = [
             (|spec| spec.windows.clear(), "timeframes is empty"),
             (|spec| spec.windows.push(spec.windows[1]), "timeframes is M5 twice"),
             (|spec| spec.windows[1].seq_len = 0, "seq_len is 0"),

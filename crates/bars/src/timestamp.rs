@@ -169,17 +169,19 @@ mod tests {
     #[test]
     fn known_stamps() {
         use DateStyle::{Compact, Dashed, Dotted};
-        let noon = 17_532 * DAY_NS; // 2018-01-01
+        let midnight = 17_532 * DAY_NS; // 2018-01-01
         let cases = [
-            ("20180101 170000", Compact, Some(Stamp::Wall(noon + 17 * HOUR_NS))),
-            ("20180101 1700", Compact, Some(Stamp::Wall(noon + 17 * HOUR_NS))),
-            ("2018.01.01 17:00", Dotted, Some(Stamp::Wall(noon + 17 * HOUR_NS))),
-            ("2018-01-01T17:00:00.25Z", Dashed, Some(Stamp::Utc(noon + 17 * HOUR_NS + SECOND_NS / 4))),
-            ("2018-01-01 17:00:00+02:00", Dashed, Some(Stamp::Utc(noon + 15 * HOUR_NS))),
-            ("2018-01-01 17:00-0530", Dashed, Some(Stamp::Utc(noon + 22 * HOUR_NS + 30 * MINUTE_NS))),
-            ("2018-01-01", Dashed, Some(Stamp::Wall(noon))),
+            ("20180101 170000", Compact, Some(Stamp::Wall(midnight + 17 * HOUR_NS))),
+            ("20180101 1700", Compact, Some(Stamp::Wall(midnight + 17 * HOUR_NS))),
+            ("2018.01.01 17:00", Dotted, Some(Stamp::Wall(midnight + 17 * HOUR_NS))),
+            ("2018-01-01T17:00:00.25Z", Dashed, Some(Stamp::Utc(midnight + 17 * HOUR_NS + SECOND_NS / 4))),
+            ("2018-01-01 17:00:00+02:00", Dashed, Some(Stamp::Utc(midnight + 15 * HOUR_NS))),
+            ("2018-01-01 17:00-0530", Dashed, Some(Stamp::Utc(midnight + 22 * HOUR_NS + 30 * MINUTE_NS))),
+            ("2018-01-01", Dashed, Some(Stamp::Wall(midnight))),
             ("2018-02-29", Dashed, None),
-            ("2016-02-29", Dashed, Some(Stamp::Wall(noon - 672 * DAY_NS))),
+            ("2016-02-29", Dashed, Some(Stamp::Wall(midnight - 672 * DAY_NS))),
+            ("1900-02-29", Dashed, None),
+            ("2000-02-29", Dashed, Some(Stamp::Wall(11_016 * DAY_NS))),
             ("2018-13-01", Dashed, None),
             ("2018-01-01 24:00", Dashed, None),
             ("2018-01-01 17:60", Dashed, None),
@@ -195,7 +197,7 @@ mod tests {
         }
         assert_eq!(
             parse_date_and_clock(b"2018.01.01", b"17:00:30", Dotted),
-            Some(Stamp::Wall(noon + 17 * HOUR_NS + 30 * SECOND_NS))
+            Some(Stamp::Wall(midnight + 17 * HOUR_NS + 30 * SECOND_NS))
         );
         assert_eq!(parse_date_and_clock(b"2018.01.01 17:00", b"17:00", Dotted), None);
     }
