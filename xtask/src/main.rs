@@ -1,1 +1,51 @@
-fn main() {}
+//! Developer commands of the megabatch workspace: `cargo xtask help`.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+mod gates;
+mod layers;
+mod test;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  demo [ARGS…]    build megabatch and run its main job on generated bars: `megabatch demo ARGS`
+  test [GATE…]    every check that a change must pass, or only the gates named; `test --list` names them
+  bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
+  peers           megabatch beside PyTorch on the same work, in one go (installs PyTorch, 6 GB, under target/)
+
+What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<()> {
+    let (command, rest) = args.split_first().map_or(("help", args), |(first, rest)| (first.as_str(), rest));
+    match command {
+        "demo" => demo::run(rest),
+        "test" => test::run(rest),
+        "bench" => bench::run(rest),
+        "peers" => bench::peers(rest),
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("unknown command `{command}`\n\n{USAGE}"),
+    }
+}

@@ -156,6 +156,14 @@ impl Source {
         }
     }
 
+    /// Whether all samples are held in memory, so that no request reads the file.
+    pub fn is_resident(&self) -> bool {
+        match &self.data {
+            Data::Series(_) => true,
+            Data::Windows(windows) => windows.is_resident(),
+        }
+    }
+
     /// Copies the samples of a range, half-open from 0, into the caller's memory.
     ///
     /// # Errors

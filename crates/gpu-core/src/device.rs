@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::free_memory;
 use crate::usage::{Counter, Usage};
 
 /// Where memory lives and operations run.
@@ -42,6 +43,21 @@ impl Device {
                 Some(Ok(_)) => Err(Error::CudaNotBuilt { name: name.to_owned() }),
                 _ => Err(Error::UnknownDevice { name: name.to_owned() }),
             },
+        }
+    }
+
+    /// Bytes that the device could hand out now, by what the system says and what the budget leaves; `None` where neither tells.
+    pub fn free_bytes(&self) -> Option<usize> {
+        let ledger = self.ledger();
+        let budget_bytes = ledger.budget_bytes.load(Relaxed);
+        let left = budget_bytes.saturating_sub(ledger.total.usage().allocated_bytes);
+        let system = match self {
+            Device::Cpu(_) => free_memory::free_bytes(),
+        };
+        match (system, budget_bytes) {
+            (Some(free), _) => Some(free.min(left)),
+            (None, usize::MAX) => None,
+            (None, _) => Some(left),
         }
     }
 
@@ -171,6 +187,14 @@ mod tests {
         for name in ["", "cuda", "cuda:", "cuda:x", "cuda:-1", "gpu", "CPU"] {
             assert!(matches!(Device::select(name), Err(Error::UnknownDevice { .. })), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_budget_bounds_what_is_free() {
+        let device = Device::cpu();
+        device.set_budget_bytes(Some(1000));
+        device.scope("a").book(400).unwrap();
+        assert_eq!(device.free_bytes(), Some(600));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod buffer;
 mod device;
 mod error;
+mod free_memory;
 mod host;
 mod usage;
 

@@ -271,6 +271,14 @@ fn check_run(path: &Path, found: &RunSettings, expected: &RunSettings) -> Result
 }
 
 impl State {
+    /// The state of the checkpoint in the folder `path`.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be read; [`Error::Checkpoint`] when it is not what this build writes.
+    pub fn of_checkpoint(path: &Path) -> Result<Self> {
+        read_state(&path.join(STATE))
+    }
+
     pub(crate) const VERSION: u32 = FORMAT_VERSION;
 }
 

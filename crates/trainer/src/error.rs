@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
 use std::error::Error as StdError;
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
@@ -83,16 +84,14 @@ pub enum Error {
 
     /// A number that training depends on became infinite or NaN. Nothing was updated in the step named.
     #[error(
-        "step {step}: the loss is {loss} and the gradients' norm {grad_norm}; the first number that is not finite is element {index} of {tensor}; \
+        "step {step}: the loss is {loss} and the first number that is not finite is element {index} of {tensor}; \
          check the data, lower the learning rate or set a clip norm"
     )]
     NotFinite {
         /// The step, counted from 1, that was not completed.
         step: u64,
-        /// Loss of the step.
+        /// The share of the step's loss in the batch that failed.
         loss: f64,
-        /// Norm of all gradients before clipping.
-        grad_norm: f64,
         /// First tensor, in the order of computation, that holds such a number.
         tensor: String,
         /// Index of the number in the tensor, row-major.
@@ -158,7 +157,7 @@ impl Error {
         move |source| Error::File { path, action, source }
     }
 
-    pub(crate) fn setting(setting: &'static str, value: impl ToString, expected: &'static str) -> Error {
+    pub(crate) fn setting(setting: &'static str, value: &dyn Display, expected: &'static str) -> Error {
         Error::Setting { setting, value: value.to_string(), expected }
     }
 }

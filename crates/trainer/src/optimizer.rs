@@ -21,6 +21,16 @@ pub enum OptimizerKind {
     AdamW,
 }
 
+impl OptimizerKind {
+    /// Whether the rule keeps a mean and a mean square of each gradient.
+    pub fn has_moments(self) -> bool {
+        match self {
+            OptimizerKind::Sgd => false,
+            OptimizerKind::Adam | OptimizerKind::AdamW => true,
+        }
+    }
+}
+
 /// An optimizer's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerConfig {

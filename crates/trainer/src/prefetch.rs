@@ -2,6 +2,7 @@
 
 //! Batches read on another thread, one ahead of the computation.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +22,8 @@ pub(crate) struct Source<'a> {
 }
 
 /// Gathers the batches of `schedule` in order while `consume` works on those before. Two batches exist at any time: the one
-/// being consumed and the one being read. Reading ends when `consume` returns, whatever is left of the schedule.
+/// being consumed and the one being read. Reading ends when `consume` returns, whatever is left of the schedule, and both
+/// live until then, so that the peak of memory is a matter of shapes and not of timing.
 pub(crate) fn with_batches<T>(
     source: Source<'_>,
     schedule: impl Iterator<Item = Vec<usize>> + Send,
@@ -33,8 +35,14 @@ pub(crate) fn with_batches<T>(
         give_back.send(batch).expect("the receiver is alive and has room for two");
     }
     let (ready, gathered) = sync_channel(1);
+    // Lent to the reader: batches that wait in the channel when it ends stay allocated.
+    let empty = Mutex::new(empty);
     thread::scope(|scope| {
-        scope.spawn(move || read(source.samples, schedule, &empty, &ready));
+        let empty = &empty;
+        scope.spawn(move || {
+            let empty = empty.lock().expect("the reader alone locks it");
+            read(source.samples, schedule, &empty, &ready);
+        });
         // Owned by this closure, so that it is gone, and the reader told to end, before the scope waits for the reader.
         let mut feed = Feed { gathered, give_back, current: None, waited: Duration::ZERO };
         consume(&mut feed)
@@ -83,8 +91,7 @@ impl Feed {
     /// The next batch, or `None` after the last one. The batch before it is given back to the reader.
     pub(crate) fn next(&mut self) -> Result<Option<&Batch>> {
         if let Some(done) = self.current.take() {
-            // Nobody listens once the schedule has ended; the batch is then dropped here.
-            let _ = self.give_back.send(done);
+            self.give_back.send(done).expect("the receiver outlives the feed and has room for both batches");
         }
         let start = Instant::now();
         self.current = self.gathered.recv().ok().transpose()?;
@@ -95,5 +102,50 @@ impl Feed {
     /// Time spent waiting for the reader since the last call.
     pub(crate) fn take_waited(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+    use crate::model::{SampleShape, Timeframe};
+    use crate::samples::InMemory;
+
+    fn samples() -> InMemory {
+        let timeframe = Timeframe { name: String::new(), steps: 1, features: 1 };
+        let shape = SampleShape { timeframes: vec![timeframe], outputs: 1 };
+        let numbers: Vec<f32> = (0..10).map(|n| n as f32).collect();
+        InMemory::new(shape, vec![numbers.clone()], numbers).unwrap()
+    }
+
+    #[test]
+    fn batches_come_in_order_and_both_live_to_the_end() {
+        let device = Device::cpu();
+        let (samples, scope) = (samples(), device.scope("batches"));
+        let source = Source { samples: &samples, scope: &scope, capacity: 3 };
+        let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
+        let mut seen = Vec::new();
+        with_batches(source, schedule.clone().into_iter(), |feed| {
+            while let Some(batch) = feed.next()? {
+                seen.push(batch.targets().iter().map(|&x| x as usize).collect::<Vec<_>>());
+            }
+            assert!(feed.next()?.is_none());
+            // Two batches of three windows and three targets of four bytes.
+            assert_eq!(scope.usage().allocated_bytes, 2 * 3 * 2 * 4);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, schedule);
+        assert_eq!(scope.usage().allocated_bytes, 0);
+    }
+
+    #[test]
+    fn reading_ends_with_its_consumer() {
+        let (samples, scope) = (samples(), Device::cpu().scope("batches"));
+        let source = Source { samples: &samples, scope: &scope, capacity: 1 };
+        let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(Batch::len)));
+        assert_eq!(first.unwrap(), Some(1));
     }
 }

@@ -99,6 +99,14 @@ impl Batch {
         &mut self.targets.as_mut_slice()[..self.samples * self.shape.outputs]
     }
 
+    /// All windows, [B, T, F] a timeframe, and the targets [B, K] for writing at once.
+    pub fn slices_mut(&mut self) -> (Vec<&mut [f32]>, &mut [f32]) {
+        let (samples, shape) = (self.samples, &self.shape);
+        let windows = self.features.iter_mut().enumerate();
+        let windows = windows.map(|(k, buffer)| &mut buffer.as_mut_slice()[..samples * shape.window_len(k)]);
+        (windows.collect(), &mut self.targets.as_mut_slice()[..samples * shape.outputs])
+    }
+
     /// The first infinite or NaN number: the name of its tensor, as in `inspect --dump`, and its index there.
     pub(crate) fn first_non_finite(&self) -> Option<(String, usize)> {
         let named = |(k, timeframe): (usize, &crate::Timeframe)| match timeframe.name.as_str() {

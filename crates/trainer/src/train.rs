@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use megabatch_gpu_core::Device;
@@ -140,6 +140,17 @@ impl Trainer {
         Ok(resumed)
     }
 
+    /// Saves the weights and the optimizer as they are now as a checkpoint of `run`; its folder, or `None` where the run keeps none.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be written; [`Error::NothingLeft`] for a run without training samples.
+    pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
+        let Some(checkpoints) = run.checkpoints else { return Ok(None) };
+        let schedule = Schedule::new(&self.config, run.train.len())?;
+        let state = self.state(&schedule, run.train.len());
+        checkpoints.save(&state, &self.parameters, &self.optimizer).map(Some)
+    }
+
     /// Trains until the configured steps are done or the observer asks to stop.
     ///
     /// # Errors
@@ -194,8 +205,9 @@ impl Trainer {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             let model = (&self.model, &self.parameters);
             let part = self.engine.accumulate(model, batch, objective, &mut self.gradients);
-            if !part.loss_sum.is_finite() {
-                return Err(self.blame_batch(batch, part.loss_sum / count as f64));
+            let finite = part.loss_sum.is_finite() && self.gradients.first_non_finite().is_none();
+            if !finite {
+                return Err(self.blame(batch, part.loss_sum / count as f64));
             }
             totals.loss_sum += part.loss_sum;
             totals.forward += part.forward;
@@ -205,9 +217,6 @@ impl Trainer {
         let update_start = Instant::now();
         let loss = totals.loss_sum / count as f64;
         let grad_norm = global_norm(&self.gradients);
-        if !grad_norm.is_finite() {
-            return Err(self.blame_gradients(loss, grad_norm));
-        }
         if let Some(clip_norm) = self.config.clip_norm {
             clip_by_norm(&mut self.gradients, grad_norm, clip_norm);
         }
@@ -231,7 +240,8 @@ impl Trainer {
         })
     }
 
-    /// Validates and saves where it is due; saves in any case when the run ends here.
+    /// Validates and saves where it is due; saves in any case when the run ends here. A validation that is due is done even if
+    /// the observer asked to stop: the resumed run, which begins after it, must know the same best.
     fn after_step(
         &mut self,
         run: &Run<'_>,
@@ -246,18 +256,19 @@ impl Trainer {
 
         let mut flow = asked;
         let mut improved = false;
-        if validate && asked.is_continue() && !run.validation.is_empty() {
+        if validate && !run.validation.is_empty() {
             let event = self.validate(run, schedule)?;
             improved = event.best;
-            flow = observer(Event::Validation(event));
+            let answer = observer(Event::Validation(event));
+            flow = if flow.is_break() { flow } else { answer };
         }
         if let Some(checkpoints) = run.checkpoints
             && (epoch_ends || ends || save_due || improved || flow.is_break())
         {
             let state = self.state(schedule, run.train.len());
             let path = checkpoints.save(&state, &self.parameters, &self.optimizer)?;
-            let asked = observer(Event::Checkpoint { step: self.step, path: &path });
-            flow = if flow.is_break() { flow } else { asked };
+            let answer = observer(Event::Checkpoint { step: self.step, path: &path });
+            flow = if flow.is_break() { flow } else { answer };
         }
         // A stop asked for at the very last step changes nothing: the run is finished.
         Ok(if self.step == schedule.steps { ControlFlow::Continue(()) } else { flow })
@@ -302,20 +313,17 @@ impl Trainer {
         Outcome { steps: self.step, end, best: self.best }
     }
 
-    /// Finds where a loss that is not finite began: in the batch, in the weights, or in the outputs that they gave.
-    fn blame_batch(&mut self, batch: &Batch, loss: f64) -> Error {
-        let owned = |(name, index): (&str, usize)| (name.to_owned(), index);
+    /// Finds the first number that is not finite, in the order of computation: the batch, the weights, the outputs, the
+    /// gradients.
+    fn blame(&mut self, batch: &Batch, loss: f64) -> Error {
         let mut outputs = vec![0.0; batch.targets().len()];
         self.engine.predict(&self.model, &self.parameters, batch, &mut outputs);
+        let weights = self.parameters.first_non_finite().map(|(name, index)| (name.to_owned(), index));
         let outputs = outputs.iter().position(|y| !y.is_finite()).map(|index| ("outputs".to_owned(), index));
-        let found = batch.first_non_finite().or_else(|| self.parameters.first_non_finite().map(owned)).or(outputs);
-        let (tensor, index) = found.unwrap_or_else(|| ("loss".to_owned(), 0));
-        Error::NotFinite { step: self.step + 1, loss, grad_norm: f64::NAN, tensor, index }
-    }
-
-    fn blame_gradients(&self, loss: f64, grad_norm: f64) -> Error {
-        let found = self.gradients.first_non_finite().map(|(name, index)| (format!("the gradient of {name}"), index));
-        let (tensor, index) = found.unwrap_or_else(|| ("the gradients' norm".to_owned(), 0));
-        Error::NotFinite { step: self.step + 1, loss, grad_norm, tensor, index }
+        let gradients =
+            self.gradients.first_non_finite().map(|(name, index)| (format!("the gradient of {name}"), index));
+        let found = batch.first_non_finite().or(weights).or(outputs).or(gradients);
+        let (tensor, index) = found.expect("a loss or a gradient that is not finite comes from one of these");
+        Error::NotFinite { step: self.step + 1, loss, tensor, index }
     }
 }

@@ -126,8 +126,11 @@ impl TensorFile {
     }
 }
 
-/// Width in bytes of a type that can be read, and how; `None` for any other.
-fn decoder(dtype: Dtype) -> Option<(usize, fn(&[u8]) -> f64)> {
+/// The width of a type in bytes, and how a value of it is read.
+type Decoder = (usize, fn(&[u8]) -> f64);
+
+/// How a type is read; `None` for one that is not a float of 16 bits or more.
+fn decoder(dtype: Dtype) -> Option<Decoder> {
     fn bytes<const N: usize>(bytes: &[u8]) -> [u8; N] {
         bytes.try_into().expect("a chunk of the type's width")
     }

@@ -37,6 +37,16 @@ pub struct Problem {
     pub fix: String,
 }
 
+impl std::fmt::Display for Severity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        })
+    }
+}
+
 impl Problem {
     /// A broken rule of the layout.
     pub(super) fn from_fault(fault: Fault) -> Self {

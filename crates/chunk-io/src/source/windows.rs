@@ -45,6 +45,10 @@ impl WindowsSource {
         &self.file
     }
 
+    pub(super) fn is_resident(&self) -> bool {
+        self.held.is_some()
+    }
+
     pub(super) fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<()> {
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
             match self.held_rows(i) {

@@ -1,0 +1,111 @@
+//! A data file's samples, split by time with a purge that fits what the file knows of its windows.
+
+use anyhow::Result;
+use megabatch_bars::Timeframe;
+use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
+use megabatch_trainer::{Purge, Split, SplitFractions, split};
+
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// Splits the samples of `source` as `config` says.
+///
+/// # Errors
+/// A part that should have samples is left without, or the scaler of the file saw samples that are not for training.
+pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
+    let [train, validation, test] = config.split();
+    let fractions = SplitFractions { train, validation, test };
+    // A file without timestamps is in order of time by its layout's definition, one sample a unit.
+    let numbered: Vec<i64>;
+    let times = match source.sample_times() {
+        Some(times) => times,
+        None => {
+            numbered = (0..source.shape().samples as i64).collect();
+            &numbered
+        }
+    };
+    let split = match (config.purge_ns(), source.series()) {
+        (Some(duration_ns), _) if source.sample_times().is_some() => {
+            split(times, fractions, Purge::Duration(duration_ns))
+        }
+        (Some(_), _) => {
+            return Err(Failure::usage(format!(
+                "data.purge: {} has no timestamps, so that a duration means nothing; use auto, which counts samples",
+                source.path().display()
+            )));
+        }
+        (None, Some(series)) => {
+            let window_start_ns = window_starts(series);
+            let label_end_ns: Vec<i64> = series.label_end_times(horizon_bars(series)?).collect();
+            let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
+            split(times, fractions, purge)
+        }
+        (None, None) => split(times, fractions, Purge::Duration(reach_of_windows(source, times))),
+    }?;
+    check_scalers(source, &split)?;
+    Ok(split)
+}
+
+/// When the earliest bar in any window of each sample opened.
+fn window_starts(series: &ResidentSeries) -> Vec<i64> {
+    let timeframes = series.file().timeframes();
+    let mut starts = vec![i64::MAX; series.file().shape().samples];
+    for (k, timeframe) in timeframes.iter().enumerate() {
+        // A timeframe that is none of ours has bars of a length that the file does not tell; its bars' close times stand in.
+        let duration_ns = timeframe.name().parse().map_or(0, Timeframe::duration_ns);
+        for (start, first_close) in starts.iter_mut().zip(series.window_start_times(k)) {
+            *start = (*start).min(first_close - duration_ns);
+        }
+    }
+    starts
+}
+
+/// How many bars ahead the targets look: the file's attribute, or a target a bar.
+fn horizon_bars(series: &ResidentSeries) -> Result<usize> {
+    let horizon = match series.file().attribute("horizon_bars")? {
+        Some(AttributeValue::Int(bars)) => usize::try_from(bars).ok(),
+        _ => None,
+    };
+    Ok(horizon.unwrap_or(series.file().shape().horizons))
+}
+
+/// The time from the first bar of the longest window to the end of the label, as well as a windows file tells: by the names of
+/// its timeframes, or else by the usual distance of its samples.
+fn reach_of_windows(source: &Source, times: &[i64]) -> i64 {
+    let mut distances: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|&gap| gap > 0).collect();
+    distances.sort_unstable();
+    let base_ns = distances.get(distances.len() / 2).copied().unwrap_or(0);
+    let duration_ns =
+        |name: Option<&str>| name.and_then(|name| name.parse().ok()).map_or(base_ns, Timeframe::duration_ns);
+    let shape = source.shape();
+    let windows = shape.timeframes.iter().map(|tf| (tf.steps as i64).saturating_mul(duration_ns(tf.name.as_deref())));
+    let shortest_ns = shape.timeframes.first().map_or(base_ns, |tf| duration_ns(tf.name.as_deref()));
+    windows.max().unwrap_or(0).saturating_add(shortest_ns.saturating_mul(shape.horizons as i64))
+}
+
+/// A scaler that was fitted on bars of the validation or test span carries knowledge of them into training.
+fn check_scalers(source: &Source, split: &Split) -> Result<()> {
+    let Some(series) = source.series() else { return Ok(()) };
+    for timeframe in series.file().timeframes() {
+        if let Some(scaler) = timeframe.scaler()
+            && scaler.kind != "none"
+            && scaler.fit_end_time > split.validation_start_ns
+        {
+            return Err(Failure::data(format!(
+                "{}: /scaler/{}: fitted on bars up to {}, but training ends at {}, so that validation would have shaped the features; \
+                 give `ingest --train-fraction` the first number of data.split, or make that number larger",
+                source.path().display(),
+                timeframe.name(),
+                utc(scaler.fit_end_time),
+                utc(split.validation_start_ns),
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A time as people write it.
+pub(crate) fn utc(time_ns: i64) -> String {
+    jiff::Timestamp::from_nanosecond(time_ns.into())
+        .map_or_else(|_| "the end".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string())
+}

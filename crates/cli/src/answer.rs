@@ -1,0 +1,45 @@
+//! What a command has to say: text for people, JSON for programs. Commands return it; only `main` prints.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The outcome of a command.
+pub(crate) struct Answer {
+    text: String,
+    json: Value,
+}
+
+/// In which form answers and errors are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Text,
+    Json,
+}
+
+impl Answer {
+    /// An answer that reads `text` and, for programs, is `value`.
+    pub(crate) fn new(text: impl Into<String>, value: &impl Serialize) -> Self {
+        let json = serde_json::to_value(value).expect("answers have text keys and serialize without error");
+        Answer { text: text.into(), json }
+    }
+
+    /// Prints the text where progress goes, for a command that is a part of another.
+    pub(crate) fn print_to_stderr(&self) {
+        eprintln!("{}", self.text.trim_end());
+    }
+
+    /// Prints the answer. A reader that went away, as `head` does, is no error.
+    pub(crate) fn print(&self, form: Form) -> io::Result<()> {
+        let text = match form {
+            Form::Text => self.text.trim_end().to_owned(),
+            Form::Json => self.json.to_string(),
+        };
+        let mut stdout = io::stdout().lock();
+        match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `megabatch bench`: what this machine does, measured.
+
+use std::error::Error;
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use clap::{Subcommand, ValueEnum};
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Batch, Config, Event, ModelConfig, OptimizerConfig, OptimizerKind, Run, SampleShape, Samples, Timeframe, Trainer,
+};
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::plan::bytes;
+
+/// Measure what this machine does
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  megabatch bench train --model multi --batch 64 --features 128 --hidden 128 --threads 2"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Train(TrainArgs),
+}
+
+/// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
+#[derive(clap::Args)]
+struct TrainArgs {
+    /// The model
+    #[arg(long, value_enum, default_value_t = ModelKind::Multi)]
+    model: ModelKind,
+    /// Samples in a batch
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+    /// Features of a bar
+    #[arg(long, default_value_t = 128)]
+    features: usize,
+    /// Hidden units
+    #[arg(long, default_value_t = 128)]
+    hidden: usize,
+    /// LSTM layers
+    #[arg(long, default_value_t = 1)]
+    layers: usize,
+    /// Threads that compute
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Steps that are timed, after one that is not
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: u64,
+    /// Samples in random order instead of consecutive ones
+    #[arg(long)]
+    shuffled: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ModelKind {
+    /// Five timeframes of 480, 288, 192, 96 and 48 bars
+    Multi,
+    /// One timeframe of 360 bars
+    Single,
+}
+
+const TARGETS: usize = 36;
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let What::Train(args) = &args.what;
+    let samples = MadeUp::new(args);
+    let device = Device::cpu();
+    let config = Config {
+        model: ModelConfig { hidden: args.hidden, layers: args.layers, bias: true },
+        optimizer: OptimizerConfig { kind: OptimizerKind::Adam, weight_decay: 0.0, ..OptimizerConfig::default() },
+        max_steps: Some(args.steps + 1),
+        batch_size: args.batch,
+        run_length: args.shuffled.then_some(1),
+        threads: args.threads,
+        ..Config::default()
+    };
+    let mut trainer = Trainer::new(&device, config, samples.shape.clone())?;
+    let train: Vec<usize> = (0..samples.len()).collect();
+    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let mut rates = Vec::new();
+    trainer.train(&run, &mut |event| {
+        if let Event::Step(step) = event
+            && step.step > 1
+        {
+            rates.push(step.samples_per_s);
+        }
+        ControlFlow::Continue(())
+    })?;
+    rates.sort_by(f64::total_cmp);
+    let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
+    let allocated = device.usage().allocated_bytes_peak;
+    let text = format!("{best:.1} samples/s (median {median:.1}), {} allocated at the peak", bytes(allocated));
+    let json = json!({
+        "samples_per_s": best,
+        "samples_per_s_median": median,
+        "step_s": args.batch as f64 / best,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "peak_allocated_bytes": allocated,
+        "parameters": trainer.parameters().values().len(),
+    });
+    Ok(Answer::new(text, &json))
+}
+
+/// Windows over one made-up series a timeframe, each sample one bar after the one before.
+struct MadeUp {
+    shape: SampleShape,
+    /// [bars, F] a timeframe.
+    series: Vec<Vec<f32>>,
+    targets: Vec<f32>,
+    samples: usize,
+}
+
+impl MadeUp {
+    fn new(args: &TrainArgs) -> Self {
+        let lengths: &[(&str, usize)] = match args.model {
+            ModelKind::Multi => &[("M1", 480), ("M5", 288), ("M15", 192), ("H1", 96), ("H4", 48)],
+            ModelKind::Single => &[("", 360)],
+        };
+        let timeframe =
+            |&(name, steps): &(&str, usize)| Timeframe { name: name.to_owned(), steps, features: args.features };
+        let shape = SampleShape { timeframes: lengths.iter().map(timeframe).collect(), outputs: TARGETS };
+        let samples = 4 * args.batch;
+        let noise = |len: usize| -> Vec<f32> {
+            (0..len as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
+        };
+        let series = lengths.iter().map(|&(_, steps)| noise((samples + steps) * args.features)).collect();
+        MadeUp { shape, series, targets: noise(samples * TARGETS), samples }
+    }
+}
+
+impl Samples for MadeUp {
+    fn shape(&self) -> &SampleShape {
+        &self.shape
+    }
+
+    fn len(&self) -> usize {
+        self.samples
+    }
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let (features, targets) = batch.slices_mut();
+        for ((windows, series), timeframe) in features.into_iter().zip(&self.series).zip(&self.shape.timeframes) {
+            let len = timeframe.steps * timeframe.features;
+            for (window, sample) in windows.chunks_exact_mut(len).zip(samples) {
+                window.copy_from_slice(&series[sample * timeframe.features..][..len]);
+            }
+        }
+        for (row, sample) in targets.chunks_exact_mut(TARGETS).zip(samples) {
+            row.copy_from_slice(&self.targets[sample * TARGETS..][..TARGETS]);
+        }
+        Ok(())
+    }
+}
+
+/// Peak resident memory of the process (`VmHWM` of proc_pid_status(5)); `None` where the system has no such file.
+fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+}

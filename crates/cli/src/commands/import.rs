@@ -1,0 +1,61 @@
+//! `megabatch import`: weights from elsewhere become a run that can be evaluated, used and trained on.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use megabatch_trainer::{Checkpoints, Run, Trainer};
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::config::Config;
+use crate::job::{Job, Request};
+use crate::plan::Plan;
+use crate::run::{RunFolder, write_atomically};
+
+/// Make a run of weights from elsewhere: PyTorch's names, shapes and gate order
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  megabatch import model.safetensors --data series.h5 --out runs/imported")]
+pub(crate) struct Args {
+    /// The weights, in safetensors
+    weights: PathBuf,
+    /// Configuration whose model.* fits the weights
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Data of the model's shape
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Folder of the run to make
+    #[arg(long)]
+    out: PathBuf,
+    /// Set a configuration key; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let mut config = Config::load(args.config.as_deref(), &args.set)?;
+    if let Some(data) = &args.data {
+        config.set_path("data.path", &std::path::absolute(data)?);
+    }
+    config.set_path("output.dir", &args.out);
+    let folder = RunFolder::new(&args.out)?;
+    let job = Job::open(Request { config, data: None, device: "cpu", max_steps: None, memory_bytes: None })?;
+    let plan = Plan::of(&job)?;
+    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
+    trainer.load_weights(&args.weights)?;
+
+    folder.create()?;
+    write_atomically(&folder.config_file(), job.config.to_yaml().as_bytes())?;
+    write_atomically(&folder.plan_file(), serde_json::to_string_pretty(&plan)?.as_bytes())?;
+    let mut checkpoints = Checkpoints::new(folder.checkpoints());
+    checkpoints.config_text = job.config.to_yaml();
+    let run = Run {
+        samples: &job.samples,
+        train: &job.split.train,
+        validation: &job.split.validation,
+        checkpoints: Some(&checkpoints),
+    };
+    let checkpoint = trainer.save_checkpoint(&run)?;
+    let text = format!("{}: {} weights as step 0", folder.root().display(), plan.parameters);
+    Ok(Answer::new(text, &json!({ "run": folder.root(), "checkpoint": checkpoint, "parameters": plan.parameters })))
+}

@@ -1,0 +1,94 @@
+//! The commands, one file each: arguments at the top, then what it does. Each returns an [`Answer`].
+
+mod bench;
+mod completions;
+mod config;
+mod demo;
+mod eval;
+mod export;
+mod import;
+mod ingest;
+mod inspect;
+mod plan;
+mod predict;
+mod synth;
+mod train;
+mod windows;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::answer::Answer;
+
+/// A training runtime for recurrent models on market data
+///
+/// Bars become aligned multi-timeframe series (ingest), series train an LSTM (train), and every error is shown beside baselines (eval).
+/// `megabatch demo` does all of it on made-up bars.
+#[derive(Parser)]
+#[command(
+    name = "megabatch",
+    version,
+    max_term_width = 110,
+    after_help = "Exit codes: 0 done, 1 run failed, 2 usage or configuration, \
+3 data, 4 would not fit, 5 NaN or infinity, 6 device."
+)]
+pub(crate) struct Cli {
+    /// Print the answer, and any error, as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Demo(demo::Args),
+    Ingest(ingest::Args),
+    Synth(synth::Args),
+    Inspect(inspect::Args),
+    Plan(plan::Args),
+    Train(train::Args),
+    Eval(eval::Args),
+    Predict(predict::Args),
+    Export(export::Args),
+    Import(import::Args),
+    Bench(bench::Args),
+    Config(config::Args),
+    Completions(completions::Args),
+}
+
+/// Does what the command says.
+pub(crate) fn run(command: Command) -> Result<Answer> {
+    match command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Ingest(args) => ingest::run(&args),
+        Command::Synth(args) => synth::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Train(args) => train::run(&args),
+        Command::Eval(args) => eval::run(&args),
+        Command::Predict(args) => predict::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Config(args) => config::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_well_formed_and_every_command_has_an_example() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        for command in command.get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("megabatch {}", command.get_name())), "{}", command.get_name());
+        }
+    }
+}

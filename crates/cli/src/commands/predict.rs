@@ -1,0 +1,115 @@
+//! `megabatch predict`: a model's outputs for some samples.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use megabatch_chunk_io::{Predictions, write_predictions};
+use megabatch_trainer::{Samples, Selection};
+use serde_json::json;
+
+use super::windows::SampleRange;
+use crate::answer::Answer;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::run::write_atomically;
+use crate::trained::{Trained, Which};
+
+/// Write what a model predicts for samples A..B
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  megabatch predict --run runs/first --data series.h5 --samples 0..100 --out predictions.csv"
+)]
+pub(crate) struct Args {
+    /// Folder of the run
+    #[arg(long)]
+    run: PathBuf,
+    /// Data file; the one trained on if not given
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Samples A..B, half-open, from 0; all if not given
+    #[arg(long, value_name = "A..B")]
+    samples: Option<SampleRange>,
+    /// File to write: HDF5 with a dataset `predictions` [n, K], or CSV if it ends in .csv
+    #[arg(long)]
+    out: PathBuf,
+    /// Which checkpoint
+    #[arg(long, value_enum, default_value_t = Which::Best)]
+    checkpoint: Which,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
+    let range = args.samples.as_ref().map_or(0..trained.len(), |samples| samples.0.clone());
+    if range.end > trained.len() {
+        let file = trained.samples.source().path().display();
+        return Err(Failure::usage(format!(
+            "--samples {}..{}: {file} has {} samples",
+            range.start,
+            range.end,
+            trained.len()
+        )));
+    }
+    let indices: Vec<usize> = range.clone().collect();
+    let Trained { samples, predictor, .. } = &mut trained;
+    let horizons = samples.shape().outputs;
+    let mut values: Vec<f32> = Vec::with_capacity(indices.len() * horizons);
+    let mut progress = Progress::start("predict", indices.len() as u64, "samples");
+    predictor.predict(Selection { samples: &*samples, indices: &indices }, |_, batch| {
+        values.extend_from_slice(batch);
+        progress.at((values.len() / horizons) as u64, "");
+        Ok::<(), megabatch_trainer::Error>(())
+    })?;
+    let times = samples.source().sample_times().map(|times| &times[range.clone()]);
+    write(&args.out, range.start, &Predictions { values: &values, horizons, sample_times: times })?;
+    let text = format!("{}: {} predictions of {horizons} horizons", args.out.display(), indices.len());
+    Ok(Answer::new(
+        text,
+        &json!({ "out": args.out, "samples": indices.len(), "horizons": horizons, "step": trained.step }),
+    ))
+}
+
+fn write(out: &Path, first: usize, predictions: &Predictions<'_>) -> Result<()> {
+    if out.extension().is_some_and(|ending| ending == "csv") {
+        return write_atomically(out, to_csv(first, predictions).as_bytes());
+    }
+    Ok(write_predictions(out, predictions)?)
+}
+
+/// One line a sample: its index, its time where known, and a column a horizon.
+fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
+    let Predictions { values, horizons, sample_times } = *predictions;
+    let mut csv = "sample".to_owned();
+    if sample_times.is_some() {
+        csv.push_str(",time");
+    }
+    (1..=horizons).for_each(|horizon| write!(csv, ",h{horizon}").expect("a String takes text"));
+    csv.push('\n');
+    for (k, row) in values.chunks_exact(horizons).enumerate() {
+        write!(csv, "{}", first + k).expect("a String takes text");
+        if let Some(times) = sample_times {
+            let time = jiff::Timestamp::from_nanosecond(times[k].into()).expect("64 bits of nanoseconds are a time");
+            write!(csv, ",{time}").expect("a String takes text");
+        }
+        row.iter().for_each(|value| write!(csv, ",{value}").expect("a String takes text"));
+        csv.push('\n');
+    }
+    csv
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_sample_with_its_time_and_horizons() {
+        let predictions =
+            Predictions { values: &[1.5, -2.0, 0.25, 3.0], horizons: 2, sample_times: Some(&[0, 60_000_000_000]) };
+        assert_eq!(
+            to_csv(7, &predictions),
+            "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n8,1970-01-01T00:01:00Z,0.25,3\n"
+        );
+        let untimed = Predictions { sample_times: None, ..predictions };
+        assert_eq!(to_csv(0, &untimed), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
+    }
+}

@@ -1,0 +1,131 @@
+//! `megabatch synth`: made-up data of any shape, for trying things out and for tests.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use megabatch_chunk_io::{Compression, Storage, WriteOptions};
+use serde_json::json;
+
+use super::windows::Windows;
+use crate::answer::Answer;
+use crate::failure::Failure;
+use crate::synth::{bars, samples};
+
+/// Make up bars (.csv) or samples (.h5) of any shape; the same seed gives the same file
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch synth bars.csv --days 30
+  megabatch synth windows.h5 --layout windows --samples 1000 --steps 360 --features 167
+  megabatch synth series.h5 --layout series --samples 5000 --timeframes M1:480,H1:96")]
+pub(crate) struct Args {
+    /// The file to write: bars if it ends in .csv, samples if it ends in .h5 or .hdf5
+    out: PathBuf,
+    /// Calendar days of one-minute bars
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: u32,
+    /// Layout of the samples
+    #[arg(long, value_enum, default_value_t = Layout::Series)]
+    layout: Layout,
+    /// Number of samples, N
+    #[arg(long, default_value = "1000")]
+    samples: NonZeroUsize,
+    /// Window of each timeframe in bars
+    #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48", conflicts_with = "steps")]
+    timeframes: Windows,
+    /// Window of a single timeframe without a name, in bars (windows layout)
+    #[arg(long)]
+    steps: Option<NonZeroUsize>,
+    /// Features of a bar, F
+    #[arg(long, default_value = "16")]
+    features: NonZeroUsize,
+    /// Targets of a sample, K
+    #[arg(long, default_value = "36")]
+    targets: NonZeroUsize,
+    /// How the file is compressed
+    #[arg(long, value_enum, default_value_t = Filter::Gzip)]
+    compression: Filter,
+    /// Samples or bars in a chunk of the file; as many as make about 1 MiB if not given
+    #[arg(long)]
+    chunk_rows: Option<NonZeroUsize>,
+    /// Seed of the random numbers
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Layout {
+    /// Bars once; a window is an index into them
+    Series,
+    /// Every window whole
+    Windows,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Filter {
+    /// One block, no chunks
+    Contiguous,
+    /// Chunks as they are
+    None,
+    /// Shuffle and deflate
+    Gzip,
+    /// Shuffle and LZF
+    Lzf,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    match args.out.extension().and_then(|ending| ending.to_str()) {
+        Some("csv") => make_bars(args),
+        Some("h5" | "hdf5") => make_samples(args),
+        _ => Err(Failure::usage(format!(
+            "{}: the ending says what to make up: .csv for bars, .h5 for samples",
+            args.out.display()
+        ))),
+    }
+}
+
+fn make_bars(args: &Args) -> Result<Answer> {
+    let write = || -> std::io::Result<u64> {
+        let mut out = BufWriter::new(File::create(&args.out)?);
+        let count = bars::write_csv(&mut out, args.days, args.seed)?;
+        out.flush()?;
+        Ok(count)
+    };
+    let count = write().with_context(|| format!("{}: cannot be written", args.out.display()))?;
+    let text = format!("{}: {count} one-minute bars of {} days", args.out.display(), args.days);
+    Ok(Answer::new(text, &json!({ "file": args.out, "bars": count })))
+}
+
+fn make_samples(args: &Args) -> Result<Answer> {
+    let spec = samples::Spec {
+        samples: args.samples.get(),
+        windows: match args.steps {
+            Some(steps) => samples::SynthWindows::Unnamed(steps.get()),
+            None => samples::SynthWindows::Named(args.timeframes.0.clone()),
+        },
+        features: args.features.get(),
+        targets: args.targets.get(),
+        seed: args.seed,
+    };
+    let options = WriteOptions { storage: storage(args) };
+    match args.layout {
+        Layout::Series => samples::write_series_file(&args.out, &spec, &options)?,
+        Layout::Windows => samples::write_windows_file(&args.out, &spec, &options)?,
+    }
+    let bytes = std::fs::metadata(&args.out)?.len();
+    let text = format!("{}: {} samples, {bytes} bytes", args.out.display(), args.samples);
+    Ok(Answer::new(text, &json!({ "file": args.out, "samples": args.samples, "bytes": bytes })))
+}
+
+fn storage(args: &Args) -> Storage {
+    let compression = match args.compression {
+        Filter::Contiguous => return Storage::Contiguous,
+        Filter::None => Compression::None,
+        Filter::Gzip => Compression::Gzip { level: 4 },
+        Filter::Lzf => Compression::Lzf,
+    };
+    Storage::Chunked { rows: args.chunk_rows, compression }
+}

@@ -1,0 +1,241 @@
+//! `megabatch train`: from a series to checkpoints, metrics and a report.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use megabatch_trainer::{Baselines, Checkpoints, End, Event, Outcome, Run, Samples as _, Selection, Trainer};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::config::Config;
+use crate::evaluation::{Evaluation, Part};
+use crate::failure::Failure;
+use crate::job::{Job, Request};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::run::{MetricsLog, RunFolder, write_atomically};
+
+/// Train a model; everything the run leaves is in one folder
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch train --data series.h5 --out runs/first
+  megabatch train --config config.yaml --data series.h5 --out runs/second --set training.lr=0.0005
+  megabatch train --out runs/first --resume")]
+pub(crate) struct Args {
+    /// Configuration in YAML; defaults stand where it says nothing
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// Data file; goes over data.path
+    #[arg(long)]
+    pub(crate) data: Option<PathBuf>,
+    /// Folder of the run; goes over output.dir
+    #[arg(long)]
+    pub(crate) out: Option<PathBuf>,
+    /// Start from these weights, with PyTorch's names
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) init: Option<PathBuf>,
+    /// Go on from the last checkpoint in the run's folder, bit for bit as if it had not been interrupted
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) resume: bool,
+    /// End after this many optimizer steps, whatever training.epochs says
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_steps: Option<u64>,
+    /// cpu, auto or cuda:N
+    #[arg(long, default_value = "auto")]
+    pub(crate) device: String,
+    /// Set a configuration key; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
+    let job = Job::open(Request {
+        config,
+        data: args.data.as_deref(),
+        device: &args.device,
+        max_steps: args.max_steps,
+        memory_bytes: None,
+    })?;
+    let plan = Plan::of(&job)?;
+    plan.require_fit()?;
+    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
+    if let Some(weights) = &args.init {
+        trainer.load_weights(weights)?;
+    }
+    if !args.resume {
+        folder.create()?;
+    }
+    write_atomically(&folder.config_file(), job.config.to_yaml().as_bytes())?;
+    write_atomically(&folder.plan_file(), serde_json::to_string_pretty(&plan)?.as_bytes())?;
+    Session { job, plan, folder }.train(trainer, args.resume)
+}
+
+/// The folder and the configuration of a new run, which leaves no trace until its data and its plan are found good.
+fn start(args: &Args) -> Result<(RunFolder, Config)> {
+    let mut config = Config::load(args.config.as_deref(), &args.set)?;
+    let out = args.out.clone().or_else(|| config.path("output.dir"));
+    let out = out.ok_or_else(|| Failure::usage("no folder for the run: give --out FOLDER, or output.dir"))?;
+    if let Some(data) = &args.data {
+        config.set_path("data.path", &std::path::absolute(data)?);
+    }
+    config.set_path("output.dir", &out);
+    Ok((RunFolder::new(&out)?, config))
+}
+
+fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
+    let out =
+        args.out.as_deref().ok_or_else(|| Failure::usage("--resume needs the folder of the run: --out FOLDER"))?;
+    let folder = RunFolder::open(out)?;
+    let config = folder.config(&args.set)?;
+    Ok((folder, config))
+}
+
+/// A run under way.
+struct Session {
+    job: Job,
+    plan: Plan,
+    folder: RunFolder,
+}
+
+impl Session {
+    fn train(&self, mut trainer: Trainer, resume: bool) -> Result<Answer> {
+        let mut checkpoints = Checkpoints::new(self.folder.checkpoints());
+        checkpoints.config_text = self.job.config.to_yaml();
+        let split = &self.job.split;
+        let run = Run {
+            samples: &self.job.samples,
+            train: &split.train,
+            validation: &split.validation,
+            checkpoints: Some(&checkpoints),
+        };
+        let resumed = if resume { trainer.resume(&run)? } else { None };
+        let first_step = resumed.as_ref().map_or(0, |resumed| resumed.state.step);
+        for skipped in resumed.iter().flat_map(|resumed| &resumed.skipped) {
+            eprintln!("megabatch: a checkpoint was passed over: {skipped}");
+        }
+
+        let start = Instant::now();
+        let mut watch = Watch::new(&self.folder, first_step, self.plan.steps)?;
+        let outcome = trainer.train(&run, &mut |event| watch.see(&event))?;
+        watch.finish()?;
+        let evaluation = self.evaluate(&mut trainer, outcome)?;
+        self.write_report(evaluation.as_ref())?;
+        Ok(self.answer(outcome, start, evaluation.as_ref()))
+    }
+
+    /// The errors of the last weights on what the run did not train on; `None` for a run that was stopped.
+    fn evaluate(&self, trainer: &mut Trainer, outcome: Outcome) -> Result<Option<Evaluation>> {
+        if outcome.end == End::Stopped {
+            return Ok(None);
+        }
+        let Job { device, samples, split, .. } = &self.job;
+        let part = Part::unseen(split);
+        let baselines = Baselines::fit(device, Selection { samples, indices: &split.train })?;
+        let indices = part.indices(split, samples.len());
+        let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
+        let evaluation = Evaluation::new(part, outcome.steps, errors);
+        write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
+        Ok(Some(evaluation))
+    }
+
+    fn write_report(&self, evaluation: Option<&Evaluation>) -> Result<()> {
+        let name = self.folder.root().file_name().map_or("run".into(), |name| name.to_string_lossy());
+        let report = Report {
+            run_name: &name,
+            summary: &self.plan.sentences(),
+            metrics: &self.folder.metrics()?,
+            evaluation,
+            config: &self.job.config,
+        };
+        write_atomically(&self.folder.report_file(), report.to_html().as_bytes())
+    }
+
+    fn answer(&self, outcome: Outcome, start: Instant, evaluation: Option<&Evaluation>) -> Answer {
+        let seconds = start.elapsed().as_secs_f64();
+        let how = match outcome.end {
+            End::Finished => "trained",
+            End::Stopped => "stopped; --resume goes on",
+        };
+        let mut text = format!("{how}: {} of {} steps in {seconds:.1} s", outcome.steps, self.plan.steps);
+        if let Some(best) = outcome.best {
+            text.push_str(&format!("\nbest validation loss {:.6} at step {}", best.loss, best.step));
+        }
+        if let Some(evaluation) = evaluation {
+            text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
+        }
+        text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
+        let json = json!({
+            "run": self.folder.root(),
+            "finished": outcome.end == End::Finished,
+            "steps": outcome.steps,
+            "seconds": seconds,
+            "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
+            "evaluation": evaluation,
+            "report": self.folder.report_file(),
+        });
+        Answer::new(text, &json)
+    }
+}
+
+/// Follows a run: metrics.jsonl, the progress display, and the signals that end it.
+struct Watch {
+    log: MetricsLog,
+    progress: Progress,
+    interrupted: Arc<AtomicBool>,
+    /// The first failure to write the log; it ends the run.
+    failure: Option<anyhow::Error>,
+}
+
+impl Watch {
+    fn new(folder: &RunFolder, first_step: u64, steps: u64) -> Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // The second signal ends the process at once, for a user who does not want to wait for the checkpoint.
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&interrupted))?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("cannot watch for signals")?;
+        }
+        let log = MetricsLog::open_after(folder, first_step)?;
+        let mut progress = Progress::start("train", steps, "steps");
+        progress.begin_at(first_step);
+        Ok(Watch { log, progress, interrupted, failure: None })
+    }
+
+    fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let metric = serde_json::to_value(event).expect("events serialize without error");
+        if let Err(error) = self.log.push(&metric) {
+            self.failure.get_or_insert(error);
+        }
+        self.show(event, &metric);
+        if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn show(&mut self, event: &Event<'_>, metric: &Value) {
+        match event {
+            Event::Step(step) => {
+                let message = format!("loss {:.5}  {:.0} samples/s", step.loss, step.samples_per_s);
+                self.progress.at(step.step, &message);
+            }
+            Event::Validation(validation) => {
+                let best = if validation.best { ", the best so far" } else { "" };
+                let (epoch, step) = (validation.epoch + 1, validation.step);
+                self.progress
+                    .note(&format!("epoch {epoch}, step {step}: validation loss {:.6}{best}", validation.loss));
+            }
+            Event::Checkpoint { .. } => {}
+            _ => self.progress.note(&metric.to_string()),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        self.failure.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,221 @@
+//! Every configuration key: its values, its default and what it does. `docs/configuration.md` is printed from this table.
+
+use super::value::Kind;
+
+/// One configuration key.
+pub(crate) struct Key {
+    /// `section.name`.
+    pub(crate) path: &'static str,
+    pub(crate) kind: Kind,
+    /// The default, written as a user would; empty for a key that has none.
+    pub(crate) default: &'static str,
+    pub(crate) doc: &'static str,
+}
+
+/// A name that existing configurations use for a key of ours.
+pub(crate) struct Alias {
+    pub(crate) path: &'static str,
+    pub(crate) means: &'static str,
+}
+
+const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+    Key { path, kind, default, doc }
+}
+
+const COUNT: Kind = Kind::Count { min: 1 };
+const COUNT_OR_ZERO: Kind = Kind::Count { min: 0 };
+const POSITIVE: Kind = Kind::Number { above: 0.0 };
+const NOT_NEGATIVE: Kind = Kind::Number { above: -f64::MIN_POSITIVE };
+
+pub(crate) const KEYS: &[Key] = &[
+    key("data.path", Kind::Text, "", "The HDF5 file to train on; `--data` says it too."),
+    key(
+        "data.split",
+        Kind::Fractions,
+        "[0.7, 0.15, 0.15]",
+        "Shares of the samples for training, validation and test, by time. They sum to one; the last two may be 0.",
+    ),
+    key(
+        "data.purge",
+        Kind::OrWord { word: "auto", otherwise: &Kind::Duration },
+        "auto",
+        "Time left out between two splits, such as `8d`, `36h` or `90m`. `auto` leaves out every sample whose windows reach back to \
+         before the end of the last label of the split before.",
+    ),
+    key("model.hidden", COUNT, "64", "Hidden units H of each LSTM."),
+    key("model.layers", COUNT, "1", "Layers of each LSTM."),
+    key("model.bias", Kind::Bool, "true", "Whether the LSTMs have bias terms."),
+    key("model.dropout", Kind::Choice { now: &["0"], later: "0.1" }, "0", "Dropout between LSTM layers."),
+    key(
+        "model.pooling",
+        Kind::Choice { now: &["last"], later: "attention" },
+        "last",
+        "How a sequence becomes one vector: its last hidden state.",
+    ),
+    key(
+        "model.fusion",
+        Kind::Choice { now: &["concat"], later: "attention" },
+        "concat",
+        "How timeframes come together: concatenated, shortest first.",
+    ),
+    key("model.graph", Kind::Choice { now: &["none"], later: "G.mbg" }, "none", "Graph over the instruments."),
+    key(
+        "training.optimizer",
+        Kind::Choice { now: &["adamw", "adam", "sgd"], later: "" },
+        "adamw",
+        "`adamw` decays weights apart from the gradient, `adam` adds the decay to it.",
+    ),
+    key("training.lr", POSITIVE, "0.001", "Learning rate."),
+    key("training.weight_decay", NOT_NEGATIVE, "0.01", "Weight decay."),
+    key(
+        "training.clip_norm",
+        Kind::OrWord { word: "none", otherwise: &POSITIVE },
+        "1.0",
+        "Largest global norm of the gradients; longer ones are scaled down to it.",
+    ),
+    key("training.loss", Kind::Choice { now: &["mse"], later: "huber" }, "mse", "Loss: mean squared error."),
+    key(
+        "training.epochs",
+        COUNT,
+        "10",
+        "Passes over the training split. `--max-steps` ends earlier or later, whatever this says.",
+    ),
+    key(
+        "training.precision",
+        Kind::Choice { now: &["fp32"], later: "bf16" },
+        "fp32",
+        "Number format of the computation.",
+    ),
+    key(
+        "training.run_length",
+        Kind::OrWord { word: "batch", otherwise: &COUNT },
+        "batch",
+        "Consecutive samples that stay together when the order is shuffled. `batch` is a whole batch; 1 shuffles fully.",
+    ),
+    key("training.seed", COUNT_OR_ZERO, "0", "Seed of the initial weights and of the order of samples."),
+    key(
+        "training.carry_state",
+        Kind::Choice { now: &["false"], later: "true" },
+        "false",
+        "Whether a window starts from the state computed at the bar before it.",
+    ),
+    key(
+        "training.threads",
+        Kind::OrWord { word: "all", otherwise: &COUNT },
+        "all",
+        "Threads that compute. The result is the same, bit for bit, for any number.",
+    ),
+    key("gpu_optimization.batch_size", COUNT, "64", "Samples in a batch."),
+    key(
+        "gpu_optimization.gradient_accumulation_steps",
+        COUNT,
+        "1",
+        "Batches whose gradients are averaged before the optimizer steps.",
+    ),
+    key(
+        "gpu_optimization.use_amp",
+        Kind::Choice { now: &["false"], later: "true" },
+        "false",
+        "Mixed precision in fp16, unless `training.precision` says otherwise.",
+    ),
+    key(
+        "gpu_optimization.use_chunk_loader",
+        Kind::Bool,
+        "true",
+        "Whether data that do not fit in memory are loaded in large chunks. What fits stays resident, whatever this says.",
+    ),
+    key(
+        "gpu_optimization.chunk_size_gb",
+        Kind::OrWord { word: "auto", otherwise: &POSITIVE },
+        "auto",
+        "Memory for data, in units of 10^9 bytes. `auto` is three quarters of what the device has.",
+    ),
+    key(
+        "gpu_optimization.num_workers",
+        COUNT_OR_ZERO,
+        "0",
+        "Accepted, without effect: one background thread prepares the next batch, and no worker processes are needed.",
+    ),
+    key("gpu_optimization.pin_memory", Kind::Bool, "true", "Accepted, without effect on the CPU."),
+    key(
+        "gpu_optimization.persistent_workers",
+        Kind::Bool,
+        "true",
+        "Accepted, without effect: there are no worker processes.",
+    ),
+    key(
+        "gpu_optimization.empty_cache_every_n_epochs",
+        COUNT_OR_ZERO,
+        "0",
+        "Accepted, without effect on the CPU, which caches no memory.",
+    ),
+    key(
+        "gpu_optimization.log_gpu_stats_every_n_batches",
+        COUNT_OR_ZERO,
+        "0",
+        "Accepted, without effect on the CPU: memory use is in every line of metrics.jsonl.",
+    ),
+    key("output.dir", Kind::Text, "", "Folder of the run; `--out` says it too."),
+];
+
+pub(crate) const ALIASES: &[Alias] = &[
+    Alias { path: "training.batch_size", means: "gpu_optimization.batch_size" },
+    Alias { path: "training.use_amp", means: "gpu_optimization.use_amp" },
+    Alias { path: "training.grad_clip", means: "training.clip_norm" },
+    Alias { path: "training.gradient_accumulation_steps", means: "gpu_optimization.gradient_accumulation_steps" },
+    Alias { path: "data.num_workers", means: "gpu_optimization.num_workers" },
+    Alias { path: "data.pin_memory", means: "gpu_optimization.pin_memory" },
+    Alias { path: "data.persistent_workers", means: "gpu_optimization.persistent_workers" },
+];
+
+/// The key called `path`, by its own name or by an alias.
+pub(crate) fn find(path: &str) -> Option<&'static Key> {
+    let own = ALIASES.iter().find(|alias| alias.path == path).map_or(path, |alias| alias.means);
+    KEYS.iter().find(|key| key.path == own)
+}
+
+/// The known name that is nearest to `path`, for an error message.
+pub(crate) fn nearest(path: &str) -> &'static str {
+    let names = KEYS.iter().map(|key| key.path).chain(ALIASES.iter().map(|alias| alias.path));
+    // A name that only lacks its section, or has the wrong one, is nearer than one that is spelled alike.
+    let distance = |name: &str| {
+        let last = |dotted: &str| dotted.rsplit('.').next().unwrap_or_default().to_owned();
+        (strsim::damerau_levenshtein(&last(name), &last(path)), strsim::damerau_levenshtein(name, path))
+    };
+    names.min_by_key(|name| distance(name)).expect("the table has keys")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_of_its_key() {
+        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+            assert!(key.kind.parse(key.default).is_ok(), "{} = {}", key.path, key.default);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_aliases_lead_to_keys() {
+        let mut names: Vec<&str> = KEYS.iter().map(|key| key.path).chain(ALIASES.iter().map(|a| a.path)).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+        for alias in ALIASES {
+            assert_eq!(find(alias.path).unwrap().path, alias.means);
+        }
+    }
+
+    #[test]
+    fn a_misspelled_key_finds_its_neighbour() {
+        for (wrong, right) in [
+            ("training.epoch", "training.epochs"),
+            ("model.hiden", "model.hidden"),
+            ("lr", "training.lr"),
+            ("model.lr", "training.lr"),
+            ("training.gradient_clip", "training.grad_clip"),
+        ] {
+            assert_eq!(nearest(wrong), right, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Where settings come from: YAML file < environment < `--set`. Each setting keeps its origin for error messages.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use saphyr::{MarkedYaml, YamlData, YamlLoader};
+use saphyr_parser::{Parser, ScanError};
+
+use super::error::{ConfigError, Result};
+
+/// One setting as the user wrote it.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    /// `section.name`, not yet known to be a key.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+/// Where a setting was written.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    File { file: PathBuf, line: usize },
+    Environment { variable: String },
+    Argument { argument: String },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File { file, line } => write!(f, "{}, line {line}", file.display()),
+            Origin::Environment { variable } => write!(f, "environment variable {variable}"),
+            Origin::Argument { argument } => write!(f, "--set {argument}"),
+        }
+    }
+}
+
+/// The settings of a YAML file: nested sections, or keys with dots.
+pub(crate) fn from_yaml(file: &Path, text: &str) -> Result<Vec<Written>> {
+    let fault = |line: usize, message: String| ConfigError::Yaml { file: file.to_owned(), line, message };
+    let documents = parse(text).map_err(|error| fault(error.marker().line(), error.info().to_owned()))?;
+    if let [_, second, ..] = documents.as_slice() {
+        return Err(fault(second.span.start.line(), "a second document; expected one".to_owned()));
+    }
+    let mut written = Vec::new();
+    for document in &documents {
+        flatten(document, "", &mut |path, text, line| {
+            let origin = Origin::File { file: file.to_owned(), line };
+            written.push(Written { path, text, origin });
+        })
+        .map_err(|(line, message)| fault(line, message))?;
+    }
+    Ok(written)
+}
+
+fn parse(text: &str) -> Result<Vec<MarkedYaml<'_>>, ScanError> {
+    let mut loader = YamlLoader::<MarkedYaml<'_>>::default();
+    // Values stay text here: the key that takes one knows how to read it.
+    loader.early_parse(false);
+    Parser::new_from_str(text).load(&mut loader, true)?;
+    match loader.error() {
+        Some(error) => Err(error.clone()),
+        None => Ok(loader.into_documents()),
+    }
+}
+
+type Fault = (usize, String);
+
+fn flatten(node: &MarkedYaml<'_>, path: &str, found: &mut dyn FnMut(String, String, usize)) -> Result<(), Fault> {
+    let line = node.span.start.line();
+    match &node.data {
+        YamlData::Mapping(sections) => {
+            for (name, value) in sections {
+                let name = scalar(name).ok_or_else(|| (line, "a key is not plain text".to_owned()))?;
+                let dot = if path.is_empty() { "" } else { "." };
+                flatten(value, &format!("{path}{dot}{name}"), found)?;
+            }
+        }
+        _ if path.is_empty() && scalar(node).is_some_and(is_null) => {}
+        _ if path.is_empty() => return Err((line, "expected sections such as `training:` with keys below".to_owned())),
+        YamlData::Sequence(items) => {
+            let items: Option<Vec<&str>> = items.iter().map(scalar).collect();
+            let items =
+                items.ok_or_else(|| (line, format!("{path}: a list of lists or sections is not understood")))?;
+            found(path.to_owned(), format!("[{}]", items.join(", ")), line);
+        }
+        _ => match scalar(node) {
+            Some(text) if is_null(text) => {}
+            Some(text) => found(path.to_owned(), text.to_owned(), line),
+            None => return Err((line, format!("{path}: expected a value"))),
+        },
+    }
+    Ok(())
+}
+
+fn scalar<'a>(node: &'a MarkedYaml<'_>) -> Option<&'a str> {
+    match &node.data {
+        YamlData::Representation(text, ..) => Some(text),
+        _ => None,
+    }
+}
+
+/// A key without a value says nothing, as if it were not there.
+fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null")
+}
+
+/// The settings among the environment's variables: `MEGABATCH_TRAINING__LR` is `training.lr`. A variable without a double
+/// underscore is none of the configuration's.
+pub(crate) fn from_environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Written> {
+    let settings = variables.filter_map(|(variable, text)| {
+        let (section, name) = variable.strip_prefix("MEGABATCH_")?.split_once("__")?;
+        let path = format!("{}.{}", section.to_lowercase(), name.to_lowercase());
+        Some(Written { path, text, origin: Origin::Environment { variable } })
+    });
+    settings.collect()
+}
+
+/// The settings among the arguments of `--set`.
+pub(crate) fn from_arguments(arguments: &[String]) -> Result<Vec<Written>> {
+    let setting = |argument: &String| {
+        let (path, text) =
+            argument.split_once('=').ok_or_else(|| ConfigError::NotAnAssignment { argument: argument.clone() })?;
+        let origin = Origin::Argument { argument: argument.clone() };
+        Ok(Written { path: path.trim().to_owned(), text: text.to_owned(), origin })
+    };
+    arguments.iter().map(setting).collect()
+}

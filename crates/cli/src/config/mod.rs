@@ -1,0 +1,295 @@
+//! The configuration of a run: YAML < environment < `--set`, every key known, every value checked where it was written.
+
+mod error;
+mod keys;
+mod layers;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+pub(crate) use error::ConfigError;
+use error::Result;
+use keys::{ALIASES, KEYS};
+use layers::Written;
+use value::Value;
+
+/// Every setting of a run, by key.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    settings: BTreeMap<&'static str, (String, Value)>,
+}
+
+impl Config {
+    /// Reads `file`, then the environment, then `arguments` of `--set`, each over the one before, over the defaults.
+    ///
+    /// # Errors
+    /// The first setting that is wrong, with the place where it was written.
+    pub(crate) fn load(file: Option<&Path>, arguments: &[String]) -> Result<Self> {
+        let text = match file {
+            Some(file) => std::fs::read_to_string(file)
+                .map_err(|reason| ConfigError::Unreadable { file: file.to_owned(), reason })?,
+            None => String::new(),
+        };
+        let yaml = layers::from_yaml(file.unwrap_or(Path::new("")), &text)?;
+        let environment = layers::from_environment(std::env::vars());
+        Config::from_layers([yaml, environment, layers::from_arguments(arguments)?])
+    }
+
+    /// The settings that `file`, written by [`Config::to_yaml`], holds; the environment has no say.
+    pub(crate) fn load_saved(file: &Path, text: &str, arguments: &[String]) -> Result<Self> {
+        Config::from_layers([layers::from_yaml(file, text)?, layers::from_arguments(arguments)?])
+    }
+
+    fn from_layers(layers: impl IntoIterator<Item = Vec<Written>>) -> Result<Self> {
+        let mut settings = BTreeMap::new();
+        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+            let value = key.kind.parse(key.default).expect("a test parses every default");
+            settings.insert(key.path, (key.default.to_owned(), value));
+        }
+        for layer in layers {
+            settings.extend(accept(&layer)?);
+        }
+        Ok(Config { settings })
+    }
+
+    /// The configuration as YAML, one section after the other, in the order of the table.
+    pub(crate) fn to_yaml(&self) -> String {
+        let (mut yaml, mut open_section) = (String::new(), "");
+        for key in KEYS {
+            let Some((text, _)) = self.settings.get(key.path) else { continue };
+            let (section, name) = key.path.split_once('.').expect("a key has a section");
+            if section != open_section {
+                writeln!(yaml, "{section}:").expect("writing to a String succeeds");
+                open_section = section;
+            }
+            writeln!(yaml, "  {name}: {}", quoted(text)).expect("writing to a String succeeds");
+        }
+        yaml
+    }
+
+    /// The settings as `(key, text)`, in the order of the table.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        KEYS.iter().filter_map(|key| self.settings.get(key.path).map(|(text, _)| (key.path, text.as_str())))
+    }
+
+    fn value(&self, path: &str) -> Option<&Value> {
+        self.settings.get(path).map(|(_, value)| value)
+    }
+
+    /// The whole number under `path`, which must be a key with a count and a default.
+    pub(crate) fn count(&self, path: &str) -> usize {
+        self.optional_count(path).unwrap_or_else(|| panic!("{path} has no count"))
+    }
+
+    /// The whole number under `path`, or `None` where the key's word stands instead.
+    pub(crate) fn optional_count(&self, path: &str) -> Option<usize> {
+        match self.value(path)? {
+            Value::Count(count) => Some(usize::try_from(*count).unwrap_or(usize::MAX)),
+            _ => None,
+        }
+    }
+
+    /// The number under `path`, which must be a key with a number and a default.
+    pub(crate) fn number(&self, path: &str) -> f64 {
+        self.optional_number(path).unwrap_or_else(|| panic!("{path} has no number"))
+    }
+
+    /// The number under `path`, or `None` where the key's word stands instead.
+    pub(crate) fn optional_number(&self, path: &str) -> Option<f64> {
+        match self.value(path)? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Whether the switch `path` is on.
+    pub(crate) fn flag(&self, path: &str) -> bool {
+        matches!(self.value(path), Some(Value::Bool(true)))
+    }
+
+    /// The text or the chosen word under `path`.
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
+        match self.value(path)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The path under `path`.
+    pub(crate) fn path(&self, path: &str) -> Option<PathBuf> {
+        self.text(path).map(PathBuf::from)
+    }
+
+    /// Sets the key `path`, which takes text, to a path that came by another way than the configuration.
+    pub(crate) fn set_path(&mut self, path: &'static str, value: &Path) {
+        let text = value.display().to_string();
+        self.settings.insert(path, (text.clone(), Value::Text(text)));
+    }
+
+    /// `data.split`.
+    pub(crate) fn split(&self) -> [f64; 3] {
+        match self.value("data.split") {
+            Some(Value::Fractions(shares)) => *shares,
+            _ => unreachable!("data.split has a default"),
+        }
+    }
+
+    /// `data.purge` in nanoseconds, or `None` for `auto`.
+    pub(crate) fn purge_ns(&self) -> Option<i64> {
+        match self.value("data.purge") {
+            Some(Value::DurationNs(duration_ns)) => Some(*duration_ns),
+            _ => None,
+        }
+    }
+}
+
+/// The settings of one layer, checked; within a layer two names of one key must agree.
+fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> {
+    let mut accepted: BTreeMap<&'static str, (&Written, Value)> = BTreeMap::new();
+    for written in layer {
+        let key = keys::find(&written.path).ok_or_else(|| ConfigError::UnknownKey {
+            path: written.path.clone(),
+            origin: written.origin.to_string(),
+            nearest: keys::nearest(&written.path),
+        })?;
+        let value = key.kind.parse(&written.text).map_err(|expected| ConfigError::BadValue {
+            path: written.path.clone(),
+            text: written.text.clone(),
+            origin: written.origin.to_string(),
+            expected,
+        })?;
+        match accepted.get(key.path) {
+            Some((other, other_value)) if other.path != written.path && *other_value != value => {
+                return Err(contradiction(written, other));
+            }
+            _ => accepted.insert(key.path, (written, value)),
+        };
+    }
+    Ok(accepted.into_iter().map(|(path, (written, value))| (path, (written.text.clone(), value))).collect())
+}
+
+fn contradiction(written: &Written, other: &Written) -> ConfigError {
+    ConfigError::Contradiction {
+        path: written.path.clone(),
+        text: written.text.clone(),
+        origin: written.origin.to_string(),
+        other_path: other.path.clone(),
+        other_text: other.text.clone(),
+        other_origin: other.origin.to_string(),
+    }
+}
+
+/// `text` as a YAML scalar: plain where that is safe, single-quoted otherwise.
+fn quoted(text: &str) -> String {
+    let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "._/-[], ".contains(c))
+        && (text.starts_with('[') == text.ends_with(']'))
+        && text.trim() == text
+        && !text.starts_with(['-', ',']);
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "''")) }
+}
+
+/// The page of all keys: docs/configuration.md.
+pub(crate) fn reference_page() -> String {
+    let mut page = String::from(
+        "# Configuration\n\n\
+         A run is configured by a YAML file (`--config`), then by environment variables, then by `--set key=value`; each goes over the one\n\
+         before. In the environment, `MEGABATCH_TRAINING__LR` is `training.lr`. An unknown key is an error that names the nearest known one.\n\
+         This page is what `megabatch config` prints.\n\n\
+         | key | default | value | meaning |\n| --- | --- | --- | --- |\n",
+    );
+    for key in KEYS {
+        let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
+        writeln!(page, "| `{}` | {default} | {} | {} |", key.path, key.kind.expected(), key.doc)
+            .expect("writing to a String succeeds");
+    }
+    page.push_str("\nNames that existing configurations use:\n\n| name | means |\n| --- | --- |\n");
+    for alias in ALIASES {
+        writeln!(page, "| `{}` | `{}` |", alias.path, alias.means).expect("writing to a String succeeds");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(yaml: &str, arguments: &[&str]) -> Result<Config> {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let yaml = layers::from_yaml(Path::new("run.yaml"), yaml)?;
+        Config::from_layers([yaml, layers::from_arguments(&arguments)?])
+    }
+
+    #[test]
+    fn later_layers_go_over_earlier_ones() {
+        let config = load("training:\n  lr: 0.5\n  epochs: 3\nmodel.hidden: 16\n", &["training.lr=0.25"]).unwrap();
+        assert_eq!(config.number("training.lr"), 0.25);
+        assert_eq!(config.count("training.epochs"), 3);
+        assert_eq!(config.count("model.hidden"), 16);
+        assert_eq!(config.count("model.layers"), 1);
+        let variables = [("MEGABATCH_TRAINING__LR", "2"), ("MEGABATCH_DATA", "/x"), ("HOME", "/h")];
+        let environment = layers::from_environment(variables.map(|(k, v)| (k.into(), v.into())).into_iter());
+        let config = Config::from_layers([environment]).unwrap();
+        assert_eq!(config.number("training.lr"), 2.0);
+    }
+
+    #[test]
+    fn empty_files_and_empty_keys_say_nothing() {
+        for yaml in ["", "# only a comment\n", "training:\n", "training:\n  lr:\n", "~"] {
+            assert_eq!(load(yaml, &[]).unwrap().number("training.lr"), 0.001, "{yaml:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_with_its_place() {
+        let cases: &[(&str, &[&str], &str)] = &[
+            (
+                "training:\n  lerning_rate: 1\n",
+                &[],
+                "run.yaml, line 2: unknown key `training.lerning_rate`; the nearest known key is",
+            ),
+            ("model:\n  hiden: 1\n", &[], "the nearest known key is `model.hidden`"),
+            ("training:\n  lr: -1\n", &[], "run.yaml, line 2: training.lr = -1: expected a number greater than 0"),
+            (
+                "",
+                &["training.epochs=0"],
+                "--set training.epochs=0: training.epochs = 0: expected a whole number, at least 1",
+            ),
+            ("", &["training.precision=fp16"], "expected fp32 (the only choice in this version)"),
+            ("", &["lr"], "--set lr: expected key=value"),
+            ("training: [1\n", &[], "run.yaml, line "),
+            ("training: 1\ntraining: 2\n", &[], "duplicated key"),
+            ("5\n", &[], "run.yaml, line 1: expected sections"),
+            ("data:\n  split: [[1]]\n", &[], "data.split: a list of lists"),
+            (
+                "training:\n  batch_size: 8\ngpu_optimization:\n  batch_size: 16\n",
+                &[],
+                "gpu_optimization.batch_size = 16 (run.yaml, line 4) contradicts training.batch_size = 8 (run.yaml, line 2)",
+            ),
+        ];
+        for (yaml, arguments, message) in cases {
+            let error = load(yaml, arguments).unwrap_err().to_string();
+            assert!(error.contains(message), "{yaml:?} {arguments:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_saved_reads_back_the_same() {
+        let config = load("data:\n  path: 'a b: c''s.h5'\n  split: [0.8, 0.2, 0]\n", &["training.lr=1e-4"]).unwrap();
+        let saved = config.to_yaml();
+        let again = Config::load_saved(Path::new("config.yaml"), &saved, &[]).unwrap();
+        assert_eq!(again.settings, config.settings);
+        assert_eq!(again.path("data.path"), Some(PathBuf::from("a b: c's.h5")));
+    }
+
+    #[test]
+    fn the_reference_page_is_up_to_date() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+        let written = std::fs::read_to_string(&page).unwrap_or_default();
+        assert!(
+            written == reference_page(),
+            "docs/configuration.md is old; run: megabatch config > docs/configuration.md"
+        );
+    }
+}

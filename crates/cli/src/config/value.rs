@@ -1,0 +1,157 @@
+//! The values that configuration keys take, read from the text a user wrote in a file, a variable or an argument.
+
+/// What values a key takes.
+pub(crate) enum Kind {
+    Bool,
+    /// A whole number, at least `min`.
+    Count {
+        min: u64,
+    },
+    /// A finite number greater than `above`.
+    Number {
+        above: f64,
+    },
+    Text,
+    /// One of the words in `now`. A value such as `later` belongs to a feature that this version does not have.
+    Choice {
+        now: &'static [&'static str],
+        later: &'static str,
+    },
+    /// Three shares that sum to one, the first above zero.
+    Fractions,
+    /// A whole number of days, hours, minutes or seconds, such as `8d`.
+    Duration,
+    /// A certain word, or another kind.
+    OrWord {
+        word: &'static str,
+        otherwise: &'static Kind,
+    },
+}
+
+/// A value that its key has accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Bool(bool),
+    Count(u64),
+    Number(f64),
+    Text(String),
+    Fractions([f64; 3]),
+    DurationNs(i64),
+}
+
+impl Kind {
+    /// The value that `text` stands for, or what was expected instead.
+    pub(crate) fn parse(&self, text: &str) -> Result<Value, String> {
+        let text = text.trim();
+        self.parse_trimmed(text).ok_or_else(|| self.expected())
+    }
+
+    fn parse_trimmed(&self, text: &str) -> Option<Value> {
+        match self {
+            Kind::Bool => match text {
+                "true" | "yes" | "on" => Some(Value::Bool(true)),
+                "false" | "no" | "off" => Some(Value::Bool(false)),
+                _ => None,
+            },
+            Kind::Count { min } => text.parse().ok().filter(|count| count >= min).map(Value::Count),
+            Kind::Number { above } => text.parse().ok().filter(|x: &f64| x.is_finite() && x > above).map(Value::Number),
+            Kind::Text => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
+            Kind::Choice { now, .. } => {
+                now.iter().find(|word| same(word, text)).map(|word| Value::Text((*word).into()))
+            }
+            Kind::Fractions => parse_fractions(text).map(Value::Fractions),
+            Kind::Duration => parse_duration_ns(text).map(Value::DurationNs),
+            Kind::OrWord { word, .. } if *word == text => Some(Value::Text(text.to_owned())),
+            Kind::OrWord { otherwise, .. } => otherwise.parse_trimmed(text),
+        }
+    }
+
+    /// What a value looks like, for error messages and the documentation.
+    pub(crate) fn expected(&self) -> String {
+        match self {
+            Kind::Bool => "true or false".to_owned(),
+            Kind::Count { min } => format!("a whole number, at least {min}"),
+            Kind::Number { above } if *above < 0.0 => "a number, 0 or greater".to_owned(),
+            Kind::Number { above } => format!("a number greater than {above}"),
+            Kind::Text => "text".to_owned(),
+            Kind::Choice { now, later: "" } => now.join(", "),
+            Kind::Choice { now, .. } => format!("{} (the only choice in this version)", now.join(", ")),
+            Kind::Fractions => {
+                "three shares that sum to 1, the first greater than 0, such as [0.7, 0.15, 0.15]".to_owned()
+            }
+            Kind::Duration => "a duration such as 8d, 36h, 90m or 30s".to_owned(),
+            Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.expected()),
+        }
+    }
+}
+
+/// Whether two words say the same: `0` and `0.0` do.
+fn same(word: &str, text: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    word == text || number(word).is_some_and(|x| number(text) == Some(x))
+}
+
+fn parse_fractions(text: &str) -> Option<[f64; 3]> {
+    let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let shares: Vec<f64> = list.split(',').map(|share| share.trim().parse().ok()).collect::<Option<_>>()?;
+    let shares: [f64; 3] = shares.try_into().ok()?;
+    let in_range = shares.iter().all(|share| (0.0..=1.0).contains(share));
+    (in_range && shares[0] > 0.0 && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-9).then_some(shares)
+}
+
+fn parse_duration_ns(text: &str) -> Option<i64> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit_s: i64 = match unit {
+        "d" => 86_400,
+        "h" => 3_600,
+        "m" => 60,
+        "s" => 1,
+        _ => return None,
+    };
+    let count: i64 = number.parse().ok().filter(|&count| count >= 0)?;
+    count.checked_mul(unit_s)?.checked_mul(1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_users_write_them() {
+        let count = Kind::Count { min: 1 };
+        let or_word = Kind::OrWord { word: "batch", otherwise: &Kind::Count { min: 1 } };
+        let choice = Kind::Choice { now: &["0"], later: "0.1" };
+        let cases: &[(&Kind, &str, Option<Value>)] = &[
+            (&Kind::Bool, " true ", Some(Value::Bool(true))),
+            (&Kind::Bool, "True?", None),
+            (&count, "1", Some(Value::Count(1))),
+            (&count, "0", None),
+            (&count, "-1", None),
+            (&count, "1.5", None),
+            (&Kind::Number { above: 0.0 }, "1e-3", Some(Value::Number(0.001))),
+            (&Kind::Number { above: 0.0 }, "0", None),
+            (&Kind::Number { above: -f64::MIN_POSITIVE }, "0", Some(Value::Number(0.0))),
+            (&Kind::Number { above: 0.0 }, "nan", None),
+            (&Kind::Number { above: 0.0 }, "inf", None),
+            (&Kind::Text, "", None),
+            (&choice, "0.0", Some(Value::Text("0".into()))),
+            (&choice, "0.1", None),
+            (&Kind::Fractions, "[0.7, 0.15, 0.15]", Some(Value::Fractions([0.7, 0.15, 0.15]))),
+            (&Kind::Fractions, "1,0,0", Some(Value::Fractions([1.0, 0.0, 0.0]))),
+            (&Kind::Fractions, "0,1,0", None),
+            (&Kind::Fractions, "0.7,0.2", None),
+            (&Kind::Fractions, "0.7,0.2,0.2", None),
+            (&Kind::Duration, "8d", Some(Value::DurationNs(691_200_000_000_000))),
+            (&Kind::Duration, "8", None),
+            (&Kind::Duration, "-1d", None),
+            (&Kind::Duration, "99999999999d", None),
+            (&Kind::Duration, "é", None),
+            (&or_word, "batch", Some(Value::Text("batch".into()))),
+            (&or_word, "8", Some(Value::Count(8))),
+            (&or_word, "0", None),
+        ];
+        for (kind, text, expected) in cases {
+            assert_eq!(kind.parse(text).ok(), *expected, "{text:?} as {}", kind.expected());
+        }
+    }
+}

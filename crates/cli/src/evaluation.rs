@@ -1,0 +1,152 @@
+//! A model's errors by horizon beside those of baselines that anyone could use instead.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use megabatch_trainer::{self as trainer, Metrics, Split};
+use serde::Serialize;
+
+/// A part of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Part {
+    /// What the model was trained on.
+    Train,
+    /// What the best checkpoint was chosen by.
+    Validation,
+    /// What nothing was chosen by.
+    Test,
+    /// Every sample of the file, those lost to the purge included.
+    All,
+}
+
+impl Part {
+    /// The part that says most about a model: the test split, or validation where it is empty, or all.
+    pub(crate) fn unseen(split: &Split) -> Self {
+        match (split.test.is_empty(), split.validation.is_empty()) {
+            (false, _) => Part::Test,
+            (true, false) => Part::Validation,
+            (true, true) => Part::All,
+        }
+    }
+
+    /// The samples of this part of a file that has `len`.
+    pub(crate) fn indices(self, split: &Split, len: usize) -> Cow<'_, [usize]> {
+        match self {
+            Part::Train => Cow::Borrowed(&split.train),
+            Part::Validation => Cow::Borrowed(&split.validation),
+            Part::Test => Cow::Borrowed(&split.test),
+            Part::All => Cow::Owned((0..len).collect()),
+        }
+    }
+
+    /// The part's name in a sentence.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Train => "train",
+            Part::Validation => "validation",
+            Part::Test => "test",
+            Part::All => "all",
+        }
+    }
+}
+
+/// Errors of the model and of the baselines on the same samples.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Evaluation {
+    /// Which samples were predicted.
+    pub(crate) split: Part,
+    pub(crate) samples: usize,
+    /// The checkpoint's step.
+    pub(crate) step: u64,
+    /// The model's metrics; in JSON they stand at the top level.
+    #[serde(flatten)]
+    pub(crate) model: Metrics,
+    /// The same of each baseline, fitted on the training split of the data given.
+    pub(crate) baselines: BTreeMap<&'static str, Metrics>,
+}
+
+impl Evaluation {
+    /// The errors of the checkpoint of `step` on `split`.
+    pub(crate) fn new(split: Part, step: u64, errors: trainer::Evaluation) -> Self {
+        let trainer::Evaluation { samples, metrics, baselines, .. } = errors;
+        Evaluation { split, samples, step, model: metrics, baselines }
+    }
+
+    /// The model, then the baselines by name.
+    pub(crate) fn contenders(&self) -> impl Iterator<Item = (&str, &Metrics)> {
+        let baselines = self.baselines.iter().map(|(name, metrics)| (*name, metrics));
+        std::iter::once(("model", &self.model)).chain(baselines)
+    }
+
+    /// One sentence: how the model stands against the best baseline, by RMSE averaged over the horizons.
+    pub(crate) fn verdict(&self) -> String {
+        let mean = |metrics: &Metrics| metrics.rmse.iter().sum::<f64>() / metrics.rmse.len() as f64;
+        let model = mean(&self.model);
+        let best =
+            self.baselines.iter().map(|(name, metrics)| (name, mean(metrics))).min_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((name, best)) = best else {
+            return format!("RMSE {model:.3}, averaged over the horizons.");
+        };
+        let name = name.replace('_', " ");
+        let share = 100.0 * (model / best - 1.0);
+        let stand = match share {
+            share if share <= -0.05 => format!("{:.1} % below", -share),
+            share if share < 0.05 => "level with".to_owned(),
+            share => format!("{share:.1} % above"),
+        };
+        format!("RMSE {model:.3}, averaged over the horizons: {stand} the best baseline ({name}, {best:.3}).")
+    }
+
+    /// The table that `eval` prints.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text =
+            format!("{} samples ({}), checkpoint of step {}\n\n", self.samples, self.split.name(), self.step);
+        text.push_str(&format!("{:>8}", "horizon"));
+        for (name, _) in self.contenders() {
+            text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
+        }
+        text.push_str(&format!("  {:>10}  {:>10}\n", "mae", "direction"));
+        for k in 0..self.model.rmse.len() {
+            text.push_str(&format!("{:>8}", k + 1));
+            for (_, metrics) in self.contenders() {
+                text.push_str(&format!("  {:>14.4}", metrics.rmse[k]));
+            }
+            let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), |share| format!("{share:.4}"));
+            text.push_str(&format!("  {:>10.4}  {direction:>10}\n", self.model.mae[k]));
+        }
+        text + "\n" + &self.verdict()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Evaluation {
+        /// A made-up evaluation with one horizon: the first contender is the model.
+        pub(crate) fn of_one_horizon<const N: usize>(rmse: [(&'static str, f64); N]) -> Self {
+            let metrics = |rmse| Metrics { rmse: vec![rmse], mae: vec![rmse], direction_accuracy: vec![Some(0.5)] };
+            let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
+            Evaluation { split: Part::Test, samples: 10, step: 3, model: metrics(rmse[0].1), baselines }
+        }
+    }
+
+    #[test]
+    fn the_verdict_names_the_best_baseline_and_hides_nothing() {
+        let verdict = |model, other| {
+            Evaluation::of_one_horizon([("model", model), ("mean", other), ("no_change", 9.0)]).verdict()
+        };
+        assert!(verdict(1.0, 2.0).contains("50.0 % below the best baseline (mean, 2.000)"));
+        assert!(verdict(2.0, 1.0).contains("100.0 % above the best baseline (mean"));
+        assert!(verdict(1.0, 1.0002).contains("level with the best baseline (mean"));
+    }
+
+    #[test]
+    fn json_has_the_metrics_by_name_and_the_baselines_below() {
+        let json = serde_json::to_value(Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)])).unwrap();
+        assert_eq!(json["rmse"][0], 1.0);
+        assert_eq!(json["baselines"]["mean"]["direction_accuracy"][0], 0.5);
+    }
+}

@@ -1,0 +1,115 @@
+//! What went wrong, as the exit code that other programs read.
+
+use std::fmt;
+
+use crate::config::ConfigError;
+
+/// The exit codes of megabatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A run failed, for a reason outside the classes below.
+    Run = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// The data are wrong or not readable.
+    Data = 3,
+    /// What was asked for does not fit.
+    Capacity = 4,
+    /// A number became infinite or undefined.
+    Numeric = 5,
+    /// The device is absent or refused.
+    Device = 6,
+}
+
+/// An error that the program itself raises.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
+        Failure { kind: Kind::Usage, message: message.into() }.into()
+    }
+
+    pub(crate) fn data(message: impl Into<String>) -> anyhow::Error {
+        Failure { kind: Kind::Data, message: message.into() }.into()
+    }
+
+    pub(crate) fn capacity(message: impl Into<String>) -> anyhow::Error {
+        Failure { kind: Kind::Capacity, message: message.into() }.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The class of `error`: the first cause in its chain that has one.
+pub(crate) fn kind(error: &anyhow::Error) -> Kind {
+    error.chain().find_map(kind_of_cause).unwrap_or(Kind::Run)
+}
+
+fn kind_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Kind> {
+    if let Some(failure) = cause.downcast_ref::<Failure>() {
+        return Some(failure.kind);
+    }
+    if cause.is::<ConfigError>() {
+        return Some(Kind::Usage);
+    }
+    cause
+        .downcast_ref()
+        .and_then(of_device)
+        .or_else(|| cause.downcast_ref().and_then(of_training))
+        .or_else(|| cause.downcast_ref().and_then(of_file).or_else(|| cause.downcast_ref().and_then(of_bars)))
+}
+
+fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
+    use megabatch_gpu_core::Error;
+    Some(match error {
+        Error::UnknownDevice { .. } => Kind::Usage,
+        Error::CudaNotBuilt { .. } => Kind::Device,
+        _ => Kind::Capacity,
+    })
+}
+
+/// `None` leaves the answer to the causes behind the error.
+fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
+    use megabatch_trainer::Error;
+    match error {
+        Error::Setting { .. } | Error::NothingLeft { .. } | Error::OtherRun { .. } => Some(Kind::Usage),
+        Error::Memory(error) => of_device(error),
+        Error::Threads { .. } => Some(Kind::Capacity),
+        Error::SamplesShape { .. } | Error::Weights { .. } | Error::Safetensors { .. } | Error::Checkpoint { .. } => {
+            Some(Kind::Data)
+        }
+        Error::NotFinite { .. } => Some(Kind::Numeric),
+        _ => None,
+    }
+}
+
+fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
+    use megabatch_chunk_io::Error;
+    match error {
+        Error::Memory { source, .. } => of_device(source),
+        Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
+        Error::Io { .. } => None,
+        _ => Some(Kind::Data),
+    }
+}
+
+fn of_bars(error: &megabatch_bars::Error) -> Option<Kind> {
+    use megabatch_bars::Error;
+    Some(match error {
+        Error::Invalid { .. }
+        | Error::UnknownName { .. }
+        | Error::UnknownPipSize { .. }
+        | Error::NotAMultiple { .. } => Kind::Usage,
+        _ => Kind::Data,
+    })
+}

@@ -1,0 +1,106 @@
+//! A training job before it runs: settings, data and split, and what they will take.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{self as trainer, LastBatch, Loss, ModelConfig, OptimizerConfig, OptimizerKind, Split};
+
+use crate::adapt::samples::SourceSamples;
+use crate::adapt::split::split_source;
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// Memory that is assumed where the system does not tell how much is free.
+const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
+
+/// Settings and data that belong together.
+pub(crate) struct Job {
+    pub(crate) device: Device,
+    /// Bytes that the job may take.
+    pub(crate) memory_bytes: usize,
+    pub(crate) samples: SourceSamples,
+    pub(crate) split: Split,
+    pub(crate) config: Config,
+    pub(crate) training: trainer::Config,
+}
+
+/// What the command line says about a job beside the configuration.
+pub(crate) struct Request<'a> {
+    pub(crate) config: Config,
+    pub(crate) data: Option<&'a Path>,
+    pub(crate) device: &'a str,
+    pub(crate) max_steps: Option<u64>,
+    /// Memory of another machine, to plan for it.
+    pub(crate) memory_bytes: Option<usize>,
+}
+
+impl Job {
+    /// Opens the data and splits it.
+    pub(crate) fn open(request: Request<'_>) -> Result<Self> {
+        let Request { config, device, max_steps, .. } = request;
+        let device = Device::select(device)?;
+        let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
+        device.set_budget_bytes(Some(memory_bytes));
+        let path = data_path(&config, request.data)?;
+        let samples = SourceSamples::open(&path, &device, memory_bytes)?;
+        let split = split_source(samples.source(), &config)?;
+        let training = training_config(&config, max_steps)?;
+        Ok(Job { device, memory_bytes, samples, split, config, training })
+    }
+}
+
+/// Bytes that the device could hand out now.
+pub(crate) fn free_memory_bytes(device: &Device) -> usize {
+    device.free_bytes().unwrap_or(MEMORY_BYTES_ASSUMED)
+}
+
+/// The data file: the argument, or the configuration's.
+pub(crate) fn data_path(config: &Config, argument: Option<&Path>) -> Result<PathBuf> {
+    let path = argument.map(Path::to_owned).or_else(|| config.path("data.path"));
+    path.ok_or_else(|| Failure::usage("no data: give --data FILE, or data.path in the configuration"))
+}
+
+/// The trainer's settings from the user's.
+pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result<trainer::Config> {
+    let kind = match config.text("training.optimizer") {
+        Some("sgd") => OptimizerKind::Sgd,
+        Some("adam") => OptimizerKind::Adam,
+        _ => OptimizerKind::AdamW,
+    };
+    Ok(trainer::Config {
+        model: model_config(config),
+        optimizer: OptimizerConfig {
+            kind,
+            lr: config.number("training.lr"),
+            weight_decay: config.number("training.weight_decay"),
+            ..OptimizerConfig::default()
+        },
+        clip_norm: config.optional_number("training.clip_norm"),
+        loss: Loss::Mse,
+        epochs: config.count("training.epochs") as u64,
+        max_steps,
+        batch_size: config.count("gpu_optimization.batch_size"),
+        accumulation_steps: config.count("gpu_optimization.gradient_accumulation_steps"),
+        run_length: config.optional_count("training.run_length"),
+        last_batch: LastBatch::Keep,
+        seed: config.count("training.seed") as u64,
+        threads: threads(config),
+        validate_every_steps: None,
+    })
+}
+
+/// The model's sizes.
+pub(crate) fn model_config(config: &Config) -> ModelConfig {
+    ModelConfig {
+        hidden: config.count("model.hidden"),
+        layers: config.count("model.layers"),
+        bias: config.flag("model.bias"),
+    }
+}
+
+/// Threads that compute.
+pub(crate) fn threads(config: &Config) -> usize {
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    config.optional_count("training.threads").unwrap_or_else(all)
+}

@@ -1,0 +1,113 @@
+//! Progress of long work: a bar with rate and time left on a terminal, a plain line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// How often a log that is no terminal gets a line.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Work of a known length under way. Everything goes to standard error; standard output is for the answer.
+pub(crate) struct Progress {
+    label: &'static str,
+    total: u64,
+    first: u64,
+    start: Instant,
+    display: Display,
+}
+
+enum Display {
+    Bar(ProgressBar),
+    Lines { last: Instant },
+}
+
+impl Progress {
+    /// Work of `total` `unit`s.
+    pub(crate) fn start(label: &'static str, total: u64, unit: &str) -> Self {
+        let display = if std::io::stderr().is_terminal() {
+            let template =
+                format!("{label} [{{bar:30}}] {{human_pos}}/{{human_len}} {unit}  {{per_sec}}  {{eta}} left  {{msg}}");
+            let style = ProgressStyle::with_template(&template).expect("the template is well-formed");
+            Display::Bar(ProgressBar::new(total).with_style(style.progress_chars("=> ")))
+        } else {
+            Display::Lines { last: Instant::now() }
+        };
+        Progress { label, total, first: 0, start: Instant::now(), display }
+    }
+
+    /// Says that `first` units were done before this work began; they do not count as speed.
+    pub(crate) fn begin_at(&mut self, first: u64) {
+        self.first = first;
+        if let Display::Bar(bar) = &self.display {
+            bar.set_position(first);
+            bar.reset_eta();
+        }
+    }
+
+    /// Says that `done` units are done, with a word on how it goes.
+    pub(crate) fn at(&mut self, done: u64, message: &str) {
+        match &mut self.display {
+            Display::Bar(bar) => {
+                bar.set_position(done);
+                bar.set_message(message.to_owned());
+            }
+            Display::Lines { last } if last.elapsed() >= LINE_INTERVAL => {
+                *last = Instant::now();
+                let pace = Pace { first: self.first, done, total: self.total, elapsed: self.start.elapsed() };
+                eprintln!("{}", pace.line(self.label, message));
+            }
+            Display::Lines { .. } => {}
+        }
+    }
+
+    /// Prints a line that stays, above the bar where there is one.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.display {
+            Display::Bar(bar) => bar.println(text),
+            Display::Lines { .. } => eprintln!("{text}"),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Display::Bar(bar) = &self.display {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// How far work is, and how fast.
+struct Pace {
+    first: u64,
+    done: u64,
+    total: u64,
+    elapsed: Duration,
+}
+
+impl Pace {
+    fn line(&self, label: &str, message: &str) -> String {
+        let Pace { first, done, total, elapsed } = *self;
+        let rate = done.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-9);
+        let left_s = total.saturating_sub(done) as f64 / rate;
+        let left = if rate > 0.0 { format!("{left_s:.0} s left") } else { "time left unknown".to_owned() };
+        format!("{label} {done}/{total}  {rate:.1}/s  {left}  {message}").trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_rate_and_time_left() {
+        let line = |first, done, seconds, message: &str| {
+            Pace { first, done, total: 200, elapsed: Duration::from_secs(seconds) }.line("train", message)
+        };
+        assert_eq!(line(0, 50, 10, "loss 1"), "train 50/200  5.0/s  30 s left  loss 1");
+        assert_eq!(line(100, 150, 10, ""), "train 150/200  5.0/s  10 s left");
+        assert_eq!(line(0, 0, 1, ""), "train 0/200  0.0/s  time left unknown");
+        assert_eq!(line(0, 300, 10, ""), "train 300/200  30.0/s  0 s left");
+    }
+}

@@ -1,0 +1,175 @@
+//! A run's folder: what is where in it, and the small files that the program itself writes there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// The folder that `train --out` names.
+pub(crate) struct RunFolder {
+    root: PathBuf,
+}
+
+impl RunFolder {
+    /// A folder for a new run, which [`RunFolder::create`] will make.
+    ///
+    /// # Errors
+    /// A usage failure where a run is there already: nothing is ever written over.
+    pub(crate) fn new(root: &Path) -> Result<Self> {
+        let run = RunFolder { root: root.to_owned() };
+        if run.config_file().exists() || run.checkpoints().exists() {
+            return Err(Failure::usage(format!(
+                "{}: holds a run already; --resume goes on with it, or name another folder",
+                root.display()
+            )));
+        }
+        Ok(run)
+    }
+
+    /// Makes the folder.
+    pub(crate) fn create(&self) -> Result<()> {
+        let root = self.root.display();
+        fs::create_dir_all(&self.root).map_err(|error| Failure::usage(format!("{root}: cannot be written to: {error}")))
+    }
+
+    /// The folder of a run that exists.
+    ///
+    /// # Errors
+    /// A usage failure where there is none.
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        let run = RunFolder { root: root.to_owned() };
+        if !run.config_file().is_file() {
+            return Err(Failure::usage(format!(
+                "{}: not a run folder: it has no config.yaml; `megabatch train --out` makes one",
+                root.display()
+            )));
+        }
+        Ok(run)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.root.join("config.yaml")
+    }
+
+    pub(crate) fn plan_file(&self) -> PathBuf {
+        self.root.join("plan.json")
+    }
+
+    pub(crate) fn metrics_file(&self) -> PathBuf {
+        self.root.join("metrics.jsonl")
+    }
+
+    pub(crate) fn evaluation_file(&self) -> PathBuf {
+        self.root.join("evaluation.json")
+    }
+
+    pub(crate) fn report_file(&self) -> PathBuf {
+        self.root.join("report.html")
+    }
+
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+
+    /// The configuration that the run was started with, and `arguments` of `--set` over it.
+    pub(crate) fn config(&self, arguments: &[String]) -> Result<Config> {
+        let file = self.config_file();
+        let text = fs::read_to_string(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+        Ok(Config::load_saved(&file, &text, arguments)?)
+    }
+
+    /// The lines of metrics.jsonl; none where the file is absent. A last line that a crash cut short is left out.
+    pub(crate) fn metrics(&self) -> Result<Vec<Value>> {
+        let Ok(file) = File::open(self.metrics_file()) else { return Ok(Vec::new()) };
+        let mut metrics = Vec::new();
+        for line in BufReader::new(file).lines() {
+            match serde_json::from_str(&line?) {
+                Ok(metric) => metrics.push(metric),
+                Err(_) => break,
+            }
+        }
+        Ok(metrics)
+    }
+}
+
+/// metrics.jsonl, one JSON object a line, in the order of the steps.
+pub(crate) struct MetricsLog {
+    file: File,
+}
+
+impl MetricsLog {
+    /// Opens the log of `run` after step `step`: lines of later steps, which a resumed run will write again, are dropped.
+    pub(crate) fn open_after(run: &RunFolder, step: u64) -> Result<Self> {
+        let kept: String = run
+            .metrics()?
+            .iter()
+            .filter(|metric| metric["step"].as_u64().is_some_and(|at| at <= step))
+            .map(|metric| format!("{metric}\n"))
+            .collect();
+        write_atomically(&run.metrics_file(), kept.as_bytes())?;
+        let file = OpenOptions::new().append(true).open(run.metrics_file())?;
+        Ok(MetricsLog { file })
+    }
+
+    /// Appends one line.
+    pub(crate) fn push(&mut self, metric: &Value) -> Result<()> {
+        writeln!(self.file, "{metric}").context("metrics.jsonl cannot be written")
+    }
+}
+
+/// Writes `bytes` to `path` so that a reader, or a crash, finds either the old file or the new one, whole.
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
+    };
+    write().with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_never_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(&folder.path().join("run")).unwrap();
+        run.create().unwrap();
+        assert!(RunFolder::open(run.root()).is_err());
+        write_atomically(&run.config_file(), b"").unwrap();
+        assert!(RunFolder::open(run.root()).is_ok());
+        let error = RunFolder::new(run.root()).err().unwrap().to_string();
+        assert!(error.contains("holds a run already; --resume"), "{error}");
+    }
+
+    #[test]
+    fn a_resumed_log_has_each_step_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_after(&run, 0).unwrap();
+        (1..=4).for_each(|step| log.push(&json!({ "step": step })).unwrap());
+        write!(log.file, "{{\"step\": 5, \"lo").unwrap();
+        let mut log = MetricsLog::open_after(&run, 2).unwrap();
+        log.push(&json!({ "step": 3 })).unwrap();
+        let steps: Vec<u64> = run.metrics().unwrap().iter().map(|metric| metric["step"].as_u64().unwrap()).collect();
+        assert_eq!(steps, [1, 2, 3]);
+    }
+}

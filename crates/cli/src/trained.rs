@@ -1,0 +1,77 @@
+//! A trained model off a run's folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{Checkpoints, Compute, Model, Predictor, SampleShape, Samples as _, State};
+
+use crate::adapt::samples::SourceSamples;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::job::{data_path, free_memory_bytes, model_config, threads};
+use crate::run::RunFolder;
+
+/// Which checkpoint of a run is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Which {
+    /// The one with the lowest validation loss; the last where nothing was validated
+    Best,
+    /// The last one
+    Last,
+}
+
+/// The model of a run and the data it is asked about.
+pub(crate) struct Trained {
+    pub(crate) device: Device,
+    pub(crate) config: Config,
+    pub(crate) samples: SourceSamples,
+    pub(crate) predictor: Predictor,
+    /// The checkpoint's step.
+    pub(crate) step: u64,
+}
+
+impl Trained {
+    /// Opens the run in `run`, and `data` or else the data that it was trained on.
+    pub(crate) fn open(run: &Path, data: Option<&Path>, which: Which) -> Result<Self> {
+        let folder = RunFolder::open(run)?;
+        let config = folder.config(&[])?;
+        let (step, weights) = weights_file(&folder, which)?;
+        let device = Device::cpu();
+        let samples = SourceSamples::open(&data_path(&config, data)?, &device, free_memory_bytes(&device))?;
+        let model = Model::new(trained_shape(&folder)?, model_config(&config))?;
+        let compute = Compute { threads: threads(&config), batch_size: config.count("gpu_optimization.batch_size") };
+        let predictor = Predictor::open(&device, model, &weights, compute)?;
+        Ok(Trained { device, config, samples, predictor, step })
+    }
+
+    /// Number of samples in the data.
+    pub(crate) fn len(&self) -> usize {
+        self.samples.len()
+    }
+}
+
+/// The weights of a run's checkpoint, and its step.
+pub(crate) fn weights_file(folder: &RunFolder, which: Which) -> Result<(u64, PathBuf)> {
+    let all = Checkpoints::new(folder.checkpoints()).list()?;
+    let Some((last_step, last)) = all.last().cloned() else {
+        return Err(Failure::usage(format!("{}: the run has no checkpoint yet", folder.root().display())));
+    };
+    let best_step = State::of_checkpoint(&last)?.best.map(|best| best.step);
+    let chosen = match which {
+        Which::Best => all.into_iter().find(|(step, _)| Some(*step) == best_step),
+        Which::Last => None,
+    };
+    let (step, path) = chosen.unwrap_or((last_step, last));
+    Ok((step, path.join("model.safetensors")))
+}
+
+/// The shape of the samples that the model was trained on.
+pub(crate) fn trained_shape(folder: &RunFolder) -> Result<SampleShape> {
+    let file = folder.plan_file();
+    let fault = |what: &str| Failure::data(format!("{}: {what}; it is written by `megabatch train`", file.display()));
+    let text = std::fs::read_to_string(&file).map_err(|error| fault(&error.to_string()))?;
+    let plan: serde_json::Value = serde_json::from_str(&text).map_err(|error| fault(&error.to_string()))?;
+    serde_json::from_value(plan["shape"].clone()).map_err(|error| fault(&format!("shape: {error}")))
+}

@@ -1,0 +1,113 @@
+#![forbid(unsafe_code)]
+
+//! Predictions and errors of a trained model, from its exported weights.
+
+mod made_up;
+
+use made_up::{Disturbance, Disturbed, config, listen, samples};
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Baselines, Compute, Config, Error, Loss, Model, Predictor, Run, Samples, Selection, Trainer, save_weights,
+};
+
+/// A model after a few steps and the file that it was exported to.
+fn exported(path: &std::path::Path) -> Trainer {
+    let samples = samples(100);
+    let train: Vec<usize> = (0..80).collect();
+    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let mut trainer = Trainer::new(&Device::cpu(), Config { epochs: 2, ..config() }, samples.shape().clone()).unwrap();
+    trainer.train(&run, &mut listen).unwrap();
+    trainer.save_weights(path).unwrap();
+    trainer
+}
+
+fn predictor(path: &std::path::Path, compute: Compute) -> Predictor {
+    let model = Model::new(samples(1).shape().clone(), config().model).unwrap();
+    Predictor::open(&Device::cpu(), model, path, compute).unwrap()
+}
+
+#[test]
+fn an_exported_model_predicts_as_the_trained_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.safetensors");
+    let mut trainer = exported(&path);
+    let samples = samples(100);
+    let device = Device::cpu();
+    let train: Vec<usize> = (0..80).collect();
+    let baselines = Baselines::fit(&device, Selection { samples: &samples, indices: &train }).unwrap();
+    let indices: Vec<usize> = (80..100).rev().collect();
+    let selection = Selection { samples: &samples, indices: &indices };
+    let expected = trainer.evaluate(selection, Some(&baselines)).unwrap();
+    let mut predictor = predictor(&path, Compute { threads: 2, batch_size: 8 });
+    assert_eq!(predictor.evaluate(selection, Loss::Mse, Some(&baselines)).unwrap(), expected);
+
+    let (mut visited, mut squares) = (Vec::new(), 0.0);
+    let mut batch = megabatch_trainer::Batch::new(&device.scope("test"), samples.shape(), 8).unwrap();
+    predictor
+        .predict(selection, |indices, predictions| {
+            batch.resize(indices.len());
+            samples.gather(indices, &mut batch).unwrap();
+            squares += predictions.iter().zip(batch.targets()).map(|(y, t)| f64::from(y - t).powi(2)).sum::<f64>();
+            visited.extend_from_slice(indices);
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+    assert_eq!(visited, indices);
+    let mse = expected.metrics.rmse.iter().map(|rmse| rmse * rmse).sum::<f64>() / 2.0;
+    assert!((squares / 40.0 - mse).abs() < 1e-6 * mse && (expected.loss - mse).abs() < 1e-12);
+
+    let json = serde_json::to_value(&expected).unwrap();
+    assert_eq!(json["samples"], 20);
+    for metrics in [&json, &json["baselines"]["no_change"], &json["baselines"]["mean"], &json["baselines"]["linear"]] {
+        for name in ["rmse", "mae", "direction_accuracy"] {
+            assert_eq!(metrics[name].as_array().unwrap().len(), 2, "{name}");
+        }
+    }
+    assert_eq!(json["baselines"]["no_change"]["direction_accuracy"][0], 0.0);
+}
+
+#[test]
+fn a_sink_and_a_source_can_end_a_prediction() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.safetensors");
+    exported(&path);
+    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 4 });
+    let indices: Vec<usize> = (0..40).collect();
+    let samples = Disturbed::new(samples(100), Disturbance::Fail { at_call: 4 });
+    let selection = Selection { samples: &samples, indices: &indices };
+    let mut batches = 0;
+    let error = predictor.predict(selection, |_, _| {
+        batches += 1;
+        Ok::<(), Error>(())
+    });
+    assert!(matches!(error, Err(Error::Gather { first: 16, last: 19, .. })), "{error:?}");
+    assert_eq!(batches, 4);
+
+    let full = |_: &[usize], _: &[f32]| {
+        Err(Error::File { path: "p.csv".into(), action: "write", source: std::io::ErrorKind::StorageFull.into() })
+    };
+    assert!(matches!(predictor.predict(selection, full), Err(Error::File { action: "write", .. })));
+    let nothing = predictor.evaluate(Selection { indices: &[], ..selection }, Loss::Mse, None);
+    assert!(matches!(nothing, Err(Error::NothingLeft { part: "evaluation", .. })));
+}
+
+#[test]
+fn weights_of_another_model_are_refused_with_all_differences() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.safetensors");
+    let mut wide = config().model;
+    (wide.hidden, wide.layers) = (6, 1);
+    let model = Model::new(samples(1).shape().clone(), wide).unwrap();
+    let weights = model.initial_parameters::<f64>(&Device::cpu().scope("test"), 1).unwrap();
+    save_weights(&path, &weights).unwrap();
+    let mut trainer = Trainer::new(&Device::cpu(), config(), samples(1).shape().clone()).unwrap();
+    let before = trainer.parameters().values().to_vec();
+    match trainer.load_weights(&path) {
+        Err(Error::Weights { problems, .. }) => {
+            assert_eq!(problems[0], "  lstm.M1.weight_ih_l0: expected [20, 3], found [24, 3]");
+            assert!(problems.contains(&"  lstm.H1.bias_hh_l1: missing, expected [20]".to_owned()), "{problems:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(trainer.parameters().values(), before);
+}

@@ -1,0 +1,74 @@
+//! Made-up samples for tests, and a source of them that fails on request.
+
+use std::error::Error as StdError;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use megabatch_trainer::{Batch, Config, Event, InMemory, ModelConfig, SampleShape, Samples, Timeframe};
+
+/// Two timeframes whose targets depend on the windows' last bars.
+pub(crate) fn samples(count: usize) -> InMemory {
+    let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
+    let shape = SampleShape { timeframes: vec![timeframe("M1", 6, 3), timeframe("H1", 4, 2)], outputs: 2 };
+    let wave = |len: usize, pace: f32| (0..len).map(|i| (i as f32 * pace).sin()).collect::<Vec<f32>>();
+    let (m1, h1) = (wave(count * 18, 0.7), wave(count * 8, 1.3));
+    let targets = (0..count).flat_map(|n| [m1[n * 18 + 15], 0.5 * h1[n * 8 + 6] - m1[n * 18 + 16]]).collect();
+    InMemory::new(shape, vec![m1, h1], targets).unwrap()
+}
+
+/// A small model and small steps; tests change what they are about.
+pub(crate) fn config() -> Config {
+    let model = ModelConfig { hidden: 5, layers: 2, bias: true };
+    Config { model, batch_size: 8, threads: 2, seed: 11, ..Config::default() }
+}
+
+/// An observer that only listens.
+pub(crate) fn listen(_: Event<'_>) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Samples that change on the way, or fail.
+pub(crate) struct Disturbed {
+    inner: InMemory,
+    calls: AtomicUsize,
+    disturbance: Disturbance,
+}
+
+/// What happens at which call of `gather`, counted from 0.
+pub(crate) enum Disturbance {
+    /// The call fails.
+    Fail { at_call: usize },
+    /// The call delivers this number in the first place of the k-th window, or of the targets past the windows.
+    Deliver { at_call: usize, place: usize, value: f32 },
+}
+
+impl Disturbed {
+    pub(crate) fn new(inner: InMemory, disturbance: Disturbance) -> Self {
+        Disturbed { inner, calls: AtomicUsize::new(0), disturbance }
+    }
+}
+
+impl Samples for Disturbed {
+    fn shape(&self) -> &SampleShape {
+        self.inner.shape()
+    }
+
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let call = self.calls.fetch_add(1, Relaxed);
+        self.inner.gather(samples, batch)?;
+        match self.disturbance {
+            Disturbance::Fail { at_call } if call == at_call => return Err("the disk is on fire".into()),
+            Disturbance::Deliver { at_call, place, value } if call == at_call => {
+                let windows = batch.shape().timeframes.len();
+                let to = if place < windows { batch.features_mut(place) } else { batch.targets_mut() };
+                to[0] = value;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! The layer table: which crate may depend on which. The one in ARCHITECTURE.md is drawn from this.
+
+use anyhow::{Result, bail};
+
+use crate::workspace::Workspace;
+
+/// Each library with the members it may depend on. The program and the developers' packages may use any library; no library
+/// may use them.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("megabatch-gpu-core", &[]),
+    ("megabatch-bars", &[]),
+    ("megabatch-chunk-io", &["megabatch-gpu-core"]),
+    ("megabatch-trainer", &["megabatch-gpu-core"]),
+];
+
+/// Packages that compose the libraries and that nothing depends on.
+const COMPOSERS: &[&str] = &["megabatch", "megabatch-benches", "xtask"];
+
+/// Fails on an edge that the table does not have, and on a member that it does not know.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let edges = workspace.packages.iter().map(|package| (package.name.as_str(), package.depends_on.as_slice()));
+    let faults = faults(edges);
+    if !faults.is_empty() {
+        bail!("the layer table in xtask/src/layers.rs does not allow this:\n  {}", faults.join("\n  "));
+    }
+    Ok(())
+}
+
+fn faults<'a>(members: impl Iterator<Item = (&'a str, &'a [String])>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (name, depends_on) in members {
+        let allowed = match LAYERS.iter().find(|(library, _)| *library == name) {
+            Some((_, allowed)) => allowed.to_vec(),
+            None if COMPOSERS.contains(&name) => LAYERS.iter().map(|(library, _)| *library).collect(),
+            None => {
+                faults.push(format!("{name} is a member of the workspace, but has no row in the table"));
+                continue;
+            }
+        };
+        let strangers = depends_on.iter().filter(|dependency| !allowed.contains(&dependency.as_str()));
+        faults.extend(strangers.map(|stranger| format!("{name} depends on {stranger}")));
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, depends_on: &[&str]) -> Vec<String> {
+        let depends_on: Vec<String> = depends_on.iter().map(|&name| name.to_owned()).collect();
+        faults([(name, depends_on.as_slice())].into_iter())
+    }
+
+    #[test]
+    fn edges_are_held_against_the_table() {
+        assert!(check("megabatch-trainer", &["megabatch-gpu-core"]).is_empty());
+        assert!(check("megabatch", &["megabatch-bars", "megabatch-chunk-io"]).is_empty());
+        assert_eq!(
+            check("megabatch-trainer", &["megabatch-chunk-io"]),
+            ["megabatch-trainer depends on megabatch-chunk-io"]
+        );
+        assert_eq!(check("megabatch-bars", &["megabatch"]), ["megabatch-bars depends on megabatch"]);
+        assert_eq!(check("megabatch-new", &[]).len(), 1);
+    }
+}
