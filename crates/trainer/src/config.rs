@@ -91,11 +91,11 @@ impl Config {
             ("training.validate_every_steps", self.validate_every_steps.unwrap_or(1)),
         ];
         if let Some((setting, _)) = sizes.into_iter().find(|&(_, size)| size == 0) {
-            return Err(Error::setting(setting, 0, "1 or more"));
+            return Err(Error::setting(setting, &0, "1 or more"));
         }
         match self.clip_norm {
             Some(clip) if !(clip > 0.0 && clip.is_finite()) => {
-                Err(Error::setting("training.clip_norm", clip, "a positive number, or none"))
+                Err(Error::setting("training.clip_norm", &clip, "a positive number, or none"))
             }
             _ => Ok(()),
         }

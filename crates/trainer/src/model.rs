@@ -168,12 +168,12 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     ];
     let windows = shape.timeframes.iter().flat_map(|tf| [("the window's length", tf.steps), ("features", tf.features)]);
     if let Some((setting, _)) = sizes.into_iter().chain(windows).find(|&(_, size)| size == 0) {
-        return Err(Error::setting(setting, 0, "1 or more"));
+        return Err(Error::setting(setting, &0, "1 or more"));
     }
     for (k, Timeframe { name, .. }) in shape.timeframes.iter().enumerate() {
         let repeated = shape.timeframes[..k].iter().any(|earlier| earlier.name == *name);
         if repeated || (name.is_empty() && shape.timeframes.len() > 1) {
-            return Err(Error::setting("a timeframe's name", format!("`{name}`"), "a name of its own"));
+            return Err(Error::setting("a timeframe's name", &format!("`{name}`"), "a name of its own"));
         }
     }
     Ok(())

@@ -66,7 +66,7 @@ impl OptimizerConfig {
             (self.epsilon > 0.0, "optimizer.epsilon", self.epsilon, "a positive number"),
         ];
         match rules.into_iter().find(|(holds, _, value, _)| !holds || !value.is_finite()) {
-            Some((_, setting, value, expected)) => Err(Error::setting(setting, value, expected)),
+            Some((_, setting, value, expected)) => Err(Error::setting(setting, &value, expected)),
             None => Ok(()),
         }
     }

@@ -26,7 +26,7 @@ impl Order {
     /// [`Error::Setting`] when the run length is 0.
     pub fn new(samples: usize, run_length: usize, seed: u64) -> Result<Self> {
         if run_length == 0 {
-            return Err(Error::setting("training.run_length", 0, "1 or more"));
+            return Err(Error::setting("training.run_length", &0, "1 or more"));
         }
         Ok(Order { samples, run_length, seed })
     }

@@ -10,7 +10,7 @@ use crate::matmul::Product;
 
 /// The number that a model computes in: `f32` for training, `f64` as the reference in tests.
 ///
-/// Sealed: [`Product`] is out of reach for other crates.
+/// Sealed: its product of matrices is out of reach for other crates.
 pub trait Scalar:
     Product
     + Pod
@@ -34,6 +34,9 @@ pub trait Scalar:
     /// 1.
     const ONE: Self;
 
+    /// The smallest normal number over the distance from 1 to the next number.
+    const NEGLIGIBLE: Self;
+
     /// The nearest value to `value`.
     fn from_f64(value: f64) -> Self;
     /// The same value.
@@ -49,6 +52,15 @@ pub trait Scalar:
     /// Appends the little-endian bytes of `values`.
     fn extend_bytes(values: &[Self], bytes: &mut Vec<u8>);
 
+    /// `self`, or zero where its magnitude is below [`NEGLIGIBLE`](Scalar::NEGLIGIBLE).
+    ///
+    /// A gradient that vanishes over hundreds of steps does not reach zero: multiplied by a gate above 1/2, the smallest
+    /// subnormal number rounds to itself for ever, and processors take a hundred times as long for a product with such a
+    /// number. The limit lies high enough that a product with a factor above the rounding error is still normal.
+    fn flush(self) -> Self {
+        if self < Self::NEGLIGIBLE && self > -Self::NEGLIGIBLE { Self::ZERO } else { self }
+    }
+
     /// The logistic function 1 / (1 + e^-x). It saturates to 0 and 1 and is never NaN for a number.
     fn sigmoid(self) -> Self {
         Self::ONE / (Self::ONE + (-self).exp())
@@ -61,6 +73,7 @@ macro_rules! scalar {
             const DTYPE: Dtype = $dtype;
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
+            const NEGLIGIBLE: Self = <$type>::MIN_POSITIVE / <$type>::EPSILON;
 
             #[inline]
             fn from_f64(value: f64) -> Self {
@@ -105,6 +118,17 @@ scalar!(f64, Dtype::F64);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_negligible_becomes_zero_and_nothing_else_changes() {
+        for kept in [1.0, -1.0, f32::NEGLIGIBLE, -f32::NEGLIGIBLE, f32::INFINITY, 0.0] {
+            assert_eq!(kept.flush(), kept);
+        }
+        assert!(f32::NAN.flush().is_nan());
+        for flushed in [f32::NEGLIGIBLE * 0.99, -f32::MIN_POSITIVE, f32::from_bits(1)] {
+            assert_eq!(flushed.flush(), 0.0);
+        }
+    }
 
     #[test]
     fn sigmoid_saturates_without_nan() {

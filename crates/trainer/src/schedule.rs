@@ -76,8 +76,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn schedule(samples: usize, config: Config) -> Result<Schedule> {
-        Schedule::new(&config, samples)
+    fn schedule(samples: usize, config: &Config) -> Result<Schedule> {
+        Schedule::new(config, samples)
     }
 
     fn config(batch_size: usize, accumulation_steps: usize) -> Config {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_epoch_takes_every_sample_once() {
-        let schedule = schedule(23, config(3, 2)).unwrap();
+        let schedule = schedule(23, &config(3, 2)).unwrap();
         assert_eq!((schedule.steps_per_epoch, schedule.steps), (4, 12));
         let train: Vec<usize> = (100..123).collect();
         for epoch in 0..3 {
@@ -104,13 +104,13 @@ mod tests {
     #[test]
     fn accumulation_takes_the_samples_of_the_large_batch() {
         let train: Vec<usize> = (0..50).collect();
-        let all = |config| schedule(50, config).unwrap().batches(0..8, &train).collect::<Vec<_>>().concat();
+        let all = |config| schedule(50, &config).unwrap().batches(0..8, &train).collect::<Vec<_>>().concat();
         assert_eq!(all(config(2, 6)), all(config(12, 1)));
     }
 
     #[test]
     fn the_last_batch_may_be_dropped() {
-        let drop = |samples| schedule(samples, Config { last_batch: LastBatch::Drop, ..config(3, 2) });
+        let drop = |samples| schedule(samples, &Config { last_batch: LastBatch::Drop, ..config(3, 2) });
         assert_eq!(drop(23).unwrap().steps_per_epoch, 3);
         assert!(matches!(drop(5), Err(Error::NothingLeft { before: 5, .. })));
     }
@@ -119,7 +119,7 @@ mod tests {
     fn max_steps_decides_whatever_epochs_says() {
         for max_steps in [1, 1000] {
             let config = Config { max_steps: Some(max_steps), ..config(3, 2) };
-            assert_eq!(schedule(23, config).unwrap().steps, max_steps);
+            assert_eq!(schedule(23, &config).unwrap().steps, max_steps);
         }
     }
 }

@@ -77,7 +77,7 @@ impl<S: Scalar> Engine<S> {
         let Compute { threads, batch_size } = compute;
         for (setting, value) in [("the number of threads", threads), ("training.batch_size", batch_size)] {
             if value == 0 {
-                return Err(Error::setting(setting, 0, "1 or more"));
+                return Err(Error::setting(setting, &0, "1 or more"));
             }
         }
         let pool = rayon::ThreadPoolBuilder::new()

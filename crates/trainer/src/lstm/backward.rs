@@ -45,6 +45,7 @@ pub(crate) fn backward<S: Scalar>(
 }
 
 /// Where a layer's outputs receive a gradient from.
+#[derive(Clone, Copy)]
 enum FromAbove<'a, S> {
     /// After the last step only; it is in `d_hidden` already.
     LastStep,
@@ -83,23 +84,25 @@ fn unwind_recurrence<S: Scalar>(
 }
 
 /// What one step of one sample needs beside its gates, [H] each.
+#[derive(Clone, Copy)]
 struct Kept<'a, S> {
     cell_before: &'a [S],
     cell_tanh: &'a [S],
 }
 
 /// The derivative of h' = o·tanh(c'), c' = f·c + i·g and of the gates' functions: s' = s·(1 - s), tanh' = 1 - tanh².
+/// Gradients that have vanished are set to zero, see [`Scalar::flush`].
 fn unwind_cell<S: Scalar>(gates: &mut [S], kept: Kept<'_, S>, d_hidden: &[S], d_cell: &mut [S]) {
     let [i, f, g, o] = gates_of_row(gates);
     for j in 0..d_hidden.len() {
-        let (d_h, tanh_c) = (d_hidden[j], kept.cell_tanh[j]);
-        let d_c = d_cell[j] + d_h * o[j] * (S::ONE - tanh_c * tanh_c);
+        let (d_h, tanh_c) = (d_hidden[j].flush(), kept.cell_tanh[j]);
+        let d_c = (d_cell[j] + d_h * o[j] * (S::ONE - tanh_c * tanh_c)).flush();
         let (d_i, d_f, d_g, d_o) = (d_c * g[j], d_c * kept.cell_before[j], d_c * i[j], d_h * tanh_c);
         d_cell[j] = d_c * f[j];
-        i[j] = d_i * i[j] * (S::ONE - i[j]);
-        f[j] = d_f * f[j] * (S::ONE - f[j]);
-        g[j] = d_g * (S::ONE - g[j] * g[j]);
-        o[j] = d_o * o[j] * (S::ONE - o[j]);
+        i[j] = (d_i * i[j] * (S::ONE - i[j])).flush();
+        f[j] = (d_f * f[j] * (S::ONE - f[j])).flush();
+        g[j] = (d_g * (S::ONE - g[j] * g[j])).flush();
+        o[j] = (d_o * o[j] * (S::ONE - o[j])).flush();
     }
 }
 
@@ -133,5 +136,43 @@ impl<S: Scalar> LayerActivations<S> {
     fn gate_gradients(&self, Sizes { steps, hidden, .. }: Sizes) -> Matrix<'_, S> {
         let rows = steps * self.samples;
         Matrix::new(&self.gates.as_slice()[..rows * 4 * hidden], [rows, 4 * hidden])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+    use crate::lstm::{InputGradients, forward};
+    use crate::random::{Stream, uniform};
+    use crate::tensor::Layout;
+
+    /// Over 600 steps the gradient falls far below the smallest number; on its way it must not stay among the subnormal ones,
+    /// where a product takes a hundred times as long.
+    #[test]
+    fn vanished_gradients_are_zero() {
+        let sizes = Sizes { steps: 600, features: 2, hidden: 8, layers: 1, bias: true };
+        let scope = Device::cpu().scope("test");
+        let mut layout = Layout::default();
+        let lstm = Lstm::new(sizes, "lstm", &mut layout);
+        let layout = Arc::new(layout);
+        let mut parameters = TensorSet::<f32>::zeros(&scope, &layout).unwrap();
+        for (i, value) in (0..).zip(parameters.values_mut()) {
+            *value = uniform(Stream { seed: 2, name: "vanishing" }, i) as f32 - 0.5;
+        }
+        let windows: Vec<f32> = (0..1200).map(|i| (i as f32 * 0.9).sin()).collect();
+        let mut activations = Activations::new(&scope, sizes, 1, InputGradients::Skip).unwrap();
+        activations.load(sizes, 1, &windows);
+        forward(&lstm, &parameters, &mut activations);
+        activations.d_last_hidden_mut(sizes).fill(1.0);
+        backward(&lstm, &parameters, &mut activations, &mut TensorSet::zeros(&scope, &layout).unwrap());
+
+        let gradients = activations.layers[0].gates.as_slice(); // [T, 1, 4H]
+        assert!(gradients[599 * 32..].iter().all(|&g| g.is_normal()), "the last step has gradients");
+        assert!(gradients[..32].iter().all(|&g| g == 0.0), "those of the first have vanished");
+        assert!(gradients.iter().all(|g| !g.is_subnormal()));
     }
 }

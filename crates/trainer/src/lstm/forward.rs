@@ -57,7 +57,7 @@ fn run_recurrence<S: Scalar>(sizes: Sizes, samples: usize, weight_hh: &[S], laye
         let cell_tanh = layer.cell_tanh.as_mut_slice()[t * state..][..state].chunks_exact_mut(hidden);
         let after = hidden_after.chunks_exact_mut(hidden).zip(cell_after.chunks_exact_mut(hidden));
         for (((gates, cell_before), cell_tanh), (hidden_after, cell_after)) in rows.zip(cell_tanh).zip(after) {
-            advance_cell(gates, cell_before, Advanced { cell: cell_after, cell_tanh, hidden: hidden_after });
+            advance_cell(gates, cell_before, &mut Advanced { cell: cell_after, cell_tanh, hidden: hidden_after });
         }
     }
 }
@@ -70,7 +70,7 @@ struct Advanced<'a, S> {
 }
 
 /// Applies the gates' functions in place, then c' = f·c + i·g and h' = o·tanh(c').
-fn advance_cell<S: Scalar>(gates: &mut [S], cell_before: &[S], to: Advanced<'_, S>) {
+fn advance_cell<S: Scalar>(gates: &mut [S], cell_before: &[S], to: &mut Advanced<'_, S>) {
     let [i, f, g, o] = gates_of_row(gates);
     for gate in [&mut *i, &mut *f, &mut *o] {
         gate.iter_mut().for_each(|x| *x = x.sigmoid());

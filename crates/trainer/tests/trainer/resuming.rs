@@ -1,14 +1,10 @@
-#![forbid(unsafe_code)]
-
 //! Checkpoints: a run that was interrupted ends in the same bits as one that was not.
-
-mod made_up;
 
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use made_up::{Disturbance, Disturbed, config, listen, samples};
+use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Checkpoints, Config, End, Error, Event, InMemory, OptimizerKind, Outcome, Run, Samples, Trainer,

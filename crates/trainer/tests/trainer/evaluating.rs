@@ -1,10 +1,6 @@
-#![forbid(unsafe_code)]
-
 //! Predictions and errors of a trained model, from its exported weights.
 
-mod made_up;
-
-use made_up::{Disturbance, Disturbed, config, listen, samples};
+use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Baselines, Compute, Config, Error, Loss, Model, Predictor, Run, Samples, Selection, Trainer, save_weights,

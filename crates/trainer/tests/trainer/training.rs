@@ -1,12 +1,8 @@
-#![forbid(unsafe_code)]
-
 //! The training loop: the same result whatever the threads, what the observer hears, and what happens when things go wrong.
-
-mod made_up;
 
 use std::ops::ControlFlow;
 
-use made_up::{Disturbance, Disturbed, config, listen, samples};
+use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Config, End, Error, Event, InMemory, LastBatch, Outcome, Run, SampleShape, Samples, Trainer, save_weights,

@@ -1,0 +1,8 @@
+#![forbid(unsafe_code)]
+
+//! The trainer as a program uses it: training, resuming, evaluating.
+
+mod evaluating;
+mod made_up;
+mod resuming;
+mod training;
