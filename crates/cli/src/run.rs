@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use megabatch_trainer::write_atomically;
 use serde_json::Value;
 
 use crate::config::Config;
@@ -124,22 +125,6 @@ impl MetricsLog {
     pub(crate) fn push(&mut self, metric: &Value) -> Result<()> {
         writeln!(self.file, "{metric}").context("metrics.jsonl cannot be written")
     }
-}
-
-/// Writes `bytes` to `path` so that a reader, or a crash, finds either the old file or the new one, whole.
-pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let write = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
-    };
-    write().with_context(|| format!("{}: cannot be written", path.display()))
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::file::{sync_folder, unfinished_folder};
 use crate::optimizer::{Optimizer, OptimizerKind};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
-use crate::weights::{TensorFile, encode, sync_folder};
+use crate::weights::{TensorFile, encode};
 
 const FORMAT_VERSION: u32 = 1;
 const PREFIX: &str = "step-";
@@ -106,10 +107,7 @@ impl Checkpoints {
         optimizer: &Optimizer<S>,
     ) -> Result<PathBuf> {
         fs::create_dir_all(&self.folder).map_err(Error::file(&self.folder, "make the folder"))?;
-        let unfinished = tempfile::Builder::new()
-            .prefix(UNFINISHED)
-            .tempdir_in(&self.folder)
-            .map_err(Error::file(&self.folder, "make a folder in the folder"))?;
+        let unfinished = unfinished_folder(&self.folder, UNFINISHED)?;
         let write = |name: &str, bytes: &[u8]| write_durably(&unfinished.path().join(name), bytes);
         let moments =
             optimizer.moments().map(|moments| [(EXP_AVG, &moments.exp_avg), (EXP_AVG_SQ, &moments.exp_avg_sq)]);
@@ -131,10 +129,7 @@ impl Checkpoints {
     /// Moves away a checkpoint of the same step: one that could not be read when the run was resumed from before it.
     fn make_way(&self, path: &Path) -> Result<()> {
         if path.exists() {
-            let aside = tempfile::Builder::new()
-                .prefix(UNFINISHED)
-                .tempdir_in(&self.folder)
-                .map_err(Error::file(&self.folder, "make a folder in the folder"))?;
+            let aside = unfinished_folder(&self.folder, UNFINISHED)?;
             fs::rename(path, aside.path().join("replaced")).map_err(Error::file(path, "move aside"))?;
         }
         Ok(())

@@ -2,8 +2,7 @@
 
 //! Tensors in safetensors files: written atomically, and read only if all of them fit.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
@@ -11,6 +10,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
 use crate::error::{Error, Result};
+use crate::file::write_atomically;
 use crate::scalar::Scalar;
 use crate::tensor::{Layout, TensorSet};
 
@@ -21,12 +21,7 @@ use crate::tensor::{Layout, TensorSet};
 /// [`Error::File`] when the file system refuses; what `path` held before is then still there.
 pub fn save_weights<S: Scalar>(path: &Path, parameters: &TensorSet<S>) -> Result<()> {
     let bytes = encode(path, &[("", parameters)])?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(Error::file(folder, "make a file in the folder"))?;
-    file.write_all(&bytes).map_err(Error::file(path, "write"))?;
-    file.as_file().sync_all().map_err(Error::file(path, "flush to the disk"))?;
-    file.persist(path).map_err(|error| Error::file(path, "rename into place")(error.error))?;
-    sync_folder(folder)
+    write_atomically(path, &bytes)
 }
 
 /// Reads the tensors of `parameters` from a safetensors file with PyTorch's names: f64, f32, f16 or bf16, rounded to `S`.
@@ -57,11 +52,6 @@ pub(crate) fn encode<S: Scalar>(path: &Path, sets: &[(&str, &TensorSet<S>)]) -> 
     let views = data.iter().map(|(name, shape, bytes)| (name, view(shape, bytes)));
     safetensors::serialize(views, None)
         .map_err(|error| Error::Safetensors { path: path.to_owned(), reason: error.to_string() })
-}
-
-/// Makes the names in `folder` durable.
-pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::file(folder, "flush the folder to the disk"))
 }
 
 /// A safetensors file in memory whose header is known to be sound.

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use megabatch_trainer::{Checkpoints, Run, Trainer};
+use megabatch_trainer::{Checkpoints, Run, Trainer, write_atomically};
 use serde_json::json;
 
 use crate::answer::Answer;
 use crate::config::Config;
 use crate::job::{Job, Request};
 use crate::plan::Plan;
-use crate::run::{RunFolder, write_atomically};
+use crate::run::RunFolder;
 
 /// Make a run of weights from elsewhere: PyTorch's names, shapes and gate order
 #[derive(clap::Args)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use megabatch_chunk_io::{ColumnStatistics, DatasetEntry, Inspection, Problem, SampleBlock, Shape, Source, inspect};
 use megabatch_gpu_core::Device;
+use megabatch_trainer::write_atomically;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::json;
 
@@ -13,7 +14,6 @@ use super::windows::SampleRange;
 use crate::adapt::split::utc;
 use crate::answer::Answer;
 use crate::failure::Failure;
-use crate::run::write_atomically;
 
 /// Show what is in a data file, what is wrong with it, and what the model will see
 #[derive(clap::Args)]

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_chunk_io::{Predictions, write_predictions};
-use megabatch_trainer::{Samples, Selection};
+use megabatch_trainer::{Samples, Selection, write_atomically};
 use serde_json::json;
 
 use super::windows::SampleRange;
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::run::write_atomically;
 use crate::trained::{Trained, Which};
 
 /// Write what a model predicts for samples A..B

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use megabatch_trainer::{Baselines, Checkpoints, End, Event, Outcome, Run, Samples as _, Selection, Trainer};
+use megabatch_trainer::{
+    Baselines, Checkpoints, End, Event, Outcome, Run, Samples as _, Selection, Trainer, write_atomically,
+};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -18,7 +20,8 @@ use crate::job::{Job, Request};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::run::{MetricsLog, RunFolder, write_atomically};
+use crate::run::{MetricsLog, RunFolder};
+use crate::trained::{Which, weights_file};
 
 /// Train a model; everything the run leaves is in one folder
 #[derive(clap::Args)]
@@ -129,17 +132,20 @@ impl Session {
         Ok(self.answer(outcome, start, evaluation.as_ref()))
     }
 
-    /// The errors of the last weights on what the run did not train on; `None` for a run that was stopped.
+    /// The errors of the best weights, which `eval` takes by default too, on what the run did not train on; `None` for a run
+    /// that was stopped.
     fn evaluate(&self, trainer: &mut Trainer, outcome: Outcome) -> Result<Option<Evaluation>> {
         if outcome.end == End::Stopped {
             return Ok(None);
         }
+        let (step, weights) = weights_file(&self.folder, Which::Best)?;
+        trainer.load_weights(&weights)?;
         let Job { device, samples, split, .. } = &self.job;
         let part = Part::unseen(split);
         let baselines = Baselines::fit(device, Selection { samples, indices: &split.train })?;
         let indices = part.indices(split, samples.len());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new(part, outcome.steps, errors);
+        let evaluation = Evaluation::new(part, step, errors);
         write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
     }
