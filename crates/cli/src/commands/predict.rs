@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 
 fn write(out: &Path, first: usize, predictions: &Predictions<'_>) -> Result<()> {
     if out.extension().is_some_and(|ending| ending == "csv") {
-        return write_atomically(out, to_csv(first, predictions).as_bytes());
+        return Ok(write_atomically(out, to_csv(first, predictions).as_bytes())?);
     }
     Ok(write_predictions(out, predictions)?)
 }

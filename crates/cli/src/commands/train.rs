@@ -159,7 +159,7 @@ impl Session {
             evaluation,
             config: &self.job.config,
         };
-        write_atomically(&self.folder.report_file(), report.to_html().as_bytes())
+        Ok(write_atomically(&self.folder.report_file(), report.to_html().as_bytes())?)
     }
 
     fn answer(&self, outcome: Outcome, start: Instant, evaluation: Option<&Evaluation>) -> Answer {
