@@ -47,7 +47,7 @@ impl Venv {
         if !runs(Command::new(venv.python()).args(["-m", "pip", "--version"])) {
             let python = system_python()?;
             println!("xtask: making a Python environment in {}", venv.folder.display());
-            succeed(Command::new(&python).args(["-m", "venv", "--clear"]).arg(&venv.folder)).with_context(|| {
+            succeed(Command::new(python).args(["-m", "venv", "--clear"]).arg(&venv.folder)).with_context(|| {
                 format!("{python} cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv")
             })?;
         }

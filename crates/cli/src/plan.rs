@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use megabatch_chunk_io::{Layout, Shape};
+use megabatch_chunk_io::{Layout, Shape, TimeframeShape};
 use megabatch_trainer::{Footprint, SampleShape, Samples as _, Split};
 use serde::Serialize;
 
@@ -200,7 +200,7 @@ impl DataPlan {
 
 /// Bytes of one sample as windows and targets, T·F·4 a timeframe and K·4.
 fn sample_bytes(shape: &Shape) -> usize {
-    let values: usize = shape.timeframes.iter().map(|timeframe| timeframe.window_len()).sum();
+    let values: usize = shape.timeframes.iter().map(TimeframeShape::window_len).sum();
     (values + shape.horizons) * size_of::<f32>()
 }
 
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_sample_are_those_of_its_windows_and_targets() {
-        let timeframe = |steps| megabatch_chunk_io::TimeframeShape { name: None, steps, features: 128 };
+        let timeframe = |steps| TimeframeShape { name: None, steps, features: 128 };
         let shape = Shape { samples: 1, timeframes: [480, 288, 192, 96, 48].map(timeframe).to_vec(), horizons: 36 };
         assert_eq!(sample_bytes(&shape), 565_392);
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::answer::Answer;
 use crate::config::Config;
-use crate::job::{Job, Request};
+use crate::job::{Job, Request, data_path};
 use crate::plan::Plan;
 use crate::run::RunFolder;
 
@@ -34,9 +34,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let mut config = Config::load(args.config.as_deref(), &args.set)?;
-    if let Some(data) = &args.data {
-        config.set_path("data.path", &std::path::absolute(data)?);
-    }
+    let data = data_path(&config, args.data.as_deref())?;
+    config.set_path("data.path", &std::path::absolute(data)?);
     config.set_path("output.dir", &args.out);
     let folder = RunFolder::new(&args.out)?;
     let job = Job::open(Request { config, data: None, device: "cpu", max_steps: None, memory_bytes: None })?;

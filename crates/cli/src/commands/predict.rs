@@ -1,6 +1,5 @@
 //! `megabatch predict`: a model's outputs for some samples.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -82,15 +81,15 @@ fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
     if sample_times.is_some() {
         csv.push_str(",time");
     }
-    (1..=horizons).for_each(|horizon| write!(csv, ",h{horizon}").expect("a String takes text"));
+    (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}")));
     csv.push('\n');
     for (k, row) in values.chunks_exact(horizons).enumerate() {
-        write!(csv, "{}", first + k).expect("a String takes text");
+        csv.push_str(&format!("{}", first + k));
         if let Some(times) = sample_times {
             let time = jiff::Timestamp::from_nanosecond(times[k].into()).expect("64 bits of nanoseconds are a time");
-            write!(csv, ",{time}").expect("a String takes text");
+            csv.push_str(&format!(",{time}"));
         }
-        row.iter().for_each(|value| write!(csv, ",{value}").expect("a String takes text"));
+        row.iter().for_each(|value| csv.push_str(&format!(",{value}")));
         csv.push('\n');
     }
     csv

@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
-use crate::job::{Job, Request};
+use crate::job::{Job, Request, data_path};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::Report;
@@ -84,9 +84,9 @@ fn start(args: &Args) -> Result<(RunFolder, Config)> {
     let mut config = Config::load(args.config.as_deref(), &args.set)?;
     let out = args.out.clone().or_else(|| config.path("output.dir"));
     let out = out.ok_or_else(|| Failure::usage("no folder for the run: give --out FOLDER, or output.dir"))?;
-    if let Some(data) = &args.data {
-        config.set_path("data.path", &std::path::absolute(data)?);
-    }
+    // Absolute, so that `eval --run` finds the data from any folder.
+    let data = data_path(&config, args.data.as_deref())?;
+    config.set_path("data.path", &std::path::absolute(data)?);
     config.set_path("output.dir", &out);
     Ok((RunFolder::new(&out)?, config))
 }
@@ -151,9 +151,8 @@ impl Session {
     }
 
     fn write_report(&self, evaluation: Option<&Evaluation>) -> Result<()> {
-        let name = self.folder.root().file_name().map_or("run".into(), |name| name.to_string_lossy());
         let report = Report {
-            run_name: &name,
+            run_name: &self.folder.root().display().to_string(),
             summary: &self.plan.sentences(),
             metrics: &self.folder.metrics()?,
             evaluation,

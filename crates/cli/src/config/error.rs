@@ -2,6 +2,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::layers::Written;
+
 pub(crate) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
 /// What can be wrong with a configuration.
@@ -22,15 +24,6 @@ pub(crate) enum ConfigError {
     #[error("{origin}: {path} = {text}: expected {expected}")]
     BadValue { path: String, text: String, origin: String, expected: String },
 
-    #[error(
-        "{path} = {text} ({origin}) contradicts {other_path} = {other_text} ({other_origin}): they mean one setting; keep one"
-    )]
-    Contradiction {
-        path: String,
-        text: String,
-        origin: String,
-        other_path: String,
-        other_text: String,
-        other_origin: String,
-    },
+    #[error("{written} contradicts {other}: they mean one setting; keep one")]
+    Contradiction { written: Box<Written>, other: Box<Written> },
 }

@@ -17,6 +17,12 @@ pub(crate) struct Written {
     pub(crate) origin: Origin,
 }
 
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {} ({})", self.path, self.text, self.origin)
+    }
+}
+
 /// Where a setting was written.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {

@@ -6,7 +6,6 @@ mod layers;
 mod value;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 pub(crate) use error::ConfigError;
@@ -61,10 +60,10 @@ impl Config {
             let Some((text, _)) = self.settings.get(key.path) else { continue };
             let (section, name) = key.path.split_once('.').expect("a key has a section");
             if section != open_section {
-                writeln!(yaml, "{section}:").expect("writing to a String succeeds");
+                yaml.push_str(&format!("{section}:\n"));
                 open_section = section;
             }
-            writeln!(yaml, "  {name}: {}", quoted(text)).expect("writing to a String succeeds");
+            yaml.push_str(&format!("  {name}: {}\n", quoted(text)));
         }
         yaml
     }
@@ -162,23 +161,13 @@ fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> 
         })?;
         match accepted.get(key.path) {
             Some((other, other_value)) if other.path != written.path && *other_value != value => {
-                return Err(contradiction(written, other));
+                let (written, other) = (Box::new(written.clone()), Box::new(Written::clone(other)));
+                return Err(ConfigError::Contradiction { written, other });
             }
             _ => accepted.insert(key.path, (written, value)),
         };
     }
     Ok(accepted.into_iter().map(|(path, (written, value))| (path, (written.text.clone(), value))).collect())
-}
-
-fn contradiction(written: &Written, other: &Written) -> ConfigError {
-    ConfigError::Contradiction {
-        path: written.path.clone(),
-        text: written.text.clone(),
-        origin: written.origin.to_string(),
-        other_path: other.path.clone(),
-        other_text: other.text.clone(),
-        other_origin: other.origin.to_string(),
-    }
 }
 
 /// `text` as a YAML scalar: plain where that is safe, single-quoted otherwise.
@@ -201,12 +190,11 @@ pub(crate) fn reference_page() -> String {
     );
     for key in KEYS {
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
-        writeln!(page, "| `{}` | {default} | {} | {} |", key.path, key.kind.expected(), key.doc)
-            .expect("writing to a String succeeds");
+        page.push_str(&format!("| `{}` | {default} | {} | {} |\n", key.path, key.kind.expected(), key.doc));
     }
     page.push_str("\nNames that existing configurations use:\n\n| name | means |\n| --- | --- |\n");
     for alias in ALIASES {
-        writeln!(page, "| `{}` | `{}` |", alias.path, alias.means).expect("writing to a String succeeds");
+        page.push_str(&format!("| `{}` | `{}` |\n", alias.path, alias.means));
     }
     page
 }

@@ -3,8 +3,6 @@
 mod chart;
 mod html;
 
-use std::fmt::Write as _;
-
 use megabatch_trainer::Metrics;
 use serde_json::Value;
 
@@ -24,6 +22,8 @@ pub(crate) struct Report<'a> {
     pub(crate) config: &'a Config,
 }
 
+const RMSE_TITLE: &str = "Root mean square error";
+
 /// Share of a new loss in the smoothed line.
 const SMOOTHING: f64 = 0.05;
 
@@ -32,7 +32,7 @@ impl Report<'_> {
     pub(crate) fn to_html(&self) -> String {
         let mut body = String::new();
         for sentence in self.summary {
-            write!(body, "<p>{}</p>\n", escape(sentence)).expect("a String takes text");
+            body.push_str(&format!("<p>{}</p>\n", escape(sentence)));
         }
         body.push_str("<h2>Loss</h2>\n");
         body.push_str(&self.loss_chart().to_svg());
@@ -43,7 +43,7 @@ impl Report<'_> {
         let settings: Vec<Vec<String>> =
             self.config.settings().map(|(key, text)| vec![key.to_owned(), text.to_owned()]).collect();
         body.push_str(&table(&["key", "value"], &settings));
-        page(&format!("megabatch run {}", self.run_name), &body)
+        page(&format!("megabatch: {}", self.run_name), &body)
     }
 
     fn loss_chart(&self) -> Chart {
@@ -79,21 +79,27 @@ fn evaluation_section(evaluation: &Evaluation) -> String {
     );
     type Metric = fn(&Metrics, usize) -> f64;
     let charts: [(&'static str, &'static str, Metric); 2] = [
-        ("Root mean square error", "RMSE, in units of the target", |metrics, k| metrics.rmse[k]),
+        (RMSE_TITLE, "RMSE, in units of the target", |metrics, k| metrics.rmse[k]),
         ("Direction accuracy", "share of signs predicted right", |metrics, k| {
             metrics.direction_accuracy[k].unwrap_or(f64::NAN)
         }),
     ];
     for (title, y_label, metric) in charts {
-        let lines = evaluation.contenders().map(|(name, metrics)| Line {
+        let drawn = evaluation.contenders().filter(|(_, metrics)| title == RMSE_TITLE || names_directions(metrics));
+        let lines = drawn.map(|(name, metrics)| Line {
             name: name.replace('_', " "),
             points: (0..metrics.rmse.len()).map(|k| ((k + 1) as f64, metric(metrics, k))).collect(),
         });
         let chart = Chart { title, x_label: "horizon in bars", y_label, lines: lines.collect() };
-        write!(section, "<h3>{title}</h3>\n{}", chart.to_svg()).expect("a String takes text");
+        section.push_str(&format!("<h3>{title}</h3>\n{}", chart.to_svg()));
     }
     section.push_str(&evaluation_table(evaluation));
     section
+}
+
+/// Whether any prediction had a sign; those of `no_change` have none, and a line at zero would only squeeze the others.
+fn names_directions(metrics: &Metrics) -> bool {
+    metrics.direction_accuracy.iter().flatten().any(|&share| share > 0.0)
 }
 
 fn evaluation_table(evaluation: &Evaluation) -> String {
@@ -144,7 +150,7 @@ mod tests {
         };
         let html = report.to_html();
         for part in
-            ["megabatch run a&amp;b", "Trained on x.", "Loss by step", "Error by horizon", "50.0 %", "&lt;b&gt;.h5"]
+            ["megabatch: a&amp;b", "Trained on x.", "Loss by step", "Error by horizon", "50.0 %", "&lt;b&gt;.h5"]
         {
             assert!(html.contains(part), "{part}");
         }

@@ -15,8 +15,8 @@ const START_S: i64 = 1_514_764_800;
 const START_PRICE: f64 = 1.2;
 const REVERSION: f64 = 0.97;
 /// Standard deviation of the walk's and the reverting part's steps in a minute of average volatility.
-const WALK_STEP: f64 = 0.4e-4;
-const REVERTING_STEP: f64 = 1.2e-4;
+const WALK_STEP: f64 = 0.3e-4;
+const REVERTING_STEP: f64 = 2.0e-4;
 
 /// Writes `days` calendar days of bars as CSV with a header, times in UTC; returns how many bars.
 pub(crate) fn write_csv(out: &mut dyn Write, days: u32, seed: u64) -> io::Result<u64> {
