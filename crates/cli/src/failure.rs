@@ -50,6 +50,20 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// What `error` says, then what its causes add: a cause that a message quotes already is not said twice.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if message.is_empty() {
+            message = text;
+        } else if !message.contains(&text) {
+            message = format!("{message}: {text}");
+        }
+    }
+    message
+}
+
 /// The class of `error`: the first cause in its chain that has one.
 pub(crate) fn kind(error: &anyhow::Error) -> Kind {
     error.chain().find_map(kind_of_cause).unwrap_or(Kind::Run)
@@ -112,4 +126,33 @@ fn of_bars(error: &megabatch_bars::Error) -> Option<Kind> {
         | Error::NotAMultiple { .. } => Kind::Usage,
         _ => Kind::Data,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let refused = || std::io::Error::other("no room");
+        let quoting = anyhow::Error::from(refused()).context("cannot write: no room");
+        assert_eq!(message(&quoting), "cannot write: no room");
+        let adding = Err::<(), _>(refused()).context("cannot write").unwrap_err();
+        assert_eq!(message(&adding), "cannot write: no room");
+    }
+
+    #[test]
+    fn each_class_has_its_code() {
+        use megabatch_gpu_core::Device;
+
+        assert_eq!(kind(&Device::select("cuda:0").unwrap_err().into()) as u8, 6);
+        assert_eq!(kind(&Device::select("tpu").unwrap_err().into()) as u8, 2);
+        let hidden = megabatch_trainer::Error::Memory(Device::select("cuda:0").unwrap_err());
+        assert_eq!(kind(&anyhow::Error::from(hidden).context("while training")), Kind::Device);
+        let missing = megabatch_chunk_io::inspect("no such file").unwrap_err();
+        assert_eq!(kind(&missing.into()), Kind::Data);
+        assert_eq!(kind(&anyhow::anyhow!("anything else")), Kind::Run);
+    }
 }

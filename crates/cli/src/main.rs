@@ -29,12 +29,10 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let kind = failure::kind(&error);
+            let (kind, message) = (failure::kind(&error), failure::message(&error));
             match form {
-                Form::Text => eprintln!("megabatch: {error:#}"),
-                Form::Json => {
-                    eprintln!("{}", serde_json::json!({ "error": format!("{error:#}"), "exit_code": kind as u8 }));
-                }
+                Form::Text => eprintln!("megabatch: {message}"),
+                Form::Json => eprintln!("{}", serde_json::json!({ "error": message, "exit_code": kind as u8 })),
             }
             ExitCode::from(kind as u8)
         }

@@ -223,3 +223,36 @@ fn source_json(summary: &ReadSummary) -> Value {
         "files": files,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_page_of_features_lists_them_all_and_marks_the_defaults() {
+        let page = include_str!("../../../../docs/features.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let (mut listed, mut default) = (BTreeSet::new(), BTreeSet::new());
+        for row in rows {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            for name in cells[1].split(',').map(|name| name.trim().trim_matches('`')) {
+                listed.insert(name);
+                if cells[2] == "yes" {
+                    default.insert(name);
+                }
+            }
+        }
+        assert_eq!(listed, Feature::ALL.map(Feature::name).into());
+        assert_eq!(default, Feature::DEFAULT.map(Feature::name).into());
+    }
+
+    #[test]
+    fn features_are_chosen_by_name() {
+        let chosen: FeatureList = "rsi_14, body".parse().unwrap();
+        assert_eq!(chosen.0, [Feature::Rsi14, Feature::Body]);
+        assert!("rsi_14,,body".parse::<FeatureList>().is_err());
+        assert_eq!("all".parse::<FeatureList>().unwrap().0.len(), Feature::ALL.len());
+    }
+}

@@ -1,0 +1,96 @@
+//! Bars of which no series can be made.
+
+use super::{Case, DATA, USAGE, check, make_bars, make_nothing};
+
+const CASES: &[Case] = &[
+    Case {
+        what: "missing",
+        given: make_nothing,
+        command: "ingest absent.csv --out series.h5",
+        exit_code: DATA,
+        says: &["absent.csv: cannot be opened: No such file"],
+    },
+    Case {
+        what: "an error message saved as CSV",
+        given: |stage| stage.write("EURUSD.csv", "{\"error\": \"rate limit reached\"}\n"),
+        command: "ingest EURUSD.csv --out series.h5",
+        exit_code: DATA,
+        says: &["EURUSD.csv: no bars recognised", "{\"error\": \"rate limit reached\"}"],
+    },
+    Case {
+        what: "empty",
+        given: |stage| stage.write("EURUSD.csv", ""),
+        command: "ingest EURUSD.csv --out series.h5",
+        exit_code: DATA,
+        says: &["EURUSD.csv: no bars recognised"],
+    },
+    Case {
+        what: "garbage",
+        given: |stage| stage.write("EURUSD.csv", "time,open,high,low,close\nn/a,-,-,-,-\nn/a,-,-,-,-\n"),
+        command: "ingest EURUSD.csv --out series.h5 --on-error repair",
+        exit_code: DATA,
+        says: &[
+            "EURUSD.csv: no bars recognised",
+            "HistData",
+            "MetaTrader",
+            "the first line is `time,open,high,low,close`",
+        ],
+    },
+    Case {
+        what: "nothing left after filtering",
+        given: |stage| {
+            let impossible = "1.2,1.0,1.3,1.2\n";
+            stage.write("EURUSD.csv", &format!("2018-01-01 00:00,{impossible}2018-01-01 00:01,{impossible}"));
+        },
+        command: "ingest EURUSD.csv --out series.h5 --on-error repair",
+        exit_code: DATA,
+        says: &["EURUSD.csv: nothing is left: none of 2 rows can be used; first: "],
+    },
+    Case {
+        what: "one bad row",
+        given: |stage| {
+            make_bars(stage);
+            let text = stage.text("bars.csv");
+            stage.write("bars.csv", &text.replacen("2018-01-01 00:05", "2018-01-01 00:0x", 1));
+        },
+        command: "ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M1:4",
+        exit_code: DATA,
+        says: &["bars.csv: line 7: ", "2018-01-01 00:0x", "`--on-error repair`"],
+    },
+    Case {
+        what: "shorter than one window",
+        given: make_bars,
+        command: "ingest bars.csv --out series.h5 --symbol EURUSD",
+        exit_code: DATA,
+        says: &["too few bars for one sample", "H4 has 5 bars and needs ", "shorter windows or fewer timeframes"],
+    },
+    Case {
+        what: "two files of one time",
+        given: |stage| {
+            make_bars(stage);
+            stage.succeeds("synth more.csv --days 1");
+        },
+        command: "ingest bars.csv more.csv --out series.h5 --symbol EURUSD --timeframes M1:4",
+        exit_code: DATA,
+        says: &["bars.csv", "more.csv", "the files of one symbol must not overlap"],
+    },
+    Case {
+        what: "no pip size",
+        given: make_bars,
+        command: "ingest bars.csv --out series.h5 --timeframes M1:4",
+        exit_code: USAGE,
+        says: &["the pip size of `BARS` is not known", "`--pip-size`"],
+    },
+    Case {
+        what: "a share out of range",
+        given: make_bars,
+        command: "ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M1:4 --train-fraction 1.5",
+        exit_code: USAGE,
+        says: &["train_fraction is 1.5: expected a number above 0 and at most 1"],
+    },
+];
+
+#[test]
+fn bars_that_cannot_be_ingested() {
+    check(CASES);
+}

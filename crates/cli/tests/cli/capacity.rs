@@ -1,0 +1,86 @@
+//! A plan is a promise: what it computes is what a run takes, and what it advises fits.
+
+use serde_json::Value;
+
+use crate::stage::Stage;
+
+const CAPACITY: i32 = 4;
+
+/// A model and windows large enough that a batch is most of what a run takes.
+fn stage() -> Stage {
+    let stage = Stage::new();
+    stage.succeeds("synth series.h5 --samples 300 --timeframes M1:40,M5:3 --features 3 --targets 2");
+    stage
+}
+
+fn part(plan: &Value, name: &str) -> u64 {
+    plan["memory"][name].as_u64().unwrap_or_else(|| panic!("no memory.{name} in {plan}"))
+}
+
+/// The number that follows `label` in `text`.
+fn number_after(text: &str, label: &str) -> u64 {
+    let after = text.split(label).nth(1).unwrap_or_else(|| panic!("no {label} in {text}"));
+    after.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_advice_fits() {
+    let stage = stage();
+    for (batch, threads) in [(16, 1), (32, 1)] {
+        let settings = |batch: u64, accumulated: u64| {
+            format!(
+                "--set model.hidden=16 --set training.threads={threads} --set gpu_optimization.batch_size={batch} \
+                 --set gpu_optimization.gradient_accumulation_steps={accumulated}"
+            )
+        };
+        let whole = stage.succeeds(&format!("plan --data series.h5 {}", settings(batch, 1)));
+        let of_batch = part(&whole, "activations_bytes") + part(&whole, "batches_bytes");
+        let available = part(&whole, "total_bytes") - of_batch / 3;
+
+        let memory = format!("--memory-gb {}", available as f64 / 1e9);
+        let [message, _] = stage.fails(&format!("plan --data series.h5 {memory} {}", settings(batch, 1)), CAPACITY);
+        assert!(message.contains("it would not fit"), "{message}");
+        let advised = number_after(&message, "gpu_optimization.batch_size=");
+        let accumulated = number_after(&message, "gradient_accumulation_steps=");
+        assert!(0 < advised && advised < batch && advised * accumulated >= batch, "{message}");
+        let plan = stage.succeeds(&format!("plan --data series.h5 {memory} {}", settings(advised, accumulated)));
+        assert!(part(&plan, "total_bytes") <= available, "batch {batch}, {threads} threads: {message}");
+        let larger = settings(advised + 1, 1);
+        stage.fails(&format!("plan --data series.h5 {memory} {larger}"), CAPACITY);
+    }
+}
+
+#[test]
+fn where_no_batch_fits_the_model_is_what_to_change() {
+    let line = "plan --data series.h5 --memory-gb 0.0002 --set model.hidden=64";
+    let [message, _] = stage().fails(line, CAPACITY);
+    assert!(message.contains("not even one sample at a time would; use a smaller model.hidden"), "{message}");
+}
+
+#[test]
+fn no_step_takes_more_than_was_planned() {
+    let stage = stage();
+    let settings = "--set model.hidden=16 --max-steps 5";
+    let plan = stage.succeeds(&format!("plan --data series.h5 {settings}"));
+    let parts =
+        ["data_bytes", "parameters_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "batches_bytes"];
+    let total = part(&plan, "total_bytes");
+    assert_eq!(parts.map(|name| part(&plan, name)).iter().sum::<u64>(), total);
+    assert!(total <= part(&plan, "available_bytes"));
+
+    stage.succeeds(&format!("train --data series.h5 --out run {settings}"));
+    let kept: Value = serde_json::from_str(&stage.text("run/plan.json")).unwrap();
+    assert_eq!(part(&kept, "total_bytes"), total, "the run keeps the plan");
+    let steps = stage.metrics("run", "step");
+    let allocated = steps.iter().map(|step| step["allocated_bytes"].as_u64().unwrap()).max().unwrap();
+    assert!(allocated <= total && allocated > total / 2, "{allocated} of {total}");
+}
+
+#[test]
+fn memory_is_a_number_above_zero() {
+    let stage = stage();
+    for memory in ["0", "-1", "nan", "inf"] {
+        let [message, _] = stage.fails(&format!("plan --data series.h5 --memory-gb={memory}"), 2);
+        assert!(message.contains("expected a number above 0"), "{message}");
+    }
+}

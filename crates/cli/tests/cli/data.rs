@@ -1,0 +1,119 @@
+//! From bars to what the model sees: checked against the CSV and the HDF5 file, read by nothing of ours.
+
+use crate::stage::{SMALL, Stage, bits, dataset, tensor};
+
+/// Open time in seconds since 1970 and close of each bar of a CSV that `synth` made.
+fn closes(stage: &Stage) -> Vec<(i64, f64)> {
+    let text = stage.text("bars.csv");
+    let bar = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let time: jiff::civil::DateTime = fields[0].parse().unwrap();
+        (time.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp().as_second(), fields[4].parse().unwrap())
+    };
+    text.lines().skip(1).map(bar).collect()
+}
+
+/// Bars of two days as series of two timeframes with `features`.
+fn ingested(features: &str) -> (Stage, usize) {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 2 --seed 3");
+    let line = "ingest bars.csv --out series.h5 --symbol EURUSD --timeframes H1:4,M1:6,M5:5 --horizon 5 --stride 7";
+    let answer = stage.succeeds(&format!("{line} --scaling none --features {features}"));
+    let samples = answer["samples"].as_u64().unwrap() as usize;
+    (stage, samples)
+}
+
+const DUMPED: std::ops::Range<usize> = 11..60;
+
+fn dump(stage: &Stage) -> Vec<u8> {
+    stage.succeeds(&format!("inspect series.h5 --dump {}..{} dump.safetensors", DUMPED.start, DUMPED.end));
+    stage.read("dump.safetensors")
+}
+
+#[test]
+fn inspect_tells_what_ingest_made() {
+    let (stage, samples) = ingested("log_return,range,rsi_14");
+    assert!(samples > 200, "{samples}");
+    let answer = stage.succeeds("inspect series.h5");
+    assert_eq!(answer["layout"], "series");
+    assert_eq!(answer["shape"]["samples"], samples);
+    assert_eq!(answer["problems"], serde_json::json!([]));
+    let timeframes = answer["timeframes"].as_array().unwrap();
+    let windows: Vec<_> =
+        timeframes.iter().map(|tf| (tf["name"].as_str().unwrap(), tf["steps"].as_u64().unwrap())).collect();
+    assert_eq!(windows, [("M1", 6), ("M5", 5), ("H1", 4)], "shortest first");
+    for timeframe in timeframes {
+        let names: Vec<_> = timeframe["features"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
+        assert_eq!(names, ["log_return", "range", "rsi_14"]);
+    }
+    assert_eq!(answer["attributes"]["symbol"], "EURUSD");
+    assert_eq!(answer["attributes"]["horizon_bars"], 5);
+}
+
+#[test]
+fn windows_are_the_rows_that_had_closed() {
+    let (stage, samples) = ingested("log_return,range");
+    let dump = dump(&stage);
+    let series = stage.path("series.h5");
+    let (_, times) = dataset::<i64>(&series, "samples/time");
+    assert_eq!(times.len(), samples);
+    for (timeframe, steps) in [("M1", 6), ("M5", 5), ("H1", 4)] {
+        let (shape, windows) = tensor(&dump, &format!("features.{timeframe}"));
+        assert_eq!(shape, [DUMPED.len(), steps, 2]);
+        let (_, values) = dataset::<f32>(&series, &format!("series/{timeframe}/values"));
+        let (_, close_times) = dataset::<i64>(&series, &format!("series/{timeframe}/close_time"));
+        for (n, window) in DUMPED.zip(windows.chunks_exact(steps * 2)) {
+            let closed = close_times.iter().filter(|&&close_time| close_time <= times[n]).count();
+            let expected = &values[(closed - steps) * 2..closed * 2];
+            assert_eq!(bits(window), bits(expected), "{timeframe}, sample {n}");
+        }
+    }
+}
+
+#[test]
+fn features_and_targets_follow_from_the_bars() {
+    let (stage, _) = ingested("log_return");
+    let dump = dump(&stage);
+    let bars = closes(&stage);
+    let (_, times) = dataset::<i64>(&stage.path("series.h5"), "samples/time");
+    let (shape, targets) = tensor(&dump, "targets");
+    assert_eq!(shape, [DUMPED.len(), 5]);
+    let (_, windows) = tensor(&dump, "features.M1");
+    for (n, (targets, window)) in DUMPED.zip(targets.chunks_exact(5).zip(windows.chunks_exact(6))) {
+        let t = bars.iter().position(|(open_time, _)| (open_time + 60) * 1_000_000_000 == times[n]).unwrap();
+        let close = |bar: usize| bars[bar].1;
+        let changes: Vec<f32> = (1..=5).map(|k| ((close(t + k) - close(t)) / 0.0001) as f32).collect();
+        assert_eq!(bits(targets), bits(&changes), "sample {n}");
+        for (step, &value) in window.iter().enumerate() {
+            let bar = t + 1 + step - 6;
+            let log_return = (close(bar) / close(bar - 1)).ln();
+            // Half an ulp of the f32, and of the quotient, which is near 1.
+            let tolerance = log_return.abs() * 2f64.powi(-24) + 1e-15;
+            assert!(
+                (f64::from(value) - log_return).abs() <= tolerance,
+                "sample {n}, step {step}: {value} {log_return}"
+            );
+        }
+    }
+}
+
+#[test]
+fn both_layouts_of_made_up_samples_train() {
+    for (layout, windows) in [
+        ("series", "--timeframes M1:4,M5:3"),
+        ("windows", "--timeframes M1:4,M5:3"),
+        ("windows", "--steps 4"),
+        ("windows", "--steps 4 --compression lzf --chunk-rows 7"),
+        ("windows", "--steps 4 --compression contiguous"),
+    ] {
+        let stage = Stage::new();
+        let line = format!("synth data.h5 --layout {layout} {windows} --samples 150 --features 3 --targets 2");
+        assert_eq!(stage.succeeds(&line)["samples"], 150);
+        let answer = stage.succeeds("inspect data.h5");
+        assert_eq!((&answer["layout"], &answer["problems"]), (&layout.into(), &serde_json::json!([])), "{line}");
+        stage.succeeds(&format!("train --data data.h5 --out run --max-steps 1 {SMALL}"));
+        let weights = &stage.checkpoint("run", 1)[0];
+        let first = if windows.contains("M1") { "lstm.M1.weight_ih_l0" } else { "lstm.weight_ih_l0" };
+        assert_eq!(tensor(weights, first).0, [16, 3], "{line}");
+    }
+}

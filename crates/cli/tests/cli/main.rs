@@ -1,0 +1,14 @@
+//! The program as its users meet it: a command line in; files, an answer and an exit code out.
+#![forbid(unsafe_code)]
+
+mod bad_input;
+mod capacity;
+mod config;
+mod data;
+mod exchange;
+mod interface;
+mod readme;
+mod real_data;
+mod resume;
+mod stage;
+mod train;

@@ -1,0 +1,124 @@
+//! A run that was ended, asked to stop or killed goes on as if it had not been: same weights, same moments, same log.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::stage::{SMALL, Stage};
+
+/// Compares `run`, which was resumed, with one that was not, after `steps` steps.
+fn check_same(stage: &Stage, steps: u64) {
+    let line = format!("train --data series.h5 --out whole --max-steps {steps} {SMALL}");
+    assert_eq!(stage.succeeds(&line)["finished"], true);
+    let [whole, resumed] = ["whole", "run"].map(|run| stage.checkpoint(run, steps));
+    assert!(whole[0] == resumed[0], "the weights differ after {steps} steps");
+    assert!(whole[1] == resumed[1], "the optimizer's moments differ after {steps} steps");
+    let log = |run| -> Vec<(u64, f64, f64)> {
+        let number = |metric: &Value, key: &str| metric[key].as_f64().unwrap();
+        let step =
+            |metric: &Value| (metric["step"].as_u64().unwrap(), number(metric, "loss"), number(metric, "grad_norm"));
+        stage.metrics(run, "step").iter().map(step).collect()
+    };
+    let resumed = log("run");
+    assert_eq!(resumed.iter().map(|step| step.0).collect::<Vec<_>>(), (1..=steps).collect::<Vec<_>>());
+    assert_eq!(resumed, log("whole"));
+}
+
+/// Compares the best weights of the two runs of [`check_same`]. A run that was ended before does not have the same: it was
+/// validated there.
+fn check_same_best(stage: &Stage) {
+    assert_eq!(stage.succeeds("eval --run run"), stage.succeeds("eval --run whole"));
+}
+
+#[test]
+fn a_run_that_ended_goes_on() {
+    let stage = Stage::with_series();
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 7 {SMALL}"));
+    stage.succeeds("train --out run --resume --max-steps 12");
+    let answer = stage.succeeds("train --out run --resume --max-steps 20");
+    assert_eq!((&answer["steps"], &answer["finished"]), (&20.into(), &true.into()));
+    check_same(&stage, 20);
+}
+
+#[test]
+fn a_run_that_is_complete_stays_as_it_is() {
+    let stage = Stage::with_run();
+    let before = stage.checkpoint("run", 9);
+    let answer = stage.succeeds("train --out run --resume");
+    assert_eq!((&answer["steps"], &answer["finished"]), (&9.into(), &true.into()));
+    assert!(stage.checkpoint("run", 9) == before);
+    assert_eq!(stage.metrics("run", "step").len(), 9);
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on() {
+    let stage = Stage::with_series();
+    let Endless { mut process, .. } = Endless::start(&stage);
+    process.kill().unwrap();
+    process.wait().unwrap();
+
+    // A kill at a worse moment leaves a line cut short and a checkpoint half written.
+    let log = stage.text("run/metrics.jsonl");
+    let last: Value = log.lines().rev().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+    stage.write("run/metrics.jsonl", &format!("{}\n{{\"event\":\"step\",\"st", log.trim_end()));
+    std::fs::create_dir(stage.path("run/checkpoints/.unfinished-killed")).unwrap();
+
+    // Steps after the last checkpoint are in the log already and are done again.
+    let steps = last["step"].as_u64().unwrap() + 3;
+    let answer = stage.succeeds(&format!("train --out run --resume --max-steps {steps}"));
+    assert_eq!((&answer["steps"], &answer["finished"]), (&steps.into(), &true.into()));
+    check_same(&stage, steps);
+    check_same_best(&stage);
+    let is_unfinished = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with('.');
+    let unfinished: Vec<PathBuf> = stage.contents().into_keys().filter(is_unfinished).collect();
+    assert!(unfinished.is_empty(), "{unfinished:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
+    for signal in ["INT", "TERM"] {
+        let stage = Stage::with_series();
+        let Endless { process, mut stderr } = Endless::start(&stage);
+        let kill = Command::new("sh").args(["-c", &format!("kill -{signal} {}", process.id())]).status().unwrap();
+        assert!(kill.success());
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        let output = process.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{signal}: {rest}");
+
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&answer["finished"], &answer["evaluation"]), (&false.into(), &Value::Null), "{signal}");
+        let stopped_at = answer["steps"].as_u64().unwrap();
+        stage.checkpoint("run", stopped_at);
+        assert_eq!(stage.metrics("run", "step").len() as u64, stopped_at, "{signal}");
+        stage.succeeds(&format!("train --out run --resume --max-steps {}", stopped_at + 3));
+        check_same(&stage, stopped_at + 3);
+        check_same_best(&stage);
+    }
+}
+
+/// A run that would take hours, stopped in the midst of it.
+struct Endless {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Endless {
+    /// Starts it, and waits until it has saved a checkpoint.
+    fn start(stage: &Stage) -> Self {
+        let line = format!("train --data series.h5 --out run --max-steps 100000000 {SMALL} --json");
+        let mut process = stage.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        // The checkpoint of an epoch's end follows the line on its validation, and precedes that of the next.
+        for epoch in 1..=2 {
+            let mut line = String::new();
+            stderr.read_line(&mut line).unwrap();
+            assert!(line.starts_with(&format!("epoch {epoch}, step ")), "{line}");
+        }
+        assert!(stage.path("run/checkpoints/step-00000009").is_dir());
+        Endless { process, stderr }
+    }
+}

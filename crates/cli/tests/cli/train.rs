@@ -1,0 +1,92 @@
+//! Training by the program: it learns, it repeats itself to the bit, and it leaves what it promises.
+
+use serde_json::Value;
+
+use crate::stage::{SMALL, Stage};
+
+fn losses(stage: &Stage, run: &str, event: &str) -> Vec<f64> {
+    stage.metrics(run, event).iter().map(|metric| metric["loss"].as_f64().unwrap()).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[test]
+fn the_loss_falls() {
+    let stage = Stage::with_series();
+    let answer = stage.succeeds(&format!("train --data series.h5 --out run --set training.epochs=12 {SMALL}"));
+    let steps = losses(&stage, "run", "step");
+    assert_eq!(steps.len(), 12 * 9);
+    // Half of the targets' variance can be learnt.
+    assert!(mean(&steps[99..]) < 0.75 * mean(&steps[..9]), "{steps:?}");
+    let validation = losses(&stage, "run", "validation");
+    let best = validation.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(validation.len() == 12 && best < validation[0], "{validation:?}");
+    assert_eq!(answer["best_validation"]["loss"], best);
+    assert_eq!(answer["finished"], true);
+}
+
+#[test]
+fn a_run_leaves_everything_in_its_folder() {
+    let stage = Stage::with_run();
+    assert!(stage.text("run/config.yaml").contains("  hidden: 4\n"));
+    let plan: Value = serde_json::from_str(&stage.text("run/plan.json")).unwrap();
+    assert_eq!((&plan["steps"], &plan["split"]["train"]), (&9.into(), &140.into()));
+    let steps: Vec<u64> = stage.metrics("run", "step").iter().map(|metric| metric["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, (1..=9).collect::<Vec<_>>());
+    let report = stage.text("run/report.html");
+    for part in ["<!doctype html>", "Loss by step", "Error by horizon", "RMSE linear", "model.hidden"] {
+        assert!(report.contains(part), "{part}");
+    }
+    let evaluation: Value = serde_json::from_str(&stage.text("run/evaluation.json")).unwrap();
+    assert_eq!(evaluation, stage.succeeds("eval --run run"), "training and eval judge the same weights");
+    assert_eq!(evaluation["split"], "test");
+}
+
+#[test]
+fn the_seed_decides_and_the_number_of_threads_does_not() {
+    let stage = Stage::with_series();
+    // A batch of 70 is more than two threads can take in one round.
+    let settings = "--max-steps 4 --set model.hidden=4 --set training.batch_size=70";
+    for (run, more) in [
+        ("one", "--set training.threads=1"),
+        ("again", "--set training.threads=1"),
+        ("two", "--set training.threads=2"),
+        ("three", "--set training.threads=3"),
+        ("other", "--set training.threads=1 --set training.seed=1"),
+    ] {
+        stage.succeeds(&format!("train --data series.h5 --out {run} {settings} {more}"));
+    }
+    let one = stage.checkpoint("one", 4);
+    for run in ["again", "two", "three"] {
+        assert!(stage.checkpoint(run, 4) == one, "{run}");
+    }
+    assert!(stage.checkpoint("other", 4)[0] != one[0]);
+}
+
+#[test]
+fn max_steps_decides_whatever_epochs_says() {
+    let stage = Stage::with_series();
+    for (run, steps) in [("earlier", 4_u64), ("later", 25)] {
+        let line = format!("train --data series.h5 --out {run} --set training.epochs=2 --max-steps {steps} {SMALL}");
+        let answer = stage.succeeds(&line);
+        assert_eq!((&answer["steps"], &answer["finished"]), (&steps.into(), &true.into()), "{run}");
+        assert_eq!(stage.metrics(run, "step").len() as u64, steps, "{run}");
+        stage.checkpoint(run, steps);
+    }
+    // As far as both went, they went the same way.
+    let [earlier, later] = ["earlier", "later"].map(|run| losses(&stage, run, "step"));
+    assert_eq!(earlier, later[..4]);
+}
+
+#[test]
+fn training_goes_on_from_weights_given() {
+    let stage = Stage::with_series();
+    stage.succeeds(&format!("train --data series.h5 --out first --max-steps 60 {SMALL}"));
+    stage.succeeds("export --run first --checkpoint last --out model.safetensors");
+    stage.succeeds(&format!("train --data series.h5 --out second --init model.safetensors --max-steps 1 {SMALL}"));
+    // The first batch is the same in both runs.
+    let [first, second] = ["first", "second"].map(|run| losses(&stage, run, "step")[0]);
+    assert!(second < 0.8 * first, "{second} after training, {first} before");
+}
