@@ -95,7 +95,7 @@ pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Re
         ("test", fractions.test, [counts[1], test.len()]),
     ] {
         if fraction > 0.0 && after == 0 {
-            let advice = "give it a larger fraction of data.split, shorten the windows, or add data";
+            let advice = "give it a larger fraction of data.split, shorten the windows, set data.purge, or add data";
             return Err(Error::NothingLeft { part, before, after, advice });
         }
     }
