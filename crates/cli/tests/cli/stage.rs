@@ -57,6 +57,18 @@ impl Stage {
         String::from_utf8(self.read(name)).unwrap()
     }
 
+    /// Lets `write` make or change the HDF5 file `name`. Processes that other tests start meanwhile inherit HDF5's open files with
+    /// their locks; hence it writes elsewhere, and a copy, which nobody has open, comes to the name.
+    pub(crate) fn with_hdf5(&self, name: &str, write: impl FnOnce(&Path)) {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let draft = elsewhere.path().join(name);
+        if self.path(name).exists() {
+            fs::copy(self.path(name), &draft).unwrap();
+        }
+        write(&draft);
+        fs::copy(&draft, self.path(name)).unwrap();
+    }
+
     /// `megabatch LINE`, the words of the line being parted by blanks; settings of the developer's environment have no say.
     pub(crate) fn command(&self, line: &str) -> std::process::Command {
         let mut command = std::process::Command::new(cargo_bin!("megabatch"));

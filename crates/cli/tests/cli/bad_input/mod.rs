@@ -55,7 +55,7 @@ fn make_bars(stage: &Stage) {
 }
 
 fn make_hdf5(stage: &Stage, fill: impl FnOnce(&hdf5::File)) {
-    fill(&hdf5::File::create(stage.path("data.h5")).unwrap());
+    stage.with_hdf5("data.h5", |file| fill(&hdf5::File::create(file).unwrap()));
 }
 
 fn make_zeros(file: &hdf5::File, object: &str, shape: &[usize]) {

@@ -40,9 +40,11 @@ fn values_that_are_not_finite_are_named_and_end_training() {
 }
 
 fn set(stage: &Stage, object: &str, index: usize, value: f32) {
-    let file = hdf5::File::open_rw(stage.path("windows.h5")).unwrap();
-    let dataset = file.dataset(object).unwrap();
-    let mut values = dataset.read_raw::<f32>().unwrap();
-    values[index] = value;
-    dataset.write_raw(&values).unwrap();
+    stage.with_hdf5("windows.h5", |file| {
+        let file = hdf5::File::open_rw(file).unwrap();
+        let dataset = file.dataset(object).unwrap();
+        let mut values = dataset.read_raw::<f32>().unwrap();
+        values[index] = value;
+        dataset.write_raw(&values).unwrap();
+    });
 }
