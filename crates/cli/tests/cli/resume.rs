@@ -55,7 +55,7 @@ fn a_run_that_is_complete_stays_as_it_is() {
 #[test]
 fn a_run_that_was_killed_goes_on() {
     let stage = Stage::with_series();
-    let Endless { mut process, .. } = Endless::start(&stage);
+    let Long { mut process, .. } = Long::start(&stage);
     process.kill().unwrap();
     process.wait().unwrap();
 
@@ -81,7 +81,7 @@ fn a_run_that_was_killed_goes_on() {
 fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
     for signal in ["INT", "TERM"] {
         let stage = Stage::with_series();
-        let Endless { process, mut stderr } = Endless::start(&stage);
+        let Long { process, mut stderr } = Long::start(&stage);
         let kill = Command::new("sh").args(["-c", &format!("kill -{signal} {}", process.id())]).status().unwrap();
         assert!(kill.success());
         let mut rest = String::new();
@@ -100,16 +100,16 @@ fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
     }
 }
 
-/// A run that would take hours, stopped in the midst of it.
-struct Endless {
+/// A run that goes on for much longer than the tests that end it in the midst.
+struct Long {
     process: Child,
     stderr: BufReader<ChildStderr>,
 }
 
-impl Endless {
+impl Long {
     /// Starts it, and waits until it has saved a checkpoint.
     fn start(stage: &Stage) -> Self {
-        let line = format!("train --data series.h5 --out run --max-steps 100000000 {SMALL} --json");
+        let line = format!("train --data series.h5 --out run --max-steps 50000 {SMALL} --json");
         let mut process = stage.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(process.stderr.take().unwrap());
         // The checkpoint of an epoch's end follows the line on its validation, and precedes that of the next.
@@ -119,6 +119,6 @@ impl Endless {
             assert!(line.starts_with(&format!("epoch {epoch}, step ")), "{line}");
         }
         assert!(stage.path("run/checkpoints/step-00000009").is_dir());
-        Endless { process, stderr }
+        Long { process, stderr }
     }
 }

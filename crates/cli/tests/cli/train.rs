@@ -45,6 +45,30 @@ fn a_run_leaves_everything_in_its_folder() {
 }
 
 #[test]
+fn the_best_checkpoint_is_kept_and_used() {
+    let stage = Stage::with_series();
+    // So fast that what was learnt is lost again.
+    let settings = "--set training.epochs=8 --set model.hidden=4 --set training.batch_size=16 --set training.lr=0.1";
+    let answer = stage.succeeds(&format!("train --data series.h5 --out run {settings}"));
+    let best = answer["best_validation"]["step"].as_u64().unwrap();
+    let lowest = losses(&stage, "run", "validation").into_iter().fold(f64::INFINITY, f64::min);
+    let validations = stage.metrics("run", "validation");
+    assert!(validations.iter().any(|metric| metric["step"] == best && metric["loss"] == lowest), "{best}");
+    assert!(best < 54, "the best is not among the last three: {best}");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut kept: Vec<String> = std::fs::read_dir(stage.path("run/checkpoints")).unwrap().map(name).collect();
+    kept.sort();
+    assert_eq!(kept, [best, 54, 63, 72].map(|step| format!("step-{step:08}")));
+
+    assert_eq!(answer["evaluation"]["step"], best);
+    for (checkpoint, step) in [("", best), ("--checkpoint best", best), ("--checkpoint last", 72)] {
+        assert_eq!(stage.succeeds(&format!("eval --run run {checkpoint}"))["step"], step, "{checkpoint}");
+        let line = format!("predict --run run --samples 0..1 --out one.csv {checkpoint}");
+        assert_eq!(stage.succeeds(&line)["step"], step, "{checkpoint}");
+    }
+}
+
+#[test]
 fn the_seed_decides_and_the_number_of_threads_does_not() {
     let stage = Stage::with_series();
     // A batch of 70 is more than two threads can take in one round.
