@@ -29,7 +29,7 @@ const SETTINGS: &[Case] = &[
         given: make_nothing,
         command: "train --data series.h5 --out run --set training.epochs=many",
         exit_code: USAGE,
-        says: &["training.epochs = many: expected a whole number, at least 1"],
+        says: &["training.epochs = many: expected a whole number"],
     },
     Case {
         what: "shares that do not sum to 1",
