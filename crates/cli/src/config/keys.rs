@@ -22,8 +22,13 @@ const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'stati
     Key { path, kind, default, doc }
 }
 
-const COUNT: Kind = Kind::Count { min: 1 };
-const COUNT_OR_ZERO: Kind = Kind::Count { min: 0 };
+// The upper bounds lie far beyond any use. They keep sizes that are computed from the settings within 64 bits, so that a slip of
+// the keyboard ends in a message, be it this one or the plan's.
+const COUNT: Kind = Kind::Count { min: 1, max: 1_000_000_000 };
+const WIDTH: Kind = Kind::Count { min: 1, max: 65_536 };
+const DEPTH: Kind = Kind::Count { min: 1, max: 64 };
+const COUNT_OR_ZERO: Kind = Kind::Count { min: 0, max: u64::MAX };
+const THREADS: Kind = Kind::Count { min: 1, max: 1024 };
 const POSITIVE: Kind = Kind::Number { above: 0.0 };
 const NOT_NEGATIVE: Kind = Kind::Number { above: -f64::MIN_POSITIVE };
 
@@ -42,8 +47,8 @@ pub(crate) const KEYS: &[Key] = &[
         "Time left out between two splits, such as `8d`, `36h` or `90m`. `auto` leaves out every sample whose windows reach back to \
          before the end of the last label of the split before.",
     ),
-    key("model.hidden", COUNT, "64", "Hidden units H of each LSTM."),
-    key("model.layers", COUNT, "1", "Layers of each LSTM."),
+    key("model.hidden", WIDTH, "64", "Hidden units H of each LSTM."),
+    key("model.layers", DEPTH, "1", "Layers of each LSTM."),
     key("model.bias", Kind::Bool, "true", "Whether the LSTMs have bias terms."),
     key("model.dropout", Kind::Choice { now: &["0"], later: "0.1" }, "0", "Dropout between LSTM layers."),
     key(
@@ -101,7 +106,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key(
         "training.threads",
-        Kind::OrWord { word: "all", otherwise: &COUNT },
+        Kind::OrWord { word: "all", otherwise: &THREADS },
         "all",
         "Threads that compute. The result is the same, bit for bit, for any number.",
     ),

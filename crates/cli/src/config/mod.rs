@@ -242,7 +242,7 @@ mod tests {
             (
                 "",
                 &["training.epochs=0"],
-                "--set training.epochs=0: training.epochs = 0: expected a whole number, at least 1",
+                "--set training.epochs=0: training.epochs = 0: expected a whole number from 1 to 1000000000",
             ),
             ("", &["training.precision=fp16"], "expected fp32 (the only choice in this version)"),
             ("", &["lr"], "--set lr: expected key=value"),

@@ -3,9 +3,10 @@
 /// What values a key takes.
 pub(crate) enum Kind {
     Bool,
-    /// A whole number, at least `min`.
+    /// A whole number from `min` to `max`.
     Count {
         min: u64,
+        max: u64,
     },
     /// A finite number greater than `above`.
     Number {
@@ -53,7 +54,9 @@ impl Kind {
                 "false" | "no" | "off" => Some(Value::Bool(false)),
                 _ => None,
             },
-            Kind::Count { min } => text.parse().ok().filter(|count| count >= min).map(Value::Count),
+            Kind::Count { min, max } => {
+                text.parse().ok().filter(|count| (min..=max).contains(&count)).map(Value::Count)
+            }
             Kind::Number { above } => text.parse().ok().filter(|x: &f64| x.is_finite() && x > above).map(Value::Number),
             Kind::Text => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
             Kind::Choice { now, .. } => {
@@ -70,7 +73,8 @@ impl Kind {
     pub(crate) fn expected(&self) -> String {
         match self {
             Kind::Bool => "true or false".to_owned(),
-            Kind::Count { min } => format!("a whole number, at least {min}"),
+            Kind::Count { min, max: u64::MAX } => format!("a whole number, at least {min}"),
+            Kind::Count { min, max } => format!("a whole number from {min} to {max}"),
             Kind::Number { above } if *above < 0.0 => "a number, 0 or greater".to_owned(),
             Kind::Number { above } => format!("a number greater than {above}"),
             Kind::Text => "text".to_owned(),
@@ -118,13 +122,15 @@ mod tests {
 
     #[test]
     fn values_are_read_as_users_write_them() {
-        let count = Kind::Count { min: 1 };
-        let or_word = Kind::OrWord { word: "batch", otherwise: &Kind::Count { min: 1 } };
+        let count = Kind::Count { min: 1, max: 9 };
+        let or_word = Kind::OrWord { word: "batch", otherwise: &Kind::Count { min: 1, max: u64::MAX } };
         let choice = Kind::Choice { now: &["0"], later: "0.1" };
         let cases: &[(&Kind, &str, Option<Value>)] = &[
             (&Kind::Bool, " true ", Some(Value::Bool(true))),
             (&Kind::Bool, "True?", None),
             (&count, "1", Some(Value::Count(1))),
+            (&count, "9", Some(Value::Count(9))),
+            (&count, "10", None),
             (&count, "0", None),
             (&count, "-1", None),
             (&count, "1.5", None),
