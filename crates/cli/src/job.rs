@@ -9,7 +9,8 @@ use megabatch_trainer::{self as trainer, LastBatch, Loss, ModelConfig, Optimizer
 use crate::adapt::samples::SourceSamples;
 use crate::adapt::split::split_source;
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
+use crate::plan::bytes;
 
 /// Memory that is assumed where the system does not tell how much is free.
 const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
@@ -36,6 +37,11 @@ pub(crate) struct Request<'a> {
 }
 
 impl Job {
+    /// Bytes that the data hold in memory.
+    pub(crate) fn data_bytes(&self) -> usize {
+        self.device.scope("data").usage().allocated_bytes
+    }
+
     /// Opens the data and splits it.
     pub(crate) fn open(request: Request<'_>) -> Result<Self> {
         let Request { config, device, max_steps, .. } = request;
@@ -43,10 +49,20 @@ impl Job {
         let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
-        let samples = SourceSamples::open(&path, &device, memory_bytes)?;
+        let samples =
+            SourceSamples::open(&path, &device, memory_bytes).map_err(|error| not_even_data(error, memory_bytes))?;
         let split = split_source(samples.source(), &config)?;
         let training = training_config(&config, max_steps)?;
         Ok(Job { device, memory_bytes, samples, split, config, training })
+    }
+}
+
+/// Says what did not fit, where the memory that was granted does not hold the data alone.
+fn not_even_data(error: megabatch_chunk_io::Error, memory_bytes: usize) -> anyhow::Error {
+    let error = anyhow::Error::from(error);
+    match failure::kind(&error) {
+        failure::Kind::Capacity => error.context(format!("the data alone do not fit into {}", bytes(memory_bytes))),
+        _ => error,
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use megabatch_chunk_io::{Layout, Shape, TimeframeShape};
-use megabatch_trainer::{Footprint, SampleShape, Samples as _, Split};
+use megabatch_trainer::{self as trainer, Footprint, SampleShape, Samples as _, Split};
 use serde::Serialize;
 
 use crate::adapt::split::utc;
@@ -38,6 +38,8 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DataPlan {
     pub(crate) path: PathBuf,
+    /// Of the samples; a run resumes on data of the same fingerprint only.
+    pub(crate) fingerprint: String,
     pub(crate) layout: Layout,
     pub(crate) samples: usize,
     /// Bytes of the samples as windows, whichever the layout.
@@ -79,7 +81,7 @@ impl Plan {
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
         Ok(Plan {
             format_version: 1,
-            data: DataPlan::of(job),
+            data: DataPlan::of(job)?,
             split: SplitPlan::of(&job.split),
             parameters: footprint.parameters_bytes / size_of::<f32>(),
             batch_size: training.batch_size,
@@ -95,27 +97,26 @@ impl Plan {
 
     /// # Errors
     /// A capacity failure that names the largest batch that would fit.
-    pub(crate) fn require_fit(&self) -> Result<()> {
-        let MemoryPlan { total_bytes, available_bytes, training, .. } = &self.memory;
+    pub(crate) fn require_fit(&self, job: &Job) -> Result<()> {
+        let MemoryPlan { total_bytes, available_bytes, .. } = self.memory;
         if total_bytes <= available_bytes {
             return Ok(());
         }
-        let fixed_bytes = total_bytes - training.activations_bytes - training.batches_bytes;
-        let sample_bytes = (training.activations_bytes + training.batches_bytes).div_ceil(self.batch_size);
-        let fitting = available_bytes.saturating_sub(fixed_bytes) / sample_bytes.max(1);
-        let advice = match fitting {
-            0 => "not even one sample at a time would; use a smaller model.hidden, fewer layers or shorter windows"
+        let advice = match largest_batch(job)? {
+            None => "not even one sample at a time would; use a smaller model.hidden, fewer layers or shorter windows"
                 .to_owned(),
-            batch => format!(
-                "gpu_optimization.batch_size={} would, with gradient_accumulation_steps={} for the same result",
-                batch.min(self.batch_size),
-                (self.batch_size * self.accumulation_steps).div_ceil(batch.min(self.batch_size))
-            ),
+            Some(batch) => {
+                let effective = self.batch_size * self.accumulation_steps;
+                format!(
+                    "gpu_optimization.batch_size={batch} would, with gpu_optimization.gradient_accumulation_steps={} for the same \
+                     {effective} samples a step",
+                    effective / batch
+                )
+            }
         };
+        let (needed, available) = (bytes(total_bytes), bytes(available_bytes));
         Err(Failure::capacity(format!(
-            "a run needs {} and {} are available: it would not fit; {advice}",
-            bytes(*total_bytes),
-            bytes(*available_bytes)
+            "a run needs {needed} and {available} are available: it would not fit; {advice}"
         )))
     }
 
@@ -173,11 +174,29 @@ impl Plan {
     }
 }
 
+/// The largest batch that fits and divides the samples of an optimizer step, so that accumulation makes up for it.
+fn largest_batch(job: &Job) -> Result<Option<usize>> {
+    let (step_samples, data_bytes) = (job.training.step_samples(), job.data_bytes());
+    let fits = |batch_size: usize| -> Result<bool> {
+        let training = trainer::Config { batch_size, ..job.training.clone() };
+        let footprint = Footprint::of(&training, job.samples.shape(), job.split.validation.len())?;
+        Ok(data_bytes + footprint.total_bytes() <= job.memory_bytes)
+    };
+    // A larger batch never takes less: the first that does not fit ends the search.
+    let (mut fitting, mut too_large) = (0, job.training.batch_size);
+    while too_large - fitting > 1 {
+        let middle = fitting + (too_large - fitting) / 2;
+        if fits(middle)? { fitting = middle } else { too_large = middle }
+    }
+    Ok((1..=fitting).rev().find(|batch| step_samples.is_multiple_of(*batch)))
+}
+
 impl DataPlan {
-    fn of(job: &Job) -> Self {
+    fn of(job: &Job) -> Result<Self> {
         let source = job.samples.source();
+        let fingerprint = job.samples.fingerprint()?;
         let shape = source.shape();
-        let resident_bytes = job.device.scope("data").usage().allocated_bytes;
+        let resident_bytes = job.data_bytes();
         let sample_bytes = sample_bytes(shape);
         let chunk_bytes = match job.config.optional_number("gpu_optimization.chunk_size_gb") {
             Some(gigabytes) => gigabytes * 1e9,
@@ -186,15 +205,16 @@ impl DataPlan {
         let is_resident = source.is_resident();
         let fitting = ((chunk_bytes / sample_bytes as f64) as usize).max(job.training.batch_size);
         let samples_per_chunk = if is_resident { shape.samples } else { fitting.min(shape.samples) };
-        DataPlan {
+        Ok(DataPlan {
             path: source.path().to_owned(),
+            fingerprint,
             layout: source.layout(),
             samples: shape.samples,
             windows_bytes: shape.samples as u64 * sample_bytes as u64,
             resident_bytes,
             chunks: shape.samples.div_ceil(samples_per_chunk),
             samples_per_chunk,
-        }
+        })
     }
 }
 
@@ -220,7 +240,7 @@ impl SplitPlan {
 
 impl MemoryPlan {
     fn of(job: &Job, training: Footprint) -> Self {
-        let data_bytes = job.device.scope("data").usage().allocated_bytes;
+        let data_bytes = job.data_bytes();
         MemoryPlan {
             data_bytes,
             training,

@@ -23,13 +23,14 @@ impl RunFolder {
     /// A usage failure where a run is there already: nothing is ever written over.
     pub(crate) fn new(root: &Path) -> Result<Self> {
         let run = RunFolder { root: root.to_owned() };
-        if run.config_file().exists() || run.checkpoints().exists() {
-            return Err(Failure::usage(format!(
-                "{}: holds a run already; --resume goes on with it, or name another folder",
-                root.display()
-            )));
+        let refuse = |reason: &str| Err(Failure::usage(format!("{}: {reason}", root.display())));
+        match (run.checkpoints().exists(), run.config_file().exists()) {
+            (true, _) => refuse("holds a run already; --resume goes on with it, or name another folder"),
+            (false, true) => {
+                refuse("holds a run that ended before its first checkpoint; remove it or name another folder")
+            }
+            (false, false) => Ok(run),
         }
-        Ok(run)
     }
 
     /// Makes the folder.
@@ -88,6 +89,12 @@ impl RunFolder {
         Ok(Config::load_saved(&file, &text, arguments)?)
     }
 
+    /// What plan.json says; null where the file is absent or no plan.
+    pub(crate) fn saved_plan(&self) -> Value {
+        let text = fs::read_to_string(self.plan_file()).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
     /// The lines of metrics.jsonl; none where the file is absent. A last line that a crash cut short is left out.
     pub(crate) fn metrics(&self) -> Result<Vec<Value>> {
         let Ok(file) = File::open(self.metrics_file()) else { return Ok(Vec::new()) };
@@ -141,6 +148,9 @@ mod tests {
         assert!(RunFolder::open(run.root()).is_err());
         write_atomically(&run.config_file(), b"").unwrap();
         assert!(RunFolder::open(run.root()).is_ok());
+        let error = RunFolder::new(run.root()).err().unwrap().to_string();
+        assert!(error.contains("before its first checkpoint; remove it"), "{error}");
+        fs::create_dir(run.checkpoints()).unwrap();
         let error = RunFolder::new(run.root()).err().unwrap().to_string();
         assert!(error.contains("holds a run already; --resume"), "{error}");
     }

@@ -84,7 +84,7 @@ pub enum Error {
 
     /// A number that training depends on became infinite or NaN. Nothing was updated in the step named.
     #[error(
-        "step {step}: the loss is {loss} and the first number that is not finite is element {index} of {tensor}; \
+        "step {step}: the loss is {loss:.4e} and the first number that is not finite is element {index} of {tensor}; \
          check the data, lower the learning rate or set a clip norm"
     )]
     NotFinite {

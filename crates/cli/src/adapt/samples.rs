@@ -3,9 +3,13 @@
 use std::error::Error;
 use std::path::Path;
 
-use megabatch_chunk_io::{SampleSlices, Shape, Source, SourceOptions};
+use megabatch_chunk_io::{SampleBlock, SampleSlices, Shape, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{Batch, SampleShape, Samples, Timeframe};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Samples whose contents go into a fingerprint.
+const FINGERPRINT_SAMPLES: usize = 32;
 
 /// A data file as the trainer reads it.
 pub(crate) struct SourceSamples {
@@ -20,6 +24,24 @@ impl SourceSamples {
         let source = Source::open_with(path, &device.scope("data"), options)?;
         let shape = trainer_shape(source.shape());
         Ok(SourceSamples { source, shape })
+    }
+
+    /// A fingerprint of shape, times and some of the samples, the first and the last among them: other data have another one,
+    /// wherever the file lies and however it is compressed.
+    pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
+        let shape = self.source.shape();
+        let mut hash = Xxh3::new();
+        hash.update(self.shape.to_string().as_bytes());
+        hash.update(&(shape.samples as u64).to_le_bytes());
+        self.source.sample_times().into_iter().flatten().for_each(|time| hash.update(&time.to_le_bytes()));
+        let last = shape.samples - 1;
+        let looked_at: Vec<usize> = (0..FINGERPRINT_SAMPLES).map(|k| last * k / (FINGERPRINT_SAMPLES - 1)).collect();
+        let mut block = SampleBlock::zeros(shape, looked_at.len());
+        self.source.gather(&looked_at, block.slices())?;
+        for values in block.features.iter().chain([&block.targets]) {
+            values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
+        }
+        Ok(format!("{:032x}", hash.digest128()))
     }
 
     /// The file behind the samples.

@@ -31,6 +31,7 @@ enum What {
 
 /// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  megabatch bench train --model single --batch 128 --features 167 --shuffled")]
 struct TrainArgs {
     /// The model
     #[arg(long, value_enum, default_value_t = ModelKind::Multi)]

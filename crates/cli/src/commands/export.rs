@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::answer::Answer;
 use crate::job::model_config;
+use crate::output;
 use crate::run::RunFolder;
 use crate::trained::{Which, trained_shape, weights_file};
 
@@ -39,6 +40,7 @@ enum Format {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let folder = RunFolder::open(&args.run)?;
+    output::check(&args.out, &[])?;
     let (step, weights) = weights_file(&folder, args.checkpoint)?;
     let model = Model::new(trained_shape(&folder)?, model_config(&folder.config(&[])?))?;
     // Loaded and written anew, so that what leaves is known to be whole and to fit the model.

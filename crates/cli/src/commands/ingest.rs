@@ -15,6 +15,7 @@ use super::windows::Windows;
 use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
 use crate::answer::Answer;
+use crate::output;
 
 /// Read bars and write aligned series: closed bars only, features, targets, scaled on the training span
 #[derive(clap::Args)]
@@ -100,6 +101,7 @@ impl std::str::FromStr for FeatureList {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let start = Instant::now();
+    output::check(&args.out, &args.bars.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let Recording { symbol, bars, summary } = read(&args.bars, &args.read_options())?;
     let spec = args.series_spec(&symbol)?;
     let aligned = align(&bars, &spec)?;

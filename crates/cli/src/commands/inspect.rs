@@ -14,6 +14,7 @@ use super::windows::SampleRange;
 use crate::adapt::split::utc;
 use crate::answer::Answer;
 use crate::failure::Failure;
+use crate::output;
 
 /// Show what is in a data file, what is wrong with it, and what the model will see
 #[derive(clap::Args)]
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 
 /// Tensors `features` or `features.<TF>` [n, T, F] and `targets` [n, K], f32.
 fn dump(file: &Path, range: std::ops::Range<usize>, out: &Path) -> Result<Answer> {
+    output::check(out, &[file])?;
     let source = Source::open(file, &Device::cpu().scope("data"))?;
     let shape = source.shape();
     if range.end > shape.samples {

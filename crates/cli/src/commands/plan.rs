@@ -50,6 +50,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         memory_bytes,
     })?;
     let plan = Plan::of(&job)?;
-    plan.require_fit()?;
+    plan.require_fit(&job)?;
     Ok(Answer::new(plan.to_text(), &plan))
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::windows::SampleRange;
 use crate::answer::Answer;
 use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
 use crate::trained::{Trained, Which};
 
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     /// Samples A..B, half-open, from 0; all if not given
     #[arg(long, value_name = "A..B")]
     samples: Option<SampleRange>,
-    /// File to write: HDF5 with a dataset `predictions` [n, K], or CSV if it ends in .csv
+    /// File to write: .h5, with a dataset `predictions` [n, K], or .csv
     #[arg(long)]
     out: PathBuf,
     /// Which checkpoint
@@ -37,7 +38,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let format = Format::of(&args.out)?;
     let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
+    output::check(&args.out, &[trained.samples.source().path()])?;
     let range = args.samples.as_ref().map_or(0..trained.len(), |samples| samples.0.clone());
     if range.end > trained.len() {
         let file = trained.samples.source().path().display();
@@ -59,7 +62,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         Ok::<(), megabatch_trainer::Error>(())
     })?;
     let times = samples.source().sample_times().map(|times| &times[range.clone()]);
-    write(&args.out, range.start, &Predictions { values: &values, horizons, sample_times: times })?;
+    let predictions = Predictions { values: &values, horizons, sample_times: times };
+    match format {
+        Format::Csv => write_atomically(&args.out, to_csv(range.start, &predictions).as_bytes())?,
+        Format::Hdf5 => write_predictions(&args.out, &predictions)?,
+    }
     let text = format!("{}: {} predictions of {horizons} horizons", args.out.display(), indices.len());
     Ok(Answer::new(
         text,
@@ -67,11 +74,21 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     ))
 }
 
-fn write(out: &Path, first: usize, predictions: &Predictions<'_>) -> Result<()> {
-    if out.extension().is_some_and(|ending| ending == "csv") {
-        return Ok(write_atomically(out, to_csv(first, predictions).as_bytes())?);
+#[derive(Clone, Copy)]
+enum Format {
+    Csv,
+    Hdf5,
+}
+
+impl Format {
+    /// The format that the file's ending asks for.
+    fn of(out: &Path) -> Result<Self> {
+        match out.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => Ok(Format::Csv),
+            Some("h5" | "hdf5") => Ok(Format::Hdf5),
+            _ => Err(Failure::usage(format!("--out {}: the ending says the format: .h5 or .csv", out.display()))),
+        }
     }
-    Ok(write_predictions(out, predictions)?)
 }
 
 /// One line a sample: its index, its time where known, and a column a horizon.

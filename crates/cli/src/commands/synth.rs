@@ -8,11 +8,15 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use megabatch_chunk_io::{Compression, Storage, WriteOptions};
+use megabatch_gpu_core::Device;
 use serde_json::json;
 
 use super::windows::Windows;
 use crate::answer::Answer;
 use crate::failure::Failure;
+use crate::job::free_memory_bytes;
+use crate::output;
+use crate::plan::bytes;
 use crate::synth::{bars, samples};
 
 /// Make up bars (.csv) or samples (.h5) of any shape; the same seed gives the same file
@@ -77,6 +81,7 @@ enum Filter {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
+    output::check(&args.out, &[])?;
     match args.out.extension().and_then(|ending| ending.to_str()) {
         Some("csv") => make_bars(args),
         Some("h5" | "hdf5") => make_samples(args),
@@ -110,6 +115,15 @@ fn make_samples(args: &Args) -> Result<Answer> {
         targets: args.targets.get(),
         seed: args.seed,
     };
+    let (needed, available) = (spec.held_bytes(), free_memory_bytes(&Device::cpu()));
+    if needed > available {
+        return Err(Failure::capacity(format!(
+            "making {} samples takes {} of memory and {} are free; ask for fewer",
+            args.samples,
+            bytes(needed),
+            bytes(available)
+        )));
+    }
     let options = WriteOptions { storage: storage(args) };
     match args.layout {
         Layout::Series => samples::write_series_file(&args.out, &spec, &options)?,

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use megabatch_trainer::{
-    Baselines, Checkpoints, End, Event, Outcome, Run, Samples as _, Selection, Trainer, write_atomically,
+    self as trainer, Baselines, Checkpoints, End, Event, Outcome, Run, Samples as _, Selection, Trainer,
+    write_atomically,
 };
 use serde_json::{Value, json};
 
@@ -66,17 +67,27 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         memory_bytes: None,
     })?;
     let plan = Plan::of(&job)?;
-    plan.require_fit()?;
+    plan.require_fit(&job)?;
+    if args.resume {
+        require_same_data(&folder, &plan)?;
+    }
     let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
     if let Some(weights) = &args.init {
         trainer.load_weights(weights)?;
     }
-    if !args.resume {
-        folder.create()?;
-    }
-    write_atomically(&folder.config_file(), job.config.to_yaml().as_bytes())?;
-    write_atomically(&folder.plan_file(), serde_json::to_string_pretty(&plan)?.as_bytes())?;
     Session { job, plan, folder }.train(trainer, args.resume)
+}
+
+/// Checkpoints say where training stood among its samples; on other samples that would mean something else.
+fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
+    match folder.saved_plan()["data"]["fingerprint"].as_str() {
+        Some(saved) if saved != plan.data.fingerprint => Err(Failure::data(format!(
+            "{}: these are not the samples that the run in {} was trained on; resume on those, or start a new run with --init",
+            plan.data.path.display(),
+            folder.root().display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The folder and the configuration of a new run, which leaves no trace until its data and its plan are found good.
@@ -95,7 +106,10 @@ fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
     let out =
         args.out.as_deref().ok_or_else(|| Failure::usage("--resume needs the folder of the run: --out FOLDER"))?;
     let folder = RunFolder::open(out)?;
-    let config = folder.config(&args.set)?;
+    let mut config = folder.config(&args.set)?;
+    if let Some(data) = &args.data {
+        config.set_path("data.path", &std::path::absolute(data)?);
+    }
     Ok((folder, config))
 }
 
@@ -123,13 +137,30 @@ impl Session {
             eprintln!("megabatch: a checkpoint was passed over: {skipped}");
         }
 
+        // Only now, so that a resume that is refused leaves the run as it was.
+        self.folder.create()?;
+        write_atomically(&self.folder.config_file(), self.job.config.to_yaml().as_bytes())?;
+        write_atomically(&self.folder.plan_file(), serde_json::to_string_pretty(&self.plan)?.as_bytes())?;
+
         let start = Instant::now();
         let mut watch = Watch::new(&self.folder, first_step, self.plan.steps)?;
-        let outcome = trainer.train(&run, &mut |event| watch.see(&event))?;
+        let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
         watch.finish()?;
         let evaluation = self.evaluate(&mut trainer, outcome)?;
         self.write_report(evaluation.as_ref())?;
         Ok(self.answer(outcome, start, evaluation.as_ref()))
+    }
+
+    /// Adds where to look to an error whose cause lies in the data.
+    fn locate(&self, error: trainer::Error) -> anyhow::Error {
+        let in_data = matches!(&error, trainer::Error::NotFinite { tensor, .. } if is_of_data(tensor));
+        let error = anyhow::Error::from(error);
+        let path = self.plan.data.path.display();
+        if in_data {
+            error.context(format!("{path}: not all numbers are finite; `megabatch inspect {path}` names them"))
+        } else {
+            error
+        }
     }
 
     /// The errors of the best weights, which `eval` takes by default too, on what the run did not train on; `None` for a run
@@ -163,11 +194,14 @@ impl Session {
 
     fn answer(&self, outcome: Outcome, start: Instant, evaluation: Option<&Evaluation>) -> Answer {
         let seconds = start.elapsed().as_secs_f64();
-        let how = match outcome.end {
-            End::Finished => "trained",
-            End::Stopped => "stopped; --resume goes on",
+        let Outcome { steps, end, .. } = outcome;
+        let mut text = match end {
+            End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
+            End::Finished => format!("trained: {steps} of {} steps in {seconds:.1} s", self.plan.steps),
+            End::Stopped => {
+                format!("stopped after {steps} of {} steps in {seconds:.1} s; --resume goes on", self.plan.steps)
+            }
         };
-        let mut text = format!("{how}: {} of {} steps in {seconds:.1} s", outcome.steps, self.plan.steps);
         if let Some(best) = outcome.best {
             text.push_str(&format!("\nbest validation loss {:.6} at step {}", best.loss, best.step));
         }
@@ -186,6 +220,11 @@ impl Session {
         });
         Answer::new(text, &json)
     }
+}
+
+/// Whether a tensor is an input of the model, and not computed by it.
+fn is_of_data(tensor: &str) -> bool {
+    tensor == "targets" || tensor == "features" || tensor.starts_with("features.")
 }
 
 /// Follows a run: metrics.jsonl, the progress display, and the signals that end it.

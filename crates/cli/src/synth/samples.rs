@@ -110,6 +110,25 @@ fn make_timeframe(
 }
 
 impl Spec {
+    /// Bytes that are held while the samples are made, at the least: times, indices and targets of all of them, and a window of each
+    /// timeframe.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let timeframes = match &self.windows {
+            SynthWindows::Unnamed(_) => 1,
+            SynthWindows::Named(windows) => windows.len(),
+        };
+        let sample_bytes = (1 + timeframes) * size_of::<i64>() + self.targets.saturating_mul(size_of::<f32>());
+        let window_bytes = self.longest_window().saturating_mul(self.features).saturating_mul(size_of::<f32>());
+        self.samples.saturating_mul(sample_bytes).saturating_add(window_bytes)
+    }
+
+    fn longest_window(&self) -> usize {
+        match &self.windows {
+            SynthWindows::Unnamed(steps) => *steps,
+            SynthWindows::Named(windows) => windows.iter().map(|(_, steps)| *steps).max().unwrap_or(0),
+        }
+    }
+
     fn shape(&self) -> Shape {
         let timeframe = |name: Option<String>, steps| TimeframeShape { name, steps, features: self.features };
         let timeframes = match &self.windows {

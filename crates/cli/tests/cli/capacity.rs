@@ -26,7 +26,7 @@ fn number_after(text: &str, label: &str) -> u64 {
 #[test]
 fn the_advice_fits() {
     let stage = stage();
-    for (batch, threads) in [(16, 1), (32, 1)] {
+    for (batch, threads) in [(16, 1), (32, 1), (64, 1), (64, 2), (100, 2), (128, 2)] {
         let settings = |batch: u64, accumulated: u64| {
             format!(
                 "--set model.hidden=16 --set training.threads={threads} --set gpu_optimization.batch_size={batch} \
@@ -42,11 +42,11 @@ fn the_advice_fits() {
         assert!(message.contains("it would not fit"), "{message}");
         let advised = number_after(&message, "gpu_optimization.batch_size=");
         let accumulated = number_after(&message, "gradient_accumulation_steps=");
-        assert!(0 < advised && advised < batch && advised * accumulated >= batch, "{message}");
+        assert!(0 < advised && advised < batch && advised * accumulated == batch, "{message}");
         let plan = stage.succeeds(&format!("plan --data series.h5 {memory} {}", settings(advised, accumulated)));
         assert!(part(&plan, "total_bytes") <= available, "batch {batch}, {threads} threads: {message}");
-        let larger = settings(advised + 1, 1);
-        stage.fails(&format!("plan --data series.h5 {memory} {larger}"), CAPACITY);
+        let larger = (advised + 1..=batch).find(|size| batch.is_multiple_of(*size)).unwrap();
+        stage.fails(&format!("plan --data series.h5 {memory} {}", settings(larger, 1)), CAPACITY);
     }
 }
 

@@ -51,6 +51,19 @@ fn a_command_line_that_is_not_understood_is_a_usage_error() {
 }
 
 #[test]
+fn a_command_line_that_is_not_understood_is_an_error_in_json_too() {
+    for line in ["train --no-such-flag", "train --max-steps 0", "predict --run run --samples 9..3 --out p.h5"] {
+        for line in [format!("{line} --json"), format!("--json {line}")] {
+            let assert = Stage::new().run(&line).code(2).stdout("");
+            let error: serde_json::Value =
+                serde_json::from_slice(&assert.get_output().stderr).expect("one JSON object");
+            assert_eq!(error["exit_code"], 2, "{line}");
+            assert!(!error["error"].as_str().unwrap().is_empty(), "{line}");
+        }
+    }
+}
+
+#[test]
 fn bench_answers_with_the_keys_that_programs_read() {
     let line = "bench train --model single --batch 2 --features 2 --hidden 3 --threads 1 --steps 2";
     for line in [line.to_owned(), format!("{line} --shuffled")] {

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::stage::{SMALL, Stage};
+use crate::stage::{SERIES, SMALL, Stage};
 
 /// Compares `run`, which was resumed, with one that was not, after `steps` steps.
 fn check_same(stage: &Stage, steps: u64) {
@@ -50,6 +50,21 @@ fn a_run_that_is_complete_stays_as_it_is() {
     assert_eq!((&answer["steps"], &answer["finished"]), (&9.into(), &true.into()));
     assert!(stage.checkpoint("run", 9) == before);
     assert_eq!(stage.metrics("run", "step").len(), 9);
+}
+
+#[test]
+fn data_may_move_but_not_change() {
+    let stage = Stage::with_run();
+    std::fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
+    stage.succeeds("train --out run --resume --data moved.h5 --max-steps 10");
+    assert!(stage.text("run/config.yaml").contains("moved.h5"));
+    stage.succeeds("eval --run run");
+
+    let before = stage.text("run/config.yaml");
+    stage.succeeds(&SERIES.replace("series.h5", "other.h5 --seed 1"));
+    let [message, _] = stage.fails("train --out run --resume --data other.h5", 3);
+    assert!(message.starts_with("other.h5: these are not the samples that the run in run was trained on"), "{message}");
+    assert_eq!(stage.text("run/config.yaml"), before);
 }
 
 #[test]

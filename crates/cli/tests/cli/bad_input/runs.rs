@@ -14,6 +14,20 @@ const CASES: &[Case] = &[
         says: &["run: not a run folder: it has no config.yaml"],
     },
     Case {
+        what: "resumed with another seed",
+        given: make_run,
+        command: "train --out run --resume --set training.seed=9",
+        exit_code: USAGE,
+        says: &["made with training.seed 0, but this run has 9; resume with the settings of the checkpoint"],
+    },
+    Case {
+        what: "resumed with another model",
+        given: make_run,
+        command: "train --out run --resume --set model.hidden=5",
+        exit_code: DATA,
+        says: &["the tensors are not those of this model", "head.weight: expected [2, 10], found [2, 8]"],
+    },
+    Case {
         what: "there already",
         given: make_run,
         command: "train --data series.h5 --out run",

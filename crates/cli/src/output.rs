@@ -1,0 +1,57 @@
+//! Files that commands write: refused before any work where they could not be written, or would replace what is being read.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::failure::Failure;
+
+/// Checks that `out` can be a new file, or replace an old one that is none of `inputs`.
+///
+/// # Errors
+/// A usage failure that names the path.
+pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
+    let refuse = |reason: &str| Err(Failure::usage(format!("{}: cannot write here: {reason}", out.display())));
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(folder) {
+        Err(error) => return refuse(&format!("{}: {error}", folder.display())),
+        Ok(found) if !found.is_dir() => return refuse(&format!("{} is not a folder", folder.display())),
+        Ok(_) => {}
+    }
+    if out.is_dir() || out.file_name().is_none() {
+        return refuse("this is a folder; name a file");
+    }
+    // Compared as the system resolves them, so that a link or another spelling is seen through.
+    let same = |input: &&&Path| matches!((fs::canonicalize(out), fs::canonicalize(input)), (Ok(a), Ok(b)) if a == b);
+    match inputs.iter().find(same) {
+        Some(_) => refuse("this is the file that is read; name another"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_new_files_in_folders_that_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("input"), "").unwrap();
+        let check = |name: &str| check(&at(name), &[&at("input")]).err().map(|error| error.to_string());
+        assert_eq!(check("output"), None);
+        fs::write(at("output"), "").unwrap();
+        assert_eq!(check("output"), None);
+        for (name, reason) in [
+            ("absent/output", "No such file"),
+            ("input/output", "not a folder"),
+            ("", "this is a folder"),
+            ("input", "the file that is read"),
+            ("./input", "the file that is read"),
+        ] {
+            let error = check(name).unwrap();
+            assert!(error.contains("cannot write here") && error.contains(reason), "{name}: {error}");
+        }
+    }
+}
