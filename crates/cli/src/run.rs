@@ -27,7 +27,7 @@ impl RunFolder {
         match (run.checkpoints().exists(), run.config_file().exists()) {
             (true, _) => refuse("holds a run already; --resume goes on with it, or name another folder"),
             (false, true) => {
-                refuse("holds a run that ended before its first checkpoint; remove it or name another folder")
+                refuse("holds a run that ended before its first checkpoint; --resume starts it again, or name another folder")
             }
             (false, false) => Ok(run),
         }
@@ -149,7 +149,7 @@ mod tests {
         write_atomically(&run.config_file(), b"").unwrap();
         assert!(RunFolder::open(run.root()).is_ok());
         let error = RunFolder::new(run.root()).err().unwrap().to_string();
-        assert!(error.contains("before its first checkpoint; remove it"), "{error}");
+        assert!(error.contains("before its first checkpoint; --resume"), "{error}");
         fs::create_dir(run.checkpoints()).unwrap();
         let error = RunFolder::new(run.root()).err().unwrap().to_string();
         assert!(error.contains("holds a run already; --resume"), "{error}");
