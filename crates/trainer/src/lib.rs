@@ -10,6 +10,7 @@ mod events;
 mod file;
 mod footprint;
 mod head;
+mod kernel;
 mod loss;
 mod lstm;
 mod matmul;
