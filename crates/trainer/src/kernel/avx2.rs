@@ -93,11 +93,12 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn power_of_two(self) -> Self {
         // SAFETY: the caller has AVX2.
-        let power = |n| unsafe {
-            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
-        };
-        Avx2(power(self.0), power(self.1))
+        unsafe {
+            let bias = _mm256_set1_epi32(127);
+            let low = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(self.0), bias));
+            let high = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(self.1), bias));
+            Avx2(_mm256_castsi256_ps(low), _mm256_castsi256_ps(high))
+        }
     }
 
     #[inline(always)]

@@ -104,11 +104,8 @@ impl Lanes for Avx512 {
         // SAFETY: the caller has AVX-512F.
         unsafe {
             let mask = _mm512_set1_epi32(i32::MIN);
-            let bits = _mm512_ternarylogic_epi32::<CHOOSE>(
-                mask,
-                _mm512_castps_si512(self.0),
-                _mm512_castps_si512(sign.0),
-            );
+            let bits =
+                _mm512_ternarylogic_epi32::<CHOOSE>(mask, _mm512_castps_si512(self.0), _mm512_castps_si512(sign.0));
             Avx512(_mm512_castsi512_ps(bits))
         }
     }

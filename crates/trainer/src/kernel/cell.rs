@@ -23,7 +23,8 @@ use crate::scalar::Scalar;
 pub(super) unsafe fn forward<V: Lanes>(s: &Forward) {
     // SAFETY: rows 0..rows of the four gates and of the states lie where the contract of `Forward` says.
     unsafe {
-        let [i, f, g, o] = [0, 1, 2, 3].map(|gate| s.gates.wrapping_add(gate * s.gates_stride));
+        let (i, f) = (s.gates, s.gates.wrapping_add(s.gates_stride));
+        let (g, o) = (s.gates.wrapping_add(2 * s.gates_stride), s.gates.wrapping_add(3 * s.gates_stride));
         for row in 0..s.rows {
             let at = row * PANEL;
             for gate in [i, f, o] {
@@ -33,7 +34,8 @@ pub(super) unsafe fn forward<V: Lanes>(s: &Forward) {
         }
         for row in 0..s.rows {
             let at = row * PANEL;
-            let [i, f, g, o] = [i, f, g, o].map(|gate| V::load(gate.wrapping_add(at)));
+            let (i, f) = (V::load(i.wrapping_add(at)), V::load(f.wrapping_add(at)));
+            let (g, o) = (V::load(g.wrapping_add(at)), V::load(o.wrapping_add(at)));
             let before = V::load(s.cell.wrapping_add(at));
             let cell = f.mul_add(before, i.mul(g));
             cell.store(s.cell.wrapping_add(at + s.rows * PANEL));

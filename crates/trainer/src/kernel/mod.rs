@@ -7,7 +7,10 @@
 //! This folder is the crate's second place with unsafe code, after `matmul.rs`. The functions of this file are safe: they check
 //! that the slices hold what the sizes say and pick the instruction set; the kernels rely on that.
 
-#![allow(unsafe_code, reason = "SIMD kernels take raw pointers; the safe functions of this file check the bounds first")]
+#![allow(
+    unsafe_code,
+    reason = "SIMD kernels take raw pointers; the safe functions of this file check the bounds first"
+)]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -92,6 +95,8 @@ pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) Place);
 /// What the sums of a product start from.
 #[derive(Clone, Copy)]
 pub(crate) enum Start<'a> {
+    /// Zero.
+    Zero,
     /// This row [panels · 16], for every row.
     Row(&'a [f32]),
     /// What the result holds.
@@ -99,13 +104,14 @@ pub(crate) enum Start<'a> {
 }
 
 /// Arguments of the kernel `product`: a [rows, depth], b [panels][depth][16] and c [panels][rows][16] at their strides, and
-/// `start` [panels][16] or null. c overlaps none of the others.
+/// `start` [16] every `start_stride` numbers for each panel, or null to start from c. c overlaps none of the others.
 #[derive(Clone, Copy)]
 struct Product {
     rows: usize,
     depth: usize,
     panels: usize,
     start: *const f32,
+    start_stride: usize,
     a: *const f32,
     a_stride: usize,
     b: *const f32,
@@ -206,6 +212,9 @@ macro_rules! dispatch {
     };
 }
 
+/// Where products that start from zero read it.
+static ZERO: [f32; PANEL] = [0.0; PANEL];
+
 /// `to` [rows, panels · 16] = `start` + `a` [rows, depth] · `b` [panels][depth][16].
 ///
 /// # Panics
@@ -221,15 +230,17 @@ pub(crate) fn product(
     let b_place = Place { start: 0, stride: depth * PANEL };
     b_place.check(b.len(), panels, depth);
     to.1.check(to.0.len(), panels, rows);
-    let start = match start {
-        Start::Result => std::ptr::null(),
-        Start::Row(row) => row[..panels * PANEL].as_ptr(),
+    let (start, start_stride) = match start {
+        Start::Zero => (ZERO.as_ptr(), 0),
+        Start::Result => (std::ptr::null(), 0),
+        Start::Row(row) => (row[..panels * PANEL].as_ptr(), PANEL),
     };
     let arguments = Product {
         rows,
         depth,
         panels,
         start,
+        start_stride,
         a: a.0[a.1.start..].as_ptr(),
         a_stride: a.1.stride,
         b: b.as_ptr(),
@@ -303,12 +314,7 @@ pub(crate) struct Step<'a> {
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn unwind(
-    isa: Isa,
-    rows: usize,
-    step: Step<'_>,
-    (d_cell, d_gates): (&mut ViewMut<'_>, &mut ViewMut<'_>),
-) {
+pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, (d_cell, d_gates): (&mut ViewMut<'_>, &mut ViewMut<'_>)) {
     let Step { gates, cell, d_hidden } = step;
     gates.1.check(gates.0.len(), 4, rows);
     cell.1.check(cell.0.len(), 1, 2 * rows);
