@@ -1,40 +1,76 @@
 #![forbid(unsafe_code)]
 
-//! Samples per second of one training step, for five timeframes and for one, on made-up numbers.
+//! Samples per second of training steps, for five timeframes and for one, on made-up series.
 //!
-//! `cargo run -p megabatch-trainer --example throughput -- [THREADS]`
+//! `cargo run --release -p megabatch-trainer --example throughput -- [THREADS] [multi|single] [fast|plain]`
 
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, Event, InMemory, ModelConfig, Result, Run, SampleShape, StepEvent, Timeframe, Trainer,
+    Config, Event, Form, ModelConfig, Result, Run, SampleShape, SeriesInMemory, StepEvent, Timeframe, Trainer,
 };
 
-const STEPS: u64 = 6;
+const STEPS: u64 = 13;
+/// Bars of the shortest timeframe between the ends of neighbouring batches' samples, when they are shuffled.
+const APART: usize = 1009;
+
+/// What is measured: name, T and bars of the first timeframe in one of this, F, samples in a batch.
+struct Case {
+    name: &'static str,
+    timeframes: &'static [(&'static str, usize, usize)],
+    features: usize,
+    batch_size: usize,
+}
+
+const CASES: [Case; 2] = [
+    Case {
+        name: "multi",
+        timeframes: &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)],
+        features: 128,
+        batch_size: 64,
+    },
+    Case { name: "single", timeframes: &[("", 360, 1)], features: 167, batch_size: 128 },
+];
 
 fn main() -> Result<()> {
-    let threads = std::env::args().nth(1).and_then(|threads| threads.parse().ok()).unwrap_or(2);
-    let five = [("M1", 480), ("M5", 288), ("M15", 192), ("H1", 96), ("H4", 48)];
-    measure("five timeframes, F = 128, H = 128, batch 64", shape(&five, 128), 64, threads)?;
-    measure("one timeframe, T = 360, F = 167, H = 128, batch 128", shape(&[("", 360)], 167), 128, threads)
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let threads = arguments.first().and_then(|threads| threads.parse().ok()).unwrap_or(2);
+    let asked = |index: usize, name: &str| arguments.get(index).is_none_or(|asked| asked == name);
+    for case in CASES.iter().filter(|case| asked(1, case.name)) {
+        for (form, name) in [(Form::Fast, "fast"), (Form::Plain, "plain")] {
+            if asked(2, name) {
+                measure(case, form, (1, "consecutive"), threads)?;
+                measure(case, form, (APART, "shuffled"), threads)?;
+            }
+        }
+    }
+    Ok(())
 }
 
-fn shape(windows: &[(&str, usize)], features: usize) -> SampleShape {
-    let timeframe = |&(name, steps): &(&str, usize)| Timeframe { name: name.to_owned(), steps, features };
-    SampleShape { timeframes: windows.iter().map(timeframe).collect(), outputs: 36 }
-}
-
-/// Prints the median of the steps after the first.
-fn measure(title: &str, shape: SampleShape, batch_size: usize, threads: usize) -> Result<()> {
+/// Samples whose ends are `stride` bars of the first timeframe apart.
+fn series(case: &Case, stride: usize) -> Result<SeriesInMemory> {
     let numbers = |len: usize| (0..len).map(|i| (i as f32 * 0.7).sin()).collect::<Vec<f32>>();
-    let windows = shape.timeframes.iter().map(|tf| numbers(batch_size * tf.steps * tf.features)).collect();
-    let samples = InMemory::new(shape.clone(), windows, numbers(batch_size * shape.outputs))?;
+    let timeframe =
+        |&(name, steps, _): &(&str, usize, usize)| Timeframe { name: name.to_owned(), steps, features: case.features };
+    let shape = SampleShape { timeframes: case.timeframes.iter().map(timeframe).collect(), outputs: 36 };
+    let series = case.timeframes.iter().map(|&(_, steps, minutes)| {
+        let end = |n: usize| (steps - 1 + n * stride / minutes) as i64;
+        let bars = end(case.batch_size) as usize + 1;
+        (numbers(bars * case.features), (0..case.batch_size).map(end).collect())
+    });
+    SeriesInMemory::new(shape, series.collect(), numbers(case.batch_size * 36))
+}
+
+/// Prints the median and the best of the steps after the first.
+fn measure(case: &Case, form: Form, (stride, order): (usize, &str), threads: usize) -> Result<()> {
+    let samples = series(case, stride)?;
     let model = ModelConfig { hidden: 128, layers: 1, bias: true };
-    let config = Config { model, batch_size, threads, max_steps: Some(STEPS), ..Config::default() };
+    let batch_size = case.batch_size;
+    let config = Config { model, batch_size, threads, max_steps: Some(STEPS), form, ..Config::default() };
 
     let device = Device::cpu();
-    let mut trainer = Trainer::new(&device, config, shape)?;
+    let mut trainer = Trainer::new(&device, config, megabatch_trainer::Samples::shape(&samples).clone())?;
     let train: Vec<usize> = (0..batch_size).collect();
     let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
     let mut steps: Vec<StepEvent> = Vec::new();
@@ -47,10 +83,11 @@ fn measure(title: &str, shape: SampleShape, batch_size: usize, threads: usize) -
     steps.remove(0);
     steps.sort_by(|a, b| a.samples_per_s.total_cmp(&b.samples_per_s));
     let StepEvent { samples_per_s, forward_s, backward_s, optimizer_s, .. } = &steps[steps.len() / 2];
-    let mib = device.usage().allocated_bytes_peak >> 20;
+    let best = steps[steps.len() - 1].samples_per_s;
     println!(
-        "{title}, {threads} threads: {samples_per_s:.0} samples/s (forward {forward_s:.3} s, backward {backward_s:.3} s, \
-         optimizer {optimizer_s:.3} s; {mib} MiB at the peak)"
+        "{} {form:?} {order}, {threads} threads: {samples_per_s:.0} samples/s, best {best:.0} (forward {forward_s:.3} s, backward \
+         {backward_s:.3} s, optimizer {optimizer_s:.4} s)",
+        case.name
     );
     Ok(())
 }

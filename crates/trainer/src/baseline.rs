@@ -9,6 +9,7 @@ use crate::evaluate::Selection;
 use crate::matmul::{Matrix, Output, multiply};
 use crate::prefetch::{Source, with_batches};
 use crate::samples::Batch;
+use crate::step::Form;
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It only keeps features that are
 /// constant or repeat each other (the time of day in several timeframes) from making the equations singular.
@@ -47,7 +48,7 @@ impl Baselines {
             xy: vec![0.0; width * shape.outputs],
         };
         let scope = device.scope("batches");
-        let source = Source { samples, scope: &scope, capacity: BATCH_SAMPLES };
+        let source = Source { samples, scope: &scope, capacity: BATCH_SAMPLES, form: Form::Fast };
         with_batches(source, indices.chunks(BATCH_SAMPLES).map(<[usize]>::to_vec), |feed| {
             while let Some(batch) = feed.next()? {
                 normal.add(batch);
@@ -81,9 +82,8 @@ fn last_bars(batch: &Batch) -> (Vec<f64>, usize) {
     let mut x = Vec::new();
     for sample in 0..batch.len() {
         for (k, timeframe) in timeframes.iter().enumerate() {
-            let window = batch.shape().window_len(k);
-            let end = (sample + 1) * window;
-            x.extend(batch.features(k)[end - timeframe.features..end].iter().copied().map(f64::from));
+            let window = batch.window(k, sample);
+            x.extend(window[window.len() - timeframe.features..].iter().copied().map(f64::from));
         }
         x.push(1.0);
     }

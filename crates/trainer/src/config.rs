@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::loss::Loss;
 use crate::model::ModelConfig;
 use crate::optimizer::OptimizerConfig;
+use crate::step::{Compute, Form};
 
 /// Everything that decides the result of training beside the samples. The number of threads does not change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +38,9 @@ pub struct Config {
     pub threads: usize,
     /// Optimizer steps between validations, beside the one at each epoch's end.
     pub validate_every_steps: Option<u64>,
+    /// How the model is computed. The results of the two forms differ by rounding.
+    #[serde(default)]
+    pub form: Form,
 }
 
 impl Default for Config {
@@ -55,6 +59,7 @@ impl Default for Config {
             seed: 0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             validate_every_steps: None,
+            form: Form::Fast,
         }
     }
 }
@@ -79,6 +84,10 @@ impl Config {
     /// Samples in a run.
     pub fn run_samples(&self) -> usize {
         self.run_length.unwrap_or_else(|| self.step_samples())
+    }
+
+    pub(crate) fn compute(&self) -> Compute {
+        Compute { threads: self.threads, batch_size: self.batch_size, form: self.form }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -69,6 +69,24 @@ pub enum Error {
         len: usize,
     },
 
+    /// A sample's window is not inside its series.
+    #[error(
+        "sample {sample}: a window of {steps} bars that ends at bar {end} of {timeframe} is not inside its {bars} bars; \
+         build the samples anew from these series"
+    )]
+    WindowOutOfRange {
+        /// The sample.
+        sample: usize,
+        /// Name of the timeframe.
+        timeframe: String,
+        /// Last bar of the window.
+        end: i64,
+        /// Bars in a window.
+        steps: usize,
+        /// Bars in the series.
+        bars: usize,
+    },
+
     /// A part of a split, or of a run, has no samples.
     #[error("no samples are left for {part}: {before} before the purge, {after} after it; {advice}")]
     NothingLeft {

@@ -46,9 +46,9 @@ pub struct Selection<'a> {
 pub struct Predictor {
     model: Model,
     parameters: TensorSet<f32>,
-    engine: Engine<f32>,
+    engine: Engine,
     batches: Scope,
-    batch_size: usize,
+    compute: Compute,
 }
 
 impl Predictor {
@@ -60,7 +60,7 @@ impl Predictor {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
         let engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
-        Ok(Predictor { model, parameters, engine, batches: device.scope("batches"), batch_size: compute.batch_size })
+        Ok(Predictor { model, parameters, engine, batches: device.scope("batches"), compute })
     }
 
     /// The model.
@@ -108,7 +108,7 @@ impl Predictor {
             parameters: &self.parameters,
             engine: &mut self.engine,
             batches: &self.batches,
-            batch_size: self.batch_size,
+            compute: self.compute,
         }
     }
 }
@@ -117,9 +117,9 @@ impl Predictor {
 pub(crate) struct Predictions<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet<f32>,
-    pub(crate) engine: &'a mut Engine<f32>,
+    pub(crate) engine: &'a mut Engine,
     pub(crate) batches: &'a Scope,
-    pub(crate) batch_size: usize,
+    pub(crate) compute: Compute,
 }
 
 /// Whether to go on to the next batch.
@@ -137,9 +137,11 @@ impl Predictions<'_> {
         mut each: impl FnMut(&Batch, &[f32]) -> Result<Next>,
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
-        let source = Source { samples: selection.samples, scope: self.batches, capacity: self.batch_size };
-        let schedule = selection.indices.chunks(self.batch_size).map(<[usize]>::to_vec);
-        let mut outputs = vec![0.0; self.batch_size * self.model.shape().outputs];
+        let Compute { batch_size, form, .. } = self.compute;
+        let source = Source { samples: selection.samples, scope: self.batches, capacity: batch_size, form };
+        let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
+        let mut outputs = vec![0.0; batch_size * self.model.shape().outputs];
+        self.engine.load(self.model, self.parameters);
         with_batches(source, schedule, |feed| {
             while let Some(batch) = feed.next()? {
                 let outputs = &mut outputs[..batch.targets().len()];

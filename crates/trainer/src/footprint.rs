@@ -6,13 +6,14 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::error::Result;
+use crate::fast::{self, PackedWeights};
 use crate::model::{Model, SampleShape};
-use crate::step::SHARD_SAMPLES;
+use crate::step::{Form, Purpose};
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// The weights.
+    /// The weights and, for the fast form, the LSTMs' once more in the kernels' order.
     pub parameters_bytes: usize,
     /// Gradients: their sum, and one set for each shard in work.
     pub gradients_bytes: usize,
@@ -32,16 +33,23 @@ impl Footprint {
     pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
         let model = Model::new(shape.clone(), config.model)?;
         let weights = model.layout().len();
-        let shards = config.threads.min(config.batch_size.div_ceil(SHARD_SAMPLES));
+        let (shards, shard_samples) = (config.compute().shards_at_once(), config.compute().shard_samples());
+        let (packed, pass) = match config.form {
+            Form::Plain => (0, pass_len(config, shape)),
+            Form::Fast => {
+                let pass = fast::Pass::len(&model, shard_samples, Purpose::Training);
+                (PackedWeights::len(&model, Purpose::Training), pass)
+            }
+        };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
         let batches = if validation_samples > 0 { 4 } else { 2 };
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
-            parameters_bytes: bytes(weights),
+            parameters_bytes: bytes(weights + packed),
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
-            activations_bytes: bytes(shards * pass_len(config, shape)),
+            activations_bytes: bytes(shards * pass),
             batches_bytes: bytes(batches * config.batch_size * sample),
         })
     }
@@ -56,9 +64,9 @@ impl Footprint {
     }
 }
 
-/// Numbers in the memory of one pass over a shard; see `Pass` and `Activations` for what each part is.
+/// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations` for what each part is.
 fn pass_len(config: &Config, shape: &SampleShape) -> usize {
-    let capacity = config.batch_size.min(SHARD_SAMPLES);
+    let capacity = config.compute().shard_samples();
     let (hidden, layers) = (config.model.hidden, config.model.layers);
     let state = capacity * hidden;
     let lstm = |steps: usize, features: usize| {
@@ -105,7 +113,7 @@ mod tests {
             device.usage_by_scope().iter().map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
         );
         [
-            peak(&["model/parameters"]),
+            peak(&["model/parameters", "model/parameters/packed"]),
             peak(&["model/gradients", "model/gradients/shards"]),
             peak(&["optimizer"]),
             peak(&["activations"]),
@@ -122,8 +130,7 @@ mod tests {
             timeframes in prop::collection::vec((1usize..5, 1usize..4), 1..4),
             (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
             (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
-            adam in any::<bool>(),
-            validates in any::<bool>(),
+            [adam, validates, plain] in any::<[bool; 3]>(),
         ) {
             let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
                 Timeframe { name: format!("T{k}"), steps, features }
@@ -136,6 +143,7 @@ mod tests {
                 batch_size,
                 threads,
                 accumulation_steps,
+                form: if plain { Form::Plain } else { Form::Fast },
                 ..Config::default()
             };
             let validation: &[usize] = if validates { &[60, 61] } else { &[] };

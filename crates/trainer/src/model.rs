@@ -106,6 +106,14 @@ impl Model {
         &self.layout
     }
 
+    pub(crate) fn lstms(&self) -> &[Lstm] {
+        &self.lstms
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
     /// Parameters as PyTorch draws them by default: uniform in ±1/√H for the LSTM and in ±1/√D for the head.
     ///
     /// Element `i` of tensor `name` is a function of (`seed`, `name`, `i`) alone.

@@ -11,6 +11,7 @@ use megabatch_gpu_core::Scope;
 
 use crate::error::{Error, Result};
 use crate::samples::{Batch, Samples};
+use crate::step::Form;
 
 /// Where batches come from and the memory that they take.
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub(crate) struct Source<'a> {
     pub(crate) scope: &'a Scope,
     /// Samples in the largest batch.
     pub(crate) capacity: usize,
+    /// The plain form takes windows, the fast one also bars of series.
+    pub(crate) form: Form,
 }
 
 /// Gathers the batches of `schedule` in order while `consume` works on those before. Two batches exist at any time: the one
@@ -41,7 +44,7 @@ pub(crate) fn with_batches<T>(
         let empty = &empty;
         scope.spawn(move || {
             let empty = empty.lock().expect("the reader alone locks it");
-            read(source.samples, schedule, &empty, &ready);
+            read(source, schedule, &empty, &ready);
         });
         // Owned by this closure, so that it is gone, and the reader told to end, before the scope waits for the reader.
         let mut feed = Feed { gathered, give_back, current: None, waited: Duration::ZERO };
@@ -51,14 +54,14 @@ pub(crate) fn with_batches<T>(
 
 /// Sends gathered batches until the schedule ends, a batch cannot be read or nobody listens.
 fn read(
-    samples: &dyn Samples,
+    source: Source<'_>,
     schedule: impl Iterator<Item = Vec<usize>>,
     empty: &Receiver<Batch>,
     ready: &SyncSender<Result<Batch>>,
 ) {
     for indices in schedule {
         let Ok(mut batch) = empty.recv() else { return };
-        let gathered = gather(samples, &indices, &mut batch).map(|()| batch);
+        let gathered = gather(source, &indices, &mut batch).map(|()| batch);
         let failed = gathered.is_err();
         if ready.send(gathered).is_err() || failed {
             return;
@@ -66,7 +69,7 @@ fn read(
     }
 }
 
-fn gather(samples: &dyn Samples, indices: &[usize], batch: &mut Batch) -> Result<()> {
+fn gather(Source { samples, form, .. }: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()> {
     let (first, last) = (indices.iter().min().copied(), indices.iter().max().copied());
     let (Some(first), Some(last)) = (first, last) else {
         batch.resize(0);
@@ -74,6 +77,9 @@ fn gather(samples: &dyn Samples, indices: &[usize], batch: &mut Batch) -> Result
     };
     if last >= samples.len() {
         return Err(Error::SampleOutOfRange { sample: last, len: samples.len() });
+    }
+    if let (Form::Fast, Some(series)) = (form, samples.series()) {
+        return batch.take_series(&series, indices);
     }
     batch.resize(indices.len());
     samples.gather(indices, batch).map_err(|source| Error::Gather { first, last, count: indices.len(), source })
@@ -124,7 +130,7 @@ mod tests {
     fn batches_come_in_order_and_both_live_to_the_end() {
         let device = Device::cpu();
         let (samples, scope) = (samples(), device.scope("batches"));
-        let source = Source { samples: &samples, scope: &scope, capacity: 3 };
+        let source = Source { samples: &samples, scope: &scope, capacity: 3, form: Form::Fast };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
         with_batches(source, schedule.clone().into_iter(), |feed| {
@@ -144,7 +150,7 @@ mod tests {
     #[test]
     fn reading_ends_with_its_consumer() {
         let (samples, scope) = (samples(), Device::cpu().scope("batches"));
-        let source = Source { samples: &samples, scope: &scope, capacity: 1 };
+        let source = Source { samples: &samples, scope: &scope, capacity: 1, form: Form::Plain };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(Batch::len)));
         assert_eq!(first.unwrap(), Some(1));
     }

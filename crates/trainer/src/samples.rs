@@ -8,6 +8,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::{Error, Result};
 use crate::model::SampleShape;
+use crate::series::SeriesView;
 
 /// A source of samples, addressed by index. Reading happens on another thread than training, hence `Sync`.
 pub trait Samples: Sync {
@@ -28,6 +29,12 @@ pub trait Samples: Sync {
     /// # Errors
     /// Whatever keeps the source from reading; it names its file and place.
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>>;
+
+    /// The series that all windows are slices of, for a source that has them in memory. Training then takes the bars from
+    /// there, each once, in place of calling [`gather`](Samples::gather), and is several times as fast where windows overlap.
+    fn series(&self) -> Option<SeriesView<'_>> {
+        None
+    }
 }
 
 /// Windows and targets of B samples, row-major in single precision.
@@ -35,8 +42,21 @@ pub trait Samples: Sync {
 pub struct Batch {
     shape: SampleShape,
     samples: usize,
-    features: Vec<Buffer<f32>>, // [B, T, F] each
-    targets: Buffer<f32>,       // [B, K]
+    /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they cover.
+    features: Vec<Buffer<f32>>,
+    /// Row of each window's first bar, [B] each.
+    starts: Vec<Vec<usize>>,
+    laid: Laid,
+    targets: Buffer<f32>, // [B, K]
+}
+
+/// How the windows of a batch lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Laid {
+    /// One after another.
+    Windows,
+    /// As slices of the bars that they cover.
+    Series,
 }
 
 impl Batch {
@@ -49,6 +69,8 @@ impl Batch {
         Ok(Batch {
             samples: 0,
             features: (0..shape.timeframes.len()).map(window).collect::<Result<_>>()?,
+            starts: vec![Vec::with_capacity(capacity); shape.timeframes.len()],
+            laid: Laid::Windows,
             targets: Buffer::zeros(scope, capacity * shape.outputs)?,
             shape: shape.clone(),
         })
@@ -62,6 +84,11 @@ impl Batch {
         let capacity = self.targets.len() / self.shape.outputs;
         assert!(samples <= capacity, "{samples} samples in a batch for {capacity}");
         self.samples = samples;
+        self.laid = Laid::Windows;
+        for (starts, timeframe) in self.starts.iter_mut().zip(&self.shape.timeframes) {
+            starts.clear();
+            starts.extend((0..samples).map(|sample| sample * timeframe.steps));
+        }
     }
 
     /// B.
@@ -80,7 +107,11 @@ impl Batch {
     }
 
     /// Windows of the k-th timeframe, [B, T, F].
+    ///
+    /// # Panics
+    /// If the batch was taken from series, which happens inside this crate only.
     pub fn features(&self, k: usize) -> &[f32] {
+        assert_eq!(self.laid, Laid::Windows, "windows of a batch that holds series");
         &self.features[k].as_slice()[..self.samples * self.shape.window_len(k)]
     }
 
@@ -107,15 +138,78 @@ impl Batch {
         (windows.collect(), &mut self.targets.as_mut_slice()[..samples * shape.outputs])
     }
 
+    /// The window of one sample in timeframe `k`, [T, F].
+    pub(crate) fn window(&self, k: usize, sample: usize) -> &[f32] {
+        let start = self.starts[k][sample] * self.shape.timeframes[k].features;
+        &self.features[k].as_slice()[start..start + self.shape.window_len(k)]
+    }
+
+    /// The bars of timeframe `k` that windows are slices of, [.., F].
+    pub(crate) fn bars(&self, k: usize) -> &[f32] {
+        self.features[k].as_slice()
+    }
+
+    /// Row among [`bars`](Batch::bars) of the first bar of each sample's window.
+    pub(crate) fn starts(&self, k: usize) -> &[usize] {
+        &self.starts[k]
+    }
+
+    /// Takes `samples` from series: each bar that their windows cover, once.
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`] for series that have not this batch's shape; as [`SeriesView::window_start`].
+    pub(crate) fn take_series(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
+        self.resize(samples.len());
+        self.laid = Laid::Series;
+        if series.timeframes.len() != self.shape.timeframes.len() {
+            let found = format!("{} series", series.timeframes.len());
+            return Err(Error::SamplesShape { model: self.shape.to_string(), samples: found });
+        }
+        for k in 0..self.shape.timeframes.len() {
+            let starts = samples.iter().map(|&sample| series.window_start(&self.shape, k, sample));
+            let starts = starts.collect::<Result<Vec<_>>>()?;
+            self.take_bars(k, series.timeframes[k].values, &starts);
+        }
+        let width = self.shape.outputs;
+        let len = series.targets.len() / width;
+        for (&sample, row) in samples.iter().zip(self.targets.as_mut_slice().chunks_exact_mut(width)) {
+            let targets = series.targets.chunks_exact(width).nth(sample);
+            row.copy_from_slice(targets.ok_or(Error::SampleOutOfRange { sample, len })?);
+        }
+        Ok(())
+    }
+
+    /// Copies the bars of the windows that begin at `starts`; windows that overlap share theirs.
+    fn take_bars(&mut self, k: usize, values: &[f32], starts: &[usize]) {
+        let (steps, width) = (self.shape.timeframes[k].steps, self.shape.timeframes[k].features);
+        let mut sorted: Vec<(usize, usize)> = starts.iter().copied().zip(0..).collect();
+        sorted.sort_unstable();
+        let bars = self.features[k].as_mut_slice();
+        // The bars copied so far: up to row `rows` here and `end` there.
+        let (mut rows, mut end) = (0, 0);
+        for (start, sample) in sorted {
+            let first = if rows > 0 && start <= end { end } else { start };
+            let copied = &values[first * width..(start + steps) * width];
+            bars[rows * width..][..copied.len()].copy_from_slice(copied);
+            rows += start + steps - first;
+            end = start + steps;
+            self.starts[k][sample] = rows - steps;
+        }
+    }
+
     /// The first infinite or NaN number: the name of its tensor, as in `inspect --dump`, and its index there.
     pub(crate) fn first_non_finite(&self) -> Option<(String, usize)> {
-        let named = |(k, timeframe): (usize, &crate::Timeframe)| match timeframe.name.as_str() {
-            "" => ("features".to_owned(), self.features(k)),
-            name => (format!("features.{name}"), self.features(k)),
-        };
-        let features = self.shape.timeframes.iter().enumerate().map(named);
-        let mut all = features.chain([("targets".to_owned(), self.targets())]);
-        all.find_map(|(name, values)| Some((name, values.iter().position(|x| !x.is_finite())?)))
+        for (k, timeframe) in self.shape.timeframes.iter().enumerate() {
+            for sample in 0..self.samples {
+                if let Some(index) = self.window(k, sample).iter().position(|x| !x.is_finite()) {
+                    let dot = if timeframe.name.is_empty() { "" } else { "." };
+                    let name = format!("features{dot}{}", timeframe.name);
+                    return Some((name, sample * self.shape.window_len(k) + index));
+                }
+            }
+        }
+        let index = self.targets().iter().position(|x| !x.is_finite())?;
+        Some(("targets".to_owned(), index))
     }
 }
 

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Device;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::fast::{self, PackedWeights};
 use crate::loss::Loss;
 use crate::lstm::InputGradients;
 use crate::model::{Model, Pass};
 use crate::samples::Batch;
-use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
 
 /// Samples that one thread takes through the model at a time. Part of the arithmetic: another size sums in another order.
@@ -36,21 +37,52 @@ pub struct Compute {
     pub threads: usize,
     /// Samples in a batch.
     pub batch_size: usize,
+    /// How the model is computed.
+    pub form: Form,
+}
+
+/// How a model is computed: the same mathematics, equal up to rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// Window by window, in plain loops and products: the reference for the other.
+    Plain,
+    /// What windows have in common once, with kernels for the processor at hand.
+    #[default]
+    Fast,
 }
 
 /// The threads and the memory that batches are computed with.
 #[derive(Debug)]
-pub(crate) struct Engine<S: Scalar> {
+pub(crate) struct Engine {
     pool: rayon::ThreadPool,
-    workers: Vec<Worker<S>>,
+    workers: Vec<Worker>,
+    /// For the fast form.
+    weights: Option<PackedWeights>,
 }
 
 /// What one thread computes a shard with.
 #[derive(Debug)]
-struct Worker<S: Scalar> {
-    pass: Pass<S>,
-    gradients: Option<TensorSet<S>>,
+struct Worker {
+    memory: Memory,
+    gradients: Option<TensorSet<f32>>,
     totals: Totals,
+}
+
+/// What a form computes with.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one a thread, and all are of one form")]
+enum Memory {
+    Plain(Pass<f32>),
+    Fast(fast::Pass),
+}
+
+/// The weights of a model, as they are and as the fast form has packed them.
+#[derive(Clone, Copy)]
+struct Weights<'a> {
+    model: &'a Model,
+    parameters: &'a TensorSet<f32>,
+    packed: Option<&'a PackedWeights>,
 }
 
 /// What the loss of a part of a batch is computed with.
@@ -71,10 +103,10 @@ pub(crate) struct Totals {
     pub(crate) backward: Duration,
 }
 
-impl<S: Scalar> Engine<S> {
+impl Engine {
     /// Starts the threads and takes the memory for batches of any size, a shard a thread.
     pub(crate) fn new(device: &Device, model: &Model, compute: Compute, purpose: Purpose) -> Result<Self> {
-        let Compute { threads, batch_size } = compute;
+        let Compute { threads, batch_size, form } = compute;
         for (setting, value) in [("the number of threads", threads), ("training.batch_size", batch_size)] {
             if value == 0 {
                 return Err(Error::setting(setting, &0, "1 or more"));
@@ -85,35 +117,36 @@ impl<S: Scalar> Engine<S> {
             .thread_name(|k| format!("compute-{k}"))
             .build()
             .map_err(|source| Error::Threads { threads, source })?;
-        let worker = |_| {
-            let capacity = batch_size.min(SHARD_SAMPLES);
-            let gradients = device.scope("model/gradients/shards");
-            Ok(Worker {
-                pass: Pass::new(&device.scope("activations"), model, capacity, InputGradients::Skip)?,
-                gradients: match purpose {
-                    Purpose::Training => Some(TensorSet::zeros(&gradients, model.layout())?),
-                    Purpose::Prediction => None,
-                },
-                totals: Totals::default(),
-            })
+        let worker = |_| Worker::new(device, model, (form, compute.shard_samples()), purpose);
+        let workers = (0..compute.shards_at_once()).map(worker).collect::<Result<_>>()?;
+        let weights = match form {
+            Form::Plain => None,
+            Form::Fast => Some(PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose)?),
         };
-        let workers = (0..threads.min(batch_size.div_ceil(SHARD_SAMPLES))).map(worker).collect::<Result<_>>()?;
-        Ok(Engine { pool, workers })
+        Ok(Engine { pool, workers, weights })
+    }
+
+    /// Makes ready for `parameters`; to be called whenever they have changed, before they are computed with.
+    pub(crate) fn load(&mut self, model: &Model, parameters: &TensorSet<f32>) {
+        if let Some(weights) = &mut self.weights {
+            self.pool.install(|| weights.pack(model, parameters));
+        }
     }
 
     /// Adds the gradients of `objective` over `batch` to `gradients`.
     pub(crate) fn accumulate(
         &mut self,
-        (model, parameters): (&Model, &TensorSet<S>),
+        (model, parameters): (&Model, &TensorSet<f32>),
         batch: &Batch,
         objective: Objective,
-        gradients: &mut TensorSet<S>,
+        gradients: &mut TensorSet<f32>,
     ) -> Totals {
+        let weights = Weights { model, parameters, packed: self.weights.as_ref() };
         let mut totals = Totals::default();
         for shards in shards_of(batch.len()).chunks(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(shards.par_iter());
             self.pool.install(|| {
-                work.for_each(|(worker, shard)| worker.train((model, parameters), batch, shard.clone(), objective));
+                work.for_each(|(worker, shard)| worker.train(weights, batch, shard.clone(), objective));
             });
             let done = &self.workers[..shards.len()];
             for worker in done {
@@ -128,7 +161,8 @@ impl<S: Scalar> Engine<S> {
     }
 
     /// Writes the model's outputs for `batch`, [B, K].
-    pub(crate) fn predict(&mut self, model: &Model, parameters: &TensorSet<S>, batch: &Batch, outputs: &mut [S]) {
+    pub(crate) fn predict(&mut self, model: &Model, parameters: &TensorSet<f32>, batch: &Batch, outputs: &mut [f32]) {
+        let weights = Weights { model, parameters, packed: self.weights.as_ref() };
         let width = model.shape().outputs;
         let rows = outputs.chunks_mut(width * SHARD_SAMPLES).zip(shards_of(batch.len()));
         let mut work: Vec<_> = rows.collect();
@@ -136,46 +170,99 @@ impl<S: Scalar> Engine<S> {
             let work = self.workers.par_iter_mut().zip(work.par_iter_mut());
             self.pool.install(|| {
                 work.for_each(|(worker, (outputs, shard))| {
-                    worker.load(batch, shard.clone());
-                    model.forward(parameters, &mut worker.pass);
-                    outputs.copy_from_slice(worker.pass.outputs());
+                    let (y, _) = worker.memory.forward(weights, batch, shard.clone());
+                    outputs.copy_from_slice(y);
                 });
             });
         }
     }
 }
 
-impl<S: Scalar> Worker<S> {
+impl Compute {
+    /// Samples of the largest shard.
+    pub(crate) fn shard_samples(self) -> usize {
+        self.batch_size.min(SHARD_SAMPLES)
+    }
+
+    /// Shards that are computed at the same time.
+    pub(crate) fn shards_at_once(self) -> usize {
+        self.threads.min(self.batch_size.div_ceil(SHARD_SAMPLES))
+    }
+}
+
+impl Worker {
+    fn new(device: &Device, model: &Model, (form, capacity): (Form, usize), purpose: Purpose) -> Result<Self> {
+        let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
+        Ok(Worker {
+            memory: match form {
+                Form::Plain => Memory::Plain(Pass::new(&activations, model, capacity, InputGradients::Skip)?),
+                Form::Fast => Memory::Fast(fast::Pass::new(&activations, model, capacity, purpose)?),
+            },
+            gradients: match purpose {
+                Purpose::Training => Some(TensorSet::zeros(&gradients, model.layout())?),
+                Purpose::Prediction => None,
+            },
+            totals: Totals::default(),
+        })
+    }
+
     /// Forward, loss and backward of one shard.
     fn train(
         &mut self,
-        (model, parameters): (&Model, &TensorSet<S>),
+        weights: Weights<'_>,
         batch: &Batch,
         shard: Range<usize>,
         Objective { loss, count }: Objective,
     ) {
         let start = Instant::now();
-        self.load(batch, shard.clone());
-        model.forward(parameters, &mut self.pass);
+        let outputs = weights.model.shape().outputs;
+        let targets = &batch.targets()[shard.start * outputs..shard.end * outputs];
+        let (y, d_y) = self.memory.forward(weights, batch, shard);
         let forward = start.elapsed();
 
-        let outputs = model.shape().outputs;
-        let targets = &batch.targets()[shard.start * outputs..shard.end * outputs];
-        let (y, d_y) = self.pass.outputs_and_gradient_mut();
         let loss_sum = loss.sum(y, targets);
         loss.gradient((y, targets), count, d_y);
         let gradients = self.gradients.as_mut().expect("an engine made for training");
         gradients.clear();
-        model.backward(parameters, &mut self.pass, gradients);
+        self.memory.backward(weights, batch, gradients);
         self.totals = Totals { loss_sum, forward, backward: start.elapsed() - forward };
     }
+}
 
-    fn load(&mut self, batch: &Batch, shard: Range<usize>) {
-        let windows = |k: usize| {
-            let len = batch.shape().window_len(k);
-            &batch.features(k)[shard.start * len..shard.end * len]
-        };
-        self.pass.load(shard.len(), (0..batch.shape().timeframes.len()).map(windows));
+impl Memory {
+    /// Computes the outputs [B, K] of a shard; they and, for writing, their gradient.
+    fn forward(&mut self, weights: Weights<'_>, batch: &Batch, shard: Range<usize>) -> (&[f32], &mut [f32]) {
+        let Weights { model, parameters, .. } = weights;
+        match self {
+            Memory::Plain(pass) => {
+                let windows = |k: usize| {
+                    let len = batch.shape().window_len(k);
+                    &batch.features(k)[shard.start * len..shard.end * len]
+                };
+                pass.load(shard.len(), (0..batch.shape().timeframes.len()).map(windows));
+                model.forward(parameters, pass);
+                pass.outputs_and_gradient_mut()
+            }
+            Memory::Fast(pass) => {
+                pass.forward((model, parameters), weights.packed(), batch, shard);
+                pass.outputs_and_gradient_mut(model)
+            }
+        }
+    }
+
+    /// Adds the parameters' gradients, from that of the outputs, to `gradients`.
+    fn backward(&mut self, weights: Weights<'_>, batch: &Batch, gradients: &mut TensorSet<f32>) {
+        let Weights { model, parameters, .. } = weights;
+        match self {
+            Memory::Plain(pass) => model.backward(parameters, pass, gradients),
+            Memory::Fast(pass) => pass.backward((model, parameters), weights.packed(), batch, gradients),
+        }
+    }
+}
+
+impl<'a> Weights<'a> {
+    fn packed(self) -> &'a PackedWeights {
+        self.packed.expect("an engine of the fast form has packed weights")
     }
 }
 

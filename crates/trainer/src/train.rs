@@ -18,7 +18,7 @@ use crate::optimizer::Optimizer;
 use crate::prefetch::{Feed, Source, with_batches};
 use crate::samples::{Batch, Samples};
 use crate::schedule::{Schedule, StepSamples};
-use crate::step::{Compute, Engine, Objective, Purpose, Totals};
+use crate::step::{Engine, Objective, Purpose, Totals};
 use crate::tensor::TensorSet;
 use crate::weights::{load_weights, save_weights};
 
@@ -31,7 +31,7 @@ pub struct Trainer {
     parameters: TensorSet<f32>,
     gradients: TensorSet<f32>,
     optimizer: Optimizer<f32>,
-    engine: Engine<f32>,
+    engine: Engine,
     /// Optimizer steps done.
     step: u64,
     best: Option<Best>,
@@ -79,7 +79,7 @@ impl Trainer {
         config.check()?;
         let model = Model::new(shape, config.model)?;
         let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
-        let compute = Compute { threads: config.threads, batch_size: config.batch_size };
+        let compute = config.compute();
         Ok(Trainer {
             gradients: TensorSet::zeros(&device.scope("model/gradients"), model.layout())?,
             optimizer: Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?,
@@ -164,7 +164,8 @@ impl Trainer {
             checkpoints.clean()?;
         }
         let batches = self.device.scope("batches");
-        let source = Source { samples: run.samples, scope: &batches, capacity: self.config.batch_size };
+        let source =
+            Source { samples: run.samples, scope: &batches, capacity: self.config.batch_size, form: self.config.form };
         let order = schedule.batches(self.step..schedule.steps, run.train);
         with_batches(source, order, |feed| {
             while self.step < schedule.steps {
@@ -188,7 +189,7 @@ impl Trainer {
             parameters: &self.parameters,
             engine: &mut self.engine,
             batches: &self.device.scope("batches"),
-            batch_size: self.config.batch_size,
+            compute: self.config.compute(),
         };
         evaluate(predictions, selection, (self.config.loss, baselines))
     }
@@ -201,6 +202,7 @@ impl Trainer {
         let objective = Objective { loss: self.config.loss, count };
         let mut totals = Totals::default();
         self.gradients.clear();
+        self.engine.load(&self.model, &self.parameters);
         for _ in 0..schedule.batches_of(&work) {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             let model = (&self.model, &self.parameters);

@@ -41,14 +41,14 @@ pub(crate) struct Sizes {
 #[derive(Debug)]
 pub(crate) struct Lstm {
     pub(crate) sizes: Sizes,
-    layers: Vec<LayerSlots>,
+    pub(crate) layers: Vec<LayerSlots>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct LayerSlots {
-    weight_ih: Slot,         // [4H, F]
-    weight_hh: Slot,         // [4H, H]
-    bias: Option<[Slot; 2]>, // b_ih and b_hh, [4H] each
+pub(crate) struct LayerSlots {
+    pub(crate) weight_ih: Slot,         // [4H, F]
+    pub(crate) weight_hh: Slot,         // [4H, H]
+    pub(crate) bias: Option<[Slot; 2]>, // b_ih and b_hh, [4H] each
 }
 
 impl Lstm {
@@ -69,7 +69,7 @@ impl Lstm {
 
 impl Sizes {
     /// Width of what layer `l` reads at each step.
-    fn input(self, l: usize) -> usize {
+    pub(crate) fn input(self, l: usize) -> usize {
         if l == 0 { self.features } else { self.hidden }
     }
 }

@@ -3,7 +3,7 @@
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Baselines, Compute, Config, Error, Loss, Model, Predictor, Run, Samples, Selection, Trainer, save_weights,
+    Baselines, Compute, Config, Error, Form, Loss, Model, Predictor, Run, Samples, Selection, Trainer, save_weights,
 };
 
 /// A model after a few steps and the file that it was exported to.
@@ -34,7 +34,7 @@ fn an_exported_model_predicts_as_the_trained_one() {
     let indices: Vec<usize> = (80..100).rev().collect();
     let selection = Selection { samples: &samples, indices: &indices };
     let expected = trainer.evaluate(selection, Some(&baselines)).unwrap();
-    let mut predictor = predictor(&path, Compute { threads: 2, batch_size: 8 });
+    let mut predictor = predictor(&path, Compute { threads: 2, batch_size: 8, form: Form::Fast });
     assert_eq!(predictor.evaluate(selection, Loss::Mse, Some(&baselines)).unwrap(), expected);
 
     let (mut visited, mut squares) = (Vec::new(), 0.0);
@@ -67,7 +67,7 @@ fn a_sink_and_a_source_can_end_a_prediction() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.safetensors");
     exported(&path);
-    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 4 });
+    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 4, form: Form::Fast });
     let indices: Vec<usize> = (0..40).collect();
     let samples = Disturbed::new(samples(100), Disturbance::Fail { at_call: 4 });
     let selection = Selection { samples: &samples, indices: &indices };

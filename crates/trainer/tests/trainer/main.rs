@@ -3,6 +3,7 @@
 //! The trainer as a program uses it: training, resuming, evaluating.
 
 mod evaluating;
+mod forms;
 mod made_up;
 mod resuming;
 mod training;

@@ -1,0 +1,184 @@
+#![forbid(unsafe_code)]
+
+//! One timeframe's LSTM, backward.
+//!
+//! ```text
+//! for each layer, from the top:
+//!     for each step, from the last:  dgates from dh, dc;  dh = dgates · W_hh
+//!     dW_hh = Σ dgatesᵀ · h before;  dW_ih = Σ dgatesᵀ · x;  db = Σ dgates             (1)
+//!     dx = dgates · W_ih, which the layer below receives                             (1)
+//! ```
+//!
+//! 1. A block of steps at a time, so that its gradients are still in the cache and never kept. In the first layer, where windows
+//!    overlap, the gradients are summed by bar on the way, and dW_ih and db are formed once a bar at the end.
+
+use std::ops::Range;
+
+use super::memory::{Scratch, place};
+use super::sequence::Sequence;
+use super::weights::{LayerWeights, unpack_add};
+use super::{BLOCK_STEPS, Dimensions};
+use crate::kernel::{self, Isa, PANEL, Place, Start, Step, View, ViewMut};
+use crate::lstm::LayerSlots;
+use crate::tensor::TensorSet;
+
+impl Sequence {
+    /// Goes back from the gradient of the top layer's last hidden state, set in `scratch` at [`Sequence::d_state_at`], and adds
+    /// the gradients of the parameters at `slots` to `gradients`.
+    pub(super) fn backward(
+        &self,
+        isa: Isa,
+        (weights, slots): (&[LayerWeights], &[LayerSlots]),
+        (bars, scratch): (&[f32], &mut Scratch),
+        gradients: &mut TensorSet<f32>,
+    ) {
+        self.windows.pack((bars, self.of.sizes.features), (scratch.x.as_mut_slice(), self.x_at()));
+        for (l, (weights, slots)) in weights.iter().zip(slots).enumerate().rev() {
+            self.clear(l, scratch);
+            for block in self.blocks().rev() {
+                for t in block.clone().rev() {
+                    self.unwind_step(isa, (l, weights), (t, t - block.start), scratch);
+                }
+                self.add_block(isa, l, block.clone(), scratch);
+                if l > 0 {
+                    self.go_below(isa, weights, block, scratch);
+                }
+            }
+            if self.is_by_bar(l) {
+                self.add_bars(isa, scratch);
+            }
+            unpack(self.of, l, (slots, scratch), gradients);
+        }
+    }
+
+    /// The gradient of a layer's state, in [`Scratch::d_hidden`].
+    pub(super) fn d_state_at(&self) -> Place {
+        place(self.windows.len(), self.windows.len())
+    }
+
+    fn is_by_bar(&self, l: usize) -> bool {
+        l == 0 && self.windows.overlap()
+    }
+
+    fn d_gates_at(&self, t_in_block: usize) -> Place {
+        let windows = self.windows.len();
+        place(BLOCK_STEPS * windows, windows).row(t_in_block * windows)
+    }
+
+    fn d_between_at(&self, t: usize) -> Place {
+        let windows = self.windows.len();
+        place(self.of.sizes.steps * windows, windows).row(t * windows)
+    }
+
+    /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and below the top also the hidden
+    /// state's.
+    fn clear(&self, l: usize, scratch: &mut Scratch) {
+        for sums in [&mut scratch.d_input_weight, &mut scratch.d_recurrent_weight, &mut scratch.d_bias] {
+            sums.as_mut_slice().fill(0.0);
+        }
+        scratch.d_cell.as_mut_slice().fill(0.0);
+        if l + 1 < self.layers.len() {
+            scratch.d_hidden.as_mut_slice().fill(0.0);
+        }
+        if self.is_by_bar(l) {
+            let len = self.of.gates() * self.by_bar_at().stride;
+            scratch.by_bar.as_mut_slice()[..len].fill(0.0);
+        }
+    }
+
+    /// The cell backwards at step `t`, its gradients by bar where windows overlap, and the gradient of the state before it.
+    fn unwind_step(
+        &self,
+        isa: Isa,
+        (l, weights): (usize, &LayerWeights),
+        (t, t_in_block): (usize, usize),
+        scratch: &mut Scratch,
+    ) {
+        let (rows, layer) = (self.windows.len(), &self.layers[l]);
+        let (state_at, d_gates_at) = (self.d_state_at(), self.d_gates_at(t_in_block));
+        if l + 1 < self.layers.len() {
+            self.add_from_above(t, scratch);
+        }
+        for n in 0..self.of.units() {
+            let step = Step {
+                gates: View(layer.gates.as_slice(), self.gates_at(t).panel(4 * n)),
+                cell: View(layer.cell.as_slice(), self.states_at(t).panel(n)),
+                d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
+            };
+            let mut d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
+            let mut d_gates = ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n));
+            kernel::unwind(isa, rows, step, (&mut d_cell, &mut d_gates));
+        }
+        let d_gates = scratch.d_gates.as_slice();
+        if self.is_by_bar(l) {
+            let to = (scratch.by_bar.as_mut_slice(), self.by_bar_at());
+            self.windows.add_step(t, self.of.gates(), (d_gates, d_gates_at), to);
+        }
+        if t > 0 {
+            let shape = [rows, self.of.gates() * PANEL, self.of.units()];
+            let operands = (Start::Zero, View(d_gates, d_gates_at), weights.recurrent_turned.as_slice());
+            kernel::product(isa, shape, operands, &mut ViewMut(scratch.d_hidden.as_mut_slice(), state_at));
+        }
+    }
+
+    /// Adds what the layer above gave this one's output at step `t`.
+    fn add_from_above(&self, t: usize, scratch: &mut Scratch) {
+        let (from, to, len) = (self.d_between_at(t), self.d_state_at(), self.windows.len() * PANEL);
+        for n in 0..self.of.units() {
+            let terms = &scratch.d_between.as_slice()[from.panel(n).start..][..len];
+            let sums = &mut scratch.d_hidden.as_mut_slice()[to.panel(n).start..][..len];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        }
+    }
+
+    /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
+    fn add_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut Scratch) {
+        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
+        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
+        let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
+        kernel::outer(isa, [rows, hidden, gates], (before, d_gates), scratch.d_recurrent_weight.as_mut_slice());
+        if !self.is_by_bar(l) {
+            let below = l.checked_sub(1).map(|below| self.layers[below].hidden.as_slice());
+            let input = View(below.unwrap_or(scratch.x.as_slice()), self.input_at(l, block.start));
+            let sums = scratch.d_input_weight.as_mut_slice();
+            kernel::outer(isa, [rows, self.of.input(l), gates], (input, d_gates), sums);
+            add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
+        }
+    }
+
+    /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the first.
+    fn go_below(&self, isa: Isa, weights: &LayerWeights, block: Range<usize>, scratch: &mut Scratch) {
+        let shape = [block.len() * self.windows.len(), self.of.gates() * PANEL, self.of.units()];
+        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
+        let mut to = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
+        kernel::product(isa, shape, (Start::Zero, d_gates, weights.input_turned.as_slice()), &mut to);
+    }
+
+    /// dW_ih and db of the first layer, once a bar.
+    fn add_bars(&self, isa: Isa, scratch: &mut Scratch) {
+        let shape = [self.windows.bars(), self.of.sizes.features, self.of.gates()];
+        let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at());
+        let x = View(scratch.x.as_slice(), self.x_at());
+        kernel::outer(isa, shape, (x, d_gates), scratch.d_input_weight.as_mut_slice());
+        add_rows(shape[0], d_gates, scratch.d_bias.as_mut_slice());
+    }
+}
+
+/// sums [panels · 16] += the rows of a matrix.
+fn add_rows(rows: usize, View(values, place): View<'_>, sums: &mut [f32]) {
+    for (panel, sums) in sums.chunks_exact_mut(PANEL).enumerate() {
+        for row in values[place.panel(panel).start..][..rows * PANEL].chunks_exact(PANEL) {
+            sums.iter_mut().zip(row).for_each(|(sum, term)| *sum += term);
+        }
+    }
+}
+
+/// Adds the sums of layer `l` to its parameters' gradients.
+fn unpack(of: Dimensions, l: usize, (slots, scratch): (&LayerSlots, &Scratch), gradients: &mut TensorSet<f32>) {
+    let (hidden, width) = (of.sizes.hidden, of.gates() * PANEL);
+    unpack_add(hidden, &scratch.d_input_weight.as_slice()[..width * of.input(l)], slots.weight_ih, gradients);
+    unpack_add(hidden, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
+    for slot in slots.bias.into_iter().flatten() {
+        unpack_add(hidden, &scratch.d_bias.as_slice()[..width], slot, gradients);
+    }
+}

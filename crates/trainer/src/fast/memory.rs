@@ -1,0 +1,118 @@
+#![forbid(unsafe_code)]
+
+//! The memory of the fast form, by shape.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::{BLOCK_STEPS, Dimensions};
+use crate::error::Result;
+use crate::kernel::{PANEL, Place};
+use crate::step::Purpose;
+
+/// Numbers in 4 KiB, after which addresses fall into the same set of the first-level cache.
+const CACHE_WAY: usize = 1024;
+
+/// The place of a matrix of `rows` rows that is worked on `step_rows` rows at a time. The stride makes the blocks of
+/// neighbouring panels follow one another in the cache instead of displacing each other.
+pub(super) fn place(rows: usize, step_rows: usize) -> Place {
+    let len = rows * PANEL;
+    let ahead = (step_rows * PANEL + CACHE_WAY - len % CACHE_WAY) % CACHE_WAY;
+    Place { start: 0, stride: len + ahead }
+}
+
+/// Numbers in a panel of up to `rows` rows, whatever its stride.
+fn room(rows: usize) -> usize {
+    rows * PANEL + CACHE_WAY
+}
+
+/// What one layer keeps of its forward pass.
+#[derive(Debug)]
+pub(super) struct LayerMemory {
+    /// Before, then after their functions; of all steps for training, of a block for prediction.
+    pub(super) gates: Buffer<f32>, // [gate panels][T · B][16]
+    /// The initial state, then the state after each step.
+    pub(super) hidden: Buffer<f32>, // [unit panels][(T + 1) · B][16]
+    pub(super) cell: Buffer<f32>, // [unit panels][(T + 1) · B][16]
+}
+
+/// Steps whose gates are kept.
+pub(super) fn gate_steps(of: Dimensions, purpose: Purpose) -> usize {
+    match purpose {
+        Purpose::Training => of.sizes.steps,
+        Purpose::Prediction => BLOCK_STEPS,
+    }
+}
+
+pub(super) fn layer_len(of: Dimensions, purpose: Purpose) -> [usize; 3] {
+    let states = of.units() * room((of.sizes.steps + 1) * of.capacity);
+    [of.gates() * room(gate_steps(of, purpose) * of.capacity), states, states]
+}
+
+impl LayerMemory {
+    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
+        let [gates, hidden, cell] = layer_len(of, purpose);
+        let zeros = |len| Buffer::zeros(scope, len);
+        Ok(LayerMemory { gates: zeros(gates)?, hidden: zeros(hidden)?, cell: zeros(cell)? })
+    }
+}
+
+/// What one timeframe after another is computed with.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    /// The bars.
+    pub(super) x: Buffer<f32>, // [F panels][T · B][16]
+    /// Projections by bar, for windows that overlap; their gradients in the backward pass.
+    pub(super) by_bar: Buffer<f32>, // [gate panels][T · B / 2][16]
+    /// Gradients of a block of steps, before the gates' functions.
+    pub(super) d_gates: Buffer<f32>, // [gate panels][block · B][16]
+    pub(super) d_hidden: Buffer<f32>, // [unit panels][B][16]
+    pub(super) d_cell: Buffer<f32>,   // [unit panels][B][16]
+    /// Gradients of a layer's outputs, read by it and then overwritten with those of the layer below.
+    pub(super) d_between: Buffer<f32>, // [unit panels][T · B][16]
+    pub(super) d_input_weight: Buffer<f32>, // [gate panels][F or H][16]
+    pub(super) d_recurrent_weight: Buffer<f32>, // [gate panels][H][16]
+    pub(super) d_bias: Buffer<f32>,   // [gate panels][16]
+}
+
+/// Numbers in each buffer for one timeframe, in the order of the fields.
+fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 9] {
+    let (rows, gates, units) = (of.sizes.steps * of.capacity, of.gates(), of.units());
+    let x = of.sizes.features.div_ceil(PANEL) * room(rows);
+    // Windows overlap where the bars are at most half as many as the windows' steps.
+    let by_bar = gates * room(rows / 2);
+    match purpose {
+        Purpose::Prediction => [x, by_bar, 0, 0, 0, 0, 0, 0, 0],
+        Purpose::Training => {
+            let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
+            let state = units * room(of.capacity);
+            let between = if of.sizes.layers > 1 { units * room(rows) } else { 0 };
+            let recurrent = gates * PANEL * of.sizes.hidden;
+            let block = gates * room(BLOCK_STEPS * of.capacity);
+            [x, by_bar, block, state, state, between, gates * PANEL * width, recurrent, gates * PANEL]
+        }
+    }
+}
+
+/// Numbers in each buffer for all timeframes.
+pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 9] {
+    let each = all.iter().map(|&of| scratch_len_of(of, purpose));
+    each.fold([0; 9], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
+}
+
+impl Scratch {
+    pub(super) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
+        let [x, by_bar, d_gates, d_hidden, d_cell, d_between, d_input, d_recurrent, d_bias] = scratch_len(all, purpose);
+        let zeros = |len| Buffer::zeros(scope, len);
+        Ok(Scratch {
+            x: zeros(x)?,
+            by_bar: zeros(by_bar)?,
+            d_gates: zeros(d_gates)?,
+            d_hidden: zeros(d_hidden)?,
+            d_cell: zeros(d_cell)?,
+            d_between: zeros(d_between)?,
+            d_input_weight: zeros(d_input)?,
+            d_recurrent_weight: zeros(d_recurrent)?,
+            d_bias: zeros(d_bias)?,
+        })
+    }
+}

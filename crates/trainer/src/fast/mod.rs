@@ -1,0 +1,199 @@
+#![forbid(unsafe_code)]
+
+//! The fast form of the model: the same mathematics as the plain one, in another order.
+//!
+//! 1. Samples whose windows of a timeframe are equal share one run through all its layers; its gradient is the sum of theirs.
+//! 2. Where windows overlap, the first layer's input projection is done once a bar, and the gate gradients are summed by bar.
+//! 3. All matrices are panel-major (see [`kernel`](crate::kernel)); weights are packed once an optimizer step.
+//! 4. A thread takes its windows through all steps; what a step needs stays in its caches.
+//!
+//! All sums are formed in an order that depends on the samples alone.
+
+mod backward;
+mod memory;
+mod sequence;
+mod weights;
+mod windows;
+
+use std::ops::Range;
+
+use megabatch_gpu_core::{Buffer, Scope};
+use rayon::prelude::*;
+
+use crate::error::Result;
+use crate::kernel::{Isa, PANEL};
+use crate::lstm::Sizes;
+use crate::model::Model;
+use crate::samples::Batch;
+use crate::step::Purpose;
+use crate::tensor::TensorSet;
+use memory::Scratch;
+use sequence::Sequence;
+use weights::LayerWeights;
+
+/// Steps whose gate gradients are kept until they are folded into the weights': 32 windows' of H = 128 are 512 KiB.
+const BLOCK_STEPS: usize = 8;
+
+/// Sizes of one timeframe's LSTM, in panels.
+#[derive(Clone, Copy, Debug)]
+struct Dimensions {
+    sizes: Sizes,
+    /// Windows that there is room for.
+    capacity: usize,
+}
+
+impl Dimensions {
+    /// Panels of units.
+    fn units(self) -> usize {
+        self.sizes.hidden.div_ceil(PANEL)
+    }
+
+    /// Panels of gates.
+    fn gates(self) -> usize {
+        4 * self.units()
+    }
+
+    /// Width of what layer `l` reads.
+    fn input(self, l: usize) -> usize {
+        self.sizes.input(l)
+    }
+}
+
+fn dimensions(model: &Model, capacity: usize) -> Vec<Dimensions> {
+    model.lstms().iter().map(|lstm| Dimensions { sizes: lstm.sizes, capacity }).collect()
+}
+
+/// A model's LSTM weights as the kernels read them.
+#[derive(Debug)]
+pub(crate) struct PackedWeights {
+    timeframes: Vec<Vec<LayerWeights>>,
+}
+
+impl PackedWeights {
+    /// Room for the weights of `model`, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose) -> Result<Self> {
+        let layers = |of: Dimensions| {
+            let layer = |l| LayerWeights::new(scope, of, l, purpose);
+            (0..of.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
+        };
+        Ok(PackedWeights { timeframes: dimensions(model, 0).into_iter().map(layers).collect::<Result<_>>()? })
+    }
+
+    /// Copies the weights as they are now, on the threads of the pool that this is called in.
+    pub(crate) fn pack(&mut self, model: &Model, parameters: &TensorSet<f32>) {
+        self.timeframes.par_iter_mut().zip(model.lstms()).for_each(|(layers, lstm)| {
+            for (layer, slots) in layers.iter_mut().zip(&lstm.layers) {
+                layer.pack(lstm.sizes.hidden, slots, parameters);
+            }
+        });
+    }
+
+    /// Numbers in the weights of `model`.
+    pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
+        let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
+        dimensions(model, 0).into_iter().flat_map(layers).sum()
+    }
+}
+
+/// The memory with which one thread takes some samples through the model: the fast form's [`Pass`](crate::Pass).
+#[derive(Debug)]
+pub(crate) struct Pass {
+    isa: Isa,
+    samples: usize,
+    sequences: Vec<Sequence>,
+    scratch: Scratch,
+    joined: Buffer<f32>,    // [B, D]
+    outputs: Buffer<f32>,   // [B, K]
+    d_outputs: Buffer<f32>, // [B, K]
+    d_joined: Buffer<f32>,  // [B, D]
+}
+
+impl Pass {
+    /// Memory for up to `capacity` samples, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, model: &Model, capacity: usize, purpose: Purpose) -> Result<Self> {
+        let all = dimensions(model, capacity);
+        let (width, outputs) = (all.len() * model.config().hidden, model.shape().outputs);
+        let zeros = |len| Buffer::zeros(scope, len);
+        Ok(Pass {
+            isa: Isa::best(),
+            samples: 0,
+            scratch: Scratch::new(scope, &all, purpose)?,
+            sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
+            joined: zeros(capacity * width)?,
+            outputs: zeros(capacity * outputs)?,
+            d_outputs: zeros(capacity * outputs)?,
+            d_joined: zeros(capacity * width)?,
+        })
+    }
+
+    /// Numbers in the memory for `capacity` samples.
+    pub(crate) fn len(model: &Model, capacity: usize, purpose: Purpose) -> usize {
+        let all = dimensions(model, capacity);
+        let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
+        let head = 2 * capacity * (all.len() * model.config().hidden + model.shape().outputs);
+        all.iter().map(layers).sum::<usize>() + memory::scratch_len(&all, purpose).iter().sum::<usize>() + head
+    }
+
+    /// Computes the outputs of the samples `shard` of `batch`.
+    pub(crate) fn forward(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        weights: &PackedWeights,
+        batch: &Batch,
+        shard: Range<usize>,
+    ) {
+        self.samples = shard.len();
+        let hidden = model.config().hidden;
+        let width = self.sequences.len() * hidden;
+        for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&weights.timeframes).enumerate() {
+            let windows = (batch.bars(k), &batch.starts(k)[shard.clone()]);
+            sequence.forward(self.isa, weights, windows, &mut self.scratch);
+            let (top, last) =
+                (&sequence.layers[sequence.layers.len() - 1], sequence.states_at(sequence.of.sizes.steps));
+            let rows = self.joined.as_mut_slice().chunks_exact_mut(width);
+            for (row, &window) in rows.zip(sequence.windows.of_sample()) {
+                for (panel, part) in row[k * hidden..][..hidden].chunks_mut(PANEL).enumerate() {
+                    let at = last.row(window).panel(panel).start;
+                    part.copy_from_slice(&top.hidden.as_slice()[at..at + part.len()]);
+                }
+            }
+        }
+        let joined = &self.joined.as_slice()[..self.samples * width];
+        let outputs = &mut self.outputs.as_mut_slice()[..self.samples * model.shape().outputs];
+        model.head().forward(parameters, joined, outputs);
+    }
+
+    /// The outputs [B, K] and, for writing, their gradient.
+    pub(crate) fn outputs_and_gradient_mut(&mut self, model: &Model) -> (&[f32], &mut [f32]) {
+        let len = self.samples * model.shape().outputs;
+        (&self.outputs.as_slice()[..len], &mut self.d_outputs.as_mut_slice()[..len])
+    }
+
+    /// Goes back from the outputs' gradient, after [`Pass::forward`] of the same samples; adds the gradients to `gradients`.
+    pub(crate) fn backward(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        weights: &PackedWeights,
+        batch: &Batch,
+        gradients: &mut TensorSet<f32>,
+    ) {
+        let hidden = model.config().hidden;
+        let width = self.sequences.len() * hidden;
+        let joined = &self.joined.as_slice()[..self.samples * width];
+        let d_outputs = &self.d_outputs.as_slice()[..self.samples * model.shape().outputs];
+        let d_joined = &mut self.d_joined.as_mut_slice()[..self.samples * width];
+        model.head().backward(parameters, (joined, d_outputs), d_joined, gradients);
+        for (k, (sequence, weights)) in self.sequences.iter().zip(&weights.timeframes).enumerate() {
+            let (at, d_hidden) = (sequence.d_state_at(), self.scratch.d_hidden.as_mut_slice());
+            d_hidden.fill(0.0);
+            for (row, &window) in d_joined.chunks_exact(width).zip(sequence.windows.of_sample()) {
+                for (panel, part) in row[k * hidden..][..hidden].chunks(PANEL).enumerate() {
+                    let sums = &mut d_hidden[at.row(window).panel(panel).start..];
+                    sums.iter_mut().zip(part).for_each(|(sum, term)| *sum += term);
+                }
+            }
+            let layers = (weights.as_slice(), model.lstms()[k].layers.as_slice());
+            sequence.backward(self.isa, layers, (batch.bars(k), &mut self.scratch), gradients);
+        }
+    }
+}

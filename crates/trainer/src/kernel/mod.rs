@@ -1,0 +1,338 @@
+//! The arithmetic of the fast form: products and cells on panel-major matrices, for several instruction sets.
+//!
+//! A *panel* is sixteen columns of a matrix, row after row: `[panel][row][16]`, panels a stride apart. Gates, states, weights
+//! and gradients all lie so; one layout serves as the operand that is broadcast, as the one that is loaded and as the result of
+//! every product, and none is ever repacked.
+//!
+//! This folder is the crate's second place with unsafe code, after `matmul.rs`. The functions of this file are safe: they check
+//! that the slices hold what the sizes say and pick the instruction set; the kernels rely on that.
+
+#![allow(
+    unsafe_code,
+    reason = "SIMD kernels take raw pointers; the safe functions of this file check the bounds first"
+)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod cell;
+mod lanes;
+mod portable;
+mod product;
+
+/// Columns of a panel.
+pub(crate) const PANEL: usize = 16;
+
+/// The instruction sets that there are kernels for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InstructionSet {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// Proof that this processor has an instruction set: only [`Isa::all`] makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Isa(InstructionSet);
+
+impl Isa {
+    /// Those that this processor has, the best first.
+    pub(crate) fn all() -> Vec<Isa> {
+        let mut all = vec![Isa(InstructionSet::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                all.insert(0, Isa(InstructionSet::Avx2));
+            }
+            if is_x86_feature_detected!("avx512f") {
+                all.insert(0, Isa(InstructionSet::Avx512));
+            }
+        }
+        all
+    }
+
+    /// The best one.
+    pub(crate) fn best() -> Isa {
+        Isa::all()[0]
+    }
+}
+
+/// Where a panel-major matrix begins in its slice, and how far apart its panels are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) start: usize,
+    pub(crate) stride: usize,
+}
+
+impl Place {
+    /// The same matrix from row `row` on.
+    pub(crate) fn row(self, row: usize) -> Place {
+        Place { start: self.start + row * PANEL, ..self }
+    }
+
+    /// The same matrix from panel `panel` on.
+    pub(crate) fn panel(self, panel: usize) -> Place {
+        Place { start: self.start + panel * self.stride, ..self }
+    }
+
+    /// Panics unless `len` numbers hold `panels` panels of `rows` rows.
+    fn check(self, len: usize, panels: usize, rows: usize) {
+        let end = panels.checked_sub(1).map(|last| self.start + last * self.stride + rows * PANEL);
+        assert!(end.is_none_or(|end| end <= len), "{panels} panels of {rows} rows at {self:?} in {len} numbers");
+    }
+}
+
+/// A panel-major matrix to read.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a>(pub(crate) &'a [f32], pub(crate) Place);
+
+/// A panel-major matrix to write.
+pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) Place);
+
+/// What the sums of a product start from.
+#[derive(Clone, Copy)]
+pub(crate) enum Start<'a> {
+    /// Zero.
+    Zero,
+    /// This row [panels · 16], for every row.
+    Row(&'a [f32]),
+    /// What the result holds.
+    Result,
+}
+
+/// Arguments of the kernel `product`: a [rows, depth], b [panels][depth][16] and c [panels][rows][16] at their strides, and
+/// `start` [16] every `start_stride` numbers for each panel, or null to start from c. c overlaps none of the others.
+#[derive(Clone, Copy)]
+struct Product {
+    rows: usize,
+    depth: usize,
+    panels: usize,
+    start: *const f32,
+    start_stride: usize,
+    a: *const f32,
+    a_stride: usize,
+    b: *const f32,
+    b_stride: usize,
+    c: *mut f32,
+    c_stride: usize,
+}
+
+/// Arguments of the kernel `outer`: a [rows, columns], d [panels][rows][16] and c [panels][columns][16] at their strides. c
+/// overlaps none of the others.
+struct Outer {
+    rows: usize,
+    columns: usize,
+    panels: usize,
+    a: *const f32,
+    a_stride: usize,
+    d: *const f32,
+    d_stride: usize,
+    c: *mut f32,
+    c_stride: usize,
+}
+
+/// Arguments of the kernel `forward`: gates [4][rows][16] at their stride, cell [2 · rows][16] (before, then after the step) and
+/// hidden_after [rows][16], none overlapping another.
+struct Forward {
+    rows: usize,
+    gates: *mut f32,
+    gates_stride: usize,
+    cell: *mut f32,
+    hidden_after: *mut f32,
+}
+
+/// Arguments of the kernel `unwind`: gates and d_gates [4][rows][16] at their strides, cell [2 · rows][16] (before, then after
+/// the step), d_hidden and d_cell [rows][16], none that is written overlapping another.
+struct Unwind {
+    rows: usize,
+    gates: *const f32,
+    gates_stride: usize,
+    cell: *const f32,
+    d_hidden: *const f32,
+    d_cell: *mut f32,
+    d_gates: *mut f32,
+    d_gates_stride: usize,
+}
+
+/// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
+macro_rules! entry_points {
+    ($lanes:ty $(, $features:literal)?) => {
+        /// # Safety
+        /// As [`product`](super::product::product).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn product(p: &super::Product) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::product::product::<$lanes>(p) }
+        }
+
+        /// # Safety
+        /// As [`outer`](super::product::outer).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn outer(o: &super::Outer) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::product::outer::<$lanes>(o) }
+        }
+
+        /// # Safety
+        /// As [`forward`](super::cell::forward).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn forward(s: &super::Forward) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::forward::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`unwind`](super::cell::unwind).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn unwind(s: &super::Unwind) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::unwind::<$lanes>(s) }
+        }
+    };
+}
+use entry_points;
+
+/// Calls a kernel of the instruction set that `$isa` proves.
+macro_rules! dispatch {
+    ($isa:expr, $kernel:ident, $arguments:expr) => {
+        // SAFETY: `Isa` proves that the processor has the instruction set; the function around this checked that every
+        // pointer reaches what the sizes say, and its borrows are exclusive where the kernel writes.
+        unsafe {
+            match $isa.0 {
+                InstructionSet::Portable => portable::$kernel($arguments),
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx2 => avx2::$kernel($arguments),
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx512 => avx512::$kernel($arguments),
+            }
+        }
+    };
+}
+
+/// Where products that start from zero read it.
+static ZERO: [f32; PANEL] = [0.0; PANEL];
+
+/// `to` [rows, panels · 16] = `start` + `a` [rows, depth] · `b` [panels][depth][16].
+///
+/// # Panics
+/// If a slice is shorter than these sizes, or the depth is 0.
+pub(crate) fn product(
+    isa: Isa,
+    [rows, depth, panels]: [usize; 3],
+    (start, a, b): (Start<'_>, View<'_>, &[f32]),
+    to: &mut ViewMut<'_>,
+) {
+    assert!(depth > 0, "a product over nothing");
+    a.1.check(a.0.len(), depth.div_ceil(PANEL), rows);
+    let b_place = Place { start: 0, stride: depth * PANEL };
+    b_place.check(b.len(), panels, depth);
+    to.1.check(to.0.len(), panels, rows);
+    let (start, start_stride) = match start {
+        Start::Zero => (ZERO.as_ptr(), 0),
+        Start::Result => (std::ptr::null(), 0),
+        Start::Row(row) => (row[..panels * PANEL].as_ptr(), PANEL),
+    };
+    let arguments = Product {
+        rows,
+        depth,
+        panels,
+        start,
+        start_stride,
+        a: a.0[a.1.start..].as_ptr(),
+        a_stride: a.1.stride,
+        b: b.as_ptr(),
+        b_stride: b_place.stride,
+        c: to.0[to.1.start..].as_mut_ptr(),
+        c_stride: to.1.stride,
+    };
+    dispatch!(isa, product, &arguments);
+}
+
+/// `sums` [panels][columns][16] += `a` [rows, columns]ᵀ · `d` [rows, panels · 16].
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn outer(isa: Isa, [rows, columns, panels]: [usize; 3], (a, d): (View<'_>, View<'_>), sums: &mut [f32]) {
+    a.1.check(a.0.len(), columns.div_ceil(PANEL), rows);
+    d.1.check(d.0.len(), panels, rows);
+    let c_place = Place { start: 0, stride: columns * PANEL };
+    c_place.check(sums.len(), panels, columns);
+    let arguments = Outer {
+        rows,
+        columns,
+        panels,
+        a: a.0[a.1.start..].as_ptr(),
+        a_stride: a.1.stride,
+        d: d.0[d.1.start..].as_ptr(),
+        d_stride: d.1.stride,
+        c: sums.as_mut_ptr(),
+        c_stride: c_place.stride,
+    };
+    dispatch!(isa, outer, &arguments);
+}
+
+/// One step of sixteen units of `rows` windows: `gates` [rows, 4 · 16], before their functions, are replaced by themselves after
+/// them; `cell` holds the state before the step in `rows` rows and receives the one after it in the `rows` that follow;
+/// `hidden_after` [rows, 16] is written.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn forward(
+    isa: Isa,
+    rows: usize,
+    gates: &mut ViewMut<'_>,
+    (cell, hidden_after): (&mut ViewMut<'_>, &mut ViewMut<'_>),
+) {
+    gates.1.check(gates.0.len(), 4, rows);
+    cell.1.check(cell.0.len(), 1, 2 * rows);
+    hidden_after.1.check(hidden_after.0.len(), 1, rows);
+    let arguments = Forward {
+        rows,
+        gates: gates.0[gates.1.start..].as_mut_ptr(),
+        gates_stride: gates.1.stride,
+        cell: cell.0[cell.1.start..].as_mut_ptr(),
+        hidden_after: hidden_after.0[hidden_after.1.start..].as_mut_ptr(),
+    };
+    assert!(gates.1.stride >= rows * PANEL, "gates overlap");
+    dispatch!(isa, forward, &arguments);
+}
+
+/// What [`unwind`] reads, for sixteen units: the gates [rows, 4 · 16] after their functions, the cell state before and after the
+/// step in 2 · `rows` rows, the gradient of the hidden state after it [rows, 16].
+#[derive(Clone, Copy)]
+pub(crate) struct Step<'a> {
+    pub(crate) gates: View<'a>,
+    pub(crate) cell: View<'a>,
+    pub(crate) d_hidden: View<'a>,
+}
+
+/// [`forward`] backwards: `d_cell` [rows, 16] turns from the gradient of the state after the step into that of the state before
+/// it; `d_gates` [rows, 4 · 16], before their functions, is written.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, (d_cell, d_gates): (&mut ViewMut<'_>, &mut ViewMut<'_>)) {
+    let Step { gates, cell, d_hidden } = step;
+    gates.1.check(gates.0.len(), 4, rows);
+    cell.1.check(cell.0.len(), 1, 2 * rows);
+    d_hidden.1.check(d_hidden.0.len(), 1, rows);
+    d_cell.1.check(d_cell.0.len(), 1, rows);
+    d_gates.1.check(d_gates.0.len(), 4, rows);
+    let arguments = Unwind {
+        rows,
+        gates: gates.0[gates.1.start..].as_ptr(),
+        gates_stride: gates.1.stride,
+        cell: cell.0[cell.1.start..].as_ptr(),
+        d_hidden: d_hidden.0[d_hidden.1.start..].as_ptr(),
+        d_cell: d_cell.0[d_cell.1.start..].as_mut_ptr(),
+        d_gates: d_gates.0[d_gates.1.start..].as_mut_ptr(),
+        d_gates_stride: d_gates.1.stride,
+    };
+    dispatch!(isa, unwind, &arguments);
+}
+
+#[cfg(test)]
+mod tests;

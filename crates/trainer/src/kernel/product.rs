@@ -1,0 +1,235 @@
+//! Products of panel-major matrices.
+//!
+//! ```text
+//! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]         sixteen columns at once
+//! outer:    for panel p of c, column j: c[p][j] = c[p][j] + Σ_r a[r, j] · d[p][r]
+//! ```
+//!
+//! Departures from these loops, all to keep the multipliers busy:
+//!
+//! 1. A tile of several rows and one or two panels is summed in registers, over the whole depth.
+//! 2. Rows are split evenly into tiles: 32 are 6, 6, 5, 5, 5, 5 and not 6, 6, 6, 6, 6, 2, whose last would wait for its sums.
+//! 3. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and of a panel of b stay in the
+//!    first-level cache of 32 KiB. The order of every sum is that of the loops.
+
+use super::lanes::Lanes;
+use super::{Outer, PANEL, Product};
+
+/// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.
+const DEPTH_MAX: usize = 168;
+
+/// The even split of `total` into parts of at most `max`: the start and length of each.
+#[inline(always)]
+fn parts(total: usize, max: usize) -> impl Iterator<Item = (usize, usize)> {
+    let count = total.div_ceil(max);
+    (0..count).map(move |i| {
+        let (start, end) = (total * i / count, total * (i + 1) / count);
+        (start, end - start)
+    })
+}
+
+/// # Safety
+/// The pointers of `p` reach all that its sizes say, see [`Product`]; the processor has the instruction set of V.
+#[inline(always)]
+pub(super) unsafe fn product<V: Lanes>(p: &Product) {
+    let blocks = p.depth.div_ceil(DEPTH_MAX).max(1);
+    let block = p.depth.div_ceil(blocks).next_multiple_of(PANEL);
+    let mut done = 0;
+    while done < p.depth {
+        let depth = block.min(p.depth - done);
+        // SAFETY: `done` is a multiple of sixteen below the depth, so that panel done / 16 of a and row `done` of b exist.
+        unsafe {
+            let part = Product {
+                depth,
+                a: p.a.add(done / PANEL * p.a_stride),
+                b: p.b.add(done * PANEL),
+                start: if done == 0 { p.start } else { std::ptr::null() },
+                ..*p
+            };
+            block_product::<V>(&part);
+        }
+        done += depth;
+    }
+}
+
+/// One block of the depth: panel after panel, so that each is read once, and all rows for it.
+#[inline(always)]
+unsafe fn block_product<V: Lanes>(p: &Product) {
+    let mut panel = 0;
+    while panel < p.panels {
+        let two = p.panels - panel >= 2 && p.rows <= V::ROWS_FOR_TWO_PANELS;
+        let max = if two { V::ROWS_TWO_PANELS } else { V::ROWS_ONE_PANEL };
+        for (row, rows) in parts(p.rows, max) {
+            // SAFETY: `panel` (and the one after it, for two) and rows row..row + rows lie inside the product.
+            unsafe {
+                match (two, rows) {
+                    (true, 1) => tile::<V, 1, 2>(p, row, panel),
+                    (true, 2) => tile::<V, 2, 2>(p, row, panel),
+                    (true, 3) => tile::<V, 3, 2>(p, row, panel),
+                    (true, 4) => tile::<V, 4, 2>(p, row, panel),
+                    (true, 5) => tile::<V, 5, 2>(p, row, panel),
+                    (true, 6) => tile::<V, 6, 2>(p, row, panel),
+                    (true, 7) => tile::<V, 7, 2>(p, row, panel),
+                    (true, 8) => tile::<V, 8, 2>(p, row, panel),
+                    (true, 9) => tile::<V, 9, 2>(p, row, panel),
+                    (true, 10) => tile::<V, 10, 2>(p, row, panel),
+                    (true, 11) => tile::<V, 11, 2>(p, row, panel),
+                    (true, _) => tile::<V, 12, 2>(p, row, panel),
+                    (false, 1) => tile::<V, 1, 1>(p, row, panel),
+                    (false, 2) => tile::<V, 2, 1>(p, row, panel),
+                    (false, 3) => tile::<V, 3, 1>(p, row, panel),
+                    (false, 4) => tile::<V, 4, 1>(p, row, panel),
+                    (false, 5) => tile::<V, 5, 1>(p, row, panel),
+                    (false, 6) => tile::<V, 6, 1>(p, row, panel),
+                    (false, 7) => tile::<V, 7, 1>(p, row, panel),
+                    (false, 8) => tile::<V, 8, 1>(p, row, panel),
+                    (false, 9) => tile::<V, 9, 1>(p, row, panel),
+                    (false, 10) => tile::<V, 10, 1>(p, row, panel),
+                    (false, 11) => tile::<V, 11, 1>(p, row, panel),
+                    (false, _) => tile::<V, 12, 1>(p, row, panel),
+                }
+            }
+        }
+        panel += if two { 2 } else { 1 };
+    }
+}
+
+/// R rows of P panels from `row` and `panel` on.
+#[inline(always)]
+unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize, panel: usize) {
+    // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its contract: a's column k is at
+    // k % 16 of panel k / 16, b's row k of a panel at k · 16, both for k below the depth.
+    unsafe {
+        let c = p.c.add(panel * p.c_stride + row * PANEL);
+        let mut sums = [[V::splat(0.0); P]; R];
+        for r in 0..R {
+            for q in 0..P {
+                sums[r][q] = match p.start.is_null() {
+                    true => V::load(c.add(q * p.c_stride + r * PANEL)),
+                    false => V::load(p.start.add((panel + q) * p.start_stride)),
+                };
+            }
+        }
+        let mut a = p.a.add(row * PANEL);
+        let mut b = p.b.add(panel * p.b_stride);
+        let mut left = p.depth;
+        while left >= PANEL {
+            for k in 0..PANEL {
+                multiply_add::<V, R, P>(&mut sums, a.wrapping_add(k), b.wrapping_add(k * PANEL), p.b_stride);
+            }
+            a = a.wrapping_add(p.a_stride);
+            b = b.wrapping_add(PANEL * PANEL);
+            left -= PANEL;
+        }
+        for k in 0..left {
+            multiply_add::<V, R, P>(&mut sums, a.wrapping_add(k), b.wrapping_add(k * PANEL), p.b_stride);
+        }
+        for r in 0..R {
+            for q in 0..P {
+                sums[r][q].store(c.add(q * p.c_stride + r * PANEL));
+            }
+        }
+    }
+}
+
+/// sums[r][q] += a[r · 16] · b[q]: a column of a tile's rows times a row of its panels.
+#[inline(always)]
+unsafe fn multiply_add<V: Lanes, const R: usize, const P: usize>(
+    sums: &mut [[V; P]; R],
+    a: *const f32,
+    b: *const f32,
+    b_stride: usize,
+) {
+    // SAFETY: the caller's tile has R rows sixteen numbers apart and P panels `b_stride` apart.
+    unsafe {
+        let mut row = [V::splat(0.0); P];
+        for q in 0..P {
+            row[q] = V::load(b.wrapping_add(q * b_stride));
+        }
+        for r in 0..R {
+            let factor = V::splat(*a.wrapping_add(r * PANEL));
+            for q in 0..P {
+                sums[r][q] = factor.mul_add(row[q], sums[r][q]);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The pointers of `o` reach all that its sizes say, see [`Outer`]; the processor has the instruction set of V.
+#[inline(always)]
+pub(super) unsafe fn outer<V: Lanes>(o: &Outer) {
+    let step = if V::ROWS_FOR_TWO_PANELS == usize::MAX { 2 } else { 1 };
+    let mut panel = 0;
+    while panel < o.panels {
+        let two = step == 2 && o.panels - panel >= 2;
+        let max = if two { 8 } else { V::ROWS_ONE_PANEL };
+        for column in (0..o.columns).step_by(PANEL) {
+            for (first, columns) in parts(PANEL.min(o.columns - column), max) {
+                let column = column + first;
+                // SAFETY: the columns lie in one panel of a and, with `panel`, inside the product.
+                unsafe {
+                    match (two, columns) {
+                        (true, 1) => outer_tile::<V, 1, 2>(o, column, panel),
+                        (true, 2) => outer_tile::<V, 2, 2>(o, column, panel),
+                        (true, 3) => outer_tile::<V, 3, 2>(o, column, panel),
+                        (true, 4) => outer_tile::<V, 4, 2>(o, column, panel),
+                        (true, 5) => outer_tile::<V, 5, 2>(o, column, panel),
+                        (true, 6) => outer_tile::<V, 6, 2>(o, column, panel),
+                        (true, 7) => outer_tile::<V, 7, 2>(o, column, panel),
+                        (true, _) => outer_tile::<V, 8, 2>(o, column, panel),
+                        (false, 1) => outer_tile::<V, 1, 1>(o, column, panel),
+                        (false, 2) => outer_tile::<V, 2, 1>(o, column, panel),
+                        (false, 3) => outer_tile::<V, 3, 1>(o, column, panel),
+                        (false, 4) => outer_tile::<V, 4, 1>(o, column, panel),
+                        (false, 5) => outer_tile::<V, 5, 1>(o, column, panel),
+                        (false, 6) => outer_tile::<V, 6, 1>(o, column, panel),
+                        (false, 7) => outer_tile::<V, 7, 1>(o, column, panel),
+                        (false, 8) => outer_tile::<V, 8, 1>(o, column, panel),
+                        (false, 9) => outer_tile::<V, 9, 1>(o, column, panel),
+                        (false, 10) => outer_tile::<V, 10, 1>(o, column, panel),
+                        (false, 11) => outer_tile::<V, 11, 1>(o, column, panel),
+                        (false, _) => outer_tile::<V, 12, 1>(o, column, panel),
+                    }
+                }
+            }
+        }
+        panel += if two { 2 } else { 1 };
+    }
+}
+
+/// J columns of a, all in one of its panels, times P panels of d.
+#[inline(always)]
+unsafe fn outer_tile<V: Lanes, const J: usize, const P: usize>(o: &Outer, column: usize, panel: usize) {
+    // SAFETY: columns and panels lie inside the product, whose pointers reach them by its contract.
+    unsafe {
+        let c = o.c.add(panel * o.c_stride + column * PANEL);
+        let mut sums = [[V::splat(0.0); P]; J];
+        for j in 0..J {
+            for q in 0..P {
+                sums[j][q] = V::load(c.add(q * o.c_stride + j * PANEL));
+            }
+        }
+        let mut a = o.a.add(column / PANEL * o.a_stride + column % PANEL);
+        let mut d = o.d.add(panel * o.d_stride);
+        for _ in 0..o.rows {
+            let mut row = [V::splat(0.0); P];
+            for q in 0..P {
+                row[q] = V::load(d.wrapping_add(q * o.d_stride));
+            }
+            for j in 0..J {
+                let factor = V::splat(*a.wrapping_add(j));
+                for q in 0..P {
+                    sums[j][q] = factor.mul_add(row[q], sums[j][q]);
+                }
+            }
+            a = a.wrapping_add(PANEL);
+            d = d.wrapping_add(PANEL);
+        }
+        for j in 0..J {
+            for q in 0..P {
+                sums[j][q].store(c.add(q * o.c_stride + j * PANEL));
+            }
+        }
+    }
+}

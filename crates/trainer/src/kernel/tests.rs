@@ -1,0 +1,126 @@
+//! Every instruction set of this processor against loops of a few lines in double precision.
+
+use super::*;
+use crate::random::{Stream, uniform};
+use proptest::prelude::*;
+
+fn draw(name: &str, len: usize) -> Vec<f32> {
+    (0..len as u64).map(|i| uniform(Stream { seed: 3, name }, i) as f32 - 0.5).collect()
+}
+
+/// Row `row`, column `column` of a panel-major matrix.
+fn at(View(values, place): View<'_>, row: usize, column: usize) -> f64 {
+    f64::from(values[place.start + column / PANEL * place.stride + row * PANEL + column % PANEL])
+}
+
+/// The gates' functions of each of `x`, through a step of one window whose cell state begins as zero: (sigmoid, tanh).
+fn functions(isa: Isa, x: [f32; PANEL]) -> ([f32; PANEL], [f32; PANEL]) {
+    let mut gates = x.repeat(4);
+    let place = Place { start: 0, stride: PANEL };
+    let (mut cell, mut hidden) = ([0.0; 2 * PANEL], [0.0; PANEL]);
+    let (mut cell, mut hidden) = (ViewMut(&mut cell, place), ViewMut(&mut hidden, place));
+    forward(isa, 1, &mut ViewMut(&mut gates, place), (&mut cell, &mut hidden));
+    let gate = |gate: usize| std::array::from_fn(|i| gates[gate * PANEL + i]);
+    (gate(0), gate(2))
+}
+
+/// The distance in units in the last place of single precision at `exact`.
+fn ulps(got: f32, exact: f64) -> f64 {
+    let nearest = (exact as f32).abs().max(f32::MIN_POSITIVE);
+    (f64::from(got) - exact).abs() / f64::from(nearest.next_up() - nearest)
+}
+
+fn check_functions(isa: Isa, x: [f32; PANEL]) {
+    let (sigmoids, tanhs) = functions(isa, x);
+    for ((x, sigmoid), tanh) in x.into_iter().zip(sigmoids).zip(tanhs) {
+        let exact = 1.0 / (1.0 + (-f64::from(x)).exp());
+        if x < -87.3 {
+            assert!(f64::from(sigmoid) <= exact * 1.001 + 1e-44, "{isa:?}: sigmoid({x}) is {sigmoid}");
+        } else {
+            assert!(ulps(sigmoid, exact) <= 4.0, "{isa:?}: sigmoid({x}) is {sigmoid}, not {exact}");
+        }
+        let exact = f64::from(x).tanh();
+        assert!(ulps(tanh, exact) <= 4.0, "{isa:?}: tanh({x}) is {tanh}, not {exact}");
+        assert_eq!(tanh.is_sign_negative(), x.is_sign_negative(), "{isa:?}: tanh({x}) is {tanh}");
+    }
+}
+
+#[test]
+fn the_functions_are_exact_to_four_units_over_their_whole_range() {
+    for isa in Isa::all() {
+        for block in 0..40_000 {
+            // Evenly over -100..100, and by magnitude from 1e-38 to 1e38.
+            check_functions(isa, std::array::from_fn(|i| (block * 16 + i) as f32 * (200.0 / 640_000.0) - 100.0));
+            let power = |i: usize| 10f32.powf((block * 16 + i) as f32 * (75.0 / 640_000.0) - 37.5);
+            check_functions(isa, std::array::from_fn(|i| if i % 2 == 0 { power(i) } else { -power(i) }));
+        }
+    }
+}
+
+#[test]
+fn infinities_saturate_and_nan_stays() {
+    for isa in Isa::all() {
+        let x = [f32::NEG_INFINITY, f32::INFINITY, f32::NAN, 0.0, -0.0, f32::MAX, f32::MIN];
+        let (sigmoid, tanh) = functions(isa, std::array::from_fn(|i| x[i % x.len()]));
+        assert_eq!((sigmoid[0], sigmoid[1], sigmoid[3], sigmoid[5], sigmoid[6]), (0.0, 1.0, 0.5, 1.0, 0.0), "{isa:?}");
+        assert_eq!((tanh[0], tanh[1], tanh[3], tanh[5], tanh[6]), (-1.0, 1.0, 0.0, 1.0, -1.0), "{isa:?}");
+        assert!(sigmoid[2].is_nan() && tanh[2].is_nan(), "{isa:?}");
+    }
+}
+
+proptest! {
+    /// Every sum rounds once a term, by half a unit in the last place of a partial sum below depth / 4 + 1.
+    #[test]
+    fn products_are_those_of_the_loops(
+        rows in 0usize..40, depth in 1usize..400, panels in 0usize..5, first in 0usize..3, gap in 0usize..3, keeps in any::<bool>(),
+    ) {
+        let place = |rows: usize| Place { start: first * PANEL, stride: (rows + gap) * PANEL };
+        let len = |panels: usize, rows: usize| (first + panels * (rows + gap)) * PANEL;
+        let a = draw("a", len(depth.div_ceil(PANEL), rows));
+        let b = draw("b", panels * depth * PANEL);
+        let start = draw("start", panels * PANEL);
+        let before = draw("c", len(panels, rows));
+        for isa in Isa::all() {
+            let mut c = before.clone();
+            let from = if keeps { Start::Result } else { Start::Row(&start) };
+            let a = View(&a, place(rows));
+            product(isa, [rows, depth, panels], (from, a, &b), &mut ViewMut(&mut c, place(rows)));
+            let (c, before) = (View(&c, place(rows)), View(&before, place(rows)));
+            let b = View(&b, Place { start: 0, stride: depth * PANEL });
+            for (row, column) in (0..rows).flat_map(|row| (0..panels * PANEL).map(move |column| (row, column))) {
+                let start = if keeps { at(before, row, column) } else { f64::from(start[column]) };
+                let exact = start + (0..depth).map(|k| at(a, row, k) * at(b, k, column)).sum::<f64>();
+                prop_assert!((at(c, row, column) - exact).abs() < 1e-6 * (depth as f64 + 1.0), "{:?}", isa);
+            }
+        }
+    }
+
+    #[test]
+    fn outer_products_are_those_of_the_loops(
+        rows in 0usize..60, columns in 1usize..70, panels in 0usize..5, first in 0usize..3, gap in 0usize..3,
+    ) {
+        let place = Place { start: first * PANEL, stride: (rows + gap) * PANEL };
+        let len = |panels: usize| (first + panels * (rows + gap)) * PANEL;
+        let (a, d) = (draw("a", len(columns.div_ceil(PANEL))), draw("d", len(panels)));
+        let before = draw("c", panels * columns * PANEL);
+        for isa in Isa::all() {
+            let mut c = before.clone();
+            let (a, d) = (View(&a, place), View(&d, place));
+            outer(isa, [rows, columns, panels], (a, d), &mut c);
+            let sums = Place { start: 0, stride: columns * PANEL };
+            for (j, column) in (0..columns).flat_map(|j| (0..panels * PANEL).map(move |column| (j, column))) {
+                let exact = (0..rows).map(|row| at(a, row, j) * at(d, row, column)).sum::<f64>();
+                let exact = exact + at(View(&before, sums), j, column);
+                prop_assert!((at(View(&c, sums), j, column) - exact).abs() < 1e-6 * (rows as f64 + 1.0), "{:?}", isa);
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "2 panels of 3 rows")]
+fn slices_that_are_too_short_are_refused() {
+    let (a, b, place) = ([0.0; 48], [0.0; 32], Place { start: 0, stride: 48 });
+    let mut c = [0.0; 95];
+    product(Isa::best(), [3, 1, 2], (Start::Result, View(&a, place), &b), &mut ViewMut(&mut c, place));
+}

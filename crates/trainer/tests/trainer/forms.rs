@@ -1,0 +1,179 @@
+//! The fast form against the plain one, over random models and samples.
+
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Batch, Compute, Config, Form, InMemory, ModelConfig, OptimizerConfig, OptimizerKind, Predictor, Run, SampleShape,
+    Samples, Selection, SeriesInMemory, Timeframe, Trainer,
+};
+use proptest::prelude::*;
+
+use crate::made_up::listen;
+
+/// Numbers in (-1, 1) without pattern.
+fn numbers(seed: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|i| (i as f64 * 12.9898 + seed as f64 * 78.233 + 1.0).sin() as f32).collect()
+}
+
+/// The windows of `series` one by one.
+fn materialised(series: &SeriesInMemory) -> InMemory {
+    let shape = series.shape().clone();
+    let mut batch = Batch::new(&Device::cpu().scope("test"), &shape, series.len()).unwrap();
+    batch.resize(series.len());
+    series.gather(&(0..series.len()).collect::<Vec<_>>(), &mut batch).unwrap();
+    let windows = (0..shape.timeframes.len()).map(|k| batch.features(k).to_vec()).collect();
+    InMemory::new(shape, windows, batch.targets().to_vec()).unwrap()
+}
+
+/// What one step of gradient descent at rate 1 without clipping changes: the gradients; and its loss.
+fn step(samples: &dyn Samples, config: &Config) -> (Vec<(String, Vec<f32>)>, f64, f64) {
+    let device = Device::cpu();
+    let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();
+    let before = trainer.model().initial_parameters::<f32>(&device.scope("test"), config.seed).unwrap();
+    let train: Vec<usize> = (0..samples.len()).collect();
+    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let (mut loss, mut norm) = (f64::NAN, f64::NAN);
+    trainer
+        .train(&run, &mut |event| {
+            if let megabatch_trainer::Event::Step(step) = &event {
+                (loss, norm) = (step.loss, step.grad_norm);
+            }
+            listen(event)
+        })
+        .unwrap();
+    let gradients = trainer.parameters().tensors().zip(before.tensors());
+    let gradients = gradients.map(|((name, _, after), (_, _, before))| {
+        (name.to_owned(), after.iter().zip(before).map(|(after, before)| before - after).collect())
+    });
+    (gradients.collect(), loss, norm)
+}
+
+fn predictions(samples: &dyn Samples, config: &Config) -> Vec<f32> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    trainer.save_weights(&path).unwrap();
+    let model = megabatch_trainer::Model::new(samples.shape().clone(), config.model).unwrap();
+    let compute = Compute { threads: 2, batch_size: config.batch_size, form: config.form };
+    let mut predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
+    let indices: Vec<usize> = (0..samples.len()).collect();
+    let mut all = Vec::new();
+    let selection = Selection { samples, indices: &indices };
+    predictor
+        .predict(selection, |_, predictions| {
+            all.extend_from_slice(predictions);
+            Ok::<(), megabatch_trainer::Error>(())
+        })
+        .unwrap();
+    all
+}
+
+/// The largest difference as a share of the largest magnitude.
+fn apart(a: &[f32], b: &[f32]) -> f32 {
+    let largest = b.iter().fold(f32::MIN_POSITIVE, |most, x| most.max(x.abs()));
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest
+}
+
+/// One timeframe: T, F, and how far the end of the window moves at every third sample and at the others; 3 stands for a gap of
+/// 25 bars, beyond which windows share nothing.
+type Shape = (usize, usize, [usize; 2]);
+
+fn samples(count: usize, timeframes: &[Shape]) -> SeriesInMemory {
+    let timeframe = |(k, &(steps, features, _)): (usize, &Shape)| Timeframe { name: format!("T{k}"), steps, features };
+    let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 3 };
+    let series = timeframes.iter().enumerate().map(|(k, &(steps, features, strides))| {
+        let other = if strides[1] == 3 { 25 } else { strides[1] };
+        let end = |n: usize| steps - 1 + (n / 3) * strides[0] + (n - n / 3) * other;
+        let ends: Vec<i64> = (0..count).map(|n| end(n) as i64).collect();
+        (numbers(k, (end(count) + 1) * features), ends)
+    });
+    SeriesInMemory::new(shape, series.collect(), numbers(50, count * 3)).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Both forms round each sum of up to 70 · 20 terms in another order, which a few layers and steps pass on: 1e-7 a term at
+    /// the root of their number. The gradients are read off weights of up to 1, which rounds them by 6e-8.
+    #[test]
+    fn the_fast_form_computes_what_the_plain_one_does(
+        timeframes in prop::collection::vec((1usize..20, 1usize..40, [0usize..3, 0usize..4]), 1..4),
+        (hidden, layers, bias) in (1usize..40, 1usize..4, any::<bool>()),
+        (count, batch_size, threads) in (1usize..71, 1usize..71, 1usize..4),
+    ) {
+        let samples = samples(count, &timeframes);
+        let windows = materialised(&samples);
+        let config = |form| Config {
+            model: ModelConfig { hidden, layers, bias },
+            optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() },
+            clip_norm: None,
+            accumulation_steps: count.div_ceil(batch_size),
+            batch_size,
+            threads,
+            seed: 5,
+            form,
+            ..Config::default()
+        };
+        let (expected, expected_loss, expected_norm) = step(&windows, &config(Form::Plain));
+        for samples in [&samples as &dyn Samples, &windows] {
+            let (gradients, loss, norm) = step(samples, &config(Form::Fast));
+            prop_assert!((loss - expected_loss).abs() <= 1e-5 * expected_loss, "loss {} for {}", loss, expected_loss);
+            prop_assert!((norm - expected_norm).abs() <= 1e-5 * expected_norm, "norm {} for {}", norm, expected_norm);
+            for ((name, got), (_, expected)) in gradients.iter().zip(&expected) {
+                let largest = expected.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+                let error = got.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                prop_assert!(error <= 1e-5 * largest + 2.5e-7, "{}: off by {} of {}", name, error, largest);
+            }
+            let outputs = predictions(samples, &config(Form::Fast));
+            prop_assert!(apart(&outputs, &predictions(&windows, &config(Form::Plain))) < 1e-5);
+        }
+    }
+}
+
+#[test]
+fn large_inputs_saturate_and_stay_finite() {
+    let shape = samples(40, &[(9, 3, [1, 1])]).shape().clone();
+    let values: Vec<f32> = numbers(1, 50 * 3).into_iter().map(|x| x * 1e30).collect();
+    let ends = (8..48).collect();
+    let samples = SeriesInMemory::new(shape, vec![(values, ends)], numbers(2, 120)).unwrap();
+    for form in [Form::Plain, Form::Fast] {
+        let config = Config {
+            batch_size: 40,
+            model: ModelConfig { hidden: 7, layers: 2, bias: true },
+            form,
+            ..Config::default()
+        };
+        let (gradients, loss, _) = step(&samples, &config);
+        assert!(loss.is_finite() && gradients.iter().all(|(_, g)| g.iter().all(|x| x.is_finite())), "{form:?}");
+    }
+}
+
+#[test]
+fn series_give_the_same_bits_on_any_number_of_threads() {
+    let samples = samples(100, &[(12, 5, [1, 1]), (6, 4, [0, 1])]);
+    let bits = |threads| {
+        let config = Config {
+            batch_size: 100,
+            threads,
+            model: ModelConfig { hidden: 20, layers: 2, bias: true },
+            ..Config::default()
+        };
+        let (weights, loss, norm) = step(&samples, &config);
+        let weights: Vec<u32> = weights.iter().flat_map(|(_, w)| w.iter().map(|x| x.to_bits())).collect();
+        (weights, loss.to_bits(), norm.to_bits())
+    };
+    let one = bits(1);
+    for threads in [2, 3, 7] {
+        assert!(bits(threads) == one, "{threads} threads");
+    }
+}
+
+#[test]
+fn windows_outside_their_series_are_refused() {
+    let shape = SampleShape { timeframes: vec![Timeframe { name: "M1".into(), steps: 4, features: 1 }], outputs: 1 };
+    for (end, inside) in [(2, false), (3, true), (9, true), (10, false), (-1, false)] {
+        let samples = SeriesInMemory::new(shape.clone(), vec![(vec![0.0; 10], vec![end])], vec![0.0]);
+        assert_eq!(samples.is_ok(), inside, "{end}");
+    }
+    let short = SeriesInMemory::new(shape, vec![(vec![0.0; 10], vec![3])], vec![0.0; 2]);
+    assert!(matches!(short, Err(megabatch_trainer::Error::SamplesShape { .. })));
+}
