@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{self as trainer, LastBatch, Loss, ModelConfig, OptimizerConfig, OptimizerKind, Split};
+use megabatch_trainer::{self as trainer, Form, LastBatch, Loss, ModelConfig, OptimizerConfig, OptimizerKind, Split};
 
 use crate::adapt::samples::SourceSamples;
 use crate::adapt::split::split_source;
@@ -102,6 +102,7 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
         last_batch: LastBatch::Keep,
         seed: config.count("training.seed") as u64,
         threads: threads(config),
+        form: form(config),
         validate_every_steps: None,
     })
 }
@@ -112,6 +113,14 @@ pub(crate) fn model_config(config: &Config) -> ModelConfig {
         hidden: config.count("model.hidden"),
         layers: config.count("model.layers"),
         bias: config.flag("model.bias"),
+    }
+}
+
+/// How the model is computed.
+pub(crate) fn form(config: &Config) -> Form {
+    match config.text("training.form") {
+        Some("plain") => Form::Plain,
+        _ => Form::Fast,
     }
 }
 

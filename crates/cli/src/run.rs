@@ -26,9 +26,9 @@ impl RunFolder {
         let refuse = |reason: &str| Err(Failure::usage(format!("{}: {reason}", root.display())));
         match (run.checkpoints().exists(), run.config_file().exists()) {
             (true, _) => refuse("holds a run already; --resume goes on with it, or name another folder"),
-            (false, true) => {
-                refuse("holds a run that ended before its first checkpoint; --resume starts it again, or name another folder")
-            }
+            (false, true) => refuse(
+                "holds a run that ended before its first checkpoint; --resume starts it again, or name another folder",
+            ),
             (false, false) => Ok(run),
         }
     }

@@ -10,7 +10,7 @@ use megabatch_trainer::{Checkpoints, Compute, Model, Predictor, SampleShape, Sam
 use crate::adapt::samples::SourceSamples;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::job::{data_path, free_memory_bytes, model_config, threads};
+use crate::job::{data_path, form, free_memory_bytes, model_config, threads};
 use crate::run::RunFolder;
 
 /// Which checkpoint of a run is used.
@@ -41,7 +41,8 @@ impl Trained {
         let device = Device::cpu();
         let samples = SourceSamples::open(&data_path(&config, data)?, &device, free_memory_bytes(&device))?;
         let model = Model::new(trained_shape(&folder)?, model_config(&config))?;
-        let compute = Compute { threads: threads(&config), batch_size: config.count("gpu_optimization.batch_size") };
+        let batch_size = config.count("gpu_optimization.batch_size");
+        let compute = Compute { threads: threads(&config), batch_size, form: form(&config) };
         let predictor = Predictor::open(&device, model, &weights, compute)?;
         Ok(Trained { device, config, samples, predictor, step })
     }

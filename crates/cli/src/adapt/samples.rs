@@ -5,7 +5,7 @@ use std::path::Path;
 
 use megabatch_chunk_io::{SampleBlock, SampleSlices, Shape, Source, SourceOptions};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Batch, SampleShape, Samples, Timeframe};
+use megabatch_trainer::{Batch, SampleShape, Samples, Series, SeriesView, Timeframe};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Samples whose contents go into a fingerprint.
@@ -62,6 +62,14 @@ impl Samples for SourceSamples {
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
         let (features, targets) = batch.slices_mut();
         Ok(self.source.gather(samples, SampleSlices { features, targets })?)
+    }
+
+    fn series(&self) -> Option<SeriesView<'_>> {
+        let resident = self.source.series()?;
+        let timeframes = resident.file().timeframes().iter().enumerate();
+        let series =
+            timeframes.map(|(k, timeframe)| Series { values: resident.values(k), ends: timeframe.sample_ends() });
+        Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
     }
 }
 

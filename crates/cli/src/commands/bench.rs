@@ -1,13 +1,13 @@
 //! `megabatch bench`: what this machine does, measured.
 
-use std::error::Error;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Batch, Config, Event, ModelConfig, OptimizerConfig, OptimizerKind, Run, SampleShape, Samples, Timeframe, Trainer,
+    Config, Event, Form, ModelConfig, OptimizerConfig, OptimizerKind, Run, SampleShape, Samples, SeriesInMemory,
+    Timeframe, Trainer,
 };
 use serde_json::json;
 
@@ -57,6 +57,17 @@ struct TrainArgs {
     /// Samples in random order instead of consecutive ones
     #[arg(long)]
     shuffled: bool,
+    /// How the model is computed
+    #[arg(long, value_enum, default_value_t = FormName::Fast)]
+    form: FormName,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FormName {
+    /// What windows have in common once, on the processor's vectors
+    Fast,
+    /// Every window whole, as the reference
+    Plain,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -71,7 +82,7 @@ const TARGETS: usize = 36;
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let What::Train(args) = &args.what;
-    let samples = MadeUp::new(args);
+    let samples = made_up(args)?;
     let device = Device::cpu();
     let config = Config {
         model: ModelConfig { hidden: args.hidden, layers: args.layers, bias: true },
@@ -80,9 +91,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         batch_size: args.batch,
         run_length: args.shuffled.then_some(1),
         threads: args.threads,
+        form: match args.form {
+            FormName::Fast => Form::Fast,
+            FormName::Plain => Form::Plain,
+        },
         ..Config::default()
     };
-    let mut trainer = Trainer::new(&device, config, samples.shape.clone())?;
+    let mut trainer = Trainer::new(&device, config, samples.shape().clone())?;
     let train: Vec<usize> = (0..samples.len()).collect();
     let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
     let mut rates = Vec::new();
@@ -109,55 +124,30 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     Ok(Answer::new(text, &json))
 }
 
-/// Windows over one made-up series a timeframe, each sample one bar after the one before.
-struct MadeUp {
-    shape: SampleShape,
-    /// [bars, F] a timeframe.
-    series: Vec<Vec<f32>>,
-    targets: Vec<f32>,
-    samples: usize,
+/// Samples that are drawn from in random order: enough for their windows to have little in common.
+const SHUFFLED_SAMPLES: usize = 100_000;
+
+/// A sample every minute over made-up series: a window of M5 is thus that of five samples, and one of H4 that of 240.
+fn made_up(args: &TrainArgs) -> Result<SeriesInMemory> {
+    // Name, bars in a window, minutes in a bar.
+    let windows: &[(&str, usize, usize)] = match args.model {
+        ModelKind::Multi => &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)],
+        ModelKind::Single => &[("", 360, 1)],
+    };
+    let samples = if args.shuffled { SHUFFLED_SAMPLES } else { 4 * args.batch };
+    let timeframe =
+        |&(name, steps, _): &(&str, usize, usize)| Timeframe { name: name.to_owned(), steps, features: args.features };
+    let shape = SampleShape { timeframes: windows.iter().map(timeframe).collect(), outputs: TARGETS };
+    let series = windows.iter().map(|&(_, steps, minutes)| {
+        let ends: Vec<i64> = (0..samples).map(|n| (steps - 1 + n / minutes) as i64).collect();
+        (noise((samples / minutes + steps) * args.features), ends)
+    });
+    Ok(SeriesInMemory::new(shape, series.collect(), noise(samples * TARGETS))?)
 }
 
-impl MadeUp {
-    fn new(args: &TrainArgs) -> Self {
-        let lengths: &[(&str, usize)] = match args.model {
-            ModelKind::Multi => &[("M1", 480), ("M5", 288), ("M15", 192), ("H1", 96), ("H4", 48)],
-            ModelKind::Single => &[("", 360)],
-        };
-        let timeframe =
-            |&(name, steps): &(&str, usize)| Timeframe { name: name.to_owned(), steps, features: args.features };
-        let shape = SampleShape { timeframes: lengths.iter().map(timeframe).collect(), outputs: TARGETS };
-        let samples = 4 * args.batch;
-        let noise = |len: usize| -> Vec<f32> {
-            (0..len as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
-        };
-        let series = lengths.iter().map(|&(_, steps)| noise((samples + steps) * args.features)).collect();
-        MadeUp { shape, series, targets: noise(samples * TARGETS), samples }
-    }
-}
-
-impl Samples for MadeUp {
-    fn shape(&self) -> &SampleShape {
-        &self.shape
-    }
-
-    fn len(&self) -> usize {
-        self.samples
-    }
-
-    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let (features, targets) = batch.slices_mut();
-        for ((windows, series), timeframe) in features.into_iter().zip(&self.series).zip(&self.shape.timeframes) {
-            let len = timeframe.steps * timeframe.features;
-            for (window, sample) in windows.chunks_exact_mut(len).zip(samples) {
-                window.copy_from_slice(&series[sample * timeframe.features..][..len]);
-            }
-        }
-        for (row, sample) in targets.chunks_exact_mut(TARGETS).zip(samples) {
-            row.copy_from_slice(&self.targets[sample * TARGETS..][..TARGETS]);
-        }
-        Ok(())
-    }
+/// Numbers in [-1, 1) that look random: the golden ratio's multiplicative hash of their index.
+fn noise(len: usize) -> Vec<f32> {
+    (0..len as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
 }
 
 /// Peak resident memory of the process (`VmHWM` of proc_pid_status(5)); `None` where the system has no such file.

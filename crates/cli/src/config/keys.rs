@@ -105,6 +105,13 @@ pub(crate) const KEYS: &[Key] = &[
         "Whether a window starts from the state computed at the bar before it.",
     ),
     key(
+        "training.form",
+        Kind::Choice { now: &["fast", "plain"], later: "" },
+        "fast",
+        "`fast` computes once what windows have in common, on the processor's vectors; `plain` computes every window whole, as the \
+         reference. They differ by rounding.",
+    ),
+    key(
         "training.threads",
         Kind::OrWord { word: "all", otherwise: &THREADS },
         "all",
