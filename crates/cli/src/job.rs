@@ -87,6 +87,7 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
         seed: config.count("training.seed") as u64,
         threads: threads(config),
         validate_every_steps: None,
+        form: trainer::Form::Fast,
     })
 }
 

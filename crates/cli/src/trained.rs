@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Checkpoints, Compute, Model, Predictor, SampleShape, Samples as _, State};
+use megabatch_trainer::{Checkpoints, Compute, Form, Model, Predictor, SampleShape, Samples as _, State};
 
 use crate::adapt::samples::SourceSamples;
 use crate::config::Config;
@@ -41,7 +41,8 @@ impl Trained {
         let device = Device::cpu();
         let samples = SourceSamples::open(&data_path(&config, data)?, &device, free_memory_bytes(&device))?;
         let model = Model::new(trained_shape(&folder)?, model_config(&config))?;
-        let compute = Compute { threads: threads(&config), batch_size: config.count("gpu_optimization.batch_size") };
+        let batch_size = config.count("gpu_optimization.batch_size");
+        let compute = Compute { threads: threads(&config), batch_size, form: Form::Fast };
         let predictor = Predictor::open(&device, model, &weights, compute)?;
         Ok(Trained { device, config, samples, predictor, step })
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use megabatch_chunk_io::{SampleSlices, Shape, Source, SourceOptions};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Batch, SampleShape, Samples, Timeframe};
+use megabatch_trainer::{Batch, SampleShape, Samples, Series, SeriesView, Timeframe};
 
 /// A data file as the trainer reads it.
 pub(crate) struct SourceSamples {
@@ -40,6 +40,13 @@ impl Samples for SourceSamples {
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
         let (features, targets) = batch.slices_mut();
         Ok(self.source.gather(samples, SampleSlices { features, targets })?)
+    }
+
+    fn series(&self) -> Option<SeriesView<'_>> {
+        let resident = self.source.series()?;
+        let series = resident.file().timeframes().iter().enumerate();
+        let series = series.map(|(k, index)| Series { values: resident.values(k), ends: index.sample_ends() });
+        Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
     }
 }
 
