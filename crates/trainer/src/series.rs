@@ -11,9 +11,9 @@ use crate::samples::{Batch, Samples};
 /// The series of one timeframe and the windows in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
-    /// The bars, [bars, F].
+    /// The bars, `[bars, F]`, row-major.
     pub values: &'a [f32],
-    /// The last bar of each sample's window, [N]; the window is that bar and the T - 1 before it.
+    /// The last bar of each sample's window, `[N]`; the window is that bar and the T - 1 before it.
     pub ends: &'a [i64],
 }
 
@@ -22,7 +22,7 @@ pub struct Series<'a> {
 pub struct SeriesView<'a> {
     /// One series a timeframe, in the order of the samples' shape.
     pub timeframes: Vec<Series<'a>>,
-    /// [N, K].
+    /// `[N, K]`, row-major.
     pub targets: &'a [f32],
 }
 
@@ -55,7 +55,7 @@ pub struct SeriesInMemory {
 }
 
 impl SeriesInMemory {
-    /// Samples from bars [bars, F] and the last bars [N] of the windows, a timeframe each, and targets [N, K].
+    /// Samples from bars `[bars, F]` and the last bars `[N]` of the windows, a timeframe each, and targets `[N, K]`.
     ///
     /// # Errors
     /// [`Error::SamplesShape`] when the lengths do not fit the shape and one N; [`Error::WindowOutOfRange`] for a window that

@@ -51,11 +51,11 @@ unsafe fn exp_parts<V: Lanes>(x: V) -> (V, V) {
     // SAFETY: arithmetic on values only; the caller has the instruction set of V.
     unsafe {
         let n = x.mul(V::splat(std::f32::consts::LOG2_E)).round();
-        let r = n.mul_sub_from(V::splat(0.693_359_375), x);
+        let r = n.mul_sub_from(V::splat(355.0 / 512.0), x);
         let r = n.mul_sub_from(V::splat(-2.121_944_4e-4), r);
         let mut series = V::splat(1.987_569_1e-4);
         series = series.mul_add(r, V::splat(1.398_199_9e-3));
-        series = series.mul_add(r, V::splat(8.333_452e-3));
+        series = series.mul_add(r, V::splat(0.008_333_452));
         series = series.mul_add(r, V::splat(4.166_579_6e-2));
         series = series.mul_add(r, V::splat(1.666_666_5e-1));
         series = series.mul_add(r, V::splat(0.5));

@@ -12,6 +12,8 @@
 //! 3. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and of a panel of b stay in the
 //!    first-level cache of 32 KiB. The order of every sum is that of the loops.
 
+#![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
+
 use super::lanes::Lanes;
 use super::{Outer, PANEL, Product};
 
@@ -114,8 +116,12 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize
         let mut b = p.b.add(panel * p.b_stride);
         let mut left = p.depth;
         while left >= PANEL {
-            for k in 0..PANEL {
-                multiply_add::<V, R, P>(&mut sums, a.wrapping_add(k), b.wrapping_add(k * PANEL), p.b_stride);
+            for k in (0..PANEL).step_by(4) {
+                let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * PANEL));
+                multiply_add::<V, R, P>(&mut sums, a, b, p.b_stride);
+                multiply_add::<V, R, P>(&mut sums, a.wrapping_add(1), b.wrapping_add(PANEL), p.b_stride);
+                multiply_add::<V, R, P>(&mut sums, a.wrapping_add(2), b.wrapping_add(2 * PANEL), p.b_stride);
+                multiply_add::<V, R, P>(&mut sums, a.wrapping_add(3), b.wrapping_add(3 * PANEL), p.b_stride);
             }
             a = a.wrapping_add(p.a_stride);
             b = b.wrapping_add(PANEL * PANEL);
