@@ -104,7 +104,6 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
         threads: threads(config),
         form: form(config),
         validate_every_steps: None,
-        form: trainer::Form::Fast,
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Checkpoints, Compute, Form, Model, Predictor, SampleShape, Samples as _, State};
+use megabatch_trainer::{Checkpoints, Compute, Model, Predictor, SampleShape, Samples as _, State};
 
 use crate::adapt::samples::SourceSamples;
 use crate::config::Config;
