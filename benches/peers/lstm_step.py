@@ -4,7 +4,7 @@ Forward, mean squared error, backward, clipping to norm 1 and Adam, in float32 o
 so that a noisy machine disturbs both alike; each side reports its fastest step, and the ratio is taken of those.
 
     cargo xtask peers                       # builds megabatch, installs PyTorch under target/, runs this
-    cargo xtask peers -- --case multi:64    # one case
+    cargo xtask peers -- --case multi:64:consecutive    # one case
 """
 import argparse
 import json
@@ -19,10 +19,12 @@ from torch import nn
 TIMEFRAMES = (480, 288, 192, 96, 48)
 TARGETS = 36
 CASES = {
-    # name: (sequence lengths, features, batch)
-    "multi:64": (TIMEFRAMES, 128, 64),
-    "multi:128": (TIMEFRAMES, 128, 128),
-    "single:128": ((360,), 167, 128),
+    # model:batch:order, with the order of megabatch's samples; to PyTorch, which computes every window whole, it makes no difference
+    "multi:64:consecutive": (TIMEFRAMES, 128),
+    "multi:128:consecutive": (TIMEFRAMES, 128),
+    "multi:64:shuffled": (TIMEFRAMES, 128),
+    "single:128:consecutive": ((360,), 167),
+    "single:128:shuffled": ((360,), 167),
 }
 
 
@@ -67,9 +69,10 @@ class TorchSide:
 
 def megabatch_round(program, case, args):
     """One run of `megabatch bench train`; its answer as a dictionary."""
-    model, batch = case.split(":")
+    model, batch, order = case.split(":")
     command = [program, "--json", "bench", "train", "--model", model, "--batch", batch, "--features", str(CASES[case][1])]
     command += ["--hidden", str(args.hidden), "--threads", str(args.threads), "--steps", str(args.steps)]
+    command += ["--shuffled"] if order == "shuffled" else []
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -77,7 +80,8 @@ def megabatch_round(program, case, args):
 
 
 def compare(case, args):
-    lengths, features, batch = CASES[case]
+    lengths, features = CASES[case]
+    batch = int(case.split(":")[1])
     torch_side = TorchSide(lengths, features, batch, args.hidden)
     torch_side.step()
     theirs, ours = [], []
@@ -103,9 +107,14 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3, help="timed steps of a round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep-denormals", action="store_true", help="leave PyTorch's default, by which vanishing gradients become subnormal")
     args = parser.parse_args([word for word in sys.argv[1:] if word != "--"])
+    # Gradients that vanish over hundreds of steps become subnormal numbers, which cost many times as much on some processors. PyTorch
+    # does not flush them unless asked. It is asked here, before its threads start, so that the comparison is with PyTorch at its best.
+    torch.set_flush_denormal(not args.keep_denormals)
     torch.set_num_threads(args.threads)
-    print(f"PyTorch {torch.__version__}, {args.threads} threads, H = {args.hidden}, fastest of {args.rounds * args.steps} steps")
+    denormals = "subnormal numbers kept" if args.keep_denormals else "subnormal numbers flushed"
+    print(f"PyTorch {torch.__version__}, {denormals}, {args.threads} threads, H = {args.hidden}, fastest of {args.rounds * args.steps} steps")
     for case in args.case or CASES:
         print(json.dumps(compare(case, args)), flush=True)
 

@@ -94,6 +94,7 @@ impl Evaluation {
         let stand = match share {
             share if share <= -0.05 => format!("{:.1} % below", -share),
             share if share < 0.05 => "level with".to_owned(),
+            share if share >= 1000.0 => format!("{:.0} times", model / best),
             share => format!("{share:.1} % above"),
         };
         format!("RMSE {model:.3}, averaged over the horizons: {stand} the best baseline ({name}, {best:.3}).")

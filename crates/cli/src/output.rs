@@ -30,6 +30,18 @@ pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
     }
 }
 
+/// Checks that the name of `out` ends in one of `endings`, of which the format follows.
+///
+/// # Errors
+/// A usage failure that names the path and the endings.
+pub(crate) fn require_ending(out: &Path, endings: &[&str]) -> Result<()> {
+    if out.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending)) {
+        return Ok(());
+    }
+    let list = endings.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>().join(" or ");
+    Err(Failure::usage(format!("{}: the ending of its name says the format; expected {list}", out.display())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

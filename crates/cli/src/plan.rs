@@ -7,6 +7,7 @@ use megabatch_chunk_io::{Layout, Shape, TimeframeShape};
 use megabatch_trainer::{self as trainer, Footprint, SampleShape, Samples as _, Split};
 use serde::Serialize;
 
+use crate::adapt::meaning::Meaning;
 use crate::adapt::split::utc;
 use crate::failure::Failure;
 use crate::job::Job;
@@ -40,6 +41,8 @@ pub(crate) struct DataPlan {
     pub(crate) path: PathBuf,
     /// Of the samples; a run resumes on data of the same fingerprint only.
     pub(crate) fingerprint: String,
+    /// What the model sees and predicts, where the file tells: a model is used on data of the same meaning only.
+    pub(crate) meaning: Meaning,
     pub(crate) layout: Layout,
     pub(crate) samples: usize,
     /// Bytes of the samples as windows, whichever the layout.
@@ -208,6 +211,7 @@ impl DataPlan {
         Ok(DataPlan {
             path: source.path().to_owned(),
             fingerprint,
+            meaning: Meaning::of(source)?,
             layout: source.layout(),
             samples: shape.samples,
             windows_bytes: shape.samples as u64 * sample_bytes as u64,

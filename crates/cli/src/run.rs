@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::plan::Plan;
 
 /// The folder that `train --out` names.
 pub(crate) struct RunFolder {
@@ -17,7 +18,7 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// A folder for a new run, which [`RunFolder::create`] will make.
+    /// A folder for a new run, which [`RunFolder::begin`] will make.
     ///
     /// # Errors
     /// A usage failure where a run is there already: nothing is ever written over.
@@ -33,10 +34,13 @@ impl RunFolder {
         }
     }
 
-    /// Makes the folder.
-    pub(crate) fn create(&self) -> Result<()> {
+    /// Makes the folder and writes what is known before the first step.
+    pub(crate) fn begin(&self, config: &Config, plan: &Plan) -> Result<()> {
         let root = self.root.display();
-        fs::create_dir_all(&self.root).map_err(|error| Failure::usage(format!("{root}: cannot be written to: {error}")))
+        fs::create_dir_all(&self.root)
+            .map_err(|error| Failure::usage(format!("{root}: cannot be written to: {error}")))?;
+        write_atomically(&self.config_file(), config.to_yaml().as_bytes())?;
+        Ok(write_atomically(&self.plan_file(), serde_json::to_string_pretty(plan)?.as_bytes())?)
     }
 
     /// The folder of a run that exists.
@@ -144,7 +148,7 @@ mod tests {
     fn a_run_is_never_written_over() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(&folder.path().join("run")).unwrap();
-        run.create().unwrap();
+        fs::create_dir_all(run.root()).unwrap();
         assert!(RunFolder::open(run.root()).is_err());
         write_atomically(&run.config_file(), b"").unwrap();
         assert!(RunFolder::open(run.root()).is_ok());

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{Checkpoints, Compute, Model, Predictor, SampleShape, Samples as _, State};
 
+use crate::adapt::meaning::Meaning;
 use crate::adapt::samples::SourceSamples;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -40,6 +41,7 @@ impl Trained {
         let (step, weights) = weights_file(&folder, which)?;
         let device = Device::cpu();
         let samples = SourceSamples::open(&data_path(&config, data)?, &device, free_memory_bytes(&device))?;
+        require_same_meaning(&folder, &samples)?;
         let model = Model::new(trained_shape(&folder)?, model_config(&config))?;
         let batch_size = config.count("gpu_optimization.batch_size");
         let compute = Compute { threads: threads(&config), batch_size, form: form(&config) };
@@ -50,6 +52,18 @@ impl Trained {
     /// Number of samples in the data.
     pub(crate) fn len(&self) -> usize {
         self.samples.len()
+    }
+}
+
+fn require_same_meaning(folder: &RunFolder, samples: &SourceSamples) -> Result<()> {
+    let trained: Meaning = serde_json::from_value(folder.saved_plan()["data"]["meaning"].clone()).unwrap_or_default();
+    match trained.difference(&Meaning::of(samples.source())?) {
+        None => Ok(()),
+        Some(difference) => Err(Failure::data(format!(
+            "{}: {difference}; the model of {} takes data made as its own were",
+            samples.source().path().display(),
+            folder.root().display()
+        ))),
     }
 }
 

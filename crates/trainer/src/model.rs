@@ -37,6 +37,7 @@ pub struct SampleShape {
 impl fmt::Display for SampleShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Timeframe { name, steps, features } in &self.timeframes {
+            let name = if name.is_empty() { "features" } else { name };
             write!(f, "{name} [{steps}, {features}], ")?;
         }
         write!(f, "targets [{}]", self.outputs)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use megabatch_bars::{AlignedSeries, Scaling, SeriesSpec, TimeframeSeries};
+use megabatch_bars::{AlignedSeries, Scaling, SeriesSpec, Timeframe, TimeframeSeries};
 use megabatch_chunk_io::{AttributeValue, Scaler, Series, SeriesTimeframe};
 
 /// What the file says of itself beside its numbers.
@@ -26,13 +26,14 @@ pub(crate) fn series_file(aligned: AlignedSeries, origin: Origin<'_>) -> Series 
         sample_time: aligned.sample_time,
         targets: aligned.targets,
         instruments: None,
-        attributes: attributes(origin),
+        attributes: attributes(aligned.base, origin),
     }
 }
 
-fn attributes(Origin { symbol, spec, source }: Origin<'_>) -> BTreeMap<String, AttributeValue> {
+fn attributes(base: Timeframe, Origin { symbol, spec, source }: Origin<'_>) -> BTreeMap<String, AttributeValue> {
     let horizon = i64::try_from(spec.horizon).expect("a horizon that fits in memory");
-    let attributes: [(&str, AttributeValue); 6] = [
+    let attributes: [(&str, AttributeValue); 7] = [
+        ("base", base.name().into()),
         ("builder", concat!("megabatch ", env!("CARGO_PKG_VERSION")).into()),
         ("symbol", symbol.into()),
         ("pip_size", spec.pip_size.into()),

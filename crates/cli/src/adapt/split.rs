@@ -25,12 +25,12 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
         }
     };
     let split = match (config.purge_ns(), source.series()) {
-        (Some(duration_ns), _) if source.sample_times().is_some() => {
+        (Some(duration_ns), _) if duration_ns == 0 || source.sample_times().is_some() => {
             split(times, fractions, Purge::Duration(duration_ns))
         }
         (Some(_), _) => {
             return Err(Failure::usage(format!(
-                "data.purge: {} has no timestamps, so that a duration means nothing; use auto, which counts samples",
+                "data.purge: {} has no timestamps, so that a duration means nothing; use auto, which counts samples, or 0s",
                 source.path().display()
             )));
         }
@@ -60,27 +60,46 @@ fn window_starts(series: &ResidentSeries) -> Vec<i64> {
     starts
 }
 
-/// How many bars ahead the targets look: the file's attribute, or a target a bar.
+/// How many bars of the shortest timeframe ahead the targets look: the file's attributes say it in base bars, or else there is a
+/// target a bar.
 fn horizon_bars(series: &ResidentSeries) -> Result<usize> {
-    let horizon = match series.file().attribute("horizon_bars")? {
+    let file = series.file();
+    let horizon = match file.attribute("horizon_bars")? {
         Some(AttributeValue::Int(bars)) => usize::try_from(bars).ok(),
         _ => None,
     };
-    Ok(horizon.unwrap_or(series.file().shape().horizons))
+    let horizon = horizon.unwrap_or(file.shape().horizons);
+    let base = match file.attribute("base")? {
+        Some(AttributeValue::Text(name)) => name.parse().ok().map(Timeframe::duration_ns),
+        _ => None,
+    };
+    let shortest = file.timeframes()[0].name().parse().ok().map(Timeframe::duration_ns);
+    Ok(match (base, shortest) {
+        // A sample may lie anywhere within a bar of the shortest timeframe, so that one bar more is reached.
+        (Some(base), Some(shortest)) if base < shortest => horizon.div_ceil((shortest / base) as usize) + 1,
+        _ => horizon,
+    })
 }
 
 /// The time from the first bar of the longest window to the end of the label, as well as a windows file tells: by the names of
-/// its timeframes, or else by the usual distance of its samples.
+/// its timeframes, or else by the usual distance of its samples. Without timestamps, `times` number the samples, and the shortest
+/// timeframe is taken to have a bar a sample.
 fn reach_of_windows(source: &Source, times: &[i64]) -> i64 {
     let mut distances: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|&gap| gap > 0).collect();
     distances.sort_unstable();
-    let base_ns = distances.get(distances.len() / 2).copied().unwrap_or(0);
-    let duration_ns =
-        |name: Option<&str>| name.and_then(|name| name.parse().ok()).map_or(base_ns, Timeframe::duration_ns);
+    let usual = distances.get(distances.len() / 2).copied().unwrap_or(0);
     let shape = source.shape();
-    let windows = shape.timeframes.iter().map(|tf| (tf.steps as i64).saturating_mul(duration_ns(tf.name.as_deref())));
-    let shortest_ns = shape.timeframes.first().map_or(base_ns, |tf| duration_ns(tf.name.as_deref()));
-    windows.max().unwrap_or(0).saturating_add(shortest_ns.saturating_mul(shape.horizons as i64))
+    let named = |k: usize| shape.timeframes[k].name.as_deref()?.parse().ok().map(Timeframe::duration_ns);
+    let shortest = match (source.sample_times(), named(0)) {
+        (Some(_), Some(duration_ns)) => duration_ns,
+        _ => usual,
+    };
+    let bar = |k: usize| match (named(k), named(0)) {
+        (Some(duration_ns), Some(shortest_ns)) => shortest.saturating_mul(duration_ns / shortest_ns),
+        _ => shortest,
+    };
+    let windows = (0..shape.timeframes.len()).map(|k| (shape.timeframes[k].steps as i64).saturating_mul(bar(k)));
+    windows.max().unwrap_or(0).saturating_add(shortest.saturating_mul(shape.horizons as i64))
 }
 
 /// A scaler that was fitted on bars of the validation or test span carries knowledge of them into training.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use megabatch_trainer::{Checkpoints, Run, Trainer, write_atomically};
+use megabatch_trainer::{Checkpoints, Run, Trainer};
 use serde_json::json;
 
 use crate::answer::Answer;
@@ -43,9 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
     trainer.load_weights(&args.weights)?;
 
-    folder.create()?;
-    write_atomically(&folder.config_file(), job.config.to_yaml().as_bytes())?;
-    write_atomically(&folder.plan_file(), serde_json::to_string_pretty(&plan)?.as_bytes())?;
+    folder.begin(&job.config, &plan)?;
     let mut checkpoints = Checkpoints::new(folder.checkpoints());
     checkpoints.config_text = job.config.to_yaml();
     let run = Run {

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long)]
     symbol: Option<String>,
     /// Size of a pip in units of the price; known for currency pairs
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pip_size: Option<f64>,
     /// Format of the files: histdata, metatrader or iso; recognised if not given
     #[arg(long)]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Stamp::Open)]
     time: Stamp,
     /// Zone of the timestamps: UTC, +02:00, America/New_York or new-york+7; found from the weekly closes if not given
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     zone: Option<Zone>,
     /// Timeframe of the bars; found from their spacing if not given
     #[arg(long)]
@@ -101,6 +101,7 @@ impl std::str::FromStr for FeatureList {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let start = Instant::now();
+    output::require_ending(&args.out, &["h5", "hdf5"])?;
     output::check(&args.out, &args.bars.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let Recording { symbol, bars, summary } = read(&args.bars, &args.read_options())?;
     let spec = args.series_spec(&symbol)?;
@@ -157,7 +158,8 @@ impl IngestAnswer {
     fn new(args: &Args, summary: &ReadSummary, aligned: &AlignedSeries) -> Self {
         let (first, last) = (aligned.sample_time[0], aligned.sample_time[aligned.len() - 1]);
         let mut text = format!("{summary}\n");
-        for warning in summary.warnings.iter().chain(&aligned.warnings) {
+        // The summary's text has its own warnings in it.
+        for warning in &aligned.warnings {
             text.push_str(&format!("warning: {warning}\n"));
         }
         for timeframe in &aligned.timeframes {

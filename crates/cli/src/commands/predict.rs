@@ -86,7 +86,7 @@ impl Format {
         match out.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(Format::Csv),
             Some("h5" | "hdf5") => Ok(Format::Hdf5),
-            _ => Err(Failure::usage(format!("--out {}: the ending says the format: .h5 or .csv", out.display()))),
+            _ => output::require_ending(out, &["h5", "csv"]).map(|()| Format::Hdf5),
         }
     }
 }

@@ -1,14 +1,13 @@
 //! `megabatch synth`: made-up data of any shape, for trying things out and for tests.
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_chunk_io::{Compression, Storage, WriteOptions};
 use megabatch_gpu_core::Device;
+use megabatch_trainer::write_atomically;
 use serde_json::json;
 
 use super::windows::Windows;
@@ -29,7 +28,7 @@ pub(crate) struct Args {
     /// The file to write: bars if it ends in .csv, samples if it ends in .h5 or .hdf5
     out: PathBuf,
     /// Calendar days of one-minute bars
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
     /// Layout of the samples
     #[arg(long, value_enum, default_value_t = Layout::Series)]
@@ -93,13 +92,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 }
 
 fn make_bars(args: &Args) -> Result<Answer> {
-    let write = || -> std::io::Result<u64> {
-        let mut out = BufWriter::new(File::create(&args.out)?);
-        let count = bars::write_csv(&mut out, args.days, args.seed)?;
-        out.flush()?;
-        Ok(count)
-    };
-    let count = write().with_context(|| format!("{}: cannot be written", args.out.display()))?;
+    let mut csv = Vec::new();
+    let count = bars::write_csv(&mut csv, args.days, args.seed)?;
+    write_atomically(&args.out, &csv)?;
     let text = format!("{}: {count} one-minute bars of {} days", args.out.display(), args.days);
     Ok(Answer::new(text, &json!({ "file": args.out, "bars": count })))
 }

@@ -78,9 +78,17 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     Session { job, plan, folder }.train(trainer, args.resume)
 }
 
-/// Checkpoints say where training stood among its samples; on other samples that would mean something else.
+/// Checkpoints say where training stood among its samples, and how well it did on others; on other samples, or with another split,
+/// that would mean something else.
 fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
-    match folder.saved_plan()["data"]["fingerprint"].as_str() {
+    let saved = folder.saved_plan();
+    if !saved["split"].is_null() && saved["split"] != serde_json::to_value(&plan.split)? {
+        return Err(Failure::usage(format!(
+            "data.split or data.purge: the run in {} began with other samples to train on and to validate; resume with its settings",
+            folder.root().display()
+        )));
+    }
+    match saved["data"]["fingerprint"].as_str() {
         Some(saved) if saved != plan.data.fingerprint => Err(Failure::data(format!(
             "{}: these are not the samples that the run in {} was trained on; resume on those, or start a new run with --init",
             plan.data.path.display(),
@@ -138,9 +146,7 @@ impl Session {
         }
 
         // Only now, so that a resume that is refused leaves the run as it was.
-        self.folder.create()?;
-        write_atomically(&self.folder.config_file(), self.job.config.to_yaml().as_bytes())?;
-        write_atomically(&self.folder.plan_file(), serde_json::to_string_pretty(&self.plan)?.as_bytes())?;
+        self.folder.begin(&self.job.config, &self.plan)?;
 
         let start = Instant::now();
         let mut watch = Watch::new(&self.folder, first_step, self.plan.steps)?;

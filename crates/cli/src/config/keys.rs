@@ -165,7 +165,7 @@ pub(crate) const KEYS: &[Key] = &[
         "gpu_optimization.log_gpu_stats_every_n_batches",
         COUNT_OR_ZERO,
         "0",
-        "Accepted, without effect on the CPU: memory use is in every line of metrics.jsonl.",
+        "Accepted, without effect on the CPU: memory use is in every step's line of metrics.jsonl.",
     ),
     key("output.dir", Kind::Text, "", "Folder of the run; `--out` says it too."),
 ];

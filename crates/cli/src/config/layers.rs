@@ -7,6 +7,7 @@ use saphyr::{MarkedYaml, YamlData, YamlLoader};
 use saphyr_parser::{Parser, ScanError};
 
 use super::error::{ConfigError, Result};
+use super::keys::KEYS;
 
 /// One setting as the user wrote it.
 #[derive(Clone, Debug)]
@@ -111,15 +112,21 @@ fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null")
 }
 
-/// The settings among the environment's variables: `MEGABATCH_TRAINING__LR` is `training.lr`. A variable without a double
-/// underscore is none of the configuration's.
+/// The settings among the environment's variables: `MEGABATCH_TRAINING__LR`, or `MEGABATCH_TRAINING_LR`, is `training.lr`. A
+/// variable that names no section is none of the configuration's.
 pub(crate) fn from_environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Written> {
     let settings = variables.filter_map(|(variable, text)| {
-        let (section, name) = variable.strip_prefix("MEGABATCH_")?.split_once("__")?;
-        let path = format!("{}.{}", section.to_lowercase(), name.to_lowercase());
+        let name = variable.strip_prefix("MEGABATCH_")?.to_lowercase();
+        let (section, key) =
+            sections().find_map(|section| Some((section, name.strip_prefix(section)?.strip_prefix('_')?)))?;
+        let path = format!("{section}.{}", key.trim_start_matches('_'));
         Some(Written { path, text, origin: Origin::Environment { variable } })
     });
     settings.collect()
+}
+
+fn sections() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter_map(|key| key.path.split('.').next())
 }
 
 /// The settings among the arguments of `--set`.

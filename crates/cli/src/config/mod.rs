@@ -184,7 +184,7 @@ pub(crate) fn reference_page() -> String {
     let mut page = String::from(
         "# Configuration\n\n\
          A run is configured by a YAML file (`--config`), then by environment variables, then by `--set key=value`; each goes over the one\n\
-         before. In the environment, `MEGABATCH_TRAINING__LR` is `training.lr`. An unknown key is an error that names the nearest known one.\n\
+         before. In the environment, `MEGABATCH_TRAINING__LR` or `MEGABATCH_TRAINING_LR` is `training.lr`. An unknown key is an error that names the nearest known one.\n\
          This page is what `megabatch config` prints.\n\n\
          | key | default | value | meaning |\n| --- | --- | --- | --- |\n",
     );
@@ -216,10 +216,16 @@ mod tests {
         assert_eq!(config.count("training.epochs"), 3);
         assert_eq!(config.count("model.hidden"), 16);
         assert_eq!(config.count("model.layers"), 1);
-        let variables = [("MEGABATCH_TRAINING__LR", "2"), ("MEGABATCH_DATA", "/x"), ("HOME", "/h")];
-        let environment = layers::from_environment(variables.map(|(k, v)| (k.into(), v.into())).into_iter());
-        let config = Config::from_layers([environment]).unwrap();
-        assert_eq!(config.number("training.lr"), 2.0);
+        for (variable, key) in
+            [("MEGABATCH_TRAINING__EPOCHS", "training.epochs"), ("MEGABATCH_MODEL_HIDDEN", "model.hidden")]
+        {
+            let variables = [(variable, "2"), ("MEGABATCH_DATA", "/x"), ("MEGABATCH_PYTHON", "/p"), ("HOME", "/h")];
+            let environment = layers::from_environment(variables.map(|(k, v)| (k.into(), v.into())).into_iter());
+            assert_eq!(Config::from_layers([environment]).unwrap().count(key), 2);
+        }
+        let misspelt = [("MEGABATCH_TRAINING_EPOCH".to_owned(), "2".to_owned())];
+        let error = Config::from_layers([layers::from_environment(misspelt.into_iter())]).unwrap_err().to_string();
+        assert!(error.contains("MEGABATCH_TRAINING_EPOCH: unknown key `training.epoch`"), "{error}");
     }
 
     #[test]

@@ -117,3 +117,42 @@ fn both_layouts_of_made_up_samples_train() {
         assert_eq!(tensor(weights, first).0, [16, 3], "{line}");
     }
 }
+
+#[test]
+fn a_model_is_used_on_numbers_of_the_same_meaning_only() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 3");
+    let ingest = "ingest bars.csv --symbol EURUSD --timeframes M1:4 --horizon 2 --stride 7";
+    stage.succeeds(&format!("{ingest} --out series.h5 --features body,range"));
+    stage.succeeds(&format!("{ingest} --out others.h5 --features body,rsi_14"));
+    stage.succeeds(&format!("{ingest} --out steps.h5 --features body,range --target increment"));
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 1 {SMALL}"));
+    for (data, difference) in [
+        ("others.h5", "feature 1 of M1 was range in training and is rsi_14 here"),
+        ("steps.h5", "the targets were cumulative in training and are increment here"),
+    ] {
+        let [message, _] = stage.fails(&format!("eval --run run --data {data}"), 3);
+        assert!(message.starts_with(&format!("{data}: {difference}")), "{message}");
+    }
+}
+
+#[test]
+fn windows_without_timestamps_are_split_by_position() {
+    let stage = Stage::new();
+    stage.with_hdf5("windows.h5", |path| {
+        let file = hdf5::File::create(path).unwrap();
+        let group = file.create_group("features").unwrap();
+        for (name, steps) in [("M1", 4), ("M5", 2)] {
+            let values = vec![0.25f32; 200 * steps * 3];
+            let dataset = group.new_dataset::<f32>().shape([200, steps, 3]).create(name).unwrap();
+            dataset.write_raw(&values).unwrap();
+        }
+        let targets = file.new_dataset::<f32>().shape([200, 2]).create("targets").unwrap();
+        targets.write_raw(&vec![0.5f32; 400]).unwrap();
+    });
+    // Two bars of M5 are ten of M1, one a sample, and two more are labels: twelve samples apart, eleven are left out at each split.
+    let plan = stage.succeeds("plan --data windows.h5");
+    assert_eq!(plan["split"]["purged"], 22, "{plan}");
+    assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=0s")["split"]["purged"], 0);
+    stage.fails("plan --data windows.h5 --set data.purge=1h", 2);
+}

@@ -62,6 +62,8 @@ fn data_may_move_but_not_change() {
 
     let before = stage.text("run/config.yaml");
     stage.succeeds(&SERIES.replace("series.h5", "other.h5 --seed 1"));
+    let [message, _] = stage.fails("train --out run --resume --set data.purge=0s", 2);
+    assert!(message.contains("began with other samples to train on and to validate"), "{message}");
     let [message, _] = stage.fails("train --out run --resume --data other.h5", 3);
     assert!(message.starts_with("other.h5: these are not the samples that the run in run was trained on"), "{message}");
     assert_eq!(stage.text("run/config.yaml"), before);

@@ -1,0 +1,87 @@
+//! What the numbers of a data file stand for, so that a model is not asked about numbers of another kind.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use megabatch_chunk_io::{AttributeValue, Source};
+use serde::{Deserialize, Serialize};
+
+/// Names of features, kind of targets, kind of scaling. Empty for a windows file, which does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Meaning {
+    /// By timeframe.
+    features: BTreeMap<String, Vec<String>>,
+    /// By timeframe: `robust`, `standard` or `none`.
+    scaling: BTreeMap<String, String>,
+    /// `cumulative` or `increment`.
+    target_kind: Option<String>,
+}
+
+impl Meaning {
+    /// What the file behind `source` tells.
+    pub(crate) fn of(source: &Source) -> Result<Self> {
+        let Some(series) = source.series() else { return Ok(Meaning::default()) };
+        let mut meaning = Meaning::default();
+        for timeframe in series.file().timeframes() {
+            meaning.features.insert(timeframe.name().to_owned(), timeframe.feature_names().to_vec());
+            if let Some(scaler) = timeframe.scaler() {
+                meaning.scaling.insert(timeframe.name().to_owned(), scaler.kind.clone());
+            }
+        }
+        if let Some(AttributeValue::Text(kind)) = series.file().attribute("target_kind")? {
+            meaning.target_kind = Some(kind);
+        }
+        Ok(meaning)
+    }
+
+    /// The first thing in which `other` means something else than this, in words; `None` where nothing tells a difference.
+    pub(crate) fn difference(&self, other: &Meaning) -> Option<String> {
+        let features = self.features.iter().filter_map(|(timeframe, ours)| {
+            // Another number of features is another shape, of which the model itself speaks.
+            let theirs = other.features.get(timeframe).filter(|theirs| theirs.len() == ours.len())?;
+            let k = (0..ours.len()).find(|&k| ours[k] != theirs[k])?;
+            Some(format!("feature {k} of {timeframe} was {} in training and is {} here", ours[k], theirs[k]))
+        });
+        let scaling = self.scaling.iter().filter_map(|(timeframe, ours)| {
+            let theirs = other.scaling.get(timeframe).filter(|theirs| *theirs != ours)?;
+            Some(format!("the scaling of {timeframe} was {ours} in training and is {theirs} here"))
+        });
+        let targets = match (&self.target_kind, &other.target_kind) {
+            (Some(ours), Some(theirs)) if ours != theirs => {
+                Some(format!("the targets were {ours} in training and are {theirs} here"))
+            }
+            _ => None,
+        };
+        features.chain(scaling).chain(targets).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(feature: &str, scaling: &str, target_kind: &str) -> Meaning {
+        Meaning {
+            features: [("M1".to_owned(), vec!["body".to_owned(), feature.to_owned()])].into(),
+            scaling: [("M1".to_owned(), scaling.to_owned())].into(),
+            target_kind: Some(target_kind.to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_first_difference_is_named_and_silence_is_none() {
+        let ours = meaning("range", "robust", "cumulative");
+        for (theirs, difference) in [
+            (ours.clone(), None),
+            (Meaning::default(), None),
+            (meaning("rsi_14", "none", "increment"), Some("feature 1 of M1 was range in training and is rsi_14 here")),
+            (meaning("range", "none", "cumulative"), Some("the scaling of M1 was robust in training and is none here")),
+            (
+                meaning("range", "robust", "increment"),
+                Some("the targets were cumulative in training and are increment here"),
+            ),
+        ] {
+            assert_eq!(ours.difference(&theirs).as_deref(), difference);
+        }
+    }
+}
