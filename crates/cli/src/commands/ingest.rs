@@ -16,6 +16,7 @@ use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
 use crate::answer::Answer;
 use crate::output;
+use crate::plan::bytes;
 
 /// Read bars and write aligned series: closed bars only, features, targets, scaled on the training span
 #[derive(clap::Args)]
@@ -159,7 +160,8 @@ impl IngestAnswer {
         let (first, last) = (aligned.sample_time[0], aligned.sample_time[aligned.len() - 1]);
         let mut text = format!("{summary}\n");
         // The summary's text has its own warnings in it.
-        for warning in &aligned.warnings {
+        let few_kept = few_kept(summary);
+        for warning in few_kept.iter().chain(&aligned.warnings) {
             text.push_str(&format!("warning: {warning}\n"));
         }
         for timeframe in &aligned.timeframes {
@@ -172,7 +174,7 @@ impl IngestAnswer {
             ));
         }
         text.push_str(&format!("{} samples from {} to {}", aligned.len(), utc(first), utc(last)));
-        let warnings: Vec<&String> = summary.warnings.iter().chain(&aligned.warnings).collect();
+        let warnings: Vec<&String> = summary.warnings.iter().chain(&few_kept).chain(&aligned.warnings).collect();
         let json = json!({
             "out": args.out,
             "symbol": summary.symbol,
@@ -185,14 +187,20 @@ impl IngestAnswer {
         IngestAnswer { text, json }
     }
 
-    fn finish(&mut self, start: Instant, bytes: u64) {
+    fn finish(&mut self, start: Instant, size: u64) {
         let seconds = start.elapsed().as_secs_f64();
-        let megabytes = bytes as f64 / 1e6;
-        self.text
-            .push_str(&format!("\n{}: {megabytes:.1} MB in {seconds:.2} s", self.json["out"].as_str().unwrap_or("-")));
-        self.json["bytes"] = bytes.into();
+        let out = self.json["out"].as_str().unwrap_or("-");
+        self.text.push_str(&format!("\n{out}: {} in {seconds:.2} s", bytes(size as usize)));
+        self.json["bytes"] = size.into();
         self.json["seconds"] = seconds.into();
     }
+}
+
+/// A warning where repair dropped so many rows that the file is probably not what its reader takes it for.
+fn few_kept(summary: &ReadSummary) -> Option<String> {
+    let (rows, kept) = (summary.rows(), summary.kept());
+    (kept < rows - rows / 20)
+        .then(|| format!("only {kept} of {rows} rows were kept; is this one file of bars of one symbol?"))
 }
 
 /// What was read, for the answer and for the file's attribute `source`.

@@ -15,6 +15,7 @@ use crate::adapt::split::utc;
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output;
+use crate::plan::bytes;
 
 /// Show what is in a data file, what is wrong with it, and what the model will see
 #[derive(clap::Args)]
@@ -82,7 +83,7 @@ fn little_endian(values: &[f32]) -> Vec<u8> {
 
 fn describe(inspection: &Inspection) -> String {
     let layout = inspection.layout.map_or("no layout of ours".to_owned(), |layout| format!("{layout} layout"));
-    let mut text = format!("{}: {layout}, {:.1} MB\n", inspection.path.display(), inspection.bytes as f64 / 1e6);
+    let mut text = format!("{}: {layout}, {}\n", inspection.path.display(), bytes(inspection.bytes as usize));
     for (name, value) in &inspection.attributes {
         let value = value.to_string();
         let shown: String = value.chars().take(100).collect();
@@ -138,8 +139,8 @@ fn dataset_line(dataset: &DatasetEntry) -> String {
     };
     let filters = if dataset.filters.is_empty() { String::new() } else { format!(", {}", dataset.filters.join("+")) };
     let (path, shape, dtype) = (&dataset.path, format!("{:?}", dataset.shape), &dataset.dtype);
-    let megabytes = dataset.bytes_on_disk as f64 / 1e6;
-    format!("  {path:<24} {shape:<22} {dtype:<10} {storage}{filters}, {megabytes:.2} MB\n")
+    let size = bytes(dataset.bytes_on_disk as usize);
+    format!("  {path:<24} {shape:<22} {dtype:<10} {storage}{filters}, {size}\n")
 }
 
 fn problems(problems: &[Problem]) -> String {

@@ -124,9 +124,9 @@ fn make_samples(args: &Args) -> Result<Answer> {
         Layout::Series => samples::write_series_file(&args.out, &spec, &options)?,
         Layout::Windows => samples::write_windows_file(&args.out, &spec, &options)?,
     }
-    let bytes = std::fs::metadata(&args.out)?.len();
-    let text = format!("{}: {} samples, {bytes} bytes", args.out.display(), args.samples);
-    Ok(Answer::new(text, &json!({ "file": args.out, "samples": args.samples, "bytes": bytes })))
+    let size = std::fs::metadata(&args.out)?.len();
+    let text = format!("{}: {} samples, {}", args.out.display(), args.samples, bytes(size as usize));
+    Ok(Answer::new(text, &json!({ "file": args.out, "samples": args.samples, "bytes": size })))
 }
 
 fn storage(args: &Args) -> Storage {

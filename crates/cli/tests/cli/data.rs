@@ -156,3 +156,15 @@ fn windows_without_timestamps_are_split_by_position() {
     assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=0s")["split"]["purged"], 0);
     stage.fails("plan --data windows.h5 --set data.purge=1h", 2);
 }
+
+#[test]
+fn a_file_of_which_little_is_kept_is_doubted() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 3");
+    let ingest = "ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M1:4 --on-error repair";
+    let doubts = |stage: &Stage| stage.succeeds(ingest)["warnings"].to_string().contains("rows were kept");
+    assert!(!doubts(&stage));
+    let garbage = "not a bar\n".repeat(1000);
+    std::fs::write(stage.path("bars.csv"), stage.text("bars.csv") + &garbage).unwrap();
+    assert!(doubts(&stage));
+}
