@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::timeframe::Timeframe;
 use crate::trouble::Trouble;
 
-/// `Result` with this crate's [`Error`].
+/// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What can go wrong between a CSV file and an aligned series. Each says where, what was expected and what to do.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// `Result` with this crate's [`Error`].
+/// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What can go wrong when a device is chosen or memory is asked for.

@@ -1,7 +1,7 @@
 //! Made-up one-minute bars of a currency pair, with the shape of real ones: weeks from Sunday 22:00 to Friday 22:00 UTC, a
 //! daily rhythm of volatility, missing minutes when trading is thin.
 //!
-//! The log price is a random walk plus a mean-reverting part, x[t] = 0.97 x[t-1] + noise (an autoregressive process of order
+//! The log price is a random walk plus a mean-reverting part, `x[t] = 0.97 x[t-1] + noise` (an autoregressive process of order
 //! one). The second part makes the next half hour partly predictable from the recent past, so that a model that learns shows it.
 
 use std::io::{self, Write};
