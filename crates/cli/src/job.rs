@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{self as trainer, Form, LastBatch, Loss, ModelConfig, OptimizerConfig, OptimizerKind, Split};
+use megabatch_trainer::{
+    self as trainer, Checkpoints, Form, LastBatch, Loss, ModelConfig, OptimizerConfig, OptimizerKind, Run, Split,
+};
 
 use crate::adapt::samples::SourceSamples;
 use crate::adapt::split::split_source;
@@ -37,6 +39,12 @@ pub(crate) struct Request<'a> {
 }
 
 impl Job {
+    /// The job as the trainer takes it.
+    pub(crate) fn run<'a>(&'a self, checkpoints: &'a Checkpoints) -> Run<'a> {
+        let Split { train, validation, .. } = &self.split;
+        Run { samples: &self.samples, train, validation, checkpoints: Some(checkpoints) }
+    }
+
     /// Bytes that the data hold in memory.
     pub(crate) fn data_bytes(&self) -> usize {
         self.device.scope("data").usage().allocated_bytes

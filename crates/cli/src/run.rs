@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use megabatch_trainer::write_atomically;
+use megabatch_trainer::{Checkpoints, write_atomically};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -84,6 +84,11 @@ impl RunFolder {
 
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
+    }
+
+    /// The run's checkpoints, each with `config` beside it.
+    pub(crate) fn keep_checkpoints(&self, config: &Config) -> Checkpoints {
+        Checkpoints { config_text: config.to_yaml(), ..Checkpoints::new(self.checkpoints()) }
     }
 
     /// The configuration that the run was started with, and `arguments` of `--set` over it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use megabatch_trainer::{Checkpoints, Run, Trainer};
+use megabatch_trainer::Trainer;
 use serde_json::json;
 
 use crate::answer::Answer;
@@ -44,15 +44,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     trainer.load_weights(&args.weights)?;
 
     folder.begin(&job.config, &plan)?;
-    let mut checkpoints = Checkpoints::new(folder.checkpoints());
-    checkpoints.config_text = job.config.to_yaml();
-    let run = Run {
-        samples: &job.samples,
-        train: &job.split.train,
-        validation: &job.split.validation,
-        checkpoints: Some(&checkpoints),
-    };
-    let checkpoint = trainer.save_checkpoint(&run)?;
+    let checkpoints = folder.keep_checkpoints(&job.config);
+    let checkpoint = trainer.save_checkpoint(&job.run(&checkpoints))?;
     let text = format!("{}: {} weights as step 0", folder.root().display(), plan.parameters);
     Ok(Answer::new(text, &json!({ "run": folder.root(), "checkpoint": checkpoint, "parameters": plan.parameters })))
 }

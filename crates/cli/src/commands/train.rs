@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use megabatch_trainer::{
-    self as trainer, Baselines, Checkpoints, End, Event, Outcome, Run, Samples as _, Selection, Trainer,
-    write_atomically,
+    self as trainer, Baselines, End, Event, Outcome, Samples as _, Selection, Trainer, write_atomically,
 };
 use serde_json::{Value, json};
 
@@ -130,15 +129,8 @@ struct Session {
 
 impl Session {
     fn train(&self, mut trainer: Trainer, resume: bool) -> Result<Answer> {
-        let mut checkpoints = Checkpoints::new(self.folder.checkpoints());
-        checkpoints.config_text = self.job.config.to_yaml();
-        let split = &self.job.split;
-        let run = Run {
-            samples: &self.job.samples,
-            train: &split.train,
-            validation: &split.validation,
-            checkpoints: Some(&checkpoints),
-        };
+        let checkpoints = self.folder.keep_checkpoints(&self.job.config);
+        let run = self.job.run(&checkpoints);
         let resumed = if resume { trainer.resume(&run)? } else { None };
         let first_step = resumed.as_ref().map_or(0, |resumed| resumed.state.step);
         for skipped in resumed.iter().flat_map(|resumed| &resumed.skipped) {
