@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::form::Form;
 use crate::loss::Loss;
 use crate::model::ModelConfig;
 use crate::optimizer::OptimizerConfig;
-use crate::step::{Compute, Form};
+use crate::step::Compute;
 
 /// Everything that decides the result of training beside the samples. The number of threads does not change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,9 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::error::Result;
 use crate::fast::{self, PackedWeights};
+use crate::form::Form;
 use crate::model::{Model, SampleShape};
-use crate::step::{Form, Purpose};
+use crate::step::Purpose;
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,8 +38,8 @@ impl Footprint {
         let (packed, pass) = match config.form {
             Form::Plain => (0, pass_len(config, shape)),
             Form::Fast => {
-                let pass = fast::Pass::len(&model, shard_samples, Purpose::Training);
-                (PackedWeights::len(&model, Purpose::Training), pass)
+                let pass = fast::Pass::len(&model, shard_samples, Purpose::Training { dropout: false });
+                (PackedWeights::len(&model, Purpose::Training { dropout: false }), pass)
             }
         };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use megabatch_gpu_core::{Buffer, Scope};
 use serde::{Deserialize, Serialize};
 
+use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::head::Head;
 use crate::lstm::{self, Activations, InputGradients, Lstm, Sizes};
@@ -224,7 +225,18 @@ impl<S: Scalar> Pass<S> {
         })
     }
 
-    /// Takes `samples` windows a timeframe, [B, T, F] each, to start from states of zero.
+    /// The pass with the memory for [`Pass::set_dropout`], booked on `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the device has no room.
+    pub fn with_room_for_dropout(mut self, scope: &Scope) -> Result<Self> {
+        for (activations, &sizes) in self.lstms.iter_mut().zip(&self.sizes) {
+            activations.make_room_for_dropout(scope, sizes, self.capacity)?;
+        }
+        Ok(self)
+    }
+
+    /// Takes `samples` windows a timeframe, [B, T, F] each, to start from states of zero, without dropout.
     ///
     /// # Panics
     /// If there are more samples than the pass has room for, or the windows have other sizes than the model's.
@@ -234,6 +246,24 @@ impl<S: Scalar> Pass<S> {
         self.samples = samples;
         for ((activations, &sizes), windows) in self.lstms.iter_mut().zip(&self.sizes).zip(windows) {
             activations.load(sizes, samples, windows);
+        }
+    }
+
+    /// Drops outputs of the layers below the top from the windows loaded now, whose ends [B] in each timeframe are `ends`; see
+    /// [`Mask::factor`](crate::Mask::factor).
+    ///
+    /// # Panics
+    /// If the pass has no room for it, or there is not an end for each window.
+    pub fn set_dropout<'a>(
+        &mut self,
+        model: &Model,
+        dropout: Dropout,
+        ends: impl ExactSizeIterator<Item = &'a [usize]>,
+    ) {
+        assert_eq!(ends.len(), self.lstms.len(), "ends of the windows of each timeframe");
+        for ((k, activations), ends) in self.lstms.iter_mut().enumerate().zip(ends) {
+            let timeframe = &model.shape.timeframes[k].name;
+            activations.set_dropout(self.sizes[k], |layer| dropout.mask(timeframe, layer), ends);
         }
     }
 
@@ -276,6 +306,49 @@ impl<S: Scalar> Pass<S> {
     /// Gradients of a layer's initial hidden and cell state, [B, H] each.
     pub fn initial_state_gradient(&self, timeframe: usize, layer: usize) -> (&[S], &[S]) {
         self.lstms[timeframe].d_initial_state(self.sizes[timeframe], layer)
+    }
+}
+
+/// Carried states, `[layers, 2, H]` a window: the hidden and then the cell state of each layer.
+impl Pass<f32> {
+    /// Starts each window of timeframe `k` from its state, or from zero.
+    pub(crate) fn set_initial_states(&mut self, k: usize, states: &[Option<&[f32]>]) {
+        let Sizes { hidden, layers, .. } = self.sizes[k];
+        let zero = vec![0.0; 2 * layers * hidden];
+        for layer in 0..layers {
+            let [hidden_states, cell_states] = [0, 1].map(|half| {
+                let own = (2 * layer + half) * hidden..(2 * layer + half + 1) * hidden;
+                let state = |state: &Option<&[f32]>| state.unwrap_or(&zero)[own.clone()].to_vec();
+                states.iter().flat_map(state).collect::<Vec<f32>>()
+            });
+            self.set_initial_state(k, layer, (&hidden_states, &cell_states));
+        }
+    }
+
+    /// Writes the state of one sample in timeframe `k` after step `t`.
+    pub(crate) fn read_state(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
+        let sizes = self.sizes[k];
+        for (layer, to) in to.chunks_exact_mut(2 * sizes.hidden).enumerate() {
+            let halves = to.chunks_exact_mut(sizes.hidden);
+            let state = self.lstms[k].state(sizes, layer, (sample, t));
+            halves.zip(state).for_each(|(to, from)| to.copy_from_slice(from));
+        }
+    }
+
+    /// Goes on from `state` of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
+    pub(crate) fn advance(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        (k, bars): (usize, &[f32]),
+        state: &mut [f32],
+    ) {
+        let lstm = &model.lstms[k];
+        let sizes = Sizes { steps: bars.len() / lstm.sizes.features, ..lstm.sizes };
+        self.samples = 1;
+        self.lstms[k].load(sizes, 1, bars);
+        self.set_initial_states(k, &[Some(state)]);
+        lstm::forward(&Lstm { sizes, layers: lstm.layers.clone() }, parameters, &mut self.lstms[k]);
+        self.read_state(k, (0, sizes.steps - 1), state);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::optimizer::Optimizer;
 use crate::prefetch::{Feed, Source, with_batches};
 use crate::samples::{Batch, Samples};
 use crate::schedule::{Schedule, StepSamples};
-use crate::step::{Engine, Objective, Purpose, Totals};
+use crate::step::{Changes, Engine, Objective, Purpose, Totals};
 use crate::tensor::TensorSet;
 use crate::weights::{load_weights, save_weights};
 
@@ -83,7 +83,7 @@ impl Trainer {
         Ok(Trainer {
             gradients: TensorSet::zeros(&device.scope("model/gradients"), model.layout())?,
             optimizer: Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?,
-            engine: Engine::new(device, &model, compute, Purpose::Training)?,
+            engine: Engine::new(device, &model, compute, Purpose::Training { dropout: false })?,
             device: device.clone(),
             step: 0,
             best: None,
@@ -188,8 +188,9 @@ impl Trainer {
             model: &self.model,
             parameters: &self.parameters,
             engine: &mut self.engine,
-            batches: &self.device.scope("batches"),
+            device: &self.device,
             compute: self.config.compute(),
+            carry_state: false,
         };
         evaluate(predictions, selection, (self.config.loss, baselines))
     }
@@ -199,14 +200,15 @@ impl Trainer {
         let start = Instant::now();
         let work = schedule.step(self.step);
         let count = work.positions.len() * self.model.shape().outputs;
-        let objective = Objective { loss: self.config.loss, count };
+        let objective = Objective { loss: self.config.loss, count, dropout: None };
         let mut totals = Totals::default();
         self.gradients.clear();
         self.engine.load(&self.model, &self.parameters);
         for _ in 0..schedule.batches_of(&work) {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             let model = (&self.model, &self.parameters);
-            let part = self.engine.accumulate(model, batch, objective, &mut self.gradients);
+            let changes = Changes { gradients: &mut self.gradients, carried: None };
+            let part = self.engine.accumulate(model, batch, objective, changes);
             let finite = part.loss_sum.is_finite() && self.gradients.first_non_finite().is_none();
             if !finite {
                 return Err(self.blame(batch, part.loss_sum / count as f64));

@@ -17,9 +17,14 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod cell;
+mod dropout;
 mod lanes;
 mod portable;
 mod product;
+
+use std::ops::Range;
+
+use crate::dropout::Mask;
 
 /// Columns of a panel.
 pub(crate) const PANEL: usize = 16;
@@ -157,6 +162,16 @@ struct Unwind {
     d_gates_stride: usize,
 }
 
+/// Arguments of the kernel `draw`, for the units from `first_unit` on: `to` [steps][windows][16], a window an end.
+struct Draw<'a> {
+    mask: Mask,
+    scale: f32,
+    first_unit: usize,
+    steps: Range<usize>,
+    ends: &'a [usize],
+    to: &'a mut [f32],
+}
+
 /// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
 macro_rules! entry_points {
     ($lanes:ty $(, $features:literal)?) => {
@@ -190,6 +205,13 @@ macro_rules! entry_points {
         pub(super) unsafe fn unwind(s: &super::Unwind) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::cell::unwind::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// The processor has the instruction set of the lanes; nothing else is asked for.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn draw(d: &mut super::Draw<'_>) {
+            super::dropout::draw(d);
         }
     };
 }
@@ -332,6 +354,24 @@ pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, (d_cell, d_gates): (
         d_gates_stride: d_gates.1.stride,
     };
     dispatch!(isa, unwind, &arguments);
+}
+
+/// What a mask multiplies the outputs of sixteen units by, `first_unit` and those after it, at each of `steps` for the windows that
+/// end at `ends`: `to` [steps · windows, 16].
+///
+/// # Panics
+/// If `to` is shorter than these sizes.
+pub(crate) fn draw(
+    isa: Isa,
+    mask: Mask,
+    (first_unit, steps, ends): (usize, Range<usize>, &[usize]),
+    to: &mut ViewMut<'_>,
+) {
+    let rows = steps.len() * ends.len();
+    to.1.check(to.0.len(), 1, rows);
+    let to = &mut to.0[to.1.start..][..rows * PANEL];
+    let mut arguments = Draw { mask, scale: mask.scale as f32, first_unit, steps, ends, to };
+    dispatch!(isa, draw, &mut arguments);
 }
 
 #[cfg(test)]
