@@ -92,6 +92,7 @@ impl Config {
 
     pub(crate) fn check(&self) -> Result<()> {
         self.optimizer.check()?;
+        self.loss.check()?;
         let sizes = [
             ("training.batch_size", self.batch_size as u64),
             ("training.gradient_accumulation_steps", self.accumulation_steps as u64),
