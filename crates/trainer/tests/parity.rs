@@ -251,7 +251,7 @@ fn check<S: Scalar>(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
             fixture.compare_set("gradients", "clipped", &gradients);
         }
         norms.push(norm);
-        optimizer.update(&mut parameters, &gradients);
+        optimizer.update(&mut parameters, &gradients, case.lr);
         fixture.compare_set("weights", &format!("step{step}"), &parameters);
     }
     fixture.compare("norm", "grad_norm", &norms);
