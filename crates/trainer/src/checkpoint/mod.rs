@@ -124,19 +124,16 @@ impl Checkpoints {
 
     /// Renames a folder that is complete to `path`. A checkpoint that is there already, damaged or of the same run, makes way.
     fn put(&self, storage: &dyn Storage, unfinished: &Path, path: &Path) -> Result<()> {
-        let rename = |from: &Path, to: &Path, action| storage.rename(from, to).map_err(Error::file(path, action));
         let replaced = self.folder.join(format!("{REPLACED}{}", file_name(path)));
-        let replaces = path.exists();
-        if replaces {
+        if path.exists() {
             remove(storage, &replaced)?;
-            rename(path, &replaced, "move aside")?;
         }
-        let renamed = rename(unfinished, path, "rename into place");
-        if renamed.is_err() && replaces {
+        let moved = exchange(storage, (unfinished, path), &replaced);
+        if moved.is_err() && replaced.exists() && !path.exists() {
             // Where this fails too, it is done when the run is resumed.
             let _ = storage.rename(&replaced, path);
         }
-        renamed?;
+        moved?;
         sync_folder(storage, &self.folder)?;
         remove(storage, &replaced)
     }
@@ -230,6 +227,14 @@ fn write(storage: &dyn Storage, folder: &Path, mut files: Files) -> Result<()> {
         storage.write(&path, &bytes).map_err(Error::file(&path, "write"))?;
     }
     sync_folder(storage, folder)
+}
+
+/// Moves what is at `path` to `aside`, if anything is, and `new` to `path`.
+fn exchange(storage: &dyn Storage, (new, path): (&Path, &Path), aside: &Path) -> Result<()> {
+    if path.exists() {
+        storage.rename(path, aside).map_err(Error::file(path, "move aside"))?;
+    }
+    storage.rename(new, path).map_err(Error::file(path, "rename into place"))
 }
 
 /// Loads one checkpoint. Everything is read and checked before anything is changed.

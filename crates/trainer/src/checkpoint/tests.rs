@@ -174,6 +174,10 @@ fn check(saved: &[u64], step: u64) {
             for (_, path) in checkpoints.list().unwrap() {
                 State::of_checkpoint(&path).unwrap_or_else(|error| panic!("{case}: half a checkpoint: {error}"));
             }
+            // A process that lives puts back at once what it moved aside.
+            let newest = steps(&checkpoints).last().copied();
+            assert!(then == Then::Dead || newest >= saved.last().copied(), "{case}: the newest is {newest:?}");
+
             let previous = saved.last().map(|&step| (step, step as f32));
             let found = resume(&checkpoints);
             let new = Some((step, 9.0));
@@ -213,4 +217,16 @@ fn a_failure_while_another_is_saved_leaves_those_before() {
 fn a_failure_while_one_is_replaced_leaves_the_old_or_the_new_one() {
     check(&[1, 3], 3);
     check(&[1], 1);
+}
+
+#[test]
+fn what_an_earlier_attempt_left_does_not_get_into_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path());
+    let left = folder.path().join(".unfinished-step-00000004");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("left"), "").unwrap();
+    let path = save(&checkpoints, &Disk, 4, 9.0).unwrap();
+    assert!(path.join(MODEL).exists() && !path.join("left").exists());
+    assert_eq!(hidden(&checkpoints), 0);
 }
