@@ -13,7 +13,8 @@ pub struct EarlyStopping {
     pub min_delta: f64,
 }
 
-/// For how long the validation loss has not improved. A part of a checkpoint's state, so that a resumed run ends at the same step.
+/// For how long the validation loss has not improved. A part of a checkpoint's state, so that a resumed run ends at the same
+/// step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plateau {
     /// The loss of the last improvement; none before the first validation.

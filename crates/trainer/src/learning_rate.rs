@@ -50,8 +50,8 @@ impl LrSchedule {
         }
     }
 
-    /// The rate of step `step` of `steps`, counted from 0, for an optimizer of rate `lr`. Past the last step a cosine stays at its
-    /// lowest rate.
+    /// The rate of step `step` of `steps`, counted from 0, for an optimizer of rate `lr`. Past the last step a cosine stays at
+    /// its lowest rate.
     pub fn rate(&self, lr: f64, step: u64, steps: u64) -> f64 {
         if step < self.warmup_steps {
             return lr * ((step + 1) as f64 / self.warmup_steps as f64);

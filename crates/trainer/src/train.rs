@@ -135,9 +135,10 @@ impl Trainer {
     /// Trains until the configured steps are done, the validation loss no longer falls or the observer asks to stop.
     ///
     /// # Errors
-    /// [`Error::Setting`] for early stopping without validation samples; [`Error::SamplesShape`], [`Error::NothingLeft`] and [`Error::SampleOutOfRange`] for samples that cannot be trained on;
-    /// [`Error::Gather`] when they cannot be read; [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a
-    /// checkpoint cannot be saved. The trainer then stands after the last step that was completed.
+    /// [`Error::Setting`] for early stopping without validation samples; [`Error::SamplesShape`], [`Error::NothingLeft`] and
+    /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
+    /// [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
+    /// after the last step that was completed.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         check_shape(&self.model, run.samples)?;
         self.check_validation(run)?;

@@ -28,7 +28,8 @@ impl Trainer {
         Ok(resumed)
     }
 
-    /// Saves the weights and the optimizer as they are now as a checkpoint of `run`; its folder, or `None` where the run keeps none.
+    /// Saves the weights and the optimizer as they are now as a checkpoint of `run`; its folder, or `None` where the run keeps
+    /// none.
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File) when it cannot be written: the checkpoints before it are then still there.
