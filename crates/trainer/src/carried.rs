@@ -9,22 +9,24 @@
 //! samples' order alone, and a state is that of a bar, so that samples that share a window share its start.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use megabatch_gpu_core::{Buffer, Scope};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::form::Memory;
-use crate::model::Model;
+use crate::model::{Model, ModelConfig, Timeframe};
 use crate::samples::{Batch, Samples};
 use crate::series::SeriesView;
+use crate::tensor::{Layout, Slot as Tensor, TensorSet};
 
 /// What the windows of a timeframe start from: states `[layers, 2, H]`, the hidden and then the cell state of each layer.
 #[derive(Clone, Copy)]
 pub(crate) enum Initial<'a> {
     Zero,
-    /// The state carried to the bar before each.
-    Carried(&'a CarriedTimeframe),
+    /// The state carried to the bar before each, out of these `[slots, layers, 2, H]`.
+    Carried(&'a CarriedTimeframe, &'a [f32]),
     /// This one.
     State(&'a [f32]),
 }
@@ -34,7 +36,7 @@ impl<'a> Initial<'a> {
     pub(crate) fn of_window(self, end: usize) -> Option<&'a [f32]> {
         match self {
             Initial::Zero => None,
-            Initial::Carried(timeframe) => timeframe.before(end),
+            Initial::Carried(timeframe, states) => timeframe.before(end, states),
             Initial::State(state) => Some(state),
         }
     }
@@ -48,19 +50,21 @@ pub(crate) fn state_len(model: &Model) -> usize {
 /// The carried states of a run: those that some training window can start from, and no others.
 #[derive(Debug)]
 pub(crate) struct Carried {
+    /// As windows start from them, a tensor `[slots, layers, 2, H]` a timeframe; zero where none was computed.
+    states: TensorSet<f32>,
     timeframes: Vec<CarriedTimeframe>,
 }
 
-/// The carried states of one timeframe.
+/// The bars of one timeframe whose states are carried.
 #[derive(Debug)]
 pub(crate) struct CarriedTimeframe {
     /// T.
     steps: usize,
     /// Numbers in a state.
     state_len: usize,
+    /// Where its states are.
+    tensor: Tensor,
     slots: Vec<Slot>,
-    /// The states at the slots' bars as windows start from them, `[slots, layers, 2, H]`; zero where none was computed.
-    states: Buffer<f32>,
     /// What the step has computed so far, `[.., layers, 2, H]`, and the slots that it belongs to.
     pending: Buffer<f32>,
     pending_slots: Vec<usize>,
@@ -110,7 +114,7 @@ pub(crate) fn series_of(samples: &dyn Samples) -> Result<SeriesView<'_>> {
     Ok(series)
 }
 
-/// Numbers of the memory of [`CarriedTimeframe`]: for `rows` bars, of which a step computes at most `step_rows`.
+/// Numbers in the memory of one timeframe: for `rows` bars, of which a step computes at most `step_rows`.
 pub(crate) fn carried_len(state_len: usize, rows: usize, step_rows: usize) -> usize {
     state_len * (rows + rows.min(step_rows))
 }
@@ -118,20 +122,34 @@ pub(crate) fn carried_len(state_len: usize, rows: usize, step_rows: usize) -> us
 impl Carried {
     /// Zero states for the bars `rows` of each timeframe, in optimizer steps of up to `step_samples` samples.
     pub(crate) fn new(scope: &Scope, model: &Model, rows: &[Vec<usize>], step_samples: usize) -> Result<Self> {
-        let state_len = state_len(model);
-        let timeframe = |(rows, lstm): (&Vec<usize>, &crate::lstm::Lstm)| {
-            let steps = lstm.sizes.steps;
+        let ModelConfig { hidden, layers, .. } = model.config();
+        let mut layout = Layout::default();
+        let timeframe = |(rows, timeframe): (&Vec<usize>, &Timeframe)| {
+            let dot = if timeframe.name.is_empty() { "" } else { "." };
+            let tensor = layout.push(format!("states{dot}{}", timeframe.name), &[rows.len(), layers, 2, hidden]);
+            let pending = rows.len().min(step_samples * timeframe.steps);
             Ok(CarriedTimeframe {
-                steps,
-                state_len,
+                steps: timeframe.steps,
+                state_len: state_len(model),
+                tensor,
                 slots: rows.iter().map(|&row| Slot { row, pending: None, shard: 0 }).collect(),
-                states: Buffer::zeros(scope, state_len * rows.len())?,
-                pending: Buffer::zeros(scope, state_len * rows.len().min(step_samples * steps))?,
+                pending: Buffer::zeros(scope, state_len(model) * pending)?,
                 pending_slots: Vec::new(),
                 shards: 0,
             })
         };
-        Ok(Carried { timeframes: rows.iter().zip(model.lstms()).map(timeframe).collect::<Result<_>>()? })
+        let timeframes = rows.iter().zip(&model.shape().timeframes).map(timeframe).collect::<Result<_>>()?;
+        Ok(Carried { states: TensorSet::zeros(scope, &Arc::new(layout))?, timeframes })
+    }
+
+    /// The states as windows start from them.
+    pub(crate) fn states(&self) -> &TensorSet<f32> {
+        &self.states
+    }
+
+    /// The states as windows start from them, for a checkpoint to replace.
+    pub(crate) fn states_mut(&mut self) -> &mut TensorSet<f32> {
+        &mut self.states
     }
 
     /// Whether these are the states of the bars `rows`.
@@ -142,7 +160,7 @@ impl Carried {
 
     /// What windows of timeframe `k` start from.
     pub(crate) fn initial(&self, k: usize) -> Initial<'_> {
-        Initial::Carried(&self.timeframes[k])
+        Initial::Carried(&self.timeframes[k], self.states.slot(self.timeframes[k].tensor))
     }
 
     /// Notes what the shards of `batch` have computed, in the order of its samples.
@@ -156,7 +174,9 @@ impl Carried {
 
     /// Puts in place what the step has computed.
     pub(crate) fn commit(&mut self) {
-        self.timeframes.par_iter_mut().for_each(CarriedTimeframe::commit);
+        for timeframe in &mut self.timeframes {
+            timeframe.commit(self.states.slot_mut(timeframe.tensor));
+        }
     }
 
     /// Forgets what a step has computed that was not completed.
@@ -167,10 +187,10 @@ impl Carried {
 
 impl CarriedTimeframe {
     /// The state at the bar before the window that ends at row `end`, where it is carried.
-    fn before(&self, end: usize) -> Option<&[f32]> {
+    fn before<'a>(&self, end: usize, states: &'a [f32]) -> Option<&'a [f32]> {
         let row = end.checked_sub(self.steps)?;
         let slot = self.slots.binary_search_by_key(&row, |slot| slot.row).ok()?;
-        Some(&self.states.as_slice()[slot * self.state_len..][..self.state_len])
+        Some(&states[slot * self.state_len..][..self.state_len])
     }
 
     /// Notes the states of a shard whose windows end at `ends`. The plain form's are noted window by window, later ones over
@@ -213,10 +233,10 @@ impl CarriedTimeframe {
         memory.read_state(k, (sample, *row + self.steps - 1 - end), to);
     }
 
-    fn commit(&mut self) {
+    fn commit(&mut self, states: &mut [f32]) {
         let pending = self.pending.as_slice().chunks_exact(self.state_len);
         for (&slot, state) in self.pending_slots.iter().zip(pending) {
-            self.states.as_mut_slice()[slot * self.state_len..][..self.state_len].copy_from_slice(state);
+            states[slot * self.state_len..][..self.state_len].copy_from_slice(state);
         }
         self.discard();
     }

@@ -2,20 +2,30 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::dropout::{Dropout, check_rate};
+use crate::early_stopping::EarlyStopping;
 use crate::error::{Error, Result};
 use crate::form::Form;
+use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
 use crate::model::ModelConfig;
 use crate::optimizer::OptimizerConfig;
-use crate::step::Compute;
+use crate::step::{Compute, Purpose};
 
 /// Everything that decides the result of training beside the samples. The number of threads does not change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// The model.
     pub model: ModelConfig,
+    /// Which share of the outputs of every layer but the last is dropped in training, in [0, 1), as by `torch.nn.LSTM`; nothing is
+    /// with one layer, and nothing is when a model is evaluated. See [`Dropout`](crate::Dropout).
+    #[serde(default)]
+    pub dropout: f32,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
+    /// How the optimizer's learning rate changes over the run.
+    #[serde(default)]
+    pub lr_schedule: LrSchedule,
     /// Largest norm of all gradients together; larger ones are scaled down to it. `None` leaves them.
     pub clip_norm: Option<f64>,
     /// What is minimised.
@@ -33,12 +43,20 @@ pub struct Config {
     pub run_length: Option<usize>,
     /// What happens to the samples at an epoch's end that do not fill an optimizer step.
     pub last_batch: LastBatch,
-    /// Decides the initial weights and the order.
+    /// Whether windows start from the states that training last computed at the bar before their first bar, in place of zero. Gradients
+    /// do not flow into these states. The samples must be slices of series, see [`Samples::series`](crate::Samples::series); evaluation then goes through each segment
+    /// from zero, one step a bar, see [`Predictor::with_carried_state`](crate::Predictor::with_carried_state).
+    #[serde(default)]
+    pub carry_state: bool,
+    /// Decides the initial weights, the order and what is dropped.
     pub seed: u64,
     /// Threads that compute; one more reads data.
     pub threads: usize,
     /// Optimizer steps between validations, beside the one at each epoch's end.
     pub validate_every_steps: Option<u64>,
+    /// When to end a run whose validation loss no longer falls; `None` goes on to the last step.
+    #[serde(default)]
+    pub early_stopping: Option<EarlyStopping>,
     /// How the model is computed. The results of the two forms differ by rounding.
     #[serde(default)]
     pub form: Form,
@@ -48,7 +66,9 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             model: ModelConfig::default(),
+            dropout: 0.0,
             optimizer: OptimizerConfig::default(),
+            lr_schedule: LrSchedule::default(),
             clip_norm: Some(1.0),
             loss: Loss::Mse,
             epochs: 1,
@@ -57,9 +77,11 @@ impl Default for Config {
             accumulation_steps: 1,
             run_length: None,
             last_batch: LastBatch::Keep,
+            carry_state: false,
             seed: 0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             validate_every_steps: None,
+            early_stopping: None,
             form: Form::Fast,
         }
     }
@@ -91,8 +113,25 @@ impl Config {
         Compute { threads: self.threads, batch_size: self.batch_size, form: self.form }
     }
 
+    /// What the engine of a training run is for.
+    pub(crate) fn purpose(&self) -> Purpose {
+        Purpose::Training { dropout: self.dropout > 0.0 && self.model.layers > 1 }
+    }
+
+    /// What is dropped in optimizer step `step`, counted from 0.
+    pub(crate) fn dropout_of_step(&self, step: u64) -> Result<Option<Dropout>> {
+        match self.purpose() {
+            Purpose::Training { dropout: true } => Dropout::of_step(self.dropout, self.seed, step).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
+        check_rate(self.dropout)?;
         self.optimizer.check()?;
+        self.lr_schedule.check(self.optimizer.lr)?;
+        self.loss.check()?;
+        self.early_stopping.iter().try_for_each(EarlyStopping::check)?;
         let sizes = [
             ("training.batch_size", self.batch_size as u64),
             ("training.gradient_accumulation_steps", self.accumulation_steps as u64),

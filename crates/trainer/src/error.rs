@@ -106,9 +106,7 @@ pub enum Error {
     },
 
     /// The segments of a series are not in order.
-    #[error(
-        "{timeframe}: segment {segment} begins at bar {start}, but segments begin {expected}; build the series anew"
-    )]
+    #[error("{timeframe}: segment {segment} begins at bar {start}, but {expected}; build the series anew")]
     SegmentStart {
         /// Name of the timeframe.
         timeframe: String,

@@ -34,14 +34,14 @@ impl Series<'_> {
             Err(Error::SegmentStart { timeframe, segment, start, expected })
         };
         if self.segment_starts.first().is_some_and(|&first| first != 0) {
-            return refused(0, "the first one at bar 0");
+            return refused(0, "the first one begins at bar 0");
         }
         if let Some(segment) = self.segment_starts.windows(2).position(|pair| pair[0] >= pair[1]) {
-            return refused(segment + 1, "each after the one before it");
+            return refused(segment + 1, "each begins after the one before it");
         }
         match self.segment_starts.last() {
             Some(&last) if last as usize >= bars => {
-                refused(self.segment_starts.len() - 1, "each before the last bar's end")
+                refused(self.segment_starts.len() - 1, "each begins at a bar that exists")
             }
             _ => Ok(()),
         }
