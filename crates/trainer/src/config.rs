@@ -43,9 +43,10 @@ pub struct Config {
     pub run_length: Option<usize>,
     /// What happens to the samples at an epoch's end that do not fill an optimizer step.
     pub last_batch: LastBatch,
-    /// Whether windows start from the states that training last computed at the bar before their first bar, in place of zero. Gradients
-    /// do not flow into these states. The samples must be slices of series, see [`Samples::series`](crate::Samples::series); evaluation then goes through each segment
-    /// from zero, one step a bar, see [`Predictor::with_carried_state`](crate::Predictor::with_carried_state).
+    /// Whether windows start from the states that training last computed at the bar before their first bar, in place of zero.
+    /// Gradients do not flow into these states. The samples must be slices of series, see
+    /// [`Samples::series`](crate::Samples::series); evaluation then goes through each segment from zero, one step a bar, see
+    /// [`Predictor::with_carried_state`](crate::Predictor::with_carried_state).
     #[serde(default)]
     pub carry_state: bool,
     /// Decides the initial weights, the order and what is dropped.

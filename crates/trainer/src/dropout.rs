@@ -71,6 +71,8 @@ mod tests {
 
     /// The indices that a mask is a function of.
     type At = (u64, u64, &'static str, usize, usize, usize, usize);
+    /// One of them and numbers that follow each other along it.
+    type Along = (&'static str, fn(usize) -> At);
 
     fn is_dropped(rate: f32, (seed, step, timeframe, layer, end, t, unit): At) -> bool {
         let dropout = Dropout::of_step(rate, seed, step).unwrap();
@@ -82,7 +84,7 @@ mod tests {
     #[test]
     fn numbers_are_dropped_at_the_rate_and_independently_of_their_neighbours() {
         const COUNT: usize = 20_000;
-        let along: [(&str, fn(usize) -> At); 7] = [
+        let along: [Along; 7] = [
             ("seed", |i| (i as u64, 7, "M1", 0, 479, 5, 3)),
             ("step", |i| (1, i as u64, "M1", 0, 479, 5, 3)),
             ("layer", |i| (1, 7, "M1", i, 479, 5, 3)),

@@ -76,8 +76,8 @@ impl SeriesView<'_> {
     /// Row of the first bar of a sample's window in timeframe `k`.
     ///
     /// # Errors
-    /// [`Error::WindowOutOfRange`] when the window is not inside the series, [`Error::WindowAcrossSegments`] when it is not inside one
-    /// segment, [`Error::SampleOutOfRange`] for a sample without an end.
+    /// [`Error::WindowOutOfRange`] when the window is not inside the series, [`Error::WindowAcrossSegments`] when it is not inside
+    /// one segment, [`Error::SampleOutOfRange`] for a sample without an end.
     pub(crate) fn window_start(&self, shape: &SampleShape, k: usize, sample: usize) -> Result<usize> {
         let (timeframe, series) = (&shape.timeframes[k], &self.timeframes[k]);
         let bars = series.values.len() / timeframe.features;

@@ -2,10 +2,11 @@
 
 //! Checkpoints: folders `step-NNNNNNNN` that appear whole or not at all.
 //!
-//! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and `exp_avg_sq.<name>`; empty for an optimizer without
-//! moments), `carried.safetensors` for a run that carries states (see [`carried`](crate::carried)), `state.json` ([`State`]), the caller's `config.yaml`, and the checksums of them all. It is written under another
-//! name beside its place, every file and the folder are flushed to the disk, and then it is renamed: what has the right name
-//! is complete, and what was damaged later is found out when it is read.
+//! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and `exp_avg_sq.<name>`; empty for an optimizer
+//! without moments), `carried.safetensors` for a run that carries states (see [`carried`](crate::carried)), `state.json`
+//! ([`State`]), the caller's `config.yaml`, and the checksums of them all. It is written under another name beside its place,
+//! every file and the folder are flushed to the disk, and then it is renamed: what has the right name is complete, and what was
+//! damaged later is found out when it is read.
 
 mod arithmetic;
 mod checksums;

@@ -15,9 +15,9 @@ use crate::optimizer::OptimizerConfig;
 /// The settings that decide the course of a run, kept in its checkpoints.
 ///
 /// A resumed run must have the checkpoint's where its numbers would mean something else under others: the samples and the
-/// model (weights), whether states are carried, the optimizer's rule, decays and ε (moments), the loss and the number of validation samples (best
-/// validation, early stopping), what the order of samples depends on (position), and the curve of the learning rate, which is
-/// drawn over the whole run. For a cosine that includes the number of steps.
+/// model (weights), whether states are carried, the optimizer's rule, decays and ε (moments), the loss and the number of
+/// validation samples (best validation, early stopping), what the order of samples depends on (position), and the curve of the
+/// learning rate, which is drawn over the whole run. For a cosine that includes the number of steps.
 ///
 /// What only decides how the next steps are made may be changed on purpose: learning rate, weight decay, limit of the norm,
 /// dropout. Resuming tells these changes.

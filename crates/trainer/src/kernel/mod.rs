@@ -18,63 +18,20 @@ mod avx2;
 mod avx512;
 mod cell;
 mod dropout;
+mod isa;
 mod lanes;
 mod portable;
 mod product;
 
 use std::ops::Range;
 
+pub(crate) use isa::Isa;
+
 use crate::dropout::Mask;
+use isa::InstructionSet;
 
 /// Columns of a panel.
 pub(crate) const PANEL: usize = 16;
-
-/// The instruction sets that there are kernels for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InstructionSet {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-/// Proof that this processor has an instruction set: only [`Isa::all`] makes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Isa(InstructionSet);
-
-impl Isa {
-    /// Those that this processor has, the best first.
-    pub(crate) fn all() -> Vec<Isa> {
-        let mut all = vec![Isa(InstructionSet::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                all.insert(0, Isa(InstructionSet::Avx2));
-            }
-            if is_x86_feature_detected!("avx512f") {
-                all.insert(0, Isa(InstructionSet::Avx512));
-            }
-        }
-        all
-    }
-
-    /// The best one.
-    pub(crate) fn best() -> Isa {
-        Isa::all()[0]
-    }
-
-    /// The name of the instruction set.
-    pub(crate) fn name(self) -> &'static str {
-        match self.0 {
-            InstructionSet::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => "avx512",
-        }
-    }
-}
 
 /// Where a panel-major matrix begins in its slice, and how far apart its panels are.
 #[derive(Clone, Copy, Debug)]
@@ -234,7 +191,7 @@ macro_rules! dispatch {
         // SAFETY: `Isa` proves that the processor has the instruction set; the function around this checked that every
         // pointer reaches what the sizes say, and its borrows are exclusive where the kernel writes.
         unsafe {
-            match $isa.0 {
+            match $isa.instruction_set() {
                 InstructionSet::Portable => portable::$kernel($arguments),
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx2 => avx2::$kernel($arguments),
