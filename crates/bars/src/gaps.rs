@@ -29,13 +29,17 @@ pub struct Gaps {
 }
 
 impl Gap {
-    fn duration_ns(&self) -> i64 {
+    pub(crate) fn duration_ns(&self) -> i64 {
         self.to - self.from
     }
 
-    fn is_weekend(&self) -> bool {
+    pub(crate) fn has_saturday_noon(&self) -> bool {
         let weeks = |ns: i64| (ns - SATURDAY_NOON_NS).div_euclid(7 * DAY_NS);
-        self.duration_ns() <= WEEKEND_NS_MAX && weeks(self.from) != weeks(self.to)
+        weeks(self.from) != weeks(self.to)
+    }
+
+    fn is_weekend(&self) -> bool {
+        self.duration_ns() <= WEEKEND_NS_MAX && self.has_saturday_noon()
     }
 }
 
