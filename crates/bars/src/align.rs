@@ -8,7 +8,7 @@ use crate::scalers::{Scalers, TimeframeScaler};
 use crate::series::{AlignedSeries, Segment, TimeframeSeries};
 use crate::spec::SeriesSpec;
 use crate::target::Horizon;
-use crate::track::{Part, Track};
+use crate::track::Track;
 
 /// Makes aligned series of several timeframes from the bars of one, for one instrument or several.
 ///
@@ -68,32 +68,33 @@ fn fit_end_time(sample_time: &[i64], train_fraction: f64) -> i64 {
 }
 
 /// Scales the draft, leaves out the segments without samples, and looks the windows up.
-fn finish(draft: Draft<'_>, placed: Placed, scalers: Scalers) -> AlignedSeries {
+fn finish(draft: Draft<'_>, mut placed: Placed, scalers: Scalers) -> AlignedSeries {
     let targets = targets(&draft, &placed);
     let segments_of: Vec<Range<usize>> = (0..draft.instruments.len()).map(|place| draft.segments_of(place)).collect();
     let is_kept: Vec<bool> = placed.segments.iter().map(|segment| !segment.samples.is_empty()).collect();
-    let (segments, left_out): (Vec<Segment>, Vec<Segment>) =
-        placed.segments.iter().cloned().partition(|segment| !segment.samples.is_empty());
+    let (kept, left_out) = placed.segments.into_iter().partition(|segment| !segment.samples.is_empty());
+    placed.segments = kept;
     let warnings = draft.left_out_warnings(&left_out);
 
-    let (base, spec) = (draft.base, draft.spec);
-    let timeframes = draft.tracks.into_iter().zip(scalers.timeframes).map(|(mut track, scaler)| {
+    let spec = draft.spec;
+    let mut timeframes = Vec::with_capacity(draft.tracks.len());
+    for (mut track, scaler) in draft.tracks.into_iter().zip(scalers.timeframes) {
         for (place, own) in segments_of.iter().enumerate() {
             track.scale(own.clone(), &scaler, place);
         }
         track.retain(&is_kept);
-        timeframe_series(track, scaler, Context { spec, segments: &segments, sample_time: &placed.time })
-    });
+        timeframes.push(timeframe_series(track, scaler, spec, &placed));
+    }
     AlignedSeries {
-        base,
+        base: draft.base,
         instruments: scalers.instruments,
-        timeframes: timeframes.collect(),
-        sample_time: placed.time.clone(),
+        timeframes,
+        sample_time: placed.time,
         sample_instrument: placed.instrument,
         targets,
         scaling: scalers.kind,
         fit_end_time: scalers.fit_end_time,
-        segments,
+        segments: placed.segments,
         left_out,
         warnings,
     }
@@ -111,27 +112,19 @@ fn targets(draft: &Draft<'_>, placed: &Placed) -> Vec<f32> {
     targets
 }
 
-/// What a timeframe's series is made from beside its track and scaler.
-struct Context<'a> {
-    spec: &'a SeriesSpec,
-    /// The segments that are kept.
-    segments: &'a [Segment],
-    sample_time: &'a [i64],
-}
-
-fn timeframe_series(track: Track, scaler: TimeframeScaler, context: Context<'_>) -> TimeframeSeries {
-    let Context { spec, segments, sample_time } = context;
-    let mut end = Vec::with_capacity(sample_time.len());
+/// The series of a track that holds the segments with samples only.
+fn timeframe_series(track: Track, scaler: TimeframeScaler, spec: &SeriesSpec, placed: &Placed) -> TimeframeSeries {
+    let segments = &placed.segments;
+    let mut end = Vec::with_capacity(placed.time.len());
     for (place, segment) in segments.iter().enumerate() {
-        end.extend(track.last_closed(place, &sample_time[segment.samples.clone()]));
+        end.extend(track.last_closed(place, &placed.time[segment.samples.clone()]));
     }
-    let starts = track.parts.iter().map(|part: &Part| part.rows.start as i64);
     TimeframeSeries {
         timeframe: track.window.timeframe,
         seq_len: track.window.seq_len,
         features: spec.features.clone(),
         instrument_start: instrument_start(&track, segments),
-        segment_start: starts.collect(),
+        segment_start: track.parts.iter().map(|part| part.rows.start as i64).collect(),
         look_back: spec.look_back(),
         warm_up_open_time: track.parts.iter().flat_map(|part| part.warm_up_open_time.iter().copied()).collect(),
         values: track.values,

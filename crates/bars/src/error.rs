@@ -2,6 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::leak::Leak;
 use crate::timeframe::Timeframe;
 use crate::trouble::Trouble;
 
@@ -220,6 +221,22 @@ pub enum Error {
         found: String,
         /// What the series needs.
         expected: String,
+    },
+
+    /// No sample stands at the time that a proof is asked for.
+    #[error("{instrument}: there is no sample at {time}; ask for a time at which one stands, under the same spec")]
+    NoSample {
+        /// The instrument.
+        instrument: String,
+        /// The time.
+        time: String,
+    },
+
+    /// A proof failed.
+    #[error("{leak}; do not train on this data")]
+    LookAhead {
+        /// What depends on what happens later.
+        leak: Box<Leak>,
     },
 }
 

@@ -3,6 +3,7 @@
 
 mod instruments;
 mod made_up;
+mod proof;
 mod receptive_field;
 mod samples;
 mod segments;
