@@ -3,6 +3,7 @@
 use crate::align::align_with;
 use crate::bars::Bars;
 use crate::error::{Error, Result};
+use crate::hole::HoleRule;
 use crate::instrument::Instrument;
 use crate::leak::{Difference, Leak};
 use crate::perturb::{OtherFuture, Perturbation, Random};
@@ -64,7 +65,7 @@ pub fn prove_scalers(
     let spec = SeriesSpec { scaling: scalers.kind, ..spec.clone() };
     let given = scalers.chosen(instruments, &spec)?;
     let fit = |instruments: &[Instrument<'_>]| Scalers::fit(instruments, &spec, given.fit_end_time);
-    prove_scalers_by(&fit, instruments, &given, Future { spec: &spec, moment })
+    prove_scalers_by(&fit, instruments, &given, Future { moment, holes: spec.holes, bars_min: 0 })
 }
 
 /// A way to align one instrument's bars.
@@ -83,7 +84,7 @@ impl Question<'_> {
     fn prove(&self, align: &Align<'_>) -> Result<Proof> {
         let bars = self.bars().ok_or_else(|| self.no_sample())?;
         let before = self.sight(align(&bars))?.ok_or_else(|| self.no_sample())?;
-        let future = Future { spec: self.spec, moment: self.moment };
+        let future = Future { moment: self.moment, holes: self.spec.holes, bars_min: self.spec.horizon };
         for perturbation in Perturbation::ALL {
             let after = self.sight(align(&future.instead_of(&bars, perturbation)))?;
             if let Some(difference) = after.map_or(Some(Difference::Gone), |after| before.difference(&after)) {
@@ -127,15 +128,16 @@ impl Question<'_> {
 
 /// The futures that replace the true one.
 #[derive(Clone, Copy)]
-struct Future<'a> {
-    spec: &'a SeriesSpec,
+struct Future {
     moment: Moment,
+    holes: HoleRule,
+    /// Number of bars that must follow without a forbidden hole: the horizon, where a sample shall remain.
+    bars_min: usize,
 }
 
-impl Future<'_> {
+impl Future {
     fn instead_of(&self, bars: &Bars, perturbation: Perturbation) -> Bars {
-        let Moment { time, seed } = self.moment;
-        let (bars_min, holes) = (self.spec.horizon, self.spec.holes);
+        let Future { moment: Moment { time, seed }, holes, bars_min } = *self;
         OtherFuture { random: Random(seed), perturbation, time, bars_min, holes }.of(bars)
     }
 
@@ -174,7 +176,7 @@ impl Sight {
     }
 }
 
-fn prove_scalers_by(fit: &Fit<'_>, instruments: &[Instrument<'_>], given: &Scalers, future: Future<'_>) -> Result<()> {
+fn prove_scalers_by(fit: &Fit<'_>, instruments: &[Instrument<'_>], given: &Scalers, future: Future) -> Result<()> {
     let Moment { time, .. } = future.moment;
     in_range("time", &display_utc(time), "no time before the scalers' fit_end_time", time >= given.fit_end_time)?;
     if let Some((instrument, difference)) = different_scaler(given, &fit(instruments)?) {

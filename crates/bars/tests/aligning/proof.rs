@@ -4,7 +4,7 @@ use megabatch_bars::{
 };
 use proptest::prelude::*;
 
-use crate::made_up::{Draw, bars, bits, instrument, sight, torn_draws, torn_spec};
+use crate::made_up::{Draw, MINUTE_NS, bars, bits, instrument, sight, torn_draws, torn_spec};
 
 /// One to three timeframes, any horizon and stride.
 fn specs() -> impl Strategy<Value = SeriesSpec> {
@@ -70,4 +70,18 @@ fn a_proof_is_cheap() {
     let proof = prove_no_look_ahead(instrument(&bars), &spec, &series.scalers(), moment).unwrap();
     // 17 bars of M15, up to 15 minutes in the first of which nothing was, and the 15 minutes that follow and two bars.
     assert!((240 + 17..=255 + 17).contains(&proof.bars) && proof.replaced == 17, "{} {}", proof.bars, proof.replaced);
+}
+
+/// Whether a bin that closes in a hole is whole depends on when the next bar comes, which scalers fitted up to then cannot know.
+#[test]
+fn a_bin_that_closes_in_a_hole_is_not_fitted_on() {
+    let scalers = |next: i64| {
+        let mut draws: Vec<Draw> =
+            (0..800).map(|k| (1, (f64::from(k) * 0.3).sin(), 0.1, 0.2, f64::from(k % 7))).collect();
+        // The last bar before the hole closes at minute 1,000,394; its bins of M5 and M15 close at minute 1,000,395.
+        draws[393].0 = next - 1_000_393;
+        Scalers::fit(&[instrument(&bars(&draws))], &torn_spec(Scaling::Standard), 1_000_396 * MINUTE_NS).unwrap()
+    };
+    // Holes of three minutes, which is spanned, and of six, which is not.
+    assert_eq!(scalers(1_000_397), scalers(1_000_400));
 }
