@@ -100,7 +100,7 @@ mod tests {
         ];
         let mut bars = Bars::with_capacity(Timeframe::M1, 0);
         for open_time in opens {
-            bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, volume: 0.0 });
+            bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, ..Bar::default() });
         }
         let gaps = Gaps::of(&bars);
         assert_eq!((gaps.count, gaps.weekends), (2, 1));

@@ -114,7 +114,7 @@ impl Source {
                     let path = self.path.clone();
                     self.refuse(line, fault, || text_of_line(&path, line))?;
                 }
-                _ => bars.push(Bar { open_time, open, high, low, close, volume }),
+                _ => bars.push(Bar { open_time, open, high, low, close, volume, ..Bar::default() }),
             }
         }
         Ok((bars, self.tally.into_dropped()))

@@ -18,7 +18,7 @@ fn bars(draws: &[Draw]) -> Bars {
         close += change;
         let open = close + offset;
         let (high, low) = (open.max(close) + shadow, open.min(close) - shadow);
-        bars.push(Bar { open_time: minute * MINUTE_NS, open, high, low, close, volume: *volume });
+        bars.push(Bar { open_time: minute * MINUTE_NS, open, high, low, close, volume: *volume, ..Bar::default() });
     }
     bars
 }
