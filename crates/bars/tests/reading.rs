@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use megabatch_bars::{Error, OnError, ReadOptions, Recording, Result, StampedAt, Timeframe, Trouble, read};
+use megabatch_bars::{
+    Error, FormatName, Mend, OnError, Prices, ReadOptions, Recording, Repeats, Result, StampedAt, Timeframe, Trouble, read,
+    read_all, read_pair,
+};
 
 const MINUTE_NS: i64 = 60_000_000_000;
 /// 2018-07-02 00:00 UTC, a Monday.
@@ -36,7 +39,7 @@ fn files_are_joined_in_order_of_time() {
     let opens: Vec<i64> = recording.bars.open_time.iter().map(|ns| (ns - MONDAY_NS) / MINUTE_NS).collect();
     assert_eq!(opens, [0, 1, 2, 60, 61]);
     assert_eq!(recording.summary.files[0].path.file_name().unwrap(), "EURUSD_a.csv");
-    assert_eq!((recording.symbol.as_str(), recording.summary.gaps.count), ("EURUSD", 1));
+    assert_eq!((recording.symbol.as_str(), recording.summary.gaps.count()), ("EURUSD", 1));
 }
 
 #[test]
