@@ -49,7 +49,7 @@ pub struct Jump {
     pub open_time: i64,
     /// The close before it.
     pub from: f64,
-    /// The open after it, or the close where the open is still near the close before.
+    /// The open after it, or the close where the open is still the close before.
     pub to: f64,
     /// The ratio that it is near to: `(4, 1)` where one share became four and the price fell to a quarter, `(1, 10)` where
     /// ten became one.
@@ -64,16 +64,24 @@ impl Jump {
 
     fn into(bars: &Bars, bar: usize) -> Option<Self> {
         let before = bars.close[bar - 1];
-        let jump = |to: f64| Jump { open_time: bars.open_time[bar], from: before, to, split: split_of(before, to) };
-        let (open, close) = (jump(bars.open[bar]), jump(bars.close[bar]));
-        let told = [open, close].into_iter().find(|jump| jump.factor() >= FACTOR_MIN && jump.split.is_some());
-        let told = told.or((open.factor() >= UNNAMED_FACTOR_MIN).then_some(open))?;
-        (told.factor().ln() >= RANGES_MIN * typical_range(bars, bar)).then_some(told)
+        let jump = |to: f64| (factor(before, to) >= FACTOR_MIN).then(|| Jump::between(before, to, bars.open_time[bar]));
+        // Bars that open at the close before them show a split in their close.
+        let opens_as_before = factor(before, bars.open[bar]) <= 1.0 + TOLERANCE;
+        let told = match opens_as_before {
+            true => jump(bars.close[bar]).filter(|jump| jump.split.is_some())?,
+            false => jump(bars.open[bar])
+                .filter(|jump| jump.split.is_some() || factor(before, jump.to) >= UNNAMED_FACTOR_MIN)?,
+        };
+        (factor(told.from, told.to).ln() >= RANGES_MIN * typical_range(bars, bar)).then_some(told)
     }
 
-    fn factor(&self) -> f64 {
-        (self.from / self.to).max(self.to / self.from)
+    fn between(from: f64, to: f64, open_time: i64) -> Self {
+        Jump { open_time, from, to, split: split_of(from, to) }
     }
+}
+
+fn factor(from: f64, to: f64) -> f64 {
+    from.max(to) / from.min(to)
 }
 
 /// The ratio that a change of the price is near to.

@@ -83,10 +83,10 @@ impl Row {
     /// The row with high and low put right, where they stand in each other's place or miss open or close by noise.
     pub(crate) fn mended(&self) -> Option<(Row, Mend)> {
         let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
-        let mended = if self.high < self.low {
-            (Row { high: self.low, low: self.high, ..*self }, Mend::Exchanged)
-        } else if self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX) {
+        let mended = if self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX) {
             (Row { high: self.high.max(top), low: self.low.min(bottom), ..*self }, Mend::Widened)
+        } else if self.high < self.low {
+            (Row { high: self.low, low: self.high, ..*self }, Mend::Exchanged)
         } else {
             return None;
         };
