@@ -47,7 +47,7 @@ pub enum Error {
     },
 
     /// A row cannot be used, and the reader was told to stop at such rows.
-    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`; `--on-error repair` drops such rows and counts them", path.display())]
+    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`; `--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them", path.display())]
     BadRow {
         /// The file.
         path: PathBuf,
@@ -59,6 +59,65 @@ pub enum Error {
         expected: String,
         /// The line, shortened.
         text: String,
+    },
+
+    /// The order of day and month cannot be told from the dates.
+    #[error(
+        "{}: in dates such as `{example}` either the day or the month comes first, and {found}; say which with `--date-order day-first` or `month-first`",
+        path.display()
+    )]
+    UnknownDateOrder {
+        /// The file.
+        path: PathBuf,
+        /// One of its dates.
+        example: String,
+        /// What the dates show.
+        found: &'static str,
+    },
+
+    /// Adjusted prices were asked for and the file has none.
+    #[error("{}: there is no adjusted close to adjust prices with; read them as quoted, or name the column `adjusted_close` in the header", path.display())]
+    NoAdjustedClose {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// The file has more rows than any recording of minutes in one file.
+    #[error("{}: there are more than {rows_max} rows; cut the file into several", path.display())]
+    TooManyRows {
+        /// The file.
+        path: PathBuf,
+        /// The most that are read.
+        rows_max: usize,
+    },
+
+    /// The files of bid and ask do not belong together.
+    #[error("{} and {} are not bid and ask of the same bars: {found}", bid.display(), ask.display())]
+    UnlikeSides {
+        /// The first file of the bid.
+        bid: PathBuf,
+        /// The first file of the ask.
+        ask: PathBuf,
+        /// How they differ.
+        found: String,
+    },
+
+    /// The ask is below the bid, and the reader was told to stop at such bars.
+    #[error(
+        "{} and {}: the bar that opens at {open_time} closes with the ask {ask} below the bid {bid}; `--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
+        bid_path.display(), ask_path.display()
+    )]
+    Crossed {
+        /// The first file of the bid.
+        bid_path: PathBuf,
+        /// The first file of the ask.
+        ask_path: PathBuf,
+        /// When the bar opens.
+        open_time: String,
+        /// Close of the bid.
+        bid: f64,
+        /// Close of the ask.
+        ask: f64,
     },
 
     /// No row of the input could be used.

@@ -54,7 +54,7 @@ impl HoleRule {
 
     /// Whether no segment reaches across that gap.
     pub(crate) fn forbids(&self, gap: Gap) -> bool {
-        let is_weekend = || self.weekends == Weekends::NotSpanned && gap.has_saturday_noon();
+        let is_weekend = || self.weekends == Weekends::NotSpanned && gap.spans_a_saturday_noon();
         gap.duration_ns() > self.longest_ns || (gap.duration_ns() > 0 && is_weekend())
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     fn bars(open_times: &[i64]) -> Bars {
         let mut bars = Bars::with_capacity(Timeframe::M1, open_times.len());
         for &open_time in open_times {
-            bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, volume: 0.0 });
+            bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, ..Bar::default() });
         }
         bars
     }

@@ -76,7 +76,8 @@ impl OtherFuture {
         let (open, close) = (bar.open * factor(), bar.close * factor());
         let high = open.max(close) * factor().max(1.0);
         let low = open.min(close) * factor().min(1.0);
-        Bar { open_time: bar.open_time, open, high, low, close, volume: (bar.volume + 1.0) * factor() }
+        let (volume, spread) = ((bar.volume + 1.0) * factor(), (bar.spread + bar.close * 1e-4) * factor());
+        Bar { open_time: bar.open_time, open, high, low, close, volume, spread }
     }
 }
 
@@ -112,7 +113,15 @@ mod tests {
         let mut bars = Bars::with_capacity(Timeframe::M1, 0);
         for minute in 0..len {
             let (open, close) = (1.5, 1.25);
-            bars.push(Bar { open_time: minute * MINUTE_NS, open, high: 2.0, low: 1.0, close, volume: 3.0 });
+            bars.push(Bar {
+                open_time: minute * MINUTE_NS,
+                open,
+                high: 2.0,
+                low: 1.0,
+                close,
+                volume: 3.0,
+                spread: 0.1,
+            });
         }
         bars
     }
@@ -131,9 +140,11 @@ mod tests {
                 (0..10).for_each(|k| assert_eq!(changed.bar(k), bars.bar(k)));
                 assert!(changed.len() >= 16 && changed.open_time[10] >= 10 * MINUTE_NS);
                 for k in 10..changed.len() {
-                    let Bar { open, high, low, close, volume, .. } = changed.bar(k);
+                    let Bar { open, high, low, close, volume, spread, .. } = changed.bar(k);
                     assert!(low > 0.0 && low <= open.min(close) && high >= open.max(close), "{:?}", changed.bar(k));
-                    assert!(open != 1.5 && close != 1.25 && high != 2.0 && low != 1.0 && volume != 3.0);
+                    assert!(
+                        open != 1.5 && close != 1.25 && high != 2.0 && low != 1.0 && volume != 3.0 && spread != 0.1
+                    );
                 }
             }
             assert_eq!(other(&bars, Perturbation::Values, seed).open_time, bars.open_time);

@@ -9,7 +9,7 @@ use crate::timestamp::display_utc;
 /// Makes longer bars from shorter ones.
 ///
 /// Bins start at multiples of the timeframe since 1970 UTC. A bin's open is its first bar's, its close its last bar's, its
-/// high and low are the extremes and its volume is the sum. A bin without any bar gives none. A bin that ends after the
+/// high and low are the extremes, its volume is the sum and its spread its last bar's. A bin without any bar gives none. A bin that ends after the
 /// last given bar closes is left out, because more of it may follow. Bars of the timeframe asked for come back unchanged,
 /// wherever they start.
 ///
@@ -63,6 +63,10 @@ impl Bars {
         self.low[last] = self.low[last].min(bar.low);
         self.close[last] = bar.close;
         self.volume[last] += bar.volume;
+        if !self.spread.is_empty() || bar.spread != 0.0 {
+            self.spread.resize(last + 1, 0.0);
+            self.spread[last] = bar.spread;
+        }
     }
 
     /// Drops the last bin if it has not closed by the end of the bars that it was made from.
@@ -83,7 +87,15 @@ mod tests {
 
     fn minute(minute: i64, price: f64) -> Bar {
         let open_time = minute * MINUTE_NS;
-        Bar { open_time, open: price, high: price + 2.0, low: price - 2.0, close: price + 1.0, volume: 1.0 }
+        Bar {
+            open_time,
+            open: price,
+            high: price + 2.0,
+            low: price - 2.0,
+            close: price + 1.0,
+            volume: 1.0,
+            spread: price / 1e4,
+        }
     }
 
     fn minutes(opens: impl IntoIterator<Item = i64>) -> Bars {
@@ -97,7 +109,8 @@ mod tests {
         // Two bars of the bin [0, 5), none of [5, 10), all of [10, 15), and the start of [15, 20).
         let bins = resample(&minutes([3, 4, 10, 11, 12, 13, 14, 15]), Timeframe::M5).unwrap();
         assert_eq!(bins.open_time, [0, 10 * MINUTE_NS]);
-        let first = Bar { open_time: 0, open: 103.0, high: 106.0, low: 101.0, close: 105.0, volume: 2.0 };
+        let first =
+            Bar { open_time: 0, open: 103.0, high: 106.0, low: 101.0, close: 105.0, volume: 2.0, spread: 104.0 / 1e4 };
         assert_eq!(bins.bar(0), first);
         assert_eq!((bins.bar(1).open, bins.bar(1).close, bins.bar(1).volume), (110.0, 115.0, 5.0));
     }
@@ -146,6 +159,7 @@ mod tests {
                 prop_assert_eq!(bins.high[bin], inside.iter().map(|&k| bars.high[k]).fold(f64::MIN, f64::max));
                 prop_assert_eq!(bins.low[bin], inside.iter().map(|&k| bars.low[k]).fold(f64::MAX, f64::min));
                 prop_assert_eq!(bins.volume[bin], inside.len() as f64);
+                prop_assert_eq!(bins.spread[bin], bars.spread[inside[inside.len() - 1]]);
             }
         }
     }

@@ -15,7 +15,15 @@ fn bars() -> Bars {
     for minute in (0..2_880).filter(|minute| minute % 7 != 3) {
         let (open, close) = (100.0 + (minute as f64 * 0.1).sin(), 100.0 + (minute as f64 * 0.1 + 0.1).sin());
         let (high, low) = (open.max(close) + 0.1, open.min(close) - 0.1);
-        bars.push(Bar { open_time: minute * MINUTE_NS, open, high, low, close, volume: (minute % 5) as f64 });
+        bars.push(Bar {
+            open_time: minute * MINUTE_NS,
+            open,
+            high,
+            low,
+            close,
+            volume: (minute % 5) as f64,
+            ..Bar::default()
+        });
     }
     bars
 }

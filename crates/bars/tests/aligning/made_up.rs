@@ -19,7 +19,8 @@ pub(crate) fn bars(draws: &[Draw]) -> Bars {
         close += change;
         let open = close + offset;
         let (high, low) = (open.max(close) + shadow, open.min(close) - shadow);
-        bars.push(Bar { open_time: minute * MINUTE_NS, open, high, low, close, volume: *volume });
+        let (open_time, spread) = (minute * MINUTE_NS, shadow / 10.0);
+        bars.push(Bar { open_time, open, high, low, close, volume: *volume, spread });
     }
     bars
 }

@@ -18,7 +18,7 @@ fn weeks(count: usize, holidays: &[(usize, std::ops::Range<usize>)]) -> Bars {
             }
             let open_time = SUNDAY_NS + week as i64 * 7 * DAY_NS + hour as i64 * HOUR_NS;
             let price = 1.1 + 0.01 * ((week * WEEK_HOURS + hour) as f64 * 0.7).sin();
-            bars.push(Bar { open_time, open: price, high: price, low: price, close: price, volume: 1.0 });
+            bars.push(Bar { open_time, open: price, high: price, low: price, close: price, ..Bar::default() });
         }
     }
     bars
