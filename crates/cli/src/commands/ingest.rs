@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Size of a pip in units of the price; known for currency pairs
     #[arg(long, allow_hyphen_values = true)]
     pip_size: Option<f64>,
-    /// Format of the files: histdata, metatrader or iso; recognised if not given
+    /// Format of the files: histdata, metatrader, iso, year-last or epoch; recognised if not given
     #[arg(long)]
     format: Option<FormatName>,
     /// Which end of a bar its timestamp is
@@ -48,7 +48,8 @@ pub(crate) struct Args {
     /// Timeframe of the bars; found from their spacing if not given
     #[arg(long)]
     base: Option<Timeframe>,
-    /// What happens to rows that are unreadable, inconsistent, repeated or out of order: fail or repair (drop and count)
+    /// What happens to rows that are unreadable, inconsistent, repeated or out of order: fail, skip (drop and count) or
+    /// repair (put right what can be, drop and count the rest)
     #[arg(long, default_value = "fail")]
     on_error: OnError,
     /// Window of each timeframe in bars
@@ -128,6 +129,7 @@ impl Args {
             base: self.base,
             on_error: self.on_error,
             symbol: self.symbol.clone(),
+            ..ReadOptions::default()
         }
     }
 
@@ -212,9 +214,7 @@ fn source_json(summary: &ReadSummary) -> Value {
             let dropped: serde_json::Map<String, Value> = file
                 .dropped
                 .iter()
-                .map(|dropped| {
-                    (dropped.trouble.to_string(), json!({ "rows": dropped.rows, "first_line": dropped.first_line }))
-                })
+                .map(|tally| (tally.kind.to_string(), json!({ "rows": tally.rows, "first_line": tally.first_line })))
                 .collect();
             json!({
                 "file": file.path,
@@ -231,7 +231,7 @@ fn source_json(summary: &ReadSummary) -> Value {
         "base": summary.base.name(),
         "first_open_time_ns": summary.first_open_time,
         "last_close_time_ns": summary.last_close_time,
-        "gaps": { "count": summary.gaps.count, "weekends": summary.gaps.weekends },
+        "gaps": { "count": summary.gaps.count(), "weekends": summary.gaps.weekends() },
         "files": files,
     })
 }
