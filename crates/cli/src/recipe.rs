@@ -393,7 +393,10 @@ mod tests {
         assert!("rsi_14,,body".parse::<FeatureList>().is_err());
         assert_eq!("all".parse::<FeatureList>().unwrap().0.len(), Feature::ALL.len());
         let more: FeatureList = "default,spread_pips".parse().unwrap();
-        assert_eq!((&more.0[..Feature::DEFAULT.len()], more.0.last()), (&Feature::DEFAULT[..], Some(&Feature::SpreadPips)));
+        assert_eq!(
+            (&more.0[..Feature::DEFAULT.len()], more.0.last()),
+            (&Feature::DEFAULT[..], Some(&Feature::SpreadPips))
+        );
     }
 
     #[test]
