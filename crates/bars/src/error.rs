@@ -2,6 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::leak::Leak;
 use crate::timeframe::Timeframe;
 use crate::trouble::Trouble;
 
@@ -233,16 +234,68 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// There are not enough bars for one sample.
+    /// An instrument has not enough bars for one sample.
     #[error(
-        "too few bars for one sample: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes",
-        Shortages(shortages)
+        "{instrument}: too few bars for one sample{}: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes{}",
+        LongestOf { segments: *segments, longest: *longest },
+        Shortages(shortages),
+        if *segments > 1 { ", or span longer holes" } else { "" }
     )]
     TooShort {
+        /// The instrument.
+        instrument: String,
         /// Length of the horizon in base bars.
         horizon: usize,
-        /// One entry a timeframe, shortest first.
+        /// Number of its segments.
+        segments: usize,
+        /// Number of base bars in the longest of them.
+        longest: usize,
+        /// What the longest of them lacks: one entry a timeframe, shortest first.
         shortages: Vec<Shortage>,
+    },
+
+    /// An instrument has too few bars before the time up to which scalers are fitted.
+    #[error(
+        "{instrument}: only {bars} {timeframe} bars, the warm-up of the features aside, close by {trained_until}, up to which the scalers of all instruments are fitted, and a scaler takes a window of {needed}; leave {instrument} out, give more of its past, fit on a larger fraction, or do not scale"
+    )]
+    TooFewToFit {
+        /// The instrument.
+        instrument: String,
+        /// The timeframe that lacks bars.
+        timeframe: Timeframe,
+        /// Bars that there are.
+        bars: usize,
+        /// Bars needed: one window.
+        needed: usize,
+        /// Time of the last sample of the training span.
+        trained_until: String,
+    },
+
+    /// The scalers given are not those of the series.
+    #[error(
+        "the scalers given hold {found}, expected {expected}; take those of the data that the model was trained on"
+    )]
+    Scalers {
+        /// What they hold.
+        found: String,
+        /// What the series needs.
+        expected: String,
+    },
+
+    /// No sample stands at the time that a proof is asked for.
+    #[error("{instrument}: there is no sample at {time}; ask for a time at which one stands, under the same spec")]
+    NoSample {
+        /// The instrument.
+        instrument: String,
+        /// The time.
+        time: String,
+    },
+
+    /// A proof failed.
+    #[error("{leak}; do not train on this data")]
+    LookAhead {
+        /// What depends on what happens later.
+        leak: Box<Leak>,
     },
 }
 
@@ -255,6 +308,23 @@ pub struct Shortage {
     pub bars: usize,
     /// Bars needed: the warm-up of the features and one window.
     pub needed: usize,
+}
+
+/// Which of several segments is spoken of.
+struct LongestOf {
+    segments: usize,
+    longest: usize,
+}
+
+impl fmt::Display for LongestOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LongestOf { segments: 0 | 1, .. } => Ok(()),
+            LongestOf { segments, longest } => {
+                write!(f, " in any of {segments} segments, the longest of which has {longest} bars")
+            }
+        }
+    }
 }
 
 struct Shortages<'a>(&'a [Shortage]);

@@ -1,3 +1,6 @@
+use std::borrow::Cow;
+use std::ops::Range;
+
 use crate::bars::{Bar, Bars};
 use crate::error::{Error, Result};
 use crate::timeframe::Timeframe;
@@ -14,16 +17,21 @@ use crate::timestamp::display_utc;
 /// [`Error::NotAMultiple`] when the timeframe is shorter than the bars' or no multiple of it; [`Error::Straddles`] when a
 /// bar lies in two bins.
 pub fn resample(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
+    resample_part(bars, 0..bars.len(), timeframe).map(Cow::into_owned)
+}
+
+/// Makes longer bars from some of the bars, as if those were all.
+pub(crate) fn resample_part(bars: &Bars, part: Range<usize>, timeframe: Timeframe) -> Result<Cow<'_, Bars>> {
     let base = bars.timeframe;
     if timeframe == base {
-        return Ok(bars.clone());
+        return Ok(if part.len() == bars.len() { Cow::Borrowed(bars) } else { Cow::Owned(bars.part(part)) });
     }
     let (bin_ns, base_ns) = (timeframe.duration_ns(), base.duration_ns());
     if bin_ns % base_ns != 0 {
         return Err(Error::NotAMultiple { timeframe, base });
     }
-    let mut bins = Bars::with_capacity(timeframe, bars.len().div_ceil((bin_ns / base_ns) as usize));
-    for index in 0..bars.len() {
+    let mut bins = Bars::with_capacity(timeframe, part.len().div_ceil((bin_ns / base_ns) as usize));
+    for index in part.clone() {
         let bar = bars.bar(index);
         let bin_open_time = bar.open_time.div_euclid(bin_ns) * bin_ns;
         if bar.open_time + base_ns > bin_open_time + bin_ns {
@@ -34,11 +42,20 @@ pub fn resample(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
             _ => bins.push(Bar { open_time: bin_open_time, ..bar }),
         }
     }
-    bins.drop_unclosed(bars);
-    Ok(bins)
+    if let Some(last) = part.last() {
+        bins.drop_unclosed(bars.close_time(last));
+    }
+    Ok(Cow::Owned(bins))
 }
 
 impl Bars {
+    /// A copy of some of the bars.
+    fn part(&self, part: Range<usize>) -> Bars {
+        let mut copy = Bars::with_capacity(self.timeframe, part.len());
+        part.for_each(|index| copy.push(self.bar(index)));
+        copy
+    }
+
     /// Takes one more bar into the last bin.
     fn extend_last(&mut self, bar: &Bar) {
         let last = self.len() - 1;
@@ -52,10 +69,11 @@ impl Bars {
         }
     }
 
-    fn drop_unclosed(&mut self, base: &Bars) {
-        let Some(last) = base.len().checked_sub(1) else { return };
-        if self.close_time(self.len() - 1) > base.close_time(last) {
-            self.truncate(self.len() - 1);
+    /// Drops the last bin if it has not closed by the end of the bars that it was made from.
+    fn drop_unclosed(&mut self, end: i64) {
+        let last = self.len() - 1;
+        if self.close_time(last) > end {
+            self.truncate(last);
         }
     }
 }
