@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use megabatch_trainer::{Checkpoints, write_atomically};
@@ -121,7 +122,12 @@ impl RunFolder {
 /// metrics.jsonl, one JSON object a line, in the order of the steps.
 pub(crate) struct MetricsLog {
     file: File,
+    /// When the line before was written.
+    since: Instant,
 }
+
+/// Events whose whole duration lies between the line before theirs and their own, and the key that tells it.
+const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), ("checkpoint", "save_s")];
 
 impl MetricsLog {
     /// Opens the log of `run` after step `step`: lines of later steps, which a resumed run will write again, are dropped.
@@ -134,12 +140,21 @@ impl MetricsLog {
             .collect();
         write_atomically(&run.metrics_file(), kept.as_bytes())?;
         let file = OpenOptions::new().append(true).open(run.metrics_file())?;
-        Ok(MetricsLog { file })
+        Ok(MetricsLog { file, since: Instant::now() })
     }
 
-    /// Appends one line.
+    /// Appends one line, to be called as soon as what it tells of is over: validations and checkpoints get the time since the
+    /// line before.
     pub(crate) fn push(&mut self, metric: &Value) -> Result<()> {
-        writeln!(self.file, "{metric}").context("metrics.jsonl cannot be written")
+        let seconds = self.since.elapsed().as_secs_f64();
+        let mut line = metric.clone();
+        if let Some((_, key)) = TIMED_EVENTS.iter().find(|(event, _)| metric["event"] == *event) {
+            line[key] = seconds.into();
+        }
+        // In one call, so that a line is cut short only where the system itself cuts it.
+        self.file.write_all(format!("{line}\n").as_bytes()).context("metrics.jsonl: cannot write")?;
+        self.since = Instant::now();
+        Ok(())
     }
 }
 
@@ -175,5 +190,22 @@ mod tests {
         log.push(&json!({ "step": 3 })).unwrap();
         let steps: Vec<u64> = run.metrics().unwrap().iter().map(|metric| metric["step"].as_u64().unwrap()).collect();
         assert_eq!(steps, [1, 2, 3]);
+    }
+
+    #[test]
+    fn validations_and_checkpoints_tell_how_long_they_took() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_after(&run, 0).unwrap();
+        for event in ["step", "validation", "checkpoint"] {
+            log.since -= std::time::Duration::from_secs(3);
+            log.push(&json!({ "event": event, "step": 1 })).unwrap();
+        }
+        let lines = run.metrics().unwrap();
+        assert_eq!(lines[0], json!({ "event": "step", "step": 1 }));
+        for (line, key) in [(&lines[1], "validation_s"), (&lines[2], "save_s")] {
+            let seconds = line[key].as_f64().unwrap();
+            assert!((3.0..4.0).contains(&seconds), "{line}");
+        }
     }
 }
