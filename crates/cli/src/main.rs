@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod evaluation;
 mod failure;
+mod forecasts;
 mod job;
 mod output;
 mod plan;

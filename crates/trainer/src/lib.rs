@@ -40,6 +40,7 @@ pub use evaluate::{Evaluation, Predictor, Selection};
 pub use events::{Event, Observer, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use footprint::Footprint;
+pub use kernel::instruction_set;
 pub use loss::Loss;
 pub use lstm::InputGradients;
 pub use metrics::{Metrics, MetricsSum};

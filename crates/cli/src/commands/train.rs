@@ -16,10 +16,11 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
+use crate::forecasts::Forecasts;
 use crate::job::{Job, Request, data_path};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::report::Report;
+use crate::report::{DataFacts, Machine, Peaks, Report, SplitFacts};
 use crate::run::{MetricsLog, RunFolder};
 use crate::trained::{Which, weights_file};
 
@@ -145,7 +146,10 @@ impl Session {
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
         watch.finish()?;
         let evaluation = self.evaluate(&mut trainer, outcome)?;
-        self.write_report(evaluation.as_ref())?;
+        let peaks = Peaks::of(&self.job.device);
+        // Predictions for the report take the trainer's place in memory.
+        drop(trainer);
+        self.write_report(evaluation.as_ref(), &peaks)?;
         Ok(self.answer(outcome, start, evaluation.as_ref()))
     }
 
@@ -179,13 +183,27 @@ impl Session {
         Ok(Some(evaluation))
     }
 
-    fn write_report(&self, evaluation: Option<&Evaluation>) -> Result<()> {
+    fn write_report(&self, evaluation: Option<&Evaluation>, peaks: &Peaks) -> Result<()> {
+        let Job { device, samples, split, config, training, .. } = &self.job;
+        let source = samples.source();
+        let forecasts = match evaluation {
+            Some(evaluation) => {
+                let (_, weights) = weights_file(&self.folder, Which::Best)?;
+                Some(Forecasts::of(&self.job, evaluation.split, &weights)?)
+            }
+            None => None,
+        };
         let report = Report {
             run_name: &self.folder.root().display().to_string(),
-            summary: &self.plan.sentences(),
+            plan: &self.plan,
             metrics: &self.folder.metrics()?,
             evaluation,
-            config: &self.job.config,
+            forecasts: forecasts.as_ref(),
+            data: &DataFacts::of(source)?,
+            split: &SplitFacts::of(split, source.sample_times()),
+            peaks,
+            machine: &Machine::of(device, training),
+            config,
         };
         Ok(write_atomically(&self.folder.report_file(), report.to_html().as_bytes())?)
     }

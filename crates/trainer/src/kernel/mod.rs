@@ -60,6 +60,17 @@ impl Isa {
     }
 }
 
+/// The instruction set that the fast form computes with on this processor.
+pub fn instruction_set() -> &'static str {
+    match Isa::best().0 {
+        InstructionSet::Portable => "portable",
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx2 => "AVX2 + FMA",
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx512 => "AVX-512",
+    }
+}
+
 /// Where a panel-major matrix begins in its slice, and how far apart its panels are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
