@@ -1,7 +1,7 @@
 //! A run's folder: what is where in it, and the small files that the program itself writes there.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,6 +12,9 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::plan::Plan;
+
+/// Names of files that are being written begin so.
+const UNFINISHED: &str = ".tmp";
 
 /// The folder that `train --out` names.
 pub(crate) struct RunFolder {
@@ -40,8 +43,40 @@ impl RunFolder {
         let root = self.root.display();
         fs::create_dir_all(&self.root)
             .map_err(|error| Failure::usage(format!("{root}: cannot be written to: {error}")))?;
+        self.clean()?;
         write_atomically(&self.config_file(), config.to_yaml().as_bytes())?;
         Ok(write_atomically(&self.plan_file(), serde_json::to_string_pretty(plan)?.as_bytes())?)
+    }
+
+    /// Removes files that were being written when an earlier process was killed.
+    fn clean(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.root).with_context(|| format!("{}: cannot be listed", self.root.display()))? {
+            let path = entry?.path();
+            let is_unfinished = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED));
+            if is_unfinished && path.is_file() {
+                fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `error`, with what to do about it where it says that the disk has no room for this run.
+    pub(crate) fn advise(&self, error: anyhow::Error) -> anyhow::Error {
+        let is_full = |error: &io::Error| {
+            matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+        };
+        if !error.chain().filter_map(|cause| cause.downcast_ref()).any(is_full) {
+            return error;
+        }
+        let out = self.root.display();
+        let begin = match (self.checkpoints().exists(), self.config_file().exists()) {
+            (true, _) => {
+                format!("what was saved before is whole, and `megabatch train --out {out} --resume` goes on from it")
+            }
+            (false, true) => format!("`megabatch train --out {out} --resume` starts it again"),
+            (false, false) => "start it again".to_owned(),
+        };
+        error.context(format!("no room for the run: make room, and {begin}"))
     }
 
     /// The folder of a run that exists.
@@ -121,6 +156,7 @@ impl RunFolder {
 
 /// metrics.jsonl, one JSON object a line, in the order of the steps.
 pub(crate) struct MetricsLog {
+    path: PathBuf,
     file: File,
     /// When the line before was written.
     since: Instant,
@@ -140,7 +176,7 @@ impl MetricsLog {
             .collect();
         write_atomically(&run.metrics_file(), kept.as_bytes())?;
         let file = OpenOptions::new().append(true).open(run.metrics_file())?;
-        Ok(MetricsLog { file, since: Instant::now() })
+        Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now() })
     }
 
     /// Appends one line, to be called as soon as what it tells of is over: validations and checkpoints get the time since the
@@ -152,7 +188,8 @@ impl MetricsLog {
             line[key] = seconds.into();
         }
         // In one call, so that a line is cut short only where the system itself cuts it.
-        self.file.write_all(format!("{line}\n").as_bytes()).context("metrics.jsonl: cannot write")?;
+        let write = self.file.write_all(format!("{line}\n").as_bytes());
+        write.with_context(|| format!("{}: cannot write", self.path.display()))?;
         self.since = Instant::now();
         Ok(())
     }
@@ -177,6 +214,42 @@ mod tests {
         fs::create_dir(run.checkpoints()).unwrap();
         let error = RunFolder::new(run.root()).err().unwrap().to_string();
         assert!(error.contains("holds a run already; --resume"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_process_was_writing_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        fs::create_dir(folder.path().join(".tmpfolder")).unwrap();
+        for name in [".tmpAbCdEf", ".hidden", "tmp", "notes.tmp"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        run.clean().unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let mut left: Vec<String> = fs::read_dir(folder.path()).unwrap().map(name).collect();
+        left.sort();
+        assert_eq!(left, [".hidden", ".tmpfolder", "notes.tmp", "tmp"]);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_what_to_do_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let advise = |kind: ErrorKind| {
+            let error = anyhow::Error::from(io::Error::from(kind)).context("x: cannot write");
+            crate::failure::message(&run.advise(error))
+        };
+        assert!(advise(ErrorKind::PermissionDenied).starts_with("x: cannot write: "));
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge] {
+            let message = advise(kind);
+            assert!(
+                message.starts_with("no room for the run: make room, and start it again: x: cannot write"),
+                "{message}"
+            );
+        }
+        fs::create_dir(run.checkpoints()).unwrap();
+        let message = advise(ErrorKind::StorageFull);
+        assert!(message.contains("--resume` goes on from it: x: cannot write"), "{message}");
     }
 
     #[test]

@@ -75,7 +75,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     if let Some(weights) = &args.init {
         trainer.load_weights(weights)?;
     }
-    Session { job, plan, folder }.train(trainer, args.resume)
+    let session = Session { job, plan, folder };
+    session.train(trainer, args.resume).map_err(|error| session.folder.advise(error))
 }
 
 /// Checkpoints say where training stood among its samples, and how well it did on others; on other samples, or with another split,
@@ -268,8 +269,9 @@ impl Watch {
 
     fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         let metric = serde_json::to_value(event).expect("events serialize without error");
-        if let Err(error) = self.log.push(&metric) {
-            self.failure.get_or_insert(error);
+        // A line cut short is the log's last one: what comes after it is not written.
+        if self.failure.is_none() {
+            self.failure = self.log.push(&metric).err();
         }
         self.show(event, &metric);
         if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {

@@ -5,12 +5,16 @@ use megabatch_trainer::Metrics;
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph, side_by_side};
 use super::number::{plural, significant};
-use crate::evaluation::Evaluation;
+use crate::evaluation::{Evaluation, Part};
 
 /// A line a contender; `unit` is that of the targets.
 pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Section {
+    let seen = match evaluation.split {
+        Part::Validation | Part::Test => ", none of which the model was trained on",
+        Part::Train | Part::All => ", which the model was trained on",
+    };
     let mut body = paragraph(&format!(
-        "The weights of step {} on {} of the {} split, none of which the model was trained on. Baselines are fitted on the training split.",
+        "The weights of step {} on {} ({}){seen}. Baselines are fitted on the training split.",
         evaluation.step,
         plural(evaluation.samples, "sample"),
         evaluation.split.name(),

@@ -84,7 +84,7 @@ impl Report<'_> {
     fn subject(&self) -> String {
         let timeframe = |timeframe: &Timeframe| {
             let name = if timeframe.name.is_empty() { "windows" } else { &timeframe.name };
-            format!("{name} {} × {}", timeframe.steps, timeframe.features)
+            format!("{name} {} × {}", timeframe.steps, timeframe.features)
         };
         let windows: Vec<String> = self.plan.shape.timeframes.iter().map(timeframe).collect();
         format!(
@@ -111,9 +111,9 @@ impl Report<'_> {
             let rmse = &evaluation.model.rmse;
             let mean = rmse.iter().sum::<f64>() / rmse.len() as f64;
             facts.push((
-                "RMSE, mean of the horizons",
+                "RMSE",
                 significant(mean, 4),
-                format!("{}, {}", self.data.unit, plural(rmse.len(), "horizon")),
+                format!("{}, mean of {}", self.data.unit, plural(rmse.len(), "horizon")),
             ));
             let shares: Vec<f64> = evaluation.model.direction_accuracy.iter().flatten().copied().collect();
             if !shares.is_empty() {
