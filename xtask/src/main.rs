@@ -3,6 +3,7 @@
 
 mod bench;
 mod demo;
+mod fuzz;
 mod gates;
 mod layers;
 mod test;
@@ -19,6 +20,8 @@ cargo xtask COMMAND
   demo [ARGS…]    build megabatch and run its main job on generated bars: `megabatch demo ARGS`
   test [GATE…]    every check that a change must pass, or only the gates named; `test --list` names them
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
+  fuzz [--seconds N] [TARGET…]
+                  N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
   peers           megabatch beside PyTorch on the same work, in one go (installs PyTorch, 6 GB, under target/)
 
 What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
@@ -42,6 +45,7 @@ fn run(args: &[String]) -> Result<()> {
         "test" => test::run(rest),
         "bench" => bench::run(rest),
         "peers" => bench::peers(rest),
+        "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())

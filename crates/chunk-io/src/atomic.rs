@@ -18,7 +18,9 @@ pub(crate) fn write_atomically<T, E: From<Error>>(
 ) -> Result<T, E> {
     let folder = folder_of(path);
     let temporary = create_temporary(path, folder)?;
-    let file = hdf5::File::create(temporary.path()).map_err(Error::hdf5(path, "/", "create the file"))?;
+    // Without times of its own the root group makes equal bytes of equal contents.
+    let timeless = hdf5::FileBuilder::new().with_fcpl(|plist| plist.obj_track_times(false)).clone();
+    let file = timeless.create(temporary.path()).map_err(Error::hdf5(path, "/", "create the file"))?;
     let filled = fill(&file)?;
     file.close().map_err(Error::hdf5(path, "/", "close the file"))?;
     let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };

@@ -176,6 +176,7 @@ impl Inspection {
     fn look_at_times(&mut self, object: &str, times: &[i64], instruments: Option<&[i32]>) {
         self.time = TimeSpan::of(times, instruments);
         self.problems.extend(problems::in_times(object, times, instruments));
+        self.problems.extend(self.time.as_ref().and_then(|span| problems::in_unit(object, span.first, span.last)));
     }
 }
 

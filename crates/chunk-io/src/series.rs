@@ -24,6 +24,9 @@ pub struct Series {
     pub timeframes: Vec<SeriesTimeframe>,
     /// Time of each sample, `[N]`, ns since 1970 UTC.
     pub sample_time: Vec<i64>,
+    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC: of its windows, and before them of what
+    /// their features look back at. Empty where that is not known.
+    pub sample_reach_time: Vec<i64>,
     /// `[N, K]`, row-major, K ≥ 1.
     pub targets: Vec<f32>,
     /// Where the file holds several instruments.
@@ -49,6 +52,10 @@ pub struct SeriesTimeframe {
     pub sample_end: Vec<i64>,
     /// First bar of each instrument and, last, the number of bars, `[I + 1]`. Empty where there is one unnamed instrument.
     pub instrument_start: Vec<i64>,
+    /// First bar of each segment, `[S]`, increasing; empty where every instrument is one segment.
+    ///
+    /// A segment is a stretch of bars of one instrument without a hole that windows must not cross.
+    pub segment_start: Vec<i64>,
     /// How the values were scaled, if they were.
     pub scaler: Option<Scaler>,
 }

@@ -337,7 +337,17 @@ fn files_that_break_a_rule() {
 
 #[test]
 fn instruments_that_disagree() {
-    let cases: [(&str, Change, &str); 4] = [
+    let cases: [(&str, Change, &str); 6] = [
+        (
+            "segments",
+            |file| set(file, "/series/M1/segment_start", 1, 39_i64),
+            "/series/M1/segment_start: expected an entry 40, where an instrument begins, found none",
+        ),
+        (
+            "reach",
+            |file| set(file, "/samples/reach_time", 3, i64::MAX),
+            "/samples/reach_time[3]: expected a time before the sample's",
+        ),
         (
             "starts",
             |file| file.unlink("/series/M1/instrument_start").unwrap(),

@@ -108,6 +108,7 @@ fn h5py_reads_a_series_as_it_was_written() {
         assert!(found == bytes, "{object}");
     };
     check("/samples/time", "<i8", &[samples], le(&series.sample_time, i64::to_le_bytes));
+    check("/samples/reach_time", "<i8", &[samples], le(&series.sample_reach_time, i64::to_le_bytes));
     check("/targets", "<f4", &[samples, 2], le(&series.targets, f32::to_le_bytes));
     check("/samples/instrument", "<i4", &[samples], le(&instruments.sample_instrument, i32::to_le_bytes));
     assert_eq!(index["datasets"]["/instruments"]["texts"], serde_json::json!(instruments.names));
@@ -122,6 +123,7 @@ fn h5py_reads_a_series_as_it_was_written() {
             &[3],
             le(&timeframe.instrument_start, i64::to_le_bytes),
         );
+        check(&format!("/series/{name}/segment_start"), "<i8", &[2], le(&timeframe.segment_start, i64::to_le_bytes));
         check(&format!("/samples/end/{name}"), "<i8", &[samples], le(&timeframe.sample_end, i64::to_le_bytes));
         check(&format!("/scaler/{name}/center"), "<f8", &[features], le(&scaler.center, f64::to_le_bytes));
         check(&format!("/scaler/{name}/scale"), "<f8", &[features], le(&scaler.scale, f64::to_le_bytes));

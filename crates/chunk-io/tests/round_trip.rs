@@ -130,6 +130,13 @@ fn the_same_series_makes_the_same_bytes() {
         std::fs::read(path).unwrap()
     };
     assert!(write("a.h5") == write("b.h5"));
+
+    // The two were probably written within one second, so that a time in them would not show.
+    let file = hdf5::File::open(folder.path().join("a.h5")).unwrap();
+    for object in ["/", "/series", "/series/M1/values", "/samples", "/instruments", "/scaler/M1"] {
+        let info = file.loc_info_by_name(object).unwrap();
+        assert_eq!([info.atime, info.mtime, info.ctime, info.btime], [0; 4], "{object}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod adapt;
 mod answer;
 mod commands;
 mod config;
+mod duration;
 mod evaluation;
 mod failure;
 mod forecasts;

@@ -79,6 +79,8 @@ pub(crate) fn weights_file(folder: &RunFolder, which: Which) -> Result<(u64, Pat
         Which::Last => None,
     };
     let (step, path) = chosen.unwrap_or((last_step, last));
+    // Reading its state compares every file with its checksum: a damaged model would predict without a word.
+    State::of_checkpoint(&path)?;
     Ok((step, path.join("model.safetensors")))
 }
 

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::early_stopping::EarlyStopping;
 use crate::error::{Error, Result};
+use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
 use crate::model::ModelConfig;
 use crate::optimizer::OptimizerConfig;
@@ -15,6 +17,9 @@ pub struct Config {
     pub model: ModelConfig,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
+    /// How the optimizer's learning rate changes over the run.
+    #[serde(default)]
+    pub lr_schedule: LrSchedule,
     /// Largest norm of all gradients together; larger ones are scaled down to it. `None` leaves them.
     pub clip_norm: Option<f64>,
     /// What is minimised.
@@ -38,6 +43,9 @@ pub struct Config {
     pub threads: usize,
     /// Optimizer steps between validations, beside the one at each epoch's end.
     pub validate_every_steps: Option<u64>,
+    /// When to end a run whose validation loss no longer falls; `None` goes on to the last step.
+    #[serde(default)]
+    pub early_stopping: Option<EarlyStopping>,
     /// How the model is computed. The results of the two forms differ by rounding.
     #[serde(default)]
     pub form: Form,
@@ -48,6 +56,7 @@ impl Default for Config {
         Config {
             model: ModelConfig::default(),
             optimizer: OptimizerConfig::default(),
+            lr_schedule: LrSchedule::default(),
             clip_norm: Some(1.0),
             loss: Loss::Mse,
             epochs: 1,
@@ -59,6 +68,7 @@ impl Default for Config {
             seed: 0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             validate_every_steps: None,
+            early_stopping: None,
             form: Form::Fast,
         }
     }
@@ -92,6 +102,9 @@ impl Config {
 
     pub(crate) fn check(&self) -> Result<()> {
         self.optimizer.check()?;
+        self.lr_schedule.check(self.optimizer.lr)?;
+        self.loss.check()?;
+        self.early_stopping.iter().try_for_each(EarlyStopping::check)?;
         let sizes = [
             ("training.batch_size", self.batch_size as u64),
             ("training.gradient_accumulation_steps", self.accumulation_steps as u64),

@@ -92,7 +92,7 @@ impl Predictor {
     /// The model's errors, beside those of the baselines if there are any.
     ///
     /// # Errors
-    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples.
+    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a loss out of range.
     pub fn evaluate(
         &mut self,
         selection: Selection<'_>,
@@ -161,6 +161,7 @@ pub(crate) fn evaluate(
     selection: Selection<'_>,
     (loss, baselines): (Loss, Option<&Baselines>),
 ) -> Result<Evaluation> {
+    loss.check()?;
     if selection.indices.is_empty() {
         let advice = "give the part a fraction in data.split";
         return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });

@@ -44,7 +44,7 @@ pub struct StepEvent {
     pub loss: f64,
     /// Norm of all gradients before clipping.
     pub grad_norm: f64,
-    /// Learning rate.
+    /// The learning rate that the step used.
     pub lr: f64,
     /// Time in which the computation waited for data.
     pub data_wait_s: f64,

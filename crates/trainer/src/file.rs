@@ -1,12 +1,12 @@
 #![forbid(unsafe_code)]
 
-//! Files and folders that appear whole or not at all: written beside their place, brought to disk, renamed.
+//! Files that appear whole or not at all: written beside their place, brought to disk, renamed.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use tempfile::{Builder, TempDir};
+use tempfile::Builder;
 
 use crate::error::{Error, Result};
 
@@ -15,32 +15,25 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::File`] when the file system refuses; what `path` held before is then still there.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = builder(0o666).tempfile_in(folder).map_err(Error::file(path, "make a file beside it"))?;
+    let folder = parent_folder(path);
+    let mut file = builder().tempfile_in(folder).map_err(Error::file(path, "make a file beside it"))?;
     file.write_all(bytes).map_err(Error::file(path, "write"))?;
     file.as_file().sync_all().map_err(Error::file(path, "flush to the disk"))?;
     file.persist(path).map_err(|error| Error::file(path, "rename into place")(error.error))?;
-    sync_folder(folder)
-}
-
-/// A folder in `folder` that is removed when it is dropped, unless it has been renamed.
-pub(crate) fn unfinished_folder(folder: &Path, prefix: &str) -> Result<TempDir> {
-    builder(0o777).prefix(prefix).tempdir_in(folder).map_err(Error::file(folder, "make a folder in the folder"))
-}
-
-/// Brings a folder's list of files to disk.
-pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::file(folder, "flush the folder to the disk"))
+}
+
+/// The folder that a file or folder lies in.
+pub(crate) fn parent_folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Temporary files are private to their owner unless told otherwise; these become ordinary ones, of which the system takes
 /// the umask off.
-fn builder(mode: u32) -> Builder<'static, 'static> {
+fn builder() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    #[cfg(not(unix))]
-    let _ = mode;
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder
 }
 
@@ -64,7 +57,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn files_and_folders_are_as_readable_as_any_other() {
+    fn a_file_is_as_readable_as_any_other() {
         use std::os::unix::fs::PermissionsExt;
 
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
@@ -73,8 +66,12 @@ mod tests {
         std::fs::write(&plain, "").unwrap();
         write_atomically(&ours, b"").unwrap();
         assert_eq!(mode(&ours), mode(&plain));
-        let plain = folder.path().join("plain folder");
-        std::fs::create_dir(&plain).unwrap();
-        assert_eq!(mode(unfinished_folder(folder.path(), "x").unwrap().path()), mode(&plain));
+    }
+
+    #[test]
+    fn every_path_lies_in_a_folder() {
+        for (path, folder) in [("a/b", "a"), ("/a", "/"), ("a", "."), ("a/b/", "a")] {
+            assert_eq!(parent_folder(Path::new(path)), Path::new(folder));
+        }
     }
 }

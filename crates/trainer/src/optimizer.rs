@@ -36,7 +36,7 @@ impl OptimizerKind {
 pub struct OptimizerConfig {
     /// The rule.
     pub kind: OptimizerKind,
-    /// Learning rate, > 0.
+    /// Learning rate, > 0; the highest one of a run whose rate changes ([`LrSchedule`](crate::LrSchedule)).
     pub lr: f64,
     /// Weight decay, ≥ 0.
     pub weight_decay: f64,
@@ -59,8 +59,8 @@ impl Default for OptimizerConfig {
 impl OptimizerConfig {
     pub(crate) fn check(&self) -> Result<()> {
         let rules = [
-            (self.lr > 0.0, "optimizer.lr", self.lr, "a positive number"),
-            (self.weight_decay >= 0.0, "optimizer.weight_decay", self.weight_decay, "0 or more"),
+            (self.lr > 0.0, "training.lr", self.lr, "a positive number"),
+            (self.weight_decay >= 0.0, "training.weight_decay", self.weight_decay, "0 or more"),
             ((0.0..1.0).contains(&self.beta1), "optimizer.beta1", self.beta1, "a number in [0, 1)"),
             ((0.0..1.0).contains(&self.beta2), "optimizer.beta2", self.beta2, "a number in [0, 1)"),
             (self.epsilon > 0.0, "optimizer.epsilon", self.epsilon, "a positive number"),
@@ -124,16 +124,20 @@ impl<S: Scalar> Optimizer<S> {
         (self.moments.as_mut(), &mut self.steps)
     }
 
-    /// Changes `parameters` by one step along `gradients`.
-    pub fn update(&mut self, parameters: &mut TensorSet<S>, gradients: &TensorSet<S>) {
+    /// Changes `parameters` by one step along `gradients` at the rate `lr`, whatever the settings' rate is.
+    ///
+    /// # Panics
+    /// If the two have different sizes.
+    pub fn update(&mut self, parameters: &mut TensorSet<S>, gradients: &TensorSet<S>, lr: f64) {
         self.steps += 1;
+        let config = OptimizerConfig { lr, ..self.config };
         let (values, gradients) = (parameters.values_mut(), gradients.values());
         assert_eq!(values.len(), gradients.len(), "parameters and gradients of one model");
         match (self.config.kind, &mut self.moments) {
             (OptimizerKind::Adam | OptimizerKind::AdamW, Some(moments)) => {
-                adam(&Rates::new(&self.config, self.steps), moments, values, gradients);
+                adam(&Rates::new(&config, self.steps), moments, values, gradients);
             }
-            _ => sgd(&self.config, values, gradients),
+            _ => sgd(&config, values, gradients),
         }
     }
 }
@@ -201,7 +205,7 @@ mod tests {
     use super::*;
     use crate::tensor::Layout;
 
-    /// One parameter of 2 with a gradient of 0.5; expected values by hand from the papers' formulas.
+    /// One parameter of 2 with a gradient of 0.5 at the rate of 0.1 that the step is given; expected values by hand from the papers' formulas.
     #[test]
     fn one_step_of_each_rule() {
         let cases = [
@@ -219,8 +223,8 @@ mod tests {
             let mut gradients = TensorSet::<f64>::zeros(&scope, &layout).unwrap();
             parameters.values_mut()[0] = 2.0;
             gradients.values_mut()[0] = 0.5;
-            let config = OptimizerConfig { kind, lr: 0.1, weight_decay: 0.2, ..OptimizerConfig::default() };
-            Optimizer::new(&scope, config, &parameters).unwrap().update(&mut parameters, &gradients);
+            let config = OptimizerConfig { kind, lr: 9.0, weight_decay: 0.2, ..OptimizerConfig::default() };
+            Optimizer::new(&scope, config, &parameters).unwrap().update(&mut parameters, &gradients, 0.1);
             assert!((parameters.values()[0] - expected).abs() < 1e-8, "{kind:?}: {:?}", parameters.values());
         }
     }
@@ -229,9 +233,9 @@ mod tests {
     fn settings_out_of_range_are_named() {
         let good = OptimizerConfig::default();
         for (config, name) in [
-            (OptimizerConfig { lr: 0.0, ..good }, "optimizer.lr"),
-            (OptimizerConfig { lr: f64::NAN, ..good }, "optimizer.lr"),
-            (OptimizerConfig { weight_decay: -1.0, ..good }, "optimizer.weight_decay"),
+            (OptimizerConfig { lr: 0.0, ..good }, "training.lr"),
+            (OptimizerConfig { lr: f64::NAN, ..good }, "training.lr"),
+            (OptimizerConfig { weight_decay: -1.0, ..good }, "training.weight_decay"),
             (OptimizerConfig { beta2: 1.0, ..good }, "optimizer.beta2"),
             (OptimizerConfig { epsilon: f64::INFINITY, ..good }, "optimizer.epsilon"),
         ] {

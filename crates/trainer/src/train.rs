@@ -1,15 +1,18 @@
 #![forbid(unsafe_code)]
 
+mod resume;
+
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use megabatch_gpu_core::Device;
 
 use crate::baseline::Baselines;
-use crate::checkpoint::{Best, Checkpoints, Resumed, RunSettings, State};
+use crate::checkpoint::{Best, Checkpoints};
 use crate::clip::{clip_by_norm, global_norm};
 use crate::config::Config;
+use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, Predictions, Selection, check_shape, evaluate};
 use crate::events::{Event, Observer, StepEvent, ValidationEvent};
@@ -35,6 +38,7 @@ pub struct Trainer {
     /// Optimizer steps done.
     step: u64,
     best: Option<Best>,
+    plateau: Plateau,
 }
 
 /// What a trainer trains on.
@@ -66,6 +70,9 @@ pub struct Outcome {
 pub enum End {
     /// All steps are done.
     Finished,
+    /// The validation loss no longer fell, see [`EarlyStopping`](crate::EarlyStopping). A resumed run stays ended, unless it is
+    /// given more patience.
+    StoppedEarly,
     /// The observer asked for it.
     Stopped,
 }
@@ -87,6 +94,7 @@ impl Trainer {
             device: device.clone(),
             step: 0,
             best: None,
+            plateau: Plateau::default(),
             config,
             model,
             parameters,
@@ -124,58 +132,35 @@ impl Trainer {
         save_weights(path, &self.parameters)
     }
 
-    /// Goes back to the latest checkpoint of `run` that can be read, from which [`Trainer::train`] goes on bit for bit as the
-    /// uninterrupted run would have. `None` when there is no checkpoint. What a killed run left unfinished is removed.
+    /// Trains until the configured steps are done, the validation loss no longer falls or the observer asks to stop.
     ///
     /// # Errors
-    /// [`Error::OtherRun`] when the checkpoint's settings are not this trainer's; when no checkpoint can be read, why the
-    /// newest cannot. The trainer is then as before.
-    pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
-        let Some(checkpoints) = run.checkpoints else { return Ok(None) };
-        let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run.train.len());
-        let resumed = checkpoints.load_latest(&settings, (&mut self.parameters, &mut self.optimizer))?;
-        if let Some(Resumed { state, .. }) = &resumed {
-            (self.step, self.best) = (state.step, state.best);
-        }
-        Ok(resumed)
-    }
-
-    /// Saves the weights and the optimizer as they are now as a checkpoint of `run`; its folder, or `None` where the run keeps none.
-    ///
-    /// # Errors
-    /// [`Error::File`] when it cannot be written; [`Error::NothingLeft`] for a run without training samples.
-    pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
-        let Some(checkpoints) = run.checkpoints else { return Ok(None) };
-        let schedule = Schedule::new(&self.config, run.train.len())?;
-        let state = self.state(&schedule, run.train.len());
-        checkpoints.save(&state, &self.parameters, &self.optimizer).map(Some)
-    }
-
-    /// Trains until the configured steps are done or the observer asks to stop.
-    ///
-    /// # Errors
-    /// [`Error::SamplesShape`], [`Error::NothingLeft`] and [`Error::SampleOutOfRange`] for samples that cannot be trained on;
-    /// [`Error::Gather`] when they cannot be read; [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a
-    /// checkpoint cannot be saved. The trainer then stands after the last step that was completed.
+    /// [`Error::Setting`] for early stopping without validation samples; [`Error::SamplesShape`], [`Error::NothingLeft`] and
+    /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
+    /// [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
+    /// after the last step that was completed.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         check_shape(&self.model, run.samples)?;
+        self.check_validation(run)?;
         let schedule = Schedule::new(&self.config, run.train.len())?;
         if let Some(checkpoints) = run.checkpoints {
             checkpoints.clean()?;
+        }
+        if let Some(end) = self.end(&schedule) {
+            return Ok(self.outcome(end));
         }
         let batches = self.device.scope("batches");
         let source =
             Source { samples: run.samples, scope: &batches, capacity: self.config.batch_size, form: self.config.form };
         let order = schedule.batches(self.step..schedule.steps, run.train);
         with_batches(source, order, |feed| {
-            while self.step < schedule.steps {
+            loop {
                 let event = self.training_step(feed, &schedule)?;
                 let asked = observer(Event::Step(event));
-                if self.after_step(run, &schedule, (asked, observer))?.is_break() {
-                    return Ok(self.outcome(End::Stopped));
+                if let Some(end) = self.after_step(run, &schedule, (asked, observer))? {
+                    return Ok(self.outcome(end));
                 }
             }
-            Ok(self.outcome(End::Finished))
         })
     }
 
@@ -222,7 +207,8 @@ impl Trainer {
         if let Some(clip_norm) = self.config.clip_norm {
             clip_by_norm(&mut self.gradients, grad_norm, clip_norm);
         }
-        self.optimizer.update(&mut self.parameters, &self.gradients);
+        let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
+        self.optimizer.update(&mut self.parameters, &self.gradients, lr);
         self.step += 1;
 
         Ok(StepEvent {
@@ -232,7 +218,7 @@ impl Trainer {
             samples: work.positions.len(),
             loss,
             grad_norm,
-            lr: self.optimizer.config().lr,
+            lr,
             data_wait_s: feed.take_waited().as_secs_f64(),
             forward_s: totals.forward.as_secs_f64(),
             backward_s: totals.backward.as_secs_f64(),
@@ -249,9 +235,8 @@ impl Trainer {
         run: &Run<'_>,
         schedule: &Schedule,
         (asked, observer): (ControlFlow<()>, &mut Observer<'_>),
-    ) -> Result<ControlFlow<()>> {
+    ) -> Result<Option<End>> {
         let epoch_ends = self.step.is_multiple_of(schedule.steps_per_epoch);
-        let ends = self.step == schedule.steps || asked.is_break();
         let due = |every: Option<u64>| every.is_some_and(|every| self.step.is_multiple_of(every));
         let save_due = due(run.checkpoints.and_then(|checkpoints| checkpoints.every_steps));
         let validate = epoch_ends || due(self.config.validate_every_steps) || self.step == schedule.steps;
@@ -265,15 +250,34 @@ impl Trainer {
             flow = if flow.is_break() { flow } else { answer };
         }
         if let Some(checkpoints) = run.checkpoints
-            && (epoch_ends || ends || save_due || improved || flow.is_break())
+            && (epoch_ends || save_due || improved || flow.is_break() || self.end(schedule).is_some())
         {
-            let state = self.state(schedule, run.train.len());
+            let state = self.state(schedule, run);
             let path = checkpoints.save(&state, &self.parameters, &self.optimizer)?;
             let answer = observer(Event::Checkpoint { step: self.step, path: &path });
             flow = if flow.is_break() { flow } else { answer };
         }
         // A stop asked for at the very last step changes nothing: the run is finished.
-        Ok(if self.step == schedule.steps { ControlFlow::Continue(()) } else { flow })
+        Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
+    }
+
+    /// Why nothing is left to do, if so.
+    fn end(&self, schedule: &Schedule) -> Option<End> {
+        if self.step >= schedule.steps {
+            return Some(End::Finished);
+        }
+        let over = self.config.early_stopping.is_some_and(|rule| rule.is_over(self.plateau));
+        over.then_some(End::StoppedEarly)
+    }
+
+    fn check_validation(&self, run: &Run<'_>) -> Result<()> {
+        match self.config.early_stopping {
+            Some(rule) if run.validation.is_empty() => {
+                let expected = "none where nothing is validated; or give validation a fraction in data.split";
+                Err(Error::setting("training.early_stopping", &rule.patience, expected))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
@@ -283,32 +287,11 @@ impl Trainer {
         if best {
             self.best = Some(Best { step: self.step, loss });
         }
+        if let Some(rule) = self.config.early_stopping {
+            rule.count(&mut self.plateau, loss);
+        }
         let StepSamples { epoch, .. } = schedule.step(self.step - 1);
         Ok(ValidationEvent { step: self.step, epoch, loss, best, metrics: evaluation.metrics })
-    }
-
-    fn state(&self, schedule: &Schedule, train_samples: usize) -> State {
-        let StepSamples { epoch, positions } = schedule.step(self.step);
-        State {
-            format_version: State::VERSION,
-            step: self.step,
-            epoch,
-            position_in_epoch: positions.start,
-            run: self.run_settings(schedule, train_samples),
-            best: self.best,
-        }
-    }
-
-    fn run_settings(&self, schedule: &Schedule, train_samples: usize) -> RunSettings {
-        RunSettings {
-            train_samples,
-            seed: self.config.seed,
-            batch_size: self.config.batch_size,
-            accumulation_steps: self.config.accumulation_steps,
-            run_length: self.config.run_samples(),
-            steps_per_epoch: schedule.steps_per_epoch,
-            optimizer: self.config.optimizer.kind,
-        }
     }
 
     fn outcome(&self, end: End) -> Outcome {

@@ -30,7 +30,7 @@ pub fn save_weights<S: Scalar>(path: &Path, parameters: &TensorSet<S>) -> Result
 /// [`Error::Weights`] listing every tensor that is missing, unknown, misshapen or of another type; [`Error::Safetensors`],
 /// [`Error::File`]. `parameters` are then as before.
 pub fn load_weights<S: Scalar>(path: &Path, parameters: &mut TensorSet<S>) -> Result<()> {
-    let file = TensorFile::open(path)?;
+    let file = TensorFile::new(path, fs::read(path).map_err(Error::file(path, "read"))?)?;
     file.check(&[("", parameters.layout())])?;
     file.copy("", parameters);
     Ok(())
@@ -61,8 +61,9 @@ pub(crate) struct TensorFile {
 }
 
 impl TensorFile {
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = TensorFile { path: path.to_owned(), bytes: fs::read(path).map_err(Error::file(path, "read"))? };
+    /// The file of these bytes; `path` is where they come from.
+    pub(crate) fn new(path: &Path, bytes: Vec<u8>) -> Result<Self> {
+        let file = TensorFile { path: path.to_owned(), bytes };
         match SafeTensors::deserialize(&file.bytes) {
             Ok(_) => Ok(file),
             Err(error) => Err(Error::Safetensors { path: path.to_owned(), reason: error.to_string() }),

@@ -95,6 +95,23 @@ pub(super) fn in_times(object: &str, times: &[i64], instruments: Option<&[i32]>)
     })
 }
 
+/// 1980 and 2040 in seconds since 1970: the times of most data lie between.
+const USUAL_TIMES_S: std::ops::Range<i64> = 315_532_800..2_208_988_800;
+
+/// Times that make sense in another unit only: read as nanoseconds they would all lie in a few minutes of 1970.
+pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
+    let units = [("seconds", 1), ("milliseconds", 1_000), ("microseconds", 1_000_000)];
+    let usual = |per_second: i64| [first, last].iter().all(|time| USUAL_TIMES_S.contains(&(time / per_second)));
+    let (unit, per_second) = units.into_iter().find(|(_, per_second)| usual(*per_second))?;
+    Some(Problem {
+        severity: Severity::Warning,
+        object: object.to_owned(),
+        index: Vec::new(),
+        message: format!("the times look like {unit}: as nanoseconds they all lie in the first weeks of 1970"),
+        fix: format!("multiply them by {}, so that they are ns since 1970 UTC", 1_000_000_000 / per_second),
+    })
+}
+
 pub(super) fn without_times() -> Problem {
     Problem {
         severity: Severity::Note,
@@ -151,4 +168,20 @@ pub(super) fn in_chunks(table: &Table) -> Option<Problem> {
         ),
         fix: "read samples in long runs, or write chunks of fewer samples".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_in_another_unit_are_told_by_what_they_would_be_in_it() {
+        let july_2018_s = 1_530_403_200;
+        for (per_second, expected) in [(1, "seconds"), (1_000, "milliseconds"), (1_000_000, "microseconds")] {
+            let problem = in_unit("/timestamps", july_2018_s * per_second, (july_2018_s + 9) * per_second).unwrap();
+            assert!(problem.message.contains(&format!("look like {expected}:")), "{}", problem.message);
+        }
+        assert_eq!(in_unit("/timestamps", july_2018_s * 1_000_000_000, i64::MAX), None);
+        assert_eq!(in_unit("/timestamps", 0, 600), None);
+    }
 }

@@ -14,6 +14,8 @@ pub(super) struct TimeframeIndex<'a> {
     pub(super) sample_end: &'a [i64],
     /// Empty where the file has no instruments.
     pub(super) instrument_start: &'a [i64],
+    /// Empty where every instrument is one segment.
+    pub(super) segment_start: &'a [i64],
 }
 
 /// What the samples of all timeframes share.
@@ -47,11 +49,77 @@ pub(super) fn check_timeframe(timeframe: &TimeframeIndex<'_>, samples: &SampleIn
     for span in &spans {
         check_close_times(timeframe, span.clone())?;
     }
+    check_segments(timeframe, &spans)?;
     for n in 0..samples.time.len() {
         let instrument = samples.instrument.get(n).map_or(0, |&i| usize::try_from(i).expect("checked before"));
         check_sample(timeframe, n, samples.time[n], &spans[instrument])?;
+        check_window_in_segment(timeframe, n)?;
     }
     Ok(())
+}
+
+/// Checks the times that samples reach back to, where they are known.
+pub(super) fn check_reach(reach_time: &[i64], sample_time: &[i64]) -> Result<(), Fault> {
+    match reach_time.iter().zip(sample_time).position(|(reach, time)| reach >= time) {
+        None => Ok(()),
+        Some(n) => Err(Fault {
+            object: "/samples/reach_time".to_owned(),
+            index: Some(n),
+            expected: format!("a time before the sample's, {}", sample_time[n]),
+            found: reach_time[n].to_string(),
+            fix: "give the time at which the earliest bar opened that had a part in the sample".to_owned(),
+        }),
+    }
+}
+
+/// Segments begin in order, and one begins with every instrument that has bars.
+fn check_segments(timeframe: &TimeframeIndex<'_>, instruments: &[Range<usize>]) -> Result<(), Fault> {
+    let (starts, bars) = (timeframe.segment_start, timeframe.close_time.len() as i64);
+    if starts.is_empty() {
+        return Ok(());
+    }
+    let fault = |index, expected: String, found: String| Fault {
+        object: format!("/series/{}/segment_start", timeframe.name),
+        index,
+        expected,
+        found,
+        fix: "give the first bar of each segment, in order, those of the instruments among them".to_owned(),
+    };
+    for (i, &start) in starts.iter().enumerate() {
+        let low = if i == 0 { 0 } else { starts[i - 1] + 1 };
+        if start < low || start >= bars {
+            return Err(fault(Some(i), format!("a bar from {low} to {}", bars - 1), start.to_string()));
+        }
+    }
+    let begins = |instrument: &&Range<usize>| starts.binary_search(&(instrument.start as i64)).is_ok();
+    match instruments.iter().filter(|instrument| !instrument.is_empty()).find(|instrument| !begins(instrument)) {
+        None => Ok(()),
+        Some(instrument) => {
+            let expected = format!("an entry {}, where an instrument begins", instrument.start);
+            Err(fault(None, expected, "none".to_owned()))
+        }
+    }
+}
+
+/// A window lies within one segment, after [`check_sample`].
+fn check_window_in_segment(timeframe: &TimeframeIndex<'_>, n: usize) -> Result<(), Fault> {
+    let end = timeframe.sample_end[n];
+    let begun = timeframe.segment_start.partition_point(|&start| start <= end);
+    let Some(start) = begun.checked_sub(1).map(|segment| timeframe.segment_start[segment]) else { return Ok(()) };
+    let after = end + 1;
+    if after - start >= timeframe.steps as i64 {
+        return Ok(());
+    }
+    Err(Fault {
+        object: format!("/samples/end/{}", timeframe.name),
+        index: Some(n),
+        expected: format!(
+            "the last bar of a window of {} bars within its segment, which begins with bar {start}",
+            timeframe.steps
+        ),
+        found: end.to_string(),
+        fix: "drop samples whose window crosses a hole between segments".to_owned(),
+    })
 }
 
 /// The bars of each instrument.
@@ -151,8 +219,14 @@ mod tests {
         let samples =
             SampleIndex { time: &[time], instrument, instruments: (!starts.is_empty()).then(|| starts.len() - 1) };
         let close_time = if starts.is_empty() { &TIMES[..3] } else { &TIMES[..] };
-        let timeframe =
-            TimeframeIndex { name: "M1", steps: 2, close_time, sample_end: &[end], instrument_start: starts };
+        let timeframe = TimeframeIndex {
+            name: "M1",
+            steps: 2,
+            close_time,
+            sample_end: &[end],
+            instrument_start: starts,
+            segment_start: &[],
+        };
         let result = check_samples(&samples).and_then(|()| check_timeframe(&timeframe, &samples));
         result.err().map_or("ok".to_owned(), |fault| fault.to_string())
     }
@@ -214,10 +288,51 @@ mod tests {
     }
 
     #[test]
+    fn windows_stay_within_segments_that_begin_in_order() {
+        let samples = SampleIndex { time: &[31], instrument: &[1], instruments: Some(2) };
+        let cases: [(&[i64], i64, &str); 8] = [
+            (&[0, 3], 5, "ok"),
+            (&[0, 2, 3, 4], 5, "ok"),
+            (&[0, 3, 5], 5, "a window of 2 bars within its segment, which begins with bar 5, found 5"),
+            (&[3], 5, "an entry 0, where an instrument begins, found none"),
+            (&[0, 2], 5, "an entry 3, where an instrument begins, found none"),
+            (&[0, 3, 3], 5, "[2]: expected a bar from 4 to 5, found 3"),
+            (&[-1, 3], 5, "[0]: expected a bar from 0 to 5, found -1"),
+            (&[0, 3, 6], 5, "[2]: expected a bar from 4 to 5, found 6"),
+        ];
+        for (segment_start, end, expected) in cases {
+            let timeframe = TimeframeIndex {
+                name: "M1",
+                steps: 2,
+                close_time: &TIMES,
+                sample_end: &[end],
+                instrument_start: &[0, 3, 6],
+                segment_start,
+            };
+            let found = check_timeframe(&timeframe, &samples).err().map_or("ok".to_owned(), |fault| fault.to_string());
+            assert!(found.contains(expected), "{segment_start:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_sample_reaches_back() {
+        assert!(check_reach(&[], &[1, 2]).is_ok());
+        assert!(check_reach(&[0, -9], &[1, 2]).is_ok());
+        let fault = check_reach(&[0, 2], &[1, 2]).unwrap_err().to_string();
+        assert!(fault.contains("/samples/reach_time[1]: expected a time before the sample's, 2, found 2"), "{fault}");
+    }
+
+    #[test]
     fn close_times_increase_within_an_instrument() {
         for (times, expected) in [([1, 2, 3], None), ([1, 1, 3], Some(1)), ([1, 3, 2], Some(2))] {
-            let timeframe =
-                TimeframeIndex { name: "H1", steps: 1, close_time: &times, sample_end: &[], instrument_start: &[] };
+            let timeframe = TimeframeIndex {
+                name: "H1",
+                steps: 1,
+                close_time: &times,
+                sample_end: &[],
+                instrument_start: &[],
+                segment_start: &[],
+            };
             let samples = SampleIndex { time: &[], instrument: &[], instruments: None };
             let fault = check_timeframe(&timeframe, &samples).err();
             assert_eq!(fault.and_then(|fault| fault.index), expected);

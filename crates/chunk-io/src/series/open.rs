@@ -5,7 +5,7 @@ use std::path::Path;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::check::{SampleIndex, check_samples, check_timeframe};
+use super::check::{SampleIndex, check_reach, check_samples, check_timeframe};
 use super::timeframe::{Counts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
@@ -33,6 +33,7 @@ pub struct SeriesFile {
     timeframes: Vec<SeriesTimeframeFile>,
     instruments: Vec<String>,
     sample_time: Buffer<i64>,
+    sample_reach_time: Option<Buffer<i64>>,
     sample_instrument: Option<Buffer<i32>>,
     targets: Table,
 }
@@ -59,13 +60,25 @@ impl SeriesFile {
             timeframes: Vec::new(),
             instruments: Vec::new(),
             sample_time: times.read_buffer(scope)?,
+            sample_reach_time: None,
             sample_instrument: None,
             targets,
             file,
         };
+        series.open_reach(scope)?;
         series.open_instruments(scope)?;
         series.open_timeframes(scope)?;
         Ok(series)
+    }
+
+    fn open_reach(&mut self, scope: &Scope) -> Result<()> {
+        if !self.file.has_dataset("/samples/reach_time") {
+            return Ok(());
+        }
+        let reach = self.file.table("/samples/reach_time", &TIMES)?;
+        reach.require_rows(self.shape.samples, "/samples/time")?;
+        let reach = self.sample_reach_time.insert(reach.read_buffer(scope)?);
+        check_reach(reach.as_slice(), self.sample_time.as_slice()).map_err(|fault| Error::invalid(self.path(), fault))
     }
 
     fn open_instruments(&mut self, scope: &Scope) -> Result<()> {
@@ -133,6 +146,11 @@ impl SeriesFile {
         self.sample_time.as_slice()
     }
 
+    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where the file tells it.
+    pub fn sample_reach_times(&self) -> Option<&[i64]> {
+        self.sample_reach_time.as_ref().map(Buffer::as_slice)
+    }
+
     /// Instrument of each sample, `[N]`, an index into [`SeriesFile::instruments`].
     pub fn sample_instruments(&self) -> Option<&[i32]> {
         self.sample_instrument.as_ref().map(Buffer::as_slice)
@@ -174,6 +192,7 @@ impl SeriesFile {
         Ok(Series {
             timeframes: self.timeframes.iter().map(SeriesTimeframeFile::read).collect::<Result<_>>()?,
             sample_time: self.sample_times().to_vec(),
+            sample_reach_time: self.sample_reach_times().unwrap_or_default().to_vec(),
             targets: self.targets.read_f32_vec()?,
             instruments,
             attributes: self.read_attributes()?,

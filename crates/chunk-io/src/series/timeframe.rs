@@ -30,6 +30,7 @@ pub struct SeriesTimeframeFile {
     close_time: Buffer<i64>,
     sample_end: Buffer<i64>,
     instrument_start: Vec<i64>,
+    segment_start: Vec<i64>,
     scaler: Option<Scaler>,
     values: Table,
 }
@@ -46,12 +47,17 @@ impl SeriesTimeframeFile {
             None => Vec::new(),
             Some(_) => file.table(&format!("/series/{name}/instrument_start"), &INDICES)?.read_vec()?,
         };
+        let segment_start = match format!("/series/{name}/segment_start") {
+            object if file.has_dataset(&object) => file.table(&object, &INDICES)?.read_vec()?,
+            _ => Vec::new(),
+        };
         Ok(SeriesTimeframeFile {
             steps: read_steps(file, &values)?,
             feature_names: file.texts(&format!("/feature_names/{name}"), Some(values.row_len()))?,
             close_time: close_time.read_buffer(scope)?,
             sample_end: sample_end.read_buffer(scope)?,
             instrument_start,
+            segment_start,
             scaler: read_scaler(file, &name, values.row_len(), counts.instruments.unwrap_or(0))?,
             values,
             name,
@@ -88,6 +94,12 @@ impl SeriesTimeframeFile {
         &self.instrument_start
     }
 
+    /// First bar of each segment, `[S]`, increasing: a stretch of bars of one instrument without a hole that windows must not
+    /// cross. Empty where every instrument is one segment.
+    pub fn segment_starts(&self) -> &[i64] {
+        &self.segment_start
+    }
+
     /// How the values were scaled, if they were.
     pub fn scaler(&self) -> Option<&Scaler> {
         self.scaler.as_ref()
@@ -108,6 +120,7 @@ impl SeriesTimeframeFile {
             close_time: self.close_times(),
             sample_end: self.sample_ends(),
             instrument_start: &self.instrument_start,
+            segment_start: &self.segment_start,
         }
     }
 
@@ -120,6 +133,7 @@ impl SeriesTimeframeFile {
             close_time: self.close_times().to_vec(),
             sample_end: self.sample_ends().to_vec(),
             instrument_start: self.instrument_start.clone(),
+            segment_start: self.segment_start.clone(),
             scaler: self.scaler.clone(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
+use super::check::{SampleIndex, TimeframeIndex, check_reach, check_samples, check_timeframe};
 use super::{Scaler, Series, SeriesTimeframe};
 use crate::atomic::write_atomically;
 use crate::error::{Error, Fault, Result};
@@ -46,6 +46,10 @@ fn write_timeframe(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Resu
         let starts = &timeframe.instrument_start;
         output.write(&format!("/series/{name}/instrument_start"), &[starts.len()], starts)?;
     }
+    if !timeframe.segment_start.is_empty() {
+        let starts = &timeframe.segment_start;
+        output.write(&format!("/series/{name}/segment_start"), &[starts.len()], starts)?;
+    }
     timeframe.scaler.iter().try_for_each(|scaler| write_scaler(output, timeframe, scaler))
 }
 
@@ -66,6 +70,9 @@ fn write_scaler(output: &OutputFile<'_>, timeframe: &SeriesTimeframe, scaler: &S
 fn write_samples(output: &OutputFile<'_>, series: &Series) -> Result<()> {
     let samples = series.sample_time.len();
     output.write("/samples/time", &[samples], &series.sample_time)?;
+    if !series.sample_reach_time.is_empty() {
+        output.write("/samples/reach_time", &[samples], &series.sample_reach_time)?;
+    }
     output.write("/targets", &[samples, series.targets.len() / samples], &series.targets)?;
     if let Some(instruments) = &series.instruments {
         output.write_texts("/instruments", &instruments.names)?;
@@ -101,6 +108,11 @@ fn check_series(series: &Series) -> Result<(), Fault> {
     let count = instruments.map(|instruments| instruments.names.len());
     let index = SampleIndex { time: &series.sample_time, instrument, instruments: count };
     check_samples(&index)?;
+    let reach = &series.sample_reach_time;
+    require(reach.is_empty() || reach.len() == samples, "/samples/reach_time", &format!("{samples} entries"), || {
+        reach.len().to_string()
+    })?;
+    check_reach(reach, &series.sample_time)?;
     for (i, timeframe) in series.timeframes.iter().enumerate() {
         let repeated = series.timeframes[..i].iter().any(|earlier| earlier.name == timeframe.name);
         require(!repeated, "/series", "each timeframe once", || format!("{} twice", timeframe.name))?;
@@ -145,6 +157,7 @@ pub(super) fn index_of(timeframe: &SeriesTimeframe) -> TimeframeIndex<'_> {
         close_time: &timeframe.close_time,
         sample_end: &timeframe.sample_end,
         instrument_start: &timeframe.instrument_start,
+        segment_start: &timeframe.segment_start,
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) fn series(plan: &Plan) -> Series {
     series.targets = (0..series.sample_time.len() * plan.horizons).map(|i| i as f32 * 0.25 - 7.0).collect();
     if plan.base_bars.len() > 1 {
         let names = (0..plan.base_bars.len()).map(|i| format!("PAIR{i} €")).collect();
+        series.sample_reach_time = series.sample_time.iter().map(|time| time - 20 * MINUTE_NS).collect();
         series.instruments = Some(Instruments { names, sample_instrument });
     }
     series.attributes.insert("symbol".into(), "EURUSD".into());
@@ -61,6 +62,9 @@ fn made_timeframe(
         close_time.extend((1..=bars).map(|bar| (bar * per) as i64 * MINUTE_NS));
         starts.push(close_time.len() as i64);
     }
+    // An instrument without bars has no segment.
+    let mut segments: Vec<i64> = starts.windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| pair[0]).collect();
+    segments.truncate(if plan.base_bars.len() > 1 { segments.len() } else { 0 });
     let end = |(time, &instrument): (&i64, &i32)| starts[instrument as usize] + time / MINUTE_NS / per as i64 - 1;
     SeriesTimeframe {
         name: name.to_owned(),
@@ -75,6 +79,7 @@ fn made_timeframe(
             scale: vec![1.0; features],
             fit_end_time: 20 * MINUTE_NS,
         }),
+        segment_start: segments,
         instrument_start: if plan.base_bars.len() > 1 { starts } else { Vec::new() },
     }
 }

@@ -24,6 +24,7 @@ pub(crate) fn series_file(aligned: AlignedSeries, origin: Origin<'_>) -> Series 
             .map(|timeframe| series_timeframe(timeframe, scaling, fit_end_time))
             .collect(),
         sample_time: aligned.sample_time,
+        sample_reach_time: Vec::new(),
         targets: aligned.targets,
         instruments: None,
         attributes: attributes(aligned.base, origin),
@@ -53,6 +54,7 @@ fn series_timeframe(timeframe: TimeframeSeries, scaling: Scaling, fit_end_time: 
         close_time: timeframe.close_time,
         sample_end: timeframe.end,
         instrument_start: Vec::new(),
+        segment_start: Vec::new(),
         scaler: Some(Scaler {
             kind: scaling.to_string(),
             center: timeframe.center,

@@ -1,5 +1,7 @@
 //! A data file's samples, split by time with a purge that fits what the file knows of its windows.
 
+use std::borrow::Cow;
+
 use anyhow::Result;
 use megabatch_bars::Timeframe;
 use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
@@ -35,9 +37,12 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
             )));
         }
         (None, Some(series)) => {
-            let window_start_ns = window_starts(series);
+            let reach_ns = match series.file().sample_reach_times() {
+                Some(reach_ns) => Cow::Borrowed(reach_ns),
+                None => Cow::Owned(window_starts(series)),
+            };
             let label_end_ns: Vec<i64> = series.label_end_times(horizon_bars(series)?).collect();
-            let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
+            let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
             split(times, fractions, purge)
         }
         (None, None) => split(times, fractions, Purge::Duration(reach_of_windows(source, times))),
@@ -46,7 +51,7 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     Ok(split)
 }
 
-/// When the earliest bar in any window of each sample opened.
+/// When the earliest bar in any window of each sample opened; what its features look back at is not known here.
 fn window_starts(series: &ResidentSeries) -> Vec<i64> {
     let timeframes = series.file().timeframes();
     let mut starts = vec![i64::MAX; series.file().shape().samples];

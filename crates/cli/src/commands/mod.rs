@@ -13,7 +13,7 @@ mod plan;
 mod predict;
 mod synth;
 mod train;
-mod windows;
+pub(crate) mod windows;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

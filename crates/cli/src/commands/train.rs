@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use megabatch_trainer::{
-    self as trainer, Baselines, End, Event, Outcome, Samples as _, Selection, Trainer, write_atomically,
+    self as trainer, Baselines, End, Event, Outcome, Resumed, Samples as _, Selection, Trainer, write_atomically,
 };
 use serde_json::{Value, json};
 
@@ -135,9 +135,7 @@ impl Session {
         let run = self.job.run(&checkpoints);
         let resumed = if resume { trainer.resume(&run)? } else { None };
         let first_step = resumed.as_ref().map_or(0, |resumed| resumed.state.step);
-        for skipped in resumed.iter().flat_map(|resumed| &resumed.skipped) {
-            eprintln!("megabatch: a checkpoint was passed over: {skipped}");
-        }
+        resumed.iter().for_each(warn_of_resumed);
 
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;
@@ -215,6 +213,10 @@ impl Session {
         let mut text = match end {
             End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
             End::Finished => format!("trained: {steps} of {} steps in {seconds:.1} s", self.plan.steps),
+            End::StoppedEarly => format!(
+                "ended early after {steps} of {} steps in {seconds:.1} s: the validation loss no longer improved",
+                self.plan.steps
+            ),
             End::Stopped => {
                 format!("stopped after {steps} of {} steps in {seconds:.1} s; --resume goes on", self.plan.steps)
             }
@@ -228,7 +230,8 @@ impl Session {
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
             "run": self.folder.root(),
-            "finished": outcome.end == End::Finished,
+            "finished": outcome.end != End::Stopped,
+            "ended_early": outcome.end == End::StoppedEarly,
             "steps": outcome.steps,
             "seconds": seconds,
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
@@ -236,6 +239,22 @@ impl Session {
             "report": self.folder.report_file(),
         });
         Answer::new(text, &json)
+    }
+}
+
+/// What a user should know of the checkpoint that a run goes on from.
+fn warn_of_resumed(resumed: &Resumed) {
+    for skipped in &resumed.skipped {
+        eprintln!("megabatch: a checkpoint was passed over: {skipped}");
+    }
+    for changed in &resumed.changed {
+        eprintln!("megabatch: the run goes on with another setting: {changed}");
+    }
+    if let Some(now) = &resumed.other_arithmetic {
+        let before = &resumed.state.arithmetic;
+        eprintln!(
+            "megabatch: the run began with {before} and goes on with {now}: it is the same to rounding, not to the bit"
+        );
     }
 }
 

@@ -58,6 +58,17 @@ impl Isa {
     pub(crate) fn best() -> Isa {
         Isa::all()[0]
     }
+
+    /// The name of the instruction set.
+    pub(crate) fn name(self) -> &'static str {
+        match self.0 {
+            InstructionSet::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512 => "avx512",
+        }
+    }
 }
 
 /// The instruction set that the fast form computes with on this processor.

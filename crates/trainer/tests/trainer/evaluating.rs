@@ -1,9 +1,12 @@
 //! Predictions and errors of a trained model, from its exported weights.
 
+use std::ops::ControlFlow;
+
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Baselines, Compute, Config, Error, Form, Loss, Model, Predictor, Run, Samples, Selection, Trainer, save_weights,
+    Baselines, Compute, Config, Error, Event, Form, Loss, Model, Predictor, Run, Samples, Selection, Trainer,
+    save_weights,
 };
 
 /// A model after a few steps and the file that it was exported to.
@@ -85,6 +88,57 @@ fn a_sink_and_a_source_can_end_a_prediction() {
     assert!(matches!(predictor.predict(selection, full), Err(Error::File { action: "write", .. })));
     let nothing = predictor.evaluate(Selection { indices: &[], ..selection }, Loss::Mse, None);
     assert!(matches!(nothing, Err(Error::NothingLeft { part: "evaluation", .. })));
+}
+
+/// The forms round sums of up to 6 · 5 terms in another order, and three steps pass that on.
+#[test]
+fn huber_is_minimised_and_evaluated_in_both_forms() {
+    let samples = samples(100);
+    let delta = 0.25;
+    let train: Vec<usize> = (0..80).collect();
+    let indices: Vec<usize> = (80..100).collect();
+    let selection = Selection { samples: &samples, indices: &indices };
+    let losses = [Form::Plain, Form::Fast].map(|form| {
+        let config = Config { max_steps: Some(3), loss: Loss::Huber { delta }, form, ..config() };
+        let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
+        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+        let mut losses = Vec::new();
+        let observe = &mut |event: Event<'_>| {
+            if let Event::Step(step) = event {
+                losses.push(step.loss);
+            }
+            ControlFlow::Continue(())
+        };
+        trainer.train(&run, observe).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.safetensors");
+        trainer.save_weights(&path).unwrap();
+
+        let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 20, form });
+        let mut naive = 0.0;
+        let mut batch = megabatch_trainer::Batch::new(&Device::cpu().scope("test"), samples.shape(), 20).unwrap();
+        batch.resize(20);
+        samples.gather(&indices, &mut batch).unwrap();
+        predictor
+            .predict(selection, |_, predictions| {
+                for (y, target) in predictions.iter().zip(batch.targets()) {
+                    let error = f64::from(y - target).abs();
+                    naive += if error < delta { 0.5 * error.powi(2) } else { delta * (error - 0.5 * delta) };
+                }
+                Ok::<(), Error>(())
+            })
+            .unwrap();
+        losses.push(naive / 40.0);
+        for evaluated in [
+            trainer.evaluate(selection, None).unwrap(),
+            predictor.evaluate(selection, Loss::Huber { delta }, None).unwrap(),
+        ] {
+            assert!((evaluated.loss - naive / 40.0).abs() < 1e-7, "{form:?}: {} for {}", evaluated.loss, naive / 40.0);
+        }
+        losses
+    });
+    assert_eq!(losses[0].len(), 4);
+    assert!(losses[0].iter().zip(&losses[1]).all(|(plain, fast)| (plain - fast).abs() < 1e-6), "{losses:?}");
 }
 
 #[test]

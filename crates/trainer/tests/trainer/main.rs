@@ -2,6 +2,8 @@
 
 //! The trainer as a program uses it: training, resuming, evaluating.
 
+mod choosing;
+mod ending;
 mod evaluating;
 mod forms;
 mod made_up;

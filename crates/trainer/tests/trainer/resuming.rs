@@ -7,10 +7,11 @@ use std::path::Path;
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Checkpoints, Config, End, Error, Event, InMemory, OptimizerKind, Outcome, Run, Samples, Trainer,
+    Checkpoints, Config, End, Error, Event, InMemory, Loss, LrSchedule, LrScheduleKind, OptimizerKind, Outcome, Run,
+    Samples, Trainer,
 };
 
-const TRAIN: [usize; 90] = {
+pub(crate) const TRAIN: [usize; 90] = {
     let mut all = [0; 90];
     let mut n = 0;
     while n < all.len() {
@@ -20,17 +21,17 @@ const TRAIN: [usize; 90] = {
     all
 };
 
-fn run<'a>(samples: &'a dyn Samples, checkpoints: Option<&'a Checkpoints>) -> Run<'a> {
+pub(crate) fn run<'a>(samples: &'a dyn Samples, checkpoints: Option<&'a Checkpoints>) -> Run<'a> {
     const VALIDATION: [usize; 3] = [90, 93, 99];
     Run { samples, train: &TRAIN, validation: &VALIDATION, checkpoints }
 }
 
-fn trainer(config: &Config) -> Trainer {
+pub(crate) fn trainer(config: &Config) -> Trainer {
     Trainer::new(&Device::cpu(), config.clone(), samples(1).shape().clone()).unwrap()
 }
 
 /// Weights, moments and number of updates, bit for bit.
-fn state(trainer: &Trainer) -> (Vec<u32>, u64) {
+pub(crate) fn state(trainer: &Trainer) -> (Vec<u32>, u64) {
     let moments = trainer.optimizer().moments().into_iter();
     let sets = moments.flat_map(|moments| [&moments.exp_avg, &moments.exp_avg_sq]).chain([trainer.parameters()]);
     (sets.flat_map(|set| set.values().iter().map(|x| x.to_bits())).collect(), trainer.optimizer().steps())
@@ -56,6 +57,8 @@ fn a_resumed_run_ends_in_the_same_bits() {
     ] {
         let mut config = Config { batch_size, accumulation_steps, run_length, max_steps: Some(20), ..config() };
         config.optimizer.kind = kind;
+        config.loss = Loss::Huber { delta: 0.5 };
+        config.lr_schedule = LrSchedule { kind: LrScheduleKind::Cosine, warmup_steps: 3, lr_min: 1e-5 };
         let mut whole = trainer(&config);
         let outcome = whole.train(&run(&samples, None), &mut listen).unwrap();
         assert_eq!(outcome.steps, 20);
@@ -68,6 +71,7 @@ fn a_resumed_run_ends_in_the_same_bits() {
         let mut rest = trainer(&config);
         let resumed = rest.resume(&run).unwrap().unwrap();
         assert_eq!((resumed.state.step, resumed.skipped.len()), (10, 0));
+        assert_eq!((resumed.changed.as_slice(), &resumed.other_arithmetic), (&[][..], &None));
         assert_eq!(rest.train(&run, &mut listen).unwrap(), outcome);
         assert!(state(&rest) == state(&whole), "{batch_size} x {accumulation_steps}, {run_length:?}, {kind:?}");
         assert_eq!(outcome.best.is_some(), rest.resume(&run).unwrap().unwrap().state.best.is_some());
@@ -96,14 +100,14 @@ fn a_run_that_dies_anywhere_is_resumed_from_its_last_checkpoint() {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
-fn saved(folder: &Path, keep_last: usize) -> (Checkpoints, InMemory, Outcome) {
+pub(crate) fn saved(folder: &Path, keep_last: usize) -> (Checkpoints, InMemory, Outcome) {
     let config_text = "training:\n  seed: 11\n".to_owned();
     let checkpoints = Checkpoints { folder: folder.to_owned(), keep_last, every_steps: Some(2), config_text };
     let samples = samples(100);
@@ -121,7 +125,7 @@ fn the_last_and_the_best_are_kept() {
     assert_eq!(names(folder.path()), ["step-00000008", "step-00000010", "step-00000011"]);
     assert_eq!(
         names(&folder.path().join("step-00000011")),
-        ["config.yaml", "model.safetensors", "optimizer.safetensors", "state.json"]
+        ["checksums.xxh128", "config.yaml", "model.safetensors", "optimizer.safetensors", "state.json"]
     );
     let text = fs::read_to_string(folder.path().join("step-00000011/config.yaml")).unwrap();
     assert_eq!(text, "training:\n  seed: 11\n");
@@ -142,60 +146,28 @@ fn the_best_survives_later_ones_that_are_worse() {
 }
 
 #[test]
-fn what_cannot_be_read_is_passed_over_and_replaced() {
-    let folder = tempfile::tempdir().unwrap();
-    let (checkpoints, samples, _) = saved(folder.path(), 3);
-    let config = Config { max_steps: Some(11), ..config() };
-    let run = run(&samples, Some(&checkpoints));
-    let mut whole = trainer(&config);
-    whole.resume(&run).unwrap();
-
-    let newest = folder.path().join("step-00000011");
-    let model = fs::read(newest.join("model.safetensors")).unwrap();
-    fs::write(newest.join("model.safetensors"), &model[..model.len() - 1]).unwrap();
-    fs::remove_file(folder.path().join("step-00000010/optimizer.safetensors")).unwrap();
-    fs::create_dir(folder.path().join(".unfinished-killed")).unwrap();
-    fs::write(folder.path().join(".unfinished-killed/model.safetensors"), "half").unwrap();
-    fs::create_dir(folder.path().join("step-of-mine")).unwrap();
-
-    let mut rest = trainer(&config);
-    let resumed = rest.resume(&run).unwrap().unwrap();
-    assert_eq!((resumed.state.step, resumed.state.epoch, resumed.state.position_in_epoch), (8, 0, 64));
-    assert!(matches!(resumed.skipped[..], [Error::Safetensors { .. }, Error::File { .. }]), "{:?}", resumed.skipped);
-    rest.train(&run, &mut listen).unwrap();
-    assert!(state(&rest) == state(&whole));
-    assert_eq!(names(folder.path()), ["step-00000008", "step-00000010", "step-00000011", "step-of-mine"]);
-    assert_eq!(trainer(&config).resume(&run).unwrap().unwrap().state.step, 11);
-}
-
-#[test]
-fn checkpoints_of_another_run_or_format_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let (checkpoints, samples, _) = saved(folder.path(), 1);
-    let run = run(&samples, Some(&checkpoints));
-    let with_kind = |kind| {
-        let mut config = config();
-        config.optimizer.kind = kind;
-        config
-    };
-    for (config, setting) in [
-        (Config { seed: 12, ..config() }, "training.seed 11, but this run has 12"),
-        (Config { batch_size: 4, ..config() }, "training.batch_size 8, but this run has 4"),
-        (Config { run_length: Some(1), ..config() }, "training.run_length 8, but this run has 1"),
-        (with_kind(OptimizerKind::Sgd), "training.optimizer adamw, but this run has sgd"),
-    ] {
-        let mut trainer = trainer(&config);
-        let before = state(&trainer);
-        let error = trainer.resume(&run).unwrap_err().to_string();
-        assert!(error.contains(setting), "{error}");
-        assert!(state(&trainer) == before);
+fn a_cosine_keeps_its_length_and_a_constant_rate_does_not() {
+    let samples = samples(100);
+    for kind in [LrScheduleKind::Cosine, LrScheduleKind::Constant] {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::new(folder.path());
+        let run = run(&samples, Some(&checkpoints));
+        let lr_schedule = LrSchedule { kind, ..LrSchedule::default() };
+        let with = |max_steps| Config { max_steps: Some(max_steps), lr_schedule, ..config() };
+        trainer(&with(4)).train(&run, &mut listen).unwrap();
+        let mut longer = trainer(&with(6));
+        match (kind, longer.resume(&run)) {
+            (LrScheduleKind::Constant, Ok(Some(resumed))) => {
+                assert!(resumed.changed.is_empty());
+                assert_eq!(longer.train(&run, &mut listen).unwrap().steps, 6);
+            }
+            (LrScheduleKind::Cosine, Err(error)) => {
+                let expected = "training.epochs (steps that the cosine is drawn over) 4, but this run has 6;";
+                assert!(error.to_string().contains(expected), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
-
-    let path = folder.path().join("step-00000011/state.json");
-    let text = fs::read_to_string(&path).unwrap().replace("\"format_version\": 1", "\"format_version\": 9");
-    fs::write(&path, text).unwrap();
-    let error = trainer(&config()).resume(&run).unwrap_err().to_string();
-    assert!(error.ends_with("state.json: format_version 9, but this build reads 1"), "{error}");
 }
 
 #[test]

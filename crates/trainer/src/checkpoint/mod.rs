@@ -1,0 +1,277 @@
+#![forbid(unsafe_code)]
+
+//! Checkpoints: folders `step-NNNNNNNN` that appear whole or not at all.
+//!
+//! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and `exp_avg_sq.<name>`; empty for an optimizer without
+//! moments), `state.json` ([`State`]), the caller's `config.yaml`, and the checksums of them all. It is written under another
+//! name beside its place, every file and the folder are flushed to the disk, and then it is renamed: what has the right name
+//! is complete, and what was damaged later is found out when it is read.
+
+mod arithmetic;
+mod checksums;
+mod run_settings;
+mod state;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use arithmetic::Arithmetic;
+pub use run_settings::{ChangedSetting, RunSettings};
+pub use state::{Best, State};
+
+use crate::error::{Error, Result};
+use crate::file::parent_folder;
+use crate::optimizer::Optimizer;
+use crate::scalar::Scalar;
+use crate::tensor::TensorSet;
+use crate::weights::{TensorFile, encode};
+use storage::{Disk, Storage};
+
+const PREFIX: &str = "step-";
+/// Before the name of a checkpoint that is being written or removed. What a run that was killed leaves of it is removed.
+const UNFINISHED: &str = ".unfinished-";
+/// Before the name of a checkpoint that makes way for another one of the same step. It goes back to its place if the run was
+/// killed before the other one came.
+const REPLACED: &str = ".replaced-";
+
+const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const STATE: &str = "state.json";
+const CONFIG: &str = "config.yaml";
+const EXP_AVG: &str = "exp_avg.";
+const EXP_AVG_SQ: &str = "exp_avg_sq.";
+
+/// Where checkpoints are kept and which.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    /// The folder that holds them, made when the first one is saved.
+    pub folder: PathBuf,
+    /// How many of the newest are kept, beside the one with the best validation loss.
+    pub keep_last: usize,
+    /// Optimizer steps between checkpoints, beside those at each epoch's end and at the end of training.
+    pub every_steps: Option<u64>,
+    /// Text saved as `config.yaml` in each.
+    pub config_text: String,
+}
+
+/// What resuming found.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The checkpoint that was loaded.
+    pub path: PathBuf,
+    /// Its state.
+    pub state: State,
+    /// Newer checkpoints that could not be read or are damaged, the newest first, and why.
+    pub skipped: Vec<Error>,
+    /// Settings that are not the checkpoint's and may differ, see [`RunSettings`]. With any, the run goes on in another way than
+    /// the uninterrupted one would have.
+    pub changed: Vec<ChangedSetting>,
+    /// How the run is computed from now on, where that is not how the checkpoint was (`state.arithmetic`). With one, the run
+    /// goes on as the uninterrupted one would have up to rounding only.
+    pub other_arithmetic: Option<Arithmetic>,
+}
+
+/// The files of a checkpoint: name and bytes.
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+impl Checkpoints {
+    /// Checkpoints in `folder`: the last three and the best, at epochs' ends.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Checkpoints { folder: folder.into(), keep_last: 3, every_steps: None, config_text: String::new() }
+    }
+
+    /// Saves a checkpoint, then removes those that are no longer kept. After a failure at any point, those before it are there.
+    pub(crate) fn save<S: Scalar>(
+        &self,
+        state: &State,
+        parameters: &TensorSet<S>,
+        optimizer: &Optimizer<S>,
+    ) -> Result<PathBuf> {
+        self.save_on(&Disk, state, self.encode(state, parameters, optimizer)?)
+    }
+
+    fn encode<S: Scalar>(&self, state: &State, parameters: &TensorSet<S>, optimizer: &Optimizer<S>) -> Result<Files> {
+        let moments =
+            optimizer.moments().map(|moments| [(EXP_AVG, &moments.exp_avg), (EXP_AVG_SQ, &moments.exp_avg_sq)]);
+        Ok(vec![
+            (MODEL, encode(&self.folder, &[("", parameters)])?),
+            (OPTIMIZER, encode(&self.folder, moments.as_ref().map_or(&[], |sets| sets))?),
+            (STATE, state.to_json()),
+            (CONFIG, self.config_text.clone().into_bytes()),
+        ])
+    }
+
+    fn save_on(&self, storage: &dyn Storage, state: &State, files: Files) -> Result<PathBuf> {
+        if !self.folder.exists() {
+            storage.create_folder(&self.folder).map_err(Error::file(&self.folder, "make the folder"))?;
+            sync_folder(storage, parent_folder(&self.folder))?;
+        }
+        let name = format!("{PREFIX}{:08}", state.step);
+        let unfinished = self.folder.join(format!("{UNFINISHED}{name}"));
+        let path = self.folder.join(&name);
+        let saved = write(storage, &unfinished, files).and_then(|()| self.put(storage, &unfinished, &path));
+        if saved.is_err() && unfinished.exists() {
+            // Gives back the room on a full disk. Why it failed is what the caller must know; this may fail for the same reason.
+            let _ = storage.remove_folder(&unfinished);
+        }
+        saved?;
+        self.prune(storage, state)?;
+        Ok(path)
+    }
+
+    /// Renames a folder that is complete to `path`. A checkpoint that is there already, damaged or of the same run, makes way.
+    fn put(&self, storage: &dyn Storage, unfinished: &Path, path: &Path) -> Result<()> {
+        let replaced = self.folder.join(format!("{REPLACED}{}", file_name(path)));
+        if path.exists() {
+            remove(storage, &replaced)?;
+        }
+        let moved = exchange(storage, (unfinished, path), &replaced);
+        if moved.is_err() && replaced.exists() && !path.exists() {
+            // Where this fails too, it is done when the run is resumed.
+            let _ = storage.rename(&replaced, path);
+        }
+        moved?;
+        sync_folder(storage, &self.folder)?;
+        remove(storage, &replaced)
+    }
+
+    /// Removes all but the last `keep_last` and the best.
+    fn prune(&self, storage: &dyn Storage, state: &State) -> Result<()> {
+        let best = state.best.map(|best| best.step);
+        let all = self.list()?;
+        let older = &all[..all.len().saturating_sub(self.keep_last.max(1))];
+        for (_, path) in older.iter().filter(|(step, _)| Some(*step) != best) {
+            // Renamed first, so that a removal that is interrupted leaves no half checkpoint under a good name.
+            let aside = self.folder.join(format!("{UNFINISHED}{}", file_name(path)));
+            remove(storage, &aside)?;
+            storage.rename(path, &aside).map_err(Error::file(path, "rename before its removal"))?;
+            remove(storage, &aside)?;
+        }
+        Ok(())
+    }
+
+    /// The complete checkpoints, oldest first: number of steps and folder. None where the folder does not exist.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the folder cannot be read.
+    pub fn list(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let mut found = Vec::new();
+        for path in self.entries()? {
+            let step = file_name(&path).strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
+            found.extend(step.map(|step| (step, path)));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Removes what a killed run left unfinished, and puts back what it had moved aside.
+    pub(crate) fn clean(&self) -> Result<()> {
+        for path in self.entries()? {
+            let back = file_name(&path).strip_prefix(REPLACED).map(|name| self.folder.join(name));
+            match back {
+                Some(back) if !back.exists() => fs::rename(&path, &back).map_err(Error::file(&back, "put back"))?,
+                Some(_) => remove(&Disk, &path)?,
+                None if file_name(&path).starts_with(UNFINISHED) => remove(&Disk, &path)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Result<Vec<PathBuf>> {
+        if !self.folder.exists() {
+            return Ok(Vec::new());
+        }
+        let failed = || Error::file(&self.folder, "list the folder");
+        let entries = fs::read_dir(&self.folder).map_err(failed())?;
+        entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed())).collect()
+    }
+
+    /// Loads the latest checkpoint that can be read, for a run with these settings that is computed so; `None` when there is no
+    /// checkpoint at all.
+    pub(crate) fn load_latest<S: Scalar>(
+        &self,
+        (run, arithmetic): (&RunSettings, &Arithmetic),
+        (parameters, optimizer): (&mut TensorSet<S>, &mut Optimizer<S>),
+    ) -> Result<Option<Resumed>> {
+        self.clean()?;
+        let mut skipped = Vec::new();
+        for (_, path) in self.list()?.into_iter().rev() {
+            match load(&path, run, (parameters, optimizer)) {
+                Ok((state, changed)) => {
+                    let other_arithmetic = (state.arithmetic != *arithmetic).then(|| arithmetic.clone());
+                    return Ok(Some(Resumed { path, state, skipped, changed, other_arithmetic }));
+                }
+                // The settings are at fault and not the checkpoint: an older one would be no better.
+                Err(error @ Error::OtherRun { .. }) => return Err(error),
+                Err(error) => skipped.push(error),
+            }
+        }
+        match skipped.into_iter().next() {
+            Some(newest) => Err(newest),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Writes a checkpoint's files and their checksums into a new folder and brings them to disk.
+fn write(storage: &dyn Storage, folder: &Path, mut files: Files) -> Result<()> {
+    remove(storage, folder)?;
+    storage.create_folder(folder).map_err(Error::file(folder, "make the folder"))?;
+    files.push((checksums::FILE, checksums::list(&files).into_bytes()));
+    for (name, bytes) in files {
+        let path = folder.join(name);
+        storage.write(&path, &bytes).map_err(Error::file(&path, "write"))?;
+    }
+    sync_folder(storage, folder)
+}
+
+/// Moves what is at `path` to `aside`, if anything is, and `new` to `path`.
+fn exchange(storage: &dyn Storage, (new, path): (&Path, &Path), aside: &Path) -> Result<()> {
+    if path.exists() {
+        storage.rename(path, aside).map_err(Error::file(path, "move aside"))?;
+    }
+    storage.rename(new, path).map_err(Error::file(path, "rename into place"))
+}
+
+/// Loads one checkpoint. Everything is read and checked before anything is changed.
+fn load<S: Scalar>(
+    path: &Path,
+    run: &RunSettings,
+    (parameters, optimizer): (&mut TensorSet<S>, &mut Optimizer<S>),
+) -> Result<(State, Vec<ChangedSetting>)> {
+    let (state, files) = State::read(path)?;
+    let changed = state.run.compare(path, run)?;
+    files.read(CONFIG)?;
+    let model = TensorFile::new(&path.join(MODEL), files.read(MODEL)?)?;
+    model.check(&[("", parameters.layout())])?;
+    let moments = TensorFile::new(&path.join(OPTIMIZER), files.read(OPTIMIZER)?)?;
+    let layout = parameters.layout().as_ref();
+    let expected = [(EXP_AVG, layout), (EXP_AVG_SQ, layout)];
+    moments.check(if optimizer.moments().is_some() { &expected } else { &[] })?;
+
+    model.copy("", parameters);
+    let (to, steps) = optimizer.state_mut();
+    *steps = state.step;
+    if let Some(to) = to {
+        moments.copy(EXP_AVG, &mut to.exp_avg);
+        moments.copy(EXP_AVG_SQ, &mut to.exp_avg_sq);
+    }
+    Ok((state, changed))
+}
+
+/// Removes a folder, if it is there.
+fn remove(storage: &dyn Storage, folder: &Path) -> Result<()> {
+    if folder.exists() { storage.remove_folder(folder).map_err(Error::file(folder, "remove")) } else { Ok(()) }
+}
+
+fn sync_folder(storage: &dyn Storage, folder: &Path) -> Result<()> {
+    storage.sync_folder(folder).map_err(Error::file(folder, "flush the folder to the disk"))
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::checksums::Checksums;
+use super::{Arithmetic, CONFIG, MODEL, OPTIMIZER, RunSettings, STATE};
+use crate::early_stopping::Plateau;
+use crate::error::{Error, Result};
+
+/// What a checkpoint remembers beside tensors, as JSON in `state.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// 2.
+    pub format_version: u32,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Epoch of the next step, from 0.
+    pub epoch: u64,
+    /// Samples of that epoch that are done.
+    pub position_in_epoch: usize,
+    /// What the run was started with, or resumed with last.
+    pub run: RunSettings,
+    /// How it was computed.
+    pub arithmetic: Arithmetic,
+    /// The best validation so far.
+    pub best: Option<Best>,
+    /// For how long the validation loss has not improved, where early stopping watches it.
+    pub plateau: Plateau,
+}
+
+/// A validation that was better than all before it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Validation loss.
+    pub loss: f64,
+}
+
+/// What every version of `state.json` has.
+#[derive(Deserialize)]
+struct Version {
+    format_version: u32,
+}
+
+impl State {
+    pub(crate) const VERSION: u32 = 2;
+
+    /// The state of the checkpoint in the folder `path`, all of whose files are checked to be as they were written.
+    ///
+    /// # Errors
+    /// [`Error::File`] when a file cannot be read; [`Error::Checkpoint`] when it is damaged or not what this build writes.
+    pub fn of_checkpoint(path: &Path) -> Result<Self> {
+        let (state, files) = Self::read(path)?;
+        [MODEL, OPTIMIZER, CONFIG].into_iter().try_for_each(|name| files.read(name).map(drop))?;
+        Ok(state)
+    }
+
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(self).expect("the state has no maps and no unusual numbers")
+    }
+
+    /// The state and the list through which the other files are read.
+    pub(super) fn read(folder: &Path) -> Result<(Self, Checksums)> {
+        let path = folder.join(STATE);
+        check_version(&path)?;
+        let files = Checksums::open(folder)?;
+        let state = serde_json::from_slice(&files.read(STATE)?)
+            .map_err(|error| Error::Checkpoint { path, reason: error.to_string() })?;
+        Ok((state, files))
+    }
+}
+
+/// Refuses another version, which may have other checksums or none. What cannot be understood is left for them to judge.
+fn check_version(path: &Path) -> Result<()> {
+    let text = fs::read(path).map_err(Error::file(path, "read"))?;
+    match serde_json::from_slice(&text) {
+        Ok(Version { format_version }) if format_version != State::VERSION => {
+            let reason = format!(
+                "format_version {format_version}, but this build reads {}; go on with the program that wrote it, or start \
+                 a new run from its {MODEL}",
+                State::VERSION
+            );
+            Err(Error::Checkpoint { path: path.to_owned(), reason })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,96 @@
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// When a run ends because its validation loss no longer falls.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EarlyStopping {
+    /// Validations in a row without an improvement after which training ends, ≥ 1.
+    pub patience: u32,
+    /// An improvement is a loss lower by more than this than that of the last improvement, ≥ 0, in the unit of the loss.
+    pub min_delta: f64,
+}
+
+/// For how long the validation loss has not improved. A part of a checkpoint's state, so that a resumed run ends at the same
+/// step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plateau {
+    /// The loss of the last improvement; none before the first validation.
+    pub loss: Option<f64>,
+    /// Validations since then.
+    pub validations: u32,
+}
+
+impl EarlyStopping {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.patience == 0 {
+            return Err(Error::setting("training.early_stopping", &0, "1 validation or more, or none"));
+        }
+        if !(self.min_delta >= 0.0 && self.min_delta.is_finite()) {
+            return Err(Error::setting("training.early_stopping_min_delta", &self.min_delta, "0 or more"));
+        }
+        Ok(())
+    }
+
+    /// Takes account of one more validation. A loss that is not finite is no improvement.
+    pub(crate) fn count(&self, plateau: &mut Plateau, loss: f64) {
+        let improved = loss.is_finite() && plateau.loss.is_none_or(|last| last - loss > self.min_delta);
+        *plateau = if improved {
+            Plateau { loss: Some(loss), validations: 0 }
+        } else {
+            Plateau { validations: plateau.validations.saturating_add(1), ..*plateau }
+        };
+    }
+
+    pub(crate) fn is_over(&self, plateau: Plateau) -> bool {
+        plateau.validations >= self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The validation at which training ends, counted from 1.
+    fn end(patience: u32, min_delta: f64, losses: &[f64]) -> Option<usize> {
+        let rule = EarlyStopping { patience, min_delta };
+        let mut plateau = Plateau::default();
+        let over = losses.iter().position(|&loss| {
+            rule.count(&mut plateau, loss);
+            rule.is_over(plateau)
+        });
+        over.map(|index| index + 1)
+    }
+
+    #[test]
+    fn training_ends_after_validations_without_an_improvement() {
+        let nan = f64::NAN;
+        for (patience, min_delta, losses, expected) in [
+            (1, 0.0, &[3.0, 2.0, 1.0][..], None),
+            (1, 0.0, &[3.0, 3.0], Some(2)),
+            (2, 0.0, &[3.0, 3.5, 2.5, 2.5, 2.75, 1.0], Some(5)),
+            // Too small an improvement is none, and small ones add up.
+            (2, 0.5, &[3.0, 2.75, 2.5], Some(3)),
+            (2, 0.5, &[3.0, 2.75, 2.25, 2.0, 1.5], None),
+            (2, 0.0, &[nan, nan], Some(2)),
+            (2, 0.0, &[nan, 3.0, f64::NEG_INFINITY, nan], Some(4)),
+            (3, 0.0, &[], None),
+        ] {
+            assert_eq!(end(patience, min_delta, losses), expected, "{patience}, {min_delta}, {losses:?}");
+        }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        for (patience, min_delta, setting) in [
+            (0, 0.0, "training.early_stopping is 0"),
+            (1, -1.0, "training.early_stopping_min_delta is -1"),
+            (1, f64::NAN, "training.early_stopping_min_delta is NaN"),
+        ] {
+            let message = EarlyStopping { patience, min_delta }.check().unwrap_err().to_string();
+            assert!(message.starts_with(setting), "{message}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+#![forbid(unsafe_code)]
+
+//! What a run leaves in its checkpoints, and how it goes on from there.
+
+use std::path::PathBuf;
+
+use super::{Run, Trainer};
+use crate::checkpoint::{Arithmetic, Resumed, RunSettings, State};
+use crate::error::Result;
+use crate::schedule::{Schedule, StepSamples};
+
+impl Trainer {
+    /// Goes back to the latest checkpoint of `run` that can be read, from which [`Trainer::train`] goes on bit for bit as the
+    /// uninterrupted run would have, unless [`Resumed`] says what is different now. `None` when there is no checkpoint. What a
+    /// killed run left unfinished is removed. A run that had ended, ends at once when it is trained.
+    ///
+    /// # Errors
+    /// [`Error::OtherRun`](crate::Error::OtherRun) when a setting that must be the checkpoint's is not, see [`RunSettings`];
+    /// when no checkpoint can be read, why the newest cannot. The trainer is then as before.
+    pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
+        let Some(checkpoints) = run.checkpoints else { return Ok(None) };
+        let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run);
+        let here = (&settings, &Arithmetic::here(self.config.form));
+        let resumed = checkpoints.load_latest(here, (&mut self.parameters, &mut self.optimizer))?;
+        if let Some(Resumed { state, .. }) = &resumed {
+            (self.step, self.best, self.plateau) = (state.step, state.best, state.plateau);
+        }
+        Ok(resumed)
+    }
+
+    /// Saves the weights and the optimizer as they are now as a checkpoint of `run`; its folder, or `None` where the run keeps
+    /// none.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) when it cannot be written: the checkpoints before it are then still there.
+    /// [`Error::NothingLeft`](crate::Error::NothingLeft) for a run without training samples.
+    pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
+        let Some(checkpoints) = run.checkpoints else { return Ok(None) };
+        let state = self.state(&Schedule::new(&self.config, run.train.len())?, run);
+        checkpoints.save(&state, &self.parameters, &self.optimizer).map(Some)
+    }
+
+    pub(super) fn state(&self, schedule: &Schedule, run: &Run<'_>) -> State {
+        let StepSamples { epoch, positions } = schedule.step(self.step);
+        State {
+            format_version: State::VERSION,
+            step: self.step,
+            epoch,
+            position_in_epoch: positions.start,
+            run: self.run_settings(schedule, run),
+            arithmetic: Arithmetic::here(self.config.form),
+            best: self.best,
+            plateau: self.plateau,
+        }
+    }
+
+    fn run_settings(&self, schedule: &Schedule, run: &Run<'_>) -> RunSettings {
+        RunSettings {
+            shape: self.model.shape().clone(),
+            model: self.model.config(),
+            train_samples: run.train.len(),
+            validation_samples: run.validation.len(),
+            seed: self.config.seed,
+            batch_size: self.config.batch_size,
+            accumulation_steps: self.config.accumulation_steps,
+            run_length: self.config.run_samples(),
+            last_batch: self.config.last_batch,
+            optimizer: self.config.optimizer,
+            lr_schedule: self.config.lr_schedule,
+            steps: schedule.steps,
+            loss: self.config.loss,
+            clip_norm: self.config.clip_norm,
+        }
+    }
+}

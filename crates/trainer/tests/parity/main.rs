@@ -1,0 +1,68 @@
+#![forbid(unsafe_code)]
+
+//! Agreement with PyTorch on every file of `fixtures/torch`, which hold a case each: inputs, weights, outputs, gradients and
+//! three optimizer steps as PyTorch computed them, in double and in single precision.
+//!
+//! Names there map to ours: `fc.*` is `head.*`, `lstms.{k}.*` is `lstm.<TF>.*` with the k-th timeframe.
+
+mod fast;
+mod fixture;
+mod plain;
+mod tolerances;
+
+use std::collections::BTreeMap;
+
+use safetensors::Dtype;
+
+use fixture::Fixture;
+use tolerances::Tolerances;
+
+/// The largest errors over all fixtures, by kind, as shares of their tensors' largest magnitudes.
+#[derive(Default)]
+struct Worst(BTreeMap<(&'static str, &'static str), f64>);
+
+impl Worst {
+    fn add(&mut self, precision: &'static str, errors: BTreeMap<&'static str, f64>) {
+        for (kind, error) in errors {
+            let entry = self.0.entry((precision, kind)).or_default();
+            *entry = entry.max(error);
+        }
+    }
+
+    fn print(&self) {
+        for ((precision, kind), error) in &self.0 {
+            println!("{precision} {kind}: off by at most {error:.1e} of the tensor's largest magnitude");
+        }
+    }
+}
+
+#[test]
+fn the_plain_form_agrees_with_pytorch() {
+    let mut worst = Worst::default();
+    for path in fixture::files() {
+        let (fixture, case, dtype) = Fixture::read(&path, Tolerances::of_plain);
+        match dtype {
+            Dtype::F64 => worst.add("double", plain::check::<f64>(fixture, &case)),
+            _ => worst.add("single", plain::check::<f32>(fixture, &case)),
+        }
+    }
+    worst.print();
+}
+
+/// Double precision tells what the numbers should be; the fast form computes them in single precision either way.
+#[test]
+fn the_fast_form_agrees_with_pytorch() {
+    let mut worst = Worst::default();
+    let mut checked = 0;
+    for path in fixture::files() {
+        let (fixture, case, dtype) = Fixture::read(&path, |_| Tolerances::FAST);
+        // The windows of a trainer start from states of zero.
+        if case.carry == 0 {
+            let precision = if dtype == Dtype::F64 { "against double" } else { "against single" };
+            worst.add(precision, fast::check(fixture, &case));
+            checked += 1;
+        }
+    }
+    worst.print();
+    assert_eq!(checked, 28, "two cases in two precisions start from other states");
+}

@@ -1,0 +1,141 @@
+//! Which checkpoint a run goes on from: not a damaged one, and not one of another run.
+
+use std::fs;
+use std::path::Path;
+
+use crate::made_up::{config, listen};
+use crate::resuming::{TRAIN, names, run, saved, state, trainer};
+use megabatch_trainer::{Arithmetic, Config, Error, Form, Loss, ModelConfig, OptimizerKind, Run, State};
+use xxhash_rust::xxh3::xxh3_128;
+
+#[test]
+fn what_cannot_be_read_is_passed_over_and_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, samples, _) = saved(folder.path(), 3);
+    let config = Config { max_steps: Some(11), ..config() };
+    let run = run(&samples, Some(&checkpoints));
+    let mut whole = trainer(&config);
+    whole.resume(&run).unwrap();
+
+    let newest = folder.path().join("step-00000011");
+    let model = fs::read(newest.join("model.safetensors")).unwrap();
+    fs::write(newest.join("model.safetensors"), &model[..model.len() - 1]).unwrap();
+    fs::remove_file(folder.path().join("step-00000010/optimizer.safetensors")).unwrap();
+    fs::create_dir(folder.path().join(".unfinished-killed")).unwrap();
+    fs::write(folder.path().join(".unfinished-killed/model.safetensors"), "half").unwrap();
+    fs::create_dir(folder.path().join("step-of-mine")).unwrap();
+
+    let mut rest = trainer(&config);
+    let resumed = rest.resume(&run).unwrap().unwrap();
+    assert_eq!((resumed.state.step, resumed.state.epoch, resumed.state.position_in_epoch), (8, 0, 64));
+    assert!(matches!(resumed.skipped[..], [Error::Checkpoint { .. }, Error::File { .. }]), "{:?}", resumed.skipped);
+    rest.train(&run, &mut listen).unwrap();
+    assert!(state(&rest) == state(&whole));
+    assert_eq!(names(folder.path()), ["step-00000008", "step-00000010", "step-00000011", "step-of-mine"]);
+    assert_eq!(trainer(&config).resume(&run).unwrap().unwrap().state.step, 11);
+}
+
+/// Replaces `from` by `to` in a checkpoint's state.json, and its checksum.
+fn edit_state(checkpoint: &Path, from: &str, to: &str) {
+    let (state, sums) = (checkpoint.join("state.json"), checkpoint.join("checksums.xxh128"));
+    let before = fs::read_to_string(&state).unwrap();
+    let after = before.replace(from, to);
+    assert_ne!(after, before, "{from} is not in state.json");
+    let sum = |text: &str| format!("{:032x}", xxh3_128(text.as_bytes()));
+    let list = fs::read_to_string(&sums).unwrap().replace(&sum(&before), &sum(&after));
+    fs::write(&sums, list).unwrap();
+    fs::write(&state, after).unwrap();
+}
+
+/// One bit anywhere in any file.
+#[test]
+fn a_damaged_checkpoint_is_passed_over_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, samples, _) = saved(folder.path(), 2);
+    let run = run(&samples, Some(&checkpoints));
+    let newest = folder.path().join("step-00000011");
+    for name in names(&newest) {
+        let path = newest.join(&name);
+        let whole = fs::read(&path).unwrap();
+        for at in [0, whole.len() / 2, whole.len() - 2] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            let resumed = trainer(&config()).resume(&run).unwrap().unwrap();
+            assert_eq!(resumed.state.step, 10, "byte {at} of {name}");
+            let reason = resumed.skipped[0].to_string();
+            assert!(
+                reason.contains("step-00000011") && reason.contains(": damaged: "),
+                "byte {at} of {name}: {reason}"
+            );
+            assert!(State::of_checkpoint(&newest).is_err());
+        }
+        fs::write(&path, whole).unwrap();
+    }
+    assert_eq!(trainer(&config()).resume(&run).unwrap().unwrap().state.step, 11);
+}
+
+#[test]
+fn checkpoints_of_another_run_or_format_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, samples, _) = saved(folder.path(), 1);
+    let run = run(&samples, Some(&checkpoints));
+    let with_kind = |kind| {
+        let mut config = config();
+        config.optimizer.kind = kind;
+        config
+    };
+    for (config, setting) in [
+        (Config { seed: 12, ..config() }, "training.seed 11, but this run has 12"),
+        (Config { batch_size: 4, ..config() }, "training.batch_size 8, but this run has 4"),
+        (Config { run_length: Some(1), ..config() }, "training.run_length 8, but this run has 1"),
+        (with_kind(OptimizerKind::Sgd), "training.optimizer adamw, but this run has sgd"),
+        (Config { loss: Loss::Huber { delta: 1.0 }, ..config() }, "training.loss mse, but this run has huber"),
+        // Not by the shapes of tensors, of which the user knows nothing.
+        (
+            Config { model: ModelConfig { hidden: 6, ..config().model }, ..config() },
+            "model.hidden 5, but this run has 6",
+        ),
+    ] {
+        let mut trainer = trainer(&config);
+        let before = state(&trainer);
+        let error = trainer.resume(&run).unwrap_err().to_string();
+        assert!(error.contains(setting), "{error}");
+        assert!(state(&trainer) == before);
+    }
+    let fewer = Run { train: &TRAIN[..80], ..run };
+    let error = trainer(&config()).resume(&fewer).unwrap_err().to_string();
+    assert!(error.contains("data.split (training samples) 90, but this run has 80"), "{error}");
+
+    edit_state(&folder.path().join("step-00000011"), "\"format_version\": 2", "\"format_version\": 1");
+    let error = trainer(&config()).resume(&run).unwrap_err().to_string();
+    assert!(error.contains("state.json: format_version 1, but this build reads 2; go on with the program"), "{error}");
+}
+
+#[test]
+fn what_makes_a_resumed_run_another_one_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, samples, _) = saved(folder.path(), 1);
+    let run = run(&samples, Some(&checkpoints));
+    let mut changed = Config { max_steps: Some(12), form: Form::Plain, ..config() };
+    changed.optimizer.lr = 1e-4;
+    let mut trainer = trainer(&changed);
+    let resumed = trainer.resume(&run).unwrap().unwrap();
+    assert_eq!(
+        resumed.changed.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["training.lr is 0.0001, it was 0.001"]
+    );
+    assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Form::Plain)));
+    let Arithmetic { instruction_set, .. } = resumed.state.arithmetic;
+    assert_eq!(instruction_set, Arithmetic::here(Form::Fast).instruction_set);
+
+    // From then on it is the run's own.
+    trainer.train(&run, &mut listen).unwrap();
+    let resumed = trainer.resume(&run).unwrap().unwrap();
+    assert!(resumed.changed.is_empty() && resumed.other_arithmetic.is_none(), "{resumed:?}");
+
+    edit_state(&folder.path().join("step-00000012"), &instruction_set, "riscv64 portable");
+    let resumed = trainer.resume(&run).unwrap().unwrap();
+    assert_eq!(resumed.state.arithmetic.to_string(), "training.form plain on riscv64 portable");
+    assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Form::Plain)));
+}
