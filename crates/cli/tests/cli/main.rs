@@ -9,6 +9,7 @@ mod exchange;
 mod interface;
 mod readme;
 mod real_data;
+mod report;
 mod resume;
 mod stage;
 mod train;
