@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use megabatch_bars::{ReadOptions, Result, SeriesSpec, align, pip_size_of, read};
+use megabatch_bars::{Instrument, ReadOptions, Result, SeriesSpec, align, pip_size_of, read};
 
 fn main() -> Result<()> {
     let paths: Vec<String> = std::env::args().skip(1).collect();
@@ -13,7 +13,9 @@ fn main() -> Result<()> {
     println!("{}\nread in {:.2?}", recording.summary, start.elapsed());
 
     let start = Instant::now();
-    let series = align(&recording.bars, &SeriesSpec::new(pip_size_of(&recording.symbol)?))?;
+    let name = recording.symbol.as_str();
+    let instrument = Instrument { name, bars: &recording.bars, pip_size: pip_size_of(name)? };
+    let series = align(&[instrument], &SeriesSpec::default())?;
     println!("{} samples, aligned in {:.2?}", series.len(), start.elapsed());
     for timeframe in &series.timeframes {
         let (bars, features) = (timeframe.close_time.len(), timeframe.features.len());

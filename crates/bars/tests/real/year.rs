@@ -1,4 +1,4 @@
-use megabatch_bars::{ReadOptions, SeriesSpec, align, pip_size_of, read};
+use megabatch_bars::{Instrument, ReadOptions, SeriesSpec, align, pip_size_of, read};
 
 use crate::published;
 
@@ -6,7 +6,10 @@ use crate::published;
 fn a_year_of_minutes_becomes_five_aligned_timeframes() {
     let Some(path) = published("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz") else { return };
     let recording = read(&[path], &ReadOptions::default()).unwrap();
-    let series = align(&recording.bars, &SeriesSpec::new(pip_size_of(&recording.symbol).unwrap())).unwrap();
+    let (name, bars) = (recording.symbol.as_str(), &recording.bars);
+    let instrument = Instrument { name, bars, pip_size: pip_size_of(name).unwrap() };
+    let series = align(&[instrument], &SeriesSpec::default()).unwrap();
+    assert_eq!((series.segments.len(), series.left_out.len()), (1, 0), "no hole of the year is longer than four days");
     // 49 + 48 bars of H4 must close first, and 36 minutes must follow.
     let first = recording.bars.open_time.iter().position(|ns| ns + 60_000_000_000 == series.sample_time[0]).unwrap();
     assert_eq!(series.len(), 372_607 - 36 - first);
