@@ -102,7 +102,7 @@ fn learning_rate(metrics: &[Value]) -> Chart {
         words: words("Learning rate", "Learning rate of every step."),
         size: Size::Half,
         x: Axis::number("optimizer step"),
-        y: Axis::number("learning rate").from_zero(),
+        y: Axis::number("learning rate").with_zero(),
         series: vec![series("learning rate", (Mark::Line, 2), points(metrics, "step", "lr"))],
     }
 }
@@ -115,7 +115,7 @@ fn gradients(metrics: &[Value], clip_norm: Option<f64>) -> Chart {
         words: words("Norm of the gradients", "Global norm of the gradients before clipping, smoothed and as it was."),
         size: Size::Half,
         x: Axis::number("optimizer step"),
-        y: Axis::number("norm before clipping").from_zero(),
+        y: Axis::number("norm before clipping").with_zero(),
         series: vec![
             series("smoothed", (Mark::Line, 3), smooth(&norms)),
             series("each step", (Mark::Faint, 3), norms),

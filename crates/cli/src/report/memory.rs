@@ -62,7 +62,7 @@ pub(crate) fn section(plan: &MemoryPlan, peaks: &Peaks, metrics: &[Value]) -> Se
         },
         size: Size::Wide,
         x: Axis::number("optimizer step"),
-        y: Axis::number("MB").from_zero(),
+        y: Axis::number("MB").with_zero(),
         series: vec![
             Series { name: "allocated".to_owned(), mark: Mark::Line, color: 0, points: allocated },
             Series { name: "peak by the plan".to_owned(), mark: Mark::Line, color: 1, points: planned },

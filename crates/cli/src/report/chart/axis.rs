@@ -62,7 +62,7 @@ impl Axis {
     }
 
     /// The axis with zero in the picture, for sizes that mean little without it.
-    pub(crate) fn from_zero(self) -> Self {
+    pub(crate) fn with_zero(self) -> Self {
         Axis { includes: Some(0.0), ..self }
     }
 
