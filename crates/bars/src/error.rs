@@ -339,13 +339,30 @@ impl fmt::Display for Shortages<'_> {
     }
 }
 
-/// `text` cut to a length that fits a message.
+/// `text` cut to a length that fits a message, with marks in place of what would disturb a terminal.
 pub(crate) fn shortened(text: &[u8]) -> String {
     const CHARS_MAX: usize = 80;
     let text = String::from_utf8_lossy(text);
-    let text = text.trim_end();
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text.to_owned(),
+    let visible = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+    let mut chars = text.trim_end().chars();
+    let shown: String = chars.by_ref().take(CHARS_MAX).map(visible).collect();
+    if chars.next().is_some() { format!("{shown}…") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_invisible_text_is_made_fit_for_a_message() {
+        let cases = [
+            ("a\tb \n", "a\tb".to_owned()),
+            ("\0\x1b[1m", "\u{fffd}\u{fffd}[1m".to_owned()),
+            (&"ö".repeat(80), "ö".repeat(80)),
+            (&"ö".repeat(81), format!("{}…", "ö".repeat(80))),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(shortened(text.as_bytes()), expected);
+        }
     }
 }

@@ -94,8 +94,11 @@ fn decoded(reader: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-/// The first bytes, at most `N`, and a reader that gives them once more.
-fn with_head<const N: usize, R: BufRead>(mut reader: R) -> io::Result<(Vec<u8>, Chain<Cursor<Vec<u8>>, R>)> {
+/// A reader whose first bytes were looked at and are given once more.
+type Rewound<R> = Chain<Cursor<Vec<u8>>, R>;
+
+/// The first bytes, at most `N`, and a reader of all.
+fn with_head<const N: usize, R: BufRead>(mut reader: R) -> io::Result<(Vec<u8>, Rewound<R>)> {
     let mut head = Vec::with_capacity(N);
     reader.by_ref().take(N as u64).read_to_end(&mut head)?;
     Ok((head.clone(), Cursor::new(head).chain(reader)))

@@ -3,6 +3,7 @@
 use crate::align::align_with;
 use crate::bars::Bars;
 use crate::error::{Error, Result};
+use crate::feature::Feature;
 use crate::hole::HoleRule;
 use crate::instrument::Instrument;
 use crate::leak::{Difference, Leak};
@@ -10,6 +11,7 @@ use crate::perturb::{OtherFuture, Perturbation, Random};
 use crate::scalers::Scalers;
 use crate::series::AlignedSeries;
 use crate::spec::{SeriesSpec, in_range};
+use crate::timeframe::Timeframe;
 use crate::timestamp::display_utc;
 
 /// When the future begins that a proof replaces, and which one replaces it.
@@ -93,15 +95,15 @@ impl Question<'_> {
         }
         let is_open = |&&open_time: &&i64| open_time + bars.timeframe.duration_ns() > self.moment.time;
         let replaced = bars.open_time.iter().rev().take_while(is_open).count();
-        Ok(Proof { windows: before.windows(), bars: bars.len(), replaced })
+        Ok(Proof { windows: before.windows, bars: bars.len(), replaced })
     }
 
-    /// The sample in question, if there is one.
+    /// What the sample in question sees, if there is one.
     fn sight(&self, series: Result<AlignedSeries>) -> Result<Option<Sight>> {
         match series {
             Ok(series) => {
                 let n = series.sample_time.binary_search(&self.moment.time);
-                Ok(n.ok().map(|n| Sight { series, n }))
+                Ok(n.ok().map(|n| Sight::of(&series, n)))
             }
             Err(Error::TooShort { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -147,31 +149,30 @@ impl Future {
     }
 }
 
-/// What a sample sees.
+/// What a sample sees, without the series, which is as long as the recording.
 struct Sight {
-    series: AlignedSeries,
-    /// The sample.
-    n: usize,
+    timeframes: Vec<Timeframe>,
+    features: Vec<Feature>,
+    /// One entry a timeframe: `[seq_len, F]`.
+    windows: Vec<Vec<f32>>,
 }
 
 impl Sight {
-    fn windows(&self) -> Vec<Vec<f32>> {
-        self.series.timeframes.iter().map(|series| series.window(self.n).to_vec()).collect()
+    fn of(series: &AlignedSeries, n: usize) -> Self {
+        Sight {
+            timeframes: series.timeframes.iter().map(|series| series.timeframe).collect(),
+            features: series.timeframes[0].features.clone(),
+            windows: series.timeframes.iter().map(|series| series.window(n).to_vec()).collect(),
+        }
     }
 
     /// The first value in which `after` is not the same, bit for bit.
     fn difference(&self, after: &Sight) -> Option<Difference> {
-        self.series.timeframes.iter().zip(&after.series.timeframes).find_map(|(series, after_series)| {
-            let (window, after_window) = (series.window(self.n), after_series.window(after.n));
+        let pairs = self.timeframes.iter().zip(self.windows.iter().zip(&after.windows));
+        pairs.into_iter().find_map(|(&timeframe, (window, after_window))| {
             let place = window.iter().zip(after_window).position(|(a, b)| a.to_bits() != b.to_bits())?;
-            let width = series.features.len();
-            Some(Difference::Value {
-                timeframe: series.timeframe,
-                row: place / width,
-                feature: series.features[place % width],
-                before: window[place],
-                after: after_window[place],
-            })
+            let (row, feature) = (place / self.features.len(), self.features[place % self.features.len()]);
+            Some(Difference::Value { timeframe, row, feature, before: window[place], after: after_window[place] })
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The `megabatch` program: composes the libraries into commands. See `megabatch --help`.
 #![forbid(unsafe_code)]
 
+mod account;
 mod adapt;
 mod answer;
 mod commands;
@@ -13,6 +14,7 @@ mod job;
 mod output;
 mod plan;
 mod progress;
+mod recipe;
 mod report;
 mod run;
 mod synth;

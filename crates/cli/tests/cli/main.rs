@@ -7,6 +7,7 @@ mod config;
 mod data;
 mod exchange;
 mod interface;
+mod leak;
 mod readme;
 mod real_data;
 mod report;
