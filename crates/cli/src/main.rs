@@ -9,6 +9,7 @@ mod config;
 mod duration;
 mod evaluation;
 mod failure;
+mod forecasts;
 mod job;
 mod output;
 mod plan;

@@ -16,10 +16,11 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
+use crate::forecasts::Forecasts;
 use crate::job::{Job, Request, data_path};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::report::Report;
+use crate::report::{DataFacts, Machine, Peaks, Report, SplitFacts};
 use crate::run::{MetricsLog, RunFolder};
 use crate::trained::{Which, weights_file};
 
@@ -74,7 +75,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     if let Some(weights) = &args.init {
         trainer.load_weights(weights)?;
     }
-    Session { job, plan, folder }.train(trainer, args.resume)
+    let session = Session { job, plan, folder };
+    session.train(trainer, args.resume).map_err(|error| session.folder.advise(error))
 }
 
 /// Checkpoints say where training stood among its samples, and how well it did on others; on other samples, or with another split,
@@ -143,7 +145,10 @@ impl Session {
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
         watch.finish()?;
         let evaluation = self.evaluate(&mut trainer, outcome)?;
-        self.write_report(evaluation.as_ref())?;
+        let peaks = Peaks::of(&self.job.device);
+        // Predictions for the report take the trainer's place in memory.
+        drop(trainer);
+        self.write_report(evaluation.as_ref(), &peaks)?;
         Ok(self.answer(outcome, start, evaluation.as_ref()))
     }
 
@@ -177,13 +182,27 @@ impl Session {
         Ok(Some(evaluation))
     }
 
-    fn write_report(&self, evaluation: Option<&Evaluation>) -> Result<()> {
+    fn write_report(&self, evaluation: Option<&Evaluation>, peaks: &Peaks) -> Result<()> {
+        let Job { device, samples, split, config, training, .. } = &self.job;
+        let source = samples.source();
+        let forecasts = match evaluation {
+            Some(evaluation) => {
+                let (_, weights) = weights_file(&self.folder, Which::Best)?;
+                Some(Forecasts::of(&self.job, evaluation.split, &weights)?)
+            }
+            None => None,
+        };
         let report = Report {
             run_name: &self.folder.root().display().to_string(),
-            summary: &self.plan.sentences(),
+            plan: &self.plan,
             metrics: &self.folder.metrics()?,
             evaluation,
-            config: &self.job.config,
+            forecasts: forecasts.as_ref(),
+            data: &DataFacts::of(source)?,
+            split: &SplitFacts::of(split, source.sample_times()),
+            peaks,
+            machine: &Machine::of(device, training),
+            config,
         };
         Ok(write_atomically(&self.folder.report_file(), report.to_html().as_bytes())?)
     }
@@ -269,8 +288,9 @@ impl Watch {
 
     fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         let metric = serde_json::to_value(event).expect("events serialize without error");
-        if let Err(error) = self.log.push(&metric) {
-            self.failure.get_or_insert(error);
+        // A line cut short is the log's last one: what comes after it is not written.
+        if self.failure.is_none() {
+            self.failure = self.log.push(&metric).err();
         }
         self.show(event, &metric);
         if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {

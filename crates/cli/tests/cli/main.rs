@@ -10,6 +10,7 @@ mod interface;
 mod leak;
 mod readme;
 mod real_data;
+mod report;
 mod resume;
 mod stage;
 mod train;
