@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use megabatch_bars::{ReadOptions, SeriesSpec, align, read};
+use megabatch_bars::{Instrument, ReadOptions, SeriesSpec, align, read};
 use megabatch_benches::bars;
 
 const BARS: usize = 50_000;
@@ -30,7 +30,8 @@ fn reading(criterion: &mut Criterion) {
         bencher.iter(|| read(&[&file], &ReadOptions::default()).expect("the bars are sound"));
     });
     group.bench_function("align five timeframes, 16 features", |bencher| {
-        bencher.iter(|| align(&made_up, &SeriesSpec::new(1e-4)).expect("there are bars enough"));
+        let instrument = Instrument { name: "EURUSD", bars: &made_up, pip_size: 1e-4 };
+        bencher.iter(|| align(&[instrument], &SeriesSpec::default()).expect("there are bars enough"));
     });
     group.finish();
 }

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
 
 use megabatch_bars::{FormatName, OnError, ReadOptions, Recording, Timeframe, read};
 use tempfile::NamedTempFile;
@@ -21,17 +22,20 @@ pub fn read_in_every_mode(bytes: &[u8], format: Option<FormatName>) {
         let out = file.as_file_mut();
         out.set_len(0).and_then(|()| out.seek(SeekFrom::Start(0))).expect("an empty file");
         out.write_all(bytes).expect("room for the bytes");
-        for on_error in [OnError::Fail, OnError::Repair] {
+        for on_error in OnError::ALL {
             // Stated, so that bytes without two neighbouring times get beyond the search for a timeframe.
-            for base in [None, Some(Timeframe::M1)] {
-                let options = ReadOptions { format, on_error, base, symbol: Some("FUZZED".to_owned()), ..ReadOptions::default() };
-                match read(&[file.path()], &options) {
-                    Ok(recording) => check(&recording),
-                    Err(error) => assert!(!error.to_string().is_empty(), "an error says what is wrong"),
-                }
-            }
+            let base = (on_error == OnError::Repair).then_some(Timeframe::M1);
+            let symbol = Some("FUZZED".to_owned());
+            read_and_check(file.path(), &ReadOptions { format, on_error, base, symbol, ..ReadOptions::default() });
         }
     });
+}
+
+fn read_and_check(path: &Path, options: &ReadOptions) {
+    match read(&[path], options) {
+        Ok(recording) => check(&recording),
+        Err(error) => assert!(!error.to_string().is_empty(), "an error says what is wrong"),
+    }
 }
 
 fn check(Recording { bars, summary, .. }: &Recording) {
@@ -45,5 +49,6 @@ fn check(Recording { bars, summary, .. }: &Recording) {
         assert!(bar.low > 0.0 && bar.high.is_finite(), "{bar:?}");
         assert!(bar.low <= bar.open.min(bar.close) && bar.open.max(bar.close) <= bar.high, "{bar:?}");
         assert!(bar.volume >= 0.0 && bar.volume.is_finite(), "{bar:?}");
+        assert!(bar.spread >= 0.0 && bar.spread.is_finite(), "{bar:?}");
     }
 }

@@ -5,7 +5,9 @@ mod bench;
 mod demo;
 mod fuzz;
 mod gates;
+mod kill;
 mod layers;
+mod report;
 mod test;
 mod tools;
 mod workspace;
@@ -22,6 +24,8 @@ cargo xtask COMMAND
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
+  kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
+  report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
   peers           megabatch beside PyTorch on the same work, in one go (installs PyTorch, 6 GB, under target/)
 
 What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
@@ -46,6 +50,8 @@ fn run(args: &[String]) -> Result<()> {
         "bench" => bench::run(rest),
         "peers" => bench::peers(rest),
         "fuzz" => fuzz::run(rest),
+        "kill" => kill::run(rest),
+        "report" => report::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())

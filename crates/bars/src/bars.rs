@@ -19,10 +19,12 @@ pub struct Bars {
     pub close: Vec<f64>,
     /// Volume in the source's unit; 0 where it gives none.
     pub volume: Vec<f64>,
+    /// Ask less bid at each bar's close, in units of the price; empty where the source tells none.
+    pub spread: Vec<f64>,
 }
 
 /// One bar.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bar {
     /// When it opens, in nanoseconds since 1970 UTC.
     pub open_time: i64,
@@ -36,6 +38,8 @@ pub struct Bar {
     pub close: f64,
     /// Volume in the source's unit.
     pub volume: f64,
+    /// Ask less bid at the close, in units of the price; 0 where it is not known.
+    pub spread: f64,
 }
 
 impl Bars {
@@ -50,6 +54,7 @@ impl Bars {
             low: column(),
             close: column(),
             volume: column(),
+            spread: Vec::new(),
         }
     }
 
@@ -83,15 +88,20 @@ impl Bars {
             low: self.low[index],
             close: self.close[index],
             volume: self.volume[index],
+            spread: self.spread.get(index).copied().unwrap_or(0.0),
         }
     }
 
-    /// Adds a bar at the end.
+    /// Adds a bar at the end. The first one with a spread begins the column of spreads, with 0 for the bars before it.
     ///
     /// # Panics
     /// When it does not open after the last one.
     pub fn push(&mut self, bar: Bar) {
         assert!(self.open_time.last().is_none_or(|&last| last < bar.open_time), "bars are in order of time");
+        if !self.spread.is_empty() || bar.spread != 0.0 {
+            self.spread.resize(self.len(), 0.0);
+            self.spread.push(bar.spread);
+        }
         self.open_time.push(bar.open_time);
         self.open.push(bar.open);
         self.high.push(bar.high);
@@ -103,8 +113,30 @@ impl Bars {
     /// Drops every bar from `len` on.
     pub fn truncate(&mut self, len: usize) {
         self.open_time.truncate(len);
-        for column in [&mut self.open, &mut self.high, &mut self.low, &mut self.close, &mut self.volume] {
+        for column in
+            [&mut self.open, &mut self.high, &mut self.low, &mut self.close, &mut self.volume, &mut self.spread]
+        {
             column.truncate(len);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(open_time: i64, spread: f64) -> Bar {
+        Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, volume: 0.0, spread }
+    }
+
+    #[test]
+    fn spreads_begin_with_the_first_that_is_known() {
+        let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+        for (open_time, spread, column) in [(0, 0.0, vec![]), (1, 0.5, vec![0.0, 0.5]), (2, 0.0, vec![0.0, 0.5, 0.0])] {
+            bars.push(bar(open_time, spread));
+            assert_eq!((&bars.spread, bars.bar(bars.len() - 1)), (&column, bar(open_time, spread)));
+        }
+        bars.truncate(2);
+        assert_eq!((bars.len(), &bars.spread), (2, &vec![0.0, 0.5]));
     }
 }

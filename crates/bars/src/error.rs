@@ -2,6 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::leak::Leak;
 use crate::timeframe::Timeframe;
 use crate::trouble::Trouble;
 
@@ -46,7 +47,7 @@ pub enum Error {
     },
 
     /// A row cannot be used, and the reader was told to stop at such rows.
-    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`; `--on-error repair` drops such rows and counts them", path.display())]
+    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`; `--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them", path.display())]
     BadRow {
         /// The file.
         path: PathBuf,
@@ -58,6 +59,65 @@ pub enum Error {
         expected: String,
         /// The line, shortened.
         text: String,
+    },
+
+    /// The order of day and month cannot be told from the dates.
+    #[error(
+        "{}: in dates such as `{example}` either the day or the month comes first, and {found}; say which with `--date-order day-first` or `month-first`",
+        path.display()
+    )]
+    UnknownDateOrder {
+        /// The file.
+        path: PathBuf,
+        /// One of its dates.
+        example: String,
+        /// What the dates show.
+        found: &'static str,
+    },
+
+    /// Adjusted prices were asked for and the file has none.
+    #[error("{}: there is no adjusted close to adjust prices with; read them as quoted, or name the column `adjusted_close` in the header", path.display())]
+    NoAdjustedClose {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// The file has more rows than any recording of minutes in one file.
+    #[error("{}: there are more than {rows_max} rows; cut the file into several", path.display())]
+    TooManyRows {
+        /// The file.
+        path: PathBuf,
+        /// The most that are read.
+        rows_max: usize,
+    },
+
+    /// The files of bid and ask do not belong together.
+    #[error("{} and {} are not bid and ask of the same bars: {found}", bid.display(), ask.display())]
+    UnlikeSides {
+        /// The first file of the bid.
+        bid: PathBuf,
+        /// The first file of the ask.
+        ask: PathBuf,
+        /// How they differ.
+        found: String,
+    },
+
+    /// The ask is below the bid, and the reader was told to stop at such bars.
+    #[error(
+        "{} and {}: the bar that opens at {open_time} closes with the ask {ask} below the bid {bid}; `--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
+        bid_path.display(), ask_path.display()
+    )]
+    Crossed {
+        /// The first file of the bid.
+        bid_path: PathBuf,
+        /// The first file of the ask.
+        ask_path: PathBuf,
+        /// When the bar opens.
+        open_time: String,
+        /// Close of the bid.
+        bid: f64,
+        /// Close of the ask.
+        ask: f64,
     },
 
     /// No row of the input could be used.
@@ -174,16 +234,68 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// There are not enough bars for one sample.
+    /// An instrument has not enough bars for one sample.
     #[error(
-        "too few bars for one sample: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes",
-        Shortages(shortages)
+        "{instrument}: too few bars for one sample{}: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes{}",
+        LongestOf { segments: *segments, longest: *longest },
+        Shortages(shortages),
+        if *segments > 1 { ", or span longer holes" } else { "" }
     )]
     TooShort {
+        /// The instrument.
+        instrument: String,
         /// Length of the horizon in base bars.
         horizon: usize,
-        /// One entry a timeframe, shortest first.
+        /// Number of its segments.
+        segments: usize,
+        /// Number of base bars in the longest of them.
+        longest: usize,
+        /// What the longest of them lacks: one entry a timeframe, shortest first.
         shortages: Vec<Shortage>,
+    },
+
+    /// An instrument has too few bars before the time up to which scalers are fitted.
+    #[error(
+        "{instrument}: only {bars} {timeframe} bars, the warm-up of the features aside, close by {trained_until}, up to which the scalers of all instruments are fitted, and a scaler takes a window of {needed}; leave {instrument} out, give more of its past, fit on a larger fraction, or do not scale"
+    )]
+    TooFewToFit {
+        /// The instrument.
+        instrument: String,
+        /// The timeframe that lacks bars.
+        timeframe: Timeframe,
+        /// Bars that there are.
+        bars: usize,
+        /// Bars needed: one window.
+        needed: usize,
+        /// Time of the last sample of the training span.
+        trained_until: String,
+    },
+
+    /// The scalers given are not those of the series.
+    #[error(
+        "the scalers given hold {found}, expected {expected}; take those of the data that the model was trained on"
+    )]
+    Scalers {
+        /// What they hold.
+        found: String,
+        /// What the series needs.
+        expected: String,
+    },
+
+    /// No sample stands at the time that a proof is asked for.
+    #[error("{instrument}: there is no sample at {time}; ask for a time at which one stands, under the same spec")]
+    NoSample {
+        /// The instrument.
+        instrument: String,
+        /// The time.
+        time: String,
+    },
+
+    /// A proof failed.
+    #[error("{leak}; do not train on this data")]
+    LookAhead {
+        /// What depends on what happens later.
+        leak: Box<Leak>,
     },
 }
 
@@ -198,6 +310,23 @@ pub struct Shortage {
     pub needed: usize,
 }
 
+/// Which of several segments is spoken of.
+struct LongestOf {
+    segments: usize,
+    longest: usize,
+}
+
+impl fmt::Display for LongestOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LongestOf { segments: 0 | 1, .. } => Ok(()),
+            LongestOf { segments, longest } => {
+                write!(f, " in any of {segments} segments, the longest of which has {longest} bars")
+            }
+        }
+    }
+}
+
 struct Shortages<'a>(&'a [Shortage]);
 
 impl fmt::Display for Shortages<'_> {
@@ -210,13 +339,30 @@ impl fmt::Display for Shortages<'_> {
     }
 }
 
-/// `text` cut to a length that fits a message.
+/// `text` cut to a length that fits a message, with marks in place of what would disturb a terminal.
 pub(crate) fn shortened(text: &[u8]) -> String {
     const CHARS_MAX: usize = 80;
     let text = String::from_utf8_lossy(text);
-    let text = text.trim_end();
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text.to_owned(),
+    let visible = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+    let mut chars = text.trim_end().chars();
+    let shown: String = chars.by_ref().take(CHARS_MAX).map(visible).collect();
+    if chars.next().is_some() { format!("{shown}…") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_invisible_text_is_made_fit_for_a_message() {
+        let cases = [
+            ("a\tb \n", "a\tb".to_owned()),
+            ("\0\x1b[1m", "\u{fffd}\u{fffd}[1m".to_owned()),
+            (&"ö".repeat(80), "ö".repeat(80)),
+            (&"ö".repeat(81), format!("{}…", "ö".repeat(80))),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(shortened(text.as_bytes()), expected);
+        }
     }
 }

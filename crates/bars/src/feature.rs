@@ -54,6 +54,8 @@ pub enum Feature {
     LogVolume,
     /// `relative_volume`: v / mean of the last 20 v; 0 where that is zero.
     RelativeVolume,
+    /// `spread_pips`: ask less bid at the close / size of a pip; 0 where the source tells no spread.
+    SpreadPips,
     /// `day_sin`: sin(2π × the part of the UTC day that has passed when the bar closes).
     DaySin,
     /// `day_cos`: cos of the same.
@@ -72,7 +74,7 @@ struct Facts {
 
 impl Feature {
     /// Every feature.
-    pub const ALL: [Feature; 25] = [
+    pub const ALL: [Feature; 26] = [
         Feature::LogReturn,
         Feature::LogReturn12,
         Feature::OpenGap,
@@ -94,6 +96,7 @@ impl Feature {
         Feature::Ema50Distance,
         Feature::LogVolume,
         Feature::RelativeVolume,
+        Feature::SpreadPips,
         Feature::DaySin,
         Feature::DayCos,
         Feature::WeekSin,
@@ -159,6 +162,7 @@ impl Feature {
             Feature::Ema50Distance => ("ema_50_distance", 49),
             Feature::LogVolume => ("log_volume", 0),
             Feature::RelativeVolume => ("relative_volume", 19),
+            Feature::SpreadPips => ("spread_pips", 0),
             Feature::DaySin => ("day_sin", 0),
             Feature::DayCos => ("day_cos", 0),
             Feature::WeekSin => ("week_sin", 0),

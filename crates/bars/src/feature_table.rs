@@ -68,6 +68,7 @@ fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
             let usual = mean(&bars.volume, 20);
             each(bars, |t| ratio_or(bars.volume[t], usual[t], 0.0))
         }
+        Feature::SpreadPips => each(bars, |t| bars.bar(t).spread / pip_size),
         Feature::DaySin => each(bars, |t| (TAU * passed(bars.close_time(t), DAY_NS)).sin()),
         Feature::DayCos => each(bars, |t| (TAU * passed(bars.close_time(t), DAY_NS)).cos()),
         Feature::WeekSin => each(bars, |t| (TAU * passed(bars.close_time(t) - MONDAY_NS, WEEK_NS)).sin()),
@@ -145,7 +146,7 @@ mod tests {
             let open = close + open - 0.5;
             let (high, low) = (open.max(close) + up, open.min(close) - down);
             let open_time = minute as i64 * MINUTE_NS;
-            bars.push(Bar { open_time, open, high, low, close, volume: (volume * 10.0).floor() });
+            bars.push(Bar { open_time, open, high, low, close, volume: (volume * 10.0).floor(), spread: up / 10.0 });
         }
         bars
     }
@@ -202,6 +203,7 @@ mod tests {
             Feature::Ema50Distance => c[t] / ema(50, t) - 1.0,
             Feature::LogVolume => (1.0 + v[t]).ln(),
             Feature::RelativeVolume => v[t] / mean(20, &|k| v[k]),
+            Feature::SpreadPips => bars.spread[t] * 100.0,
             Feature::DaySin | Feature::DayCos | Feature::WeekSin | Feature::WeekCos => return None,
         })
     }
@@ -244,7 +246,7 @@ mod tests {
         let mut bars = Bars::with_capacity(Timeframe::M1, 60);
         for minute in 0..60 {
             let open_time = minute * MINUTE_NS;
-            bars.push(Bar { open_time, open: 1.25, high: 1.25, low: 1.25, close: 1.25, volume: 0.0 });
+            bars.push(Bar { open_time, open: 1.25, high: 1.25, low: 1.25, close: 1.25, ..Bar::default() });
         }
         let table = FeatureTable::of(&bars, &Feature::ALL, PIP);
         assert_eq!((table.warm_up, table.values.len()), (49, 11 * Feature::ALL.len()));
@@ -264,7 +266,7 @@ mod tests {
         let mut bars = Bars::with_capacity(Timeframe::H1, 2);
         // 1970-01-05 is a Monday; its sixth hour ends a quarter of the day, Tuesday's 18th a quarter of the week.
         for open_time in [4 * DAY_NS + 5 * DAY_NS / 24, 5 * DAY_NS + 17 * DAY_NS / 24] {
-            bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, volume: 0.0 });
+            bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, ..Bar::default() });
         }
         let at = |feature, t: usize| column(&bars, feature, PIP)[t];
         assert!((at(Feature::DaySin, 0) - 1.0).abs() < 1e-12 && at(Feature::DayCos, 0).abs() < 1e-12);

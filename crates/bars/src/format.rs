@@ -1,66 +1,9 @@
-use std::fmt;
-use std::str::FromStr;
-
-use crate::error::Error;
+use crate::fields::Fields;
+use crate::format_name::FormatName;
 use crate::header::{self, Header};
-use crate::timestamp::{DateStyle, Stamp, is_date, parse_date_and_clock, parse_stamp};
+use crate::timestamp::{DateStyle, is_date, parse_date_and_clock};
 
-/// Fields of a row that are looked at; a row may have more.
-const FIELDS_MAX: usize = 32;
 const DELIMITERS: [u8; 3] = [b'\t', b';', b','];
-pub(crate) const TRIED: &str = "HistData ASCII (`20180131 170000;open;high;low;close;volume`), \
-    MetaTrader (`2018.01.31,17:00,open,high,low,close,volume`) and \
-    ISO (`2018-01-31 17:00:00+00:00,open,high,low,close,volume`), each with `,`, `;` or tabs, with or without a header";
-
-/// The family of layouts that a file belongs to. It is told from how the date is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FormatName {
-    /// `20180131 170000`: HistData's ASCII bars. The time is the bar's open.
-    HistData,
-    /// `2018.01.31` and `17:00` or `17:00:00`: exports of MetaTrader 4 and 5. The time is the bar's open.
-    MetaTrader,
-    /// `2018-01-31 17:00:00` with `T` or a space, with or without seconds, fraction and offset. The time is the bar's open.
-    Iso,
-}
-
-impl FormatName {
-    /// Every family.
-    pub const ALL: [FormatName; 3] = [FormatName::HistData, FormatName::MetaTrader, FormatName::Iso];
-
-    /// The name by which the format can be chosen: `histdata`, `metatrader` or `iso`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            FormatName::HistData => "histdata",
-            FormatName::MetaTrader => "metatrader",
-            FormatName::Iso => "iso",
-        }
-    }
-
-    pub(crate) const fn date_style(self) -> DateStyle {
-        match self {
-            FormatName::HistData => DateStyle::Compact,
-            FormatName::MetaTrader => DateStyle::Dotted,
-            FormatName::Iso => DateStyle::Dashed,
-        }
-    }
-}
-
-impl fmt::Display for FormatName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for FormatName {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        FormatName::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
-            let expected = FormatName::ALL.map(FormatName::name).join(", ");
-            Error::UnknownName { what: "format", name: name.to_owned(), expected }
-        })
-    }
-}
 
 /// Which field of a row holds what, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +20,19 @@ pub(crate) struct Columns {
     pub(crate) low: usize,
     /// Close.
     pub(crate) close: usize,
+    /// Close adjusted for splits and dividends.
+    pub(crate) adjusted: Option<usize>,
     /// Volume; none means zero.
     pub(crate) volume: Option<usize>,
+    /// Ask less bid.
+    pub(crate) spread: Option<usize>,
+}
+
+impl Columns {
+    /// Open, high, low and close.
+    pub(crate) fn prices(&self) -> [usize; 4] {
+        [self.open, self.high, self.low, self.close]
+    }
 }
 
 /// How the rows of one file are written.
@@ -86,6 +40,8 @@ pub(crate) struct Columns {
 pub(crate) struct Format {
     /// The family.
     pub(crate) name: FormatName,
+    /// How it writes dates.
+    pub(crate) style: DateStyle,
     /// What stands between two fields.
     pub(crate) delimiter: u8,
     /// Which field holds what.
@@ -97,12 +53,13 @@ pub(crate) struct Format {
 impl Format {
     /// Recognises the format from the first lines of a file, of one family where one is `wanted`; or says what is missing.
     ///
-    /// Lines that fit nothing are passed over: they will be unreadable rows.
+    /// Lines that fit nothing are passed over: those before a header are no rows, the others will be unreadable ones.
     pub(crate) fn detect(head: &[(u64, Vec<u8>)], wanted: Option<FormatName>) -> Result<Format, String> {
-        let families: Vec<FormatName> =
-            FormatName::ALL.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted == *name)).collect();
+        let families = FormatName::ALL.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted == *name));
+        let styles: Vec<(FormatName, DateStyle)> =
+            families.flat_map(|name| name.date_styles().into_iter().map(move |style| (name, style))).collect();
         for delimiter in DELIMITERS {
-            if let Some(format) = Format::detect_delimited(head, delimiter, &families)? {
+            if let Some(format) = Format::detect_delimited(head, delimiter, &styles)? {
                 return Ok(format);
             }
         }
@@ -113,7 +70,7 @@ impl Format {
     fn detect_delimited(
         head: &[(u64, Vec<u8>)],
         delimiter: u8,
-        families: &[FormatName],
+        styles: &[(FormatName, DateStyle)],
     ) -> Result<Option<Format>, String> {
         let mut header = None;
         for (line, text) in head {
@@ -125,15 +82,17 @@ impl Format {
                 Some(found) => header = Some((*line, found)),
                 None => {}
             }
-            for &name in families {
-                let columns = match header {
-                    Some((_, Header::Named(columns))) => Some(columns),
-                    _ => by_position(&fields, name),
-                };
-                if let Some(columns) = columns.filter(|columns| fields.fit(columns, name)) {
-                    let header_line = header.map(|(line, _)| line);
-                    return Ok(Some(Format { name, delimiter, columns, header_line }));
-                }
+            let named = match header {
+                Some((_, Header::Named(columns))) => Some(columns),
+                _ => None,
+            };
+            let fitting = styles.iter().find_map(|&(name, style)| {
+                let columns = named.or_else(|| by_position(&fields, style))?;
+                fields.fit(&columns, style).then_some((name, style, columns))
+            });
+            if let Some((name, style, columns)) = fitting {
+                let header_line = header.map(|(line, _)| line);
+                return Ok(Some(Format { name, style, delimiter, columns, header_line }));
             }
         }
         Ok(None)
@@ -141,73 +100,24 @@ impl Format {
 }
 
 /// The columns of a row without names: time, perhaps a clock apart, open, high, low, close, perhaps volume.
-fn by_position(fields: &Fields<'_>, name: FormatName) -> Option<Columns> {
-    let style = name.date_style();
+fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
     let (first, second) = (fields.get(0)?, fields.get(1)?);
     let apart = parse_date_and_clock(first, second, style).is_some();
     let open = if apart { 2 } else { 1 };
     // A date alone and six numbers are Yahoo's: the fifth is the adjusted close, and the last the volume.
     let yahoo = !apart && fields.len() == 7 && is_date(first, style);
     let volume = if yahoo { 6 } else { open + 4 };
-    let volume = (volume < fields.len()).then_some(volume);
-    Some(Columns { time: 0, clock: apart.then_some(1), open, high: open + 1, low: open + 2, close: open + 3, volume })
-}
-
-/// The fields of one row, without quotes and spaces around them.
-pub(crate) struct Fields<'a> {
-    fields: [&'a [u8]; FIELDS_MAX],
-    len: usize,
-}
-
-impl<'a> Fields<'a> {
-    /// Cuts a line at each delimiter. Quotes protect nothing: no field that we read holds a delimiter.
-    pub(crate) fn split(line: &'a [u8], delimiter: u8) -> Self {
-        let mut fields: [&[u8]; FIELDS_MAX] = [b""; FIELDS_MAX];
-        let mut len = 0;
-        for (slot, field) in fields.iter_mut().zip(line.split(|&byte| byte == delimiter)) {
-            *slot = unquoted(field);
-            len += 1;
-        }
-        Fields { fields, len }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn get(&self, column: usize) -> Option<&'a [u8]> {
-        self.fields[..self.len].get(column).copied()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.fields[..self.len].iter().copied()
-    }
-
-    /// The row's time.
-    pub(crate) fn stamp(&self, columns: &Columns, style: DateStyle) -> Option<Stamp> {
-        let time = self.get(columns.time)?;
-        match columns.clock {
-            Some(clock) => parse_date_and_clock(time, self.get(clock)?, style),
-            None => parse_stamp(time, style),
-        }
-    }
-
-    /// The number in a column.
-    pub(crate) fn number(&self, column: usize) -> Option<f64> {
-        std::str::from_utf8(self.get(column)?).ok()?.parse().ok()
-    }
-
-    fn fit(&self, columns: &Columns, name: FormatName) -> bool {
-        let prices = [columns.open, columns.high, columns.low, columns.close];
-        self.stamp(columns, name.date_style()).is_some() && prices.iter().all(|&price| self.number(price).is_some())
-    }
-}
-
-fn unquoted(mut field: &[u8]) -> &[u8] {
-    while let [b'"' | b' ', rest @ ..] | [rest @ .., b'"' | b' '] = field {
-        field = rest;
-    }
-    field
+    Some(Columns {
+        time: 0,
+        clock: apart.then_some(1),
+        open,
+        high: open + 1,
+        low: open + 2,
+        close: open + 3,
+        adjusted: yahoo.then_some(5),
+        volume: (volume < fields.len()).then_some(volume),
+        spread: None,
+    })
 }
 
 #[cfg(test)]
@@ -223,7 +133,7 @@ mod tests {
 
     #[test]
     fn formats_are_recognised_from_their_first_lines() {
-        use FormatName::{HistData, Iso, MetaTrader};
+        use FormatName::{Epoch, HistData, Iso, MetaTrader, YearLast};
         // Text, family, delimiter, column of the open, of the volume, line of the header.
         let cases = [
             ("20180101 170000;1.2;1.3;1.1;1.2;0", HistData, b';', 1, Some(5), None),
@@ -250,6 +160,19 @@ mod tests {
             ("2016-06-27,67.4,67.6,66.4,67.1,64.0,180700", Iso, b',', 1, Some(6), None),
             ("-(2018-10-12 12:00,1,1,1,1,9\n2018-10-12 12:15,1,1,1,1,9", Iso, b',', 1, Some(5), None),
             ("kell;a;b;c;d\n2018-10-12 12:15;1;1;1;1;9", Iso, b';', 1, Some(5), Some(1)),
+            (
+                "Gmt time,Open,High,Low,Close,Volume\n13.01.2018 22:00:00.000,1,1,1,1,9",
+                YearLast,
+                b',',
+                1,
+                Some(5),
+                Some(1),
+            ),
+            ("1/31/2018 5:00 PM,1,1,1,1,9", YearLast, b',', 1, Some(5), None),
+            ("1/31/2018,17:00,1,1,1,1,9", YearLast, b',', 2, Some(6), None),
+            ("1517418000000,1,1,1,1,9,1517418059999", Epoch, b',', 1, Some(5), None),
+            ("https://example.org\nunix,date,open,high,low,close\n1517418000,x,1,1,1,1", Epoch, b',', 2, None, Some(2)),
+            ("time,open,high,low,close,Volume\n1517418000,1,1,1,1,9", Epoch, b',', 1, Some(5), Some(1)),
             ("close;volume;date;open;high;low\n1;7;20180102;1;1;1", HistData, b';', 3, Some(1), Some(1)),
         ];
         for (text, name, delimiter, open, volume, header_line) in cases {
@@ -261,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_fits_nothing_is_refused() {
-        for text in ["", "{\nError Message\n}", "a,b,c,d,e", "2018-01-01,1,1,1", "1,2,3,4,5", "01/02/2018,1,1,1,1"] {
+        for text in ["", "{\nError Message\n}", "a,b,c,d,e", "2018-01-01,1,1,1", "1,2,3,4,5", "01/02/18,1,1,1,1"] {
             assert!(detect(text).unwrap_err().contains("timestamp and four prices"), "{text}");
         }
         let partial = detect("Date,Price,Open,High,Low\n2018-01-01,1,1,1,1").unwrap_err();

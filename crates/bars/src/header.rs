@@ -1,16 +1,34 @@
 //! Column names as exports of several languages write them.
 
-use crate::format::{Columns, Fields};
+use crate::fields::Fields;
+use crate::format::Columns;
 
-/// Names by role, in lower case without spaces, `_`, `<` and `>`.
+/// Names by role, in lower case, letters and digits only.
 const DATES: &[&str] = &["date", "fecha", "datum", "data", "dtyyyymmdd"];
 const CLOCKS: &[&str] = &["time", "hora", "zeit", "uhrzeit", "heure", "ora"];
-const STAMPS: &[&str] = &["timestamp", "datetime", "gmttime", "utctime", "utc", "opentime"];
+const STAMPS: &[&str] = &[
+    "timestamp",
+    "unixtimestamp",
+    "unix",
+    "unixtime",
+    "epoch",
+    "datetime",
+    "gmttime",
+    "localtime",
+    "utctime",
+    "timeutc",
+    "dateutc",
+    "utc",
+    "opentime",
+];
 const OPENS: &[&str] = &["open", "apertura", "abertura", "eröffnung", "ouverture", "openprice"];
 const HIGHS: &[&str] = &["high", "alto", "máximo", "maximo", "massimo", "hoch", "haut", "máxima", "highprice"];
 const LOWS: &[&str] = &["low", "bajo", "mínimo", "minimo", "tief", "bas", "mínima", "baixo", "lowprice"];
 const CLOSES: &[&str] =
     &["close", "cerrar", "cierre", "fechamento", "schluss", "schlusskurs", "clôture", "chiusura", "closeprice"];
+/// A close as it would have been without later splits and dividends.
+const ADJUSTED_CLOSES: &[&str] = &["adjclose", "adjustedclose", "closeadj", "adjclosing"];
+const SPREADS: &[&str] = &["spread"];
 /// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks come first.
 const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
 
@@ -47,12 +65,21 @@ pub(crate) fn parse(fields: &Fields<'_>) -> Option<Header> {
     let (date, clock, stamp) = (column(DATES), column(CLOCKS), column(STAMPS));
     let Some(time) = stamp.or(date).or(clock) else { return Some(Header::Partial { missing: "date" }) };
     let clock = clock.filter(|_| stamp.is_none() && date.is_some());
-    Some(Header::Named(Columns { time, clock, open, high, low, close, volume: column(VOLUMES) }))
+    Some(Header::Named(Columns {
+        time,
+        clock,
+        open,
+        high,
+        low,
+        close,
+        adjusted: column(ADJUSTED_CLOSES),
+        volume: column(VOLUMES),
+        spread: column(SPREADS),
+    }))
 }
 
 fn normalised(name: &[u8]) -> String {
-    let kept = |c: &char| !matches!(c, ' ' | '_' | '<' | '>');
-    String::from_utf8_lossy(name).chars().filter(kept).flat_map(char::to_lowercase).collect()
+    String::from_utf8_lossy(name).chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -61,25 +88,31 @@ mod tests {
 
     #[test]
     fn headers_as_they_are_found() {
-        let columns = |time, clock, first, volume| {
-            Some(Header::Named(Columns {
-                time,
-                clock,
-                open: first,
-                high: first + 1,
-                low: first + 2,
-                close: first + 3,
-                volume,
-            }))
+        let named = |time, clock, first, volume| Columns {
+            time,
+            clock,
+            open: first,
+            high: first + 1,
+            low: first + 2,
+            close: first + 3,
+            adjusted: None,
+            volume,
+            spread: None,
         };
+        let columns = |time, clock, first, volume| Some(Header::Named(named(time, clock, first, volume)));
+        let with_spread = Columns { spread: Some(8), ..named(0, Some(1), 2, Some(6)) };
+        let adjusted = Columns { adjusted: Some(5), ..named(0, None, 1, Some(6)) };
         let cases = [
-            ("date,time,open,high,low,close,tickvolume,volume,spread", columns(0, Some(1), 2, Some(6))),
-            ("<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<TICKVOL>,<VOL>,<SPREAD>", columns(0, Some(1), 2, Some(6))),
+            ("date,time,open,high,low,close,tickvolume,volume,spread", Some(Header::Named(with_spread))),
+            ("<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<TICKVOL>,<VOL>,<SPREAD>", Some(Header::Named(with_spread))),
             ("<TICKER>,<DTYYYYMMDD>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>", columns(1, Some(2), 3, Some(7))),
             ("FECHA,HORA,APERTURA,ALTO,BAJO,CERRAR,VOLUMEN", columns(0, Some(1), 2, Some(6))),
             ("timestamp,open,high,low,close", columns(0, None, 1, None)),
+            ("Time (UTC);Open;High;Low;Close;Volume.", None),
+            ("Date (UTC),Open,High,Low,Close,Vol.", columns(0, None, 1, Some(5))),
             ("Time,Open,High,Low,Close", columns(0, None, 1, None)),
-            ("timestamp,open,high,low,close,adjusted_close,volume,dividend_amount", columns(0, None, 1, Some(6))),
+            ("Date,Open,High,Low,Close,Adj Close,Volume", Some(Header::Named(adjusted))),
+            ("timestamp,open,high,low,close,adjusted_close,volume,dividend_amount", Some(Header::Named(adjusted))),
             ("kuupäev,avamine,kõrgeim,madalaim,sulgemine", Some(Header::Words)),
             ("Date,Price,Open,High,Low,Vol.", Some(Header::Partial { missing: "close" })),
             ("open,high,low,close,volume", Some(Header::Partial { missing: "date" })),

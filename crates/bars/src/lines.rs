@@ -1,43 +1,42 @@
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
+use crate::encoding::{ByteOrder, Utf16Reader};
 use crate::error::{Error, Result};
 
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot fill the memory.
-const LINE_BYTES_MAX: u64 = 1 << 16;
+const LINE_BYTES_MAX: usize = 1 << 16;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The lines of a text file, plain or compressed with gzip, one at a time.
+/// The lines of a text file, plain or compressed with gzip, in UTF-8 or UTF-16, one at a time.
+///
+/// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they are.
 pub(crate) struct Lines {
     path: PathBuf,
     reader: Box<dyn BufRead>,
     line: u64,
+    /// The last line ended with a carriage return: a line feed that follows belongs to it.
+    after_return: bool,
 }
 
 impl Lines {
-    /// Opens a file; gzip is told from the first two bytes, whatever the name.
+    /// Opens a file; gzip and UTF-16 are told from its first bytes, whatever its name.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let open = |path: &Path| -> io::Result<Box<dyn BufRead>> {
-            let mut file = BufReader::new(File::open(path)?);
-            if file.fill_buf()?.starts_with(&GZIP_MAGIC) {
-                return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file))));
-            }
-            Ok(Box::new(file))
-        };
-        let reader = open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
-        Ok(Lines { path: path.to_owned(), reader, line: 0 })
+        let reader = File::open(path).map(BufReader::new).and_then(decompressed).and_then(decoded);
+        let reader = reader.map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        Ok(Lines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 
     /// Puts the next line, without its end, into `line`, and gives its number from 1; `None` after the last.
     pub(crate) fn read_into(&mut self, line: &mut Vec<u8>) -> Result<Option<u64>> {
         line.clear();
-        let read =
+        let found =
             self.fill(line).map_err(|source| Error::Read { path: self.path.clone(), line: self.line, source })?;
-        if read == 0 {
+        if !found {
             return Ok(None);
         }
         self.line += 1;
@@ -50,13 +49,59 @@ impl Lines {
         Ok(Some(self.line))
     }
 
-    fn fill(&mut self, line: &mut Vec<u8>) -> io::Result<usize> {
-        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', line)?;
-        if read as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
-            self.reader.skip_until(b'\n')?;
+    /// Takes the bytes up to the next end of a line; false where there are none left.
+    fn fill(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
+        let mut found = false;
+        loop {
+            let buffer = match self.reader.fill_buf() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                buffer => buffer?,
+            };
+            let Some(&first) = buffer.first() else { return Ok(found) };
+            if std::mem::take(&mut self.after_return) && first == b'\n' {
+                self.reader.consume(1);
+                continue;
+            }
+            found = true;
+            let end = buffer.iter().position(|&byte| byte == b'\n' || byte == b'\r');
+            let text = &buffer[..end.unwrap_or(buffer.len())];
+            line.extend_from_slice(&text[..text.len().min(LINE_BYTES_MAX - line.len())]);
+            let Some(end) = end else {
+                let read = buffer.len();
+                self.reader.consume(read);
+                continue;
+            };
+            self.after_return = buffer[end] == b'\r';
+            self.reader.consume(end + 1);
+            return Ok(true);
         }
-        Ok(read)
     }
+}
+
+fn decompressed(file: BufReader<File>) -> io::Result<Box<dyn BufRead>> {
+    let (head, file) = with_head::<2, _>(file)?;
+    Ok(match head == GZIP_MAGIC {
+        true => Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file))),
+        false => Box::new(file),
+    })
+}
+
+fn decoded(reader: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
+    let (head, reader) = with_head::<4, _>(reader)?;
+    Ok(match ByteOrder::recognised(&head) {
+        Some(byte_order) => Box::new(Utf16Reader::new(reader, byte_order)),
+        None => Box::new(reader),
+    })
+}
+
+/// A reader whose first bytes were looked at and are given once more.
+type Rewound<R> = Chain<Cursor<Vec<u8>>, R>;
+
+/// The first bytes, at most `N`, and a reader of all.
+fn with_head<const N: usize, R: BufRead>(mut reader: R) -> io::Result<(Vec<u8>, Rewound<R>)> {
+    let mut head = Vec::with_capacity(N);
+    reader.by_ref().take(N as u64).read_to_end(&mut head)?;
+    Ok((head.clone(), Cursor::new(head).chain(reader)))
 }
 
 /// The text of one line, for a message; empty where the file can no longer be read.
@@ -99,11 +144,25 @@ mod tests {
 
     #[test]
     fn ends_of_lines_and_the_byte_order_mark_are_taken_off() {
-        let text = b"\xef\xbb\xbfa,b\r\n\nc\t\n d".as_slice();
-        let expected = [(1, "a,b"), (2, ""), (3, "c"), (4, " d")].map(|(number, line)| (number, line.to_owned()));
+        let text = b"\xef\xbb\xbfa,b\r\n\nc\t\n d\r\re\r\n".as_slice();
+        let expected = [(1, "a,b"), (2, ""), (3, "c"), (4, " d"), (5, ""), (6, "e")];
+        let expected = expected.map(|(number, line)| (number, line.to_owned()));
         assert_eq!(lines_of(text).unwrap(), expected);
         assert_eq!(lines_of(&gzip(text)).unwrap(), expected);
         assert_eq!(lines_of(b"").unwrap(), []);
+    }
+
+    #[test]
+    fn utf_16_is_decoded() {
+        let units: Vec<u16> = "\u{feff}a,ö\r\nb".encode_utf16().collect();
+        let expected = [(1, "a,ö".to_owned()), (2, "b".to_owned())];
+        for mark in [0, 1] {
+            let little: Vec<u8> = units[mark..].iter().flat_map(|unit| unit.to_le_bytes()).collect();
+            let big: Vec<u8> = units[mark..].iter().flat_map(|unit| unit.to_be_bytes()).collect();
+            for bytes in [gzip(&little), little, big] {
+                assert_eq!(lines_of(&bytes).unwrap(), expected);
+            }
+        }
     }
 
     #[test]
@@ -116,10 +175,10 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_cut_and_counted_once() {
-        let mut bytes = vec![b'x'; 3 * LINE_BYTES_MAX as usize];
+        let mut bytes = vec![b'x'; 3 * LINE_BYTES_MAX];
         bytes.extend(b"\nnext");
         let lines = lines_of(&bytes).unwrap();
-        assert_eq!(lines[0].1.len() as u64, LINE_BYTES_MAX);
+        assert_eq!(lines[0].1.len(), LINE_BYTES_MAX);
         assert_eq!(lines[1..], [(2, "next".to_owned())]);
     }
 }

@@ -3,48 +3,22 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::Bars;
 use crate::error::{Error, Result};
-use crate::format::FormatName;
+use crate::format_name::FormatName;
 use crate::gaps::Gaps;
-use crate::source::{Clock, Source};
+use crate::jumps::Jump;
+use crate::options::{ReadOptions, StampedAt};
+use crate::order::{Clock, in_order};
+use crate::source::Source;
 use crate::spacing::Spacings;
-use crate::summary::{FileSummary, ReadSummary};
+use crate::spread;
+use crate::summary::{BarCounts, FileSummary, ReadSummary};
 use crate::symbol::symbol_of;
 use crate::timeframe::Timeframe;
 use crate::timestamp::{Stamp, display_utc};
-use crate::trouble::OnError;
 use crate::weekly_close::{WeekEnds, ZoneChoice};
-use crate::zone::Zone;
 
-/// Closes of neighbouring bars that differ by this factor look like a share split that prices were not adjusted for.
-const JUMP_FACTOR_MIN: f64 = 1.5;
-
-/// Which end of its bar a timestamp stands for. Every known format stamps the open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StampedAt {
-    /// The bar opens at its timestamp.
-    #[default]
-    Open,
-    /// The bar closes at its timestamp.
-    Close,
-}
-
-/// How files are read. By default everything is told from their content.
-#[derive(Clone, Debug, Default)]
-pub struct ReadOptions {
-    /// The format; recognised when `None`.
-    pub format: Option<FormatName>,
-    /// The clock of timestamps without offset. When `None`: UTC for ISO timestamps; for the other formats the clock on
-    /// which the weeks close on Friday at 17:00 in New York. An offset in the file always counts.
-    pub zone: Option<Zone>,
-    /// Which end of the bar is stamped.
-    pub stamped_at: StampedAt,
-    /// The timeframe of the bars; the commonest spacing when `None`.
-    pub base: Option<Timeframe>,
-    /// What to do with rows that cannot be used.
-    pub on_error: OnError,
-    /// The symbol; told from the files' names when `None`.
-    pub symbol: Option<String>,
-}
+/// Jumps that are warned of one by one; the others are counted.
+const JUMPS_TOLD: usize = 3;
 
 /// The bars of one symbol, and an account of how they were read.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,20 +31,18 @@ pub struct Recording {
     pub summary: ReadSummary,
 }
 
-/// Reads the bars of one symbol from one or more CSV files, plain or compressed with gzip, and joins them in order of time.
+/// Reads the bars of one symbol from one or more CSV files and joins them in order of time.
 ///
-/// Gaps are counted and never filled.
+/// The files are plain or compressed with gzip, in UTF-8 or UTF-16. Gaps are counted and never filled.
 ///
 /// # Errors
-/// [`Error::Open`], [`Error::Read`], [`Error::UnknownFormat`]; [`Error::BadRow`] for the first row that cannot be used,
-/// under [`OnError::Fail`]; [`Error::NothingLeft`]; [`Error::UnknownBase`], [`Error::WrongBase`]; [`Error::Overlap`],
-/// [`Error::MixedSymbols`] and [`Error::NoFiles`].
+/// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`], [`Error::UnknownDateOrder`],
+/// [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be used as it stands, under
+/// [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`]; [`Error::UnknownBase`], [`Error::WrongBase`];
+/// [`Error::Overlap`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     let symbol = common_symbol(paths, options)?;
-    let sources = paths
-        .iter()
-        .map(|path| Source::read(path.as_ref(), options.format, options.on_error))
-        .collect::<Result<Vec<_>>>()?;
+    let mut sources = paths.iter().map(|path| Source::read(path.as_ref(), options)).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
 
     let mut spacings = Spacings::default();
@@ -85,23 +57,54 @@ pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Record
     let mut warnings = spacings.warnings(base);
     warnings.extend(zones.values().filter_map(|choice| choice.warning.clone()));
     warnings.extend(sources.iter().filter_map(|source| source_warning(source, options)));
+    warnings.extend(sources.iter_mut().filter_map(spread::in_units_of_the_price));
     let mut pieces = Vec::with_capacity(sources.len());
     for source in sources {
         let choice = &zones[&source.format.name];
-        pieces.push(Piece::of(source, choice, &Clock { zone: &choice.zone, base, stamp_delay_ns })?);
+        let clock = Clock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats };
+        pieces.push(Piece::of(source, choice, clock)?);
     }
     let (bars, files) = join(pieces, base)?;
-    warnings.extend(jump_warning(&bars));
-    let summary = ReadSummary {
-        symbol: symbol.clone(),
-        base,
-        files,
-        first_open_time: bars.open_time[0],
-        last_close_time: bars.close_time(bars.len() - 1),
-        gaps: Gaps::of(&bars),
-        warnings,
-    };
+    let summary = ReadSummary::of(&bars, files, symbol.clone(), warnings);
     Ok(Recording { symbol, bars, summary })
+}
+
+/// Reads the bars of several symbols, each from one or more files: one recording a symbol, in the order of their names.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Vec<Recording>> {
+    let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
+    for path in paths.iter().map(AsRef::as_ref) {
+        by_symbol.entry(options.symbol.clone().unwrap_or_else(|| symbol_of(path))).or_default().push(path);
+    }
+    if by_symbol.is_empty() {
+        return Err(Error::NoFiles);
+    }
+    by_symbol.values().map(|paths| read(paths, options)).collect()
+}
+
+impl ReadSummary {
+    /// What is in the bars, which are at least one.
+    pub(crate) fn of(bars: &Bars, files: Vec<FileSummary>, symbol: String, mut warnings: Vec<String>) -> Self {
+        let jumps = Jump::all(bars);
+        warnings.extend(jumps.iter().take(JUMPS_TOLD).map(ToString::to_string));
+        if jumps.len() > JUMPS_TOLD {
+            warnings.push(format!("{} more such jumps", jumps.len() - JUMPS_TOLD));
+        }
+        ReadSummary {
+            symbol,
+            base: bars.timeframe,
+            first_open_time: bars.open_time[0],
+            last_close_time: bars.close_time(bars.len() - 1),
+            bars: BarCounts::of(bars),
+            gaps: Gaps::of(bars, files.iter().filter_map(|file| file.zone.clone())),
+            jumps,
+            pair: None,
+            files,
+            warnings,
+        }
+    }
 }
 
 /// The bars of one file.
@@ -111,15 +114,17 @@ struct Piece {
 }
 
 impl Piece {
-    fn of(source: Source, choice: &ZoneChoice, clock: &Clock<'_>) -> Result<Self> {
-        let (path, format, rows) = (source.path.clone(), source.format.name, source.row_count);
+    fn of(source: Source, choice: &ZoneChoice, clock: Clock<'_>) -> Result<Self> {
         let on_a_wall_clock = source.rows.iter().any(|row| matches!(row.stamp, Stamp::Wall(_)));
         let (zone, zone_why) = match on_a_wall_clock {
             true => (Some(choice.zone.clone()), choice.why.clone()),
-            false => (None, "each timestamp has its own offset".to_owned()),
+            false => (None, "each timestamp tells its own offset from UTC".to_owned()),
         };
-        let (bars, dropped) = source.into_bars(clock)?;
-        let summary = FileSummary { path, format, zone, zone_why, rows, kept: bars.len() as u64, dropped };
+        let Source { path, format, rows, row_count, preamble, mut ledger, .. } = source;
+        let bars = in_order(&rows, clock, &mut ledger)?;
+        let (dropped, mended) = ledger.close();
+        let (format, kept) = (format.name, bars.len() as u64);
+        let summary = FileSummary { path, format, zone, zone_why, rows: row_count, preamble, kept, dropped, mended };
         Ok(Piece { bars, summary })
     }
 }
@@ -145,7 +150,7 @@ fn refuse_nothing(sources: &[Source]) -> Result<()> {
     if sources.iter().any(|source| !source.rows.is_empty()) {
         return Ok(());
     }
-    let first = sources.iter().find_map(|source| source.first_fault.clone()).unwrap_or_else(|| "no rows".to_owned());
+    let first = sources.iter().find_map(|source| source.ledger.first_fault()).unwrap_or("no rows").to_owned();
     let rows = sources.iter().map(|source| source.row_count).sum();
     Err(Error::NothingLeft { path: sources[0].path.clone(), rows, first })
 }
@@ -196,19 +201,4 @@ fn join(mut pieces: Vec<Piece>, base: Timeframe) -> Result<(Bars, Vec<FileSummar
         files.push(summary);
     }
     Ok((whole, files))
-}
-
-fn jump_warning(bars: &Bars) -> Option<String> {
-    let is_jump = |pair: &[f64]| pair[1].max(pair[0]) >= JUMP_FACTOR_MIN * pair[1].min(pair[0]);
-    let mut jumps = bars.close.windows(2).enumerate().filter(|(_, pair)| is_jump(pair));
-    let (index, pair) = jumps.next()?;
-    let more = match jumps.count() {
-        0 => String::new(),
-        count => format!(" (and {count} more)"),
-    };
-    let when = display_utc(bars.open_time[index + 1]);
-    Some(format!(
-        "the price goes from {} to {} at {when}{more}: a split that prices were not adjusted for?",
-        pair[0], pair[1]
-    ))
 }

@@ -1,3 +1,6 @@
+use std::borrow::Cow;
+use std::ops::Range;
+
 use crate::bars::{Bar, Bars};
 use crate::error::{Error, Result};
 use crate::timeframe::Timeframe;
@@ -6,7 +9,7 @@ use crate::timestamp::display_utc;
 /// Makes longer bars from shorter ones.
 ///
 /// Bins start at multiples of the timeframe since 1970 UTC. A bin's open is its first bar's, its close its last bar's, its
-/// high and low are the extremes and its volume is the sum. A bin without any bar gives none. A bin that ends after the
+/// high and low are the extremes, its volume is the sum and its spread its last bar's. A bin without any bar gives none. A bin that ends after the
 /// last given bar closes is left out, because more of it may follow. Bars of the timeframe asked for come back unchanged,
 /// wherever they start.
 ///
@@ -14,16 +17,21 @@ use crate::timestamp::display_utc;
 /// [`Error::NotAMultiple`] when the timeframe is shorter than the bars' or no multiple of it; [`Error::Straddles`] when a
 /// bar lies in two bins.
 pub fn resample(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
+    resample_part(bars, 0..bars.len(), timeframe).map(Cow::into_owned)
+}
+
+/// Makes longer bars from some of the bars, as if those were all.
+pub(crate) fn resample_part(bars: &Bars, part: Range<usize>, timeframe: Timeframe) -> Result<Cow<'_, Bars>> {
     let base = bars.timeframe;
     if timeframe == base {
-        return Ok(bars.clone());
+        return Ok(if part.len() == bars.len() { Cow::Borrowed(bars) } else { Cow::Owned(bars.part(part)) });
     }
     let (bin_ns, base_ns) = (timeframe.duration_ns(), base.duration_ns());
     if bin_ns % base_ns != 0 {
         return Err(Error::NotAMultiple { timeframe, base });
     }
-    let mut bins = Bars::with_capacity(timeframe, bars.len().div_ceil((bin_ns / base_ns) as usize));
-    for index in 0..bars.len() {
+    let mut bins = Bars::with_capacity(timeframe, part.len().div_ceil((bin_ns / base_ns) as usize));
+    for index in part.clone() {
         let bar = bars.bar(index);
         let bin_open_time = bar.open_time.div_euclid(bin_ns) * bin_ns;
         if bar.open_time + base_ns > bin_open_time + bin_ns {
@@ -34,11 +42,20 @@ pub fn resample(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
             _ => bins.push(Bar { open_time: bin_open_time, ..bar }),
         }
     }
-    bins.drop_unclosed(bars);
-    Ok(bins)
+    if let Some(last) = part.last() {
+        bins.drop_unclosed(bars.close_time(last));
+    }
+    Ok(Cow::Owned(bins))
 }
 
 impl Bars {
+    /// A copy of some of the bars.
+    fn part(&self, part: Range<usize>) -> Bars {
+        let mut copy = Bars::with_capacity(self.timeframe, part.len());
+        part.for_each(|index| copy.push(self.bar(index)));
+        copy
+    }
+
     /// Takes one more bar into the last bin.
     fn extend_last(&mut self, bar: &Bar) {
         let last = self.len() - 1;
@@ -46,12 +63,17 @@ impl Bars {
         self.low[last] = self.low[last].min(bar.low);
         self.close[last] = bar.close;
         self.volume[last] += bar.volume;
+        if !self.spread.is_empty() || bar.spread != 0.0 {
+            self.spread.resize(last + 1, 0.0);
+            self.spread[last] = bar.spread;
+        }
     }
 
-    fn drop_unclosed(&mut self, base: &Bars) {
-        let Some(last) = base.len().checked_sub(1) else { return };
-        if self.close_time(self.len() - 1) > base.close_time(last) {
-            self.truncate(self.len() - 1);
+    /// Drops the last bin if it has not closed by the end of the bars that it was made from.
+    fn drop_unclosed(&mut self, end: i64) {
+        let last = self.len() - 1;
+        if self.close_time(last) > end {
+            self.truncate(last);
         }
     }
 }
@@ -65,7 +87,15 @@ mod tests {
 
     fn minute(minute: i64, price: f64) -> Bar {
         let open_time = minute * MINUTE_NS;
-        Bar { open_time, open: price, high: price + 2.0, low: price - 2.0, close: price + 1.0, volume: 1.0 }
+        Bar {
+            open_time,
+            open: price,
+            high: price + 2.0,
+            low: price - 2.0,
+            close: price + 1.0,
+            volume: 1.0,
+            spread: price / 1e4,
+        }
     }
 
     fn minutes(opens: impl IntoIterator<Item = i64>) -> Bars {
@@ -79,7 +109,8 @@ mod tests {
         // Two bars of the bin [0, 5), none of [5, 10), all of [10, 15), and the start of [15, 20).
         let bins = resample(&minutes([3, 4, 10, 11, 12, 13, 14, 15]), Timeframe::M5).unwrap();
         assert_eq!(bins.open_time, [0, 10 * MINUTE_NS]);
-        let first = Bar { open_time: 0, open: 103.0, high: 106.0, low: 101.0, close: 105.0, volume: 2.0 };
+        let first =
+            Bar { open_time: 0, open: 103.0, high: 106.0, low: 101.0, close: 105.0, volume: 2.0, spread: 104.0 / 1e4 };
         assert_eq!(bins.bar(0), first);
         assert_eq!((bins.bar(1).open, bins.bar(1).close, bins.bar(1).volume), (110.0, 115.0, 5.0));
     }
@@ -128,6 +159,7 @@ mod tests {
                 prop_assert_eq!(bins.high[bin], inside.iter().map(|&k| bars.high[k]).fold(f64::MIN, f64::max));
                 prop_assert_eq!(bins.low[bin], inside.iter().map(|&k| bars.low[k]).fold(f64::MAX, f64::min));
                 prop_assert_eq!(bins.volume[bin], inside.len() as f64);
+                prop_assert_eq!(bins.spread[bin], bars.spread[inside[inside.len() - 1]]);
             }
         }
     }

@@ -88,6 +88,17 @@ mod tests {
         }
     }
 
+    /// What bars weigh that lie more than 49 bars back, as `TimeframeSeries::look_back` says it.
+    #[test]
+    fn the_past_fades() {
+        let step: Vec<f64> = (0..1_000).map(|t| if t < 950 { 1.0 } else { 0.0 }).collect();
+        let past_weight = |means: Vec<f64>| (means[999] * 1_000.0).round() / 10.0;
+        assert_eq!(past_weight(wilder_mean(&step, 14)), 2.5);
+        assert_eq!(past_weight(exponential_mean(&step, 26)), 2.1);
+        assert_eq!(past_weight(exponential_mean(&step, 50)), 13.5);
+        assert_eq!(past_weight(mean(&step, 50)), 0.0);
+    }
+
     proptest! {
         /// The recursion is the weighted sum that it stands for: the seed fades by (1 - w) a step.
         #[test]

@@ -1,8 +1,10 @@
-use crate::format::{Fields, Format};
+use crate::digits::NOISE_MAX;
+use crate::fields::Fields;
+use crate::format::Format;
 use crate::timestamp::Stamp;
-use crate::trouble::Trouble;
+use crate::trouble::{Mend, Trouble};
 
-/// One row of a file, checked by itself but not yet against its neighbours.
+/// One row of a file, not yet checked against its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) stamp: Stamp,
@@ -11,6 +13,8 @@ pub(crate) struct Row {
     pub(crate) low: f64,
     pub(crate) close: f64,
     pub(crate) volume: f64,
+    /// In the unit of the file.
+    pub(crate) spread: f64,
     /// Line number from 1.
     pub(crate) line: u64,
 }
@@ -24,40 +28,83 @@ pub(crate) struct Fault {
 }
 
 impl Row {
-    /// Reads the row in line number `line`.
-    pub(crate) fn parse(text: &[u8], format: &Format, line: u64) -> Result<Row, Fault> {
-        let fields = Fields::split(text, format.delimiter);
+    /// Reads the row in line number `line`; its numbers may still contradict each other.
+    ///
+    /// Where the format names an adjusted close, all prices are scaled with it.
+    pub(crate) fn parse(fields: &Fields<'_>, format: &Format, line: u64) -> Result<Row, Fault> {
         let columns = &format.columns;
         let number = |column: usize, what: &str| {
             fields
                 .number(column)
                 .ok_or_else(|| Fault::unreadable(format!("a number for {what} in field {}", column + 1)))
         };
-        let stamp = fields.stamp(columns, format.name.date_style()).ok_or_else(|| {
+        let or_zero = |column: Option<usize>, what: &str| column.map_or(Ok(0.0), |column| number(column, what));
+        let stamp = fields.stamp(columns, format.style).ok_or_else(|| {
             Fault::unreadable(format!("a timestamp of format {} in field {}", format.name, columns.time + 1))
         })?;
-        let row = Row {
+        let mut row = Row {
             stamp,
             open: number(columns.open, "open")?,
             high: number(columns.high, "high")?,
             low: number(columns.low, "low")?,
             close: number(columns.close, "close")?,
-            volume: columns.volume.map_or(Ok(0.0), |column| number(column, "volume"))?,
+            volume: or_zero(columns.volume, "volume")?,
+            spread: or_zero(columns.spread, "spread")?,
             line,
         };
-        row.check().map_err(|expected| Fault { trouble: Trouble::Inconsistent, expected: expected.to_owned() })?;
+        if let Some(column) = columns.adjusted {
+            row.scale(number(column, "the adjusted close")? / row.close);
+        }
         Ok(row)
     }
 
-    fn check(&self) -> Result<(), &'static str> {
+    fn scale(&mut self, factor: f64) {
+        for price in [&mut self.open, &mut self.high, &mut self.low, &mut self.close] {
+            *price *= factor;
+        }
+    }
+
+    /// Whether the numbers agree with each other.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
         let prices = [self.open, self.high, self.low, self.close];
         let checks = [
             (prices.iter().all(|price| price.is_finite() && *price > 0.0), "prices that are finite and above zero"),
             (self.low <= self.open.min(self.close), "a low at or below open and close"),
             (self.high >= self.open.max(self.close), "a high at or above open and close"),
             (self.volume.is_finite() && self.volume >= 0.0, "a volume that is finite and not negative"),
+            (self.spread.is_finite() && self.spread >= 0.0, "a spread that is finite and not negative"),
         ];
-        checks.into_iter().try_for_each(|(holds, expected)| if holds { Ok(()) } else { Err(expected) })
+        match checks.into_iter().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, expected)) => Err(Fault { trouble: Trouble::Inconsistent, expected: expected.to_owned() }),
+        }
+    }
+
+    /// The row with high and low put right, where they stand in each other's place or miss open or close by noise.
+    pub(crate) fn mended(&self) -> Option<(Row, Mend)> {
+        let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
+        let mended = if self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX) {
+            (Row { high: self.high.max(top), low: self.low.min(bottom), ..*self }, Mend::Widened)
+        } else if self.high < self.low {
+            (Row { high: self.low, low: self.high, ..*self }, Mend::Exchanged)
+        } else {
+            return None;
+        };
+        mended.0.check().is_ok().then_some(mended)
+    }
+
+    /// Whether both say the same of one bar.
+    pub(crate) fn is_copy_of(&self, other: &Row) -> bool {
+        let numbers = |row: &Row| [row.open, row.high, row.low, row.close, row.volume, row.spread];
+        numbers(self) == numbers(other)
+    }
+}
+
+#[cfg(test)]
+impl Row {
+    /// A row of open, high, low and close, for tests.
+    pub(crate) fn of(stamp: Stamp, [open, high, low, close]: [f64; 4], line: u64) -> Row {
+        Row { stamp, open, high, low, close, volume: 0.0, spread: 0.0, line }
     }
 }
 
@@ -73,7 +120,8 @@ mod tests {
 
     fn parse(text: &str) -> Result<Row, Fault> {
         let format = Format::detect(&[(1, b"2018-01-01 00:00,1,1,1,1,1".to_vec())], None).unwrap();
-        Row::parse(text.as_bytes(), &format, 7)
+        let row = Row::parse(&Fields::split(text.as_bytes(), b','), &format, 7)?;
+        row.check().map(|()| row)
     }
 
     #[test]
@@ -101,5 +149,38 @@ mod tests {
         for (text, trouble, expected) in cases {
             assert_eq!(parse(text), Err(Fault { trouble, expected: expected.to_owned() }), "{text}");
         }
+    }
+
+    #[test]
+    fn only_what_is_plain_is_mended() {
+        let cases = [
+            ([1.0, 0.5, 2.0, 1.5], Some(([2.0, 0.5], Mend::Exchanged))),
+            ([1.0, 0.5, 2.0, 3.0], None),
+            ([1.0, 0.999_999_999, 0.5, 1.0], Some(([1.0, 0.5], Mend::Widened))),
+            ([1.0, 2.0, 1.000_000_01, 1.5], Some(([2.0, 1.0], Mend::Widened))),
+            ([1.00001, 1.0, 0.5, 1.0], None),
+            ([1.0, 2.0, -1.0, 1.0], None),
+            ([f64::NAN, 2.0, 1.0, 1.0], None),
+            ([1.0, f64::INFINITY, 1.0, 1.0], None),
+        ];
+        for (prices, expected) in cases {
+            let mended = Row::of(Stamp::Utc(0), prices, 1).mended().map(|(row, mend)| ([row.high, row.low], mend));
+            assert_eq!(mended, expected, "{prices:?}");
+        }
+    }
+
+    #[test]
+    fn prices_are_scaled_with_the_adjusted_close() {
+        let head =
+            [(1, b"date,open,high,low,close,adj close,volume".to_vec()), (2, b"2018-01-01,4,8,2,4,2,9".to_vec())];
+        let format = Format::detect(&head, None).unwrap();
+        let parse = |text: &str| Row::parse(&Fields::split(text.as_bytes(), b','), &format, 2);
+        let row = parse("2018-01-01,4,8,2,4,2,9").unwrap();
+        assert_eq!([row.open, row.high, row.low, row.close, row.volume], [2.0, 4.0, 1.0, 2.0, 9.0]);
+        assert_eq!(
+            parse("2018-01-01,4,8,2,4,null,9").unwrap_err().expected,
+            "a number for the adjusted close in field 6"
+        );
+        assert!(parse("2018-01-01,4,8,2,4,-1,9").unwrap().check().is_err());
     }
 }

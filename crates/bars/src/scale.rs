@@ -49,18 +49,26 @@ impl FromStr for Scaling {
     }
 }
 
-/// Centre and scale of each feature of one timeframe.
+/// Centre and scale of each feature of one timeframe of one instrument.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scaler {
     pub(crate) center: Vec<f64>,
     pub(crate) scale: Vec<f64>,
-    /// Features that do not vary.
+    /// Features that do not vary, though there are rows.
     pub(crate) constant: Vec<Feature>,
 }
 
 impl Scaler {
-    /// Fits a scaler to rows of features, `[rows, features]`.
+    /// Fits a scaler to rows of features, `[rows, features]`; only [`Scaling::None`] does with none.
     pub(crate) fn fit(scaling: Scaling, features: &[Feature], rows: &[f32]) -> Self {
+        if rows.is_empty() {
+            assert_eq!(scaling, Scaling::None, "a scaler is fitted to rows");
+            return Scaler {
+                center: vec![0.0; features.len()],
+                scale: vec![1.0; features.len()],
+                constant: Vec::new(),
+            };
+        }
         let mut scaler = Scaler { center: Vec::new(), scale: Vec::new(), constant: Vec::new() };
         for (place, &feature) in features.iter().enumerate() {
             let mut values: Vec<f64> =
@@ -76,13 +84,13 @@ impl Scaler {
         }
         scaler
     }
+}
 
-    /// Scales rows in place.
-    pub(crate) fn apply(&self, rows: &mut [f32]) {
-        for row in rows.chunks_exact_mut(self.center.len()) {
-            for ((value, center), scale) in row.iter_mut().zip(&self.center).zip(&self.scale) {
-                *value = ((f64::from(*value) - center) / scale) as f32;
-            }
+/// Scales rows of features in place.
+pub(crate) fn scale_rows(rows: &mut [f32], center: &[f64], scale: &[f64]) {
+    for row in rows.chunks_exact_mut(center.len()) {
+        for ((value, center), scale) in row.iter_mut().zip(center).zip(scale) {
+            *value = ((f64::from(*value) - center) / scale) as f32;
         }
     }
 }
@@ -139,7 +147,7 @@ mod tests {
             assert!((scaler.scale[0] - scale).abs() < 1e-12, "{scaling}: {}", scaler.scale[0]);
             assert_eq!(scaler.constant, []);
             let mut scaled = rows;
-            scaler.apply(&mut scaled);
+            scale_rows(&mut scaled, &scaler.center, &scaler.scale);
             assert!((f64::from(scaled[8]) - (100.0 - center) / scale).abs() < 1e-5);
             assert_eq!(scaled[9], 0.25);
         }
@@ -155,6 +163,12 @@ mod tests {
         }
         let rounding = Scaler::fit(Scaling::Robust, &PAIR[..1], &[1e-16, 0.0, -1e-16, 2e-16]);
         assert_eq!(rounding.constant, [Feature::Body]);
+    }
+
+    #[test]
+    fn without_rows_nothing_is_scaled_and_nothing_is_constant() {
+        let scaler = Scaler::fit(Scaling::None, &PAIR, &[]);
+        assert_eq!((scaler.center, scaler.scale, scaler.constant), (vec![0.0; 2], vec![1.0; 2], vec![]));
     }
 
     #[test]

@@ -1,62 +1,56 @@
-//! One file of bars: first its rows as they stand, then, once its clock and timeframe are known, its bars.
+//! One file of bars: its rows as they stand, before its clock and timeframe are known.
 
 use std::path::{Path, PathBuf};
 
-use crate::bars::{Bar, Bars};
+use crate::date_order::order_of_dates;
+use crate::digits::Digits;
 use crate::error::{Error, Result, shortened};
-use crate::format::{Format, FormatName, TRIED};
-use crate::lines::{Lines, text_of_line};
+use crate::fields::Fields;
+use crate::format::Format;
+use crate::format_name::TRIED;
+use crate::ledger::Ledger;
+use crate::lines::Lines;
+use crate::options::{Prices, ReadOptions};
 use crate::row::{Fault, Row};
-use crate::timeframe::Timeframe;
-use crate::timestamp::{Stamp, display_utc};
-use crate::trouble::{Dropped, OnError, Tally, Trouble};
-use crate::zone::Zone;
+use crate::timestamp::DateStyle;
+use crate::trouble::Mend;
 
 /// Lines from which the format is recognised.
 const HEAD_LINES: usize = 64;
+/// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file can ask for.
+const ROWS_MAX: usize = 1 << 24;
 
 /// The rows of one file that can be read, in the order of the file, or backward where it is written newest first.
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) format: Format,
     pub(crate) rows: Vec<Row>,
-    /// Rows in the file, without header and empty lines.
+    /// Rows in the file, without header, empty lines and what stands before the header.
     pub(crate) row_count: u64,
+    /// Lines before the header that are not empty.
+    pub(crate) preamble: u64,
     pub(crate) newest_first: bool,
-    /// The first row that was dropped, and why.
-    pub(crate) first_fault: Option<String>,
-    on_error: OnError,
-    tally: Tally,
-}
-
-/// How rows become bars.
-pub(crate) struct Clock<'a> {
-    pub(crate) zone: &'a Zone,
-    pub(crate) base: Timeframe,
-    /// How long after its open a bar is stamped.
-    pub(crate) stamp_delay_ns: i64,
+    pub(crate) digits: Digits,
+    pub(crate) ledger: Ledger,
+    header: Vec<u8>,
 }
 
 impl Source {
-    /// Reads a file, whose format is recognised or `wanted`.
-    pub(crate) fn read(path: &Path, wanted: Option<FormatName>, on_error: OnError) -> Result<Self> {
+    /// Reads a file, whose format is recognised or stated.
+    pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Self> {
         let mut lines = Lines::open(path)?;
         let head = read_head(&mut lines)?;
-        let format = Format::detect(&head, wanted).map_err(|reason| Error::UnknownFormat {
-            path: path.to_owned(),
-            reason,
-            tried: TRIED,
-            first_line: head.first().map_or_else(String::new, |(_, text)| shortened(text)),
-        })?;
+        let format = recognise(path, &head, options)?;
         let mut source = Source {
             path: path.to_owned(),
             format,
             rows: Vec::new(),
             row_count: 0,
+            preamble: 0,
             newest_first: false,
-            first_fault: None,
-            on_error,
-            tally: Tally::default(),
+            digits: Digits::default(),
+            ledger: Ledger::new(path.to_owned(), options.on_error),
+            header: Vec::new(),
         };
         for (line, text) in &head {
             source.add(*line, text)?;
@@ -65,77 +59,71 @@ impl Source {
         while let Some(line) = lines.read_into(&mut text)? {
             source.add(line, &text)?;
         }
+        source.denoise();
         source.put_oldest_first();
         Ok(source)
     }
 
     fn add(&mut self, line: u64, text: &[u8]) -> Result<()> {
-        if text.is_empty() || self.format.header_line == Some(line) {
-            return Ok(());
+        match self.format.header_line {
+            Some(header_line) if line < header_line => self.preamble += u64::from(!text.is_empty()),
+            Some(header_line) if line == header_line => self.header = text.to_vec(),
+            // Where files were put one behind the other, their header comes again.
+            Some(_) if text == self.header => {}
+            _ if text.is_empty() => {}
+            _ => return self.add_row(line, text),
+        }
+        Ok(())
+    }
+
+    fn add_row(&mut self, line: u64, text: &[u8]) -> Result<()> {
+        if self.rows.len() == ROWS_MAX {
+            return Err(Error::TooManyRows { path: self.path.clone(), rows_max: ROWS_MAX });
         }
         self.row_count += 1;
-        match Row::parse(text, &self.format, line) {
-            Ok(row) => self.rows.push(row),
-            Err(fault) => self.refuse(line, fault, || text.to_vec())?,
+        let fields = Fields::split(text, self.format.delimiter);
+        match self.checked_row(&fields, line) {
+            Ok(row) => {
+                self.digits.add(&fields, &self.format.columns);
+                self.rows.push(row);
+            }
+            Err(fault) => self.ledger.refuse(line, fault, |_| text.to_vec())?,
         }
         Ok(())
     }
 
-    /// Drops a row and counts it, or stops at it.
-    fn refuse(&mut self, line: u64, fault: Fault, text: impl FnOnce() -> Vec<u8>) -> Result<()> {
-        let Fault { trouble, expected } = fault;
-        if self.on_error == OnError::Fail {
-            let text = shortened(&text());
-            return Err(Error::BadRow { path: self.path.clone(), line, trouble, expected, text });
+    fn checked_row(&mut self, fields: &Fields<'_>, line: u64) -> Result<Row, Fault> {
+        let row = Row::parse(fields, &self.format, line)?;
+        let Err(fault) = row.check() else { return Ok(row) };
+        match row.mended().filter(|_| self.ledger.repairs()) {
+            Some((row, mend)) => {
+                self.ledger.mend(line, mend);
+                Ok(row)
+            }
+            None => Err(fault),
         }
-        self.first_fault.get_or_insert_with(|| format!("line {line}, {trouble}, expected {expected}"));
-        self.tally.add(trouble, line);
-        Ok(())
     }
 
-    /// Some vendors write the newest bar first, without exception; that is an order and not an error.
+    /// Rounds the noise off the prices, where repairs are wanted. Adjusted prices have no digits to round to.
+    fn denoise(&mut self) {
+        if self.ledger.repairs() && self.digits.are_noisy() && self.format.columns.adjusted.is_none() {
+            for row in &mut self.rows {
+                if self.digits.denoise(row) {
+                    self.ledger.mend(row.line, Mend::Rounded);
+                }
+            }
+        }
+    }
+
+    /// Some vendors write the newest bar first; that is an order and not an error. A few rows out of it do not hide it.
     fn put_oldest_first(&mut self) {
-        self.newest_first =
-            self.rows.len() > 1 && self.rows.windows(2).all(|pair| pair[0].stamp.ns() > pair[1].stamp.ns());
+        let steps = || self.rows.windows(2).map(|pair| pair[1].stamp.ns().cmp(&pair[0].stamp.ns()));
+        let forward = steps().filter(|step| step.is_gt()).count();
+        self.newest_first = steps().filter(|step| step.is_lt()).count() > forward;
         if self.newest_first {
             self.rows.reverse();
         }
     }
-
-    /// The rows as bars in UTC, strictly in order of time, and what was dropped in all.
-    pub(crate) fn into_bars(mut self, clock: &Clock<'_>) -> Result<(Bars, Vec<Dropped>)> {
-        let rows = std::mem::take(&mut self.rows);
-        let mut bars = Bars::with_capacity(clock.base, rows.len());
-        for Row { stamp, open, high, low, close, volume, line } in rows {
-            let open_time = clock.open_time(stamp);
-            match bars.open_time.last().copied() {
-                Some(last) if open_time <= last => {
-                    let fault = out_of_order(open_time, &bars.open_time);
-                    let path = self.path.clone();
-                    self.refuse(line, fault, || text_of_line(&path, line))?;
-                }
-                _ => bars.push(Bar { open_time, open, high, low, close, volume }),
-            }
-        }
-        Ok((bars, self.tally.into_dropped()))
-    }
-}
-
-impl Clock<'_> {
-    fn open_time(&self, stamp: Stamp) -> i64 {
-        let utc_ns = match stamp {
-            Stamp::Utc(ns) => ns,
-            Stamp::Wall(ns) => self.zone.utc_ns(ns),
-        };
-        utc_ns - self.stamp_delay_ns
-    }
-}
-
-fn out_of_order(open_time: i64, earlier: &[i64]) -> Fault {
-    let last = earlier.last().copied().expect("there is an earlier bar");
-    let trouble = if earlier.binary_search(&open_time).is_ok() { Trouble::Duplicate } else { Trouble::Backward };
-    let (found, last) = (display_utc(open_time), display_utc(last));
-    Fault { trouble, expected: format!("a bar that opens after {last} (this one would open at {found})") }
 }
 
 fn read_head(lines: &mut Lines) -> Result<Vec<(u64, Vec<u8>)>> {
@@ -147,4 +135,28 @@ fn read_head(lines: &mut Lines) -> Result<Vec<(u64, Vec<u8>)>> {
         head.push((line, text.clone()));
     }
     Ok(head)
+}
+
+fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Result<Format> {
+    let mut format = Format::detect(head, options.format).map_err(|reason| Error::UnknownFormat {
+        path: path.to_owned(),
+        reason,
+        tried: TRIED,
+        first_line: head.first().map_or_else(String::new, |(_, text)| shortened(text)),
+    })?;
+    if format.has_year_last() {
+        let order = match options.date_order {
+            Some(order) => order,
+            None => order_of_dates(path, &format)?,
+        };
+        format.style = DateStyle::YearLast(order);
+    }
+    match options.prices {
+        Prices::AsQuoted => format.columns.adjusted = None,
+        Prices::Adjusted if format.columns.adjusted.is_none() => {
+            return Err(Error::NoAdjustedClose { path: path.to_owned() });
+        }
+        Prices::Adjusted => {}
+    }
+    Ok(format)
 }

@@ -73,7 +73,8 @@ impl Spacings {
             .map(|(_, count)| count)
             .sum();
         if overlapping > 0 {
-            warnings.push(format!("{overlapping} bars open before the {base} bar ahead of them closes"));
+            let bars = if overlapping == 1 { "bar opens" } else { "bars open" };
+            warnings.push(format!("{overlapping} {bars} before the {base} bar ahead closes"));
         }
         warnings
     }
@@ -85,15 +86,7 @@ mod tests {
     use crate::timestamp::{MINUTE_NS, Stamp};
 
     fn spacings(minutes: &[i64]) -> Spacings {
-        let row = |&minute: &i64| Row {
-            stamp: Stamp::Wall(minute * MINUTE_NS),
-            open: 1.0,
-            high: 1.0,
-            low: 1.0,
-            close: 1.0,
-            volume: 0.0,
-            line: 1,
-        };
+        let row = |&minute: &i64| Row::of(Stamp::Wall(minute * MINUTE_NS), [1.0; 4], 1);
         let mut spacings = Spacings::default();
         spacings.add(&minutes.iter().map(row).collect::<Vec<_>>());
         spacings
@@ -130,6 +123,6 @@ mod tests {
     fn mixed_timeframes_are_warned_of() {
         assert_eq!(spacings(&[0, 1, 2, 4]).warnings(Timeframe::M1), [] as [String; 0]);
         assert!(spacings(&[0, 60, 120, 121, 122, 123]).warnings(Timeframe::M1)[0].starts_with("2 of 5"));
-        assert!(spacings(&[0, 5, 10, 11]).warnings(Timeframe::M5)[0].starts_with("1 bars open before"));
+        assert!(spacings(&[0, 5, 10, 11]).warnings(Timeframe::M5)[0].starts_with("1 bar opens before"));
     }
 }

@@ -2,6 +2,7 @@ use std::fmt::Display;
 
 use crate::error::{Error, Result};
 use crate::feature::Feature;
+use crate::hole::HoleRule;
 use crate::scale::Scaling;
 use crate::target::TargetKind;
 use crate::timeframe::Timeframe;
@@ -15,7 +16,7 @@ pub struct Window {
     pub seq_len: usize,
 }
 
-/// What a series is made of. [`SeriesSpec::new`] gives the defaults.
+/// What a series is made of, the same for every instrument.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesSpec {
     /// The timeframes, in any order.
@@ -30,16 +31,16 @@ pub struct SeriesSpec {
     pub stride: usize,
     /// How features are scaled.
     pub scaling: Scaling,
-    /// The first part of the samples, by time, on which the scaler is fitted: above 0 and at most 1.
+    /// The first part of the samples, by time, on which the scalers are fitted: above 0 and at most 1.
     pub train_fraction: f64,
-    /// The size of a pip in units of the price.
-    pub pip_size: f64,
+    /// Which holes windows and horizons may reach across.
+    pub holes: HoleRule,
 }
 
-impl SeriesSpec {
+impl Default for SeriesSpec {
     /// M1, M5, M15, H1 and H4 with 480, 288, 192, 96 and 48 bars; the default features; 36 future bars, cumulative; every
-    /// bar a sample; robust scaling fitted on the first 70 %.
-    pub fn new(pip_size: f64) -> Self {
+    /// bar a sample; robust scaling fitted on the first 70 %; holes of up to four days, weekends among them, are spanned.
+    fn default() -> Self {
         let timeframes = [Timeframe::M1, Timeframe::M5, Timeframe::M15, Timeframe::H1, Timeframe::H4];
         let windows = timeframes.map(|timeframe| Window { timeframe, seq_len: timeframe.default_seq_len() });
         SeriesSpec {
@@ -50,8 +51,15 @@ impl SeriesSpec {
             stride: 1,
             scaling: Scaling::default(),
             train_fraction: 0.7,
-            pip_size,
+            holes: HoleRule::default(),
         }
+    }
+}
+
+impl SeriesSpec {
+    /// Number of bars before a row that its features read.
+    pub(crate) fn look_back(&self) -> usize {
+        self.features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0)
     }
 
     /// The windows, shortest timeframe first, once every value is known to be in range.
@@ -72,13 +80,13 @@ impl SeriesSpec {
         in_range("stride", &self.stride, "at least 1 bar", self.stride >= 1)?;
         let fraction = self.train_fraction;
         in_range("train_fraction", &fraction, "a number above 0 and at most 1", fraction > 0.0 && fraction <= 1.0)?;
-        let pip_size = self.pip_size;
-        in_range("pip_size", &pip_size, "a finite number above 0", pip_size > 0.0 && pip_size.is_finite())?;
+        let longest_ns = self.holes.longest_ns;
+        in_range("holes.longest_ns", &longest_ns, "at least 0 nanoseconds", longest_ns >= 0)?;
         Ok(windows)
     }
 }
 
-fn in_range(key: &'static str, value: &dyn Display, expected: &'static str, holds: bool) -> Result<()> {
+pub(crate) fn in_range(key: &'static str, value: &dyn Display, expected: &'static str, holds: bool) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Invalid { key, value: value.to_string(), expected }) }
 }
 
@@ -88,7 +96,7 @@ mod tests {
 
     #[test]
     fn windows_come_shortest_first() {
-        let mut spec = SeriesSpec::new(0.0001);
+        let mut spec = SeriesSpec::default();
         spec.windows.reverse();
         let windows = spec.checked_windows().unwrap();
         let lengths: Vec<_> = windows.iter().map(|window| window.seq_len).collect();
@@ -98,7 +106,7 @@ mod tests {
     #[test]
     fn values_out_of_range_are_named() {
         type Change = fn(&mut SeriesSpec);
-        let cases: [(Change, &str); 11] = [
+        let cases: [(Change, &str); 10] = [
             (|spec| spec.windows.clear(), "timeframes is empty"),
             (|spec| spec.windows.push(spec.windows[1]), "timeframes is M5 twice"),
             (|spec| spec.windows[1].seq_len = 0, "seq_len is 0"),
@@ -108,11 +116,10 @@ mod tests {
             (|spec| spec.stride = 0, "stride is 0"),
             (|spec| spec.train_fraction = 0.0, "train_fraction is 0"),
             (|spec| spec.train_fraction = f64::NAN, "train_fraction is NaN"),
-            (|spec| spec.pip_size = -0.01, "pip_size is -0.01"),
-            (|spec| spec.pip_size = f64::INFINITY, "pip_size is inf"),
+            (|spec| spec.holes.longest_ns = -1, "holes.longest_ns is -1"),
         ];
         for (change, message) in cases {
-            let mut spec = SeriesSpec::new(0.0001);
+            let mut spec = SeriesSpec::default();
             change(&mut spec);
             let error = spec.checked_windows().unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");

@@ -1,14 +1,18 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::format::FormatName;
+use crate::bars::Bars;
+use crate::format_name::FormatName;
 use crate::gaps::Gaps;
+use crate::jumps::Jump;
+use crate::ledger::Tally;
+use crate::pair::PairSummary;
 use crate::timeframe::Timeframe;
-use crate::timestamp::display_utc;
-use crate::trouble::Dropped;
+use crate::timestamp::{counted, display_utc};
+use crate::trouble::{Mend, Trouble};
 use crate::zone::Zone;
 
-/// What was read, what was dropped, and what was assumed. `Display` gives it as lines of text.
+/// What was read, what was dropped or put right, and what was assumed. `Display` gives it as lines of text.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReadSummary {
@@ -16,16 +20,36 @@ pub struct ReadSummary {
     pub symbol: String,
     /// The timeframe of the bars.
     pub base: Timeframe,
-    /// The files in order of time.
+    /// The files in order of time; of a pair, those of the bid before those of the ask.
     pub files: Vec<FileSummary>,
     /// Open time of the first bar, in nanoseconds since 1970 UTC.
     pub first_open_time: i64,
     /// Close time of the last bar.
     pub last_close_time: i64,
+    /// The bars by what is in them.
+    pub bars: BarCounts,
     /// The gaps.
     pub gaps: Gaps,
+    /// Jumps of the price that no range of the bars explains.
+    pub jumps: Vec<Jump>,
+    /// How bid and ask were joined, where they were read apart.
+    pub pair: Option<PairSummary>,
     /// What a user should know before he trusts the bars.
     pub warnings: Vec<String>,
+}
+
+/// Bars by what is in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BarCounts {
+    /// All of them.
+    pub all: u64,
+    /// Those whose four prices are one.
+    pub flat: u64,
+    /// Those whose volume is zero.
+    pub without_volume: u64,
+    /// Those whose spread is above zero.
+    pub with_spread: u64,
 }
 
 /// What was read from one file.
@@ -42,10 +66,14 @@ pub struct FileSummary {
     pub zone_why: String,
     /// Rows in the file, without header and empty lines.
     pub rows: u64,
+    /// Lines in front of the header.
+    pub preamble: u64,
     /// Rows that became bars.
     pub kept: u64,
-    /// Rows that did not, by kind.
-    pub dropped: Vec<Dropped>,
+    /// Rows that did not, by kind, in the order of the kinds.
+    pub dropped: Vec<Tally<Trouble>>,
+    /// Rows that were put right, by kind, in the order of the kinds. One row can be there under two kinds.
+    pub mended: Vec<Tally<Mend>>,
 }
 
 impl ReadSummary {
@@ -58,13 +86,65 @@ impl ReadSummary {
     pub fn kept(&self) -> u64 {
         self.files.iter().map(|file| file.kept).sum()
     }
+
+    /// Rows of all files that were dropped as being of one kind.
+    pub fn dropped(&self, kind: Trouble) -> u64 {
+        self.files.iter().map(|file| rows_of(&file.dropped, kind)).sum()
+    }
+
+    /// Rows of all files that were put right in one way.
+    pub fn mended(&self, kind: Mend) -> u64 {
+        self.files.iter().map(|file| rows_of(&file.mended, kind)).sum()
+    }
+}
+
+fn rows_of<K: PartialEq + Copy>(tallies: &[Tally<K>], kind: K) -> u64 {
+    tallies.iter().find(|tally| tally.kind == kind).map_or(0, |tally| tally.rows)
+}
+
+impl BarCounts {
+    pub(crate) fn of(bars: &Bars) -> Self {
+        let mut counts = BarCounts::default();
+        for bar in (0..bars.len()).map(|index| bars.bar(index)) {
+            counts.all += 1;
+            counts.flat += u64::from(bar.high == bar.low);
+            counts.without_volume += u64::from(bar.volume == 0.0);
+            counts.with_spread += u64::from(bar.spread > 0.0);
+        }
+        counts
+    }
+}
+
+impl fmt::Display for BarCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = |count: u64| match count {
+            0 => "none".to_owned(),
+            count if count == self.all => "all".to_owned(),
+            count => format!("{count} ({:.1} %)", 100.0 * count as f64 / self.all as f64),
+        };
+        let BarCounts { flat, without_volume, with_spread, .. } = *self;
+        write!(
+            f,
+            "flat bars: {}; without volume: {}; with a spread: {}",
+            share(flat),
+            share(without_volume),
+            share(with_spread)
+        )
+    }
 }
 
 impl fmt::Display for FileSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}, {} rows, {} kept", self.path.display(), self.format, self.rows, self.kept)?;
-        for Dropped { trouble, rows, first_line } in &self.dropped {
-            write!(f, ", {rows} dropped as {trouble} (first in line {first_line})")?;
+        let rows = counted(self.rows, "row", "rows");
+        write!(f, "{}: {}, {rows}, {} kept", self.path.display(), self.format, self.kept)?;
+        for Tally { kind, rows, first_line } in &self.dropped {
+            write!(f, ", {rows} dropped as {kind} (first in line {first_line})")?;
+        }
+        for Tally { kind, rows, first_line } in &self.mended {
+            write!(f, ", {rows} {kind} (first in line {first_line})")?;
+        }
+        if self.preamble > 0 {
+            write!(f, ", {} before the header", counted(self.preamble, "line", "lines"))?;
         }
         match &self.zone {
             Some(zone) => write!(f, "; times are {zone} ({})", self.zone_why),
@@ -76,11 +156,26 @@ impl fmt::Display for FileSummary {
 impl fmt::Display for ReadSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (display_utc(self.first_open_time), display_utc(self.last_close_time));
-        writeln!(f, "{}: {} {} bars from {first} to {last}", self.symbol, self.kept(), self.base)?;
+        let bars = if self.bars.all == 1 { "bar" } else { "bars" };
+        writeln!(f, "{}: {} {} {bars} from {first} to {last}", self.symbol, self.bars.all, self.base)?;
         for file in &self.files {
             writeln!(f, "  {file}")?;
         }
-        write!(f, "  {}", self.gaps)?;
+        if let Some(pair) = &self.pair {
+            writeln!(f, "  {pair}")?;
+        }
+        write!(f, "  {}\n  {}", self.gaps, self.bars)?;
         self.warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_told_in_words_where_they_are_all_or_none() {
+        let counts = BarCounts { all: 8, flat: 1, without_volume: 8, with_spread: 0 };
+        assert_eq!(counts.to_string(), "flat bars: 1 (12.5 %); without volume: all; with a spread: none");
     }
 }

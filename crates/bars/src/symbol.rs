@@ -13,7 +13,7 @@ const CURRENCIES: [&str; 19] = [
 const METALS: [&str; 2] = ["XAU", "XAG"];
 
 /// The symbol that a file's name stands for: the first part of it that starts with a currency pair, or else the whole
-/// name without its endings.
+/// name without its endings and without the words `bid` and `ask`.
 ///
 /// `DAT_ASCII_EURUSD_M1_2018.csv.gz` and `EURUSD5.csv` are EURUSD, `usdjpy-m1-bid-2013.csv` is USDJPY, `AAPL.csv` is AAPL.
 pub fn symbol_of(path: &Path) -> String {
@@ -21,8 +21,16 @@ pub fn symbol_of(path: &Path) -> String {
     let pair = name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start);
     pair.unwrap_or_else(|| {
         let stem = name.strip_suffix(".GZ").unwrap_or(&name);
-        stem.rsplit_once('.').map_or(stem, |(stem, _)| stem).to_owned()
+        without_side(stem.rsplit_once('.').map_or(stem, |(stem, _)| stem))
     })
+}
+
+/// A name without the word that says whether bid or ask is recorded: both are of one symbol.
+fn without_side(stem: &str) -> String {
+    let is_side = |part: &str| matches!(part, "BID" | "ASK");
+    let separator = |c: char| matches!(c, '_' | '-' | ' ');
+    let parts: Vec<&str> = stem.split(separator).filter(|part| !is_side(part)).collect();
+    if parts.is_empty() || !stem.split(separator).any(is_side) { stem.to_owned() } else { parts.join("-") }
 }
 
 /// The size of one pip in units of the price: 0.01 for pairs quoted in yen, 0.0001 for other currency pairs.
@@ -64,6 +72,10 @@ mod tests {
             ("BF.B.csv", "BF.B"),
             ("EUREUR.csv", "EUREUR"),
             ("bars", "BARS"),
+            ("AAPL_bid.csv", "AAPL"),
+            ("ask AAPL-2020.csv", "AAPL-2020"),
+            ("ask.csv", "ASK"),
+            ("A_B.csv", "A_B"),
             ("", ""),
         ];
         for (path, symbol) in cases {

@@ -50,12 +50,11 @@ pub(crate) struct Horizon {
 }
 
 impl Horizon {
-    /// The targets of the samples at the given places: `[samples, K]` in pips.
+    /// Adds the targets of the samples at the given places: `[samples, K]` in pips.
     ///
     /// # Panics
     /// When a sample has fewer than K closes after it.
-    pub(crate) fn targets(&self, close: &[f64], samples: impl ExactSizeIterator<Item = usize>) -> Vec<f32> {
-        let mut targets = Vec::with_capacity(samples.len() * self.len);
+    pub(crate) fn extend(&self, targets: &mut Vec<f32>, close: &[f64], samples: impl Iterator<Item = usize>) {
         for t in samples {
             let future = &close[t..=t + self.len];
             let from = |k: usize| match self.kind {
@@ -64,7 +63,6 @@ impl Horizon {
             };
             targets.extend((1..=self.len).map(|k| ((future[k] - from(k)) / self.pip_size) as f32));
         }
-        targets
     }
 }
 
@@ -75,16 +73,20 @@ mod tests {
     #[test]
     fn changes_are_in_pips() {
         let close = [1.0, 1.5, 1.25, 2.0, 2.0];
-        let horizon = |kind| Horizon { kind, len: 2, pip_size: 0.25 };
-        let samples = || [0, 2].into_iter();
-        assert_eq!(horizon(TargetKind::Cumulative).targets(&close, samples()), [2.0, 1.0, 3.0, 3.0]);
-        assert_eq!(horizon(TargetKind::Increment).targets(&close, samples()), [2.0, -1.0, 3.0, 0.0]);
+        for (kind, expected) in
+            [(TargetKind::Cumulative, [9.0, 2.0, 1.0, 3.0, 3.0]), (TargetKind::Increment, [9.0, 2.0, -1.0, 3.0, 0.0])]
+        {
+            let mut targets = vec![9.0];
+            Horizon { kind, len: 2, pip_size: 0.25 }.extend(&mut targets, &close, [0, 2].into_iter());
+            assert_eq!(targets, expected, "{kind}");
+        }
     }
 
     #[test]
     #[should_panic(expected = "range end index")]
     fn a_sample_without_a_full_horizon_is_a_bug() {
-        Horizon { kind: TargetKind::Cumulative, len: 2, pip_size: 1.0 }.targets(&[1.0, 1.0], [0].into_iter());
+        let horizon = Horizon { kind: TargetKind::Cumulative, len: 2, pip_size: 1.0 };
+        horizon.extend(&mut Vec::new(), &[1.0, 1.0], [0].into_iter());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Currencies stop trading on Friday at 17:00 in New York, summer and winter. A clock on which the last bars of the weeks
 //! close at that moment is the right one, whatever the vendor's documentation says.
 
-use crate::format::FormatName;
+use crate::format_name::FormatName;
 use crate::row::Row;
 use crate::timeframe::Timeframe;
 use crate::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, Stamp};
@@ -118,7 +118,7 @@ impl WeekEnds {
 fn candidates(format: FormatName) -> Vec<Zone> {
     let names: &[&str] = match format {
         FormatName::HistData => &["-05:00", "America/New_York", "UTC"],
-        FormatName::MetaTrader | FormatName::Iso => {
+        FormatName::MetaTrader | FormatName::Iso | FormatName::YearLast | FormatName::Epoch => {
             &["UTC", "new-york+7", "+02:00", "+03:00", "America/New_York", "-05:00"]
         }
     };

@@ -2,7 +2,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use jiff::tz::{Offset, TimeZone};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 use crate::error::Error;
 use crate::timestamp::{HOUR_NS, SECOND_NS, parse_offset};
@@ -22,14 +22,31 @@ impl Zone {
         Zone { name: "UTC".to_owned(), rules: TimeZone::UTC, ahead_ns: 0 }
     }
 
+    /// When the zone's clock shows `wall_ns`.
+    pub(crate) fn occurrence(&self, wall_ns: i64) -> Occurrence {
+        let rules_wall_ns = wall_ns - self.ahead_ns;
+        let utc_ns = |offset: Offset| rules_wall_ns - i64::from(offset.seconds()) * SECOND_NS;
+        match self.rules.to_ambiguous_timestamp(TimeZone::UTC.to_datetime(instant(rules_wall_ns))).offset() {
+            AmbiguousOffset::Unambiguous { offset } => Occurrence::Once(utc_ns(offset)),
+            AmbiguousOffset::Fold { before, after } => Occurrence::Twice(utc_ns(before), utc_ns(after)),
+            AmbiguousOffset::Gap { before, .. } => Occurrence::Never { unmoved: utc_ns(before) },
+        }
+    }
+
     /// Nanoseconds since 1970 UTC at which the zone's clock shows `wall_ns`.
     ///
     /// A time that occurs twice in autumn is taken as its first occurrence; one that is skipped in spring, as if the
     /// clock had not been moved yet.
     pub(crate) fn utc_ns(&self, wall_ns: i64) -> i64 {
-        let wall = TimeZone::UTC.to_datetime(instant(wall_ns - self.ahead_ns));
-        let utc = self.rules.to_timestamp(wall).expect("dates from 1680 to 2260 are within jiff's range");
-        i64::try_from(utc.as_nanosecond()).expect("dates from 1680 to 2260 fit nanoseconds in an i64")
+        match self.occurrence(wall_ns) {
+            Occurrence::Once(utc_ns) | Occurrence::Twice(utc_ns, _) | Occurrence::Never { unmoved: utc_ns } => utc_ns,
+        }
+    }
+
+    /// Whether the zone's clock is moved between two instants.
+    pub(crate) fn is_moved_between(&self, from_utc_ns: i64, to_utc_ns: i64) -> bool {
+        let ahead = |utc_ns| self.wall_ns(utc_ns) - utc_ns;
+        ahead(from_utc_ns) != ahead(to_utc_ns)
     }
 
     /// What the zone's clock shows at `utc_ns`, as nanoseconds since 1970.
@@ -37,6 +54,20 @@ impl Zone {
         let offset = self.rules.to_offset(instant(utc_ns));
         utc_ns + i64::from(offset.seconds()) * SECOND_NS + self.ahead_ns
     }
+}
+
+/// When a clock shows a time, in nanoseconds since 1970 UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occurrence {
+    /// As most times are.
+    Once(i64),
+    /// Before and after the clock goes back.
+    Twice(i64, i64),
+    /// The clock goes forward over it.
+    Never {
+        /// When it would be if the clock had not been moved yet.
+        unmoved: i64,
+    },
 }
 
 fn instant(ns: i64) -> Timestamp {
@@ -100,6 +131,13 @@ mod tests {
             let wall_ns = parse_stamp(wall.as_bytes(), DateStyle::Dashed).unwrap().ns();
             assert_eq!(display_utc(zone.utc_ns(wall_ns)), utc, "{wall} {zone}");
         }
+        let new_york: Zone = "America/New_York".parse().unwrap();
+        let at = |text: &str| parse_stamp(text.as_bytes(), DateStyle::Dashed).unwrap().ns();
+        let (first, second) = (at("2018-11-04T05:30Z"), at("2018-11-04T06:30Z"));
+        assert_eq!(new_york.occurrence(at("2018-11-04 01:30")), Occurrence::Twice(first, second));
+        let unmoved = at("2018-03-11T07:30Z");
+        assert_eq!(new_york.occurrence(at("2018-03-11 02:30")), Occurrence::Never { unmoved });
+        assert!(new_york.is_moved_between(first, second) && !new_york.is_moved_between(unmoved, first));
         let broker: Zone = "new-york+7".parse().unwrap();
         assert_eq!(broker.wall_ns(0), 2 * HOUR_NS);
     }

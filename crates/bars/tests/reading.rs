@@ -1,32 +1,13 @@
 //! Reading small files that are written here: joining, clocks, and what is refused.
 
-use std::path::PathBuf;
+mod written;
 
-use megabatch_bars::{Error, OnError, ReadOptions, Recording, Result, StampedAt, Timeframe, Trouble, read};
+use megabatch_bars::{Error, FormatName, Prices, ReadOptions, StampedAt, Timeframe, Trouble, read, read_all};
+use written::{minutes, read_texts, repair, with_files};
 
 const MINUTE_NS: i64 = 60_000_000_000;
 /// 2018-07-02 00:00 UTC, a Monday.
 const MONDAY_NS: i64 = 1_530_489_600_000_000_000;
-
-/// Writes each text to a file of its name and reads them all.
-fn read_texts(files: &[(&str, &str)], options: &ReadOptions) -> Result<Recording> {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |(name, text): &(&str, &str)| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let paths: Vec<PathBuf> = files.iter().map(write).collect();
-    read(&paths, options)
-}
-
-fn minutes(clock: &str, count: usize) -> String {
-    (0..count).map(|minute| format!("2018-07-02 {clock}:{minute:02},1,1,1,1,2\n")).collect()
-}
-
-fn repair() -> ReadOptions {
-    ReadOptions { on_error: OnError::Repair, ..ReadOptions::default() }
-}
 
 #[test]
 fn files_are_joined_in_order_of_time() {
@@ -36,7 +17,7 @@ fn files_are_joined_in_order_of_time() {
     let opens: Vec<i64> = recording.bars.open_time.iter().map(|ns| (ns - MONDAY_NS) / MINUTE_NS).collect();
     assert_eq!(opens, [0, 1, 2, 60, 61]);
     assert_eq!(recording.summary.files[0].path.file_name().unwrap(), "EURUSD_a.csv");
-    assert_eq!((recording.symbol.as_str(), recording.summary.gaps.count), ("EURUSD", 1));
+    assert_eq!((recording.symbol.as_str(), recording.summary.gaps.count()), ("EURUSD", 1));
 }
 
 #[test]
@@ -70,18 +51,6 @@ fn a_file_of_which_nothing_is_left_is_an_error() {
     }
     let empty = read_texts(&[("EURUSD.csv", "")], &repair());
     assert!(matches!(empty, Err(Error::UnknownFormat { .. })));
-}
-
-#[test]
-fn of_rows_out_of_order_the_first_wins() {
-    let text = "2018-07-02 00:00,1,1,1,1,2\n2018-07-02 00:02,1,1,1,1,2\n2018-07-02 00:03,1,1,1,1,2\n\
-                2018-07-02 00:02,7,7,7,7,7\n2018-07-02 00:01,7,7,7,7,7\n2018-07-02 00:04,1,1,1,1,2\n";
-    let recording = read_texts(&[("EURUSD.csv", text)], &repair()).unwrap();
-    let kinds: Vec<_> = recording.summary.files[0].dropped.iter().map(|d| (d.trouble, d.rows, d.first_line)).collect();
-    assert_eq!(kinds, [(Trouble::Duplicate, 1, 4), (Trouble::Backward, 1, 5)]);
-    assert_eq!(recording.bars.close, [1.0; 4]);
-    let error = read_texts(&[("EURUSD.csv", text)], &ReadOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("line 4: duplicate timestamp") && error.contains("`2018-07-02 00:02,7"), "{error}");
 }
 
 #[test]
@@ -130,12 +99,102 @@ fn a_stated_base_that_does_not_occur_is_refused() {
 
 #[test]
 fn the_summary_tells_all() {
-    let text = format!("{}garbage\n2018-07-02 00:09,1,1,1,1,2\n", minutes("00", 5));
+    let text = format!("{}garbage\n2018-07-02 00:09,1,1,1,1,2\n2018-07-02 00:08,1,1,1,1,2\n", minutes("00", 5));
     let summary = read_texts(&[("EURUSD.csv", &text)], &repair()).unwrap().summary.to_string();
     let lines: Vec<&str> = summary.lines().collect();
-    assert_eq!(lines[0], "EURUSD: 6 M1 bars from 2018-07-02T00:00:00Z to 2018-07-02T00:10:00Z");
+    assert_eq!(lines[0], "EURUSD: 7 M1 bars from 2018-07-02T00:00:00Z to 2018-07-02T00:10:00Z");
     assert!(lines[1].ends_with(
-        "EURUSD.csv: iso, 7 rows, 6 kept, 1 dropped as unreadable row (first in line 6); times are UTC (the default of timestamps without offset)"
+        "EURUSD.csv: iso, 8 rows, 7 kept, 1 dropped as unreadable row (first in line 6), 1 sorted in (first in line 8); \
+         times are UTC (the default of timestamps without offset)"
     ));
-    assert_eq!(lines[2], "  gaps: 1, the longest 4 min from 2018-07-02T00:05:00Z; weekends: 0");
+    assert_eq!(lines[2], "  1 gap: 1 of minutes; the longest 3 min from 2018-07-02T00:05:00Z; 0 weekends");
+    assert_eq!(lines[3], "  flat bars: all; without volume: none; with a spread: none");
+}
+
+#[test]
+fn times_are_read_however_they_are_written() {
+    let cases = [
+        ("1530489600,1,1,1,1\n1530489660,1,1,1,1", FormatName::Epoch),
+        ("unix,open,high,low,close\n1530489600000,1,1,1,1\n1530489660000,1,1,1,1", FormatName::Epoch),
+        ("1530489600000000,1,1,1,1\n1530489660000000,1,1,1,1", FormatName::Epoch),
+        ("2/7/2018 00:00,1,1,1,1\n2/7/2018 00:01,1,1,1,1\n13/7/2018 00:00,1,1,1,1", FormatName::YearLast),
+        ("7/2/2018 12:00 AM,1,1,1,1\n7/2/2018 12:01 AM,1,1,1,1\n7/13/2018 1:00 PM,1,1,1,1", FormatName::YearLast),
+        (
+            "Gmt time,Open,High,Low,Close\n02.07.2018 00:00:00.000,1,1,1,1\n02.07.2018 00:01:00.000,1,1,1,1",
+            FormatName::YearLast,
+        ),
+        ("2018/07/02 00:00,1,1,1,1\n2018/07/02 00:01,1,1,1,1", FormatName::Iso),
+    ];
+    for (text, format) in cases {
+        let recording = read_texts(&[("EURUSD.csv", text)], &ReadOptions::default()).unwrap();
+        assert_eq!(recording.bars.open_time[..2], [MONDAY_NS, MONDAY_NS + MINUTE_NS], "{text}");
+        assert_eq!(recording.summary.files[0].format, format, "{text}");
+    }
+}
+
+#[test]
+fn a_time_in_another_unit_is_an_unreadable_row() {
+    let text = "1530489600,1,1,1,1\n1530489660000,1,1,1,1\n1530489720,1,1,1,1\n1530489780,1,1,1,1";
+    let summary = read_texts(&[("EURUSD.csv", text)], &repair()).unwrap().summary;
+    assert_eq!((summary.dropped(Trouble::Unreadable), summary.bars.all), (1, 3));
+}
+
+#[test]
+fn dates_of_two_readings_need_to_be_told_which() {
+    let text = "02/07/2018 00:00,1,1,1,1\n02/07/2018 00:01,1,1,1,1";
+    let error = read_texts(&[("EURUSD.csv", text)], &ReadOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::UnknownDateOrder { .. }));
+    for (order, day) in [("day-first", 0), ("month-first", -145)] {
+        let options = ReadOptions { date_order: Some(order.parse().unwrap()), ..ReadOptions::default() };
+        let bars = read_texts(&[("EURUSD.csv", text)], &options).unwrap().bars;
+        assert_eq!((bars.open_time[0] - MONDAY_NS) / (1_440 * MINUTE_NS), day, "{order}");
+    }
+}
+
+#[test]
+fn exports_of_metatrader_are_read_in_their_encoding() {
+    let text = "\u{feff}<DATE>\t<TIME>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>\r\n\
+                2018.07.02\t00:00:00\t1.16879\t1.16906\t1.16852\t1.16855\t8\t0\t47\r\n\
+                2018.07.02\t00:01:00\t1.16871\t1.16884\t1.16871\t1.16879\t13\t0\t31\r\n";
+    let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for bytes in [text.as_bytes(), &utf_16] {
+        let bars = with_files(&[("EURUSD.csv", bytes)], |paths| read(paths, &ReadOptions::default())).unwrap().bars;
+        assert_eq!((bars.open_time[0], bars.volume[1], bars.spread), (MONDAY_NS, 13.0, vec![0.000_47, 0.000_31]));
+    }
+}
+
+#[test]
+fn what_stands_before_a_header_or_repeats_it_is_no_row() {
+    let header = "Date,Open,High,Low,Close\n";
+    let text = format!(
+        "https://example.org\n\nEURUSD, all times are UTC\n{header}{}{header}{}",
+        minutes("00", 2),
+        minutes("01", 1)
+    );
+    let summary = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap().summary;
+    assert_eq!((summary.rows(), summary.kept(), summary.files[0].preamble), (3, 3, 2));
+    let without_header = format!("https://example.org\n{}", minutes("00", 2));
+    let error = read_texts(&[("EURUSD.csv", &without_header)], &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("line 1: unreadable row"), "{error}");
+}
+
+#[test]
+fn prices_are_adjusted_where_that_is_wanted() {
+    let text = "date,open,high,low,close,adj close,volume\n2018-07-02,4,8,2,4,2,9\n2018-07-03,4,8,2,4,4,9\n";
+    let adjusted = ReadOptions { prices: Prices::Adjusted, ..ReadOptions::default() };
+    let close = |options| read_texts(&[("AAPL.csv", text)], options).unwrap().bars.close;
+    assert_eq!((close(&ReadOptions::default()), close(&adjusted)), (vec![4.0; 2], vec![2.0, 4.0]));
+    let error = read_texts(&[("AAPL.csv", &minutes("00", 2))], &adjusted).unwrap_err().to_string();
+    assert!(error.contains("AAPL.csv: there is no adjusted close"), "{error}");
+}
+
+#[test]
+fn several_symbols_are_read_in_one_call() {
+    let (early, late) = (minutes("00", 3), minutes("01", 2));
+    let texts = [("GBPUSD.csv", &early), ("EURUSD_2.csv", &late), ("EURUSD_1.csv", &early)];
+    let files = texts.map(|(name, text)| (name, text.as_bytes()));
+    let recordings = with_files(&files, |paths| read_all(paths, &ReadOptions::default())).unwrap();
+    let found: Vec<_> = recordings.iter().map(|recording| (recording.symbol.as_str(), recording.bars.len())).collect();
+    assert_eq!(found, [("EURUSD", 5), ("GBPUSD", 3)]);
+    assert!(matches!(read_all::<&str>(&[], &ReadOptions::default()), Err(Error::NoFiles)));
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    self as trainer, Checkpoints, Form, LastBatch, Loss, ModelConfig, OptimizerConfig, OptimizerKind, Run, Split,
+    self as trainer, Checkpoints, EarlyStopping, Form, LastBatch, Loss, LrSchedule, LrScheduleKind, ModelConfig,
+    OptimizerConfig, OptimizerKind, Run, Split,
 };
 
 use crate::adapt::samples::SourceSamples;
@@ -94,6 +95,20 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
     };
     Ok(trainer::Config {
         model: model_config(config),
+        dropout: config.number("model.dropout") as f32,
+        carry_state: config.flag("training.carry_state"),
+        lr_schedule: LrSchedule {
+            kind: match config.text("training.lr_schedule") {
+                Some("cosine") => LrScheduleKind::Cosine,
+                _ => LrScheduleKind::Constant,
+            },
+            warmup_steps: config.count("training.warmup_steps") as u64,
+            lr_min: config.number("training.lr_min"),
+        },
+        early_stopping: config.optional_count("training.early_stopping").map(|patience| EarlyStopping {
+            patience: u32::try_from(patience).unwrap_or(u32::MAX),
+            min_delta: config.number("training.early_stopping_min_delta"),
+        }),
         optimizer: OptimizerConfig {
             kind,
             lr: config.number("training.lr"),
@@ -101,7 +116,7 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
             ..OptimizerConfig::default()
         },
         clip_norm: config.optional_number("training.clip_norm"),
-        loss: Loss::Mse,
+        loss: loss(config),
         epochs: config.count("training.epochs") as u64,
         max_steps,
         batch_size: config.count("gpu_optimization.batch_size"),
@@ -111,8 +126,16 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
         seed: config.count("training.seed") as u64,
         threads: threads(config),
         form: form(config),
-        validate_every_steps: None,
+        validate_every_steps: config.optional_count("training.validate_every_steps").map(|steps| steps as u64),
     })
+}
+
+/// The loss, which validation and evaluation measure too.
+pub(crate) fn loss(config: &Config) -> Loss {
+    match config.text("training.loss") {
+        Some("huber") => Loss::Huber { delta: config.number("training.huber_delta") },
+        _ => Loss::Mse,
+    }
 }
 
 /// The model's sizes.

@@ -1,8 +1,9 @@
 //! A run's folder: what is where in it, and the small files that the program itself writes there.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use megabatch_trainer::{Checkpoints, write_atomically};
@@ -11,6 +12,9 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::plan::Plan;
+
+/// Names of files that are being written begin so.
+const UNFINISHED: &str = ".tmp";
 
 /// The folder that `train --out` names.
 pub(crate) struct RunFolder {
@@ -39,8 +43,40 @@ impl RunFolder {
         let root = self.root.display();
         fs::create_dir_all(&self.root)
             .map_err(|error| Failure::usage(format!("{root}: cannot be written to: {error}")))?;
+        self.clean()?;
         write_atomically(&self.config_file(), config.to_yaml().as_bytes())?;
         Ok(write_atomically(&self.plan_file(), serde_json::to_string_pretty(plan)?.as_bytes())?)
+    }
+
+    /// Removes files that were being written when an earlier process was killed.
+    fn clean(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.root).with_context(|| format!("{}: cannot be listed", self.root.display()))? {
+            let path = entry?.path();
+            let is_unfinished = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED));
+            if is_unfinished && path.is_file() {
+                fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `error`, with what to do about it where it says that the disk has no room for this run.
+    pub(crate) fn advise(&self, error: anyhow::Error) -> anyhow::Error {
+        let is_full = |error: &io::Error| {
+            matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+        };
+        if !error.chain().filter_map(|cause| cause.downcast_ref()).any(is_full) {
+            return error;
+        }
+        let out = self.root.display();
+        let begin = match (self.checkpoints().exists(), self.config_file().exists()) {
+            (true, _) => {
+                format!("what was saved before is whole, and `megabatch train --out {out} --resume` goes on from it")
+            }
+            (false, true) => format!("`megabatch train --out {out} --resume` starts it again"),
+            (false, false) => "start it again".to_owned(),
+        };
+        error.context(format!("no room for the run: make room, and {begin}"))
     }
 
     /// The folder of a run that exists.
@@ -120,8 +156,14 @@ impl RunFolder {
 
 /// metrics.jsonl, one JSON object a line, in the order of the steps.
 pub(crate) struct MetricsLog {
+    path: PathBuf,
     file: File,
+    /// When the line before was written.
+    since: Instant,
 }
+
+/// Events whose whole duration lies between the line before theirs and their own, and the key that tells it.
+const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), ("checkpoint", "save_s")];
 
 impl MetricsLog {
     /// Opens the log of `run` after step `step`: lines of later steps, which a resumed run will write again, are dropped.
@@ -134,12 +176,22 @@ impl MetricsLog {
             .collect();
         write_atomically(&run.metrics_file(), kept.as_bytes())?;
         let file = OpenOptions::new().append(true).open(run.metrics_file())?;
-        Ok(MetricsLog { file })
+        Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now() })
     }
 
-    /// Appends one line.
+    /// Appends one line, to be called as soon as what it tells of is over: validations and checkpoints get the time since the
+    /// line before.
     pub(crate) fn push(&mut self, metric: &Value) -> Result<()> {
-        writeln!(self.file, "{metric}").context("metrics.jsonl cannot be written")
+        let seconds = self.since.elapsed().as_secs_f64();
+        let mut line = metric.clone();
+        if let Some((_, key)) = TIMED_EVENTS.iter().find(|(event, _)| metric["event"] == *event) {
+            line[key] = seconds.into();
+        }
+        // In one call, so that a line is cut short only where the system itself cuts it.
+        let write = self.file.write_all(format!("{line}\n").as_bytes());
+        write.with_context(|| format!("{}: cannot write", self.path.display()))?;
+        self.since = Instant::now();
+        Ok(())
     }
 }
 
@@ -165,6 +217,42 @@ mod tests {
     }
 
     #[test]
+    fn what_a_killed_process_was_writing_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        fs::create_dir(folder.path().join(".tmpfolder")).unwrap();
+        for name in [".tmpAbCdEf", ".hidden", "tmp", "notes.tmp"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        run.clean().unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let mut left: Vec<String> = fs::read_dir(folder.path()).unwrap().map(name).collect();
+        left.sort();
+        assert_eq!(left, [".hidden", ".tmpfolder", "notes.tmp", "tmp"]);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_what_to_do_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let advise = |kind: ErrorKind| {
+            let error = anyhow::Error::from(io::Error::from(kind)).context("x: cannot write");
+            crate::failure::message(&run.advise(error))
+        };
+        assert!(advise(ErrorKind::PermissionDenied).starts_with("x: cannot write: "));
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge] {
+            let message = advise(kind);
+            assert!(
+                message.starts_with("no room for the run: make room, and start it again: x: cannot write"),
+                "{message}"
+            );
+        }
+        fs::create_dir(run.checkpoints()).unwrap();
+        let message = advise(ErrorKind::StorageFull);
+        assert!(message.contains("--resume` goes on from it: x: cannot write"), "{message}");
+    }
+
+    #[test]
     fn a_resumed_log_has_each_step_once() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
@@ -175,5 +263,22 @@ mod tests {
         log.push(&json!({ "step": 3 })).unwrap();
         let steps: Vec<u64> = run.metrics().unwrap().iter().map(|metric| metric["step"].as_u64().unwrap()).collect();
         assert_eq!(steps, [1, 2, 3]);
+    }
+
+    #[test]
+    fn validations_and_checkpoints_tell_how_long_they_took() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_after(&run, 0).unwrap();
+        for event in ["step", "validation", "checkpoint"] {
+            log.since -= std::time::Duration::from_secs(3);
+            log.push(&json!({ "event": event, "step": 1 })).unwrap();
+        }
+        let lines = run.metrics().unwrap();
+        assert_eq!(lines[0], json!({ "event": "step", "step": 1 }));
+        for (line, key) in [(&lines[1], "validation_s"), (&lines[2], "save_s")] {
+            let seconds = line[key].as_f64().unwrap();
+            assert!((3.0..4.0).contains(&seconds), "{line}");
+        }
     }
 }

@@ -46,6 +46,7 @@ impl Trained {
         let batch_size = config.count("gpu_optimization.batch_size");
         let compute = Compute { threads: threads(&config), batch_size, form: form(&config) };
         let predictor = Predictor::open(&device, model, &weights, compute)?;
+        let predictor = if config.flag("training.carry_state") { predictor.with_carried_state() } else { predictor };
         Ok(Trained { device, config, samples, predictor, step })
     }
 
@@ -79,6 +80,8 @@ pub(crate) fn weights_file(folder: &RunFolder, which: Which) -> Result<(u64, Pat
         Which::Last => None,
     };
     let (step, path) = chosen.unwrap_or((last_step, last));
+    // Reading its state compares every file with its checksum: a damaged model would predict without a word.
+    State::of_checkpoint(&path)?;
     Ok((step, path.join("model.safetensors")))
 }
 

@@ -1,47 +1,70 @@
-use megabatch_bars::{FormatName, OnError, ReadOptions, Timeframe, read};
+use megabatch_bars::{FormatName, GapKind, OnError, ReadOptions, Timeframe, read};
 
 use crate::published;
 
-/// One published file: name, rows, rows kept, format, clock, timeframe, symbol.
-type Case = (&'static str, u64, u64, FormatName, Option<&'static str>, Timeframe, &'static str);
+/// One published file: name, rows, format, clock, timeframe.
+type Case = (&'static str, u64, FormatName, Option<&'static str>, Timeframe);
 
+const NEW_YORK: Option<&str> = Some("America/New_York");
+const BROKER: Option<&str> = Some("new-york+7");
+
+const CASES: [Case; 11] = [
+    ("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz", 372_607, FormatName::HistData, NEW_YORK, Timeframe::M1),
+    ("forex_m1/DAT_ASCII_GBPUSD_M1_2018.csv.gz", 372_261, FormatName::HistData, NEW_YORK, Timeframe::M1),
+    ("forex_m1/DAT_ASCII_USDJPY_M1_2018.csv.gz", 371_800, FormatName::HistData, NEW_YORK, Timeframe::M1),
+    ("forex_m1/jaffer_EURUSD_M1_2018-06_mt5tab.csv.gz", 30_203, FormatName::MetaTrader, BROKER, Timeframe::M1),
+    ("forex_m1/jeremidaneau_EURUSD1_2022.csv.gz", 34_342, FormatName::MetaTrader, BROKER, Timeframe::M1),
+    ("forex_m1/usdjpy-m1-bid-2013.csv.gz", 28_761, FormatName::Iso, None, Timeframe::M1),
+    ("forex_m1/usdjpy-m1-ask-2013.csv.gz", 28_761, FormatName::Iso, None, Timeframe::M1),
+    ("forex_multitf/sillydev_EURUSD_M1.csv.gz", 50_000, FormatName::Iso, Some("UTC"), Timeframe::M1),
+    ("forex_multitf/sillydev_EURUSD_M5.csv.gz", 50_000, FormatName::Iso, Some("UTC"), Timeframe::M5),
+    ("forex_multitf/sillydev_EURUSD_H1.csv.gz", 50_000, FormatName::Iso, Some("UTC"), Timeframe::H1),
+    ("forex_multitf/sillydev_EURUSD_H4.csv.gz", 22_256, FormatName::Iso, Some("UTC"), Timeframe::H4),
+];
+
+/// A good file is read in full whatever is to be done with bad rows, and nothing is put right in it.
 #[test]
 fn every_published_file_is_read_in_full() {
-    use FormatName::{HistData, Iso, MetaTrader};
-    use Timeframe::{H1, H4, M1, M5, M15};
-    let new_york = Some("America/New_York");
-    let cases: [Case; 12] = [
-        ("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz", 372_607, 372_607, HistData, new_york, M1, "EURUSD"),
-        ("forex_m1/DAT_ASCII_GBPUSD_M1_2018.csv.gz", 372_261, 372_261, HistData, new_york, M1, "GBPUSD"),
-        ("forex_m1/DAT_ASCII_USDJPY_M1_2018.csv.gz", 371_800, 371_800, HistData, new_york, M1, "USDJPY"),
-        (
-            "forex_m1/jaffer_EURUSD_M1_2018-06_mt5tab.csv.gz",
-            30_203,
-            30_203,
-            MetaTrader,
-            Some("new-york+7"),
-            M1,
-            "EURUSD",
-        ),
-        ("forex_m1/jeremidaneau_EURUSD1_2022.csv.gz", 34_342, 34_342, MetaTrader, Some("new-york+7"), M1, "EURUSD"),
-        ("forex_m1/usdjpy-m1-bid-2013.csv.gz", 28_761, 28_761, Iso, None, M1, "USDJPY"),
-        ("forex_m1/usdjpy-m1-ask-2013.csv.gz", 28_761, 28_761, Iso, None, M1, "USDJPY"),
-        ("forex_multitf/sillydev_EURUSD_M1.csv.gz", 50_000, 50_000, Iso, Some("UTC"), M1, "EURUSD"),
-        ("forex_multitf/sillydev_EURUSD_M5.csv.gz", 50_000, 50_000, Iso, Some("UTC"), M5, "EURUSD"),
-        ("forex_multitf/sillydev_EURUSD_M15.csv.gz", 50_000, 49_999, Iso, Some("UTC"), M15, "EURUSD"),
-        ("forex_multitf/sillydev_EURUSD_H1.csv.gz", 50_000, 50_000, Iso, Some("UTC"), H1, "EURUSD"),
-        ("forex_multitf/sillydev_EURUSD_H4.csv.gz", 22_256, 22_256, Iso, Some("UTC"), H4, "EURUSD"),
-    ];
-    for (name, rows, kept, format, zone, base, symbol) in cases {
+    for (name, rows, format, zone, base) in CASES {
         let Some(path) = published(name) else { return };
-        let options = ReadOptions { on_error: OnError::Repair, ..ReadOptions::default() };
-        let recording = read(&[path], &options).unwrap_or_else(|error| panic!("{error}"));
-        let summary = recording.summary;
+        for on_error in OnError::ALL {
+            let options = ReadOptions { on_error, ..ReadOptions::default() };
+            let summary = read(&[&path], &options).unwrap_or_else(|error| panic!("{error}")).summary;
+            let file = &summary.files[0];
+            assert_eq!((file.rows, file.kept, summary.bars.all), (rows, rows, rows), "{name}");
+            assert_eq!(
+                (file.dropped.len(), file.mended.len(), file.format, summary.base),
+                (0, 0, format, base),
+                "{name}"
+            );
+            assert_eq!(file.zone.as_ref().map(ToString::to_string).as_deref(), zone, "{name}");
+            assert!(name.to_uppercase().contains(&summary.symbol) && summary.symbol.len() == 6, "{}", summary.symbol);
+            assert_eq!(summary.warnings, [] as [String; 0], "{name}");
+        }
+    }
+}
+
+/// Gaps of minutes, hours, days and months, weekends, flat bars, bars without volume.
+#[test]
+fn gaps_and_poor_bars_are_counted() {
+    use GapKind::{Days, Hours, Minutes, Months};
+    let cases = [
+        ("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz", [797, 1, 0, 0], 52, 4_729, 372_607),
+        ("forex_m1/DAT_ASCII_GBPUSD_M1_2018.csv.gz", [1_030, 1, 0, 0], 52, 6_865, 372_261),
+        ("forex_m1/DAT_ASCII_USDJPY_M1_2018.csv.gz", [1_566, 1, 0, 0], 52, 3_679, 371_800),
+        ("forex_m1/jaffer_EURUSD_M1_2018-06_mt5tab.csv.gz", [8, 0, 0, 0], 4, 305, 0),
+        ("forex_m1/jeremidaneau_EURUSD1_2022.csv.gz", [133, 1, 1, 1], 4, 212, 0),
+        ("forex_m1/usdjpy-m1-bid-2013.csv.gz", [34, 0, 0, 0], 4, 0, 28_761),
+        ("forex_m1/usdjpy-m1-ask-2013.csv.gz", [34, 0, 0, 0], 4, 116, 28_761),
+    ];
+    for (name, counts, weekends, flat, without_volume) in cases {
+        let Some(path) = published(name) else { return };
+        let summary = read(&[path], &ReadOptions::default()).unwrap().summary;
         println!("{summary}");
-        assert_eq!((summary.rows(), summary.kept(), recording.bars.len() as u64), (rows, kept, kept), "{name}");
-        assert_eq!((summary.files[0].format, summary.base, summary.symbol.as_str()), (format, base, symbol), "{name}");
-        assert_eq!(summary.files[0].zone.as_ref().map(ToString::to_string).as_deref(), zone, "{name}");
-        assert_eq!(summary.warnings, [] as [String; 0], "{name}");
+        let gaps = &summary.gaps;
+        assert_eq!([Minutes, Hours, Days, Months].map(|kind| gaps.of_kind(kind)), counts, "{name}");
+        assert_eq!((gaps.weekends(), gaps.of_kind(GapKind::ClockChange)), (weekends, 0), "{name}");
+        assert_eq!((summary.bars.flat, summary.bars.without_volume), (flat, without_volume), "{name}");
     }
 }
 
@@ -62,11 +85,19 @@ fn the_clock_of_histdata_is_told_from_its_weeks() {
 }
 
 #[test]
-fn holes_are_counted_and_named() {
+fn holes_are_listed_longest_first() {
     let Some(path) = published("forex_m1/jeremidaneau_EURUSD1_2022.csv.gz") else { return };
     let gaps = read(&[path], &ReadOptions::default()).unwrap().summary.gaps;
-    let largest = gaps.largest.unwrap();
-    let days = (largest.to - largest.from) / 86_400_000_000_000;
-    println!("{gaps}");
-    assert_eq!((days, gaps.weekends), (32, 4));
+    let minutes: Vec<i64> = gaps.longest.iter().map(|gap| gap.duration_ns() / 60_000_000_000).collect();
+    assert_eq!(minutes[..3], [32 * 1_440 + 237, 6 * 1_440 + 805, 729], "{gaps}");
+}
+
+#[test]
+fn spreads_of_a_month_are_in_units_of_the_price() {
+    let Some(path) = published("forex_m1/jaffer_EURUSD_M1_2018-06_mt5tab.csv.gz") else { return };
+    let bars = read(&[path], &ReadOptions::default()).unwrap().bars;
+    let points: Vec<i64> = bars.spread.iter().map(|spread| (spread * 1e5).round() as i64).collect();
+    // Three bars without a spread, one of 12.3 pips, and most of one or two points.
+    let count = |wanted: std::ops::Range<i64>| points.iter().filter(|points| wanted.contains(points)).count();
+    assert_eq!((count(0..1), count(1..3), count(123..124), points.len()), (3, 25_141, 1, 30_203));
 }

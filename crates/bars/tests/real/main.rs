@@ -3,6 +3,7 @@
 mod chain;
 mod dirty;
 mod files;
+mod pairs;
 mod year;
 
 use std::path::PathBuf;

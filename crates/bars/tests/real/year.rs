@@ -1,4 +1,7 @@
-use megabatch_bars::{ReadOptions, SeriesSpec, align, pip_size_of, read};
+use megabatch_bars::{
+    Instrument, Moment, ReadOptions, SeriesSpec, Timeframe, Window, align, pip_size_of, prove_no_look_ahead,
+    prove_scalers, read,
+};
 
 use crate::published;
 
@@ -6,7 +9,10 @@ use crate::published;
 fn a_year_of_minutes_becomes_five_aligned_timeframes() {
     let Some(path) = published("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz") else { return };
     let recording = read(&[path], &ReadOptions::default()).unwrap();
-    let series = align(&recording.bars, &SeriesSpec::new(pip_size_of(&recording.symbol).unwrap())).unwrap();
+    let (name, bars) = (recording.symbol.as_str(), &recording.bars);
+    let instrument = Instrument { name, bars, pip_size: pip_size_of(name).unwrap() };
+    let series = align(&[instrument], &SeriesSpec::default()).unwrap();
+    assert_eq!((series.segments.len(), series.left_out.len()), (1, 0), "no hole of the year is longer than four days");
     // 49 + 48 bars of H4 must close first, and 36 minutes must follow.
     let first = recording.bars.open_time.iter().position(|ns| ns + 60_000_000_000 == series.sample_time[0]).unwrap();
     assert_eq!(series.len(), 372_607 - 36 - first);
@@ -24,4 +30,42 @@ fn a_year_of_minutes_becomes_five_aligned_timeframes() {
     // HistData gives no volume.
     assert_eq!(series.warnings.len(), 5);
     assert!(series.warnings.iter().all(|warning| warning.contains("relative_volume is constant")));
+}
+
+/// The first samples after the clocks of New York and London were changed in 2018.
+#[test]
+fn samples_at_changes_of_clocks_are_proven() {
+    let Some(path) = published("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz") else { return };
+    let recording = read(&[path], &ReadOptions::default()).unwrap();
+    let eurusd = Instrument { name: "EURUSD", bars: &recording.bars, pip_size: 1e-4 };
+    let spec = SeriesSpec::default();
+    let series = align(&[eurusd], &spec).unwrap();
+    let scalers = series.scalers();
+    // 2018-03-11, 2018-03-25, 2018-10-28 and 2018-11-04, each at 22:00 UTC.
+    let changes = [1_520_805_600, 1_522_015_200, 1_540_764_000, 1_541_368_800];
+    let after = |second: i64| series.sample_time.partition_point(|&time| time < second * 1_000_000_000);
+    for n in changes.map(after) {
+        let moment = Moment { time: series.sample_time[n], seed: n as u64 };
+        let proof = prove_no_look_ahead(eurusd, &spec, &scalers, moment).unwrap();
+        let windows: Vec<&[f32]> = series.timeframes.iter().map(|timeframe| timeframe.window(n)).collect();
+        assert_eq!(proof.windows, windows);
+    }
+    prove_scalers(&[eurusd], &spec, &scalers, Moment { time: series.fit_end_time, seed: 1 }).unwrap();
+}
+
+#[test]
+fn a_month_without_bars_parts_a_recording() {
+    let Some(path) = published("forex_m1/jeremidaneau_EURUSD1_2022.csv.gz") else { return };
+    let recording = read(&[path], &ReadOptions::default()).unwrap();
+    let windows = [(Timeframe::M1, 60), (Timeframe::H1, 12)];
+    let windows = windows.map(|(timeframe, seq_len)| Window { timeframe, seq_len }).to_vec();
+    let spec = SeriesSpec { windows, ..SeriesSpec::default() };
+    let series = align(&[Instrument { name: "EURUSD", bars: &recording.bars, pip_size: 1e-4 }], &spec).unwrap();
+    let all = series.segments.iter().chain(&series.left_out);
+    assert_eq!(all.map(|segment| segment.bars).sum::<usize>(), recording.bars.len());
+    assert!(series.segments.len() >= 2, "{:?} {:?}", series.segments, series.left_out);
+    for (n, start) in series.receptive_starts().into_iter().enumerate() {
+        let segment = series.segments.iter().find(|segment| segment.samples.contains(&n)).unwrap();
+        assert!(start >= segment.open_time && series.sample_time[n] <= segment.close_time);
+    }
 }

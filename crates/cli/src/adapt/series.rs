@@ -2,47 +2,67 @@
 
 use std::collections::BTreeMap;
 
-use megabatch_bars::{AlignedSeries, Scaling, SeriesSpec, Timeframe, TimeframeSeries};
-use megabatch_chunk_io::{AttributeValue, Scaler, Series, SeriesTimeframe};
+use megabatch_bars::{AlignedSeries, Scaling, SeriesSpec, TimeframeSeries};
+use megabatch_chunk_io::{AttributeValue, Instruments, Scaler, Series, SeriesTimeframe};
 
 /// What the file says of itself beside its numbers.
 pub(crate) struct Origin<'a> {
-    pub(crate) symbol: &'a str,
     pub(crate) spec: &'a SeriesSpec,
+    /// One size an instrument.
+    pub(crate) pip_sizes: &'a [f64],
     /// What was read and what was found in it, as JSON.
     pub(crate) source: String,
 }
 
 /// The series as it is written to disk.
 pub(crate) fn series_file(aligned: AlignedSeries, origin: Origin<'_>) -> Series {
-    let scaling = origin.spec.scaling;
-    let fit_end_time = aligned.fit_end_time;
+    let (scaling, fit_end_time) = (aligned.scaling, aligned.fit_end_time);
+    let attributes = attributes(&aligned, origin);
+    let sample_reach_time = aligned.receptive_starts();
+    let several = aligned.instruments.len() > 1;
+    let instruments =
+        several.then_some(Instruments { names: aligned.instruments, sample_instrument: aligned.sample_instrument });
+    let timeframes = aligned.timeframes.into_iter().map(|timeframe| {
+        let mut series = series_timeframe(timeframe, scaling, fit_end_time);
+        // Where the layout has a shorter way to say the same, it is taken.
+        if series.segment_start.len() + 1 == series.instrument_start.len() {
+            series.segment_start.clear();
+        }
+        if !several {
+            series.instrument_start.clear();
+        }
+        series
+    });
     Series {
-        timeframes: aligned
-            .timeframes
-            .into_iter()
-            .map(|timeframe| series_timeframe(timeframe, scaling, fit_end_time))
-            .collect(),
+        timeframes: timeframes.collect(),
         sample_time: aligned.sample_time,
-        sample_reach_time: Vec::new(),
+        sample_reach_time,
         targets: aligned.targets,
-        instruments: None,
-        attributes: attributes(aligned.base, origin),
+        instruments,
+        attributes,
     }
 }
 
-fn attributes(base: Timeframe, Origin { symbol, spec, source }: Origin<'_>) -> BTreeMap<String, AttributeValue> {
+fn attributes(
+    aligned: &AlignedSeries,
+    Origin { spec, pip_sizes, source }: Origin<'_>,
+) -> BTreeMap<String, AttributeValue> {
     let horizon = i64::try_from(spec.horizon).expect("a horizon that fits in memory");
-    let attributes: [(&str, AttributeValue); 7] = [
-        ("base", base.name().into()),
+    let attributes: [(&str, AttributeValue); 5] = [
+        ("base", aligned.base.name().into()),
         ("builder", concat!("megabatch ", env!("CARGO_PKG_VERSION")).into()),
-        ("symbol", symbol.into()),
-        ("pip_size", spec.pip_size.into()),
         ("target_kind", spec.target_kind.name().into()),
         ("horizon_bars", horizon.into()),
         ("source", source.into()),
     ];
-    attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let mut attributes: BTreeMap<String, AttributeValue> =
+        attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    // Of several instruments each has its own, in `source`.
+    if let ([symbol], [pip_size]) = (&aligned.instruments[..], pip_sizes) {
+        attributes.insert("symbol".to_owned(), symbol.as_str().into());
+        attributes.insert("pip_size".to_owned(), (*pip_size).into());
+    }
+    attributes
 }
 
 fn series_timeframe(timeframe: TimeframeSeries, scaling: Scaling, fit_end_time: i64) -> SeriesTimeframe {
@@ -53,8 +73,8 @@ fn series_timeframe(timeframe: TimeframeSeries, scaling: Scaling, fit_end_time: 
         values: timeframe.values,
         close_time: timeframe.close_time,
         sample_end: timeframe.end,
-        instrument_start: Vec::new(),
-        segment_start: Vec::new(),
+        instrument_start: timeframe.instrument_start,
+        segment_start: timeframe.segment_start,
         scaler: Some(Scaler {
             kind: scaling.to_string(),
             center: timeframe.center,

@@ -1,9 +1,11 @@
 //! A data file's samples, split by time with a purge that fits what the file knows of its windows.
 
+use std::borrow::Cow;
+
 use anyhow::Result;
 use megabatch_bars::Timeframe;
 use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
-use megabatch_trainer::{Purge, Split, SplitFractions, split};
+use megabatch_trainer::{self as trainer, Purge, Split, SplitFractions, split};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -26,7 +28,7 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     };
     let split = match (config.purge_ns(), source.series()) {
         (Some(duration_ns), _) if duration_ns == 0 || source.sample_times().is_some() => {
-            split(times, fractions, Purge::Duration(duration_ns))
+            split(times, fractions, Purge::Duration(duration_ns)).map_err(anyhow::Error::from)
         }
         (Some(_), _) => {
             return Err(Failure::usage(format!(
@@ -35,18 +37,39 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
             )));
         }
         (None, Some(series)) => {
-            let window_start_ns = window_starts(series);
+            let reach_ns = match series.file().sample_reach_times() {
+                Some(reach_ns) => Cow::Borrowed(reach_ns),
+                None => Cow::Owned(window_starts(series)),
+            };
             let label_end_ns: Vec<i64> = series.label_end_times(horizon_bars(series)?).collect();
-            let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
-            split(times, fractions, purge)
+            let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
+            split(times, fractions, purge).map_err(|error| explain_reach(error, times, &reach_ns))
         }
-        (None, None) => split(times, fractions, Purge::Duration(reach_of_windows(source, times))),
+        (None, None) => {
+            split(times, fractions, Purge::Duration(reach_of_windows(source, times))).map_err(anyhow::Error::from)
+        }
     }?;
     check_scalers(source, &split)?;
     Ok(split)
 }
 
-/// When the earliest bar in any window of each sample opened.
+/// Says why so much was left out between the parts, where nothing remained of one.
+fn explain_reach(error: trainer::Error, times: &[i64], reach_ns: &[i64]) -> anyhow::Error {
+    let nothing_left = matches!(error, trainer::Error::NothingLeft { before: 1.., .. });
+    let longest_ns = times.iter().zip(reach_ns).map(|(time, reach)| time - reach).max().unwrap_or(0);
+    let error = anyhow::Error::from(error);
+    match nothing_left {
+        true => error.context(format!(
+            "data.purge is auto, and samples reach back up to {:.1} days: their windows, and what features of the windows' first bars look back at",
+            longest_ns as f64 / DAY_NS
+        )),
+        false => error,
+    }
+}
+
+const DAY_NS: f64 = 86_400e9;
+
+/// When the earliest bar in any window of each sample opened; what its features look back at is not known here.
 fn window_starts(series: &ResidentSeries) -> Vec<i64> {
     let timeframes = series.file().timeframes();
     let mut starts = vec![i64::MAX; series.file().shape().samples];

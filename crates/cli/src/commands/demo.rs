@@ -28,11 +28,12 @@ const MARK: &str = "made-by-megabatch-demo";
 
 /// Each command as a user would type it, in a folder of its own.
 const STEPS: &[(&str, &str)] = &[
-    ("Made-up one-minute bars of eight weeks", "synth BARS --days 56"),
+    ("Made-up one-minute bars of 23 weeks", "synth BARS --days 161"),
     (
         "Aligned series of five timeframes, closed bars only",
-        "ingest BARS --out SERIES --symbol EURUSD --stride 10 --timeframes M1:60,M5:48,M15:32,H1:24,H4:12",
+        "ingest BARS --out SERIES --symbol EURUSD --stride 15 --timeframes M1:60,M5:48,M15:32,H1:24,H4:12",
     ),
+    ("Proof that no sample sees the future", "leak SERIES --samples 8"),
     ("What the run will take", "plan --data SERIES SETTINGS"),
     ("Training", "train --data SERIES --out RUN SETTINGS"),
     ("Error by horizon", "eval --run RUN --data SERIES"),

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use megabatch_trainer::{Baselines, Loss, Samples, Selection};
+use megabatch_trainer::{Baselines, Samples, Selection};
 
 use crate::adapt::split::split_source;
 use crate::answer::Answer;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
+use crate::job::loss;
 use crate::trained::{Trained, Which};
 
 /// Show a model's error by horizon beside baselines that need no model
@@ -37,10 +38,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     if indices.is_empty() {
         return Err(Failure::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));
     }
+    let loss = loss(&trained.config);
     let Trained { device, samples, predictor, step, .. } = &mut trained;
     let samples: &dyn Samples = samples;
     let baselines = Baselines::fit(device, Selection { samples, indices: &split.train })?;
-    let errors = predictor.evaluate(Selection { samples, indices: &indices }, Loss::Mse, Some(&baselines))?;
+    let errors = predictor.evaluate(Selection { samples, indices: &indices }, loss, Some(&baselines))?;
     let evaluation = Evaluation::new(part, *step, errors);
     Ok(Answer::new(evaluation.to_text(), &evaluation))
 }

@@ -9,11 +9,12 @@ mod export;
 mod import;
 mod ingest;
 mod inspect;
+mod leak;
 mod plan;
 mod predict;
 mod synth;
 mod train;
-mod windows;
+pub(crate) mod windows;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Ingest(ingest::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
+    Leak(leak::Args),
     Plan(plan::Args),
     Train(train::Args),
     Eval(eval::Args),
@@ -64,6 +66,7 @@ pub(crate) fn run(command: Command) -> Result<Answer> {
         Command::Ingest(args) => ingest::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Leak(args) => leak::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),

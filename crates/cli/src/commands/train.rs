@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use megabatch_trainer::{
-    self as trainer, Baselines, End, Event, Outcome, Samples as _, Selection, Trainer, write_atomically,
+    self as trainer, Baselines, End, Event, Outcome, Resumed, Samples as _, Selection, Trainer, write_atomically,
 };
 use serde_json::{Value, json};
 
@@ -16,10 +16,11 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
+use crate::forecasts::Forecasts;
 use crate::job::{Job, Request, data_path};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::report::Report;
+use crate::report::{DataFacts, Machine, Peaks, Report, SplitFacts};
 use crate::run::{MetricsLog, RunFolder};
 use crate::trained::{Which, weights_file};
 
@@ -74,7 +75,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     if let Some(weights) = &args.init {
         trainer.load_weights(weights)?;
     }
-    Session { job, plan, folder }.train(trainer, args.resume)
+    let session = Session { job, plan, folder };
+    session.train(trainer, args.resume).map_err(|error| session.folder.advise(error))
 }
 
 /// Checkpoints say where training stood among its samples, and how well it did on others; on other samples, or with another split,
@@ -133,9 +135,7 @@ impl Session {
         let run = self.job.run(&checkpoints);
         let resumed = if resume { trainer.resume(&run)? } else { None };
         let first_step = resumed.as_ref().map_or(0, |resumed| resumed.state.step);
-        for skipped in resumed.iter().flat_map(|resumed| &resumed.skipped) {
-            eprintln!("megabatch: a checkpoint was passed over: {skipped}");
-        }
+        resumed.iter().for_each(warn_of_resumed);
 
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;
@@ -145,7 +145,10 @@ impl Session {
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
         watch.finish()?;
         let evaluation = self.evaluate(&mut trainer, outcome)?;
-        self.write_report(evaluation.as_ref())?;
+        let peaks = Peaks::of(&self.job.device);
+        // Predictions for the report take the trainer's place in memory.
+        drop(trainer);
+        self.write_report(evaluation.as_ref(), &peaks)?;
         Ok(self.answer(outcome, start, evaluation.as_ref()))
     }
 
@@ -179,13 +182,27 @@ impl Session {
         Ok(Some(evaluation))
     }
 
-    fn write_report(&self, evaluation: Option<&Evaluation>) -> Result<()> {
+    fn write_report(&self, evaluation: Option<&Evaluation>, peaks: &Peaks) -> Result<()> {
+        let Job { device, samples, split, config, training, .. } = &self.job;
+        let source = samples.source();
+        let forecasts = match evaluation {
+            Some(evaluation) => {
+                let (_, weights) = weights_file(&self.folder, Which::Best)?;
+                Some(Forecasts::of(&self.job, evaluation.split, &weights)?)
+            }
+            None => None,
+        };
         let report = Report {
             run_name: &self.folder.root().display().to_string(),
-            summary: &self.plan.sentences(),
+            plan: &self.plan,
             metrics: &self.folder.metrics()?,
             evaluation,
-            config: &self.job.config,
+            forecasts: forecasts.as_ref(),
+            data: &DataFacts::of(source)?,
+            split: &SplitFacts::of(split, source.sample_times()),
+            peaks,
+            machine: &Machine::of(device, training),
+            config,
         };
         Ok(write_atomically(&self.folder.report_file(), report.to_html().as_bytes())?)
     }
@@ -196,6 +213,10 @@ impl Session {
         let mut text = match end {
             End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
             End::Finished => format!("trained: {steps} of {} steps in {seconds:.1} s", self.plan.steps),
+            End::StoppedEarly => format!(
+                "ended early after {steps} of {} steps in {seconds:.1} s: the validation loss no longer improved",
+                self.plan.steps
+            ),
             End::Stopped => {
                 format!("stopped after {steps} of {} steps in {seconds:.1} s; --resume goes on", self.plan.steps)
             }
@@ -209,7 +230,8 @@ impl Session {
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
             "run": self.folder.root(),
-            "finished": outcome.end == End::Finished,
+            "finished": outcome.end != End::Stopped,
+            "ended_early": outcome.end == End::StoppedEarly,
             "steps": outcome.steps,
             "seconds": seconds,
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
@@ -217,6 +239,22 @@ impl Session {
             "report": self.folder.report_file(),
         });
         Answer::new(text, &json)
+    }
+}
+
+/// What a user should know of the checkpoint that a run goes on from.
+fn warn_of_resumed(resumed: &Resumed) {
+    for skipped in &resumed.skipped {
+        eprintln!("megabatch: a checkpoint was passed over: {skipped}");
+    }
+    for changed in &resumed.changed {
+        eprintln!("megabatch: the run goes on with another setting: {changed}");
+    }
+    if let Some(now) = &resumed.other_arithmetic {
+        let before = &resumed.state.arithmetic;
+        eprintln!(
+            "megabatch: the run began with {before} and goes on with {now}: it is the same to rounding, not to the bit"
+        );
     }
 }
 
@@ -250,8 +288,9 @@ impl Watch {
 
     fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         let metric = serde_json::to_value(event).expect("events serialize without error");
-        if let Err(error) = self.log.push(&metric) {
-            self.failure.get_or_insert(error);
+        // A line cut short is the log's last one: what comes after it is not written.
+        if self.failure.is_none() {
+            self.failure = self.log.push(&metric).err();
         }
         self.show(event, &metric);
         if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {

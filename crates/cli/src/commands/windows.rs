@@ -1,5 +1,6 @@
 //! Arguments that name windows and samples.
 
+use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -19,6 +20,13 @@ impl FromStr for Windows {
             Some(pair) => Err(format!("{} is given twice", pair[0].0)),
             None => Ok(Windows(windows)),
         }
+    }
+}
+
+impl fmt::Display for Windows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let windows: Vec<String> = self.0.iter().map(|(timeframe, steps)| format!("{timeframe}:{steps}")).collect();
+        f.write_str(&windows.join(","))
     }
 }
 
@@ -54,6 +62,7 @@ mod tests {
     fn windows_are_sorted_and_checked() {
         let windows: Windows = "H1:96, M1:480".parse().unwrap();
         assert_eq!(windows.0, [(Timeframe::M1, 480), (Timeframe::H1, 96)]);
+        assert_eq!(windows.to_string(), "M1:480,H1:96");
         for wrong in ["", "M1", "M1:", "M1:0", "M1:-1", "M2:3", "M1:1,M1:2", "M1:1,"] {
             assert!(wrong.parse::<Windows>().is_err(), "{wrong:?}");
         }

@@ -1,5 +1,7 @@
 //! The page around the charts: one file, no script, nothing loaded from elsewhere.
 
+use super::chart::Size;
+
 /// `text` with the characters that HTML gives a meaning written as entities.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -15,54 +17,166 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A whole page; `body` is HTML already.
-pub(crate) fn page(title: &str, body: &str) -> String {
+/// A part of the page with a heading, which the contents list at the top leads to.
+pub(crate) struct Section {
+    /// Unique in the page: letters and hyphens.
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    /// HTML already.
+    pub(crate) body: String,
+}
+
+/// A whole page: `head` is HTML that comes before the contents list.
+pub(crate) fn page(title: &str, head: &str, sections: &[Section]) -> String {
+    let links: String =
+        sections.iter().map(|Section { id, title, .. }| format!("<li><a href=\"#{id}\">{title}</a></li>")).collect();
+    let bodies: String = sections
+        .iter()
+        .map(|Section { id, title, body }| {
+            format!("<section id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h2 id=\"{id}-title\">{title}</h2>\n{body}</section>\n")
+        })
+        .collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n{body}</main>\n</body>\n</html>\n",
-        escape(title)
+         <title>{0}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#content\">Skip to the content</a>\n\
+         <header>\n{head}<nav aria-label=\"Contents\"><ul>{links}</ul></nav>\n</header>\n\
+         <main id=\"content\">\n{bodies}</main>\n<footer>Written by megabatch {1}.</footer>\n</body>\n</html>\n",
+        escape(title),
+        env!("CARGO_PKG_VERSION")
     )
 }
 
-/// A table; the first column holds names, the others numbers.
-pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
-        cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
-    };
-    let body: String =
-        rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str)))).collect();
+/// A paragraph.
+pub(crate) fn paragraph(text: &str) -> String {
+    format!("<p>{}</p>\n", escape(text))
+}
+
+/// A drawing under its title, with a legend of (classes, name).
+pub(crate) fn figure(title: &str, size: Size, (svg, legend): (&str, &[(String, String)])) -> String {
+    let entries: String = legend
+        .iter()
+        .map(|(class, name)| {
+            let mark = match class.split(' ').nth(1) {
+                Some("block") => format!("<rect class=\"{class}\" width=\"12\" height=\"12\" x=\"6\"/>"),
+                Some("cloud") => format!("<path class=\"{class} key\" d=\"M12 6h0\"/>"),
+                _ => format!("<path class=\"{class}\" d=\"M0 6h24\"/>"),
+            };
+            format!("<li><svg viewBox=\"0 0 24 12\" aria-hidden=\"true\">{mark}</svg>{}</li>", escape(name))
+        })
+        .collect();
+    let legend = if entries.is_empty() { String::new() } else { format!("<ul class=\"legend\">{entries}</ul>") };
+    let title = escape(title);
     format!(
-        "<div class=\"scroll\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n",
-        cells("th", &mut head.iter().copied())
+        "<figure class=\"{}\"><figcaption>{title}</figcaption>{legend}\
+         <div class=\"scroll\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\">{svg}</div></figure>\n",
+        size.class()
     )
 }
 
-/// Line colours are Okabe and Ito's, which colour-blind readers can tell apart.
-const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --faint: #d9dee4; --soft: #57606a }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ec; --paper: #14181c; --faint: #343b43; --soft: #9aa4ae } }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
-main { max-width: 60rem; margin: 0 auto; padding: 1.5rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
-svg { width: 100%; height: auto; display: block }
-.grid { stroke: var(--faint); fill: none } .line { fill: none; stroke-width: 1.8 }
-.tick { fill: var(--soft); font-size: 11px } .label { fill: var(--ink); font-size: 12px }
-.c0 { stroke: #0072b2 } .c1 { stroke: #e69f00 } .c2 { stroke: #009e73 } .c3 { stroke: #cc79a7 } .c4 { stroke: #56b4e9 } .c5 { stroke: #d55e00 }
-.scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .2rem .8rem .2rem 0; text-align: right; border-bottom: 1px solid var(--faint) }
-th:first-child, td:first-child { text-align: left }
-.verdict { font-weight: 600 }
-";
+/// Figures side by side where the page is wide enough.
+pub(crate) fn side_by_side(figures: &[String]) -> String {
+    format!("<div class=\"pair\">\n{}</div>\n", figures.concat())
+}
+
+/// A table. The first column names what a row is about; columns of numbers are set flush right.
+pub(crate) struct Table {
+    pub(crate) caption: String,
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// Longer tables show their first rows, and the others when they are asked for.
+const ROWS_SHOWN: usize = 24;
+
+impl Table {
+    pub(crate) fn to_html(&self) -> String {
+        let Table { caption, head, rows } = self;
+        let is_numeric: Vec<bool> = (0..head.len())
+            .map(|k| k > 0 && rows.iter().all(|row| row.get(k).is_none_or(|cell| is_number(cell))))
+            .collect();
+        let class = |k: usize| if is_numeric.get(k) == Some(&true) { " class=\"n\"" } else { "" };
+        let head: String = head
+            .iter()
+            .enumerate()
+            .map(|(k, cell)| format!("<th scope=\"col\"{}>{}</th>", class(k), escape(cell)))
+            .collect();
+        let named = self.head.iter().any(|cell| !cell.is_empty());
+        let head = if named { format!("<thead><tr>{head}</tr></thead>\n") } else { String::new() };
+        let row = |cells: &Vec<String>| -> String {
+            let cell = |(k, cell): (usize, &String)| match k {
+                0 => format!("<th scope=\"row\">{}</th>", escape(cell)),
+                _ => format!("<td{}>{}</td>", class(k), escape(cell)),
+            };
+            format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
+        };
+        let table = |caption: &str, rows: &[Vec<String>]| {
+            let (caption, body) = (escape(caption), rows.iter().map(row).collect::<String>());
+            format!(
+                "<div class=\"scroll\" role=\"region\" aria-label=\"{caption}\" tabindex=\"0\"><table>\
+                 <caption>{caption}</caption>\n{head}<tbody>\n{body}</tbody></table></div>\n"
+            )
+        };
+        let (shown, rest) = rows.split_at(if rows.len() > ROWS_SHOWN + 8 { ROWS_SHOWN } else { rows.len() });
+        let mut html = table(caption, shown);
+        if !rest.is_empty() {
+            let more = table(&format!("{caption}, continued"), rest);
+            html.push_str(&format!("<details><summary>{} more rows</summary>\n{more}</details>\n", rest.len()));
+        }
+        html
+    }
+}
+
+/// Whether a cell holds a number, with a unit or without, or stands for none.
+fn is_number(cell: &str) -> bool {
+    let digits = cell.strip_prefix('-').unwrap_or(cell);
+    let is_date = cell.len() > 4 && cell.as_bytes()[4] == b'-' && cell.as_bytes()[..4].iter().all(u8::is_ascii_digit);
+    digits.is_empty() || (digits.starts_with(|c: char| c.is_ascii_digit()) && !is_date)
+}
+
+/// Line colours are Okabe and Ito's, which colour-blind readers can tell apart, lighter on dark paper.
+const STYLE: &str = include_str!("style.css");
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn table(rows: Vec<Vec<String>>) -> String {
+        Table { caption: "c".into(), head: vec!["<b>".into(), "h".into()], rows }.to_html()
+    }
+
     #[test]
     fn text_cannot_become_markup() {
         assert_eq!(escape("<a href=\"x\">&</a>"), "&lt;a href=&quot;x&quot;&gt;&amp;&lt;/a&gt;");
-        let table = table(&["<b>"], &[vec!["<i>".into()]]);
-        assert!(!table.contains("<b>") && !table.contains("<i>"));
+        let html = table(vec![vec!["<i>".into(), "<u>".into()]]);
+        assert!(!html.contains("<b>") && !html.contains("<i>") && !html.contains("<u>"));
+        assert!(paragraph("<p>").contains("&lt;p&gt;"));
+    }
+
+    #[test]
+    fn columns_of_numbers_are_known_by_their_cells() {
+        for (cell, expected) in [
+            ("1.5", true),
+            ("-3 ms", true),
+            ("-", true),
+            ("12,345", true),
+            ("", true),
+            ("2018-01-02 00:00 UTC", false),
+            ("fast", false),
+        ] {
+            assert_eq!(is_number(cell), expected, "{cell:?}");
+        }
+        assert!(table(vec![vec!["1".into(), "2".into()]]).contains("<td class=\"n\">2</td>"));
+        assert!(table(vec![vec!["1".into(), "x".into()]]).contains("<td>x</td>"));
+    }
+
+    #[test]
+    fn rows_beyond_a_screenful_are_folded_and_none_is_lost() {
+        let rows = |count: usize| (0..count).map(|k| vec![format!("row{k}."), String::new()]).collect::<Vec<_>>();
+        assert!(!table(rows(ROWS_SHOWN + 8)).contains("<details>"));
+        let html = table(rows(100));
+        assert!(html.contains("76 more rows"));
+        assert!((0..100).all(|k| html.contains(&format!("row{k}."))));
     }
 }

@@ -1,161 +1,251 @@
 //! `report.html`: what a run came to, on one page that needs nothing else.
 
 mod chart;
+mod data;
+mod forecasts;
+mod horizons;
 mod html;
+mod json;
+mod learning;
+mod machine;
+mod memory;
+mod number;
+mod settings;
+mod split;
+mod time;
 
-use megabatch_trainer::Metrics;
+use megabatch_trainer::Timeframe;
 use serde_json::Value;
 
 use crate::config::Config;
 use crate::evaluation::Evaluation;
-use chart::{Chart, Line};
-use html::{escape, page, table};
+use crate::forecasts::Forecasts;
+use crate::plan::Plan;
+pub(crate) use data::DataFacts;
+use html::{escape, page};
+pub(crate) use machine::Machine;
+pub(crate) use memory::Peaks;
+use number::{grouped, percent, plural, significant};
+pub(crate) use split::SplitFacts;
 
 /// What the page is made from.
 pub(crate) struct Report<'a> {
     pub(crate) run_name: &'a str,
-    /// A sentence on the data, and one on the model.
-    pub(crate) summary: &'a [String],
+    pub(crate) plan: &'a Plan,
     /// The lines of metrics.jsonl.
     pub(crate) metrics: &'a [Value],
+    /// Absent, as the forecasts are, for a run that was stopped.
     pub(crate) evaluation: Option<&'a Evaluation>,
+    pub(crate) forecasts: Option<&'a Forecasts>,
+    pub(crate) data: &'a DataFacts,
+    pub(crate) split: &'a SplitFacts,
+    pub(crate) peaks: &'a Peaks,
+    pub(crate) machine: &'a Machine,
     pub(crate) config: &'a Config,
 }
-
-const RMSE_TITLE: &str = "Root mean square error";
-
-/// Share of a new loss in the smoothed line.
-const SMOOTHING: f64 = 0.05;
 
 impl Report<'_> {
     /// The page as HTML.
     pub(crate) fn to_html(&self) -> String {
-        let mut body = String::new();
-        for sentence in self.summary {
-            body.push_str(&format!("<p>{}</p>\n", escape(sentence)));
-        }
-        body.push_str("<h2>Loss</h2>\n");
-        body.push_str(&self.loss_chart().to_svg());
-        if let Some(evaluation) = self.evaluation {
-            body.push_str(&evaluation_section(evaluation));
-        }
-        body.push_str("<h2>Configuration</h2>\n");
-        let settings: Vec<Vec<String>> =
-            self.config.settings().map(|(key, text)| vec![key.to_owned(), text.to_owned()]).collect();
-        body.push_str(&table(&["key", "value"], &settings));
-        page(&format!("megabatch: {}", self.run_name), &body)
-    }
-
-    fn loss_chart(&self) -> Chart {
-        let points = |kind: &str| -> Vec<(f64, f64)> {
-            let of_kind = self.metrics.iter().filter(|metric| metric["event"] == kind);
-            of_kind.filter_map(|metric| Some((metric["step"].as_f64()?, metric["loss"].as_f64()?))).collect()
-        };
-        let lines = vec![
-            Line { name: "training, smoothed".into(), points: smooth(&points("step")) },
-            Line { name: "validation".into(), points: points("validation") },
+        let names = (self.data.bar.as_str(), self.data.unit);
+        let learning = learning::section(self.metrics, self.config.optional_number("training.clip_norm"));
+        let sections = [
+            Some(learning),
+            self.evaluation.map(|evaluation| horizons::section(evaluation, names)),
+            self.forecasts.map(|forecasts| forecasts::section(forecasts, names)),
+            Some(data::section(self.data)),
+            Some(split::section(self.split, self.plan, self.config)),
+            Some(time::section(self.metrics)),
+            Some(memory::section(&self.plan.memory, self.peaks, self.metrics)),
+            Some(self.machine.section()),
+            Some(settings::section(self.config)),
         ];
-        Chart { title: "Loss by step", x_label: "step", y_label: "loss", lines }
+        let sections: Vec<_> = sections.into_iter().flatten().collect();
+        page(&format!("megabatch: {}", self.run_name), &self.head(), &sections)
     }
-}
 
-/// The exponential moving average of a line, free of the bias towards its start (Kingma and Ba, 2015, section 3).
-fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let (mut average, mut weight) = (0.0, 0.0);
-    let smoothed = points.iter().map(|&(x, y)| {
-        average += SMOOTHING * (y - average);
-        weight += SMOOTHING * (1.0 - weight);
-        (x, average / weight)
-    });
-    smoothed.collect()
-}
-
-fn evaluation_section(evaluation: &Evaluation) -> String {
-    let mut section = format!(
-        "<h2>Error by horizon</h2>\n<p>{} samples ({}).</p>\n<p class=\"verdict\">{}</p>\n",
-        evaluation.samples,
-        evaluation.split.name(),
-        escape(&evaluation.verdict())
-    );
-    type Metric = fn(&Metrics, usize) -> f64;
-    let charts: [(&'static str, &'static str, Metric); 2] = [
-        (RMSE_TITLE, "RMSE, in units of the target", |metrics, k| metrics.rmse[k]),
-        ("Direction accuracy", "share of signs predicted right", |metrics, k| {
-            metrics.direction_accuracy[k].unwrap_or(f64::NAN)
-        }),
-    ];
-    for (title, y_label, metric) in charts {
-        let drawn = evaluation.contenders().filter(|(_, metrics)| title == RMSE_TITLE || names_directions(metrics));
-        let lines = drawn.map(|(name, metrics)| Line {
-            name: name.replace('_', " "),
-            points: (0..metrics.rmse.len()).map(|k| ((k + 1) as f64, metric(metrics, k))).collect(),
+    /// What a reader in a hurry takes away.
+    fn head(&self) -> String {
+        let mut head = format!("<p class=\"over\">Training run</p>\n<h1>{}</h1>\n", escape(self.run_name));
+        let verdict = match self.evaluation {
+            Some(evaluation) => format!("On the {} split: {}", evaluation.split.name(), evaluation.verdict()),
+            None => format!("Stopped after {} of {} steps; --resume goes on.", self.last_step(), self.plan.steps),
+        };
+        head.push_str(&format!("<p class=\"verdict\">{}</p>\n", escape(&verdict)));
+        head.push_str(&html::paragraph(&self.subject()));
+        let cards = self.facts().into_iter().map(|(name, value, note)| {
+            format!("<div><dt>{name}</dt><dd>{}<small>{}</small></dd></div>", escape(&value), escape(&note))
         });
-        let chart = Chart { title, x_label: "horizon in bars", y_label, lines: lines.collect() };
-        section.push_str(&format!("<h3>{title}</h3>\n{}", chart.to_svg()));
+        head.push_str(&format!("<dl class=\"facts\">{}</dl>\n", cards.collect::<String>()));
+        head
     }
-    section.push_str(&evaluation_table(evaluation));
-    section
-}
 
-/// Whether any prediction had a sign; those of `no_change` have none, and a line at zero would only squeeze the others.
-fn names_directions(metrics: &Metrics) -> bool {
-    metrics.direction_accuracy.iter().flatten().any(|&share| share > 0.0)
-}
+    /// The data and the shape of a sample, in a sentence.
+    fn subject(&self) -> String {
+        let timeframe = |timeframe: &Timeframe| {
+            let name = if timeframe.name.is_empty() { "windows" } else { &timeframe.name };
+            format!("{name} {} × {}", timeframe.steps, timeframe.features)
+        };
+        let windows: Vec<String> = self.plan.shape.timeframes.iter().map(timeframe).collect();
+        format!(
+            "{} of {}. A sample is bars × features of {}, and {} to predict.",
+            plural(self.plan.data.samples, "sample"),
+            self.plan.data.path.display(),
+            windows.join(", "),
+            plural(self.plan.shape.outputs, "value")
+        )
+    }
 
-fn evaluation_table(evaluation: &Evaluation) -> String {
-    let head: Vec<String> = std::iter::once("horizon".to_owned())
-        .chain(evaluation.contenders().map(|(name, _)| format!("RMSE {}", name.replace('_', " "))))
-        .chain(["MAE model".to_owned(), "direction model".to_owned()])
-        .collect();
-    let rows = (0..evaluation.model.rmse.len()).map(|k| {
-        std::iter::once((k + 1).to_string())
-            .chain(evaluation.contenders().map(|(_, metrics)| format!("{:.3}", metrics.rmse[k])))
-            .chain([
-                format!("{:.3}", evaluation.model.mae[k]),
-                evaluation.model.direction_accuracy[k].map_or("-".to_owned(), |share| format!("{share:.3}")),
-            ])
-            .collect()
-    });
-    table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows.collect::<Vec<_>>())
+    fn last_step(&self) -> u64 {
+        self.metrics.iter().rev().find_map(|metric| metric["step"].as_u64()).unwrap_or(0)
+    }
+
+    /// Name, value and note of the numbers at the top.
+    fn facts(&self) -> Vec<(&'static str, String, String)> {
+        let mut facts = Vec::new();
+        let validations = learning::points(self.metrics, "validation", "loss");
+        if let Some(best) = validations.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)) {
+            facts.push(("Best validation loss", significant(best.1, 4), format!("at step {}", grouped(best.0 as u64))));
+        }
+        if let Some(evaluation) = self.evaluation {
+            let rmse = &evaluation.model.rmse;
+            let mean = rmse.iter().sum::<f64>() / rmse.len() as f64;
+            facts.push((
+                "RMSE",
+                significant(mean, 4),
+                format!("{}, mean of {}", self.data.unit, plural(rmse.len(), "horizon")),
+            ));
+            let shares: Vec<f64> = evaluation.model.direction_accuracy.iter().flatten().copied().collect();
+            if !shares.is_empty() {
+                let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+                facts.push(("Signs predicted", percent(mean), "mean of the horizons".to_owned()));
+            }
+        }
+        let epochs = self.last_step().div_ceil(self.plan.steps_per_epoch.max(1));
+        facts.push(("Steps", grouped(self.last_step()), format!("in {}", plural(epochs as usize, "epoch"))));
+        facts.push((
+            "Samples to train on",
+            grouped(self.plan.split.train as u64),
+            format!("of {}", grouped(self.plan.data.samples as u64)),
+        ));
+        facts.push(("Weights", grouped(self.plan.parameters as u64), String::new()));
+        facts
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use megabatch_chunk_io::Layout;
+    use megabatch_trainer::{self as trainer, Footprint, ModelConfig, SampleShape, Split, Timeframe};
     use serde_json::json;
 
     use super::*;
+    use crate::evaluation::Part;
+    use crate::forecasts::Pairs;
+    use crate::plan::{DataPlan, MemoryPlan, SplitPlan};
 
-    #[test]
-    fn smoothing_starts_at_the_first_value_and_follows_a_level() {
-        let flat: Vec<(f64, f64)> = (0..50).map(|x| (f64::from(x), 3.0)).collect();
-        assert!(smooth(&flat).iter().all(|&(_, y)| (y - 3.0).abs() < 1e-12));
-        assert!(smooth(&[]).is_empty());
+    fn plan() -> Plan {
+        let timeframe = Timeframe { name: "M1".into(), steps: 4, features: 3 };
+        let shape = SampleShape { timeframes: vec![timeframe], outputs: 1 };
+        let settings =
+            trainer::Config { model: ModelConfig { hidden: 4, ..ModelConfig::default() }, ..Default::default() };
+        let training = Footprint::of(&settings, &shape, 5).unwrap();
+        Plan {
+            format_version: 1,
+            data: DataPlan {
+                path: "<b>.h5".into(),
+                fingerprint: String::new(),
+                meaning: Default::default(),
+                layout: Layout::Series,
+                samples: 100,
+                windows_bytes: 1,
+                resident_bytes: 1,
+                chunks: 1,
+                samples_per_chunk: 100,
+            },
+            split: SplitPlan {
+                train: 70,
+                validation: 10,
+                test: 10,
+                purged: 10,
+                validation_start_ns: None,
+                test_start_ns: None,
+            },
+            parameters: 1234,
+            shape,
+            batch_size: 64,
+            accumulation_steps: 1,
+            run_length: 1,
+            seed: 0,
+            steps_per_epoch: 2,
+            steps: 4,
+            memory: MemoryPlan {
+                data_bytes: 10,
+                training,
+                total_bytes: 10 + training.total_bytes(),
+                available_bytes: 1_000_000,
+            },
+        }
+    }
+
+    fn report(evaluation: Option<&Evaluation>, forecasts: Option<&Forecasts>) -> String {
+        let config = Config::load(None, &["data.path=<b>.h5".to_owned()]).unwrap();
+        let metrics = [
+            json!({ "event": "step", "step": 1, "epoch": 0, "samples": 3, "loss": 2.0, "lr": 0.1, "grad_norm": 1.0, "forward_s": 0.5 }),
+            json!({ "event": "step", "step": 2, "epoch": 0, "samples": 3, "loss": 1.0, "lr": 0.1, "grad_norm": 1.0, "forward_s": 0.5 }),
+            json!({ "event": "validation", "step": 2, "epoch": 0, "loss": 1.5, "validation_s": 2.0 }),
+        ];
+        let split = Split { train: (0..70).collect(), ..Split::default() };
+        Report {
+            run_name: "a&b",
+            plan: &plan(),
+            metrics: &metrics,
+            evaluation,
+            forecasts,
+            data: &DataFacts { unit: "pips", bar: "bars of M1".into(), ..DataFacts::default() },
+            split: &SplitFacts::of(&split, None),
+            peaks: &Peaks::default(),
+            machine: &Machine::of(&megabatch_gpu_core::Device::cpu(), &trainer::Config::default()),
+            config: &config,
+        }
+        .to_html()
     }
 
     #[test]
-    fn a_page_holds_charts_verdict_and_configuration_and_nothing_from_elsewhere() {
-        let config = Config::load(None, &["data.path=<b>.h5".to_owned()]).unwrap();
-        let metrics = [
-            json!({ "event": "step", "step": 1, "loss": 2.0 }),
-            json!({ "event": "step", "step": 2, "loss": 1.0 }),
-            json!({ "event": "validation", "step": 2, "loss": 1.5 }),
-        ];
+    fn a_page_holds_every_section_and_nothing_from_elsewhere() {
         let evaluation = Evaluation::of_one_horizon([("model", 1.0), ("no_change", 2.0)]);
-        let report = Report {
-            run_name: "a&b",
-            summary: &["Trained on x.".to_owned()],
-            metrics: &metrics,
-            evaluation: Some(&evaluation),
-            config: &config,
-        };
-        let html = report.to_html();
-        for part in
-            ["megabatch: a&amp;b", "Trained on x.", "Loss by step", "Error by horizon", "50.0 %", "&lt;b&gt;.h5"]
-        {
+        let pairs = Pairs { horizon: 1, predicted: vec![1.0, 2.0, 3.0], actual: vec![1.0, 2.0, 4.0] };
+        let forecasts =
+            Forecasts { part: Part::Test, indices: vec![1, 2, 3], times: None, instruments: None, pairs: vec![pairs] };
+        let html = report(Some(&evaluation), Some(&forecasts));
+        for part in [
+            "megabatch: a&amp;b",
+            "Loss by step",
+            "Loss by epoch",
+            "Error by horizon",
+            "50.0 %",
+            "correlation 0.982",
+            "3 samples in a row",
+            "Data, gaps and repairs",
+            "Split and purge",
+            "Time by phase",
+            "Allocated by step",
+            "instruction set",
+            "&lt;b&gt;.h5",
+        ] {
             assert!(html.contains(part), "{part}");
         }
-        for outside in ["http:", "https:", "<script", "src="] {
+        for outside in ["http:", "https:", "<script", "src=", "url(", "@import", "NaN", "inf\""] {
             assert!(!html.contains(outside), "{outside}");
         }
+        for link in html.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            assert!(html.contains(&format!("id=\"{link}\"")), "{link} leads nowhere");
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_says_so() {
+        let html = report(None, None);
+        assert!(html.contains("Stopped after 2 of 4 steps; --resume goes on.") && !html.contains("Error by horizon"));
     }
 }

@@ -14,8 +14,11 @@ fn a_year_of_eurusd_minutes_is_ingested() {
     let stage = Stage::new();
     let answer = stage.succeeds(&format!("ingest {} --out series.h5", bars.display()));
     assert!(answer["samples"].as_u64().unwrap() > 300_000, "{answer}");
-    assert_eq!(answer["symbol"], "EURUSD");
-    assert_eq!(answer["source"]["files"][0]["zone"], "America/New_York", "inferred from the weekly closes");
+    assert_eq!(answer["symbols"], serde_json::json!(["EURUSD"]));
+    assert_eq!(
+        answer["source"]["instruments"][0]["files"][0]["zone"], "America/New_York",
+        "inferred from the weekly closes"
+    );
     // Machines that run tests are busy; the figure of an idle one stands in docs/eurusd-2018.md.
     assert!(answer["seconds"].as_f64().unwrap() < 20.0, "{answer}");
     assert_eq!(answer["bytes"].as_u64().unwrap(), stage.path("series.h5").metadata().unwrap().len());

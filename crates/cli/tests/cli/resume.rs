@@ -8,9 +8,13 @@ use serde_json::Value;
 
 use crate::stage::{SERIES, SMALL, Stage};
 
-/// Compares `run`, which was resumed, with one that was not, after `steps` steps.
-fn check_same(stage: &Stage, steps: u64) {
-    let line = format!("train --data series.h5 --out whole --max-steps {steps} {SMALL}");
+#[cfg(unix)]
+mod full_disk;
+mod killed;
+
+/// Compares `run`, which was resumed, with one that was not, after `steps` steps with `settings`.
+fn check_same(stage: &Stage, settings: &str, steps: u64) {
+    let line = format!("train --data series.h5 --out whole --max-steps {steps} {settings}");
     assert_eq!(stage.succeeds(&line)["finished"], true);
     let [whole, resumed] = ["whole", "run"].map(|run| stage.checkpoint(run, steps));
     assert!(whole[0] == resumed[0], "the weights differ after {steps} steps");
@@ -39,7 +43,7 @@ fn a_run_that_ended_goes_on() {
     stage.succeeds("train --out run --resume --max-steps 12");
     let answer = stage.succeeds("train --out run --resume --max-steps 20");
     assert_eq!((&answer["steps"], &answer["finished"]), (&20.into(), &true.into()));
-    check_same(&stage, 20);
+    check_same(&stage, SMALL, 20);
 }
 
 #[test]
@@ -86,7 +90,7 @@ fn a_run_that_was_killed_goes_on() {
     let steps = last["step"].as_u64().unwrap() + 3;
     let answer = stage.succeeds(&format!("train --out run --resume --max-steps {steps}"));
     assert_eq!((&answer["steps"], &answer["finished"]), (&steps.into(), &true.into()));
-    check_same(&stage, steps);
+    check_same(&stage, SMALL, steps);
     check_same_best(&stage);
     let is_unfinished = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with('.');
     let unfinished: Vec<PathBuf> = stage.contents().into_keys().filter(is_unfinished).collect();
@@ -112,7 +116,7 @@ fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
         stage.checkpoint("run", stopped_at);
         assert_eq!(stage.metrics("run", "step").len() as u64, stopped_at, "{signal}");
         stage.succeeds(&format!("train --out run --resume --max-steps {}", stopped_at + 3));
-        check_same(&stage, stopped_at + 3);
+        check_same(&stage, SMALL, stopped_at + 3);
         check_same_best(&stage);
     }
 }

@@ -107,8 +107,13 @@ impl Stage {
 
     /// Every file and folder below this one with its bytes, to compare before and after.
     pub(crate) fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        self.contents_of("")
+    }
+
+    /// Every file and folder below `name` with its bytes.
+    pub(crate) fn contents_of(&self, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut contents = BTreeMap::new();
-        collect(self.folder.path(), &mut contents);
+        collect(&self.path(name), &mut contents);
         contents
     }
 

@@ -114,3 +114,91 @@ fn training_goes_on_from_weights_given() {
     let [first, second] = ["first", "second"].map(|run| losses(&stage, run, "step")[0]);
     assert!(second < 0.8 * first, "{second} after training, {first} before");
 }
+
+#[test]
+fn the_learning_rate_follows_its_schedule() {
+    let stage = Stage::with_series();
+    let schedule = "--set training.lr=0.02 --set training.lr_schedule=cosine --set training.warmup_steps=4 --set training.lr_min=0.002";
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 14 --set model.hidden=4 {schedule}"));
+    let rates: Vec<f64> = stage.metrics("run", "step").iter().map(|step| step["lr"].as_f64().unwrap()).collect();
+    let expected = (0..14).map(|step| match step {
+        0..4 => 0.02 * f64::from(step + 1) / 4.0,
+        _ => 0.002 + 0.018 * 0.5 * (1.0 + (std::f64::consts::PI * f64::from(step - 3) / 10.0).cos()),
+    });
+    for (step, (rate, expected)) in rates.iter().zip(expected).enumerate() {
+        assert!((rate - expected).abs() < 1e-12, "step {step}: {rate} for {expected}");
+    }
+    let [message, _] = stage.fails("train --out run --resume --max-steps 20", 2);
+    assert!(message.contains("training.lr_schedule") || message.contains("steps"), "{message}");
+}
+
+#[test]
+fn a_run_that_no_longer_improves_ends_early_and_stays_ended() {
+    let stage = Stage::with_series();
+    let patience =
+        "--set training.early_stopping=3 --set training.early_stopping_min_delta=1000 --set training.epochs=50";
+    let line = format!("train --data series.h5 --out run {SMALL} {patience} --set training.validate_every_steps=2");
+    let answer = stage.succeeds(&line);
+    assert_eq!((&answer["finished"], &answer["ended_early"]), (&true.into(), &true.into()));
+    // The first of the validations, two steps apart, sets the mark that three more do not better by a thousand.
+    assert_eq!(answer["steps"], 8);
+    assert!(answer["evaluation"]["rmse"].is_array(), "a run that ended early is evaluated");
+    let again = stage.succeeds("train --out run --resume");
+    assert_eq!((&again["steps"], &again["ended_early"]), (&8.into(), &true.into()));
+}
+
+#[test]
+fn huber_is_gentler_with_large_errors() {
+    let stage = Stage::with_series();
+    for (run, loss) in
+        [("mse", "--set training.loss=mse"), ("huber", "--set training.loss=huber --set training.huber_delta=0.1")]
+    {
+        stage.succeeds(&format!("train --data series.h5 --out {run} --max-steps 1 {SMALL} {loss}"));
+    }
+    let [mse, huber] = ["mse", "huber"].map(|run| losses(&stage, run, "step")[0]);
+    // Of an error e far above 0.1 it makes 0.1 (|e| - 0.05), and its mean is at most that of the root of the mean square.
+    assert!(huber < 0.1 * mse.sqrt() && huber > 0.04 * mse.sqrt(), "{huber} for {mse}");
+    let evaluation: Value = serde_json::from_str(&stage.text("huber/evaluation.json")).unwrap();
+    assert_eq!(evaluation, stage.succeeds("eval --run huber"), "eval judges by the loss of the run");
+}
+
+/// Settings under which states are carried, units dropped, and runs short enough for the two to matter.
+const CARRYING: &str =
+    "--set training.carry_state=true --set model.layers=2 --set model.dropout=0.25 --set training.run_length=4";
+
+#[test]
+fn carried_state_and_dropout_go_on_bit_for_bit() {
+    let stage = Stage::with_series();
+    let settings = format!("train --data series.h5 {SMALL} {CARRYING}");
+    stage.succeeds(&format!("{settings} --out whole --max-steps 13"));
+    stage.succeeds(&format!("{settings} --out parted --max-steps 6"));
+    stage.succeeds("train --out parted --resume --max-steps 13");
+    assert!(stage.checkpoint("whole", 13) == stage.checkpoint("parted", 13));
+    stage.succeeds(&format!("{settings} --out plain --max-steps 13 --set training.form=plain"));
+    let [fast, plain] = ["whole", "plain"].map(|run| losses(&stage, run, "step"));
+    let apart = fast.iter().zip(&plain).map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+    assert!(apart < 1e-4, "the two forms are {apart} apart");
+}
+
+#[test]
+fn predictions_of_carried_state_do_not_depend_on_what_else_is_asked_for() {
+    let stage = Stage::with_series();
+    let answer = stage.succeeds(&format!("train --data series.h5 --out run --max-steps 5 {SMALL} {CARRYING}"));
+    let evaluation: Value = serde_json::from_str(&stage.text("run/evaluation.json")).unwrap();
+    assert_eq!(evaluation, stage.succeeds("eval --run run"));
+    assert_eq!(evaluation, answer["evaluation"]);
+    stage.succeeds("predict --run run --samples 0..200 --out all.csv");
+    stage.succeeds("predict --run run --samples 150..153 --out some.csv");
+    let [all, some] = ["all.csv", "some.csv"].map(|name| stage.text(name));
+    let rows: Vec<&str> = all.lines().skip(1).collect();
+    assert_eq!(some.lines().skip(1).collect::<Vec<_>>(), rows[150..153]);
+}
+
+#[test]
+fn state_is_carried_over_series_only() {
+    let stage = Stage::new();
+    stage.succeeds("synth windows.h5 --layout windows --samples 60 --steps 5 --features 3 --targets 2");
+    let [message, _] =
+        stage.fails("train --data windows.h5 --out run --set training.carry_state=true --set data.purge=0s", 2);
+    assert!(message.contains("training.carry_state"), "{message}");
+}

@@ -39,7 +39,7 @@ const CASES: &[Case] = &[
     Case {
         what: "nothing left after filtering",
         given: |stage| {
-            let impossible = "1.2,1.0,1.3,1.2\n";
+            let impossible = "1.2,1.0,1.1,1.2\n";
             stage.write("EURUSD.csv", &format!("2018-01-01 00:00,{impossible}2018-01-01 00:01,{impossible}"));
         },
         command: "ingest EURUSD.csv --out series.h5 --on-error repair",

@@ -1,57 +1,7 @@
-//! Alignment through the public interface: what a sample sees, and that it sees nothing that had not closed.
-
-use megabatch_bars::{
-    AlignedSeries, Bar, Bars, Error, Feature, Scaling, SeriesSpec, TargetKind, Timeframe, Window, align, resample,
-};
+use megabatch_bars::{Bars, Error, Feature, Scaling, SeriesSpec, TargetKind, Timeframe, align, align_with, resample};
 use proptest::prelude::*;
 
-const MINUTE_NS: i64 = 60_000_000_000;
-
-/// One base bar drawn at random: minutes since the bar before, change of the close, open, shadows, volume.
-type Draw = (i64, f64, f64, f64, f64);
-
-fn bars(draws: &[Draw]) -> Bars {
-    let mut bars = Bars::with_capacity(Timeframe::M1, draws.len());
-    let (mut minute, mut close) = (1_000_000, 100.0);
-    for (step, change, offset, shadow, volume) in draws {
-        minute += step;
-        close += change;
-        let open = close + offset;
-        let (high, low) = (open.max(close) + shadow, open.min(close) - shadow);
-        bars.push(Bar { open_time: minute * MINUTE_NS, open, high, low, close, volume: *volume });
-    }
-    bars
-}
-
-fn draws(len: usize) -> impl Strategy<Value = Vec<Draw>> {
-    let step = prop_oneof![9 => Just(1i64), 1 => 1i64..40];
-    prop::collection::vec((step, -0.5f64..0.5, -0.5f64..0.5, 0.0f64..0.5, 0.0f64..9.0), len)
-}
-
-fn spec(scaling: Scaling) -> SeriesSpec {
-    let windows = [(Timeframe::M15, 3), (Timeframe::M1, 7), (Timeframe::M5, 4)];
-    SeriesSpec {
-        windows: windows.map(|(timeframe, seq_len)| Window { timeframe, seq_len }).to_vec(),
-        features: Feature::ALL.to_vec(),
-        horizon: 5,
-        scaling,
-        ..SeriesSpec::new(0.01)
-    }
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
-
-/// What sample `n` sees in all timeframes.
-fn sight(series: &AlignedSeries, n: usize) -> Vec<Vec<u32>> {
-    series.timeframes.iter().map(|timeframe| bits(timeframe.window(n))).collect()
-}
-
-/// The base bar at which sample `n` stands.
-fn base_bar(bars: &Bars, series: &AlignedSeries, n: usize) -> usize {
-    (0..bars.len()).find(|&t| bars.close_time(t) == series.sample_time[n]).unwrap()
-}
+use crate::made_up::{Draw, bars, base_bar, draws, instrument, sight, spec};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
@@ -60,12 +10,12 @@ proptest! {
     #[test]
     fn the_future_changes_no_sample(draws in draws(1_000), other in draws(1_000), part in 0.0f64..1.0) {
         let before = bars(&draws);
-        let series = align(&before, &spec(Scaling::None)).unwrap();
+        let series = align(&[instrument(&before)], &spec(Scaling::None)).unwrap();
         let n = (part * series.len() as f64) as usize;
         let t = base_bar(&before, &series, n);
         let mut changed = draws.clone();
         changed[t + 1..].copy_from_slice(&other[t + 1..]);
-        let after = align(&bars(&changed), &spec(Scaling::None)).unwrap();
+        let after = align(&[instrument(&bars(&changed))], &spec(Scaling::None)).unwrap();
         prop_assert_eq!(series.sample_time[n], after.sample_time[n]);
         prop_assert_eq!(sight(&series, n), sight(&after, n));
         prop_assert_ne!(&series.targets[n * 5..n * 5 + 5], &after.targets[n * 5..n * 5 + 5]);
@@ -76,7 +26,7 @@ proptest! {
     fn the_future_changes_no_scaler(draws in draws(1_000), other in draws(1_000)) {
         for scaling in [Scaling::Robust, Scaling::Standard] {
             let before = bars(&draws);
-            let series = align(&before, &spec(scaling)).unwrap();
+            let series = align(&[instrument(&before)], &spec(scaling)).unwrap();
             let trained = series.sample_time.partition_point(|&time| time < series.fit_end_time);
             prop_assert_eq!(trained, (series.len() as f64 * 0.7) as usize);
             let t = base_bar(&before, &series, trained - 1);
@@ -84,7 +34,7 @@ proptest! {
             for (bar, other) in changed.iter_mut().zip(&other).skip(t + 1) {
                 *bar = (bar.0, other.1, other.2, other.3, other.4);
             }
-            let after = align(&bars(&changed), &spec(scaling)).unwrap();
+            let after = align(&[instrument(&bars(&changed))], &spec(scaling)).unwrap();
             prop_assert_eq!(after.fit_end_time, series.fit_end_time);
             for (a, b) in series.timeframes.iter().zip(&after.timeframes) {
                 prop_assert_eq!((&a.center, &a.scale), (&b.center, &b.scale));
@@ -99,7 +49,7 @@ proptest! {
     fn agrees_with_a_search(draws in draws(900), stride in 1usize..7) {
         let bars = bars(&draws);
         let spec = SeriesSpec { stride, target_kind: TargetKind::Increment, ..spec(Scaling::None) };
-        let series = align(&bars, &spec).unwrap();
+        let series = align(&[instrument(&bars)], &spec).unwrap();
         let names: Vec<_> = series.timeframes.iter().map(|timeframe| timeframe.timeframe.name()).collect();
         prop_assert_eq!(names, ["M1", "M5", "M15"]);
         let warm_up = 49;
@@ -128,9 +78,9 @@ proptest! {
 #[test]
 fn scaled_values_go_back_to_the_raw_ones() {
     let draws: Vec<Draw> = (0..1_000).map(|k| (1, (f64::from(k) * 0.7).sin(), 0.1, 0.2, f64::from(k % 7))).collect();
-    let raw = align(&bars(&draws), &spec(Scaling::None)).unwrap();
+    let raw = align(&[instrument(&bars(&draws))], &spec(Scaling::None)).unwrap();
     for scaling in [Scaling::Robust, Scaling::Standard] {
-        let scaled = align(&bars(&draws), &spec(scaling)).unwrap();
+        let scaled = align(&[instrument(&bars(&draws))], &spec(scaling)).unwrap();
         for (raw, scaled) in raw.timeframes.iter().zip(&scaled.timeframes) {
             let width = scaled.features.len();
             for (index, (raw, value)) in raw.values.iter().zip(&scaled.values).enumerate() {
@@ -146,10 +96,11 @@ fn scaled_values_go_back_to_the_raw_ones() {
 #[test]
 fn a_constant_feature_is_warned_of_by_timeframe_and_name() {
     let draws: Vec<Draw> = (0..1_000).map(|k| (1, (f64::from(k) * 0.7).sin(), 0.1, 0.2, 0.0)).collect();
-    let series = align(&bars(&draws), &spec(Scaling::Robust)).unwrap();
+    let series = align(&[instrument(&bars(&draws))], &spec(Scaling::Robust)).unwrap();
     let volumes: Vec<_> = series.warnings.iter().filter(|warning| warning.contains("volume")).collect();
-    assert_eq!(volumes.len(), 6, "two features in three timeframes: {:?}", series.warnings);
-    assert!(volumes[0].starts_with("M1: log_volume is constant over the training span"), "{}", volumes[0]);
+    assert_eq!(volumes.len(), 2, "two features: {:?}", series.warnings);
+    let expected = "log_volume is constant over the training span in every timeframe: it carries nothing";
+    assert!(volumes[0].starts_with(expected), "{}", volumes[0]);
     let place = Feature::ALL.iter().position(|feature| *feature == Feature::LogVolume).unwrap();
     assert_eq!((series.timeframes[0].center[place], series.timeframes[0].scale[place]), (0.0, 1.0));
 }
@@ -158,22 +109,37 @@ fn a_constant_feature_is_warned_of_by_timeframe_and_name() {
 fn a_series_of_one_sample_and_one_bar_less() {
     let draws: Vec<Draw> = vec![(1, 0.1, 0.0, 0.1, 1.0); 2_000];
     // Minute 1,000,001 opens first. The 52nd M15 bar is the last of the three windows to fill.
-    let full = (0..2_000).find(|&len| align(&bars(&draws[..len]), &spec(Scaling::None)).is_ok()).unwrap();
-    assert_eq!(align(&bars(&draws[..full]), &spec(Scaling::None)).unwrap().len(), 1);
-    let error = align(&bars(&draws[..full - 1]), &spec(Scaling::None)).unwrap_err();
+    let align = |len: usize| align(&[instrument(&bars(&draws[..len]))], &spec(Scaling::None));
+    let full = (0..2_000).find(|&len| align(len).is_ok()).unwrap();
+    assert_eq!(align(full).unwrap().len(), 1);
+    let error = align(full - 1).unwrap_err();
     let message = error.to_string();
-    let Error::TooShort { horizon, shortages } = error else { panic!("{message}") };
+    let Error::TooShort { horizon, shortages, segments: 1, .. } = error else { panic!("{message}") };
     assert_eq!((horizon, shortages[2].bars, shortages[2].needed), (5, 51, 52));
     assert!(message.contains("M15 has 51 bars and needs 52") && message.contains("M1 has 7"), "{message}");
     for len in [0, 1, 5, 6] {
-        assert!(matches!(align(&bars(&draws[..len]), &spec(Scaling::None)), Err(Error::TooShort { .. })), "{len}");
+        assert!(matches!(align(len), Err(Error::TooShort { .. })), "{len}");
     }
+}
+
+/// Scalers read back from a series give that series, and scale other data alike.
+#[test]
+fn scalers_are_kept_for_other_data() {
+    let draws: Vec<Draw> = (0..1_000).map(|k| (1, (f64::from(k) * 0.7).sin(), 0.1, 0.2, f64::from(k % 7))).collect();
+    let (whole, later) = (bars(&draws), bars(&draws[100..]));
+    let fitted = align(&[instrument(&whole)], &spec(Scaling::Robust)).unwrap();
+    let mut again = align_with(&[instrument(&whole)], &spec(Scaling::None), &fitted.scalers()).unwrap();
+    assert_eq!(again.scaling, Scaling::Robust);
+    again.warnings.clone_from(&fitted.warnings);
+    assert_eq!(again, fitted);
+    let other = align_with(&[instrument(&later)], &spec(Scaling::Standard), &fitted.scalers()).unwrap();
+    assert_eq!(other.scalers(), fitted.scalers());
 }
 
 #[test]
 fn timeframes_below_the_base_are_refused() {
     let draws: Vec<Draw> = vec![(1, 0.1, 0.0, 0.1, 1.0); 100];
     let hours = resample(&bars(&draws), Timeframe::H1).unwrap();
-    let error = align(&hours, &SeriesSpec::new(0.01)).unwrap_err().to_string();
+    let error = align(&[instrument(&hours)], &SeriesSpec::default()).unwrap_err().to_string();
     assert!(error.contains("M1 bars cannot be made from H1 bars"), "{error}");
 }

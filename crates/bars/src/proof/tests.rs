@@ -1,0 +1,183 @@
+//! Proofs must be able to fail: each of these ways to align, or to fit, looks ahead.
+
+use super::*;
+use crate::align::align;
+use crate::bars::Bar;
+use crate::feature::Feature;
+use crate::scale::Scaling;
+use crate::spec::Window;
+use crate::timeframe::Timeframe;
+use crate::timestamp::{HOUR_NS, MINUTE_NS};
+
+/// Two days of minutes of a wave, every seventh of which is missing.
+fn bars() -> Bars {
+    let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+    for minute in (0..2_880).filter(|minute| minute % 7 != 3) {
+        let (open, close) = (100.0 + (minute as f64 * 0.1).sin(), 100.0 + (minute as f64 * 0.1 + 0.1).sin());
+        let (high, low) = (open.max(close) + 0.1, open.min(close) - 0.1);
+        bars.push(Bar {
+            open_time: minute * MINUTE_NS,
+            open,
+            high,
+            low,
+            close,
+            volume: (minute % 5) as f64,
+            ..Bar::default()
+        });
+    }
+    bars
+}
+
+fn instrument(bars: &Bars) -> Instrument<'_> {
+    Instrument { name: "MADEUP", bars, pip_size: 0.01 }
+}
+
+fn spec() -> SeriesSpec {
+    let windows = [(Timeframe::M1, 10), (Timeframe::H1, 4)];
+    SeriesSpec {
+        windows: windows.map(|(timeframe, seq_len)| Window { timeframe, seq_len }).to_vec(),
+        features: vec![Feature::Body, Feature::Rsi14, Feature::LogVolume],
+        horizon: 5,
+        scaling: Scaling::Standard,
+        ..SeriesSpec::default()
+    }
+}
+
+/// What comes of the proof at 1970-01-02 12:30 if bars are aligned as `align` does.
+fn outcome(align: &Align<'_>) -> Result<Proof> {
+    let (bars, spec) = (bars(), spec());
+    let moment = Moment { time: 36 * HOUR_NS + 30 * MINUTE_NS, seed: 7 };
+    Question { instrument: instrument(&bars), spec: &spec, moment }.prove(align)
+}
+
+fn leak(align: &Align<'_>) -> Leak {
+    match outcome(align) {
+        Err(Error::LookAhead { leak }) => *leak,
+        other => panic!("no leak was found: {other:?}"),
+    }
+}
+
+/// Aligns with scalers that are held.
+fn honest(given: &Bars) -> Result<AlignedSeries> {
+    let scalers = align(&[instrument(&bars())], &spec()).unwrap().scalers();
+    align_with(&[instrument(given)], &spec(), &scalers)
+}
+
+#[test]
+fn what_does_not_look_ahead_is_proven() {
+    let proof = outcome(&honest).unwrap();
+    let (bars, series) = (bars(), honest(&bars()).unwrap());
+    let n = series.sample_time.binary_search(&(36 * HOUR_NS + 30 * MINUTE_NS)).unwrap();
+    assert_eq!(proof.windows, series.timeframes.iter().map(|series| series.window(n)).collect::<Vec<_>>());
+    // Of the bars of the next hour, and two more, six of seven are there.
+    assert!(proof.bars < bars.len() - 500 && (50..60).contains(&proof.replaced), "{proof:?}");
+}
+
+#[test]
+fn a_bar_looked_up_by_its_open_time_is_caught() {
+    let by_open_time = |bars: &Bars| {
+        let mut series = honest(bars)?;
+        let times = series.sample_time.clone();
+        let hours = &mut series.timeframes[1];
+        for (end, time) in hours.end.iter_mut().zip(times) {
+            *end = hours.open_time.partition_point(|&open_time| open_time < time) as i64 - 1;
+        }
+        Ok(series)
+    };
+    let leak = leak(&by_open_time);
+    assert_eq!(leak.perturbation, Perturbation::Values);
+    let Difference::Value { timeframe: Timeframe::H1, row: 3, feature: Feature::Body, .. } = leak.difference else {
+        panic!("{leak}")
+    };
+    let text = leak.to_string();
+    assert!(
+        text.starts_with("MADEUP looks ahead: when the bars that close after 1970-01-02T12:30:00Z have other values, body in row 3 of the window of H1 is "),
+        "{text}"
+    );
+}
+
+#[test]
+fn scalers_fitted_on_everything_are_caught() {
+    let refitted = |bars: &Bars| align(&[instrument(bars)], &SeriesSpec { train_fraction: 1.0, ..spec() });
+    assert!(matches!(leak(&refitted).difference, Difference::Value { timeframe: Timeframe::M1, row: 0, .. }));
+}
+
+#[test]
+fn a_hole_seen_before_it_comes_is_caught() {
+    let tells_holes = |bars: &Bars| {
+        let mut series = honest(bars)?;
+        let minutes = &mut series.timeframes[0];
+        let width = minutes.features.len();
+        for (row, &close_time) in minutes.close_time.iter().enumerate() {
+            let next = bars.open_time.partition_point(|&open_time| open_time < close_time);
+            let wait = bars.open_time.get(next).map_or(0, |open_time| open_time - close_time);
+            minutes.values[row * width + 2] = (wait / MINUTE_NS) as f32;
+        }
+        Ok(series)
+    };
+    let leak = leak(&tells_holes);
+    assert_eq!(leak.perturbation, Perturbation::Times);
+    assert!(matches!(leak.difference, Difference::Value { row: 9, feature: Feature::LogVolume, .. }), "{leak}");
+    assert!(
+        leak.to_string().contains("have other values and times, log_volume in row 9 of the window of M1"),
+        "{leak}"
+    );
+}
+
+#[test]
+fn a_sample_that_the_future_takes_away_is_caught() {
+    let picky = |bars: &Bars| {
+        let mut series = honest(bars)?;
+        let t = bars.open_time.partition_point(|open_time| open_time + MINUTE_NS <= 36 * HOUR_NS + 30 * MINUTE_NS);
+        if bars.close[t] != self::bars().close[t] {
+            series.sample_time.clear();
+        }
+        Ok(series)
+    };
+    let leak = leak(&picky);
+    assert_eq!((leak.difference, leak.perturbation), (Difference::Gone, Perturbation::Values));
+    assert!(leak.to_string().ends_with("the sample at that time is gone"), "{leak}");
+}
+
+#[test]
+fn a_time_without_a_sample_is_named() {
+    let (bars, spec) = (bars(), spec());
+    let scalers = align(&[instrument(&bars)], &spec).unwrap().scalers();
+    // Within the warm-up, between two bars, in the last horizon, before and after the recording.
+    for minute in [60, 2_100 + 4, 2_879, -5, 5_000] {
+        let moment = Moment { time: minute * MINUTE_NS, seed: 1 };
+        let error = prove_no_look_ahead(instrument(&bars), &spec, &scalers, moment).unwrap_err();
+        assert!(matches!(error, Error::NoSample { .. }), "{minute}: {error}");
+    }
+}
+
+#[test]
+fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
+    let (bars, spec) = (bars(), spec());
+    let instruments = [instrument(&bars), Instrument { name: "OTHER", ..instrument(&bars) }];
+    let scalers = align(&instruments, &spec).unwrap().scalers();
+    let prove = |scalers: &Scalers, time: i64| prove_scalers(&instruments, &spec, scalers, Moment { time, seed: 3 });
+    prove(&scalers, scalers.fit_end_time).unwrap();
+    prove(&scalers, scalers.fit_end_time + HOUR_NS).unwrap();
+    let early = prove(&scalers, scalers.fit_end_time - 1).unwrap_err();
+    assert!(matches!(early, Error::Invalid { key: "time", .. }), "{early}");
+
+    let mut wrong = scalers.clone();
+    wrong.timeframes[1].scale[4] *= 2.0;
+    let error = prove(&wrong, scalers.fit_end_time).unwrap_err().to_string();
+    assert!(error.contains("hold for OTHER rsi_14 of H1 has centre"), "{error}");
+
+    // Scalers that say they were fitted earlier than they were.
+    let ahead = |instruments: &[Instrument<'_>]| {
+        let fitted = Scalers::fit(instruments, &spec, scalers.fit_end_time + HOUR_NS)?;
+        Ok(Scalers { fit_end_time: scalers.fit_end_time, ..fitted })
+    };
+    let moment = Moment { time: scalers.fit_end_time, seed: 3 };
+    let future = Future { moment, holes: spec.holes, bars_min: 0 };
+    let error = prove_scalers_by(&ahead, &instruments, &ahead(&instruments).unwrap(), future).unwrap_err();
+    let Error::LookAhead { leak } = error else { panic!("{error}") };
+    let Difference::Scaler { timeframe: Timeframe::M1, feature: Feature::Body, .. } = leak.difference else {
+        panic!("{leak}")
+    };
+    assert!(leak.to_string().starts_with("MADEUP looks ahead: when the bars that close after"), "{leak}");
+}

@@ -1,0 +1,87 @@
+use megabatch_bars::{
+    Error, Instrument, Moment, Scalers, Scaling, SeriesSpec, Timeframe, Window, align, prove_no_look_ahead,
+    prove_scalers,
+};
+use proptest::prelude::*;
+
+use crate::made_up::{Draw, MINUTE_NS, bars, bits, instrument, sight, torn_draws, torn_spec};
+
+/// One to three timeframes, any horizon and stride.
+fn specs() -> impl Strategy<Value = SeriesSpec> {
+    let timeframes =
+        prop::sample::subsequence(vec![Timeframe::M1, Timeframe::M5, Timeframe::M15, Timeframe::M30], 1..4);
+    (timeframes, 1usize..4, 1usize..9, 1usize..5).prop_map(|(timeframes, seq_len, horizon, stride)| SeriesSpec {
+        windows: timeframes.into_iter().map(|timeframe| Window { timeframe, seq_len }).collect(),
+        horizon,
+        stride,
+        ..torn_spec(Scaling::Standard)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Every sample can be proven, and the proof holds what the series holds.
+    #[test]
+    fn samples_are_proven(draws in torn_draws(), spec in specs(), part in 0.0f64..1.0, seed in any::<u64>()) {
+        let bars = bars(&draws);
+        let series = match align(&[instrument(&bars)], &spec) {
+            Ok(series) => series,
+            Err(error) => {
+                prop_assert!(matches!(error, Error::TooShort { .. }), "{}", error);
+                return Ok(());
+            }
+        };
+        let n = (part * series.len() as f64) as usize;
+        let moment = Moment { time: series.sample_time[n], seed };
+        let proof = prove_no_look_ahead(instrument(&bars), &spec, &series.scalers(), moment).unwrap();
+        prop_assert_eq!(proof.windows.iter().map(|window| bits(window)).collect::<Vec<_>>(), sight(&series, n));
+        prop_assert!(proof.replaced >= spec.horizon && proof.replaced < proof.bars && proof.bars <= bars.len());
+    }
+
+    /// From the time on up to which they were fitted, nothing changes scalers, however many instruments and holes there are.
+    #[test]
+    fn scalers_are_proven(
+        first in torn_draws(), second in torn_draws(), spec in specs(), wait in 0i64..1_000, seed in any::<u64>(),
+    ) {
+        let bars: [_; 2] = [bars(&first), bars(&second)];
+        let named = |name, bars| Instrument { name, ..instrument(bars) };
+        let instruments = [named("FIRST", &bars[0]), named("SECOND", &bars[1])];
+        let fitted = align(&instruments, &spec).map(|series| series.scalers());
+        // Where not every instrument has a sample, somewhere in the middle.
+        let middle = bars[0].open_time[bars[0].len() / 2];
+        let Ok(scalers) = fitted.or_else(|_| Scalers::fit(&instruments, &spec, middle)) else { return Ok(()) };
+        let moment = Moment { time: scalers.fit_end_time + wait * 10_000_000_000, seed };
+        prove_scalers(&instruments, &spec, &scalers, moment).unwrap();
+    }
+}
+
+/// A proof aligns the segment up to the sample and a little more, and no other.
+#[test]
+fn a_proof_is_cheap() {
+    let mut draws: Vec<Draw> =
+        (0..9_000).map(|k| (1, (f64::from(k) * 0.3).sin(), 0.1, 0.2, f64::from(k % 7))).collect();
+    (1..9).for_each(|segment| draws[segment * 1_000].0 = 60);
+    let (bars, spec) = (bars(&draws), torn_spec(Scaling::Robust));
+    let series = align(&[instrument(&bars)], &spec).unwrap();
+    assert_eq!(series.segments.len(), 9);
+    let n = series.segments[4].samples.start;
+    let moment = Moment { time: series.sample_time[n], seed: 1 };
+    let proof = prove_no_look_ahead(instrument(&bars), &spec, &series.scalers(), moment).unwrap();
+    // 17 bars of M15, up to 15 minutes in the first of which nothing was, and the 15 minutes that follow and two bars.
+    assert!((240 + 17..=255 + 17).contains(&proof.bars) && proof.replaced == 17, "{} {}", proof.bars, proof.replaced);
+}
+
+/// Whether a bin that closes in a hole is whole depends on when the next bar comes, which scalers fitted up to then cannot know.
+#[test]
+fn a_bin_that_closes_in_a_hole_is_not_fitted_on() {
+    let scalers = |next: i64| {
+        let mut draws: Vec<Draw> =
+            (0..800).map(|k| (1, (f64::from(k) * 0.3).sin(), 0.1, 0.2, f64::from(k % 7))).collect();
+        // The last bar before the hole closes at minute 1,000,394; its bins of M5 and M15 close at minute 1,000,395.
+        draws[393].0 = next - 1_000_393;
+        Scalers::fit(&[instrument(&bars(&draws))], &torn_spec(Scaling::Standard), 1_000_396 * MINUTE_NS).unwrap()
+    };
+    // Holes of three minutes, which is spanned, and of six, which is not.
+    assert_eq!(scalers(1_000_397), scalers(1_000_400));
+}

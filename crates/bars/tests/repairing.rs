@@ -1,0 +1,208 @@
+//! One defect a file: what failing, skipping and repairing make of it.
+
+mod written;
+
+use megabatch_bars::{Error, Mend, OnError, ReadOptions, Repeats, Trouble, read, read_pair};
+use proptest::prelude::*;
+use written::{minutes, read_texts, repair, with_files};
+
+/// What is put in after three good minutes and before three more, and what comes of it: the trouble that is failed on; bars
+/// and the trouble counted when skipping; bars and what is counted when repairing.
+struct Case {
+    rows: &'static str,
+    fails: Trouble,
+    skipped: u64,
+    repaired: (u64, Result<Mend, Trouble>),
+}
+
+const CASES: [Case; 9] = [
+    Case {
+        rows: "null,null,null,null,null,null",
+        fails: Trouble::Unreadable,
+        skipped: 6,
+        repaired: (6, Err(Trouble::Unreadable)),
+    },
+    Case {
+        rows: "2018-07-02 00:03,1,1,1,1,-2",
+        fails: Trouble::Inconsistent,
+        skipped: 6,
+        repaired: (6, Err(Trouble::Inconsistent)),
+    },
+    Case {
+        rows: "2018-07-02 00:03,1,2,1.5,2,2",
+        fails: Trouble::Inconsistent,
+        skipped: 6,
+        repaired: (6, Err(Trouble::Inconsistent)),
+    },
+    Case {
+        rows: "2018-07-02 00:03,1,0.5,2,1,2",
+        fails: Trouble::Inconsistent,
+        skipped: 6,
+        repaired: (7, Ok(Mend::Exchanged)),
+    },
+    Case {
+        rows: "2018-07-02 00:03,1,0.99999999,1,1,2",
+        fails: Trouble::Inconsistent,
+        skipped: 6,
+        repaired: (7, Ok(Mend::Widened)),
+    },
+    Case { rows: "2018-07-02 00:01,1,1,1,1,2", fails: Trouble::Copy, skipped: 6, repaired: (6, Err(Trouble::Copy)) },
+    Case {
+        rows: "2018-07-02 00:01,1,2,1,1,2",
+        fails: Trouble::Duplicate,
+        skipped: 6,
+        repaired: (6, Err(Trouble::Duplicate)),
+    },
+    Case { rows: "2018-07-01 23:59,1,1,1,1,2", fails: Trouble::Backward, skipped: 6, repaired: (7, Ok(Mend::Sorted)) },
+    Case {
+        rows: "2018-07-02 00:01:30,1,1,1,1,2",
+        fails: Trouble::Backward,
+        skipped: 6,
+        repaired: (6, Err(Trouble::Backward)),
+    },
+];
+
+#[test]
+fn every_defect_has_its_rule() {
+    for Case { rows, fails, skipped, repaired } in CASES {
+        let text = format!("{}{rows}\n{}", minutes("00", 3), minutes("01", 3));
+        let read_with =
+            |on_error| read_texts(&[("EURUSD.csv", &text)], &ReadOptions { on_error, ..ReadOptions::default() });
+        let error = read_with(OnError::Fail).unwrap_err().to_string();
+        assert!(error.contains(&format!("line 4: {fails}")) && error.contains(rows), "{error}");
+        let summary = read_with(OnError::Skip).unwrap().summary;
+        assert_eq!((summary.bars.all, summary.dropped(fails)), (skipped, 1), "{rows}");
+        let summary = read_with(OnError::Repair).unwrap().summary;
+        let counted = match repaired.1 {
+            Ok(mend) => summary.mended(mend),
+            Err(trouble) => summary.dropped(trouble),
+        };
+        assert_eq!((summary.bars.all, counted), (repaired.0, 1), "{rows}");
+        assert_eq!(summary.rows(), 7);
+    }
+}
+
+#[test]
+fn noise_is_rounded_off_only_when_repairing() {
+    let text = "2018-07-02 00:00,1.16879,1.1687900000000002,1.16879,1.16879,1\n2018-07-02 00:01,1.5,1.5,1.5,1.5,1\n";
+    for (on_error, high, mended) in [(OnError::Fail, 1.168_790_000_000_000_2, 0), (OnError::Repair, 1.168_79, 1)] {
+        let options = ReadOptions { on_error, ..ReadOptions::default() };
+        let recording = read_texts(&[("EURUSD.csv", text)], &options).unwrap();
+        assert_eq!((recording.bars.high[0], recording.summary.mended(Mend::Rounded)), (high, mended));
+    }
+}
+
+#[test]
+fn corrected_rows_at_the_end_of_a_file_count_where_that_is_said() {
+    let text = format!("{}2018-07-02 00:01,7,7,7,7,7\n", minutes("00", 3));
+    for (repeats, close) in [(Repeats::First, 1.0), (Repeats::Last, 7.0)] {
+        let options = ReadOptions { repeats, ..ReadOptions::default() };
+        let recording = read_texts(&[("EURUSD.csv", &text)], &options).unwrap();
+        assert_eq!((recording.bars.close[1], recording.summary.dropped(Trouble::Duplicate)), (close, 1));
+    }
+    let error = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("line 2 is another") && error.contains("--repeats first"), "{error}");
+}
+
+#[test]
+fn a_row_out_of_place_does_not_hide_that_the_newest_comes_first() {
+    let mut rows: Vec<String> = minutes("00", 9).lines().rev().map(|line| format!("{line}\n")).collect();
+    rows.swap(3, 4);
+    let summary = read_texts(&[("EURUSD.csv", &rows.concat())], &repair()).unwrap().summary;
+    assert!(summary.warnings[0].contains("newest first"));
+    assert_eq!((summary.bars.all, summary.mended(Mend::Sorted)), (9, 1));
+}
+
+#[test]
+fn minutes_of_one_side_only_are_dropped_and_counted() {
+    let bid = minutes("00", 4);
+    let ask = bid.replace(",1,1,1,1,", ",1.5,1.5,1.5,1.5,");
+    let ask = format!("{}{}", &ask[ask.len() / 4..], minutes("01", 1));
+    let files = [("EURUSD_bid.csv", bid.as_bytes()), ("EURUSD_ask.csv", ask.as_bytes())];
+    let joined = with_files(&files, |paths| read_pair(&paths[..1], &paths[1..], &ReadOptions::default())).unwrap();
+    assert_eq!(
+        (joined.bars.close, joined.bars.spread, joined.bars.volume),
+        (vec![1.25; 3], vec![0.5; 3], vec![4.0; 3])
+    );
+    let pair = joined.summary.pair.unwrap();
+    assert_eq!((pair.bid_only.count, pair.ask_only.count, pair.crossed.count), (1, 1, 0));
+    let text = pair.to_string();
+    assert!(text.starts_with("2 bars of one side only dropped: bid 1 (first at 2018-07-02T00:00:00Z)"), "{text}");
+}
+
+#[test]
+fn sides_that_cross_are_refused_dropped_or_taken_as_equal() {
+    let bid = minutes("00", 3);
+    let ask = bid.replace("00:01,1,1,1,1,", "00:01,1,1,0.5,0.5,");
+    let files = [("EURUSD_bid.csv", bid.as_bytes()), ("EURUSD_ask.csv", ask.as_bytes())];
+    let joined = |on_error| {
+        let options = ReadOptions { on_error, ..ReadOptions::default() };
+        with_files(&files, |paths| read_pair(&paths[..1], &paths[1..], &options))
+    };
+    assert!(matches!(joined(OnError::Fail), Err(Error::Crossed { bid: 1.0, ask: 0.5, .. })));
+    for (on_error, bars) in [(OnError::Skip, 2), (OnError::Repair, 3)] {
+        let recording = joined(on_error).unwrap();
+        assert_eq!((recording.bars.len(), recording.summary.pair.unwrap().crossed.count), (bars, 1));
+        assert_eq!(recording.bars.spread, [] as [f64; 0]);
+    }
+}
+
+#[test]
+fn sides_that_do_not_belong_together_are_refused() {
+    let (minute, hour) = (minutes("00", 3), minutes("01", 3));
+    let hours = "2018-07-02 00:00,1,1,1,1,2\n2018-07-02 01:00,1,1,1,1,2\n";
+    let cases = [
+        ("EURUSD_ask.csv", hour.as_str(), "not one bar of both opens at the same time"),
+        ("EURUSD_ask.csv", hours, "one has M1 bars and the other H1"),
+        ("GBPUSD_ask.csv", minute.as_str(), "holds GBPUSD"),
+    ];
+    for (name, ask, says) in cases {
+        let files = [("EURUSD_bid.csv", minute.as_bytes()), (name, ask.as_bytes())];
+        let error = with_files(&files, |paths| read_pair(&paths[..1], &paths[1..], &ReadOptions::default()));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(says) && error.contains("EURUSD_bid.csv"), "{error}");
+    }
+}
+
+/// Lines that are nearly rows.
+fn nearly_rows() -> impl Strategy<Value = String> {
+    let line = prop_oneof![
+        4 => (0..90u8, 0..4u8).prop_map(|(minute, price)| {
+            format!("2018-11-04 {:02}:{:02},1,{price},1,1,2", minute / 60, minute % 60)
+        }),
+        1 => "[-0-9:., a-z\"\t;/]{0,40}",
+        1 => (0..20u8).prop_map(|day| format!("{day}/{}/2018 1:00 PM,1,1,1,1", day / 2)),
+        1 => Just("15304896001,1,1,1,1".to_owned()),
+        1 => prop::sample::select(vec![
+            "1850-01-01 00:00,1,1,1,1,2", "2140-12-31 23:59,1e308,1e308,1e-308,1,1e308", "2018-11-04 01:00,1.1000000000000001,1e308,1e-9,1,0",
+        ]).prop_map(str::to_owned),
+        1 => Just("date,open,high,low,close,spread".to_owned()),
+    ];
+    prop::collection::vec(line, 0..30).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever the bytes, reading ends in bars that keep their invariants or in an error, and no row is lost from count.
+    #[test]
+    fn any_file_is_read_or_refused(
+        text in nearly_rows(), bytes in prop::collection::vec(any::<u8>(), 0..40), zone in prop::bool::ANY,
+    ) {
+        let zone = zone.then(|| "America/New_York".parse().unwrap());
+        for on_error in OnError::ALL {
+            let options = ReadOptions { on_error, zone: zone.clone(), ..ReadOptions::default() };
+            for bytes in [text.as_bytes(), &bytes, &[text.as_bytes(), &bytes].concat()] {
+                let Ok(recording) = with_files(&[("EURUSD.csv", bytes)], |paths| read(paths, &options)) else { continue };
+                let (bars, file) = (&recording.bars, &recording.summary.files[0]);
+                let dropped: u64 = file.dropped.iter().map(|tally| tally.rows).sum();
+                prop_assert_eq!(file.kept + dropped, file.rows);
+                prop_assert!(bars.open_time.is_sorted_by(|a, b| a < b));
+                for bar in (0..bars.len()).map(|k| bars.bar(k)) {
+                    prop_assert!(bar.low > 0.0 && bar.low <= bar.open.min(bar.close) && bar.high >= bar.open.max(bar.close));
+                }
+                let _ = recording.summary.to_string();
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! `megabatch leak`: proof that no sample sees a bar that had not closed.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use megabatch_bars::{
+    AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, align, prove_no_look_ahead, prove_scalers,
+};
+use megabatch_chunk_io::{AttributeValue, Series, SeriesFile};
+use megabatch_gpu_core::Device;
+use serde_json::{Value, json};
+
+use crate::account::fingerprint;
+use crate::adapt::series::{Origin, series_file};
+use crate::adapt::split::utc;
+use crate::answer::Answer;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::recipe::Recipe;
+use crate::synth::random::Random;
+
+/// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
+const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
+
+/// Prove that no sample sees a bar that had not closed
+///
+/// The series is made again from its bars and compared with the file, byte for byte. Then, for samples at random and at every change of
+/// the clocks, every bar that had not closed by the sample's time is replaced: by other prices, and also by bars at other times. What
+/// the sample sees must stay the same to the last bit.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch leak eurusd.h5
+  megabatch leak eurusd.h5 --source DAT_ASCII_EURUSD_M1_2018.csv.gz --samples 200")]
+pub(crate) struct Args {
+    /// A series file, as `ingest` writes it
+    file: PathBuf,
+    /// The files of bars that it was made of, where they are not where they were
+    #[arg(long, num_args = 1..)]
+    source: Vec<PathBuf>,
+    /// Samples drawn at random
+    #[arg(long, default_value_t = 32)]
+    samples: usize,
+    /// Seed of the draw and of the bars that replace the true ones
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let start = Instant::now();
+    let file = SeriesFile::open(&args.file, &Device::cpu().scope("leak"))?.read()?;
+    let source = Source::of(&args.file, &file)?;
+    let recipe = source.recipe_with(&args.source)?;
+    let recordings = recipe.read()?;
+    let (instruments, spec) = (recordings.instruments(), recipe.spec());
+    let series = align(&instruments, &spec)?;
+    let scalers = series.scalers();
+    let moments = moments(args, &series, &source.zones());
+    let rebuilt = series_file(series, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() });
+    require_same(&args.file, &file, &rebuilt)?;
+    drop(rebuilt);
+
+    let proofs = Proofs { args, file: &file, instruments: &instruments, spec: &spec, scalers: &scalers };
+    let fit_end_proven = proofs.prove_scalers()?;
+    let bars = proofs.prove(&moments)?;
+    Ok(answer(
+        args,
+        &moments,
+        &json!({
+            "file": args.file,
+            "instruments": instruments.iter().map(|instrument| instrument.name).collect::<Vec<_>>(),
+            "samples": file.sample_time.len(),
+            "scalers_proven": fit_end_proven,
+            "bars_replaced": bars,
+            "seconds": start.elapsed().as_secs_f64(),
+        }),
+    ))
+}
+
+fn answer(args: &Args, moments: &Moments, facts: &Value) -> Answer {
+    let changes: Vec<String> = moments.changes.iter().map(|&time| utc(time)).collect();
+    let mut json = facts.clone();
+    json["random_samples"] = moments.random.into();
+    json["clock_changes"] = changes.clone().into();
+    json["samples_proven"] = moments.samples.len().into();
+    let scalers = match facts["scalers_proven"].as_bool() {
+        Some(true) => "The scalers do not change with any bar after the span that they were fitted on.\n",
+        _ => "The scalers were fitted on everything: no bar comes after it.\n",
+    };
+    let around = match changes.len() {
+        0 => "no change of the clocks lies in it".to_owned(),
+        count => format!("around {count} changes of the clocks ({})", changes.join(", ")),
+    };
+    let text = format!(
+        "{}: made of its source, byte for byte.\n{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
+         ({} bars replaced in {:.1} s).",
+        args.file.display(),
+        moments.samples.len(),
+        moments.random,
+        facts["bars_replaced"],
+        facts["seconds"].as_f64().unwrap_or_default(),
+    );
+    Answer::new(text, &json)
+}
+
+/// What a file says of where it comes from.
+struct Source<'a> {
+    path: &'a Path,
+    json: Value,
+    recipe: Recipe,
+}
+
+impl<'a> Source<'a> {
+    fn of(path: &'a Path, file: &Series) -> Result<Self> {
+        let json = match file.attributes.get("source") {
+            Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let words: Option<Vec<String>> = serde_json::from_value(json["recipe"].clone()).ok();
+        let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
+            Failure::data(format!(
+                "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
+                path.display()
+            ))
+        })?;
+        Ok(Source { path, json, recipe })
+    }
+
+    /// The recipe with the files where they are now, once their bytes are known to be those that were read.
+    fn recipe_with(&self, moved: &[PathBuf]) -> Result<Recipe> {
+        let mut recipe = self.recipe.clone();
+        if !moved.is_empty() {
+            recipe = self.place(recipe, moved)?;
+        }
+        let expected: BTreeSet<&str> = self.files().filter_map(|file| file["xxh3_128"].as_str()).collect();
+        for path in recipe.files() {
+            let found = fingerprint(path).map_err(|error| {
+                Failure::data(format!(
+                    "{}: {error}; say with --source where the bars of {} are",
+                    path.display(),
+                    self.path.display()
+                ))
+            })?;
+            if !expected.contains(found.as_str()) {
+                return Err(Failure::data(format!(
+                    "{}: these are not the bytes that {} was made of; give the files of then with --source, or ingest anew",
+                    path.display(),
+                    self.path.display()
+                )));
+            }
+        }
+        Ok(recipe)
+    }
+
+    /// The recipe with each file replaced by the one of `moved` that has its bytes.
+    fn place(&self, mut recipe: Recipe, moved: &[PathBuf]) -> Result<Recipe> {
+        let mut by_bytes = Vec::with_capacity(moved.len());
+        for path in moved {
+            by_bytes.push((fingerprint(path)?, path));
+        }
+        for path in recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask) {
+            let was = self.files().find(|file| file["file"].as_str() == path.to_str());
+            let wanted = was.and_then(|file| file["xxh3_128"].as_str()).unwrap_or_default();
+            let (_, found) = by_bytes.iter().find(|(bytes, _)| bytes == wanted).ok_or_else(|| {
+                Failure::data(format!(
+                    "--source: none of the files has the bytes of {}, of which {} was made",
+                    path.display(),
+                    self.path.display()
+                ))
+            })?;
+            (*found).clone_into(path);
+        }
+        Ok(recipe)
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Value> {
+        let instruments = self.json["instruments"].as_array().into_iter().flatten();
+        instruments.flat_map(|instrument| instrument["files"].as_array().into_iter().flatten())
+    }
+
+    /// The zones by which the files were read, and those of the markets.
+    fn zones(&self) -> Vec<TimeZone> {
+        let own = self.files().filter_map(|file| file["zone"].as_str());
+        let names: BTreeSet<&str> = CLOCKS.into_iter().chain(own).collect();
+        names.into_iter().filter_map(|name| TimeZone::get(name).ok()).collect()
+    }
+}
+
+/// The samples to prove, and why.
+struct Moments {
+    /// Instrument, from 0, and number of the sample in the file.
+    samples: Vec<(usize, usize)>,
+    random: usize,
+    /// When clocks were changed in the span of the samples.
+    changes: Vec<i64>,
+}
+
+fn moments(args: &Args, series: &AlignedSeries, zones: &[TimeZone]) -> Moments {
+    let mut random = Random::new(args.seed);
+    let count = args.samples.min(series.len());
+    let mut chosen = BTreeSet::new();
+    while chosen.len() < count {
+        chosen.insert((random.uniform() * series.len() as f64) as usize % series.len());
+    }
+    let (first, last) = (series.sample_time.iter().min(), series.sample_time.iter().max());
+    let changes = changes(zones, first.copied().unwrap_or_default(), last.copied().unwrap_or_default());
+    for segment in &series.segments {
+        let times = &series.sample_time[segment.samples.clone()];
+        for &change in changes.iter().filter(|&&change| times[0] <= change && change <= times[times.len() - 1]) {
+            // The last sample before the change, the first after it, and the first after the hour that is missing or came twice.
+            let after = |time: i64| times.partition_point(|&sample| sample < time);
+            let around = [after(change).saturating_sub(1), after(change), after(change + HOUR_NS)];
+            chosen.extend(around.into_iter().filter(|&n| n < times.len()).map(|n| segment.samples.start + n));
+        }
+    }
+    let samples = chosen.into_iter().map(|n| (series.sample_instrument[n] as usize, n)).collect();
+    Moments { samples, random: count, changes }
+}
+
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+/// When the clocks of `zones` are changed from `first` to `last`, in order.
+fn changes(zones: &[TimeZone], first: i64, last: i64) -> Vec<i64> {
+    let Ok(begin) = Timestamp::from_nanosecond(first.into()) else { return Vec::new() };
+    let nanoseconds = |time: Timestamp| i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX);
+    let of_zone = |zone: &TimeZone| -> Vec<i64> {
+        let times = zone.following(begin).map(|transition| nanoseconds(transition.timestamp()));
+        times.take_while(|&time| time <= last).collect()
+    };
+    let all: BTreeSet<i64> = zones.iter().flat_map(of_zone).collect();
+    all.into_iter().collect()
+}
+
+/// The file holds what its source gives.
+fn require_same(path: &Path, file: &Series, rebuilt: &Series) -> Result<()> {
+    let differs = |object: String| {
+        Failure::data(format!(
+            "{}: {object} is not what its bars give; the file was changed, or made by another version: ingest anew",
+            path.display()
+        ))
+    };
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let whole = [
+        ("/samples/time", file.sample_time == rebuilt.sample_time),
+        ("/samples/reach_time", file.sample_reach_time == rebuilt.sample_reach_time),
+        ("/samples/instrument", file.instruments == rebuilt.instruments),
+        ("/targets", bits(&file.targets) == bits(&rebuilt.targets)),
+        ("/series", file.timeframes.len() == rebuilt.timeframes.len()),
+    ];
+    if let Some((object, _)) = whole.into_iter().find(|(_, same)| !same) {
+        return Err(differs(object.to_owned()));
+    }
+    for (found, expected) in file.timeframes.iter().zip(&rebuilt.timeframes) {
+        let name = &found.name;
+        let same_values = bits(&found.values) == bits(&expected.values);
+        if !same_values {
+            return Err(differs(format!("/series/{name}/values")));
+        }
+        if found != expected {
+            return Err(differs(format!("the index, the features or the scaler of {name}")));
+        }
+    }
+    Ok(())
+}
+
+/// What proofs are made with.
+struct Proofs<'a> {
+    args: &'a Args,
+    file: &'a Series,
+    instruments: &'a [Instrument<'a>],
+    spec: &'a SeriesSpec,
+    scalers: &'a Scalers,
+}
+
+impl Proofs<'_> {
+    /// Whether any bar follows the span that the scalers were fitted on; then, that none of them has a part in the scalers.
+    fn prove_scalers(&self) -> Result<bool> {
+        let time = self.scalers.fit_end_time;
+        let follows = self.instruments.iter().any(|instrument| instrument.bars.open_time.last() > Some(&time));
+        if follows {
+            let moment = Moment { time, seed: self.args.seed };
+            prove_scalers(self.instruments, self.spec, self.scalers, moment)?;
+        }
+        Ok(follows)
+    }
+
+    /// Proves every sample, on all processors; how many bars were replaced in all.
+    fn prove(&self, moments: &Moments) -> Result<usize> {
+        let (next, replaced) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let progress = std::sync::Mutex::new((Progress::start("prove", moments.samples.len() as u64, "samples"), 0));
+        let work = || -> Result<()> {
+            while let Some(&(instrument, n)) = moments.samples.get(next.fetch_add(1, Ordering::Relaxed)) {
+                replaced.fetch_add(self.prove_sample(instrument, n)?, Ordering::Relaxed);
+                let mut progress = progress.lock().expect("no thread panics while it shows progress");
+                progress.1 += 1;
+                let done = progress.1;
+                progress.0.at(done, "");
+            }
+            Ok(())
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().expect("a proof does not panic"))
+        })?;
+        Ok(replaced.into_inner())
+    }
+
+    /// The number of bars that were replaced without a change in sample `n`.
+    fn prove_sample(&self, instrument: usize, n: usize) -> Result<usize> {
+        let moment = Moment { time: self.file.sample_time[n], seed: self.args.seed.wrapping_add(n as u64) };
+        let proof = prove_no_look_ahead(self.instruments[instrument], self.spec, self.scalers, moment)?;
+        for (timeframe, proven) in self.file.timeframes.iter().zip(&proof.windows) {
+            let after = (timeframe.sample_end[n] as usize + 1) * timeframe.feature_names.len();
+            let seen = &timeframe.values[after - proven.len()..after];
+            let same = seen.iter().zip(proven).all(|(a, b)| a.to_bits() == b.to_bits());
+            if !same {
+                return Err(Failure::data(format!(
+                    "{}: sample {n}: its window of {} is not the one that was proven",
+                    self.args.file.display(),
+                    timeframe.name
+                )));
+            }
+        }
+        Ok(proof.replaced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_change_twice_a_year_each() {
+        let zones = CLOCKS.map(|name| TimeZone::get(name).unwrap());
+        let time = |text: &str| i64::try_from(text.parse::<Timestamp>().unwrap().as_nanosecond()).unwrap();
+        let found = changes(&zones, time("2018-01-01T00:00Z"), time("2019-01-01T00:00Z"));
+        let expected = ["2018-03-11T07:00Z", "2018-03-25T01:00Z", "2018-10-28T01:00Z", "2018-11-04T06:00Z"].map(time);
+        assert_eq!(found, expected);
+        assert!(changes(&zones, time("2018-04-01T00:00Z"), time("2018-05-01T00:00Z")).is_empty());
+    }
+}

@@ -1,0 +1,139 @@
+//! What a model predicted beside what came, at a few horizons, for the report.
+
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::Result;
+use megabatch_chunk_io::{SampleBlock, Source};
+use megabatch_trainer::{Compute, Model, Predictor, Samples as _, Selection};
+
+use crate::evaluation::Part;
+use crate::job::Job;
+
+/// Predictions and outcomes of every sample of a part of the data.
+pub(crate) struct Forecasts {
+    pub(crate) part: Part,
+    /// The samples, by their place in the file.
+    pub(crate) indices: Vec<usize>,
+    /// When each sample was taken, ns since 1970 UTC, where the data tell.
+    pub(crate) times: Option<Vec<i64>>,
+    /// The instrument of each sample, where the file has several.
+    pub(crate) instruments: Option<Vec<i32>>,
+    /// A few horizons, the nearest first.
+    pub(crate) pairs: Vec<Pairs>,
+}
+
+/// Predicted and actual values at one horizon, a pair a sample.
+pub(crate) struct Pairs {
+    /// From 1.
+    pub(crate) horizon: usize,
+    pub(crate) predicted: Vec<f32>,
+    pub(crate) actual: Vec<f32>,
+}
+
+/// Samples of a stretch of time.
+const STRETCH: usize = 240;
+/// Samples whose windows are read for their targets at a time.
+const BLOCK: usize = 16;
+
+impl Forecasts {
+    /// Predicts `part` of `job`'s data with `weights`. It takes no more memory than training did, once the trainer is gone.
+    pub(crate) fn of(job: &Job, part: Part, weights: &Path) -> Result<Self> {
+        let Job { device, samples, split, training, .. } = job;
+        let indices = part.indices(split, samples.len()).into_owned();
+        let model = Model::new(samples.shape().clone(), training.model)?;
+        let compute = Compute { threads: training.threads, batch_size: training.batch_size, form: training.form };
+        let mut predictor = Predictor::open(device, model, weights, compute)?;
+        let outputs = samples.shape().outputs;
+        let mut pairs: Vec<Pairs> = horizons(outputs).into_iter().map(Pairs::at).collect();
+        predictor.predict(Selection { samples, indices: &indices }, |_, predictions| {
+            pairs.iter_mut().for_each(|pairs| pairs.predicted.extend(column(predictions, outputs, pairs.horizon)));
+            Ok::<(), megabatch_trainer::Error>(())
+        })?;
+        add_targets(samples.source(), &indices, &mut pairs)?;
+        let source = samples.source();
+        let times = source.sample_times().map(|times| indices.iter().map(|&k| times[k]).collect());
+        let instruments = source.sample_instruments().map(|all| indices.iter().map(|&k| all[k]).collect());
+        Ok(Forecasts { part, indices, times, instruments, pairs })
+    }
+
+    /// Number of samples.
+    pub(crate) fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Consecutive samples of one instrument from the middle of the part, and the horizon that they are shown at: the second of
+    /// those there are, which is neither noise nor far away. `None` where fewer than two would be shown.
+    pub(crate) fn stretch(&self) -> Option<(Range<usize>, &Pairs)> {
+        let pairs = self.pairs.get(1).or(self.pairs.first())?;
+        let start = (self.len() / 2).saturating_sub(STRETCH / 2);
+        let end = (start + STRETCH).min(self.len());
+        let same = match &self.instruments {
+            Some(of) => of[start..end].iter().take_while(|instrument| **instrument == of[start]).count(),
+            None => end - start,
+        };
+        (same > 1).then_some((start..start + same, pairs))
+    }
+}
+
+impl Pairs {
+    fn at(horizon: usize) -> Self {
+        Pairs { horizon, predicted: Vec::new(), actual: Vec::new() }
+    }
+}
+
+/// The first horizon, the last, and what lies a quarter and half way between.
+fn horizons(outputs: usize) -> Vec<usize> {
+    let mut chosen = vec![1, outputs.div_ceil(4), outputs.div_ceil(2), outputs];
+    chosen.dedup();
+    chosen
+}
+
+/// Column `horizon`, from 1, of `rows` [B, K].
+fn column(rows: &[f32], outputs: usize, horizon: usize) -> impl Iterator<Item = f32> + '_ {
+    rows.chunks_exact(outputs).map(move |row| row[horizon - 1])
+}
+
+fn add_targets(source: &Source, indices: &[usize], pairs: &mut [Pairs]) -> Result<()> {
+    let outputs = source.shape().horizons;
+    if let Some(series) = source.series() {
+        for Pairs { horizon, actual, .. } in pairs {
+            actual.extend(indices.iter().map(|&sample| series.targets()[sample * outputs + *horizon - 1]));
+        }
+        return Ok(());
+    }
+    for some in indices.chunks(BLOCK) {
+        let mut block = SampleBlock::zeros(source.shape(), some.len());
+        source.gather(some, block.slices())?;
+        for Pairs { horizon, actual, .. } in &mut *pairs {
+            actual.extend(column(&block.targets, outputs, *horizon));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_horizons_from_the_first_to_the_last() {
+        for (outputs, expected) in [(1, vec![1]), (2, vec![1, 2]), (5, vec![1, 2, 3, 5]), (36, vec![1, 9, 18, 36])] {
+            assert_eq!(horizons(outputs), expected);
+        }
+    }
+
+    fn forecasts(len: usize, instruments: Option<Vec<i32>>) -> Forecasts {
+        let pairs = Pairs { horizon: 1, predicted: vec![0.0; len], actual: vec![0.0; len] };
+        Forecasts { part: Part::Test, indices: (0..len).collect(), times: None, instruments, pairs: vec![pairs] }
+    }
+
+    #[test]
+    fn a_stretch_lies_in_the_middle_and_within_one_instrument() {
+        assert_eq!(forecasts(1000, None).stretch().unwrap().0, 380..620);
+        assert_eq!(forecasts(10, None).stretch().unwrap().0, 0..10);
+        assert!(forecasts(1, None).stretch().is_none());
+        let two = (0..1000).map(|k| i32::from(k >= 500)).collect();
+        assert_eq!(forecasts(1000, Some(two)).stretch().unwrap().0, 380..500);
+    }
+}

@@ -1,0 +1,410 @@
+//! How a series file is made of bars: which files, how they are read, what is made of them. `ingest` takes it as arguments and
+//! writes it into the file; `leak` reads it there and makes the series again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use megabatch_bars::{
+    DateOrder, Feature, FormatName, HoleRule, Instrument, OnError, Prices, ReadOptions, Recording, Repeats, Scaling,
+    SeriesSpec, StampedAt, TargetKind, Timeframe, Weekends, Window, Zone, pip_size_of, read_all, read_pair, symbol_of,
+};
+
+use crate::commands::windows::Windows;
+use crate::duration::Duration;
+use crate::failure::Failure;
+
+/// The arguments that decide what a series file holds.
+#[derive(clap::Args, Clone, Debug, PartialEq)]
+pub(crate) struct Recipe {
+    /// Files of bars, in any order; .gz is read as it is. Files of several symbols become several instruments
+    #[arg(required_unless_present = "bid")]
+    pub(crate) bars: Vec<PathBuf>,
+    /// Files of bars of the bid, to be joined with those of the ask to their mean and a spread
+    #[arg(long, requires = "ask", conflicts_with = "bars", num_args = 1..)]
+    pub(crate) bid: Vec<PathBuf>,
+    /// Files of bars of the ask
+    #[arg(long, requires = "bid", num_args = 1..)]
+    pub(crate) ask: Vec<PathBuf>,
+    /// Symbol; taken from the files' names if not given
+    #[arg(long)]
+    symbol: Option<String>,
+    /// Size of a pip in units of the price, for all symbols or by symbol (EURUSD=0.0001,AAPL=0.01); known for currency pairs
+    #[arg(long, allow_hyphen_values = true)]
+    pip_size: Option<PipSizes>,
+    /// Format of the files: histdata, metatrader, iso, epoch; recognised if not given
+    #[arg(long)]
+    format: Option<FormatName>,
+    /// Order of day and month where the year comes last; found if all dates can be read in one order only
+    #[arg(long)]
+    date_order: Option<DateOrder>,
+    /// Which end of a bar its timestamp is
+    #[arg(long, value_enum, default_value_t = Stamp::Open)]
+    time: Stamp,
+    /// Zone of the timestamps: UTC, +02:00, America/New_York or new-york+7; found from the weekly closes if not given
+    #[arg(long, allow_hyphen_values = true)]
+    zone: Option<Zone>,
+    /// Timeframe of the bars; found from their spacing if not given
+    #[arg(long)]
+    base: Option<Timeframe>,
+    /// Prices as they were quoted, or adjusted for splits and dividends by the file's adjusted close
+    #[arg(long, value_enum, default_value_t = Quotes::Quoted)]
+    prices: Quotes,
+    /// What happens to rows that cannot be used as they stand: fail, skip (drop and count), or repair (put right what can be put
+    /// right without inventing anything, drop the rest)
+    #[arg(long, default_value_t = OnError::Fail)]
+    on_error: OnError,
+    /// Which of several rows of one time stays, where the zone's daylight saving does not tell them apart
+    #[arg(long, value_enum, default_value_t = Repeated::Refuse)]
+    repeats: Repeated,
+    /// Window of each timeframe in bars
+    #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48")]
+    timeframes: Windows,
+    /// Features of a bar, separated by commas; `default` and `all` stand for several
+    #[arg(long, default_value = "default")]
+    features: FeatureList,
+    /// Future bars K whose price changes are the targets
+    #[arg(long, default_value_t = 36)]
+    horizon: usize,
+    /// What is predicted: the change up to each future bar (cumulative) or within it (increment)
+    #[arg(long, default_value = "cumulative")]
+    target: TargetKind,
+    /// Every how many bars there is a sample
+    #[arg(long, default_value_t = 1)]
+    stride: usize,
+    /// Longest hole in the bars that windows may reach across; a longer one ends a segment
+    #[arg(long, default_value = "4d")]
+    longest_hole: Duration,
+    /// Whether windows may reach across weekends
+    #[arg(long, value_enum, default_value_t = WeekendRule::Span)]
+    weekends: WeekendRule,
+    /// How features are scaled: robust (median, interquartile range), standard (mean, deviation) or none
+    #[arg(long, default_value = "robust")]
+    scaling: Scaling,
+    /// Share of the samples, the earliest, on which the scaling is fitted: the first number of data.split
+    #[arg(long, default_value_t = 0.7)]
+    train_fraction: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Stamp {
+    /// The bar's beginning
+    Open,
+    /// The bar's end
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Quotes {
+    /// As they were quoted
+    Quoted,
+    /// As they would have been without later splits and dividends
+    Adjusted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Repeated {
+    /// None: the second is an error, treated as --on-error says
+    Refuse,
+    /// The first
+    First,
+    /// The last
+    Last,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum WeekendRule {
+    /// Like any other hole
+    Span,
+    /// A weekend ends a segment
+    Split,
+}
+
+/// One size for all symbols, or one a symbol.
+#[derive(Clone, Debug, PartialEq)]
+enum PipSizes {
+    All(f64),
+    BySymbol(BTreeMap<String, f64>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct FeatureList(Vec<Feature>);
+
+/// The bars that a recipe reads, with the size of a pip of each symbol.
+pub(crate) struct Recordings {
+    pub(crate) all: Vec<Recording>,
+    pub(crate) pip_sizes: Vec<f64>,
+}
+
+impl Recordings {
+    /// The recordings as they are aligned.
+    pub(crate) fn instruments(&self) -> Vec<Instrument<'_>> {
+        let together = self.all.iter().zip(&self.pip_sizes);
+        together
+            .map(|(Recording { symbol, bars, .. }, &pip_size)| Instrument { name: symbol, bars, pip_size })
+            .collect()
+    }
+}
+
+impl Recipe {
+    /// Every file that is read.
+    pub(crate) fn files(&self) -> Vec<&Path> {
+        self.bars.iter().chain(&self.bid).chain(&self.ask).map(PathBuf::as_path).collect()
+    }
+
+    /// Reads the bars.
+    pub(crate) fn read(&self) -> Result<Recordings> {
+        let options = self.read_options();
+        let all = if self.bid.is_empty() { read_all(&self.bars, &options)? } else { self.read_pairs(&options)? };
+        let pip_sizes = all.iter().map(|recording| self.pip_size_of(&recording.symbol)).collect::<Result<_>>()?;
+        Ok(Recordings { all, pip_sizes })
+    }
+
+    fn read_pairs(&self, options: &ReadOptions) -> Result<Vec<Recording>> {
+        let by_symbol = |paths: &[PathBuf]| {
+            let mut of: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+            for path in paths {
+                of.entry(self.symbol.clone().unwrap_or_else(|| symbol_of(path))).or_default().push(path.clone());
+            }
+            of
+        };
+        let (bids, mut asks) = (by_symbol(&self.bid), by_symbol(&self.ask));
+        let mut recordings = Vec::with_capacity(bids.len());
+        for (symbol, bid) in bids {
+            let ask = asks.remove(&symbol).ok_or_else(|| one_sided(&symbol, "bid", "ask"))?;
+            recordings.push(read_pair(&bid, &ask, options)?);
+        }
+        match asks.into_keys().next() {
+            Some(symbol) => Err(one_sided(&symbol, "ask", "bid")),
+            None => Ok(recordings),
+        }
+    }
+
+    fn pip_size_of(&self, symbol: &str) -> Result<f64> {
+        match &self.pip_size {
+            Some(PipSizes::All(size)) => return Ok(*size),
+            Some(PipSizes::BySymbol(sizes)) => {
+                if let Some(size) = sizes.get(symbol) {
+                    return Ok(*size);
+                }
+            }
+            None => {}
+        }
+        Ok(pip_size_of(symbol)?)
+    }
+
+    fn read_options(&self) -> ReadOptions {
+        ReadOptions {
+            format: self.format,
+            date_order: self.date_order,
+            zone: self.zone.clone(),
+            stamped_at: match self.time {
+                Stamp::Open => StampedAt::Open,
+                Stamp::Close => StampedAt::Close,
+            },
+            base: self.base,
+            prices: match self.prices {
+                Quotes::Quoted => Prices::AsQuoted,
+                Quotes::Adjusted => Prices::Adjusted,
+            },
+            on_error: self.on_error,
+            repeats: match self.repeats {
+                Repeated::Refuse => Repeats::Refuse,
+                Repeated::First => Repeats::First,
+                Repeated::Last => Repeats::Last,
+            },
+            symbol: self.symbol.clone(),
+        }
+    }
+
+    /// What the series is made of.
+    pub(crate) fn spec(&self) -> SeriesSpec {
+        let window = |&(timeframe, seq_len): &(Timeframe, usize)| Window { timeframe, seq_len };
+        SeriesSpec {
+            windows: self.timeframes.0.iter().map(window).collect(),
+            features: self.features.0.clone(),
+            horizon: self.horizon,
+            target_kind: self.target,
+            stride: self.stride,
+            scaling: self.scaling,
+            train_fraction: self.train_fraction,
+            holes: HoleRule {
+                longest_ns: self.longest_hole.ns,
+                weekends: match self.weekends {
+                    WeekendRule::Span => Weekends::Spanned,
+                    WeekendRule::Split => Weekends::NotSpanned,
+                },
+            },
+        }
+    }
+
+    /// The recipe as arguments, those at their defaults too: what another version by default does changes nothing in it.
+    pub(crate) fn to_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let given = [
+            ("symbol", self.symbol.clone()),
+            ("pip-size", self.pip_size.as_ref().map(ToString::to_string)),
+            ("format", self.format.map(|format| format.to_string())),
+            ("date-order", self.date_order.map(|order| order.to_string())),
+            ("zone", self.zone.as_ref().map(ToString::to_string)),
+            ("base", self.base.map(|base| base.to_string())),
+            ("time", Some(word(self.time))),
+            ("prices", Some(word(self.prices))),
+            ("on-error", Some(self.on_error.to_string())),
+            ("repeats", Some(word(self.repeats))),
+            ("timeframes", Some(self.timeframes.to_string())),
+            ("features", Some(self.features.to_string())),
+            ("horizon", Some(self.horizon.to_string())),
+            ("target", Some(self.target.to_string())),
+            ("stride", Some(self.stride.to_string())),
+            ("longest-hole", Some(self.longest_hole.to_string())),
+            ("weekends", Some(word(self.weekends))),
+            ("scaling", Some(self.scaling.to_string())),
+            ("train-fraction", Some(self.train_fraction.to_string())),
+        ];
+        words.extend(given.into_iter().filter_map(|(name, value)| value.map(|value| format!("--{name}={value}"))));
+        for (side, paths) in [("bid", &self.bid), ("ask", &self.ask)] {
+            words.extend(paths.iter().map(|path| format!("--{side}={}", path.display())));
+        }
+        words.push("--".to_owned());
+        words.extend(self.bars.iter().map(|path| path.display().to_string()));
+        words
+    }
+
+    /// The recipe that [`Recipe::to_words`] wrote; `None` where the words are none of a recipe.
+    pub(crate) fn from_words(words: &[String]) -> Option<Self> {
+        #[derive(Parser)]
+        struct Words {
+            #[command(flatten)]
+            recipe: Recipe,
+        }
+        Words::try_parse_from(std::iter::once("ingest").chain(words.iter().map(String::as_str)))
+            .ok()
+            .map(|words| words.recipe)
+    }
+}
+
+fn one_sided(symbol: &str, there: &str, missing: &str) -> anyhow::Error {
+    Failure::usage(format!(
+        "{symbol} has bars of the {there} and none of the {missing}: give both sides of every symbol; symbols are taken from the files' \
+         names, or from --symbol"
+    ))
+}
+
+fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().expect("no value is skipped").get_name().to_owned()
+}
+
+impl FromStr for PipSizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = |text: &str| {
+            text.parse()
+                .map_err(|_| format!("`{text}` is no size; expected a number, or SYMBOL=NUMBER separated by commas"))
+        };
+        if !text.contains('=') {
+            return size(text).map(PipSizes::All);
+        }
+        let mut sizes = BTreeMap::new();
+        for entry in text.split(',') {
+            let (symbol, number) =
+                entry.split_once('=').ok_or(format!("`{entry}` lacks its symbol; expected SYMBOL=NUMBER"))?;
+            if sizes.insert(symbol.trim().to_owned(), size(number.trim())?).is_some() {
+                return Err(format!("{symbol} is given twice"));
+            }
+        }
+        Ok(PipSizes::BySymbol(sizes))
+    }
+}
+
+impl fmt::Display for PipSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PipSizes::All(size) => size.fmt(f),
+            PipSizes::BySymbol(sizes) => {
+                let entries: Vec<String> = sizes.iter().map(|(symbol, size)| format!("{symbol}={size}")).collect();
+                f.write_str(&entries.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for FeatureList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut features: Vec<Feature> = Vec::new();
+        for name in text.split(',').map(str::trim) {
+            let named = match name {
+                "default" => Feature::DEFAULT.to_vec(),
+                "all" => Feature::ALL.to_vec(),
+                name => vec![name.parse::<Feature>().map_err(|error| error.to_string())?],
+            };
+            features.extend(named);
+        }
+        Ok(FeatureList(features))
+    }
+}
+
+impl fmt::Display for FeatureList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|feature| feature.name()).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Option<Recipe> {
+        Recipe::from_words(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_recipe_reads_back_as_it_was_written() {
+        for text in [
+            "EURUSD.csv",
+            "a.csv b.csv --symbol X --pip-size 0.5 --format iso --zone new-york+7 --base M5 --time close --on-error repair",
+            "a.csv --pip-size=A=0.1,B=2 --repeats last --timeframes H1:9,M1:3 --features rsi_14,body --horizon 3 --stride 7",
+            "a.csv --longest-hole 90m --weekends split --scaling none --train-fraction 0.123456789 --prices adjusted --target increment",
+            "--bid a.csv b.csv --ask c.csv d.csv --zone=-05:00",
+        ] {
+            let recipe = parsed(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(Recipe::from_words(&recipe.to_words()), Some(recipe), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for text in ["", "--bid a.csv", "--ask a.csv", "x.csv --bid a.csv --ask b.csv", "x.csv --longest-hole 5"] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn features_are_chosen_by_name() {
+        let chosen: FeatureList = "rsi_14, body".parse().unwrap();
+        assert_eq!(chosen.0, [Feature::Rsi14, Feature::Body]);
+        assert!("rsi_14,,body".parse::<FeatureList>().is_err());
+        assert_eq!("all".parse::<FeatureList>().unwrap().0.len(), Feature::ALL.len());
+        let more: FeatureList = "default,spread_pips".parse().unwrap();
+        assert_eq!(
+            (&more.0[..Feature::DEFAULT.len()], more.0.last()),
+            (&Feature::DEFAULT[..], Some(&Feature::SpreadPips))
+        );
+    }
+
+    #[test]
+    fn sizes_of_a_pip_are_for_all_or_by_symbol() {
+        assert_eq!("0.01".parse(), Ok(PipSizes::All(0.01)));
+        assert_eq!("A=1, B=0.5".parse::<PipSizes>().unwrap().to_string(), "A=1,B=0.5");
+        for wrong in ["", "x", "A=1,B", "A=x", "A=1,A=2"] {
+            assert!(wrong.parse::<PipSizes>().is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Stacked columns: how a whole is made of parts, one column after another.
+
+use super::axis::Axis;
+use super::canvas::{Axes, Canvas, Size, Words};
+use crate::report::html::{escape, figure};
+
+/// A chart of columns, one for each name, all made of the same layers.
+pub(crate) struct Columns {
+    pub(crate) words: Words,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    /// The columns stand at `first`, `first + step`, … on the x axis.
+    pub(crate) first: f64,
+    pub(crate) step: f64,
+    pub(crate) layers: Vec<Layer>,
+}
+
+/// One part of every column, the lowest first.
+pub(crate) struct Layer {
+    pub(crate) name: String,
+    /// A height a column.
+    pub(crate) heights: Vec<f64>,
+    /// What each part says of itself when it is pointed at.
+    pub(crate) texts: Vec<String>,
+}
+
+/// Share of its place that a column fills.
+const FILLED: f64 = 0.8;
+
+impl Columns {
+    /// The chart as a figure with its legend.
+    pub(crate) fn to_html(&self) -> String {
+        let count = self.layers.first().map_or(0, |layer| layer.heights.len());
+        let total = |k: usize| self.layers.iter().map(|layer| layer.heights[k]).sum::<f64>();
+        let highest = (0..count).map(total).fold(0.0, f64::max).max(1e-12);
+        let half = self.step / 2.0;
+        let x = (self.first - half, self.first + count.max(1) as f64 * self.step - half);
+        let axes = Axes { x: (&self.x, x), y: (&self.y, (0.0, highest * 1.05)) };
+        let mut canvas = Canvas::new(&self.words, Size::Wide, &axes);
+        let mut base = vec![0.0; count];
+        let mut drawn = String::new();
+        for (color, layer) in self.layers.iter().enumerate() {
+            drawn.push_str(&self.draw(&canvas, (color, layer), &mut base));
+        }
+        canvas.clipped(&drawn);
+        let legend: Vec<(String, String)> =
+            self.layers.iter().enumerate().map(|(k, layer)| (format!("c{k} block"), layer.name.clone())).collect();
+        figure(&self.words.title, Size::Wide, (&canvas.finish(), &legend))
+    }
+
+    /// Draws a layer over what lies below it, and adds its heights to that.
+    fn draw(&self, canvas: &Canvas, (color, layer): (usize, &Layer), base: &mut [f64]) -> String {
+        let mut svg = String::new();
+        let width = canvas.width() / base.len() as f64 * FILLED;
+        for (k, base) in base.iter_mut().enumerate() {
+            let top = *base + layer.heights[k];
+            let (x, y) = (canvas.x_at(self.first + k as f64 * self.step) - width / 2.0, canvas.y_at(top));
+            svg.push_str(&format!(
+                "<rect class=\"block c{color}\" x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width:.1}\" height=\"{:.2}\"><title>{}</title></rect>",
+                canvas.y_at(*base) - y,
+                escape(&layer.texts[k])
+            ));
+            *base = top;
+        }
+        svg
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_stand_on_one_another() {
+        let layer = |name: &str, heights: [f64; 2]| Layer {
+            name: name.into(),
+            heights: heights.to_vec(),
+            texts: heights.iter().map(f64::to_string).collect(),
+        };
+        let html = Columns {
+            words: Words { title: "t".into(), description: "d".into() },
+            x: Axis::number("x"),
+            y: Axis::number("y"),
+            first: 1.0,
+            step: 1.0,
+            layers: vec![layer("low", [1.0, 2.0]), layer("high", [3.0, 0.0])],
+        }
+        .to_html();
+        let numbers = |attribute: &str| -> Vec<f64> {
+            let rects = html.split("<rect ").skip(1).map(|rest| rest.split('>').next().unwrap());
+            let values = rects.filter_map(|rect| rect.split(&format!(" {attribute}=\"")).nth(1));
+            values.map(|value| value.split('"').next().unwrap().parse().unwrap()).collect()
+        };
+        let (y, height) = (numbers("y"), numbers("height")[2..].to_vec());
+        assert_eq!(y.len(), 4);
+        assert!(
+            (y[2] + height[2] - y[0]).abs() < 0.02,
+            "the second layer of the first column ends where the first begins"
+        );
+        assert!((height[2] - 3.0 * height[0]).abs() < 0.1 && height[3] == 0.0, "{height:?}");
+    }
+}

@@ -1,0 +1,75 @@
+//! The model's error at each horizon beside those of the baselines.
+
+use megabatch_trainer::Metrics;
+
+use super::chart::{Axis, Chart, Mark, Series, Size, Words};
+use super::html::{Section, Table, paragraph, side_by_side};
+use super::number::{plural, significant};
+use crate::evaluation::{Evaluation, Part};
+
+/// A line a contender; `unit` is that of the targets.
+pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Section {
+    let seen = match evaluation.split {
+        Part::Validation | Part::Test => ", none of which the model was trained on",
+        Part::Train | Part::All => ", which the model was trained on",
+    };
+    let mut body = paragraph(&format!(
+        "The weights of step {} on {} ({}){seen}. Baselines are fitted on the training split.",
+        evaluation.step,
+        plural(evaluation.samples, "sample"),
+        evaluation.split.name(),
+    ));
+    type Metric = fn(&Metrics, usize) -> f64;
+    let chart = |(title, description): (&str, &str), y_label: &str, metric: Metric| {
+        let lines = evaluation.contenders().enumerate();
+        Chart {
+            words: Words { title: title.to_owned(), description: description.to_owned() },
+            size: Size::Half,
+            x: Axis::number(format!("horizon in {bar}")),
+            y: Axis::number(y_label),
+            series: lines.map(|(color, contender)| line(contender, color, metric)).collect(),
+        }
+        .to_html()
+    };
+    body.push_str(&side_by_side(&[
+        chart(
+            ("Root mean square error by horizon", "Lower is better. One line a contender."),
+            &format!("RMSE, {unit}"),
+            |metrics, k| metrics.rmse[k],
+        ),
+        chart(
+            ("Direction by horizon", "Share of moves whose sign was predicted. Higher is better; one half is chance."),
+            "share of signs predicted",
+            |metrics, k| metrics.direction_accuracy[k].filter(|&share| share > 0.0).unwrap_or(f64::NAN),
+        ),
+    ]));
+    body.push_str(&table(evaluation, unit).to_html());
+    Section { id: "horizons", title: "Error by horizon", body }
+}
+
+/// A contender without directions, as `no_change` is, has no line of them: one at zero would only squeeze the others.
+fn line((name, metrics): (&str, &Metrics), color: usize, metric: fn(&Metrics, usize) -> f64) -> Series {
+    let all = (0..metrics.rmse.len()).map(|k| ((k + 1) as f64, metric(metrics, k)));
+    let points: Vec<(f64, f64)> = all.filter(|point| point.1.is_finite()).collect();
+    Series { name: name.replace('_', " "), mark: Mark::Dots, color, points }
+}
+
+fn table(evaluation: &Evaluation, unit: &str) -> Table {
+    let names = evaluation.contenders().map(|(name, _)| format!("RMSE {}", name.replace('_', " ")));
+    let head = std::iter::once("horizon".to_owned()).chain(names);
+    let rows = (0..evaluation.model.rmse.len()).map(|k| {
+        let direction = evaluation.model.direction_accuracy[k];
+        std::iter::once((k + 1).to_string())
+            .chain(evaluation.contenders().map(|(_, metrics)| significant(metrics.rmse[k], 4)))
+            .chain([
+                significant(evaluation.model.mae[k], 4),
+                direction.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share)),
+            ])
+            .collect()
+    });
+    Table {
+        caption: format!("Errors by horizon, in {unit}"),
+        head: head.chain(["MAE model".to_owned(), "direction model".to_owned()]).collect(),
+        rows: rows.collect(),
+    }
+}

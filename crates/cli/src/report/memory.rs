@@ -1,0 +1,111 @@
+//! Memory: what the plan promised, what was taken, and what was allocated at each step.
+
+use megabatch_gpu_core::Device;
+use serde_json::Value;
+
+use super::chart::{Axis, Chart, Mark, Series, Size, Words};
+use super::html::{Section, Table, paragraph};
+use super::learning::points;
+use crate::plan::{MemoryPlan, bytes};
+
+/// The most bytes that a device had allocated, by what they were for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peaks {
+    scopes: Vec<(String, usize)>,
+    /// Of the whole device, which may be less than the sum.
+    total: usize,
+}
+
+/// Each part of the plan, and the scopes that its memory is taken under.
+const PARTS: [(&str, &str); 7] = [
+    ("data", "data"),
+    ("parameters", "model/parameters"),
+    ("gradients", "model/gradients"),
+    ("optimizer", "optimizer"),
+    ("activations", "activations"),
+    ("batches", "batches"),
+    ("carried states", "carried"),
+];
+
+impl Peaks {
+    /// The peaks of `device` up to now.
+    pub(crate) fn of(device: &Device) -> Self {
+        let scopes = device.usage_by_scope();
+        Peaks {
+            scopes: scopes.into_iter().map(|(label, usage)| (label, usage.allocated_bytes_peak)).collect(),
+            total: device.usage().allocated_bytes_peak,
+        }
+    }
+
+    /// The peak of a scope and those below it; they peak together.
+    fn below(&self, scope: &str) -> usize {
+        let is_below =
+            |label: &str| label.strip_prefix(scope).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        self.scopes.iter().filter(|(label, _)| is_below(label)).map(|(_, bytes)| bytes).sum()
+    }
+}
+
+pub(crate) fn section(plan: &MemoryPlan, peaks: &Peaks, metrics: &[Value]) -> Section {
+    let mut body = paragraph(&format!(
+        "Computed before the run: {}. The largest amount that was allocated in the session that wrote this page: {}.",
+        bytes(plan.total_bytes),
+        bytes(peaks.total)
+    ));
+    let megabytes =
+        |points: Vec<(f64, f64)>| -> Vec<(f64, f64)> { points.into_iter().map(|(x, y)| (x, y / 1e6)).collect() };
+    let allocated = megabytes(points(metrics, "step", "allocated_bytes"));
+    let ends = allocated.first().zip(allocated.last()).map(|(first, last)| [first.0, last.0]);
+    let planned = ends.into_iter().flatten().map(|x| (x, plan.total_bytes as f64 / 1e6)).collect();
+    let chart = Chart {
+        words: Words {
+            title: "Allocated by step".to_owned(),
+            description: "Megabytes allocated on the device after every step, below the plan's peak.".to_owned(),
+        },
+        size: Size::Wide,
+        x: Axis::number("optimizer step"),
+        y: Axis::number("MB").with_zero(),
+        series: vec![
+            Series { name: "allocated".to_owned(), mark: Mark::Line, color: 0, points: allocated },
+            Series { name: "peak by the plan".to_owned(), mark: Mark::Line, color: 1, points: planned },
+        ],
+    };
+    body.push_str(&chart.to_html());
+    body.push_str(&table(plan, peaks).to_html());
+    Section { id: "memory", title: "Memory", body }
+}
+
+fn table(plan: &MemoryPlan, peaks: &Peaks) -> Table {
+    let training = &plan.training;
+    let planned = [
+        plan.data_bytes,
+        training.parameters_bytes,
+        training.gradients_bytes,
+        training.optimizer_bytes,
+        training.activations_bytes,
+        training.batches_bytes,
+        training.carried_bytes,
+    ];
+    let row = |((name, scope), planned): (&(&str, &str), usize)| {
+        vec![(*name).to_owned(), bytes(planned), bytes(peaks.below(scope))]
+    };
+    let total = vec!["together".to_owned(), bytes(plan.total_bytes), bytes(peaks.total)];
+    let available = vec!["available when the plan was made".to_owned(), bytes(plan.available_bytes), String::new()];
+    Table {
+        caption: "Peak by what it is for".to_owned(),
+        head: ["", "plan", "measured"].map(str::to_owned).to_vec(),
+        rows: PARTS.iter().zip(planned).map(row).chain([total, available]).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_has_the_peaks_of_those_below_it() {
+        let scopes = [("model/gradients", 5), ("model/gradients/shards", 7), ("model/gradientsandmore", 11)];
+        let peaks = Peaks { scopes: scopes.map(|(label, bytes)| (label.to_owned(), bytes)).to_vec(), total: 23 };
+        assert_eq!(peaks.below("model/gradients"), 12);
+        assert_eq!(peaks.below("data"), 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! Which samples the model was trained, validated and tested on, and what was left out between them.
+
+use super::chart::{Axis, Row, Span, Timeline, Words};
+use super::html::{Section, Table, paragraph};
+use super::number::{fixed, grouped, instant, percent, plural};
+use crate::config::Config;
+use crate::plan::Plan;
+
+/// The instants of each part of the split.
+#[derive(Clone, Debug)]
+pub(crate) struct PartSpan {
+    pub(crate) name: &'static str,
+    pub(crate) samples: usize,
+    /// First and last sample, ns since 1970 UTC, or their places where the data have no times.
+    pub(crate) ends: Option<(i64, i64)>,
+}
+
+/// The spans of training, validation and test.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitFacts {
+    pub(crate) parts: Vec<PartSpan>,
+    pub(crate) has_times: bool,
+}
+
+impl SplitFacts {
+    /// The spans of `split`, whose samples were taken at `times`.
+    pub(crate) fn of(split: &megabatch_trainer::Split, times: Option<&[i64]>) -> Self {
+        let parts = [("train", &split.train), ("validation", &split.validation), ("test", &split.test)];
+        let span = |(name, samples): (&'static str, &Vec<usize>)| {
+            let time = |&sample: &usize| times.map_or(sample as i64, |times| times[sample]);
+            let (first, last) = (samples.iter().map(time).min(), samples.iter().map(time).max());
+            PartSpan { name, samples: samples.len(), ends: first.zip(last) }
+        };
+        SplitFacts { parts: parts.map(span).to_vec(), has_times: times.is_some() }
+    }
+
+    fn end(&self, at: i64) -> String {
+        if self.has_times { instant(at) } else { fixed(at as f64, 0) }
+    }
+}
+
+pub(crate) fn section(facts: &SplitFacts, plan: &Plan, config: &Config) -> Section {
+    let purge = config.settings().find(|(key, _)| *key == "data.purge").map_or("auto", |(_, text)| text);
+    let how = match purge {
+        "auto" => {
+            "every sample whose windows reach back to before the end of the last label of the part before".to_owned()
+        }
+        duration => format!("what lies within {duration} of the part before"),
+    };
+    let mut body = paragraph(&format!(
+        "Split by time, at the same instants for everything in the file. The purge leaves out {how}: {}, {} of all.",
+        plural(plan.split.purged, "sample"),
+        percent(plan.split.purged as f64 / plan.data.samples.max(1) as f64),
+    ));
+    body.push_str(&timeline(facts));
+    let row = |part: &PartSpan| {
+        let (from, to) =
+            part.ends.map_or(("-".to_owned(), "-".to_owned()), |(from, to)| (facts.end(from), facts.end(to)));
+        let share = percent(part.samples as f64 / plan.data.samples.max(1) as f64);
+        vec![part.name.to_owned(), grouped(part.samples as u64), share, from, to]
+    };
+    let purged = vec![
+        "left out".to_owned(),
+        grouped(plan.split.purged as u64),
+        percent(plan.split.purged as f64 / plan.data.samples.max(1) as f64),
+        "-".to_owned(),
+        "-".to_owned(),
+    ];
+    let table = Table {
+        caption: format!("Parts of {}", plural(plan.data.samples, "sample")),
+        head: ["part", "samples", "share", "first sample", "last sample"].map(str::to_owned).to_vec(),
+        rows: facts.parts.iter().map(row).chain([purged]).collect(),
+    };
+    body.push_str(&table.to_html());
+    Section { id: "split", title: "Split and purge", body }
+}
+
+fn timeline(facts: &SplitFacts) -> String {
+    let row = |(color, part): (usize, &PartSpan)| {
+        let span = part.ends.map(|(from, to)| Span {
+            from: from as f64,
+            to: to as f64,
+            color,
+            text: format!("{} from {} to {}", part.name, facts.end(from), facts.end(to)),
+        });
+        Row { name: part.name.to_owned(), spans: span.into_iter().collect() }
+    };
+    Timeline {
+        words: Words { title: "Parts over time".to_owned(), description: "One row a part of the split.".to_owned() },
+        x: if facts.has_times { Axis::time("") } else { Axis::number("") },
+        rows: facts.parts.iter().enumerate().map(row).collect(),
+    }
+    .to_html()
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_trainer::Split;
+
+    use super::*;
+
+    #[test]
+    fn parts_have_the_times_of_their_samples() {
+        let split = Split { train: vec![0, 1, 4], test: vec![2], ..Split::default() };
+        let ends = |times: Option<&[i64]>| {
+            SplitFacts::of(&split, times).parts.iter().map(|part| part.ends).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(Some(&[5, 90, 30, 40, 10])), [Some((5, 90)), None, Some((30, 30))]);
+        assert_eq!(ends(None), [Some((0, 4)), None, Some((2, 2))]);
+    }
+}

@@ -1,0 +1,85 @@
+//! The proof that no sample sees a bar that had not closed, and what it refuses to prove.
+
+use std::fs;
+
+use crate::stage::{SERIES, Stage};
+
+const MADE: &str =
+    "ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M1:20,M5:6,H1:4 --horizon 5 --stride 11";
+
+/// Three days of bars, and the series made of them.
+fn ingested() -> Stage {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 4");
+    stage.succeeds(MADE);
+    stage
+}
+
+#[test]
+fn samples_are_proven_at_random_and_around_changes_of_the_clocks() {
+    let stage = Stage::new();
+    // The bars begin on 1 January 2018; New York changes its clocks on 11 March.
+    stage.succeeds("synth bars.csv --days 72");
+    stage.succeeds(&MADE.replace("--stride 11", "--stride 60"));
+    let answer = stage.succeeds("leak series.h5 --samples 3 --seed 5");
+    assert_eq!(answer["clock_changes"], serde_json::json!(["2018-03-11 07:00 UTC"]));
+    assert_eq!((&answer["random_samples"], &answer["scalers_proven"]), (&3.into(), &true.into()));
+    assert_eq!(
+        answer["samples_proven"],
+        3 + 2,
+        "the change lies in a weekend: the last before it and the first after it"
+    );
+    assert!(answer["bars_replaced"].as_u64().unwrap() >= 5 * 5, "a horizon of five bars for each");
+}
+
+#[test]
+fn every_instrument_is_proven() {
+    let stage = Stage::new();
+    for (symbol, seed) in [("EURUSD", 1), ("USDJPY", 2)] {
+        stage.succeeds(&format!("synth {symbol}.csv --days 4 --seed {seed}"));
+    }
+    let made = MADE.replace("bars.csv", "EURUSD.csv USDJPY.csv").replace("--symbol EURUSD ", "");
+    let symbols = serde_json::json!(["EURUSD", "USDJPY"]);
+    assert_eq!(stage.succeeds(&made)["symbols"], symbols);
+    let answer = stage.succeeds("leak series.h5 --samples 8");
+    assert_eq!((&answer["instruments"], &answer["samples_proven"]), (&symbols, &8.into()));
+}
+
+#[test]
+fn bars_are_found_where_they_were_moved() {
+    let stage = ingested();
+    fs::rename(stage.path("bars.csv"), stage.path("moved.csv")).unwrap();
+    let [message, _] = stage.fails("leak series.h5", 3);
+    assert!(message.contains("bars.csv: ") && message.contains("--source"), "{message}");
+    stage.succeeds("leak series.h5 --samples 1 --source moved.csv");
+    stage.succeeds("synth other.csv --days 4 --seed 9");
+    let [message, _] = stage.fails("leak series.h5 --source other.csv", 3);
+    assert!(message.contains("--source: none of the files has the bytes of bars.csv"), "{message}");
+}
+
+#[test]
+fn bars_and_series_that_do_not_belong_together_are_refused() {
+    let stage = ingested();
+    let text = stage.text("bars.csv");
+    stage.write("bars.csv", &text.replacen("1.", "2.", 1));
+    let [message, _] = stage.fails("leak series.h5", 3);
+    assert!(message.contains("bars.csv: these are not the bytes that series.h5 was made of"), "{message}");
+    stage.write("bars.csv", &text);
+
+    stage.with_hdf5("series.h5", |path| {
+        let values = hdf5::File::open_rw(path).and_then(|file| file.dataset("series/M5/values")).unwrap();
+        let mut changed = values.read_raw::<f32>().unwrap();
+        changed[1000] += 1e-6;
+        values.write_raw(&changed).unwrap();
+    });
+    let [message, _] = stage.fails("leak series.h5", 3);
+    assert!(message.contains("series.h5: /series/M5/values is not what its bars give"), "{message}");
+}
+
+#[test]
+fn what_was_not_made_of_bars_cannot_be_proven() {
+    let stage = Stage::new();
+    stage.succeeds(SERIES);
+    let [message, _] = stage.fails("leak series.h5", 3);
+    assert!(message.contains("series.h5: /@source: expected the recipe by which `ingest` made the file"), "{message}");
+}

@@ -1,0 +1,81 @@
+//! The report of a run: all its parts, from what the run left, on a page that needs nothing else.
+
+use crate::stage::{SERIES, SMALL, Stage};
+
+/// The parts of every report.
+const PARTS: [&str; 8] = [
+    "id=\"loss\"",
+    "id=\"data\"",
+    "id=\"split\"",
+    "id=\"time\"",
+    "id=\"memory\"",
+    "id=\"machine\"",
+    "id=\"configuration\"",
+    "<nav aria-label=\"Contents\">",
+];
+/// The parts of the report of a run that has ended.
+const PARTS_AT_THE_END: [&str; 2] = ["id=\"horizons\"", "id=\"forecasts\""];
+
+fn require(page: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    for outside in ["<script", " src=", "url(", "@import", "http:", "https:", "NaN", ">inf"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn bars_with_troubles_are_told_of_beside_what_was_learnt() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 15");
+    // A bar of which the high lies below the low.
+    let mut rows: Vec<String> = stage.text("bars.csv").lines().map(str::to_owned).collect();
+    let mut cells: Vec<&str> = rows[700].split(',').collect();
+    cells.swap(2, 3);
+    rows[700] = cells.join(",");
+    // Four days are missing.
+    rows.drain(3_000..3_000 + 4 * 1440);
+    stage.write("bars.csv", &rows.join("\n"));
+    let ingest = "ingest bars.csv --out series.h5 --symbol EURUSD --on-error repair --stride 15 --horizon 5";
+    stage.succeeds(&format!("{ingest} --timeframes M1:16,M15:8"));
+    stage.succeeds(&format!("train --data series.h5 --out run --set training.epochs=3 {SMALL}"));
+
+    let page = stage.text("run/report.html");
+    require(&page, &PARTS);
+    require(&page, &PARTS_AT_THE_END);
+    require(
+        &page,
+        &[
+            "Bars over time",
+            "1 gap longer than 80 h",
+            "bars.csv",
+            "first line",
+            "correlation",
+            "5 bars of M1 ahead",
+            "predicted, pips",
+            "samples in a row",
+            "Parts over time",
+            "epoch 3, backward: ",
+            "epoch 3, validation: ",
+            "epoch 3, saving: ",
+            "model.hidden",
+        ],
+    );
+    assert!(page.len() < 1 << 20, "{} bytes", page.len());
+}
+
+#[test]
+fn a_file_of_windows_and_a_run_without_test_split_have_a_report_too() {
+    let stage = Stage::new();
+    stage.succeeds(&format!("{SERIES} --layout windows"));
+    let settings = "--set data.split=[1,0,0] --max-steps 3";
+    stage.succeeds(&format!("train --data series.h5 --out run {settings} {SMALL}"));
+    let page = stage.text("run/report.html");
+    require(&page, &PARTS);
+    require(&page, &PARTS_AT_THE_END);
+    require(
+        &page,
+        &["The file holds windows and not bars", "(all), which the model was trained on", "Nothing was validated"],
+    );
+}

@@ -1,0 +1,205 @@
+//! Runs that are killed at random moments, several times each, end as one that nobody touched.
+//!
+//! `MEGABATCH_KILLED_RUNS` says how many runs; `cargo xtask kill` asks for a hundred.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::stage::Stage;
+
+const RUNS: usize = 3;
+/// A run is killed once, twice or three times.
+const KILLS_MAX: usize = 3;
+const SEED: u64 = 20_180_104;
+
+const BARS: &str = "synth bars.csv --days 12";
+const SERIES: &str =
+    "ingest bars.csv --out series.h5 --symbol EURUSD --stride 15 --horizon 4 --timeframes M1:24,M15:12";
+const SETTINGS: &str = "--set model.hidden=8 --set training.batch_size=16 --set training.run_length=4 --set training.epochs=12 \
+    --set training.loss=huber --set training.lr_schedule=cosine --set training.warmup_steps=30 --set training.early_stopping=8";
+
+/// Random numbers by SplitMix64 (Steele, Lea and Flood, 2014), the same at every call of the test.
+struct Random(u64);
+
+impl Random {
+    /// A number in [0, 1).
+    fn share(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[test]
+fn runs_killed_at_random_moments_end_like_one_that_was_not() {
+    let runs = std::env::var("MEGABATCH_KILLED_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
+    let stage = Stage::new();
+    stage.succeeds(BARS);
+    stage.succeeds(SERIES);
+    let start = Instant::now();
+    let answer = stage.succeeds(&format!("train --data series.h5 --out whole {SETTINGS}"));
+    let wall = start.elapsed();
+    let whole = Ending::of(&stage, "whole");
+    assert_eq!(whole.log.iter().filter(|line| line["event"] == "step").count() as u64, answer["steps"]);
+
+    let mut random = Random(SEED);
+    let mut moments: BTreeMap<&str, usize> = BTreeMap::new();
+    for k in 0..runs {
+        let run = format!("run{k}");
+        let hit = kill_and_resume(&stage, &run, (1 + k % KILLS_MAX, wall), &mut random);
+        whole.require_same(&Ending::of(&stage, &run), &format!("{run} of seed {SEED}, killed {hit:?}"));
+        hit.into_iter().for_each(|moment| *moments.entry(moment).or_default() += 1);
+        std::fs::remove_dir_all(stage.path(&run)).unwrap();
+    }
+    let kills: usize = moments.values().sum();
+    let list: Vec<String> = moments.iter().map(|(moment, count)| format!("{count} {moment}")).collect();
+    println!(
+        "killed: {runs} of {runs} runs ended bit for bit like the one that was not killed; {kills} kills over {} steps and {:.1} s: {}",
+        answer["steps"],
+        wall.as_secs_f64(),
+        list.join(", ")
+    );
+}
+
+/// Kills `run` up to `kills` times at moments drawn over the time that a whole run takes, at least once, and lets it end; where it
+/// was each time.
+fn kill_and_resume(
+    stage: &Stage,
+    run: &str,
+    (kills, wall): (usize, Duration),
+    random: &mut Random,
+) -> Vec<&'static str> {
+    let mut hit = Vec::new();
+    while hit.len() < kills {
+        if lives_for(stage, run, wall.mul_f64(random.share())) {
+            hit.push(where_it_was(stage, run));
+        } else if hit.is_empty() {
+            // It was done before its moment came: another run takes its place.
+            std::fs::remove_dir_all(stage.path(run)).unwrap();
+        } else {
+            break;
+        }
+    }
+    let answer = stage.succeeds(&next_command(stage, run));
+    assert_eq!(answer["finished"], true, "{run}: {answer}");
+    hit
+}
+
+/// The command of a user whose run was killed: a run that has not begun is begun, one that has goes on.
+fn next_command(stage: &Stage, run: &str) -> String {
+    if stage.path(&format!("{run}/config.yaml")).exists() {
+        format!("train --out {run} --resume")
+    } else {
+        format!("train --data series.h5 --out {run} {SETTINGS}")
+    }
+}
+
+/// Starts or resumes `run` and kills it after `moment`; whether there still was something to kill.
+fn lives_for(stage: &Stage, run: &str, moment: Duration) -> bool {
+    let mut command = stage.command(&next_command(stage, run));
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdout = process.stdout.take().unwrap();
+    let (tell, ended) = channel();
+    let reader = thread::spawn(move || {
+        let mut answer = String::new();
+        stdout.read_to_string(&mut answer).unwrap();
+        // The test may have stopped waiting, after it killed the process.
+        let _ = tell.send(());
+    });
+    let lives = ended.recv_timeout(moment) == Err(RecvTimeoutError::Timeout);
+    process.kill().unwrap();
+    let status = process.wait().unwrap();
+    reader.join().unwrap();
+    lives && !status.success()
+}
+
+/// What the folder of a killed run shows of what it was doing.
+fn where_it_was(stage: &Stage, run: &str) -> &'static str {
+    let checkpoints = std::fs::read_dir(stage.path(&format!("{run}/checkpoints")));
+    let is_unfinished =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().starts_with('.');
+    if checkpoints.is_ok_and(|mut entries| entries.any(is_unfinished)) {
+        return "while saving";
+    }
+    let Ok(log) = std::fs::read_to_string(stage.path(&format!("{run}/metrics.jsonl"))) else {
+        return "before the first step";
+    };
+    let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    match lines.last() {
+        None => "before the first step",
+        Some(last) if last["event"] == "checkpoint" && last["step"] == lines[0]["steps"] => "in evaluation and report",
+        Some(last) if last["event"] == "validation" => "between validation and checkpoint",
+        Some(last) if last["event"] == "checkpoint" => "after a checkpoint or at the start of a resume",
+        Some(_) => "in steps or validation",
+    }
+}
+
+/// All that two runs must share: every file of every checkpoint, the errors on the test split, what the log says of learning,
+/// and the names of all files.
+struct Ending {
+    names: Vec<PathBuf>,
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    log: Vec<Value>,
+}
+
+impl Ending {
+    fn of(stage: &Stage, run: &str) -> Self {
+        let root = stage.path(run);
+        let contents = stage.contents_of(run);
+        let relative = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_owned();
+        // The configuration has the run's name in it, and the checksums are also of the configuration.
+        let is_result = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            path.starts_with("checkpoints") && name != "config.yaml" && name != "checksums.xxh128"
+                || name == "evaluation.json"
+        };
+        let names: Vec<PathBuf> = contents.keys().map(relative).collect();
+        let files =
+            contents.into_iter().map(|(path, bytes)| (relative(&path), bytes)).filter(|(path, _)| is_result(path));
+        Ending { files: files.collect(), names, log: learning(stage, run) }
+    }
+
+    fn require_same(&self, other: &Ending, what: &str) {
+        let missing: Vec<&PathBuf> = self.names.iter().filter(|name| !other.names.contains(name)).collect();
+        assert!(missing.is_empty(), "{what}: {missing:?} are not there");
+        // A kill between saving the last checkpoint and removing the one that it replaces leaves both.
+        let surplus: BTreeSet<&Path> = other
+            .names
+            .iter()
+            .filter(|name| !self.names.contains(name))
+            .map(|name| {
+                let is_checkpoint =
+                    name.components().count() > 1 && name.to_string_lossy().starts_with("checkpoints/step-");
+                assert!(is_checkpoint, "{what}: {} is left", name.display());
+                if name.components().count() == 2 { name.as_path() } else { name.parent().unwrap() }
+            })
+            .collect();
+        assert!(surplus.len() <= 1, "{what}: {surplus:?} are left");
+        for (path, bytes) in &self.files {
+            assert!(other.files[path] == *bytes, "{what}: {} differs", path.display());
+        }
+        assert_eq!(self.log.len(), other.log.len(), "{what}: lines of the log");
+        for (line, theirs) in self.log.iter().zip(&other.log) {
+            assert_eq!(line, theirs, "{what}");
+        }
+    }
+}
+
+/// The lines of the log on steps and validations, without times.
+fn learning(stage: &Stage, run: &str) -> Vec<Value> {
+    let lines = stage.text(&format!("{run}/metrics.jsonl"));
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut kept: Vec<Value> = lines.filter(|line| line["event"] != "checkpoint").collect();
+    for line in &mut kept {
+        line.as_object_mut().unwrap().retain(|key, _| !key.ends_with("_s"));
+    }
+    kept
+}

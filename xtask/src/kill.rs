@@ -1,0 +1,36 @@
+//! `cargo xtask kill`: training killed with SIGKILL at random moments, many more times than an ordinary test has time for.
+//!
+//! The work is that of the program's own test, which says what it compares; this asks it for more runs and keeps what it found.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+
+use crate::tools;
+use crate::workspace::{Workspace, cargo};
+
+const RUNS_DEFAULT: &str = "100";
+const TEST: &str = "resume::killed::runs_killed_at_random_moments_end_like_one_that_was_not";
+/// How the test's line on its result begins.
+const RESULT: &str = "killed: ";
+
+/// `kill [RUNS]`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let runs = args.first().map_or(RUNS_DEFAULT, String::as_str);
+    runs.parse::<u32>().with_context(|| format!("`{runs}` is no number of runs"))?;
+    let workspace = Workspace::load()?;
+    let mut test = cargo(&workspace.root, &["test", "--package", "megabatch", "--test", "cli", "--"]);
+    test.args(["--exact", TEST, "--nocapture"]).env("MEGABATCH_KILLED_RUNS", runs).stderr(Stdio::inherit());
+    println!("xtask: killing {runs} runs; this takes a few seconds each");
+    let output = tools::with_cmake(&mut test, &workspace)?.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let Some(result) =
+        text.lines().find_map(|line| Some(&line[line.find(RESULT)?..])).filter(|_| output.status.success())
+    else {
+        bail!("a run did not end as it should have:\n{text}");
+    };
+    let file = workspace.target_dir.join("kill.txt");
+    std::fs::write(&file, format!("{result}\n")).with_context(|| format!("cannot write {}", file.display()))?;
+    println!("{result}\nxtask: written to {}; docs/resume.md has a place for it", file.display());
+    Ok(())
+}
