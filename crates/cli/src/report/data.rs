@@ -53,8 +53,7 @@ impl DataFacts {
         let timeframes = file.timeframes();
         let base = has("base").map_or_else(|| timeframes[0].name().to_owned(), str::to_owned);
         Ok(DataFacts {
-            source: json,
-            unit: if has("pip_size").is_some() { "pips" } else { "units of the targets" },
+            unit: if has("pip_size").is_some() || in_pips(&json) { "pips" } else { "units of the targets" },
             bar: format!("bars of {base}"),
             timeframes: timeframes
                 .iter()
@@ -65,9 +64,16 @@ impl DataFacts {
                 })
                 .collect(),
             stretches: stretches(series),
+            source: json,
             attributes,
         })
     }
+}
+
+/// Whether the instruments that a file was made from say the size of a pip, each its own.
+fn in_pips(source: &Value) -> bool {
+    let instruments = source["instruments"].as_array();
+    instruments.is_some_and(|all| !all.is_empty() && all.iter().all(|instrument| instrument["pip_size"].is_number()))
 }
 
 /// Each instrument's stretches, by the bars of the shortest timeframe.
@@ -108,7 +114,7 @@ pub(crate) fn section(facts: &DataFacts) -> Section {
         Value::Null if !facts.timeframes.is_empty() => {
             paragraph("The file does not say which bars it was made from, nor what was wrong with them.")
         }
-        source => json::to_html("read from", source),
+        source => json::to_html("made from", source),
     });
     Section { id: "data", title: "Data, gaps and repairs", body }
 }

@@ -83,7 +83,12 @@ fn stretch(forecasts: &Forecasts, (bar, unit): (&str, &str)) -> String {
     let line = |values: &[f32]| broken_at_holes(&x, &values[range.clone()]);
     Chart {
         words: Words {
-            title: format!("{} in a row, {} ahead", plural(x.len(), "sample"), horizon(pairs.horizon, bar)),
+            title: format!(
+                "{} in a row{}, {} ahead",
+                plural(x.len(), "sample"),
+                forecasts.instrument(range.start).map_or_else(String::new, |name| format!(" of {name}")),
+                horizon(pairs.horizon, bar)
+            ),
             description: format!("Predicted and actual {unit} over time, from the middle of the split."),
         },
         size: Size::Wide,
