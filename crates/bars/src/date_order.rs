@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn the_order_is_told_where_one_reading_fits_all() {
         assert_eq!(order_of(&["03/04/2018", "garbage", "13/04/2018"]).unwrap(), DateOrder::DayFirst);
-        assert_eq!(order_of(&["3/4/2018", "3/31/2018"]).unwrap(), DateOrder::MonthFirst);
+        assert_eq!(order_of(&["3/4/2018", "31/31/2018", "3/31/2018"]).unwrap(), DateOrder::MonthFirst);
         assert_eq!(order_of(&["03-04-2018", "13-04-2018"]).unwrap(), DateOrder::DayFirst);
         assert_eq!(order_of(&["03.04.2018", "04.04.2018"]).unwrap(), DateOrder::DayFirst);
         for (dates, why) in

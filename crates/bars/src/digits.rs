@@ -57,14 +57,22 @@ impl Digits {
         self.has_noise && !self.is_exact
     }
 
-    /// Rounds the prices of a row to the digits of the file; whether any of them changed.
+    /// Rounds the noise off the prices of a row; whether there was any.
     pub(crate) fn denoise(&self, row: &mut Row) -> bool {
         let points = POWERS[self.decimals];
-        let before = *row;
-        for price in [&mut row.open, &mut row.high, &mut row.low, &mut row.close] {
-            *price = (*price * points).round() / points;
+        let mut rounded = *row;
+        for price in [&mut rounded.open, &mut rounded.high, &mut rounded.low, &mut rounded.close] {
+            let quote = (*price * points).round() / points;
+            if (quote - *price).abs() <= NOISE_MAX * *price {
+                *price = quote;
+            }
         }
-        *row != before
+        // Where one price was just noise and its neighbour just not, they could pass each other.
+        let changes = rounded != *row && rounded.check().is_ok();
+        if changes {
+            *row = rounded;
+        }
+        changes
     }
 }
 
@@ -117,6 +125,8 @@ mod tests {
         assert!(digits.denoise(&mut row));
         assert_eq!([row.open, row.high, row.low, row.close], [1.16879, 1.16881, 1.1, 1.16879]);
         assert!(!digits.denoise(&mut row));
+        let mut other = Row::of(Stamp::Utc(0), [1e-7, 1e308, 1e-7, 1.168_791_2], 1);
+        assert!(!digits.denoise(&mut other));
     }
 
     /// Every price of five digits survives single precision.

@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::feature::Feature;
 use crate::instrument::{Instrument, Piece, checked_base, pieces};
 use crate::scale::{Scaler, Scaling};
 use crate::scalers::{Scalers, TimeframeScaler};
@@ -45,7 +46,7 @@ impl<'a> Draft<'a> {
 
     /// Fits a scaler an instrument and timeframe on the rows before `fit_end_time`.
     pub(crate) fn fit(&self, fit_end_time: i64) -> Result<Fitted> {
-        let mut warnings = Vec::new();
+        let mut constant = Vec::new();
         let mut timeframes = Vec::with_capacity(self.tracks.len());
         for track in &self.tracks {
             let timeframe = track.window.timeframe;
@@ -55,17 +56,32 @@ impl<'a> Draft<'a> {
                 fitted.center.extend(scaler.center);
                 fitted.scale.extend(scaler.scale);
                 let whose = self.whose(place);
-                warnings.extend(scaler.constant.iter().map(|feature| {
-                    format!(
-                        "{whose}{timeframe}: {feature} is constant over the training span; it carries nothing and keeps the scale 1"
-                    )
-                }));
+                constant.extend(scaler.constant.into_iter().map(|feature| (feature, format!("{whose}{timeframe}"))));
             }
             timeframes.push(fitted);
         }
         let instruments = self.instruments.iter().map(|instrument| instrument.name.to_owned()).collect();
         let (kind, features) = (self.spec.scaling, self.spec.features.clone());
+        let warnings = self.constant_warnings(&constant);
         Ok(Fitted { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings })
+    }
+
+    /// One warning a feature, with the timeframes and instruments in which it is constant.
+    fn constant_warnings(&self, constant: &[(Feature, String)]) -> Vec<String> {
+        let everywhere = self.tracks.len() * self.instruments.len();
+        let warning = |feature: &Feature| {
+            let of: Vec<&str> =
+                constant.iter().filter(|(of, _)| of == feature).map(|(_, place)| place.as_str()).collect();
+            let places = match of.len() {
+                0 => return None,
+                count if count == everywhere => "every timeframe".to_owned(),
+                _ => of.join(", "),
+            };
+            Some(format!(
+                "{feature} is constant over the training span in {places}: it carries nothing there and keeps the scale 1"
+            ))
+        };
+        self.spec.features.iter().filter_map(warning).collect()
     }
 
     fn fit_one(&self, track: &Track, place: usize, fit_end_time: i64) -> Result<Scaler> {

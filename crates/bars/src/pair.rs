@@ -137,7 +137,8 @@ fn add(bars: &mut Bars, pair: &mut PairSummary, bid: &Bar, ask: &Bar) -> Option<
     // Rounding may leave the mean of the highs below that of the closes by the last place.
     let high = mean(bid.high, ask.high).max(open).max(close);
     let low = mean(bid.low, ask.low).min(open).min(close);
-    bars.push(Bar { open_time: bid.open_time, open, high, low, close, volume: bid.volume + ask.volume, spread });
+    let volume = (bid.volume + ask.volume).min(f64::MAX);
+    bars.push(Bar { open_time: bid.open_time, open, high, low, close, volume, spread });
     Some(())
 }
 

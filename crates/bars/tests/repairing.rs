@@ -2,7 +2,7 @@
 
 mod written;
 
-use megabatch_bars::{Mend, OnError, ReadOptions, Repeats, Trouble, read, read_pair};
+use megabatch_bars::{Error, Mend, OnError, ReadOptions, Repeats, Trouble, read, read_pair};
 use proptest::prelude::*;
 use written::{minutes, read_texts, repair, with_files};
 
@@ -131,6 +131,23 @@ fn minutes_of_one_side_only_are_dropped_and_counted() {
 }
 
 #[test]
+fn sides_that_cross_are_refused_dropped_or_taken_as_equal() {
+    let bid = minutes("00", 3);
+    let ask = bid.replace("00:01,1,1,1,1,", "00:01,1,1,0.5,0.5,");
+    let files = [("EURUSD_bid.csv", bid.as_bytes()), ("EURUSD_ask.csv", ask.as_bytes())];
+    let joined = |on_error| {
+        let options = ReadOptions { on_error, ..ReadOptions::default() };
+        with_files(&files, |paths| read_pair(&paths[..1], &paths[1..], &options))
+    };
+    assert!(matches!(joined(OnError::Fail), Err(Error::Crossed { bid: 1.0, ask: 0.5, .. })));
+    for (on_error, bars) in [(OnError::Skip, 2), (OnError::Repair, 3)] {
+        let recording = joined(on_error).unwrap();
+        assert_eq!((recording.bars.len(), recording.summary.pair.unwrap().crossed.count), (bars, 1));
+        assert_eq!(recording.bars.spread, [] as [f64; 0]);
+    }
+}
+
+#[test]
 fn sides_that_do_not_belong_together_are_refused() {
     let (minute, hour) = (minutes("00", 3), minutes("01", 3));
     let hours = "2018-07-02 00:00,1,1,1,1,2\n2018-07-02 01:00,1,1,1,1,2\n";
@@ -156,6 +173,9 @@ fn nearly_rows() -> impl Strategy<Value = String> {
         1 => "[-0-9:., a-z\"\t;/]{0,40}",
         1 => (0..20u8).prop_map(|day| format!("{day}/{}/2018 1:00 PM,1,1,1,1", day / 2)),
         1 => Just("15304896001,1,1,1,1".to_owned()),
+        1 => prop::sample::select(vec![
+            "1850-01-01 00:00,1,1,1,1,2", "2140-12-31 23:59,1e308,1e308,1e-308,1,1e308", "2018-11-04 01:00,1.1000000000000001,1e308,1e-9,1,0",
+        ]).prop_map(str::to_owned),
         1 => Just("date,open,high,low,close,spread".to_owned()),
     ];
     prop::collection::vec(line, 0..30).prop_map(|lines| lines.join("\n"))

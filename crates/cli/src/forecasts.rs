@@ -43,7 +43,8 @@ impl Forecasts {
         let indices = part.indices(split, samples.len()).into_owned();
         let model = Model::new(samples.shape().clone(), training.model)?;
         let compute = Compute { threads: training.threads, batch_size: training.batch_size, form: training.form };
-        let mut predictor = Predictor::open(device, model, weights, compute)?;
+        let predictor = Predictor::open(device, model, weights, compute)?;
+        let mut predictor = if training.carry_state { predictor.with_carried_state() } else { predictor };
         let outputs = samples.shape().outputs;
         let mut pairs: Vec<Pairs> = horizons(outputs).into_iter().map(Pairs::at).collect();
         predictor.predict(Selection { samples, indices: &indices }, |_, predictions| {

@@ -95,6 +95,8 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
     };
     Ok(trainer::Config {
         model: model_config(config),
+        dropout: config.number("model.dropout") as f32,
+        carry_state: config.flag("training.carry_state"),
         lr_schedule: LrSchedule {
             kind: match config.text("training.lr_schedule") {
                 Some("cosine") => LrScheduleKind::Cosine,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use megabatch_chunk_io::{Layout, Shape, TimeframeShape};
-use megabatch_trainer::{self as trainer, Footprint, SampleShape, Samples as _, Split};
+use megabatch_trainer::{self as trainer, CarriedStates, Footprint, Model, SampleShape, Samples as _, Split};
 use serde::Serialize;
 
 use crate::adapt::meaning::Meaning;
@@ -80,13 +80,13 @@ impl Plan {
     /// The plan of `job`, whether it fits or not.
     pub(crate) fn of(job: &Job) -> Result<Self> {
         let (training, shape) = (&job.training, job.samples.shape().clone());
-        let footprint = Footprint::of(training, &shape, job.split.validation.len())?;
+        let footprint = footprint(job, training)?;
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job)?,
             split: SplitPlan::of(&job.split),
-            parameters: footprint.parameters_bytes / size_of::<f32>(),
+            parameters: Model::new(shape.clone(), training.model)?.layout().len(),
             batch_size: training.batch_size,
             accumulation_steps: training.accumulation_steps,
             run_length: training.run_samples(),
@@ -168,6 +168,7 @@ impl Plan {
             ("optimizer", training.optimizer_bytes),
             ("activations", training.activations_bytes),
             ("batches", training.batches_bytes),
+            ("carried", training.carried_bytes),
             ("total", *total_bytes),
             ("available", *available_bytes),
         ] {
@@ -177,13 +178,24 @@ impl Plan {
     }
 }
 
+/// Bytes that `training` takes beside the data.
+fn footprint(job: &Job, training: &trainer::Config) -> Result<Footprint> {
+    let Split { train, validation, .. } = &job.split;
+    let shape = job.samples.shape();
+    let footprint = Footprint::of(training, shape, validation.len())?;
+    if !training.carry_state {
+        return Ok(footprint);
+    }
+    let states = CarriedStates::of(&job.samples, train, validation)?;
+    Ok(footprint.with_carried_states(training, shape, &states))
+}
+
 /// The largest batch that fits and divides the samples of an optimizer step, so that accumulation makes up for it.
 fn largest_batch(job: &Job) -> Result<Option<usize>> {
     let (step_samples, data_bytes) = (job.training.step_samples(), job.data_bytes());
     let fits = |batch_size: usize| -> Result<bool> {
         let training = trainer::Config { batch_size, ..job.training.clone() };
-        let footprint = Footprint::of(&training, job.samples.shape(), job.split.validation.len())?;
-        Ok(data_bytes + footprint.total_bytes() <= job.memory_bytes)
+        Ok(data_bytes + footprint(job, &training)?.total_bytes() <= job.memory_bytes)
     };
     // A larger batch never takes less: the first that does not fit ends the search.
     let (mut fitting, mut too_large) = (0, job.training.batch_size);

@@ -46,6 +46,7 @@ impl Trained {
         let batch_size = config.count("gpu_optimization.batch_size");
         let compute = Compute { threads: threads(&config), batch_size, form: form(&config) };
         let predictor = Predictor::open(&device, model, &weights, compute)?;
+        let predictor = if config.flag("training.carry_state") { predictor.with_carried_state() } else { predictor };
         Ok(Trained { device, config, samples, predictor, step })
     }
 

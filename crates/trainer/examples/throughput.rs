@@ -1,14 +1,17 @@
 #![forbid(unsafe_code)]
 
-//! Samples per second of training steps, for five timeframes and for one, on made-up series.
+//! Samples per second of training steps, for five timeframes and for one, on made-up series; and bars per second of a model
+//! that follows them.
 //!
-//! `cargo run --release -p megabatch-trainer --example throughput -- [THREADS] [multi|single] [fast|plain]`
+//! `cargo run --release -p megabatch-trainer --example throughput -- [THREADS] [multi|single|stream] [fast|plain]`
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, Event, Form, ModelConfig, Result, Run, SampleShape, SeriesInMemory, StepEvent, Timeframe, Trainer,
+    Config, Event, Follower, Form, Model, ModelConfig, Result, Run, SampleShape, SeriesInMemory, StepEvent, Timeframe,
+    Trainer, save_weights,
 };
 
 const STEPS: u64 = 13;
@@ -45,6 +48,29 @@ fn main() -> Result<()> {
             }
         }
     }
+    if asked(1, "stream") {
+        measure_streaming()?;
+    }
+    Ok(())
+}
+
+/// Prints how long a model of one timeframe takes for the M1 bars of a year, one step a bar.
+fn measure_streaming() -> Result<()> {
+    const BARS: usize = 372_000;
+    const FEATURES: usize = 16;
+    let timeframe = Timeframe { name: "M1".to_owned(), steps: 480, features: FEATURES };
+    let shape = SampleShape { timeframes: vec![timeframe], outputs: 36 };
+    let model = Model::new(shape, ModelConfig { hidden: 128, layers: 1, bias: true })?;
+    let device = Device::cpu();
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let path = folder.path().join("weights.safetensors");
+    save_weights(&path, &model.initial_parameters::<f32>(&device.scope("parameters"), 1)?)?;
+    let mut follower = Follower::open(&device, model, &path, Form::Fast)?;
+    let bars: Vec<f32> = (0..BARS * FEATURES).map(|i| (i as f32 * 0.7).sin()).collect();
+    let start = Instant::now();
+    follower.push(0, &bars);
+    let seconds = start.elapsed().as_secs_f64();
+    println!("stream: {BARS} bars in {seconds:.2} s, {:.0} bars/s", BARS as f64 / seconds);
     Ok(())
 }
 

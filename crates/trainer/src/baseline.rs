@@ -6,10 +6,10 @@ use megabatch_gpu_core::Device;
 
 use crate::error::{Error, Result};
 use crate::evaluate::Selection;
+use crate::form::Form;
 use crate::matmul::{Matrix, Output, multiply};
 use crate::prefetch::{Source, with_batches};
 use crate::samples::Batch;
-use crate::step::Form;
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It only keeps features that are
 /// constant or repeat each other (the time of day in several timeframes) from making the equations singular.

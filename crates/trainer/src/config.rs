@@ -2,19 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::dropout::{Dropout, check_rate};
 use crate::early_stopping::EarlyStopping;
 use crate::error::{Error, Result};
+use crate::form::Form;
 use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
 use crate::model::ModelConfig;
 use crate::optimizer::OptimizerConfig;
-use crate::step::{Compute, Form};
+use crate::step::{Compute, Purpose};
 
 /// Everything that decides the result of training beside the samples. The number of threads does not change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// The model.
     pub model: ModelConfig,
+    /// Which share of the outputs of every layer but the last is dropped in training, in [0, 1), as by `torch.nn.LSTM`; nothing is
+    /// with one layer, and nothing is when a model is evaluated. See [`Dropout`](crate::Dropout).
+    #[serde(default)]
+    pub dropout: f32,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
     /// How the optimizer's learning rate changes over the run.
@@ -37,7 +43,13 @@ pub struct Config {
     pub run_length: Option<usize>,
     /// What happens to the samples at an epoch's end that do not fill an optimizer step.
     pub last_batch: LastBatch,
-    /// Decides the initial weights and the order.
+    /// Whether windows start from the states that training last computed at the bar before their first bar, in place of zero.
+    /// Gradients do not flow into these states. The samples must be slices of series, see
+    /// [`Samples::series`](crate::Samples::series); evaluation then goes through each segment from zero, one step a bar, see
+    /// [`Predictor::with_carried_state`](crate::Predictor::with_carried_state).
+    #[serde(default)]
+    pub carry_state: bool,
+    /// Decides the initial weights, the order and what is dropped.
     pub seed: u64,
     /// Threads that compute; one more reads data.
     pub threads: usize,
@@ -55,6 +67,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             model: ModelConfig::default(),
+            dropout: 0.0,
             optimizer: OptimizerConfig::default(),
             lr_schedule: LrSchedule::default(),
             clip_norm: Some(1.0),
@@ -65,6 +78,7 @@ impl Default for Config {
             accumulation_steps: 1,
             run_length: None,
             last_batch: LastBatch::Keep,
+            carry_state: false,
             seed: 0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             validate_every_steps: None,
@@ -100,7 +114,21 @@ impl Config {
         Compute { threads: self.threads, batch_size: self.batch_size, form: self.form }
     }
 
+    /// What the engine of a training run is for.
+    pub(crate) fn purpose(&self) -> Purpose {
+        Purpose::Training { dropout: self.dropout > 0.0 && self.model.layers > 1 }
+    }
+
+    /// What is dropped in optimizer step `step`, counted from 0.
+    pub(crate) fn dropout_of_step(&self, step: u64) -> Result<Option<Dropout>> {
+        match self.purpose() {
+            Purpose::Training { dropout: true } => Dropout::of_step(self.dropout, self.seed, step).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
+        check_rate(self.dropout)?;
         self.optimizer.check()?;
         self.lr_schedule.check(self.optimizer.lr)?;
         self.loss.check()?;

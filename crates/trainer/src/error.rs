@@ -87,6 +87,37 @@ pub enum Error {
         bars: usize,
     },
 
+    /// A sample's window reaches over the start of a segment of its series.
+    #[error(
+        "sample {sample}: a window of {steps} bars that ends at bar {end} of {timeframe} reaches over the start of a segment at \
+         bar {segment_start}; build the samples anew from these series"
+    )]
+    WindowAcrossSegments {
+        /// The sample.
+        sample: usize,
+        /// Name of the timeframe.
+        timeframe: String,
+        /// Last bar of the window.
+        end: i64,
+        /// Bars in a window.
+        steps: usize,
+        /// First bar of the segment that the window ends in.
+        segment_start: usize,
+    },
+
+    /// The segments of a series are not in order.
+    #[error("{timeframe}: segment {segment} begins at bar {start}, but {expected}; build the series anew")]
+    SegmentStart {
+        /// Name of the timeframe.
+        timeframe: String,
+        /// The segment, counted from 0.
+        segment: usize,
+        /// Where it begins.
+        start: i64,
+        /// The rule that it breaks.
+        expected: &'static str,
+    },
+
     /// A part of a split, or of a run, has no samples.
     #[error("no samples are left for {part}: {before} before the purge, {after} after it; {advice}")]
     NothingLeft {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use megabatch_gpu_core::{Device, Scope};
+use megabatch_gpu_core::Device;
 use serde::Serialize;
 
 use crate::baseline::Baselines;
+use crate::carried::series_of;
 use crate::error::{Error, Result};
 use crate::loss::Loss;
 use crate::metrics::{Metrics, MetricsSum};
@@ -14,6 +15,7 @@ use crate::model::Model;
 use crate::prefetch::{Source, with_batches};
 use crate::samples::{Batch, Samples};
 use crate::step::{Compute, Engine, Purpose};
+use crate::stream::{Streamed, distinct_ends};
 use crate::tensor::TensorSet;
 use crate::weights::load_weights;
 
@@ -47,8 +49,9 @@ pub struct Predictor {
     model: Model,
     parameters: TensorSet<f32>,
     engine: Engine,
-    batches: Scope,
+    device: Device,
     compute: Compute,
+    carry_state: bool,
 }
 
 impl Predictor {
@@ -60,7 +63,14 @@ impl Predictor {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
         let engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
-        Ok(Predictor { model, parameters, engine, batches: device.scope("batches"), compute })
+        Ok(Predictor { model, parameters, engine, device: device.clone(), compute, carry_state: false })
+    }
+
+    /// The predictor for a model that was trained with carried state: a sample's outputs are those of the states at its windows'
+    /// last bars in one pass over each segment from zero, one step a bar. They depend on nothing else, neither on which samples
+    /// are asked for nor on batches or threads. The samples must be slices of series.
+    pub fn with_carried_state(self) -> Self {
+        Predictor { carry_state: true, ..self }
     }
 
     /// The model.
@@ -71,7 +81,8 @@ impl Predictor {
     /// Gives `sink` the predictions [B, K] of each batch, in order, with the indices of its samples.
     ///
     /// # Errors
-    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], and whatever `sink` returns.
+    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`], with carried state
+    /// [`Error::Setting`] for samples that are stored as windows, and whatever `sink` returns.
     pub fn predict<E: From<Error>>(
         &mut self,
         selection: Selection<'_>,
@@ -107,8 +118,9 @@ impl Predictor {
             model: &self.model,
             parameters: &self.parameters,
             engine: &mut self.engine,
-            batches: &self.batches,
+            device: &self.device,
             compute: self.compute,
+            carry_state: self.carry_state,
         }
     }
 }
@@ -118,8 +130,9 @@ pub(crate) struct Predictions<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet<f32>,
     pub(crate) engine: &'a mut Engine,
-    pub(crate) batches: &'a Scope,
+    pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
+    pub(crate) carry_state: bool,
 }
 
 /// Whether to go on to the next batch.
@@ -138,20 +151,36 @@ impl Predictions<'_> {
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
         let Compute { batch_size, form, .. } = self.compute;
-        let source = Source { samples: selection.samples, scope: self.batches, capacity: batch_size, form };
+        let batches = self.device.scope("batches");
+        let source = Source { samples: selection.samples, scope: &batches, capacity: batch_size, form };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         let mut outputs = vec![0.0; batch_size * self.model.shape().outputs];
         self.engine.load(self.model, self.parameters);
+        let mut streamed = if self.carry_state { Some(self.stream(selection)?) } else { None };
         with_batches(source, schedule, |feed| {
             while let Some(batch) = feed.next()? {
                 let outputs = &mut outputs[..batch.targets().len()];
-                self.engine.predict(self.model, self.parameters, batch, outputs);
+                match &mut streamed {
+                    None => self.engine.predict(self.model, self.parameters, batch, outputs),
+                    Some(streamed) => streamed.predict((self.model, self.parameters), batch, outputs),
+                }
                 if each(batch, outputs)? == Next::Stop {
                     break;
                 }
             }
             Ok(())
         })
+    }
+}
+
+impl Predictions<'_> {
+    /// The states at the last bars of the selection's windows.
+    fn stream(&mut self, selection: Selection<'_>) -> Result<Streamed> {
+        let series = series_of(selection.samples)?;
+        let ends = distinct_ends(selection.samples, selection.indices)?;
+        let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, ends)?;
+        self.engine.stream((self.model, self.parameters), &series.timeframes, &mut streamed);
+        Ok(streamed)
     }
 }
 

@@ -4,11 +4,15 @@
 
 use serde::Serialize;
 
+use crate::carried::{carried_len, carried_rows};
 use crate::config::Config;
 use crate::error::Result;
 use crate::fast::{self, PackedWeights};
-use crate::model::{Model, SampleShape};
-use crate::step::{Form, Purpose};
+use crate::form::Form;
+use crate::model::{Model, ModelConfig, SampleShape};
+use crate::samples::Samples;
+use crate::step::Purpose;
+use crate::stream::{distinct_ends, streamed_len};
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,10 +27,36 @@ pub struct Footprint {
     pub activations_bytes: usize,
     /// Batches: the one in work and the one being read, twice while a validation interrupts training.
     pub batches_bytes: usize,
+    /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
+    pub carried_bytes: usize,
+}
+
+/// How many states a run carries: what its footprint depends on beside shapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedStates {
+    /// Bars before the first bars of the training windows, by timeframe.
+    training: Vec<usize>,
+    /// Last bars of the validation windows, by timeframe.
+    validation: Vec<usize>,
+}
+
+impl CarriedStates {
+    /// Those of a run that trains and validates on samples of `samples` with these indices.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) for samples that are stored as windows, and whatever is wrong with series.
+    pub fn of(samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+        let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
+        Ok(CarriedStates {
+            training: count(carried_rows(samples, train)?),
+            validation: count(distinct_ends(samples, validation)?),
+        })
+    }
 }
 
 impl Footprint {
-    /// The footprint of training on samples of `shape`, with `validation_samples` to validate on.
+    /// The footprint of training on samples of `shape`, with `validation_samples` to validate on; without the carried states of
+    /// a run that carries them.
     ///
     /// # Errors
     /// As [`Model::new`].
@@ -37,8 +67,8 @@ impl Footprint {
         let (packed, pass) = match config.form {
             Form::Plain => (0, pass_len(config, shape)),
             Form::Fast => {
-                let pass = fast::Pass::len(&model, shard_samples, Purpose::Training);
-                (PackedWeights::len(&model, Purpose::Training), pass)
+                let pass = fast::Pass::len(&model, shard_samples, config.purpose());
+                (PackedWeights::len(&model, config.purpose()), pass)
             }
         };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
@@ -51,7 +81,21 @@ impl Footprint {
             optimizer_bytes: bytes(moments * weights),
             activations_bytes: bytes(shards * pass),
             batches_bytes: bytes(batches * config.batch_size * sample),
+            carried_bytes: 0,
         })
+    }
+
+    /// This footprint for a run that carries `states`: those that windows start from, those that a step computes, and while it
+    /// is validated those that predictions are made from.
+    pub fn with_carried_states(self, config: &Config, shape: &SampleShape, states: &CarriedStates) -> Self {
+        let ModelConfig { hidden, layers, .. } = config.model;
+        let training = states.training.iter().zip(&shape.timeframes);
+        let training = training
+            .map(|(&rows, timeframe)| carried_len(2 * layers * hidden, rows, config.step_samples() * timeframe.steps));
+        let is_validated = states.validation.iter().any(|&ends| ends > 0);
+        let validation = if is_validated { streamed_len(hidden, &states.validation) } else { 0 };
+        let numbers = training.sum::<usize>() + validation;
+        Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
     }
 
     /// All of it.
@@ -61,6 +105,7 @@ impl Footprint {
             + self.optimizer_bytes
             + self.activations_bytes
             + self.batches_bytes
+            + self.carried_bytes
     }
 }
 
@@ -69,6 +114,7 @@ fn pass_len(config: &Config, shape: &SampleShape) -> usize {
     let capacity = config.compute().shard_samples();
     let (hidden, layers) = (config.model.hidden, config.model.layers);
     let state = capacity * hidden;
+    let drops = config.purpose() == Purpose::Training { dropout: true };
     let lstm = |steps: usize, features: usize| {
         let inputs = steps * capacity * features;
         let gates = 4 * steps * state;
@@ -76,7 +122,8 @@ fn pass_len(config: &Config, shape: &SampleShape) -> usize {
         let gradients = 2 * state;
         let weight_hh_turned = 4 * hidden * hidden;
         let between = if layers > 1 { steps * state } else { 0 };
-        inputs + layers * (gates + states + gradients + weight_hh_turned) + between
+        let dropped = if drops { 2 * (layers - 1) * steps * state } else { 0 };
+        inputs + layers * (gates + states + gradients + weight_hh_turned) + between + dropped
     };
     let lstms: usize = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features)).sum();
     let head = 2 * capacity * (shape.timeframes.len() * hidden + shape.outputs);
@@ -91,19 +138,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::{ModelConfig, Timeframe};
+    use crate::model::Timeframe;
     use crate::optimizer::{OptimizerConfig, OptimizerKind};
     use crate::samples::InMemory;
+    use crate::series::SeriesInMemory;
     use crate::train::{Run, Trainer};
 
-    fn peaks_of_a_run(config: &Config, shape: &SampleShape, validation: &[usize]) -> [usize; 5] {
-        let samples = 70;
-        let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; samples * shape.window_len(k)]).collect();
-        let data = InMemory::new(shape.clone(), windows, vec![0.25; samples * shape.outputs]).unwrap();
+    const SAMPLES: usize = 70;
+
+    fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &[usize]) -> [usize; 6] {
         let device = Device::cpu();
-        let mut trainer = Trainer::new(&device, config.clone(), shape.clone()).unwrap();
+        let mut trainer = Trainer::new(&device, config.clone(), data.shape().clone()).unwrap();
         let train: Vec<usize> = (0..60).collect();
-        let run = Run { samples: &data, train: &train, validation, checkpoints: None };
+        let run = Run { samples: data, train: &train, validation, checkpoints: None };
         trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
         let peak = |labels: &[&str]| -> usize {
             labels.iter().map(|label| device.scope(label).usage().allocated_bytes_peak).sum()
@@ -118,7 +165,26 @@ mod tests {
             peak(&["optimizer"]),
             peak(&["activations"]),
             peak(&["batches"]),
+            peak(&["carried", "carried/streamed"]),
         ]
+    }
+
+    fn windows(shape: &SampleShape) -> InMemory {
+        let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; SAMPLES * shape.window_len(k)]).collect();
+        InMemory::new(shape.clone(), windows, vec![0.25; SAMPLES * shape.outputs]).unwrap()
+    }
+
+    /// Windows that end three to a bar, in two segments.
+    fn series(shape: &SampleShape) -> SeriesInMemory {
+        let series = shape.timeframes.iter().map(|timeframe| {
+            let end = |n: usize| timeframe.steps - 1 + n / 3 + if n < 40 { 0 } else { timeframe.steps };
+            let ends: Vec<i64> = (0..SAMPLES).map(|n| end(n) as i64).collect();
+            (vec![0.5; (end(SAMPLES) + 1) * timeframe.features], ends)
+        });
+        // The window of sample 40 begins the second segment.
+        let starts = shape.timeframes.iter().map(|timeframe| vec![0, (13 + timeframe.steps) as i64]);
+        let targets = vec![0.25; SAMPLES * shape.outputs];
+        SeriesInMemory::new(shape.clone(), series.collect(), targets).unwrap().with_segments(starts.collect()).unwrap()
     }
 
     proptest! {
@@ -130,7 +196,7 @@ mod tests {
             timeframes in prop::collection::vec((1usize..5, 1usize..4), 1..4),
             (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
             (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
-            [adam, validates, plain] in any::<[bool; 3]>(),
+            [adam, validates, plain, drops, carries] in any::<[bool; 5]>(),
         ) {
             let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
                 Timeframe { name: format!("T{k}"), steps, features }
@@ -143,19 +209,28 @@ mod tests {
                 batch_size,
                 threads,
                 accumulation_steps,
+                dropout: if drops { 0.5 } else { 0.0 },
+                carry_state: carries,
                 form: if plain { Form::Plain } else { Form::Fast },
                 ..Config::default()
             };
             let validation: &[usize] = if validates { &[60, 61] } else { &[] };
-            let computed = Footprint::of(&config, &shape, validation.len()).unwrap();
+            let data: Box<dyn Samples> = if carries { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
+            let mut computed = Footprint::of(&config, &shape, validation.len()).unwrap();
+            if carries {
+                let states = CarriedStates::of(&*data, &(0..60).collect::<Vec<_>>(), validation).unwrap();
+                computed = computed.with_carried_states(&config, &shape, &states);
+            }
             let parts = [
                 computed.parameters_bytes,
                 computed.gradients_bytes,
                 computed.optimizer_bytes,
                 computed.activations_bytes,
                 computed.batches_bytes,
+                computed.carried_bytes,
             ];
-            prop_assert_eq!(peaks_of_a_run(&config, &shape, validation), parts);
+            prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts);
+            prop_assert_eq!(computed.total_bytes(), parts.iter().sum::<usize>());
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::Scope;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::head::Head;
-use crate::lstm::{self, Activations, InputGradients, Lstm, Sizes};
+use crate::lstm::{Lstm, Sizes};
 use crate::random::{Stream, uniform};
 use crate::scalar::Scalar;
 use crate::tensor::{Layout, TensorSet};
@@ -134,38 +134,6 @@ impl Model {
         }
         Ok(parameters)
     }
-
-    /// Computes the outputs of the windows loaded in `pass`.
-    pub fn forward<S: Scalar>(&self, parameters: &TensorSet<S>, pass: &mut Pass<S>) {
-        let (hidden, width) = (self.config.hidden, self.lstms.len() * self.config.hidden);
-        for (k, (lstm, activations)) in self.lstms.iter().zip(&mut pass.lstms).enumerate() {
-            lstm::forward(lstm, parameters, activations);
-            let (last, _) = activations.last_state(lstm.sizes, self.config.layers - 1); // [B, H]
-            for (row, last) in pass.joined.as_mut_slice().chunks_exact_mut(width).zip(last.chunks_exact(hidden)) {
-                row[k * hidden..][..hidden].copy_from_slice(last);
-            }
-        }
-        let joined = &pass.joined.as_slice()[..pass.samples * width]; // [B, D]
-        let outputs = &mut pass.outputs.as_mut_slice()[..pass.samples * self.shape.outputs]; // [B, K]
-        self.head.forward(parameters, joined, outputs);
-    }
-
-    /// Goes back from the outputs' gradient, set by [`Pass::outputs_and_gradient_mut`], after [`Model::forward`]; adds the
-    /// parameters' gradients to `gradients`.
-    pub fn backward<S: Scalar>(&self, parameters: &TensorSet<S>, pass: &mut Pass<S>, gradients: &mut TensorSet<S>) {
-        let (hidden, width) = (self.config.hidden, self.lstms.len() * self.config.hidden);
-        let joined = &pass.joined.as_slice()[..pass.samples * width];
-        let d_outputs = &pass.d_outputs.as_slice()[..pass.samples * self.shape.outputs];
-        let d_joined = &mut pass.d_joined.as_mut_slice()[..pass.samples * width];
-        self.head.backward(parameters, (joined, d_outputs), d_joined, gradients);
-        for (k, (lstm, activations)) in self.lstms.iter().zip(&mut pass.lstms).enumerate() {
-            let d_last = activations.d_last_hidden_mut(lstm.sizes);
-            for (d_last, row) in d_last.chunks_exact_mut(hidden).zip(d_joined.chunks_exact(width)) {
-                d_last.copy_from_slice(&row[k * hidden..][..hidden]);
-            }
-            lstm::backward(lstm, parameters, activations, gradients);
-        }
-    }
 }
 
 fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
@@ -186,97 +154,6 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The memory of one forward and backward pass, for up to a fixed number of samples.
-///
-/// Load windows with [`Pass::load`], run [`Model::forward`], set the outputs' gradient, run [`Model::backward`].
-#[derive(Debug)]
-pub struct Pass<S: Scalar> {
-    /// B now.
-    samples: usize,
-    capacity: usize,
-    sizes: Vec<Sizes>,
-    lstms: Vec<Activations<S>>,
-    joined: Buffer<S>,    // [B, D]
-    outputs: Buffer<S>,   // [B, K]
-    d_outputs: Buffer<S>, // [B, K]
-    d_joined: Buffer<S>,  // [B, D]
-}
-
-impl<S: Scalar> Pass<S> {
-    /// Memory for up to `capacity` samples, booked on `scope`.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when the device has no room.
-    pub fn new(scope: &Scope, model: &Model, capacity: usize, inputs: InputGradients) -> Result<Self> {
-        let (width, outputs) = (model.lstms.len() * model.config.hidden, model.shape.outputs);
-        let activations = |lstm: &Lstm| Activations::new(scope, lstm.sizes, capacity, inputs);
-        Ok(Pass {
-            samples: 0,
-            capacity,
-            sizes: model.lstms.iter().map(|lstm| lstm.sizes).collect(),
-            lstms: model.lstms.iter().map(activations).collect::<Result<_>>()?,
-            joined: Buffer::zeros(scope, capacity * width)?,
-            outputs: Buffer::zeros(scope, capacity * outputs)?,
-            d_outputs: Buffer::zeros(scope, capacity * outputs)?,
-            d_joined: Buffer::zeros(scope, capacity * width)?,
-        })
-    }
-
-    /// Takes `samples` windows a timeframe, [B, T, F] each, to start from states of zero.
-    ///
-    /// # Panics
-    /// If there are more samples than the pass has room for, or the windows have other sizes than the model's.
-    pub fn load<'a, R: Scalar>(&mut self, samples: usize, windows: impl ExactSizeIterator<Item = &'a [R]>) {
-        assert!(samples <= self.capacity, "{samples} samples in a pass for {}", self.capacity);
-        assert_eq!(windows.len(), self.lstms.len(), "windows of each timeframe");
-        self.samples = samples;
-        for ((activations, &sizes), windows) in self.lstms.iter_mut().zip(&self.sizes).zip(windows) {
-            activations.load(sizes, samples, windows);
-        }
-    }
-
-    /// Starts layer `layer` of timeframe `timeframe` from `hidden` and `cell`, [B, H] each, instead of zero.
-    ///
-    /// # Panics
-    /// If there is no such layer or the states are larger.
-    pub fn set_initial_state(&mut self, timeframe: usize, layer: usize, (hidden, cell): (&[S], &[S])) {
-        assert_eq!(hidden.len(), self.samples * self.sizes[timeframe].hidden, "an initial state [B, H]");
-        assert_eq!(cell.len(), hidden.len(), "an initial state [B, H]");
-        self.lstms[timeframe].set_initial_state(layer, hidden, cell);
-    }
-
-    /// The model's outputs [B, K].
-    pub fn outputs(&self) -> &[S] {
-        &self.outputs.as_slice()[..self.samples * (self.outputs.len() / self.capacity)]
-    }
-
-    /// The outputs and, for writing, their gradient, [B, K] both.
-    pub fn outputs_and_gradient_mut(&mut self) -> (&[S], &mut [S]) {
-        let len = self.samples * (self.outputs.len() / self.capacity);
-        (&self.outputs.as_slice()[..len], &mut self.d_outputs.as_mut_slice()[..len])
-    }
-
-    /// Hidden and cell state of a layer after the last step, [B, H] each.
-    pub fn last_state(&self, timeframe: usize, layer: usize) -> (&[S], &[S]) {
-        self.lstms[timeframe].last_state(self.sizes[timeframe], layer)
-    }
-
-    /// The top layer's hidden state after every step, [T, B, H].
-    pub fn sequence(&self, timeframe: usize) -> &[S] {
-        self.lstms[timeframe].sequence(self.sizes[timeframe])
-    }
-
-    /// Gradient of a timeframe's windows, [T, B, F], if the pass was made to compute it.
-    pub fn input_gradient(&self, timeframe: usize) -> Option<&[S]> {
-        self.lstms[timeframe].d_x(self.sizes[timeframe])
-    }
-
-    /// Gradients of a layer's initial hidden and cell state, [B, H] each.
-    pub fn initial_state_gradient(&self, timeframe: usize, layer: usize) -> (&[S], &[S]) {
-        self.lstms[timeframe].d_initial_state(self.sizes[timeframe], layer)
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use megabatch_gpu_core::Scope;
 
 use crate::error::{Error, Result};
+use crate::form::Form;
 use crate::samples::{Batch, Samples};
-use crate::step::Form;
 
 /// Where batches come from and the memory that they take.
 #[derive(Clone, Copy)]
@@ -78,11 +78,17 @@ fn gather(Source { samples, form, .. }: Source<'_>, indices: &[usize], batch: &m
     if last >= samples.len() {
         return Err(Error::SampleOutOfRange { sample: last, len: samples.len() });
     }
-    if let (Form::Fast, Some(series)) = (form, samples.series()) {
-        return batch.take_series(&series, indices);
+    let series = samples.series();
+    if let Some(series) = &series {
+        series.check(samples.shape())?;
     }
-    batch.resize(indices.len());
-    samples.gather(indices, batch).map_err(|source| Error::Gather { first, last, count: indices.len(), source })
+    if let (Form::Fast, Some(series)) = (form, &series) {
+        batch.take_series(series, indices)?;
+    } else {
+        batch.resize(indices.len());
+        samples.gather(indices, batch).map_err(|source| Error::Gather { first, last, count: indices.len(), source })?;
+    }
+    batch.note_ends(series.as_ref(), indices)
 }
 
 /// The batches, in the order of the schedule.

@@ -28,13 +28,18 @@ pub(crate) fn bits(stream: Stream<'_>, index: u64) -> u64 {
     u64::from(x0) | u64::from(x1) << 32
 }
 
+/// The constants of Philox4x32-10.
+pub(crate) const PHILOX_ROUNDS: usize = 10;
+pub(crate) const PHILOX_MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+pub(crate) const PHILOX_KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
 /// Ten rounds of Philox4x32.
-fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
-    for _ in 0..10 {
-        let [low0, high0] = halves(u64::from(counter[0]) * 0xD251_1F53);
-        let [low1, high1] = halves(u64::from(counter[2]) * 0xCD9E_8D57);
+pub(crate) fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
+    for _ in 0..PHILOX_ROUNDS {
+        let [low0, high0] = halves(u64::from(counter[0]) * u64::from(PHILOX_MULTIPLIERS[0]));
+        let [low1, high1] = halves(u64::from(counter[2]) * u64::from(PHILOX_MULTIPLIERS[1]));
         counter = [high1 ^ counter[1] ^ key[0], low1, high0 ^ counter[3] ^ key[1], low0];
-        key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
+        key = [0, 1].map(|half| key[half].wrapping_add(PHILOX_KEY_STEPS[half]));
     }
     counter
 }
@@ -45,7 +50,7 @@ fn fnv1a(name: &str) -> u64 {
 }
 
 /// The low and the high 32 bits.
-fn halves(x: u64) -> [u32; 2] {
+pub(crate) fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 

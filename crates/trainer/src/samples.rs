@@ -46,6 +46,8 @@ pub struct Batch {
     features: Vec<Buffer<f32>>,
     /// Row of each window's first bar, [B] each.
     starts: Vec<Vec<usize>>,
+    /// Row of each window's last bar in its series, [B] each; the sample's index where samples are not slices of series.
+    ends: Vec<Vec<usize>>,
     laid: Laid,
     targets: Buffer<f32>, // [B, K]
 }
@@ -70,6 +72,7 @@ impl Batch {
             samples: 0,
             features: (0..shape.timeframes.len()).map(window).collect::<Result<_>>()?,
             starts: vec![Vec::with_capacity(capacity); shape.timeframes.len()],
+            ends: vec![Vec::with_capacity(capacity); shape.timeframes.len()],
             laid: Laid::Windows,
             targets: Buffer::zeros(scope, capacity * shape.outputs)?,
             shape: shape.clone(),
@@ -154,6 +157,34 @@ impl Batch {
         &self.starts[k]
     }
 
+    /// What tells each sample's window of timeframe `k` from others: the row of its last bar in the series, or the sample's index
+    /// where samples are not slices of series.
+    pub(crate) fn ends(&self, k: usize) -> &[usize] {
+        &self.ends[k]
+    }
+
+    /// Notes which samples, of `series` if there are any, the batch holds.
+    ///
+    /// # Errors
+    /// As [`SeriesView::window_start`].
+    pub(crate) fn note_ends(&mut self, series: Option<&SeriesView<'_>>, samples: &[usize]) -> Result<()> {
+        for (k, ends) in self.ends.iter_mut().enumerate() {
+            let end = |&sample: &usize| -> Result<usize> {
+                match series {
+                    None => Ok(sample),
+                    Some(series) => {
+                        Ok(series.window_start(&self.shape, k, sample)? + self.shape.timeframes[k].steps - 1)
+                    }
+                }
+            };
+            ends.clear();
+            for sample in samples {
+                ends.push(end(sample)?);
+            }
+        }
+        Ok(())
+    }
+
     /// Takes `samples` from series: each bar that their windows cover, once.
     ///
     /// # Errors
@@ -161,10 +192,6 @@ impl Batch {
     pub(crate) fn take_series(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
         self.resize(samples.len());
         self.laid = Laid::Series;
-        if series.timeframes.len() != self.shape.timeframes.len() {
-            let found = format!("{} series", series.timeframes.len());
-            return Err(Error::SamplesShape { model: self.shape.to_string(), samples: found });
-        }
         for k in 0..self.shape.timeframes.len() {
             let starts = samples.iter().map(|&sample| series.window_start(&self.shape, k, sample));
             let starts = starts.collect::<Result<Vec<_>>>()?;

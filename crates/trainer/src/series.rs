@@ -5,7 +5,7 @@
 use std::error::Error as StdError;
 
 use crate::error::{Error, Result};
-use crate::model::SampleShape;
+use crate::model::{SampleShape, Timeframe};
 use crate::samples::{Batch, Samples};
 
 /// The series of one timeframe and the windows in it.
@@ -15,6 +15,37 @@ pub struct Series<'a> {
     pub values: &'a [f32],
     /// The last bar of each sample's window, `[N]`; the window is that bar and the T - 1 before it.
     pub ends: &'a [i64],
+    /// The bars at which segments begin, ascending from 0; none for a single segment. Nothing is carried from one segment to
+    /// another: they are as independent recordings, and no window reaches over an end.
+    pub segment_starts: &'a [i64],
+}
+
+impl Series<'_> {
+    /// The first bar of the segment that the bar at `row` lies in.
+    pub(crate) fn segment_start(&self, row: usize) -> usize {
+        let after = self.segment_starts.partition_point(|&start| start <= row as i64);
+        after.checked_sub(1).map_or(0, |segment| self.segment_starts[segment] as usize)
+    }
+
+    fn check_segments(&self, timeframe: &Timeframe) -> Result<()> {
+        let bars = self.values.len() / timeframe.features;
+        let refused = |segment: usize, expected| {
+            let (timeframe, start) = (timeframe.name.clone(), self.segment_starts[segment]);
+            Err(Error::SegmentStart { timeframe, segment, start, expected })
+        };
+        if self.segment_starts.first().is_some_and(|&first| first != 0) {
+            return refused(0, "the first one begins at bar 0");
+        }
+        if let Some(segment) = self.segment_starts.windows(2).position(|pair| pair[0] >= pair[1]) {
+            return refused(segment + 1, "each begins after the one before it");
+        }
+        match self.segment_starts.last() {
+            Some(&last) if last as usize >= bars => {
+                refused(self.segment_starts.len() - 1, "each begins at a bar that exists")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Samples as slices of series: what lets training share what windows have in common.
@@ -27,22 +58,44 @@ pub struct SeriesView<'a> {
 }
 
 impl SeriesView<'_> {
+    /// Whether there is a series of each timeframe of `shape`, with segments in order.
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`] and [`Error::SegmentStart`] where there is not.
+    pub(crate) fn check(&self, shape: &SampleShape) -> Result<()> {
+        if self.timeframes.len() != shape.timeframes.len() {
+            let found = format!("{} series", self.timeframes.len());
+            return Err(Error::SamplesShape { model: shape.to_string(), samples: found });
+        }
+        self.timeframes
+            .iter()
+            .zip(&shape.timeframes)
+            .try_for_each(|(series, timeframe)| series.check_segments(timeframe))
+    }
+
     /// Row of the first bar of a sample's window in timeframe `k`.
     ///
     /// # Errors
-    /// [`Error::WindowOutOfRange`] when the window is not inside the series, [`Error::SampleOutOfRange`] for a sample without an end.
+    /// [`Error::WindowOutOfRange`] when the window is not inside the series, [`Error::WindowAcrossSegments`] when it is not inside
+    /// one segment, [`Error::SampleOutOfRange`] for a sample without an end.
     pub(crate) fn window_start(&self, shape: &SampleShape, k: usize, sample: usize) -> Result<usize> {
         let (timeframe, series) = (&shape.timeframes[k], &self.timeframes[k]);
         let bars = series.values.len() / timeframe.features;
         let &end = series.ends.get(sample).ok_or(Error::SampleOutOfRange { sample, len: series.ends.len() })?;
+        let (name, steps) = (|| timeframe.name.clone(), timeframe.steps);
         let inside = usize::try_from(end).ok().filter(|&end| end < bars);
-        inside.and_then(|end| (end + 1).checked_sub(timeframe.steps)).ok_or_else(|| Error::WindowOutOfRange {
+        let start = inside.and_then(|end| (end + 1).checked_sub(steps)).ok_or_else(|| Error::WindowOutOfRange {
             sample,
-            timeframe: timeframe.name.clone(),
+            timeframe: name(),
             end,
-            steps: timeframe.steps,
+            steps,
             bars,
-        })
+        })?;
+        let segment_start = series.segment_start(start + steps - 1);
+        if start < segment_start {
+            return Err(Error::WindowAcrossSegments { sample, timeframe: name(), end, steps, segment_start });
+        }
+        Ok(start)
     }
 }
 
@@ -51,6 +104,8 @@ impl SeriesView<'_> {
 pub struct SeriesInMemory {
     shape: SampleShape,
     series: Vec<(Vec<f32>, Vec<i64>)>,
+    /// A list a timeframe.
+    segment_starts: Vec<Vec<i64>>,
     targets: Vec<f32>,
 }
 
@@ -62,7 +117,7 @@ impl SeriesInMemory {
     /// is not inside its series.
     pub fn new(shape: SampleShape, series: Vec<(Vec<f32>, Vec<i64>)>, targets: Vec<f32>) -> Result<Self> {
         let samples = targets.len() / shape.outputs.max(1);
-        let of_timeframe = |((values, ends), timeframe): (&(Vec<f32>, Vec<i64>), &crate::Timeframe)| {
+        let of_timeframe = |((values, ends), timeframe): (&(Vec<f32>, Vec<i64>), &Timeframe)| {
             ends.len() == samples && values.len().is_multiple_of(timeframe.features.max(1))
         };
         let fits = targets.len() == samples * shape.outputs
@@ -73,18 +128,33 @@ impl SeriesInMemory {
             let samples = format!("series of {lengths:?} values and ends and {} target values", targets.len());
             return Err(Error::SamplesShape { model: shape.to_string(), samples });
         }
-        let samples_in_memory = SeriesInMemory { shape, series, targets };
-        let view = samples_in_memory.view();
+        let segment_starts = vec![Vec::new(); series.len()];
+        SeriesInMemory { shape, series, segment_starts, targets }.checked()
+    }
+
+    /// The same samples with segments that begin at the bars `segment_starts` of each timeframe; see [`Series::segment_starts`].
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`] for other timeframes, [`Error::SegmentStart`] for segments out of order and
+    /// [`Error::WindowAcrossSegments`] for a window that is not inside one.
+    pub fn with_segments(self, segment_starts: Vec<Vec<i64>>) -> Result<Self> {
+        SeriesInMemory { segment_starts, ..self }.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        let view = self.view();
+        view.check(&self.shape)?;
         for k in 0..view.timeframes.len() {
-            for sample in 0..samples {
-                view.window_start(&samples_in_memory.shape, k, sample)?;
+            for sample in 0..self.len() {
+                view.window_start(&self.shape, k, sample)?;
             }
         }
-        Ok(samples_in_memory)
+        Ok(self)
     }
 
     fn view(&self) -> SeriesView<'_> {
-        let timeframes = self.series.iter().map(|(values, ends)| Series { values, ends });
+        let timeframes = self.series.iter().zip(&self.segment_starts);
+        let timeframes = timeframes.map(|((values, ends), segment_starts)| Series { values, ends, segment_starts });
         SeriesView { timeframes: timeframes.collect(), targets: &self.targets }
     }
 }

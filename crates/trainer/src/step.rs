@@ -6,18 +6,22 @@
 //! beginning to end, and the shards' gradients are summed in order. Every sum is thus formed in one order, always.
 
 use std::ops::Range;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Device;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
+use crate::carried::Carried;
+use crate::dropout::Dropout;
 use crate::error::{Error, Result};
-use crate::fast::{self, PackedWeights};
+use crate::fast::PackedWeights;
+use crate::form::{Form, Memory, Shard, Weights};
 use crate::loss::Loss;
-use crate::lstm::InputGradients;
-use crate::model::{Model, Pass};
+use crate::model::Model;
 use crate::samples::Batch;
+use crate::series::Series;
+use crate::stream::{Streamed, work_off};
 use crate::tensor::TensorSet;
 
 /// Samples that one thread takes through the model at a time. Part of the arithmetic: another size sums in another order.
@@ -26,7 +30,10 @@ pub(crate) const SHARD_SAMPLES: usize = 32;
 /// Whether an engine will be asked for gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    Training,
+    /// With dropout between layers or without.
+    Training {
+        dropout: bool,
+    },
     Prediction,
 }
 
@@ -39,17 +46,6 @@ pub struct Compute {
     pub batch_size: usize,
     /// How the model is computed.
     pub form: Form,
-}
-
-/// How a model is computed: the same mathematics, equal up to rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Form {
-    /// Window by window, in plain loops and products: the reference for the other.
-    Plain,
-    /// What windows have in common once, with kernels for the processor at hand.
-    #[default]
-    Fast,
 }
 
 /// The threads and the memory that batches are computed with.
@@ -69,28 +65,21 @@ struct Worker {
     totals: Totals,
 }
 
-/// What a form computes with.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "there is one a thread, and all are of one form")]
-enum Memory {
-    Plain(Pass<f32>),
-    Fast(fast::Pass),
-}
-
-/// The weights of a model, as they are and as the fast form has packed them.
-#[derive(Clone, Copy)]
-struct Weights<'a> {
-    model: &'a Model,
-    parameters: &'a TensorSet<f32>,
-    packed: Option<&'a PackedWeights>,
-}
-
-/// What the loss of a part of a batch is computed with.
+/// What the loss of a part of a batch is, as a function of weights and samples.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Objective {
     pub(crate) loss: Loss,
     /// Outputs of the whole batch, over which the loss is the mean.
     pub(crate) count: usize,
+    pub(crate) dropout: Option<Dropout>,
+}
+
+/// What a batch of training changes.
+pub(crate) struct Changes<'a> {
+    /// They are added to.
+    pub(crate) gradients: &'a mut TensorSet<f32>,
+    /// Windows start from these states, and those that they compute are noted for the next step.
+    pub(crate) carried: Option<&'a mut Carried>,
 }
 
 /// Sums over shards and micro-batches.
@@ -133,22 +122,31 @@ impl Engine {
         }
     }
 
-    /// Adds the gradients of `objective` over `batch` to `gradients`.
+    /// Adds the gradients of `objective` over `batch` to those of `changes`.
     pub(crate) fn accumulate(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         batch: &Batch,
         objective: Objective,
-        gradients: &mut TensorSet<f32>,
+        Changes { gradients, mut carried }: Changes<'_>,
     ) -> Totals {
         let weights = Weights { model, parameters, packed: self.weights.as_ref() };
         let mut totals = Totals::default();
         for shards in shards_of(batch.len()).chunks(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(shards.par_iter());
-            self.pool.install(|| {
-                work.for_each(|(worker, shard)| worker.train(weights, batch, shard.clone(), objective));
-            });
+            let shard = |samples: &Range<usize>| Shard {
+                batch,
+                samples: samples.clone(),
+                carried: carried.as_deref(),
+                dropout: objective.dropout,
+            };
+            self.pool.install(|| work.for_each(|(worker, samples)| worker.train(weights, &shard(samples), objective)));
             let done = &self.workers[..shards.len()];
+            if let Some(carried) = carried.as_deref_mut() {
+                let computed: Vec<_> =
+                    done.iter().zip(shards).map(|(worker, samples)| (&worker.memory, samples.clone())).collect();
+                self.pool.install(|| carried.note(batch, &computed));
+            }
             for worker in done {
                 gradients.add(worker.gradients.as_ref().expect("an engine made for training"));
                 totals.loss_sum += worker.totals.loss_sum;
@@ -170,11 +168,40 @@ impl Engine {
             let work = self.workers.par_iter_mut().zip(work.par_iter_mut());
             self.pool.install(|| {
                 work.for_each(|(worker, (outputs, shard))| {
-                    let (y, _) = worker.memory.forward(weights, batch, shard.clone());
+                    let shard = Shard { batch, samples: shard.clone(), carried: None, dropout: None };
+                    let (y, _) = worker.memory.forward(weights, &shard);
                     outputs.copy_from_slice(y);
                 });
             });
         }
+    }
+}
+
+/// Carried state with the weights at rest, see [`stream`](crate::stream).
+impl Engine {
+    /// Computes the states that `streamed` asks for, on all threads.
+    pub(crate) fn stream(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        series: &[Series<'_>],
+        streamed: &mut Streamed,
+    ) {
+        let weights = Weights { model, parameters, packed: self.weights.as_ref() };
+        let passages = Mutex::new(streamed.passages(model, series).into_iter());
+        let workers = self.workers.par_iter_mut();
+        self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
+    }
+
+    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them, on this thread; `state` is then
+    /// that after them.
+    pub(crate) fn advance(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        bars: (usize, &[f32]),
+        state: &mut [f32],
+    ) {
+        let weights = Weights { model, parameters, packed: self.weights.as_ref() };
+        self.workers[0].memory.advance(weights, bars, state);
     }
 }
 
@@ -194,12 +221,9 @@ impl Worker {
     fn new(device: &Device, model: &Model, (form, capacity): (Form, usize), purpose: Purpose) -> Result<Self> {
         let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
         Ok(Worker {
-            memory: match form {
-                Form::Plain => Memory::Plain(Pass::new(&activations, model, capacity, InputGradients::Skip)?),
-                Form::Fast => Memory::Fast(fast::Pass::new(&activations, model, capacity, purpose)?),
-            },
+            memory: Memory::new(&activations, model, (form, capacity), purpose)?,
             gradients: match purpose {
-                Purpose::Training => Some(TensorSet::zeros(&gradients, model.layout())?),
+                Purpose::Training { .. } => Some(TensorSet::zeros(&gradients, model.layout())?),
                 Purpose::Prediction => None,
             },
             totals: Totals::default(),
@@ -207,62 +231,19 @@ impl Worker {
     }
 
     /// Forward, loss and backward of one shard.
-    fn train(
-        &mut self,
-        weights: Weights<'_>,
-        batch: &Batch,
-        shard: Range<usize>,
-        Objective { loss, count }: Objective,
-    ) {
+    fn train(&mut self, weights: Weights<'_>, shard: &Shard<'_>, Objective { loss, count, .. }: Objective) {
         let start = Instant::now();
         let outputs = weights.model.shape().outputs;
-        let targets = &batch.targets()[shard.start * outputs..shard.end * outputs];
-        let (y, d_y) = self.memory.forward(weights, batch, shard);
+        let targets = &shard.batch.targets()[shard.samples.start * outputs..shard.samples.end * outputs];
+        let (y, d_y) = self.memory.forward(weights, shard);
         let forward = start.elapsed();
 
         let loss_sum = loss.sum(y, targets);
         loss.gradient((y, targets), count, d_y);
         let gradients = self.gradients.as_mut().expect("an engine made for training");
         gradients.clear();
-        self.memory.backward(weights, batch, gradients);
+        self.memory.backward(weights, shard, gradients);
         self.totals = Totals { loss_sum, forward, backward: start.elapsed() - forward };
-    }
-}
-
-impl Memory {
-    /// Computes the outputs [B, K] of a shard; they and, for writing, their gradient.
-    fn forward(&mut self, weights: Weights<'_>, batch: &Batch, shard: Range<usize>) -> (&[f32], &mut [f32]) {
-        let Weights { model, parameters, .. } = weights;
-        match self {
-            Memory::Plain(pass) => {
-                let windows = |k: usize| {
-                    let len = batch.shape().window_len(k);
-                    &batch.features(k)[shard.start * len..shard.end * len]
-                };
-                pass.load(shard.len(), (0..batch.shape().timeframes.len()).map(windows));
-                model.forward(parameters, pass);
-                pass.outputs_and_gradient_mut()
-            }
-            Memory::Fast(pass) => {
-                pass.forward((model, parameters), weights.packed(), batch, shard);
-                pass.outputs_and_gradient_mut(model)
-            }
-        }
-    }
-
-    /// Adds the parameters' gradients, from that of the outputs, to `gradients`.
-    fn backward(&mut self, weights: Weights<'_>, batch: &Batch, gradients: &mut TensorSet<f32>) {
-        let Weights { model, parameters, .. } = weights;
-        match self {
-            Memory::Plain(pass) => model.backward(parameters, pass, gradients),
-            Memory::Fast(pass) => pass.backward((model, parameters), weights.packed(), batch, gradients),
-        }
-    }
-}
-
-impl<'a> Weights<'a> {
-    fn packed(self) -> &'a PackedWeights {
-        self.packed.expect("an engine of the fast form has packed weights")
     }
 }
 

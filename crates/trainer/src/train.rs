@@ -9,6 +9,7 @@ use std::time::Instant;
 use megabatch_gpu_core::Device;
 
 use crate::baseline::Baselines;
+use crate::carried::Carried;
 use crate::checkpoint::{Best, Checkpoints};
 use crate::clip::{clip_by_norm, global_norm};
 use crate::config::Config;
@@ -21,7 +22,7 @@ use crate::optimizer::Optimizer;
 use crate::prefetch::{Feed, Source, with_batches};
 use crate::samples::{Batch, Samples};
 use crate::schedule::{Schedule, StepSamples};
-use crate::step::{Engine, Objective, Purpose, Totals};
+use crate::step::{Changes, Engine, Objective, Totals};
 use crate::tensor::TensorSet;
 use crate::weights::{load_weights, save_weights};
 
@@ -39,6 +40,8 @@ pub struct Trainer {
     step: u64,
     best: Option<Best>,
     plateau: Plateau,
+    /// The states that windows start from, once a run is known.
+    carried: Option<Carried>,
 }
 
 /// What a trainer trains on.
@@ -78,7 +81,8 @@ pub enum End {
 }
 
 impl Trainer {
-    /// A trainer with initial weights drawn from the seed. All memory of the run but that of its batches is taken here.
+    /// A trainer with initial weights drawn from the seed. All memory of the run is taken here but that of its
+    /// batches and carried states, whose size depends on the samples.
     ///
     /// # Errors
     /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when the device has no room.
@@ -90,11 +94,12 @@ impl Trainer {
         Ok(Trainer {
             gradients: TensorSet::zeros(&device.scope("model/gradients"), model.layout())?,
             optimizer: Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?,
-            engine: Engine::new(device, &model, compute, Purpose::Training)?,
+            engine: Engine::new(device, &model, compute, config.purpose())?,
             device: device.clone(),
             step: 0,
             best: None,
             plateau: Plateau::default(),
+            carried: None,
             config,
             model,
             parameters,
@@ -135,7 +140,8 @@ impl Trainer {
     /// Trains until the configured steps are done, the validation loss no longer falls or the observer asks to stop.
     ///
     /// # Errors
-    /// [`Error::Setting`] for early stopping without validation samples; [`Error::SamplesShape`], [`Error::NothingLeft`] and
+    /// [`Error::Setting`] for early stopping without validation samples, and for carried state of samples that are stored as
+    /// windows; [`Error::SamplesShape`], [`Error::NothingLeft`] and
     /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
     /// [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
     /// after the last step that was completed.
@@ -149,6 +155,7 @@ impl Trainer {
         if let Some(end) = self.end(&schedule) {
             return Ok(self.outcome(end));
         }
+        self.carry_states_of(run)?;
         let batches = self.device.scope("batches");
         let source =
             Source { samples: run.samples, scope: &batches, capacity: self.config.batch_size, form: self.config.form };
@@ -173,8 +180,9 @@ impl Trainer {
             model: &self.model,
             parameters: &self.parameters,
             engine: &mut self.engine,
-            batches: &self.device.scope("batches"),
+            device: &self.device,
             compute: self.config.compute(),
+            carry_state: self.config.carry_state,
         };
         evaluate(predictions, selection, (self.config.loss, baselines))
     }
@@ -184,14 +192,17 @@ impl Trainer {
         let start = Instant::now();
         let work = schedule.step(self.step);
         let count = work.positions.len() * self.model.shape().outputs;
-        let objective = Objective { loss: self.config.loss, count };
+        let objective = Objective { loss: self.config.loss, count, dropout: self.config.dropout_of_step(self.step)? };
         let mut totals = Totals::default();
         self.gradients.clear();
+        // What a step noted that failed halfway.
+        self.carried.iter_mut().for_each(Carried::discard);
         self.engine.load(&self.model, &self.parameters);
         for _ in 0..schedule.batches_of(&work) {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             let model = (&self.model, &self.parameters);
-            let part = self.engine.accumulate(model, batch, objective, &mut self.gradients);
+            let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
+            let part = self.engine.accumulate(model, batch, objective, changes);
             let finite = part.loss_sum.is_finite() && self.gradients.first_non_finite().is_none();
             if !finite {
                 return Err(self.blame(batch, part.loss_sum / count as f64));
@@ -209,6 +220,7 @@ impl Trainer {
         }
         let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
         self.optimizer.update(&mut self.parameters, &self.gradients, lr);
+        self.carried.iter_mut().for_each(Carried::commit);
         self.step += 1;
 
         Ok(StepEvent {
@@ -253,7 +265,11 @@ impl Trainer {
             && (epoch_ends || save_due || improved || flow.is_break() || self.end(schedule).is_some())
         {
             let state = self.state(schedule, run);
-            let path = checkpoints.save(&state, &self.parameters, &self.optimizer)?;
+            let path = checkpoints.save(
+                &state,
+                (&self.parameters, &self.optimizer),
+                self.carried.as_ref().map(Carried::states),
+            )?;
             let answer = observer(Event::Checkpoint { step: self.step, path: &path });
             flow = if flow.is_break() { flow } else { answer };
         }

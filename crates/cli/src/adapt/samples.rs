@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use megabatch_chunk_io::{SampleBlock, SampleSlices, Shape, Source, SourceOptions};
+use megabatch_chunk_io::{SampleBlock, SampleSlices, SeriesTimeframeFile, Shape, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{Batch, SampleShape, Samples, Series, SeriesView, Timeframe};
 use xxhash_rust::xxh3::Xxh3;
@@ -15,6 +15,8 @@ const FINGERPRINT_SAMPLES: usize = 32;
 pub(crate) struct SourceSamples {
     source: Source,
     shape: SampleShape,
+    /// First bar of each segment in each timeframe; empty for windows.
+    segment_starts: Vec<Vec<i64>>,
 }
 
 impl SourceSamples {
@@ -23,7 +25,9 @@ impl SourceSamples {
         let options = SourceOptions { resident_bytes_max: memory_bytes / 2 };
         let source = Source::open_with(path, &device.scope("data"), options)?;
         let shape = trainer_shape(source.shape());
-        Ok(SourceSamples { source, shape })
+        let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());
+        let segment_starts = timeframes.iter().map(segment_starts).collect();
+        Ok(SourceSamples { source, shape, segment_starts })
     }
 
     /// A fingerprint of shape, times and some of the samples, the first and the last among them: other data have another one,
@@ -67,9 +71,20 @@ impl Samples for SourceSamples {
     fn series(&self) -> Option<SeriesView<'_>> {
         let resident = self.source.series()?;
         let timeframes = resident.file().timeframes().iter().enumerate();
-        let series =
-            timeframes.map(|(k, timeframe)| Series { values: resident.values(k), ends: timeframe.sample_ends() });
+        let series = timeframes.map(|(k, timeframe)| Series {
+            values: resident.values(k),
+            ends: timeframe.sample_ends(),
+            segment_starts: &self.segment_starts[k],
+        });
         Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
+    }
+}
+
+/// First bar of each segment: as the file says, or else of each instrument that has bars.
+fn segment_starts(timeframe: &SeriesTimeframeFile) -> Vec<i64> {
+    match timeframe.segment_starts() {
+        [] => timeframe.instrument_starts().windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| pair[0]).collect(),
+        given => given.to_vec(),
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("model.bias", Kind::Bool, "true", "Whether the LSTMs have bias terms."),
     key(
         "model.dropout",
-        Kind::Choice { now: &["0"], later: "0.1" },
+        Kind::Probability,
         "0",
         "Share of the units between two LSTM layers that a training step leaves out; with one layer it does nothing, as in PyTorch.",
     ),
@@ -147,7 +147,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("training.seed", COUNT_OR_ZERO, "0", "Seed of the initial weights and of the order of samples."),
     key(
         "training.carry_state",
-        Kind::Choice { now: &["false"], later: "true" },
+        Kind::Bool,
         "false",
         "Whether a window starts from the state last computed at the bar before it, where there is one, instead of from zeros.",
     ),

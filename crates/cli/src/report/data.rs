@@ -53,7 +53,7 @@ impl DataFacts {
         let timeframes = file.timeframes();
         let base = has("base").map_or_else(|| timeframes[0].name().to_owned(), str::to_owned);
         Ok(DataFacts {
-            unit: if has("pip_size").is_some() || in_pips(&json) { "pips" } else { "units of the targets" },
+            unit: if has("target_kind").is_some() { "pips" } else { "units of the targets" },
             bar: format!("bars of {base}"),
             timeframes: timeframes
                 .iter()
@@ -68,12 +68,6 @@ impl DataFacts {
             attributes,
         })
     }
-}
-
-/// Whether the instruments that a file was made from say the size of a pip, each its own.
-fn in_pips(source: &Value) -> bool {
-    let instruments = source["instruments"].as_array();
-    instruments.is_some_and(|all| !all.is_empty() && all.iter().all(|instrument| instrument["pip_size"].is_number()))
 }
 
 /// Each instrument's stretches, by the bars of the shortest timeframe.

@@ -1,6 +1,6 @@
 //! The machine that a run was computed on.
 
-use megabatch_trainer::{self as trainer, Form};
+use megabatch_trainer::{self as trainer, Arithmetic, Form};
 
 use super::html::{Section, Table};
 use crate::plan::bytes;
@@ -23,7 +23,7 @@ impl Machine {
             ("device", device.to_string()),
             ("cores", cores),
             ("threads", training.threads.to_string()),
-            ("instruction set", instruction_set(training.form).to_owned()),
+            ("instruction set", Arithmetic::here(training.form).instruction_set),
             ("form of the computation", form),
             ("system", format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH)),
         ];
@@ -37,14 +37,6 @@ impl Machine {
         let table =
             Table { caption: "Of the session that wrote this page".to_owned(), head: vec![String::new(); 2], rows };
         Section { id: "machine", title: "Machine", body: table.to_html() }
-    }
-}
-
-/// The plain form leaves the choice to the library of its products.
-fn instruction_set(form: Form) -> &'static str {
-    match form {
-        Form::Plain => "the plain form's own",
-        Form::Fast => trainer::instruction_set(),
     }
 }
 

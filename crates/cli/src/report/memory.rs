@@ -17,13 +17,14 @@ pub(crate) struct Peaks {
 }
 
 /// Each part of the plan, and the scopes that its memory is taken under.
-const PARTS: [(&str, &str); 6] = [
+const PARTS: [(&str, &str); 7] = [
     ("data", "data"),
     ("parameters", "model/parameters"),
     ("gradients", "model/gradients"),
     ("optimizer", "optimizer"),
     ("activations", "activations"),
     ("batches", "batches"),
+    ("carried states", "carried"),
 ];
 
 impl Peaks {
@@ -82,6 +83,7 @@ fn table(plan: &MemoryPlan, peaks: &Peaks) -> Table {
         training.optimizer_bytes,
         training.activations_bytes,
         training.batches_bytes,
+        training.carried_bytes,
     ];
     let row = |((name, scope), planned): (&(&str, &str), usize)| {
         vec![(*name).to_owned(), bytes(planned), bytes(peaks.below(scope))]

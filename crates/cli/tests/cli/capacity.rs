@@ -1,5 +1,6 @@
 //! A plan is a promise: what it computes is what a run takes, and what it advises fits.
 
+use safetensors::SafeTensors;
 use serde_json::Value;
 
 use crate::stage::Stage;
@@ -59,21 +60,34 @@ fn where_no_batch_fits_the_model_is_what_to_change() {
 
 #[test]
 fn no_step_takes_more_than_was_planned() {
-    let stage = stage();
-    let settings = "--set model.hidden=16 --max-steps 5";
-    let plan = stage.succeeds(&format!("plan --data series.h5 {settings}"));
-    let parts =
-        ["data_bytes", "parameters_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "batches_bytes"];
-    let total = part(&plan, "total_bytes");
-    assert_eq!(parts.map(|name| part(&plan, name)).iter().sum::<u64>(), total);
-    assert!(total <= part(&plan, "available_bytes"));
+    let parts = [
+        "data_bytes",
+        "parameters_bytes",
+        "gradients_bytes",
+        "optimizer_bytes",
+        "activations_bytes",
+        "batches_bytes",
+        "carried_bytes",
+    ];
+    for more in ["", "--set training.carry_state=true --set model.layers=2 --set model.dropout=0.2"] {
+        let stage = stage();
+        let settings = format!("--set model.hidden=16 --max-steps 5 {more}");
+        let plan = stage.succeeds(&format!("plan --data series.h5 {settings}"));
+        let total = part(&plan, "total_bytes");
+        assert_eq!(parts.map(|name| part(&plan, name)).iter().sum::<u64>(), total);
+        assert!(total <= part(&plan, "available_bytes"));
 
-    stage.succeeds(&format!("train --data series.h5 --out run {settings}"));
-    let kept: Value = serde_json::from_str(&stage.text("run/plan.json")).unwrap();
-    assert_eq!(part(&kept, "total_bytes"), total, "the run keeps the plan");
-    let steps = stage.metrics("run", "step");
-    let allocated = steps.iter().map(|step| step["allocated_bytes"].as_u64().unwrap()).max().unwrap();
-    assert!(allocated <= total && allocated > total / 2, "{allocated} of {total}");
+        stage.succeeds(&format!("train --data series.h5 --out run {settings}"));
+        let kept: Value = serde_json::from_str(&stage.text("run/plan.json")).unwrap();
+        assert_eq!(part(&kept, "total_bytes"), total, "the run keeps the plan");
+        let steps = stage.metrics("run", "step");
+        let allocated = steps.iter().map(|step| step["allocated_bytes"].as_u64().unwrap()).max().unwrap();
+        assert!(allocated <= total && allocated > total / 2, "{allocated} of {total}");
+        let [weights, _] = stage.checkpoint("run", 5);
+        let weights = SafeTensors::deserialize(&weights).unwrap();
+        let numbers: usize = weights.iter().map(|(_, tensor)| tensor.shape().iter().product::<usize>()).sum();
+        assert_eq!(kept["parameters"], numbers, "each weight is counted, and once");
+    }
 }
 
 #[test]

@@ -161,3 +161,44 @@ fn huber_is_gentler_with_large_errors() {
     let evaluation: Value = serde_json::from_str(&stage.text("huber/evaluation.json")).unwrap();
     assert_eq!(evaluation, stage.succeeds("eval --run huber"), "eval judges by the loss of the run");
 }
+
+/// Settings under which states are carried, units dropped, and runs short enough for the two to matter.
+const CARRYING: &str =
+    "--set training.carry_state=true --set model.layers=2 --set model.dropout=0.25 --set training.run_length=4";
+
+#[test]
+fn carried_state_and_dropout_go_on_bit_for_bit() {
+    let stage = Stage::with_series();
+    let settings = format!("train --data series.h5 {SMALL} {CARRYING}");
+    stage.succeeds(&format!("{settings} --out whole --max-steps 13"));
+    stage.succeeds(&format!("{settings} --out parted --max-steps 6"));
+    stage.succeeds("train --out parted --resume --max-steps 13");
+    assert!(stage.checkpoint("whole", 13) == stage.checkpoint("parted", 13));
+    stage.succeeds(&format!("{settings} --out plain --max-steps 13 --set training.form=plain"));
+    let [fast, plain] = ["whole", "plain"].map(|run| losses(&stage, run, "step"));
+    let apart = fast.iter().zip(&plain).map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+    assert!(apart < 1e-4, "the two forms are {apart} apart");
+}
+
+#[test]
+fn predictions_of_carried_state_do_not_depend_on_what_else_is_asked_for() {
+    let stage = Stage::with_series();
+    let answer = stage.succeeds(&format!("train --data series.h5 --out run --max-steps 5 {SMALL} {CARRYING}"));
+    let evaluation: Value = serde_json::from_str(&stage.text("run/evaluation.json")).unwrap();
+    assert_eq!(evaluation, stage.succeeds("eval --run run"));
+    assert_eq!(evaluation, answer["evaluation"]);
+    stage.succeeds("predict --run run --samples 0..200 --out all.csv");
+    stage.succeeds("predict --run run --samples 150..153 --out some.csv");
+    let [all, some] = ["all.csv", "some.csv"].map(|name| stage.text(name));
+    let rows: Vec<&str> = all.lines().skip(1).collect();
+    assert_eq!(some.lines().skip(1).collect::<Vec<_>>(), rows[150..153]);
+}
+
+#[test]
+fn state_is_carried_over_series_only() {
+    let stage = Stage::new();
+    stage.succeeds("synth windows.h5 --layout windows --samples 60 --steps 5 --features 3 --targets 2");
+    let [message, _] =
+        stage.fails("train --data windows.h5 --out run --set training.carry_state=true --set data.purge=0s", 2);
+    assert!(message.contains("training.carry_state"), "{message}");
+}

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::form::Form;
 use crate::kernel::Isa;
-use crate::step::Form;
 
 /// How the numbers of a run are computed. Another form or another machine changes how sums are rounded, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

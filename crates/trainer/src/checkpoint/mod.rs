@@ -2,10 +2,11 @@
 
 //! Checkpoints: folders `step-NNNNNNNN` that appear whole or not at all.
 //!
-//! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and `exp_avg_sq.<name>`; empty for an optimizer without
-//! moments), `state.json` ([`State`]), the caller's `config.yaml`, and the checksums of them all. It is written under another
-//! name beside its place, every file and the folder are flushed to the disk, and then it is renamed: what has the right name
-//! is complete, and what was damaged later is found out when it is read.
+//! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and `exp_avg_sq.<name>`; empty for an optimizer
+//! without moments), `carried.safetensors` for a run that carries states (see [`carried`](crate::carried)), `state.json`
+//! ([`State`]), the caller's `config.yaml`, and the checksums of them all. It is written under another name beside its place,
+//! every file and the folder are flushed to the disk, and then it is renamed: what has the right name is complete, and what was
+//! damaged later is found out when it is read.
 
 mod arithmetic;
 mod checksums;
@@ -39,6 +40,7 @@ const REPLACED: &str = ".replaced-";
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
+const CARRIED: &str = "carried.safetensors";
 const STATE: &str = "state.json";
 const CONFIG: &str = "config.yaml";
 const EXP_AVG: &str = "exp_avg.";
@@ -87,21 +89,30 @@ impl Checkpoints {
     pub(crate) fn save<S: Scalar>(
         &self,
         state: &State,
-        parameters: &TensorSet<S>,
-        optimizer: &Optimizer<S>,
+        model: (&TensorSet<S>, &Optimizer<S>),
+        carried: Option<&TensorSet<f32>>,
     ) -> Result<PathBuf> {
-        self.save_on(&Disk, state, self.encode(state, parameters, optimizer)?)
+        self.save_on(&Disk, state, self.encode(state, model, carried)?)
     }
 
-    fn encode<S: Scalar>(&self, state: &State, parameters: &TensorSet<S>, optimizer: &Optimizer<S>) -> Result<Files> {
+    fn encode<S: Scalar>(
+        &self,
+        state: &State,
+        (parameters, optimizer): (&TensorSet<S>, &Optimizer<S>),
+        carried: Option<&TensorSet<f32>>,
+    ) -> Result<Files> {
         let moments =
             optimizer.moments().map(|moments| [(EXP_AVG, &moments.exp_avg), (EXP_AVG_SQ, &moments.exp_avg_sq)]);
-        Ok(vec![
+        let mut files = vec![
             (MODEL, encode(&self.folder, &[("", parameters)])?),
             (OPTIMIZER, encode(&self.folder, moments.as_ref().map_or(&[], |sets| sets))?),
             (STATE, state.to_json()),
             (CONFIG, self.config_text.clone().into_bytes()),
-        ])
+        ];
+        if let Some(carried) = carried {
+            files.push((CARRIED, encode(&self.folder, &[("", carried)])?));
+        }
+        Ok(files)
     }
 
     fn save_on(&self, storage: &dyn Storage, state: &State, files: Files) -> Result<PathBuf> {
@@ -196,11 +207,12 @@ impl Checkpoints {
         &self,
         (run, arithmetic): (&RunSettings, &Arithmetic),
         (parameters, optimizer): (&mut TensorSet<S>, &mut Optimizer<S>),
+        mut carried: Option<&mut TensorSet<f32>>,
     ) -> Result<Option<Resumed>> {
         self.clean()?;
         let mut skipped = Vec::new();
         for (_, path) in self.list()?.into_iter().rev() {
-            match load(&path, run, (parameters, optimizer)) {
+            match load(&path, run, (parameters, optimizer), carried.as_deref_mut()) {
                 Ok((state, changed)) => {
                     let other_arithmetic = (state.arithmetic != *arithmetic).then(|| arithmetic.clone());
                     return Ok(Some(Resumed { path, state, skipped, changed, other_arithmetic }));
@@ -242,6 +254,7 @@ fn load<S: Scalar>(
     path: &Path,
     run: &RunSettings,
     (parameters, optimizer): (&mut TensorSet<S>, &mut Optimizer<S>),
+    carried: Option<&mut TensorSet<f32>>,
 ) -> Result<(State, Vec<ChangedSetting>)> {
     let (state, files) = State::read(path)?;
     let changed = state.run.compare(path, run)?;
@@ -252,8 +265,16 @@ fn load<S: Scalar>(
     let layout = parameters.layout().as_ref();
     let expected = [(EXP_AVG, layout), (EXP_AVG_SQ, layout)];
     moments.check(if optimizer.moments().is_some() { &expected } else { &[] })?;
+    let states = carried.map(|carried| {
+        let states = TensorFile::new(&path.join(CARRIED), files.read(CARRIED)?)?;
+        states.check(&[("", carried.layout())]).map(|()| (states, carried))
+    });
+    let states = states.transpose()?;
 
     model.copy("", parameters);
+    if let Some((states, carried)) = states {
+        states.copy("", carried);
+    }
     let (to, steps) = optimizer.state_mut();
     *steps = state.step;
     if let Some(to) = to {

@@ -15,12 +15,12 @@ use crate::optimizer::OptimizerConfig;
 /// The settings that decide the course of a run, kept in its checkpoints.
 ///
 /// A resumed run must have the checkpoint's where its numbers would mean something else under others: the samples and the
-/// model (weights), the optimizer's rule, decays and ε (moments), the loss and the number of validation samples (best
-/// validation, early stopping), what the order of samples depends on (position), and the curve of the learning rate, which is
-/// drawn over the whole run. For a cosine that includes the number of steps.
+/// model (weights), whether states are carried, the optimizer's rule, decays and ε (moments), the loss and the number of
+/// validation samples (best validation, early stopping), what the order of samples depends on (position), and the curve of the
+/// learning rate, which is drawn over the whole run. For a cosine that includes the number of steps.
 ///
-/// What only decides how the next steps are made may be changed on purpose: learning rate, weight decay, limit of the norm.
-/// Resuming tells these changes.
+/// What only decides how the next steps are made may be changed on purpose: learning rate, weight decay, limit of the norm,
+/// dropout. Resuming tells these changes.
 ///
 /// What is not here may change without a word: when to end, validate and save (early stopping and, at a constant rate, the
 /// number of steps among them), and the number of threads. The form is told apart, see [`Arithmetic`](crate::Arithmetic).
@@ -54,6 +54,10 @@ pub struct RunSettings {
     pub loss: Loss,
     /// Largest norm of all gradients together.
     pub clip_norm: Option<f64>,
+    /// Share of a layer's outputs that is dropped.
+    pub dropout: f32,
+    /// Whether windows start from carried states.
+    pub carry_state: bool,
 }
 
 /// A setting that a resumed run has changed.
@@ -104,6 +108,8 @@ impl RunSettings {
             steps,
             loss,
             clip_norm,
+            dropout,
+            carry_state,
         } = self;
         let mut fixed = vec![
             ("the shape of the samples", shape.to_string()),
@@ -124,6 +130,7 @@ impl RunSettings {
             ("training.loss", loss.name().to_owned()),
             ("training.lr_schedule", lower(&lr_schedule.kind)),
             ("training.warmup_steps", lr_schedule.warmup_steps.to_string()),
+            ("training.carry_state", carry_state.to_string()),
         ];
         if let Loss::Huber { delta } = loss {
             fixed.push(("training.huber_delta", delta.to_string()));
@@ -136,6 +143,7 @@ impl RunSettings {
             ("training.lr", optimizer.lr.to_string()),
             ("training.weight_decay", optimizer.weight_decay.to_string()),
             ("training.clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
+            ("model.dropout", dropout.to_string()),
         ];
         (fixed, free)
     }
@@ -174,6 +182,8 @@ mod tests {
             steps: 20,
             loss: Loss::Huber { delta: 1.5 },
             clip_norm: Some(1.0),
+            dropout: 0.1,
+            carry_state: true,
         }
     }
 
@@ -181,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_gives_a_checkpoint_its_meaning_must_match() {
-        let changes: [Change; 22] = [
+        let changes: [Change; 23] = [
             (
                 |run| run.shape.outputs = 3,
                 "the shape of the samples M1 [6, 3], targets [2], but this run has M1 [6, 3], targets [3];",
@@ -209,6 +219,7 @@ mod tests {
             (|run| run.lr_schedule.warmup_steps = 0, "training.warmup_steps 3, but this run has 0;"),
             (|run| run.lr_schedule.lr_min = 0.0, "training.lr_min 0.00001, but this run has 0;"),
             (|run| run.steps = 30, "training.epochs (steps that the cosine is drawn over) 20, but this run has 30;"),
+            (|run| run.carry_state = false, "training.carry_state true, but this run has false;"),
             // One is enough to refuse, whatever else has changed.
             (|run| (run.seed, run.optimizer.lr) = (0, 0.5), "training.seed 11, but this run has 0;"),
         ];
@@ -222,10 +233,11 @@ mod tests {
 
     #[test]
     fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
-        let changes: [Change; 3] = [
+        let changes: [Change; 4] = [
             (|run| run.optimizer.lr = 1e-4, "training.lr is 0.0001, it was 0.001"),
             (|run| run.optimizer.weight_decay = 0.0, "training.weight_decay is 0, it was 0.01"),
             (|run| run.clip_norm = None, "training.clip_norm is none, it was 1"),
+            (|run| run.dropout = 0.25, "model.dropout is 0.25, it was 0.1"),
         ];
         for (change, expected) in changes {
             let mut now = settings();

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::checksums::Checksums;
-use super::{Arithmetic, CONFIG, MODEL, OPTIMIZER, RunSettings, STATE};
+use super::{Arithmetic, CARRIED, CONFIG, MODEL, OPTIMIZER, RunSettings, STATE};
 use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 
@@ -55,7 +55,8 @@ impl State {
     /// [`Error::File`] when a file cannot be read; [`Error::Checkpoint`] when it is damaged or not what this build writes.
     pub fn of_checkpoint(path: &Path) -> Result<Self> {
         let (state, files) = Self::read(path)?;
-        [MODEL, OPTIMIZER, CONFIG].into_iter().try_for_each(|name| files.read(name).map(drop))?;
+        let carried = state.run.carry_state.then_some(CARRIED);
+        [MODEL, OPTIMIZER, CONFIG].into_iter().chain(carried).try_for_each(|name| files.read(name).map(drop))?;
         Ok(state)
     }
 

@@ -9,11 +9,11 @@ use megabatch_gpu_core::Device;
 use super::*;
 use crate::config::LastBatch;
 use crate::early_stopping::Plateau;
+use crate::form::Form;
 use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
 use crate::model::{ModelConfig, SampleShape};
 use crate::optimizer::OptimizerConfig;
-use crate::step::Form;
 use crate::tensor::Layout;
 
 /// How an operation fails.
@@ -119,6 +119,8 @@ fn state(step: u64) -> State {
             steps: 9,
             loss: Loss::Mse,
             clip_norm: None,
+            dropout: 0.0,
+            carry_state: false,
         },
         arithmetic: Arithmetic::here(Form::Fast),
         best: Some(Best { step: 1, loss: 0.5 }),
@@ -130,14 +132,14 @@ fn state(step: u64) -> State {
 fn save(checkpoints: &Checkpoints, storage: &dyn Storage, step: u64, value: f32) -> Result<PathBuf> {
     let (parameters, optimizer) = numbers(value);
     let state = state(step);
-    checkpoints.save_on(storage, &state, checkpoints.encode(&state, &parameters, &optimizer)?)
+    checkpoints.save_on(storage, &state, checkpoints.encode(&state, (&parameters, &optimizer), None)?)
 }
 
 /// The step and the number of the checkpoint that a run would go on from.
 fn resume(checkpoints: &Checkpoints) -> Option<(u64, f32)> {
     let (mut parameters, mut optimizer) = numbers(f32::NAN);
     let State { run, arithmetic, .. } = state(0);
-    let resumed = checkpoints.load_latest((&run, &arithmetic), (&mut parameters, &mut optimizer)).unwrap()?;
+    let resumed = checkpoints.load_latest((&run, &arithmetic), (&mut parameters, &mut optimizer), None).unwrap()?;
     assert!(resumed.skipped.is_empty() && resumed.changed.is_empty(), "{resumed:?}");
     Some((resumed.state.step, parameters.values()[0]))
 }

@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use super::memory::{Scratch, place};
-use super::sequence::Sequence;
+use super::sequence::{Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::kernel::{self, Isa, PANEL, Place, Start, Step, View, ViewMut};
@@ -39,9 +39,15 @@ impl Sequence {
                 for t in block.clone().rev() {
                     self.unwind_step(isa, (l, weights), (t, t - block.start), scratch);
                 }
+                if self.drops_below(l) {
+                    self.drop_block(isa, l, block.clone(), scratch);
+                }
                 self.add_block(isa, l, block.clone(), scratch);
                 if l > 0 {
-                    self.go_below(isa, weights, block, scratch);
+                    self.go_below(isa, weights, block.clone(), scratch);
+                }
+                if self.drops_below(l) {
+                    self.turn_dropped(block, scratch);
                 }
             }
             if self.is_by_bar(l) {
@@ -65,9 +71,9 @@ impl Sequence {
         place(BLOCK_STEPS * windows, windows).row(t_in_block * windows)
     }
 
-    fn d_between_at(&self, t: usize) -> Place {
+    pub(super) fn d_between_at(&self, t: usize) -> Place {
         let windows = self.windows.len();
-        place(self.of.sizes.steps * windows, windows).row(t * windows)
+        place(self.windows.steps() * windows, windows).row(t * windows)
     }
 
     /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and below the top also the hidden
@@ -138,8 +144,9 @@ impl Sequence {
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
         kernel::outer(isa, [rows, hidden, gates], (before, d_gates), scratch.d_recurrent_weight.as_mut_slice());
         if !self.is_by_bar(l) {
-            let below = l.checked_sub(1).map(|below| self.layers[below].hidden.as_slice());
-            let input = View(below.unwrap_or(scratch.x.as_slice()), self.input_at(l, block.start));
+            let below = l.checked_sub(1).map(|below| &self.layers[below]);
+            let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
+            let input = View(input(below, x, self.drops_below(l).then_some(dropped)), self.input_at(l, block.start));
             let sums = scratch.d_input_weight.as_mut_slice();
             kernel::outer(isa, [rows, self.of.input(l), gates], (input, d_gates), sums);
             add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());

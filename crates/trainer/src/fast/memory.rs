@@ -38,7 +38,7 @@ pub(super) struct LayerMemory {
 /// Steps whose gates are kept.
 pub(super) fn gate_steps(of: Dimensions, purpose: Purpose) -> usize {
     match purpose {
-        Purpose::Training => of.sizes.steps,
+        Purpose::Training { .. } => of.sizes.steps,
         Purpose::Prediction => BLOCK_STEPS,
     }
 }
@@ -69,39 +69,45 @@ pub(super) struct Scratch {
     pub(super) d_cell: Buffer<f32>,   // [unit panels][B][16]
     /// Gradients of a layer's outputs, read by it and then overwritten with those of the layer below.
     pub(super) d_between: Buffer<f32>, // [unit panels][T · B][16]
+    /// What dropout multiplies the outputs below a layer by at a block of steps, and the products, which the layer reads.
+    pub(super) factors: Buffer<f32>, // [unit panels][block · B][16]
+    pub(super) dropped: Buffer<f32>,  // [unit panels][block · B][16]
     pub(super) d_input_weight: Buffer<f32>, // [gate panels][F or H][16]
     pub(super) d_recurrent_weight: Buffer<f32>, // [gate panels][H][16]
     pub(super) d_bias: Buffer<f32>,   // [gate panels][16]
 }
 
 /// Numbers in each buffer for one timeframe, in the order of the fields.
-fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 9] {
+fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 11] {
     let (rows, gates, units) = (of.sizes.steps * of.capacity, of.gates(), of.units());
     let x = of.sizes.features.div_ceil(PANEL) * room(rows);
     // Windows overlap where the bars are at most half as many as the windows' steps.
     let by_bar = gates * room(rows / 2);
     match purpose {
-        Purpose::Prediction => [x, by_bar, 0, 0, 0, 0, 0, 0, 0],
-        Purpose::Training => {
+        Purpose::Prediction => [x, by_bar, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        Purpose::Training { dropout } => {
             let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
             let state = units * room(of.capacity);
             let between = if of.sizes.layers > 1 { units * room(rows) } else { 0 };
             let recurrent = gates * PANEL * of.sizes.hidden;
             let block = gates * room(BLOCK_STEPS * of.capacity);
-            [x, by_bar, block, state, state, between, gates * PANEL * width, recurrent, gates * PANEL]
+            let dropped = if dropout { units * room(BLOCK_STEPS * of.capacity) } else { 0 };
+            let [input, bias] = [gates * PANEL * width, gates * PANEL];
+            [x, by_bar, block, state, state, between, dropped, dropped, input, recurrent, bias]
         }
     }
 }
 
 /// Numbers in each buffer for all timeframes.
-pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 9] {
+pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 11] {
     let each = all.iter().map(|&of| scratch_len_of(of, purpose));
-    each.fold([0; 9], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
+    each.fold([0; 11], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
 }
 
 impl Scratch {
     pub(super) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
-        let [x, by_bar, d_gates, d_hidden, d_cell, d_between, d_input, d_recurrent, d_bias] = scratch_len(all, purpose);
+        let [x, by_bar, d_gates, d_hidden, d_cell, d_between, factors, dropped, d_input, d_recurrent, d_bias] =
+            scratch_len(all, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(Scratch {
             x: zeros(x)?,
@@ -110,6 +116,8 @@ impl Scratch {
             d_hidden: zeros(d_hidden)?,
             d_cell: zeros(d_cell)?,
             d_between: zeros(d_between)?,
+            factors: zeros(factors)?,
+            dropped: zeros(dropped)?,
             d_input_weight: zeros(d_input)?,
             d_recurrent_weight: zeros(d_recurrent)?,
             d_bias: zeros(d_bias)?,

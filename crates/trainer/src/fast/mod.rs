@@ -10,25 +10,26 @@
 //! All sums are formed in an order that depends on the samples alone.
 
 mod backward;
+mod dropout;
 mod memory;
 mod sequence;
+mod state;
 mod weights;
 mod windows;
-
-use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
 use rayon::prelude::*;
 
+use crate::carried::Initial;
 use crate::error::Result;
+use crate::form::Shard;
 use crate::kernel::{Isa, PANEL};
 use crate::lstm::Sizes;
 use crate::model::Model;
-use crate::samples::Batch;
 use crate::step::Purpose;
 use crate::tensor::TensorSet;
 use memory::Scratch;
-use sequence::Sequence;
+use sequence::{Input, Sequence};
 use weights::LayerWeights;
 
 /// Steps whose gate gradients are kept until they are folded into the weights': 32 windows' of H = 128 are 512 KiB.
@@ -134,22 +135,23 @@ impl Pass {
         all.iter().map(layers).sum::<usize>() + memory::scratch_len(&all, purpose).iter().sum::<usize>() + head
     }
 
-    /// Computes the outputs of the samples `shard` of `batch`.
+    /// Computes the outputs of the samples of `shard`.
     pub(crate) fn forward(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         weights: &PackedWeights,
-        batch: &Batch,
-        shard: Range<usize>,
+        shard: &Shard<'_>,
     ) {
-        self.samples = shard.len();
+        self.samples = shard.samples.len();
         let hidden = model.config().hidden;
         let width = self.sequences.len() * hidden;
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&weights.timeframes).enumerate() {
-            let windows = (batch.bars(k), &batch.starts(k)[shard.clone()]);
-            sequence.forward(self.isa, weights, windows, &mut self.scratch);
-            let (top, last) =
-                (&sequence.layers[sequence.layers.len() - 1], sequence.states_at(sequence.of.sizes.steps));
+            let steps = sequence.of.sizes.steps;
+            let input = Input { bars: shard.batch.bars(k), starts: shard.starts(k), ends: shard.ends(k), steps };
+            sequence.masks.clear();
+            sequence.masks.extend((1..weights.len()).filter_map(|above| shard.mask(k, above - 1)));
+            sequence.forward(self.isa, weights, (input, shard.initial(k)), &mut self.scratch);
+            let (top, last) = (&sequence.layers[sequence.layers.len() - 1], sequence.states_at(steps));
             let rows = self.joined.as_mut_slice().chunks_exact_mut(width);
             for (row, &window) in rows.zip(sequence.windows.of_sample()) {
                 for (panel, part) in row[k * hidden..][..hidden].chunks_mut(PANEL).enumerate() {
@@ -174,7 +176,7 @@ impl Pass {
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         weights: &PackedWeights,
-        batch: &Batch,
+        shard: &Shard<'_>,
         gradients: &mut TensorSet<f32>,
     ) {
         let hidden = model.config().hidden;
@@ -193,7 +195,24 @@ impl Pass {
                 }
             }
             let layers = (weights.as_slice(), model.lstms()[k].layers.as_slice());
-            sequence.backward(self.isa, layers, (batch.bars(k), &mut self.scratch), gradients);
+            sequence.backward(self.isa, layers, (shard.batch.bars(k), &mut self.scratch), gradients);
         }
+    }
+
+    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
+    pub(crate) fn advance(&mut self, weights: &PackedWeights, (k, bars): (usize, &[f32]), state: &mut [f32]) {
+        let sequence = &mut self.sequences[k];
+        let steps = bars.len() / sequence.of.sizes.features;
+        let input = Input { bars, starts: &[0], ends: &[0], steps };
+        sequence.masks.clear();
+        let from = (input, Initial::State(state));
+        sequence.forward(self.isa, &weights.timeframes[k], from, &mut self.scratch);
+        sequence.read_state((0, steps - 1), state);
+    }
+
+    /// Writes the state [layers, 2, H] of the sample `sample` in timeframe `k` after step `t`.
+    pub(crate) fn read_state(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
+        let sequence = &self.sequences[k];
+        sequence.read_state((sequence.windows.of_sample()[sample], t), to);
     }
 }

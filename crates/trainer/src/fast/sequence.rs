@@ -20,6 +20,8 @@ use super::memory::{LayerMemory, Scratch, gate_steps, place};
 use super::weights::LayerWeights;
 use super::windows::Windows;
 use super::{BLOCK_STEPS, Dimensions};
+use crate::carried::Initial;
+use crate::dropout::Mask;
 use crate::error::Result;
 use crate::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
 use crate::step::Purpose;
@@ -30,14 +32,28 @@ pub(super) struct Sequence {
     pub(super) of: Dimensions,
     pub(super) windows: Windows,
     pub(super) layers: Vec<LayerMemory>,
+    /// What is dropped of the outputs of each layer but the last; empty without dropout.
+    pub(super) masks: Vec<Mask>,
     gate_steps: usize,
+}
+
+/// The windows that a sequence is run over, one a sample.
+#[derive(Clone, Copy)]
+pub(super) struct Input<'a> {
+    pub(super) bars: &'a [f32], // [.., F]
+    /// Row among `bars` of each window's first bar.
+    pub(super) starts: &'a [usize],
+    /// What tells the windows apart: see [`Batch::ends`](crate::samples::Batch::ends).
+    pub(super) ends: &'a [usize],
+    /// Bars in each; T, or fewer.
+    pub(super) steps: usize,
 }
 
 impl Sequence {
     pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
         let layer = |_| LayerMemory::new(scope, of, purpose);
         let layers = (0..of.sizes.layers).map(layer).collect::<Result<_>>()?;
-        Ok(Sequence { of, windows: Windows::default(), layers, gate_steps: gate_steps(of, purpose) })
+        Ok(Sequence { of, windows: Windows::default(), layers, masks: Vec::new(), gate_steps: gate_steps(of, purpose) })
     }
 
     /// The gates of step `t`, where they are kept.
@@ -49,12 +65,12 @@ impl Sequence {
     /// The states before step `t`, which are those after step `t` - 1.
     pub(super) fn states_at(&self, t: usize) -> Place {
         let windows = self.windows.len();
-        place((self.of.sizes.steps + 1) * windows, windows).row(t * windows)
+        place((self.windows.steps() + 1) * windows, windows).row(t * windows)
     }
 
     /// The bars in [`Scratch::x`]: those covered where windows overlap, else step after step.
     pub(super) fn x_at(&self) -> Place {
-        let rows = if self.windows.overlap() { self.windows.bars() } else { self.of.sizes.steps * self.windows.len() };
+        let rows = if self.windows.overlap() { self.windows.bars() } else { self.windows.steps() * self.windows.len() };
         place(rows, 1)
     }
 
@@ -65,26 +81,26 @@ impl Sequence {
 
     /// The steps in blocks.
     pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
-        let steps = self.of.sizes.steps;
+        let steps = self.windows.steps();
         (0..steps.div_ceil(BLOCK_STEPS)).map(move |block| block * BLOCK_STEPS..((block + 1) * BLOCK_STEPS).min(steps))
     }
 
-    /// Runs every layer over the windows that begin at the rows `starts` of `bars` [.., F], from states of zero.
+    /// Runs every layer over the windows of `input`, from the states of `initial`.
     pub(super) fn forward(
         &mut self,
         isa: Isa,
         weights: &[LayerWeights],
-        (bars, starts): (&[f32], &[usize]),
+        (input, initial): (Input<'_>, Initial<'_>),
         scratch: &mut Scratch,
     ) {
-        self.windows.set(starts, self.of.sizes.steps);
+        self.windows.set((input.starts, input.ends), input.steps);
         let by_bar = self.windows.overlap();
-        self.windows.pack((bars, self.of.sizes.features), (scratch.x.as_mut_slice(), self.x_at()));
+        self.windows.pack((input.bars, self.of.sizes.features), (scratch.x.as_mut_slice(), self.x_at()));
         if by_bar {
             self.project_bars(isa, &weights[0], scratch);
         }
         for (l, weights) in weights.iter().enumerate() {
-            self.clear_initial_state(l);
+            self.set_initial_state(l, initial);
             for block in self.blocks() {
                 if l > 0 || !by_bar {
                     self.project_block(isa, (l, weights), block.clone(), scratch);
@@ -98,14 +114,6 @@ impl Sequence {
                     self.step(isa, (l, weights), t);
                 }
             }
-        }
-    }
-
-    fn clear_initial_state(&mut self, l: usize) {
-        let (initial, len) = (self.states_at(0), self.windows.len() * PANEL);
-        let layer = &mut self.layers[l];
-        for states in [layer.hidden.as_mut_slice(), layer.cell.as_mut_slice()] {
-            (0..self.of.units()).for_each(|panel| states[initial.panel(panel).start..][..len].fill(0.0));
         }
     }
 
@@ -126,16 +134,26 @@ impl Sequence {
         scratch: &mut Scratch,
     ) {
         let shape = [block.len() * self.windows.len(), self.of.input(l), self.of.gates()];
-        let (gates_at, input_at) = (self.gates_at(block.start), self.input_at(l, block.start));
+        let gates_at = self.gates_at(block.start);
+        if self.drops_below(l) {
+            self.drop_block(isa, l, block.clone(), scratch);
+        }
+        let input_at = self.input_at(l, block.start);
+        let dropped = self.drops_below(l).then_some(scratch.dropped.as_slice());
         let (below, here) = self.layers.split_at_mut(l);
-        let input = below.last().map_or(scratch.x.as_slice(), |below| below.hidden.as_slice());
+        let input = input(below.last(), scratch.x.as_slice(), dropped);
         let operands = (Start::Row(weights.bias.as_slice()), View(input, input_at), weights.input.as_slice());
         kernel::product(isa, shape, operands, &mut ViewMut(here[0].gates.as_mut_slice(), gates_at));
     }
 
-    /// What layer `l` reads at step `t`, for windows laid out step after step: the bars, or the states below after that step.
+    /// What layer `l` reads from step `t` on, which begins a block, for windows laid out step after step: the bars, or the
+    /// states below after that step, or what dropout left of them.
     pub(super) fn input_at(&self, l: usize, t: usize) -> Place {
-        if l > 0 { self.states_at(t + 1) } else { self.x_at().row(t * self.windows.len()) }
+        match l {
+            0 => self.x_at().row(t * self.windows.len()),
+            _ if self.drops_below(l) => self.dropped_at(),
+            _ => self.states_at(t + 1),
+        }
     }
 
     /// gates += h · W_hhᵀ, then the cell.
@@ -153,4 +171,9 @@ impl Sequence {
             kernel::forward(isa, rows, &mut gates, (&mut cell, &mut after));
         }
     }
+}
+
+/// Where a layer reads its inputs: the bars, what the layer below gives, or what dropout left of that.
+pub(super) fn input<'a>(below: Option<&'a LayerMemory>, x: &'a [f32], dropped: Option<&'a [f32]>) -> &'a [f32] {
+    dropped.unwrap_or(below.map_or(x, |below| below.hidden.as_slice()))
 }

@@ -29,7 +29,7 @@ pub(super) struct LayerWeights {
 pub(super) fn weights_len(of: Dimensions, l: usize, purpose: Purpose) -> [usize; 5] {
     let turned = of.units() * of.gates() * PANEL * PANEL;
     let (turned, between) = match purpose {
-        Purpose::Training => (turned, if l > 0 { turned } else { 0 }),
+        Purpose::Training { .. } => (turned, if l > 0 { turned } else { 0 }),
         Purpose::Prediction => (0, 0),
     };
     let width = of.gates() * PANEL;

@@ -10,6 +10,8 @@ pub(super) struct Windows {
     steps: usize,
     /// First bar of each distinct window, ascending: a row of the batch.
     starts: Vec<usize>,
+    /// What tells each distinct window from those of other batches: see [`Batch::ends`](crate::samples::Batch::ends).
+    ends: Vec<usize>,
     /// The distinct window of each sample.
     of_sample: Vec<usize>,
     /// Where the rows of each window begin, if the bars that the windows cover are laid side by side without repetition.
@@ -21,8 +23,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// The windows of `steps` bars that begin at the bars `starts`, one a sample.
-    pub(super) fn set(&mut self, starts: &[usize], steps: usize) {
+    /// The windows of `steps` bars that begin at the bars `starts` and are known by `ends`, one a sample.
+    pub(super) fn set(&mut self, (starts, ends): (&[usize], &[usize]), steps: usize) {
         self.steps = steps;
         self.starts.clear();
         self.starts.extend_from_slice(starts);
@@ -31,6 +33,9 @@ impl Windows {
         let index = |start: &usize| self.starts.binary_search(start).expect("every start is among the distinct ones");
         self.of_sample.clear();
         self.of_sample.extend(starts.iter().map(index));
+        self.ends.clear();
+        self.ends.resize(self.starts.len(), 0);
+        self.of_sample.iter().zip(ends).for_each(|(&window, &end)| self.ends[window] = end);
         self.lay_bars();
     }
 
@@ -54,6 +59,16 @@ impl Windows {
     /// Number of distinct windows.
     pub(super) fn len(&self) -> usize {
         self.starts.len()
+    }
+
+    /// Bars in each window.
+    pub(super) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// What tells the distinct windows from those of other batches.
+    pub(super) fn ends(&self) -> &[usize] {
+        &self.ends
     }
 
     /// The distinct window of each sample.
@@ -133,7 +148,8 @@ mod tests {
 
     fn windows(starts: &[usize], steps: usize) -> Windows {
         let mut windows = Windows::default();
-        windows.set(starts, steps);
+        let ends: Vec<usize> = starts.iter().map(|start| start + 100).collect();
+        windows.set((starts, &ends), steps);
         windows
     }
 
@@ -142,6 +158,7 @@ mod tests {
         let of = windows(&[7, 5, 7, 20, 6, 5], 4);
         assert_eq!(of.starts, [5, 6, 7, 20]);
         assert_eq!(of.of_sample(), [2, 0, 2, 3, 1, 0]);
+        assert_eq!(of.ends(), [105, 106, 107, 120]);
         assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 1, 2, 6][..], 10));
         assert_eq!(of.runs, [(0, 3), (3, 1)]);
         assert!(!of.overlap());

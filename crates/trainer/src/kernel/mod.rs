@@ -17,70 +17,21 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod cell;
+mod dropout;
+mod isa;
 mod lanes;
 mod portable;
 mod product;
 
+use std::ops::Range;
+
+pub(crate) use isa::Isa;
+
+use crate::dropout::Mask;
+use isa::InstructionSet;
+
 /// Columns of a panel.
 pub(crate) const PANEL: usize = 16;
-
-/// The instruction sets that there are kernels for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InstructionSet {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-/// Proof that this processor has an instruction set: only [`Isa::all`] makes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Isa(InstructionSet);
-
-impl Isa {
-    /// Those that this processor has, the best first.
-    pub(crate) fn all() -> Vec<Isa> {
-        let mut all = vec![Isa(InstructionSet::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                all.insert(0, Isa(InstructionSet::Avx2));
-            }
-            if is_x86_feature_detected!("avx512f") {
-                all.insert(0, Isa(InstructionSet::Avx512));
-            }
-        }
-        all
-    }
-
-    /// The best one.
-    pub(crate) fn best() -> Isa {
-        Isa::all()[0]
-    }
-
-    /// The name of the instruction set.
-    pub(crate) fn name(self) -> &'static str {
-        match self.0 {
-            InstructionSet::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => "avx512",
-        }
-    }
-}
-
-/// The instruction set that the fast form computes with on this processor.
-pub fn instruction_set() -> &'static str {
-    match Isa::best().0 {
-        InstructionSet::Portable => "portable",
-        #[cfg(target_arch = "x86_64")]
-        InstructionSet::Avx2 => "AVX2 + FMA",
-        #[cfg(target_arch = "x86_64")]
-        InstructionSet::Avx512 => "AVX-512",
-    }
-}
 
 /// Where a panel-major matrix begins in its slice, and how far apart its panels are.
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +130,16 @@ struct Unwind {
     d_gates_stride: usize,
 }
 
+/// Arguments of the kernel `draw`, for the units from `first_unit` on: `to` [steps][windows][16], a window an end.
+struct Draw<'a> {
+    mask: Mask,
+    scale: f32,
+    first_unit: usize,
+    steps: Range<usize>,
+    ends: &'a [usize],
+    to: &'a mut [f32],
+}
+
 /// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
 macro_rules! entry_points {
     ($lanes:ty $(, $features:literal)?) => {
@@ -213,6 +174,13 @@ macro_rules! entry_points {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::cell::unwind::<$lanes>(s) }
         }
+
+        /// # Safety
+        /// The processor has the instruction set of the lanes; nothing else is asked for.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn draw(d: &mut super::Draw<'_>) {
+            super::dropout::draw(d);
+        }
     };
 }
 use entry_points;
@@ -223,7 +191,7 @@ macro_rules! dispatch {
         // SAFETY: `Isa` proves that the processor has the instruction set; the function around this checked that every
         // pointer reaches what the sizes say, and its borrows are exclusive where the kernel writes.
         unsafe {
-            match $isa.0 {
+            match $isa.instruction_set() {
                 InstructionSet::Portable => portable::$kernel($arguments),
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx2 => avx2::$kernel($arguments),
@@ -354,6 +322,24 @@ pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, (d_cell, d_gates): (
         d_gates_stride: d_gates.1.stride,
     };
     dispatch!(isa, unwind, &arguments);
+}
+
+/// What a mask multiplies the outputs of sixteen units by, `first_unit` and those after it, at each of `steps` for the windows that
+/// end at `ends`: `to` [steps · windows, 16].
+///
+/// # Panics
+/// If `to` is shorter than these sizes.
+pub(crate) fn draw(
+    isa: Isa,
+    mask: Mask,
+    (first_unit, steps, ends): (usize, Range<usize>, &[usize]),
+    to: &mut ViewMut<'_>,
+) {
+    let rows = steps.len() * ends.len();
+    to.1.check(to.0.len(), 1, rows);
+    let to = &mut to.0[to.1.start..][..rows * PANEL];
+    let mut arguments = Draw { mask, scale: mask.scale as f32, first_unit, steps, ends, to };
+    dispatch!(isa, draw, &mut arguments);
 }
 
 #[cfg(test)]

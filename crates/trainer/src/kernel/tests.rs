@@ -1,10 +1,11 @@
 //! Every instruction set of this processor against loops of a few lines in double precision.
 
 use super::*;
+use crate::dropout::Dropout;
 use crate::random::{Stream, uniform};
 use proptest::prelude::*;
 
-fn draw(name: &str, len: usize) -> Vec<f32> {
+fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len as u64).map(|i| uniform(Stream { seed: 3, name }, i) as f32 - 0.5).collect()
 }
 
@@ -76,10 +77,10 @@ proptest! {
     ) {
         let place = |rows: usize| Place { start: first * PANEL, stride: (rows + gap) * PANEL };
         let len = |panels: usize, rows: usize| (first + panels * (rows + gap)) * PANEL;
-        let a = draw("a", len(depth.div_ceil(PANEL), rows));
-        let b = draw("b", panels * depth * PANEL);
-        let start = draw("start", panels * PANEL);
-        let before = draw("c", len(panels, rows));
+        let a = numbers("a", len(depth.div_ceil(PANEL), rows));
+        let b = numbers("b", panels * depth * PANEL);
+        let start = numbers("start", panels * PANEL);
+        let before = numbers("c", len(panels, rows));
         for isa in Isa::all() {
             let mut c = before.clone();
             let from = if keeps { Start::Result } else { Start::Row(&start) };
@@ -101,8 +102,8 @@ proptest! {
     ) {
         let place = Place { start: first * PANEL, stride: (rows + gap) * PANEL };
         let len = |panels: usize| (first + panels * (rows + gap)) * PANEL;
-        let (a, d) = (draw("a", len(columns.div_ceil(PANEL))), draw("d", len(panels)));
-        let before = draw("c", panels * columns * PANEL);
+        let (a, d) = (numbers("a", len(columns.div_ceil(PANEL))), numbers("d", len(panels)));
+        let before = numbers("c", panels * columns * PANEL);
         for isa in Isa::all() {
             let mut c = before.clone();
             let (a, d) = (View(&a, place), View(&d, place));
@@ -112,6 +113,26 @@ proptest! {
                 let exact = (0..rows).map(|row| at(a, row, j) * at(d, row, column)).sum::<f64>();
                 let exact = exact + at(View(&before, sums), j, column);
                 prop_assert!((at(View(&c, sums), j, column) - exact).abs() < 1e-6 * (rows as f64 + 1.0), "{:?}", isa);
+            }
+        }
+    }
+}
+
+#[test]
+fn masks_are_drawn_as_the_scalar_function_draws_them() {
+    let mask = Dropout::of_step(0.3, 7, 9).unwrap().mask("M1", 1);
+    let ends = [5, 0, (1 << 33) + 17];
+    for (first_unit, steps) in [(0, 0..8), (48, 8..13), (16, 3..4), (0, 0..0), (32, 6..11)] {
+        for isa in Isa::all() {
+            let mut factors = vec![f32::NAN; (1 + steps.len() * ends.len()) * PANEL];
+            let place = Place { start: PANEL, stride: 0 };
+            draw(isa, mask, (first_unit, steps.clone(), &ends), &mut ViewMut(&mut factors, place));
+            let mut rows = factors[PANEL..].chunks_exact(PANEL);
+            for t in steps.clone() {
+                for (end, row) in ends.into_iter().zip(&mut rows) {
+                    let expected: [f32; PANEL] = std::array::from_fn(|i| mask.factor(end, (t, first_unit + i)) as f32);
+                    assert_eq!(row, expected, "{isa:?}: end {end}, step {t}, units from {first_unit} on");
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use super::{Activations, LayerActivations, LayerSlots, Lstm, Sizes, gates_of_row};
+use super::{Activations, LayerActivations, LayerSlots, Lstm, Sizes, gates_of_row, input};
 use crate::matmul::{Matrix, Output, multiply};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
@@ -15,6 +15,7 @@ pub(crate) fn backward<S: Scalar>(
 ) {
     let (sizes, samples) = (lstm.sizes, activations.samples);
     let top = lstm.layers.len() - 1;
+    let x = &activations.x.as_slice()[..sizes.steps * samples * sizes.features];
     for (l, slots) in lstm.layers.iter().enumerate().rev() {
         let (below, here) = activations.layers.split_at_mut(l);
         let (below, layer) = (below.last(), &mut here[0]);
@@ -26,10 +27,8 @@ pub(crate) fn backward<S: Scalar>(
         };
         unwind_recurrence(sizes, from_above, parameters.slot(slots.weight_hh), layer);
 
-        let input = match below {
-            None => &activations.x.as_slice()[..sizes.steps * samples * sizes.features],
-            Some(below) => below.outputs(sizes),
-        };
+        let dropped = activations.dropped.get(l.wrapping_sub(1)).filter(|_| activations.drops);
+        let input = input(sizes, x, (below, dropped));
         add_gradients(sizes, layer, (slots, input), gradients);
         let d_input = match below {
             None => activations.d_x.as_mut(),
@@ -38,8 +37,11 @@ pub(crate) fn backward<S: Scalar>(
         if let Some(d_input) = d_input {
             let (width, weight_ih) = (sizes.input(l), parameters.slot(slots.weight_ih));
             let weight = Matrix::new(weight_ih, [4 * sizes.hidden, width]);
-            let d_gates = layer.gate_gradients(sizes);
-            multiply(d_gates, weight, Output::Overwrite, &mut d_input.as_mut_slice()[..input.len()]);
+            let d_input = &mut d_input.as_mut_slice()[..input.len()];
+            multiply(layer.gate_gradients(sizes), weight, Output::Overwrite, d_input);
+            if let Some(dropped) = dropped {
+                dropped.turn_gradient(d_input);
+            }
         }
     }
 }

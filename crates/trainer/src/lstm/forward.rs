@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use super::{Activations, LayerActivations, LayerSlots, Lstm, Sizes, gates_of_row};
+use super::{Activations, LayerActivations, LayerSlots, Lstm, Sizes, gates_of_row, input};
 use crate::matmul::{Matrix, Output, multiply};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
@@ -8,15 +8,19 @@ use crate::tensor::TensorSet;
 /// Runs every layer over the windows loaded in `activations`, from the initial state set there.
 pub(crate) fn forward<S: Scalar>(lstm: &Lstm, parameters: &TensorSet<S>, activations: &mut Activations<S>) {
     let (sizes, samples) = (lstm.sizes, activations.samples);
+    let x = &activations.x.as_slice()[..sizes.steps * samples * sizes.features];
     for (l, slots) in lstm.layers.iter().enumerate() {
         let (below, here) = activations.layers.split_at_mut(l);
-        let input = match below.last() {
-            None => &activations.x.as_slice()[..sizes.steps * samples * sizes.features],
-            Some(below) => below.outputs(sizes),
-        };
+        let dropped = activations.dropped.get(l.wrapping_sub(1)).filter(|_| activations.drops);
+        let input = input(sizes, x, (below.last(), dropped));
         let layer = &mut here[0];
         project_inputs(sizes.input(l), input, (slots, parameters), layer);
         run_recurrence(sizes, samples, parameters.slot(slots.weight_hh), layer);
+        if activations.drops
+            && let Some(dropped) = activations.dropped.get_mut(l)
+        {
+            dropped.set(layer.outputs(sizes));
+        }
     }
 }
 

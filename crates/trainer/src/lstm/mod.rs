@@ -13,6 +13,7 @@
 //! ([T, B, ..]), so that one step of a batch is one contiguous matrix. B samples, T steps, F features, H hidden units.
 
 mod backward;
+mod dropped;
 mod forward;
 
 use megabatch_gpu_core::{Buffer, Scope};
@@ -20,6 +21,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
+use dropped::Dropped;
+
+use crate::dropout::Mask;
 use crate::error::Result;
 use crate::scalar::Scalar;
 use crate::tensor::{Layout, Slot};
@@ -81,6 +85,10 @@ pub(crate) struct Activations<S: Scalar> {
     samples: usize,
     x: Buffer<S>, // [T, B, F]
     layers: Vec<LayerActivations<S>>,
+    /// What the layers above the first one read under dropout; empty without room for it.
+    dropped: Vec<Dropped<S>>,
+    /// Whether there is dropout in the windows loaded now.
+    drops: bool,
     /// Gradient of the outputs of the layer below the one that the backward pass has done.
     d_between: Buffer<S>, // [T, B, H]; empty with one layer
     d_x: Option<Buffer<S>>, // [T, B, F]
@@ -121,6 +129,8 @@ impl<S: Scalar> Activations<S> {
             samples: 0,
             x: Buffer::zeros(scope, steps * capacity * features)?,
             layers: (0..layers).map(|_| LayerActivations::new(scope, sizes, capacity)).collect::<Result<_>>()?,
+            dropped: Vec::new(),
+            drops: false,
             d_between: Buffer::zeros(scope, between)?,
             d_x: match inputs {
                 InputGradients::Compute => Some(Buffer::zeros(scope, steps * capacity * features)?),
@@ -129,11 +139,19 @@ impl<S: Scalar> Activations<S> {
         })
     }
 
-    /// Takes B = `samples` windows [B, T, F] and a zero initial state.
+    /// Takes room for dropout in up to `capacity` samples.
+    pub(crate) fn make_room_for_dropout(&mut self, scope: &Scope, sizes: Sizes, capacity: usize) -> Result<()> {
+        let gaps = sizes.layers - 1;
+        self.dropped = (0..gaps).map(|_| Dropped::new(scope, sizes, capacity)).collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    /// Takes B = `samples` windows [B, T, F], a zero initial state and no dropout.
     pub(crate) fn load<R: Scalar>(&mut self, sizes: Sizes, samples: usize, windows: &[R]) {
         let Sizes { steps, features, hidden, .. } = sizes;
         assert_eq!(windows.len(), samples * steps * features, "windows of [{samples}, {steps}, {features}]");
         self.samples = samples;
+        self.drops = false;
         let x = self.x.as_mut_slice();
         for (b, window) in windows.chunks_exact(steps * features).enumerate() {
             for (t, bar) in window.chunks_exact(features).enumerate() {
@@ -148,10 +166,25 @@ impl<S: Scalar> Activations<S> {
         }
     }
 
+    /// Drops outputs of the layers below the top, the windows being those that end at `ends`.
+    pub(crate) fn set_dropout(&mut self, sizes: Sizes, mask: impl Fn(usize) -> Mask, ends: &[usize]) {
+        assert_eq!(ends.len(), self.samples, "an end for each window");
+        assert_eq!(self.dropped.len(), sizes.layers - 1, "a pass without room for dropout");
+        self.drops = true;
+        self.dropped.iter_mut().enumerate().for_each(|(l, dropped)| dropped.draw(sizes, mask(l), ends));
+    }
+
     /// Replaces the zero initial state of layer `l` by `hidden` and `cell`, [B, H] each.
     pub(crate) fn set_initial_state(&mut self, l: usize, hidden: &[S], cell: &[S]) {
         self.layers[l].hidden.as_mut_slice()[..hidden.len()].copy_from_slice(hidden);
         self.layers[l].cell.as_mut_slice()[..cell.len()].copy_from_slice(cell);
+    }
+
+    /// The hidden and the cell state of layer `l` of one sample after step `t`, [H] each.
+    pub(crate) fn state(&self, sizes: Sizes, l: usize, (sample, t): (usize, usize)) -> [&[S]; 2] {
+        let row = (t + 1) * self.samples + sample;
+        let layer = &self.layers[l];
+        [&layer.hidden, &layer.cell].map(|states| &states.as_slice()[row * sizes.hidden..][..sizes.hidden])
     }
 
     /// The hidden and the cell state of layer `l` after the last step, [B, H] each.
@@ -182,6 +215,19 @@ impl<S: Scalar> Activations<S> {
     /// Gradient of the inputs [T, B, F] after the backward pass, if it was asked for.
     pub(crate) fn d_x(&self, sizes: Sizes) -> Option<&[S]> {
         self.d_x.as_ref().map(|d_x| &d_x.as_slice()[..sizes.steps * self.samples * sizes.features])
+    }
+}
+
+/// What a layer reads, [T, B, ..]: the windows, or what the layer below gives.
+fn input<'a, S: Scalar>(
+    sizes: Sizes,
+    x: &'a [S],
+    (below, dropped): (Option<&'a LayerActivations<S>>, Option<&'a Dropped<S>>),
+) -> &'a [S] {
+    match (below, dropped) {
+        (None, _) => x,
+        (Some(below), None) => below.outputs(sizes),
+        (Some(_), Some(dropped)) => dropped.outputs(),
     }
 }
 

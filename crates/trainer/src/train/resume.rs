@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use super::{Run, Trainer};
+use crate::carried::{Carried, carried_rows};
 use crate::checkpoint::{Arithmetic, Resumed, RunSettings, State};
 use crate::error::Result;
 use crate::schedule::{Schedule, StepSamples};
@@ -20,8 +21,10 @@ impl Trainer {
     pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run);
+        self.carry_states_of(run)?;
         let here = (&settings, &Arithmetic::here(self.config.form));
-        let resumed = checkpoints.load_latest(here, (&mut self.parameters, &mut self.optimizer))?;
+        let carried = self.carried.as_mut().map(Carried::states_mut);
+        let resumed = checkpoints.load_latest(here, (&mut self.parameters, &mut self.optimizer), carried)?;
         if let Some(Resumed { state, .. }) = &resumed {
             (self.step, self.best, self.plateau) = (state.step, state.best, state.plateau);
         }
@@ -33,11 +36,36 @@ impl Trainer {
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File) when it cannot be written: the checkpoints before it are then still there.
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) for a run without training samples.
+    /// [`Error::NothingLeft`](crate::Error::NothingLeft) for a run without training samples;
+    /// [`Error::Setting`](crate::Error::Setting) for carried state of samples that are stored as windows.
     pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let state = self.state(&Schedule::new(&self.config, run.train.len())?, run);
-        checkpoints.save(&state, &self.parameters, &self.optimizer).map(Some)
+        let fresh = if self.carried.is_none() { self.fresh_states(run)? } else { None };
+        let carried = self.carried.as_ref().or(fresh.as_ref()).map(Carried::states);
+        checkpoints.save(&state, (&self.parameters, &self.optimizer), carried).map(Some)
+    }
+
+    /// Makes ready to carry the states of `run`; those that are carried already stay, if they are of the same bars.
+    pub(super) fn carry_states_of(&mut self, run: &Run<'_>) -> Result<()> {
+        if self.config.carry_state {
+            let rows = carried_rows(run.samples, run.train)?;
+            if !self.carried.as_ref().is_some_and(|carried| carried.is_of(&rows)) {
+                // Given back before the new ones are taken.
+                self.carried = None;
+                self.carried = self.fresh_states(run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// States of zero for `run`, if its states are to be carried.
+    fn fresh_states(&self, run: &Run<'_>) -> Result<Option<Carried>> {
+        if !self.config.carry_state {
+            return Ok(None);
+        }
+        let rows = carried_rows(run.samples, run.train)?;
+        Carried::new(&self.device.scope("carried"), &self.model, &rows, self.config.step_samples()).map(Some)
     }
 
     pub(super) fn state(&self, schedule: &Schedule, run: &Run<'_>) -> State {
@@ -70,6 +98,8 @@ impl Trainer {
             steps: schedule.steps,
             loss: self.config.loss,
             clip_norm: self.config.clip_norm,
+            dropout: self.config.dropout,
+            carry_state: self.config.carry_state,
         }
     }
 }

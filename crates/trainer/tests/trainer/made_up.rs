@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use megabatch_trainer::{Batch, Config, Event, InMemory, ModelConfig, SampleShape, Samples, Timeframe};
+use megabatch_trainer::{Batch, Config, Event, InMemory, ModelConfig, SampleShape, Samples, SeriesInMemory, Timeframe};
 
 /// Two timeframes whose targets depend on the windows' last bars.
 pub(crate) fn samples(count: usize) -> InMemory {
@@ -14,6 +14,21 @@ pub(crate) fn samples(count: usize) -> InMemory {
     let (m1, h1) = (wave(count * 18, 0.7), wave(count * 8, 1.3));
     let targets = (0..count).flat_map(|n| [m1[n * 18 + 15], 0.5 * h1[n * 8 + 6] - m1[n * 18 + 16]]).collect();
     InMemory::new(shape, vec![m1, h1], targets).unwrap()
+}
+
+/// A hundred samples as slices of series: three windows end at each bar of M1 and six at each of H1, of which the 60th sample's
+/// begins a second segment, two bars after its start.
+pub(crate) fn series() -> SeriesInMemory {
+    let shape = samples(1).shape().clone();
+    let wave = |len: usize, pace: f32| (0..len).map(|i| (i as f32 * pace).sin()).collect::<Vec<f32>>();
+    let (mut series, mut starts) = (Vec::new(), Vec::new());
+    for (timeframe, (sharing, pace)) in shape.timeframes.iter().zip([(3, 0.7), (6, 1.3)]) {
+        let end = |n: usize| timeframe.steps - 1 + n / sharing + if n < 60 { 0 } else { timeframe.steps + 2 };
+        starts.push(vec![0, (end(60) - 1 - timeframe.steps) as i64]);
+        let ends = (0..100).map(|n| end(n) as i64).collect();
+        series.push((wave((end(99) + 1) * timeframe.features, pace), ends));
+    }
+    SeriesInMemory::new(shape, series, wave(200, 0.3)).unwrap().with_segments(starts).unwrap()
 }
 
 /// A small model and small steps; tests change what they are about.

@@ -1,0 +1,61 @@
+#![forbid(unsafe_code)]
+
+//! Dropout of the outputs that a layer reads, drawn for a block of steps at a time, in the forward pass and again in the backward
+//! pass.
+
+use std::ops::Range;
+
+use super::memory::{Scratch, place};
+use super::sequence::Sequence;
+use super::{BLOCK_STEPS, Dimensions};
+use crate::kernel::{self, Isa, PANEL, Place, ViewMut};
+
+impl Sequence {
+    /// A block of steps in [`Scratch::factors`] and [`Scratch::dropped`].
+    pub(super) fn dropped_at(&self) -> Place {
+        let windows = self.windows.len();
+        place(BLOCK_STEPS * windows, windows)
+    }
+
+    /// Whether layer `l` reads outputs of which some are dropped.
+    pub(super) fn drops_below(&self, l: usize) -> bool {
+        l > 0 && !self.masks.is_empty()
+    }
+
+    /// Fills [`Scratch::factors`] and [`Scratch::dropped`] for what layer `l`, above the first, reads at a block of steps.
+    pub(super) fn drop_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut Scratch) {
+        let (at, ends) = (self.dropped_at(), self.windows.ends());
+        for n in 0..self.of.units() {
+            let mut to = ViewMut(scratch.factors.as_mut_slice(), at.panel(n));
+            kernel::draw(isa, self.masks[l - 1], (n * PANEL, block.clone(), ends), &mut to);
+        }
+        let rows = block.len() * ends.len();
+        let (below, below_at) = (&self.layers[l - 1].hidden, self.states_at(block.start + 1));
+        let dropped = (scratch.dropped.as_mut_slice(), at);
+        copy_rows(self.of, rows, (below.as_slice(), below_at), (&mut *dropped.0, at));
+        multiply_rows(self.of, rows, (scratch.factors.as_slice(), at), dropped);
+    }
+
+    /// Turns the gradients of what layer `l` read at a block of steps into those of the outputs below it.
+    pub(super) fn turn_dropped(&self, block: Range<usize>, scratch: &mut Scratch) {
+        let rows = block.len() * self.windows.len();
+        let d_between = (scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
+        multiply_rows(self.of, rows, (scratch.factors.as_slice(), self.dropped_at()), d_between);
+    }
+}
+
+/// Copies `rows` rows of all panels of units.
+fn copy_rows(of: Dimensions, rows: usize, (from, from_at): (&[f32], Place), (to, to_at): (&mut [f32], Place)) {
+    for n in 0..of.units() {
+        to[to_at.panel(n).start..][..rows * PANEL].copy_from_slice(&from[from_at.panel(n).start..][..rows * PANEL]);
+    }
+}
+
+/// Multiplies `rows` rows of all panels of units, number by number.
+fn multiply_rows(of: Dimensions, rows: usize, (factors, from_at): (&[f32], Place), (to, to_at): (&mut [f32], Place)) {
+    for n in 0..of.units() {
+        let factors = &factors[from_at.panel(n).start..][..rows * PANEL];
+        let to = &mut to[to_at.panel(n).start..][..rows * PANEL];
+        to.iter_mut().zip(factors).for_each(|(to, factor)| *to *= factor);
+    }
+}

@@ -1,0 +1,156 @@
+#![forbid(unsafe_code)]
+
+//! The two forms of the model behind one interface.
+
+use std::ops::Range;
+
+use megabatch_gpu_core::Scope;
+use serde::{Deserialize, Serialize};
+
+use crate::carried::{Carried, Initial};
+use crate::dropout::{Dropout, Mask};
+use crate::error::Result;
+use crate::fast::{self, PackedWeights};
+use crate::lstm::InputGradients;
+use crate::model::Model;
+use crate::pass::Pass;
+use crate::samples::Batch;
+use crate::step::Purpose;
+use crate::tensor::TensorSet;
+
+/// How a model is computed: the same mathematics, equal up to rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// Window by window, in plain loops and products: the reference for the other.
+    Plain,
+    /// What windows have in common once, with kernels for the processor at hand.
+    #[default]
+    Fast,
+}
+
+/// The weights of a model, as they are and as the fast form has packed them.
+#[derive(Clone, Copy)]
+pub(crate) struct Weights<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) parameters: &'a TensorSet<f32>,
+    pub(crate) packed: Option<&'a PackedWeights>,
+}
+
+/// Some samples of a batch, and what their windows are computed with beside the weights.
+#[derive(Clone, Debug)]
+pub(crate) struct Shard<'a> {
+    pub(crate) batch: &'a Batch,
+    pub(crate) samples: Range<usize>,
+    /// The states that windows start from, if not from zero.
+    pub(crate) carried: Option<&'a Carried>,
+    pub(crate) dropout: Option<Dropout>,
+}
+
+/// What a form computes with.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one a thread, and all are of one form")]
+pub(crate) enum Memory {
+    Plain(Pass<f32>),
+    Fast(fast::Pass),
+}
+
+impl<'a> Weights<'a> {
+    fn packed(self) -> &'a PackedWeights {
+        self.packed.expect("an engine of the fast form has packed weights")
+    }
+}
+
+impl<'a> Shard<'a> {
+    /// Row among the batch's bars of the first bar of each window of timeframe `k`.
+    pub(crate) fn starts(&self, k: usize) -> &'a [usize] {
+        &self.batch.starts(k)[self.samples.clone()]
+    }
+
+    /// What tells the windows of timeframe `k` apart, see [`Batch::ends`].
+    pub(crate) fn ends(&self, k: usize) -> &'a [usize] {
+        &self.batch.ends(k)[self.samples.clone()]
+    }
+
+    /// What is dropped of the outputs of layer `layer` in timeframe `k`.
+    pub(crate) fn mask(&self, k: usize, layer: usize) -> Option<Mask> {
+        self.dropout.map(|dropout| dropout.mask(&self.batch.shape().timeframes[k].name, layer))
+    }
+
+    /// What the windows of timeframe `k` start from.
+    pub(crate) fn initial(&self, k: usize) -> Initial<'a> {
+        self.carried.map_or(Initial::Zero, |carried| carried.initial(k))
+    }
+}
+
+impl Memory {
+    /// Memory for shards of up to `capacity` samples, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, model: &Model, (form, capacity): (Form, usize), purpose: Purpose) -> Result<Self> {
+        Ok(match (form, purpose) {
+            (Form::Fast, _) => Memory::Fast(fast::Pass::new(scope, model, capacity, purpose)?),
+            (Form::Plain, Purpose::Training { dropout: true }) => {
+                let pass = Pass::new(scope, model, capacity, InputGradients::Skip)?;
+                Memory::Plain(pass.with_room_for_dropout(scope)?)
+            }
+            (Form::Plain, _) => Memory::Plain(Pass::new(scope, model, capacity, InputGradients::Skip)?),
+        })
+    }
+
+    /// Computes the outputs [B, K] of a shard; they and, for writing, their gradient.
+    pub(crate) fn forward(&mut self, weights: Weights<'_>, shard: &Shard<'_>) -> (&[f32], &mut [f32]) {
+        let Weights { model, parameters, .. } = weights;
+        match self {
+            Memory::Plain(pass) => {
+                load(pass, model, shard);
+                model.forward(parameters, pass);
+                pass.outputs_and_gradient_mut()
+            }
+            Memory::Fast(pass) => {
+                pass.forward((model, parameters), weights.packed(), shard);
+                pass.outputs_and_gradient_mut(model)
+            }
+        }
+    }
+
+    /// Adds the parameters' gradients, from that of the outputs, to `gradients`.
+    pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &mut TensorSet<f32>) {
+        let Weights { model, parameters, .. } = weights;
+        match self {
+            Memory::Plain(pass) => model.backward(parameters, pass, gradients),
+            Memory::Fast(pass) => pass.backward((model, parameters), weights.packed(), shard, gradients),
+        }
+    }
+
+    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
+    pub(crate) fn advance(&mut self, weights: Weights<'_>, (k, bars): (usize, &[f32]), state: &mut [f32]) {
+        match self {
+            Memory::Plain(pass) => pass.advance((weights.model, weights.parameters), (k, bars), state),
+            Memory::Fast(pass) => pass.advance(weights.packed(), (k, bars), state),
+        }
+    }
+
+    /// Writes the state [layers, 2, H] of the sample `sample` of the shard in timeframe `k` after step `t`.
+    pub(crate) fn read_state(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
+        match self {
+            Memory::Plain(pass) => pass.read_state(k, (sample, t), to),
+            Memory::Fast(pass) => pass.read_state(k, (sample, t), to),
+        }
+    }
+}
+
+/// Takes a shard's windows, their initial states and their dropout.
+fn load(pass: &mut Pass<f32>, model: &Model, shard: &Shard<'_>) {
+    let timeframes = 0..shard.batch.shape().timeframes.len();
+    let windows = |k: usize| {
+        let len = shard.batch.shape().window_len(k);
+        &shard.batch.features(k)[shard.samples.start * len..shard.samples.end * len]
+    };
+    pass.load(shard.samples.len(), timeframes.clone().map(windows));
+    for k in timeframes.clone() {
+        let states: Vec<_> = shard.ends(k).iter().map(|&end| shard.initial(k).of_window(end)).collect();
+        pass.set_initial_states(k, &states);
+    }
+    if let Some(dropout) = shard.dropout {
+        pass.set_dropout(model, dropout, timeframes.map(|k| shard.ends(k)));
+    }
+}

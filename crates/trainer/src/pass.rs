@@ -1,0 +1,209 @@
+#![forbid(unsafe_code)]
+
+//! The plain form of the model: window by window, in plain loops and products.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::dropout::Dropout;
+use crate::error::Result;
+use crate::lstm::{self, Activations, InputGradients, Lstm, Sizes};
+use crate::model::Model;
+use crate::scalar::Scalar;
+use crate::tensor::TensorSet;
+
+/// The memory of one forward and backward pass, for up to a fixed number of samples.
+///
+/// Load windows with [`Pass::load`], run [`Model::forward`], set the outputs' gradient, run [`Model::backward`].
+#[derive(Debug)]
+pub struct Pass<S: Scalar> {
+    /// B now.
+    samples: usize,
+    capacity: usize,
+    sizes: Vec<Sizes>,
+    lstms: Vec<Activations<S>>,
+    joined: Buffer<S>,    // [B, D]
+    outputs: Buffer<S>,   // [B, K]
+    d_outputs: Buffer<S>, // [B, K]
+    d_joined: Buffer<S>,  // [B, D]
+}
+
+impl<S: Scalar> Pass<S> {
+    /// Memory for up to `capacity` samples, booked on `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the device has no room.
+    pub fn new(scope: &Scope, model: &Model, capacity: usize, inputs: InputGradients) -> Result<Self> {
+        let (width, outputs) = (model.lstms().len() * model.config().hidden, model.shape().outputs);
+        let activations = |lstm: &Lstm| Activations::new(scope, lstm.sizes, capacity, inputs);
+        Ok(Pass {
+            samples: 0,
+            capacity,
+            sizes: model.lstms().iter().map(|lstm| lstm.sizes).collect(),
+            lstms: model.lstms().iter().map(activations).collect::<Result<_>>()?,
+            joined: Buffer::zeros(scope, capacity * width)?,
+            outputs: Buffer::zeros(scope, capacity * outputs)?,
+            d_outputs: Buffer::zeros(scope, capacity * outputs)?,
+            d_joined: Buffer::zeros(scope, capacity * width)?,
+        })
+    }
+
+    /// The pass with the memory for [`Pass::set_dropout`], booked on `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the device has no room.
+    pub fn with_room_for_dropout(mut self, scope: &Scope) -> Result<Self> {
+        for (activations, &sizes) in self.lstms.iter_mut().zip(&self.sizes) {
+            activations.make_room_for_dropout(scope, sizes, self.capacity)?;
+        }
+        Ok(self)
+    }
+
+    /// Takes `samples` windows a timeframe, [B, T, F] each, to start from states of zero, without dropout.
+    ///
+    /// # Panics
+    /// If there are more samples than the pass has room for, or the windows have other sizes than the model's.
+    pub fn load<'a, R: Scalar>(&mut self, samples: usize, windows: impl ExactSizeIterator<Item = &'a [R]>) {
+        assert!(samples <= self.capacity, "{samples} samples in a pass for {}", self.capacity);
+        assert_eq!(windows.len(), self.lstms.len(), "windows of each timeframe");
+        self.samples = samples;
+        for ((activations, &sizes), windows) in self.lstms.iter_mut().zip(&self.sizes).zip(windows) {
+            activations.load(sizes, samples, windows);
+        }
+    }
+
+    /// Drops outputs of the layers below the top from the windows loaded now, whose ends [B] in each timeframe are `ends`; see
+    /// [`Mask::factor`](crate::Mask::factor).
+    ///
+    /// # Panics
+    /// If the pass has no room for it, or there is not an end for each window.
+    pub fn set_dropout<'a>(
+        &mut self,
+        model: &Model,
+        dropout: Dropout,
+        ends: impl ExactSizeIterator<Item = &'a [usize]>,
+    ) {
+        assert_eq!(ends.len(), self.lstms.len(), "ends of the windows of each timeframe");
+        for ((k, activations), ends) in self.lstms.iter_mut().enumerate().zip(ends) {
+            let timeframe = &model.shape().timeframes[k].name;
+            activations.set_dropout(self.sizes[k], |layer| dropout.mask(timeframe, layer), ends);
+        }
+    }
+
+    /// Starts layer `layer` of timeframe `timeframe` from `hidden` and `cell`, [B, H] each, instead of zero.
+    ///
+    /// # Panics
+    /// If there is no such layer or the states are larger.
+    pub fn set_initial_state(&mut self, timeframe: usize, layer: usize, (hidden, cell): (&[S], &[S])) {
+        assert_eq!(hidden.len(), self.samples * self.sizes[timeframe].hidden, "an initial state [B, H]");
+        assert_eq!(cell.len(), hidden.len(), "an initial state [B, H]");
+        self.lstms[timeframe].set_initial_state(layer, hidden, cell);
+    }
+
+    /// The model's outputs [B, K].
+    pub fn outputs(&self) -> &[S] {
+        &self.outputs.as_slice()[..self.samples * (self.outputs.len() / self.capacity)]
+    }
+
+    /// The outputs and, for writing, their gradient, [B, K] both.
+    pub fn outputs_and_gradient_mut(&mut self) -> (&[S], &mut [S]) {
+        let len = self.samples * (self.outputs.len() / self.capacity);
+        (&self.outputs.as_slice()[..len], &mut self.d_outputs.as_mut_slice()[..len])
+    }
+
+    /// Hidden and cell state of a layer after the last step, [B, H] each.
+    pub fn last_state(&self, timeframe: usize, layer: usize) -> (&[S], &[S]) {
+        self.lstms[timeframe].last_state(self.sizes[timeframe], layer)
+    }
+
+    /// The top layer's hidden state after every step, [T, B, H].
+    pub fn sequence(&self, timeframe: usize) -> &[S] {
+        self.lstms[timeframe].sequence(self.sizes[timeframe])
+    }
+
+    /// Gradient of a timeframe's windows, [T, B, F], if the pass was made to compute it.
+    pub fn input_gradient(&self, timeframe: usize) -> Option<&[S]> {
+        self.lstms[timeframe].d_x(self.sizes[timeframe])
+    }
+
+    /// Gradients of a layer's initial hidden and cell state, [B, H] each.
+    pub fn initial_state_gradient(&self, timeframe: usize, layer: usize) -> (&[S], &[S]) {
+        self.lstms[timeframe].d_initial_state(self.sizes[timeframe], layer)
+    }
+}
+
+impl Model {
+    /// Computes the outputs of the windows loaded in `pass`.
+    pub fn forward<S: Scalar>(&self, parameters: &TensorSet<S>, pass: &mut Pass<S>) {
+        let (hidden, width) = (self.config().hidden, self.lstms().len() * self.config().hidden);
+        for (k, (lstm, activations)) in self.lstms().iter().zip(&mut pass.lstms).enumerate() {
+            lstm::forward(lstm, parameters, activations);
+            let (last, _) = activations.last_state(lstm.sizes, self.config().layers - 1); // [B, H]
+            for (row, last) in pass.joined.as_mut_slice().chunks_exact_mut(width).zip(last.chunks_exact(hidden)) {
+                row[k * hidden..][..hidden].copy_from_slice(last);
+            }
+        }
+        let joined = &pass.joined.as_slice()[..pass.samples * width]; // [B, D]
+        let outputs = &mut pass.outputs.as_mut_slice()[..pass.samples * self.shape().outputs]; // [B, K]
+        self.head().forward(parameters, joined, outputs);
+    }
+
+    /// Goes back from the outputs' gradient, set by [`Pass::outputs_and_gradient_mut`], after [`Model::forward`]; adds the
+    /// parameters' gradients to `gradients`.
+    pub fn backward<S: Scalar>(&self, parameters: &TensorSet<S>, pass: &mut Pass<S>, gradients: &mut TensorSet<S>) {
+        let (hidden, width) = (self.config().hidden, self.lstms().len() * self.config().hidden);
+        let joined = &pass.joined.as_slice()[..pass.samples * width];
+        let d_outputs = &pass.d_outputs.as_slice()[..pass.samples * self.shape().outputs];
+        let d_joined = &mut pass.d_joined.as_mut_slice()[..pass.samples * width];
+        self.head().backward(parameters, (joined, d_outputs), d_joined, gradients);
+        for (k, (lstm, activations)) in self.lstms().iter().zip(&mut pass.lstms).enumerate() {
+            let d_last = activations.d_last_hidden_mut(lstm.sizes);
+            for (d_last, row) in d_last.chunks_exact_mut(hidden).zip(d_joined.chunks_exact(width)) {
+                d_last.copy_from_slice(&row[k * hidden..][..hidden]);
+            }
+            lstm::backward(lstm, parameters, activations, gradients);
+        }
+    }
+}
+
+/// Carried states, `[layers, 2, H]` a window: the hidden and then the cell state of each layer.
+impl Pass<f32> {
+    /// Starts each window of timeframe `k` from its state, or from zero.
+    pub(crate) fn set_initial_states(&mut self, k: usize, states: &[Option<&[f32]>]) {
+        let Sizes { hidden, layers, .. } = self.sizes[k];
+        let zero = vec![0.0; 2 * layers * hidden];
+        for layer in 0..layers {
+            let [hidden_states, cell_states] = [0, 1].map(|half| {
+                let own = (2 * layer + half) * hidden..(2 * layer + half + 1) * hidden;
+                let state = |state: &Option<&[f32]>| state.unwrap_or(&zero)[own.clone()].to_vec();
+                states.iter().flat_map(state).collect::<Vec<f32>>()
+            });
+            self.set_initial_state(k, layer, (&hidden_states, &cell_states));
+        }
+    }
+
+    /// Writes the state of one sample in timeframe `k` after step `t`.
+    pub(crate) fn read_state(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
+        let sizes = self.sizes[k];
+        for (layer, to) in to.chunks_exact_mut(2 * sizes.hidden).enumerate() {
+            let halves = to.chunks_exact_mut(sizes.hidden);
+            let state = self.lstms[k].state(sizes, layer, (sample, t));
+            halves.zip(state).for_each(|(to, from)| to.copy_from_slice(from));
+        }
+    }
+
+    /// Goes on from `state` of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
+    pub(crate) fn advance(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        (k, bars): (usize, &[f32]),
+        state: &mut [f32],
+    ) {
+        let lstm = &model.lstms()[k];
+        let sizes = Sizes { steps: bars.len() / lstm.sizes.features, ..lstm.sizes };
+        self.samples = 1;
+        self.lstms[k].load(sizes, 1, bars);
+        self.set_initial_states(k, &[Some(state)]);
+        lstm::forward(&Lstm { sizes, layers: lstm.layers.clone() }, parameters, &mut self.lstms[k]);
+        self.read_state(k, (0, sizes.steps - 1), state);
+    }
+}

@@ -1,0 +1,182 @@
+//! Predictions from carried state: one pass over the bars, whoever asks for what.
+
+use std::path::Path;
+
+use crate::made_up::{config, listen, samples, series};
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Compute, Config, Error, Follower, Form, InputGradients, Loss, Model, ModelConfig, Pass, Predictor, Run, Samples,
+    Selection, SeriesInMemory, Trainer,
+};
+use proptest::prelude::*;
+
+/// The weights of a model after some steps with carried state.
+fn exported(path: &Path, model: ModelConfig) {
+    let samples = series();
+    let config = Config { model, carry_state: true, epochs: 3, ..config() };
+    let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
+    let train: Vec<usize> = (0..90).collect();
+    trainer.train(&Run { samples: &samples, train: &train, validation: &[], checkpoints: None }, &mut listen).unwrap();
+    trainer.save_weights(path).unwrap();
+}
+
+fn predictor(path: &Path, model: ModelConfig, compute: Compute) -> Predictor {
+    let model = Model::new(series().shape().clone(), model).unwrap();
+    Predictor::open(&Device::cpu(), model, path, compute).unwrap().with_carried_state()
+}
+
+/// The predictions for `indices`, [.., K].
+fn predictions(predictor: &mut Predictor, samples: &dyn Samples, indices: &[usize]) -> Result<Vec<f32>, Error> {
+    let mut all = Vec::new();
+    predictor.predict(Selection { samples, indices }, |_, predictions| {
+        all.extend_from_slice(predictions);
+        Ok::<(), Error>(())
+    })?;
+    Ok(all)
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+fn apart(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// What each timeframe's bars are up to the window of `sample`, from its segment's start on.
+fn bars(samples: &SeriesInMemory, k: usize, sample: usize) -> Vec<f32> {
+    let (series, features) = (&samples.series().unwrap().timeframes[k], samples.shape().timeframes[k].features);
+    let end = series.ends[sample] as usize;
+    let start = *series.segment_starts.iter().rfind(|&&start| start as usize <= end).unwrap() as usize;
+    series.values[start * features..(end + 1) * features].to_vec()
+}
+
+#[test]
+fn a_prediction_depends_on_the_bars_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let (model, samples) = (ModelConfig { hidden: 18, layers: 2, bias: true }, series());
+    exported(&path, model);
+    let all: Vec<usize> = (0..100).collect();
+    for form in [Form::Plain, Form::Fast] {
+        let with = |threads, batch_size, indices: &[usize]| {
+            let mut predictor = predictor(&path, model, Compute { threads, batch_size, form });
+            predictions(&mut predictor, &samples, indices).unwrap()
+        };
+        let expected = with(1, 100, &all);
+        for (threads, batch_size) in [(2, 33), (3, 1), (7, 64)] {
+            assert_eq!(bits(&with(threads, batch_size, &all)), bits(&expected), "{form:?}, {threads} x {batch_size}");
+        }
+        let some = [99, 3, 60, 59, 3, 0];
+        let of_some: Vec<f32> = some.iter().flat_map(|&sample| expected[2 * sample..][..2].to_vec()).collect();
+        assert_eq!(bits(&with(2, 4, &some)), bits(&of_some), "{form:?}");
+        assert!(with(2, 4, &[]).is_empty());
+    }
+}
+
+/// Bars may be pushed in parts of any size, and states kept and given back.
+#[test]
+fn a_follower_predicts_as_the_evaluation_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let (config, samples) = (ModelConfig { hidden: 18, layers: 2, bias: true }, series());
+    exported(&path, config);
+    let chosen = [0, 1, 47, 59, 60, 61, 99];
+    let mut predictor = predictor(&path, config, Compute { threads: 2, batch_size: 8, form: Form::Fast });
+    let expected = predictions(&mut predictor, &samples, &chosen).unwrap();
+    let model = || Model::new(samples.shape().clone(), config).unwrap();
+    let mut follower = Follower::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
+    let mut successor = Follower::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
+    for (sample, expected) in chosen.into_iter().zip(expected.chunks_exact(2)) {
+        follower.restart();
+        for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
+            let (bars, part) = (bars(&samples, k, sample), (sample % 9 + 1) * timeframe.features);
+            let (first, rest) = bars.split_at(part.min(bars.len()));
+            follower.push(k, first);
+            successor.set_state(k, follower.state(k));
+            rest.chunks(timeframe.features).for_each(|bar| follower.push(k, bar));
+            successor.push(k, rest);
+            assert_eq!(bits(follower.state(k)), bits(successor.state(k)));
+        }
+        assert_eq!(bits(&follower.predict()), bits(expected), "sample {sample}");
+        assert_eq!(bits(&successor.predict()), bits(expected), "sample {sample}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A window of T bars from the streamed state before it gives what the stream gives, up to rounding; so does the other form.
+    #[test]
+    fn a_window_from_the_streamed_state_ends_in_the_streamed_state(
+        (hidden, layers, bias) in (1usize..36, 1usize..4, any::<bool>()), sample in 0usize..100, seed in 0u64..1000,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let (config, samples) = (ModelConfig { hidden, layers, bias }, series());
+        let model = Model::new(samples.shape().clone(), config).unwrap();
+        let scope = Device::cpu().scope("test");
+        let parameters = model.initial_parameters::<f32>(&scope, seed).unwrap();
+        megabatch_trainer::save_weights(&path, &parameters).unwrap();
+
+        let mut follower = Follower::open(
+            &Device::cpu(), Model::new(samples.shape().clone(), config).unwrap(), &path, Form::Fast,
+        ).unwrap();
+        let mut pass = Pass::new(&scope, &model, 1, InputGradients::Skip).unwrap();
+        let whole: Vec<Vec<f32>> = (0..2).map(|k| bars(&samples, k, sample)).collect();
+        let before = |k: usize| whole[k].len() - samples.shape().timeframes[k].steps * samples.shape().timeframes[k].features;
+        pass.load(1, (0..2).map(|k| &whole[k][before(k)..]));
+        for (k, bars) in whole.iter().enumerate() {
+            follower.push(k, &bars[..before(k)]);
+            for (layer, state) in follower.state(k).chunks_exact(2 * hidden).enumerate() {
+                pass.set_initial_state(k, layer, state.split_at(hidden));
+            }
+            follower.push(k, &bars[before(k)..]);
+        }
+        model.forward(&parameters, &mut pass);
+        prop_assert!(apart(pass.outputs(), &follower.predict()) < 1e-5);
+        for form in [Form::Plain, Form::Fast] {
+            let mut predictor = predictor(&path, config, Compute { threads: 1, batch_size: 1, form });
+            let streamed = predictions(&mut predictor, &samples, &[sample]).unwrap();
+            prop_assert!(apart(pass.outputs(), &streamed) < 1e-5, "{form:?}");
+        }
+    }
+}
+
+#[test]
+fn a_trainer_evaluates_as_the_predictor_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    exported(&path, config().model);
+    let samples = series();
+    let config = Config { carry_state: true, dropout: 0.5, ..config() };
+    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    // A step, so that its masks are still there, and then the other's weights.
+    let train = [0, 1, 2, 3];
+    let once = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    trainer.train(&once, &mut listen).unwrap();
+    trainer.load_weights(&path).unwrap();
+    let selection = Selection { samples: &samples, indices: &[90, 95, 99] };
+    let evaluation = trainer.evaluate(selection, None).unwrap();
+    let mut predictor = predictor(&path, config.model, Compute { threads: 1, batch_size: 2, form: Form::Fast });
+    assert_eq!(predictor.evaluate(selection, Loss::Mse, None).unwrap().metrics, evaluation.metrics);
+    // Whole histories make other predictions than windows from zero.
+    let model = Model::new(samples.shape().clone(), config.model).unwrap();
+    let compute = Compute { threads: 1, batch_size: 2, form: Form::Fast };
+    let mut from_zero = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
+    assert_ne!(from_zero.evaluate(selection, Loss::Mse, None).unwrap().loss, evaluation.loss);
+}
+
+#[test]
+fn samples_that_are_stored_as_windows_cannot_be_streamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    exported(&path, config().model);
+    let mut predictor = predictor(&path, config().model, Compute { threads: 1, batch_size: 4, form: Form::Fast });
+    let error = predictions(&mut predictor, &samples(10), &[1]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("training.carry_state is true: expected false for samples that are stored as windows"),
+        "{error}"
+    );
+}
