@@ -17,8 +17,8 @@ pub(crate) struct Forecasts {
     pub(crate) indices: Vec<usize>,
     /// When each sample was taken, ns since 1970 UTC, where the data tell.
     pub(crate) times: Option<Vec<i64>>,
-    /// The instrument of each sample, where the file has several.
-    pub(crate) instruments: Option<Vec<i32>>,
+    /// The name of each sample's instrument, where the file has several.
+    pub(crate) instruments: Option<Vec<String>>,
     /// A few horizons, the nearest first.
     pub(crate) pairs: Vec<Pairs>,
 }
@@ -43,7 +43,8 @@ impl Forecasts {
         let indices = part.indices(split, samples.len()).into_owned();
         let model = Model::new(samples.shape().clone(), training.model)?;
         let compute = Compute { threads: training.threads, batch_size: training.batch_size, form: training.form };
-        let mut predictor = Predictor::open(device, model, weights, compute)?;
+        let predictor = Predictor::open(device, model, weights, compute)?;
+        let mut predictor = if training.carry_state { predictor.with_carried_state() } else { predictor };
         let outputs = samples.shape().outputs;
         let mut pairs: Vec<Pairs> = horizons(outputs).into_iter().map(Pairs::at).collect();
         predictor.predict(Selection { samples, indices: &indices }, |_, predictions| {
@@ -53,7 +54,8 @@ impl Forecasts {
         add_targets(samples.source(), &indices, &mut pairs)?;
         let source = samples.source();
         let times = source.sample_times().map(|times| indices.iter().map(|&k| times[k]).collect());
-        let instruments = source.sample_instruments().map(|all| indices.iter().map(|&k| all[k]).collect());
+        let name = |instrument: i32| source.instruments()[instrument as usize].clone();
+        let instruments = source.sample_instruments().map(|all| indices.iter().map(|&k| name(all[k])).collect());
         Ok(Forecasts { part, indices, times, instruments, pairs })
     }
 
@@ -62,17 +64,27 @@ impl Forecasts {
         self.indices.len()
     }
 
-    /// Consecutive samples of one instrument from the middle of the part, and the horizon that they are shown at: the second of
-    /// those there are, which is neither noise nor far away. `None` where fewer than two would be shown.
+    /// Consecutive samples of one instrument, as near to the middle of the part as can be, and the horizon that they are shown at: the
+    /// second of those there are, which is neither noise nor far away. `None` where fewer than two would be shown.
     pub(crate) fn stretch(&self) -> Option<(Range<usize>, &Pairs)> {
         let pairs = self.pairs.get(1).or(self.pairs.first())?;
-        let start = (self.len() / 2).saturating_sub(STRETCH / 2);
-        let end = (start + STRETCH).min(self.len());
-        let same = match &self.instruments {
-            Some(of) => of[start..end].iter().take_while(|instrument| **instrument == of[start]).count(),
-            None => end - start,
+        let middle = self.len() / 2;
+        let (first, end) = match &self.instruments {
+            Some(names) if middle < names.len() => {
+                let is_other = |name: &String| *name != names[middle];
+                let before = names[..middle].iter().rposition(is_other).map_or(0, |other| other + 1);
+                (before, names[middle..].iter().position(is_other).map_or(names.len(), |other| middle + other))
+            }
+            _ => (0, self.len()),
         };
-        (same > 1).then_some((start..start + same, pairs))
+        let start = middle.saturating_sub(STRETCH / 2).min(end.saturating_sub(STRETCH)).max(first);
+        let range = start..(start + STRETCH).min(end);
+        (range.len() > 1).then_some((range, pairs))
+    }
+
+    /// The instrument of a sample of [`Forecasts::stretch`], where the file has several.
+    pub(crate) fn instrument(&self, sample: usize) -> Option<&str> {
+        Some(self.instruments.as_ref()?[sample].as_str())
     }
 }
 
@@ -123,7 +135,7 @@ mod tests {
         }
     }
 
-    fn forecasts(len: usize, instruments: Option<Vec<i32>>) -> Forecasts {
+    fn forecasts(len: usize, instruments: Option<Vec<String>>) -> Forecasts {
         let pairs = Pairs { horizon: 1, predicted: vec![0.0; len], actual: vec![0.0; len] };
         Forecasts { part: Part::Test, indices: (0..len).collect(), times: None, instruments, pairs: vec![pairs] }
     }
@@ -133,7 +145,11 @@ mod tests {
         assert_eq!(forecasts(1000, None).stretch().unwrap().0, 380..620);
         assert_eq!(forecasts(10, None).stretch().unwrap().0, 0..10);
         assert!(forecasts(1, None).stretch().is_none());
-        let two = (0..1000).map(|k| i32::from(k >= 500)).collect();
-        assert_eq!(forecasts(1000, Some(two)).stretch().unwrap().0, 380..500);
+        for (second_from, range) in [(501, 261..501), (500, 500..740), (400, 400..640), (999, 380..620)] {
+            let names = (0..1000).map(|k| if k < second_from { "A" } else { "B" }.to_owned()).collect();
+            let all = forecasts(1000, Some(names));
+            assert_eq!(all.stretch().unwrap().0, range, "{second_from}");
+            assert_eq!(all.instrument(0), Some("A"));
+        }
     }
 }

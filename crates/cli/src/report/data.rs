@@ -53,7 +53,6 @@ impl DataFacts {
         let timeframes = file.timeframes();
         let base = has("base").map_or_else(|| timeframes[0].name().to_owned(), str::to_owned);
         Ok(DataFacts {
-            source: json,
             unit: if has("target_kind").is_some() { "pips" } else { "units of the targets" },
             bar: format!("bars of {base}"),
             timeframes: timeframes
@@ -65,6 +64,7 @@ impl DataFacts {
                 })
                 .collect(),
             stretches: stretches(series),
+            source: json,
             attributes,
         })
     }
@@ -108,7 +108,7 @@ pub(crate) fn section(facts: &DataFacts) -> Section {
         Value::Null if !facts.timeframes.is_empty() => {
             paragraph("The file does not say which bars it was made from, nor what was wrong with them.")
         }
-        source => json::to_html("read from", source),
+        source => json::to_html("made from", source),
     });
     Section { id: "data", title: "Data, gaps and repairs", body }
 }

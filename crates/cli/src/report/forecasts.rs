@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, paragraph, side_by_side};
-use super::number::{grouped, plural};
+use super::number::{grouped, plural, significant};
 use crate::forecasts::{Forecasts, Pairs};
 
 /// Points of a cloud.
@@ -41,9 +41,10 @@ fn cloud(pairs: &Pairs, (bar, unit): (&str, &str)) -> Chart {
     Chart {
         words: Words {
             title: format!(
-                "{} ahead: correlation {}",
+                "{} ahead: correlation {}, RMSE {}",
                 horizon(pairs.horizon, bar),
-                correlation.map_or("undefined".to_owned(), |r| format!("{r:.3}"))
+                correlation.map_or("undefined".to_owned(), |r| format!("{r:.3}")),
+                significant(rmse(pairs), 4)
             ),
             description: format!("Actual against predicted {unit}, with the line on which they are equal."),
         },
@@ -83,7 +84,12 @@ fn stretch(forecasts: &Forecasts, (bar, unit): (&str, &str)) -> String {
     let line = |values: &[f32]| broken_at_holes(&x, &values[range.clone()]);
     Chart {
         words: Words {
-            title: format!("{} in a row, {} ahead", plural(x.len(), "sample"), horizon(pairs.horizon, bar)),
+            title: format!(
+                "{} in a row{}, {} ahead",
+                plural(x.len(), "sample"),
+                forecasts.instrument(range.start).map_or_else(String::new, |name| format!(" of {name}")),
+                horizon(pairs.horizon, bar)
+            ),
             description: format!("Predicted and actual {unit} over time, from the middle of the split."),
         },
         size: Size::Wide,
@@ -141,6 +147,11 @@ fn group_means(pairs: &Pairs) -> Vec<(f64, f64)> {
     groups.map(|group| (mean(&pairs.predicted, group), mean(&pairs.actual, group))).collect()
 }
 
+fn rmse(Pairs { predicted, actual, .. }: &Pairs) -> f64 {
+    let squares = predicted.iter().zip(actual).map(|(&y, &target)| (f64::from(y) - f64::from(target)).powi(2));
+    (squares.sum::<f64>() / predicted.len() as f64).sqrt()
+}
+
 /// Pearson's correlation; `None` where either side does not vary.
 fn correlation(x: &[f32], y: &[f32]) -> Option<f64> {
     let mean = |values: &[f32]| values.iter().copied().map(f64::from).sum::<f64>() / values.len() as f64;
@@ -196,7 +207,7 @@ mod tests {
         let mut predicted: Vec<f32> = (0..1000).map(|k| k as f32).collect();
         predicted[500] = 1e9;
         let chart = cloud(&pairs(predicted.clone(), predicted), ("bars of M1", "pips"));
-        assert_eq!(chart.words.title, "3 bars of M1 ahead: correlation 1.000");
+        assert_eq!(chart.words.title, "3 bars of M1 ahead: correlation 1.000, RMSE 0.000");
         assert!(chart.series[0].points.iter().all(|point| point.0 < 2000.0));
         assert!(horizon(1, "bars of M1") == "1 bar of M1");
     }

@@ -107,6 +107,7 @@ impl Table {
         let row = |cells: &Vec<String>| -> String {
             let cell = |(k, cell): (usize, &String)| match k {
                 0 => format!("<th scope=\"row\">{}</th>", escape(cell)),
+                _ if cell.len() > SENTENCE_MIN => format!("<td class=\"sentence\">{}</td>", escape(cell)),
                 _ => format!("<td{}>{}</td>", class(k), escape(cell)),
             };
             format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
@@ -128,12 +129,17 @@ impl Table {
     }
 }
 
-/// Whether a cell holds a number, with a unit or without, or stands for none.
+/// Whether a cell holds a number, with its units or without, or stands for none.
 fn is_number(cell: &str) -> bool {
     let digits = cell.strip_prefix('-').unwrap_or(cell);
-    let is_date = cell.len() > 4 && cell.as_bytes()[4] == b'-' && cell.as_bytes()[..4].iter().all(u8::is_ascii_digit);
-    digits.is_empty() || (digits.starts_with(|c: char| c.is_ascii_digit()) && !is_date)
+    let is_date = cell.as_bytes().get(4) == Some(&b'-');
+    digits.is_empty() || (digits.starts_with(|c: char| c.is_ascii_digit()) && !is_date && cell.len() <= NUMBER_MAX)
 }
+
+/// Longer cells are given room to break their lines in.
+const SENTENCE_MIN: usize = 40;
+/// Characters of the longest number with its units: `59 min 59 s`, and more. Longer cells are sentences that begin with a number.
+const NUMBER_MAX: usize = 16;
 
 /// Line colours are Okabe and Ito's, which colour-blind readers can tell apart, lighter on dark paper.
 const STYLE: &str = include_str!("style.css");
@@ -164,6 +170,7 @@ mod tests {
             ("", true),
             ("2018-01-02 00:00 UTC", false),
             ("fast", false),
+            ("52 of 52 weeks close on Friday", false),
         ] {
             assert_eq!(is_number(cell), expected, "{cell:?}");
         }

@@ -9,90 +9,148 @@ use crate::plan::bytes;
 /// Rows of one table; of longer lists the beginning is shown, and how many there are.
 const ROWS_MAX: usize = 400;
 /// Levels of nesting that are followed; deeper ones are written as JSON.
-const DEPTH_MAX: usize = 5;
+const DEPTH_MAX: usize = 10;
+/// What a record may call itself by.
+const NAMES: [&str; 5] = ["symbol", "instrument", "file", "path", "name"];
 
 /// `value`, called `name`, as headings, tables and lists.
 pub(crate) fn to_html(name: &str, value: &Value) -> String {
-    render(name, value, 0)
+    render(Caption { own: name, nested: "" }, &[(String::new(), value)], 0)
 }
 
-fn render(name: &str, value: &Value, depth: usize) -> String {
-    match value {
-        _ if is_empty(value) => String::new(),
-        Value::Object(object) if depth < DEPTH_MAX => render_object(name, object, depth),
-        Value::Array(items) if depth < DEPTH_MAX => render_list(name, items, depth),
-        _ => paragraph(&format!("{}: {}", words(name), cell(name, value))),
-    }
+/// A value, and whose it is: `EURUSD`, or nothing.
+type Owned<'a> = (String, &'a Value);
+
+/// How a table is headed.
+#[derive(Clone, Copy)]
+struct Caption<'a> {
+    own: &'a str,
+    /// What the captions of nested tables begin with.
+    nested: &'a str,
 }
 
-/// Records by name become a table; of another object, its plain values become one, and what is nested follows it.
-fn render_object(name: &str, object: &Map<String, Value>, depth: usize) -> String {
-    if object.len() > 1 && object.values().all(is_flat_record) || is_tally(object) {
-        let key = String::new();
-        let records: Vec<(String, &Value)> = object.iter().map(|(key, record)| (words(key), record)).collect();
-        return records_table(name, &key, &records);
+/// The values of one key, put together from all records that have it.
+fn render(caption: Caption<'_>, items: &[Owned<'_>], depth: usize) -> String {
+    let name = caption.own;
+    let of = |wanted: fn(&Value) -> bool| -> Vec<Owned<'_>> {
+        items.iter().filter(|(_, value)| !is_empty(value) && wanted(value)).cloned().collect()
+    };
+    if depth >= DEPTH_MAX {
+        return list(name, &of(|_| true));
     }
-    let plain: Vec<Vec<String>> = object
+    let (objects, arrays) = (of(Value::is_object), of(Value::is_array));
+    let mut html = list(name, &of(|value| !is_nested(value)));
+    if !arrays.is_empty() {
+        // The elements say whose they are.
+        html.push_str(&render(Caption { nested: "", ..caption }, &elements(&arrays), depth + 1));
+    }
+    if !objects.is_empty() && objects.iter().all(|(_, value)| is_tally(value)) {
+        html.push_str(&records(name, &entries(&objects)));
+    } else if !objects.is_empty() {
+        html.push_str(&render_objects(caption, &objects, depth));
+    }
+    html
+}
+
+/// A table of the objects' plain values, then what is nested in them, key by key.
+fn render_objects(caption: Caption<'_>, objects: &[Owned<'_>], depth: usize) -> String {
+    let mut html = match objects {
+        [(owner, Value::Object(object))] if owner.is_empty() => facts(caption.own, object),
+        _ => records(caption.own, objects),
+    };
+    for key in keys(objects, is_nested) {
+        let nested: Vec<Owned<'_>> = objects.iter().map(|(owner, object)| (owner.clone(), &object[key])).collect();
+        let own =
+            if caption.nested.is_empty() { key.to_owned() } else { format!("{}: {}", caption.nested, words(key)) };
+        html.push_str(&render(Caption { own: &own, nested: &own }, &nested, depth + 1));
+    }
+    html
+}
+
+/// Each element of lists, owned by who owns the list and called by its own name where it has one.
+fn elements<'a>(arrays: &[Owned<'a>]) -> Vec<Owned<'a>> {
+    let each =
+        arrays.iter().flat_map(|(owner, array)| array.as_array().into_iter().flatten().map(move |item| (owner, item)));
+    each.map(|(owner, item)| (joined(owner, own_name(item).unwrap_or_default()), item)).collect()
+}
+
+/// Each entry of objects that hold records by name.
+fn entries<'a>(objects: &[Owned<'a>]) -> Vec<Owned<'a>> {
+    let each = objects
         .iter()
-        .filter(|(_, value)| !is_nested(value) && !is_empty(value))
-        .map(|(key, value)| vec![words(key), cell(key, value)])
-        .collect();
-    let mut html = String::new();
-    if !plain.is_empty() {
-        html.push_str(&Table { caption: title(name), head: vec![String::new(), String::new()], rows: plain }.to_html());
-    }
-    for (key, value) in object.iter().filter(|(_, value)| is_nested(value)) {
-        let title = if depth == 0 { key.clone() } else { format!("{name}: {key}") };
-        html.push_str(&render(&title, value, depth + 1));
-    }
-    html
+        .flat_map(|(owner, object)| object.as_object().into_iter().flatten().map(move |entry| (owner, entry)));
+    each.map(|(owner, (key, record))| (joined(owner, &words(key)), record)).collect()
 }
 
-/// Objects become a table, with what is nested in them below; plain values become a list.
-fn render_list(name: &str, items: &[Value], depth: usize) -> String {
-    if items.iter().all(|item| !is_nested(item)) {
-        let entries: String =
-            items.iter().take(ROWS_MAX).map(|item| format!("<li>{}</li>", escape(&cell(name, item)))).collect();
-        return format!(
-            "<h4>{}</h4>\n<ul class=\"plain\">{entries}</ul>\n{}",
-            escape(&words(name)),
-            rest_of(items.len())
-        );
+fn joined(owner: &str, name: &str) -> String {
+    match (owner, name) {
+        ("", name) => name.to_owned(),
+        (owner, "") => owner.to_owned(),
+        (owner, name) => format!("{owner}, {name}"),
     }
-    let numbered: Vec<(String, &Value)> =
-        items.iter().enumerate().map(|(k, item)| ((k + 1).to_string(), item)).collect();
-    let mut html = records_table(name, "", &numbered);
-    for (k, item) in items.iter().take(ROWS_MAX).enumerate() {
-        let Value::Object(record) = item else { continue };
-        for (key, value) in record.iter().filter(|(_, value)| is_nested(value)) {
-            html.push_str(&render(&format!("{}: {}", title_of(record, k), words(key)), value, depth + 1));
-        }
+}
+
+fn own_name(item: &Value) -> Option<&str> {
+    let (key, name) = NAMES.iter().find_map(|key| Some((*key, item.get(*key)?.as_str()?)))?;
+    Some(if matches!(key, "file" | "path") { name.rsplit('/').next().unwrap_or(name) } else { name })
+}
+
+/// The plain values of one object, a row each.
+fn facts(name: &str, object: &Map<String, Value>) -> String {
+    let plain = object.iter().filter(|(_, value)| !is_nested(value) && !is_empty(value));
+    let rows: Vec<Vec<String>> = plain.map(|(key, value)| vec![words(key), cell(key, value)]).collect();
+    if rows.is_empty() {
+        return String::new();
     }
-    html
+    Table { caption: title(name), head: vec![String::new(), String::new()], rows }.to_html()
 }
 
 /// One row a record, one column a plain key that any of them has.
-fn records_table(name: &str, key: &str, records: &[(String, &Value)]) -> String {
-    let mut columns: Vec<&str> = Vec::new();
-    for (_, record) in records {
-        for (key, value) in record.as_object().into_iter().flatten() {
-            if !is_nested(value) && !columns.contains(&key.as_str()) {
-                columns.push(key);
-            }
-        }
-    }
-    let row = |(first, record): &(String, &Value)| {
-        let plain = (!record.is_object()).then(|| cell(name, record));
-        let cells = columns.iter().map(|column| cell(column, &record[*column]));
-        std::iter::once(first.clone()).chain(cells).chain(plain).collect::<Vec<String>>()
+fn records(name: &str, records: &[Owned<'_>]) -> String {
+    let named = records.iter().any(|(_, record)| own_name(record).is_some());
+    let is_name = |key: &str| {
+        named && NAMES.iter().find(|name| records.iter().any(|(_, record)| record.get(**name).is_some())) == Some(&key)
     };
-    let mut head: Vec<String> =
-        std::iter::once(key.to_owned()).chain(columns.iter().map(|column| words(column))).collect();
-    if records.iter().any(|(_, record)| !record.is_object()) {
-        head.push("count".to_owned());
+    let columns: Vec<&str> =
+        keys(records, |value| !is_nested(value) && !is_empty(value)).into_iter().filter(|key| !is_name(key)).collect();
+    if columns.is_empty() {
+        return String::new();
     }
+    let row = |(owner, record): &Owned<'_>| {
+        std::iter::once(owner.clone()).chain(columns.iter().map(|key| cell(key, &record[*key]))).collect()
+    };
+    let head = std::iter::once(String::new()).chain(columns.iter().map(|key| words(key))).collect();
     let rows = records.iter().take(ROWS_MAX).map(row).collect();
     Table { caption: title(name), head, rows }.to_html() + &rest_of(records.len())
+}
+
+/// Keys of objects in the order of their first appearance, of which any has a value that is `wanted`.
+fn keys<'a>(objects: &[Owned<'a>], wanted: fn(&Value) -> bool) -> Vec<&'a str> {
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, value) in objects.iter().filter_map(|(_, object)| object.as_object()).flatten() {
+        if wanted(value) && !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// Plain values: sentences one below the other, words in one line.
+fn list(name: &str, items: &[Owned<'_>]) -> String {
+    let entry = |(owner, value): &Owned<'_>| match owner.as_str() {
+        "" => cell(name, value),
+        owner => format!("{owner}: {}", cell(name, value)),
+    };
+    let entries: Vec<String> = items.iter().take(ROWS_MAX).map(entry).collect();
+    let heading = format!("<h4>{}</h4>\n", escape(&title(name)));
+    if entries.is_empty() {
+        return String::new();
+    }
+    if entries.iter().all(|entry| !entry.contains(' ')) {
+        return heading + &format!("<p class=\"code\">{}</p>\n", escape(&entries.join(" "))) + &rest_of(items.len());
+    }
+    let entries: String = entries.iter().map(|entry| format!("<li>{}</li>", escape(entry))).collect();
+    heading + &format!("<ul class=\"plain\">{entries}</ul>\n") + &rest_of(items.len())
 }
 
 fn rest_of(count: usize) -> String {
@@ -100,12 +158,6 @@ fn rest_of(count: usize) -> String {
         return String::new();
     }
     paragraph(&format!("The first {ROWS_MAX} of {} are shown.", grouped(count as u64)))
-}
-
-/// What a record calls itself, or its place in the list.
-fn title_of(record: &Map<String, Value>, place: usize) -> String {
-    let own = ["file", "path", "name", "instrument", "symbol"].iter().find_map(|key| record.get(*key)?.as_str());
-    own.map_or_else(|| (place + 1).to_string(), |own| own.rsplit('/').next().unwrap_or(own).to_owned())
 }
 
 fn is_nested(value: &Value) -> bool {
@@ -121,13 +173,10 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn is_flat_record(value: &Value) -> bool {
-    value.as_object().is_some_and(|record| !record.values().any(is_nested))
-}
-
-/// One record by its name, where the name is no key of a program: it has blanks in it.
-fn is_tally(object: &Map<String, Value>) -> bool {
-    object.iter().any(|(key, value)| key.contains(' ') && is_flat_record(value)) && object.values().all(is_flat_record)
+/// Whether an object holds nothing but records by name, such as counts of rows by what was wrong with them.
+fn is_tally(value: &Value) -> bool {
+    let is_record = |value: &Value| value.as_object().is_some_and(|record| !record.values().any(is_nested));
+    value.as_object().is_some_and(|object| object.values().all(is_record))
 }
 
 /// A key as words.
@@ -139,9 +188,6 @@ fn words(key: &str) -> String {
 /// A key as a heading.
 fn title(key: &str) -> String {
     let words = words(key);
-    if words.contains(": ") {
-        return words;
-    }
     let mut rest = words.chars();
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
@@ -151,6 +197,7 @@ fn cell(key: &str, value: &Value) -> String {
     match (value, value.as_i64(), value.as_f64()) {
         (Value::Null, ..) => "-".to_owned(),
         (Value::Bool(flag), ..) => if *flag { "yes" } else { "no" }.to_owned(),
+        (Value::String(text), ..) if is_hash(text) => format!("{}…", &text[..HASH_SHOWN]),
         (Value::String(text), ..) => text.clone(),
         (_, Some(ns), _) if key.ends_with("time_ns") || (is_end(key) && ns.unsigned_abs() > 10_u64.pow(15)) => {
             instant(ns)
@@ -159,9 +206,24 @@ fn cell(key: &str, value: &Value) -> String {
         (_, _, Some(duration_s)) if key.ends_with("_s") => seconds(duration_s),
         (_, Some(size), _) if key.ends_with("_bytes") => bytes(usize::try_from(size).unwrap_or(0)),
         (_, Some(count), _) if count >= 0 => grouped(count.unsigned_abs()),
-        (_, None, Some(number)) => significant(number, 5),
+        (_, None, Some(number)) => trimmed(&significant(number, 5)),
         _ => value.to_string(),
     }
+}
+
+/// Digits of a hash that are enough to compare by eye.
+const HASH_SHOWN: usize = 8;
+
+fn is_hash(text: &str) -> bool {
+    text.len() >= 24 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// A number without zeros at the end of its fraction.
+fn trimmed(number: &str) -> String {
+    if number.contains('.') && !number.contains('e') {
+        return number.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    number.to_owned()
 }
 
 /// Whether a key names an end of a span of time.
@@ -187,8 +249,10 @@ mod tests {
             ("wait_s", json!(0.25), "250 ms"),
             ("data_bytes", json!(1_500), "1.500 kB"),
             ("share", json!(0.123_456), "0.12346"),
+            ("pip_size", json!(0.0001), "0.0001"),
             ("shift", json!(-5), "-5"),
             ("zone", json!(null), "-"),
+            ("hash", json!("5a03362f8f55ae3d3300cce0ce6ef629"), "5a03362f…"),
             ("quoted", json!(true), "yes"),
         ] {
             assert_eq!(cell(key, &value), text, "{key}");
@@ -200,40 +264,54 @@ mod tests {
         let html = to_html(
             "source",
             &json!({
-                "base": "M1",
-                "gaps": { "count": 54, "weekends": 52 },
-                "warnings": ["a <b>"],
-                "files": [
-                    { "file": "/data/a.csv", "rows": 10, "dropped": { "an empty row": { "rows": 2, "first_line": 7 } } },
-                    { "file": "/data/b.csv", "rows": 20, "zone": "UTC", "dropped": {} },
+                "recipe": ["--time=open", "--", "/data/a.csv"],
+                "instruments": [
+                    {
+                        "symbol": "EURUSD",
+                        "rows": 10,
+                        "bars": { "all": 1000, "flat": 8 },
+                        "gaps": {
+                            "count": 54,
+                            "kinds": { "weekend": { "count": 52 }, "hours": { "count": 2 } },
+                            "longest": [{ "from_ns": 1_514_764_800_000_000_000_i64 }],
+                        },
+                        "pair": null,
+                        "files": [{
+                            "file": "/data/a.csv",
+                            "dropped": { "an empty row": { "rows": 2, "first_line": 7 } },
+                            "repaired": {},
+                        }],
+                    },
+                    { "symbol": "GBPUSD", "rows": 20, "bars": { "all": 2000, "flat": 9 }, "files": [] },
                 ],
-                "repaired": { "clock": { "rows": 60 }, "order": { "rows": 1 } },
-                "counts": { "bad price": 3 },
-                "holes": [{ "from_ns": 1_514_764_800_000_000_000_i64, "bars": 3 }],
+                "warnings": ["a <b> of two"],
             }),
         );
         for part in [
-            "<caption>Files</caption>",
-            "a.csv: dropped",
-            "an empty row",
-            "first line",
-            "<td class=\"n\">52</td>",
-            "<li>a &lt;b&gt;</li>",
-            "2018-01-01 00:00 UTC",
-            "<caption>Repaired</caption>",
-            "bad price",
+            "<h4>Recipe</h4>\n<p class=\"code\">--time=open -- /data/a.csv</p>",
+            "<caption>Instruments</caption>",
+            "<th scope=\"row\">GBPUSD</th><td class=\"n\">20</td>",
+            "<th scope=\"row\">GBPUSD</th><td class=\"n\">2,000</td><td class=\"n\">9</td>",
+            "<caption>Gaps: kinds</caption>",
+            "<th scope=\"row\">EURUSD, weekend</th><td class=\"n\">52</td>",
+            "<th scope=\"row\">EURUSD</th><td>2018-01-01 00:00 UTC</td>",
+            "<th scope=\"row\">EURUSD, a.csv, an empty row</th><td class=\"n\">2</td><td class=\"n\">7</td>",
+            "<li>a &lt;b&gt; of two</li>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
-        assert!(!html.contains("b.csv: dropped"), "nothing was");
+        assert!(!html.contains("symbol") && !html.contains("repaired") && !html.contains("pair"), "{html}");
     }
 
     #[test]
     fn anything_is_shown_and_long_lists_are_cut() {
         assert!(to_html("x", &json!([])).is_empty() && to_html("x", &Value::Null).is_empty());
-        assert!(to_html("x", &json!([1, { "a": 2 }, [3]])).contains("<caption>X</caption>"));
-        let deep = json!({ "a": { "b": { "c": { "d": { "e": { "f": { "g": 1 } } } } } } });
-        assert!(to_html("x", &deep).contains("{&quot;g&quot;:1}"), "{}", to_html("x", &deep));
+        let mixed = to_html("x", &json!([1, { "a": 2 }, [3, "four five"]]));
+        for part in ["<caption>X</caption>", "<p class=\"code\">1</p>", "<li>four five</li>"] {
+            assert!(mixed.contains(part), "{part}: {mixed}");
+        }
+        let deep = (0..40).fold(json!(1), |inner, _| json!([{ "a": inner }]));
+        assert!(to_html("x", &deep).contains("{&quot;a&quot;:["));
         let html = to_html("holes", &json!(vec![json!({ "bars": 1 }); 5_000]));
         assert!(html.contains("The first 400 of 5,000 are shown."));
         assert!(html.len() < 40_000, "{}", html.len());

@@ -1,6 +1,6 @@
 //! The report of a run: all its parts, from what the run left, on a page that needs nothing else.
 
-use crate::stage::{SERIES, SMALL, Stage};
+use crate::stage::{SERIES, SMALL, Stage, numbers};
 
 /// The parts of every report.
 const PARTS: [&str; 8] = [
@@ -63,6 +63,27 @@ fn bars_with_troubles_are_told_of_beside_what_was_learnt() {
         ],
     );
     assert!(page.len() < 1 << 20, "{} bytes", page.len());
+}
+
+#[test]
+fn predictions_drawn_are_those_that_were_judged() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 12");
+    stage.succeeds("ingest bars.csv --out series.h5 --symbol EURUSD --stride 15 --horizon 5 --timeframes M1:16,M15:8");
+    for (run, carry_state) in [("carried", true), ("anew", false)] {
+        let settings = format!("--set training.carry_state={carry_state} --set training.epochs=2");
+        let answer = stage.succeeds(&format!("train --data series.h5 --out {run} {settings} {SMALL}"));
+        let judged = numbers(&answer["evaluation"]["rmse"]);
+        let page = stage.text(&format!("{run}/report.html"));
+        for horizon in [1, 2, 3, 5] {
+            let bars = if horizon == 1 { "bar" } else { "bars" };
+            let title = format!("<figcaption>{horizon} {bars} of M1 ahead: correlation ");
+            let rest = page.split(&title).nth(1).unwrap_or_else(|| panic!("{title}"));
+            let drawn: f64 = rest.split("RMSE ").nth(1).unwrap().split('<').next().unwrap().parse().unwrap();
+            // Four digits are shown.
+            assert!((drawn / judged[horizon - 1] - 1.0).abs() < 1e-3, "{run}: {drawn} drawn, {judged:?} judged");
+        }
+    }
 }
 
 #[test]

@@ -23,7 +23,8 @@ const BARS: &str = "synth bars.csv --days 12";
 const SERIES: &str =
     "ingest bars.csv --out series.h5 --symbol EURUSD --stride 15 --horizon 4 --timeframes M1:24,M15:12";
 const SETTINGS: &str = "--set model.hidden=8 --set training.batch_size=16 --set training.run_length=4 --set training.epochs=12 \
-    --set training.loss=huber --set training.lr_schedule=cosine --set training.warmup_steps=30 --set training.early_stopping=8";
+    --set training.loss=huber --set training.lr_schedule=cosine --set training.warmup_steps=30 --set training.early_stopping=8 \
+    --set model.layers=2 --set model.dropout=0.1 --set training.carry_state=true";
 
 /// Random numbers by SplitMix64 (Steele, Lea and Flood, 2014), the same at every call of the test.
 struct Random(u64);
