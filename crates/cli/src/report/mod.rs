@@ -179,6 +179,7 @@ mod tests {
             seed: 0,
             steps_per_epoch: 2,
             steps: 4,
+            notes: Vec::new(),
             memory: MemoryPlan {
                 data_bytes: 10,
                 training,
