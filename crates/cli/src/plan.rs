@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     /// Optimizer steps of the whole run.
     pub(crate) steps: u64,
     pub(crate) memory: MemoryPlan,
+    /// What a user should know of the settings.
+    pub(crate) notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -94,6 +96,7 @@ impl Plan {
             steps_per_epoch,
             steps: training.max_steps.unwrap_or(training.epochs * steps_per_epoch),
             memory: MemoryPlan::of(job, footprint),
+            notes: notes(training),
             shape,
         })
     }
@@ -126,7 +129,7 @@ impl Plan {
     /// What a reader of the report wants to know of data and model.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let SplitPlan { train, validation, test, purged, .. } = &self.split;
-        vec![
+        let sentences = vec![
             format!(
                 "{} samples of {} ({} layout): {train} to train on, {validation} to validate, {test} to test, {purged} left out between them.",
                 self.data.samples,
@@ -134,7 +137,8 @@ impl Plan {
                 self.data.layout
             ),
             format!("A sample is {}. The model has {} weights.", self.shape, self.parameters),
-        ]
+        ];
+        sentences.into_iter().chain(self.notes.iter().map(|note| format!("Note: {note}."))).collect()
     }
 
     /// The plan as `megabatch plan` prints it.
@@ -176,6 +180,13 @@ impl Plan {
         }
         text
     }
+}
+
+/// Settings that do nothing beside the others.
+fn notes(training: &trainer::Config) -> Vec<String> {
+    let idle_dropout = training.dropout > 0.0 && training.model.layers == 1;
+    let note = "model.dropout leaves nothing out of a model of one layer, as it lies between layers".to_owned();
+    idle_dropout.then_some(note).into_iter().collect()
 }
 
 /// Bytes that `training` takes beside the data.

@@ -61,7 +61,7 @@ impl Follower {
         self.states.iter_mut().for_each(|state| state.as_mut_slice().fill(0.0));
     }
 
-    /// Takes the next `bars` [n, F] of timeframe `timeframe`.
+    /// Takes the next `bars` `[n, F]` of timeframe `timeframe`.
     ///
     /// # Panics
     /// If there is no such timeframe or the numbers are not whole bars.
@@ -74,7 +74,7 @@ impl Follower {
         }
     }
 
-    /// The outputs [K] of the model from the states as they are.
+    /// The outputs `[K]` of the model from the states as they are.
     pub fn predict(&mut self) -> Vec<f32> {
         let hidden = self.model.config().hidden;
         for (part, state) in self.joined.as_mut_slice().chunks_exact_mut(hidden).zip(&self.states) {

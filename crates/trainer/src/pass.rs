@@ -31,7 +31,7 @@ impl<S: Scalar> Pass<S> {
     /// Memory for up to `capacity` samples, booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::Memory`] when the device has no room.
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, model: &Model, capacity: usize, inputs: InputGradients) -> Result<Self> {
         let (width, outputs) = (model.lstms().len() * model.config().hidden, model.shape().outputs);
         let activations = |lstm: &Lstm| Activations::new(scope, lstm.sizes, capacity, inputs);
@@ -50,7 +50,7 @@ impl<S: Scalar> Pass<S> {
     /// The pass with the memory for [`Pass::set_dropout`], booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::Memory`] when the device has no room.
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn with_room_for_dropout(mut self, scope: &Scope) -> Result<Self> {
         for (activations, &sizes) in self.lstms.iter_mut().zip(&self.sizes) {
             activations.make_room_for_dropout(scope, sizes, self.capacity)?;
@@ -71,8 +71,8 @@ impl<S: Scalar> Pass<S> {
         }
     }
 
-    /// Drops outputs of the layers below the top from the windows loaded now, whose ends [B] in each timeframe are `ends`; see
-    /// [`Mask::factor`](crate::Mask::factor).
+    /// Drops outputs of the layers below the top from the windows loaded now, whose ends `[B]` in each timeframe are `ends`;
+    /// see [`Mask::factor`](crate::Mask::factor).
     ///
     /// # Panics
     /// If the pass has no room for it, or there is not an end for each window.

@@ -76,7 +76,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         trainer.load_weights(weights)?;
     }
     let session = Session { job, plan, folder };
-    session.train(trainer, args.resume).map_err(|error| session.folder.advise(error))
+    let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
+    session.train(trainer, begin).map_err(|error| session.folder.advise(error))
 }
 
 /// Checkpoints say where training stood among its samples, and how well it did on others; on other samples, or with another split,
@@ -122,6 +123,13 @@ fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
     Ok((folder, config))
 }
 
+/// Where a run begins.
+#[derive(Clone, Copy)]
+enum Begin {
+    Anew,
+    AtTheLastCheckpoint,
+}
+
 /// A run under way.
 struct Session {
     job: Job,
@@ -130,12 +138,17 @@ struct Session {
 }
 
 impl Session {
-    fn train(&self, mut trainer: Trainer, resume: bool) -> Result<Answer> {
+    fn train(&self, mut trainer: Trainer, begin: Begin) -> Result<Answer> {
         let checkpoints = self.folder.keep_checkpoints(&self.job.config);
         let run = self.job.run(&checkpoints);
-        let resumed = if resume { trainer.resume(&run)? } else { None };
+        let resumed = match begin {
+            Begin::Anew => None,
+            Begin::AtTheLastCheckpoint => trainer.resume(&run)?,
+        };
         let first_step = resumed.as_ref().map_or(0, |resumed| resumed.state.step);
         resumed.iter().for_each(warn_of_resumed);
+
+        self.plan.notes.iter().for_each(|note| eprintln!("megabatch: {note}"));
 
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;

@@ -202,3 +202,12 @@ fn state_is_carried_over_series_only() {
         stage.fails("train --data windows.h5 --out run --set training.carry_state=true --set data.purge=0s", 2);
     assert!(message.contains("training.carry_state"), "{message}");
 }
+
+#[test]
+fn dropout_in_a_model_of_one_layer_is_said_to_do_nothing() {
+    let stage = Stage::with_series();
+    let plan = stage.succeeds("plan --data series.h5 --set model.dropout=0.2");
+    assert!(plan["notes"][0].as_str().unwrap().starts_with("model.dropout leaves nothing out"), "{plan}");
+    let plan = stage.succeeds("plan --data series.h5 --set model.dropout=0.2 --set model.layers=2");
+    assert_eq!(plan["notes"], serde_json::json!([]));
+}

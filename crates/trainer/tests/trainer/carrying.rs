@@ -252,7 +252,8 @@ impl Samples for FailsOnce {
     }
 }
 
-/// The plain form, which reads windows from the source.
+/// The plain form, which reads windows from the source. The trainer goes on by itself, or goes back to its last checkpoint, from
+/// where other samples come next than those of the step that failed.
 #[test]
 fn a_step_that_fails_halfway_leaves_no_states() {
     let config = Config { batch_size: 4, accumulation_steps: 2, max_steps: Some(14), form: Form::Plain, ..carrying() };
@@ -261,13 +262,20 @@ fn a_step_that_fails_halfway_leaves_no_states() {
     let samples = series();
     let mut whole = trainer();
     whole.train(&Run { samples: &samples, train: &train, validation: &[], checkpoints: None }, &mut listen).unwrap();
-    for at_call in [1, 8, 9, 21] {
+    for (at_call, goes_back) in [(1, false), (8, false), (9, false), (21, false), (7, true), (21, true), (23, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints { every_steps: Some(3), ..Checkpoints::new(folder.path()) };
         let samples = FailsOnce { inner: series(), calls: AtomicUsize::new(0), at_call };
-        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
         let mut trainer = trainer();
         assert!(matches!(trainer.train(&run, &mut listen), Err(Error::Gather { .. })));
+        if goes_back {
+            assert!(
+                trainer.resume(&run).unwrap().is_some_and(|resumed| resumed.state.step == (at_call as u64 / 2) / 3 * 3)
+            );
+        }
         trainer.train(&run, &mut listen).unwrap();
-        assert!(state(&trainer) == state(&whole), "failed at call {at_call}");
+        assert!(state(&trainer) == state(&whole), "failed at call {at_call}, goes back: {goes_back}");
     }
 }
 
