@@ -266,17 +266,17 @@ impl Recipe {
             ("date-order", self.date_order.map(|order| order.to_string())),
             ("zone", self.zone.as_ref().map(ToString::to_string)),
             ("base", self.base.map(|base| base.to_string())),
-            ("time", Some(word(self.time))),
-            ("prices", Some(word(self.prices))),
+            ("time", Some(word(&self.time))),
+            ("prices", Some(word(&self.prices))),
             ("on-error", Some(self.on_error.to_string())),
-            ("repeats", Some(word(self.repeats))),
+            ("repeats", Some(word(&self.repeats))),
             ("timeframes", Some(self.timeframes.to_string())),
             ("features", Some(self.features.to_string())),
             ("horizon", Some(self.horizon.to_string())),
             ("target", Some(self.target.to_string())),
             ("stride", Some(self.stride.to_string())),
             ("longest-hole", Some(self.longest_hole.to_string())),
-            ("weekends", Some(word(self.weekends))),
+            ("weekends", Some(word(&self.weekends))),
             ("scaling", Some(self.scaling.to_string())),
             ("train-fraction", Some(self.train_fraction.to_string())),
         ];
@@ -309,7 +309,7 @@ fn one_sided(symbol: &str, there: &str, missing: &str) -> anyhow::Error {
     ))
 }
 
-fn word(value: impl ValueEnum) -> String {
+fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("no value is skipped").get_name().to_owned()
 }
 
