@@ -3,6 +3,7 @@
 
 mod align;
 mod bars;
+mod column_order;
 mod date_order;
 mod digits;
 mod draft;

@@ -206,3 +206,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn columns_in_another_order_are_refused_whatever_is_wanted() {
+    // Places of open, high, low and close.
+    for order in [[3, 2, 1, 0], [0, 3, 1, 2], [1, 0, 2, 3]] {
+        let price = |minute: usize, place: usize| [2, 5, 1, 4][order[place]] + minute % 3;
+        let row = |minute: usize| {
+            let prices: Vec<String> = (0..4).map(|place| price(minute, place).to_string()).collect();
+            format!("2018-07-02 00:{minute:02},{},2\n", prices.join(","))
+        };
+        let text: String = (0..60).map(row).collect();
+        for on_error in OnError::ALL {
+            let options = ReadOptions { on_error, ..ReadOptions::default() };
+            let error = read_texts(&[("EURUSD.csv", &text)], &options).unwrap_err();
+            assert!(matches!(error, Error::ColumnOrder { misfits: 60, rows: 60, first_line: 1, .. }), "{error}");
+            let error = error.to_string();
+            assert!(error.contains("another order") && error.contains("header"), "{error}");
+        }
+    }
+}
