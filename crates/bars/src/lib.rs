@@ -10,6 +10,7 @@ mod draft;
 mod encoding;
 mod epoch;
 mod error;
+mod far_bars;
 mod feature;
 mod feature_table;
 mod fields;
