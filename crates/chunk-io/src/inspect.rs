@@ -28,6 +28,12 @@ use crate::windows::WindowsFile;
 use listing::{list_attributes, list_datasets};
 use statistics::scan;
 
+/// What to do about a feature that never changes.
+const CONSTANT_FEATURE: &str =
+    "it tells the model nothing; leave it out where the file is made: `ingest --features …` takes the others only";
+/// What to do about a target that never changes.
+const CONSTANT_TARGET: &str = "there is nothing to learn from it; look at how the file was made";
+
 /// What [`inspect`] found.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -44,8 +50,8 @@ pub struct Inspection {
     pub datasets: Vec<DatasetEntry>,
     /// Dimensions of the samples, if the file can be used.
     pub shape: Option<Shape>,
-    /// Names of the instruments; empty where the file names none.
-    pub instruments: Vec<String>,
+    /// The instruments, in the file's order; empty where it names none.
+    pub instruments: Vec<InstrumentInspection>,
     /// The timeframes, shortest first; empty if the file cannot be used.
     pub timeframes: Vec<TimeframeInspection>,
     /// Statistics of the targets by horizon, the first being 1.
@@ -68,6 +74,22 @@ pub struct TimeframeInspection {
     pub bars: Option<usize>,
     /// Statistics by feature, over all bars of a series or over all samples and steps of windows.
     pub features: Vec<ColumnStatistics>,
+}
+
+/// One instrument of an [`Inspection`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct InstrumentInspection {
+    /// Name.
+    pub name: String,
+    /// Number of bars by timeframe.
+    pub bars: BTreeMap<String, usize>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Time of the earliest sample, ns since 1970 UTC; `None`, as the next, without samples.
+    pub first_sample_time: Option<i64>,
+    /// Time of the latest sample.
+    pub last_sample_time: Option<i64>,
 }
 
 /// Times of the samples, ns since 1970 UTC.
@@ -126,10 +148,10 @@ impl Inspection {
     fn look_at_series(&mut self, file: InputFile, scope: &Scope) -> Result<()> {
         let series = SeriesFile::from_file(file, scope)?;
         self.shape = Some(series.shape().clone());
-        self.instruments = series.instruments().to_vec();
+        self.instruments = InstrumentInspection::all(&series);
         for timeframe in series.timeframes() {
             let features = scan(timeframe.values_table(), timeframe.feature_names().to_vec())?;
-            self.problems.extend(problems::in_columns(&timeframe.values_table().object, &features));
+            self.problems.extend(problems::in_columns(&timeframe.values_table().object, &features, CONSTANT_FEATURE));
             let bars = Some(timeframe.close_times().len());
             self.timeframes.push(TimeframeInspection {
                 name: Some(timeframe.name().to_owned()),
@@ -149,7 +171,7 @@ impl Inspection {
         for (timeframe, table) in windows.shape().timeframes.iter().zip(windows.features()) {
             let names = (0..timeframe.features).map(|feature| format!("feature_{feature}")).collect();
             let features = scan(table, names)?;
-            self.problems.extend(problems::in_columns(&table.object, &features));
+            self.problems.extend(problems::in_columns(&table.object, &features, CONSTANT_FEATURE));
             self.problems.extend(problems::in_chunks(table));
             self.timeframes.push(TimeframeInspection {
                 name: timeframe.name.clone(),
@@ -169,7 +191,7 @@ impl Inspection {
     fn look_at_targets(&mut self, targets: &Table) -> Result<()> {
         let names = (1..=targets.row_len()).map(|horizon| horizon.to_string()).collect();
         self.targets = scan(targets, names)?;
-        self.problems.extend(problems::in_columns(&targets.object, &self.targets));
+        self.problems.extend(problems::in_columns(&targets.object, &self.targets, CONSTANT_TARGET));
         Ok(())
     }
 
@@ -177,6 +199,27 @@ impl Inspection {
         self.time = TimeSpan::of(times, instruments);
         self.problems.extend(problems::in_times(object, times, instruments));
         self.problems.extend(self.time.as_ref().and_then(|span| problems::in_unit(object, span.first, span.last)));
+    }
+}
+
+impl InstrumentInspection {
+    fn all(series: &SeriesFile) -> Vec<Self> {
+        let instrument = |(k, name): (usize, &String)| {
+            let own = series.sample_instruments().unwrap_or_default().iter().zip(series.sample_times());
+            let times: Vec<i64> = own.filter(|(of, _)| **of as usize == k).map(|(_, &time)| time).collect();
+            let bars = series.timeframes().iter().map(|timeframe| {
+                let starts = timeframe.instrument_starts();
+                (timeframe.name().to_owned(), (starts[k + 1] - starts[k]) as usize)
+            });
+            InstrumentInspection {
+                name: name.clone(),
+                bars: bars.collect(),
+                samples: times.len(),
+                first_sample_time: times.iter().min().copied(),
+                last_sample_time: times.iter().max().copied(),
+            }
+        };
+        series.instruments().iter().enumerate().map(instrument).collect()
     }
 }
 

@@ -17,9 +17,10 @@ mod windows;
 
 pub use error::{Error, Fault, Result};
 pub use inspect::{
-    ColumnStatistics, DatasetEntry, Inspection, Occurrences, Problem, Severity, TimeSpan, TimeframeInspection, inspect,
+    ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
+    TimeframeInspection, inspect,
 };
-pub use predictions::{Predictions, write_predictions};
+pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{Layout, ResidentSeries, Source, SourceOptions};

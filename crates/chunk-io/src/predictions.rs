@@ -15,15 +15,54 @@ pub struct Predictions<'a> {
     pub horizons: usize,
     /// Time of each sample, `[n]`, ns since 1970 UTC, where known.
     pub sample_times: Option<&'a [i64]>,
+    /// Instrument of each sample, where the data name instruments.
+    pub instruments: Option<SampleInstruments<'a>>,
 }
 
-/// Writes `/predictions` `[n, K]` f32 and, where known, `/timestamps` `[n]` int64. The file appears whole or not at all.
+/// The instrument of each of a run of samples.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleInstruments<'a> {
+    /// Names of the instruments, `[I]`.
+    pub names: &'a [String],
+    /// Each sample's, `[n]`, an index into `names`.
+    pub of_sample: &'a [i32],
+}
+
+impl<'a> SampleInstruments<'a> {
+    /// The name of the instrument of sample `n`; `None` if there is no such sample or no such instrument.
+    pub fn name(&self, n: usize) -> Option<&'a str> {
+        let instrument = usize::try_from(*self.of_sample.get(n)?).ok()?;
+        self.names.get(instrument).map(String::as_str)
+    }
+}
+
+/// Writes `/predictions` `[n, K]` f32 and, where known, `/timestamps` `[n]` int64, and `/instruments` `[I]` text with
+/// `/instrument` `[n]` int32. The file appears whole or not at all.
 ///
 /// # Errors
-/// [`Error::BadRequest`] if the lengths disagree; [`Error::NotWritable`], [`Error::Io`] and [`Error::Hdf5`] as they say.
+/// [`Error::BadRequest`] if the lengths disagree or a sample's instrument has no name; [`Error::NotWritable`], [`Error::Io`] and
+/// [`Error::Hdf5`] as they say.
 pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) -> Result<()> {
     let path = path.as_ref();
-    let Predictions { values, horizons, sample_times } = *predictions;
+    let samples = check(path, predictions)?;
+    let Predictions { values, horizons, sample_times, instruments } = *predictions;
+    write_atomically(path, |file| {
+        let output = OutputFile { path, file, storage: Storage::Contiguous };
+        output.write("/predictions", &[samples, horizons], values)?;
+        if let Some(times) = sample_times {
+            output.write("/timestamps", &[samples], times)?;
+        }
+        if let Some(SampleInstruments { names, of_sample }) = instruments {
+            output.write_texts("/instruments", names)?;
+            output.write("/instrument", &[samples], of_sample)?;
+        }
+        Ok(())
+    })
+}
+
+/// The number of samples, n.
+fn check(path: &Path, predictions: &Predictions<'_>) -> Result<usize> {
+    let Predictions { values, horizons, sample_times, instruments } = *predictions;
     let samples = values.len().checked_div(horizons).unwrap_or(0);
     let times = sample_times.map_or(samples, <[i64]>::len);
     if samples * horizons != values.len() || times != samples {
@@ -34,30 +73,60 @@ pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) 
             fix: "give K values and one time for each sample".to_owned(),
         });
     }
-    write_atomically(path, |file| {
-        let output = OutputFile { path, file, storage: Storage::Contiguous };
-        output.write("/predictions", &[samples, horizons], values)?;
-        sample_times.map_or(Ok(()), |times| output.write("/timestamps", &[samples], times).map(drop))
-    })
+    let named = |instruments: SampleInstruments<'_>| (0..samples).filter(|&n| instruments.name(n).is_some()).count();
+    let instruments_found = instruments.map_or(samples, |instruments| instruments.of_sample.len());
+    if instruments_found != samples || instruments.map_or(samples, named) != samples {
+        return Err(Error::BadRequest {
+            path: path.to_owned(),
+            asked: format!("predictions of {samples} samples"),
+            found: format!("{} of {instruments_found} instruments have a name", instruments.map_or(0, named)),
+            fix: "give one instrument for each sample, an index into the names".to_owned(),
+        });
+    }
+    Ok(samples)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::read_texts;
 
     #[test]
     fn predictions_are_rows_of_horizons() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("predictions.h5");
         let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-        write_predictions(&path, &Predictions { values: &values, horizons: 3, sample_times: Some(&[7, 8]) }).unwrap();
+        let names = ["EURUSD", "USDJPY", "€"].map(str::to_owned);
+        let of = |of_sample| Some(SampleInstruments { names: &names, of_sample });
+        let whole =
+            Predictions { values: &values, horizons: 3, sample_times: Some(&[7, 8]), instruments: of(&[2, 0][..]) };
+        write_predictions(&path, &whole).unwrap();
         let file = hdf5::File::open(&path).unwrap();
         assert_eq!(file.dataset("predictions").unwrap().shape(), [2, 3]);
         assert_eq!(file.dataset("predictions").unwrap().read_raw::<f32>().unwrap(), values);
         assert_eq!(file.dataset("timestamps").unwrap().read_raw::<i64>().unwrap(), [7, 8]);
-        for (horizons, times) in [(4, None), (0, None), (3, Some(&[7][..]))] {
-            let wrong = Predictions { values: &values, horizons, sample_times: times };
-            assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{horizons} {times:?}");
+        assert_eq!(file.dataset("instrument").unwrap().read_raw::<i32>().unwrap(), [2, 0]);
+        assert_eq!(read_texts(&file.dataset("instruments").unwrap()).unwrap(), names);
+        for (horizons, times, instruments) in [
+            (4, None, None),
+            (0, None, None),
+            (3, Some(&[7][..]), None),
+            (3, None, of(&[0])),
+            (3, None, of(&[0, 1, 2])),
+            (3, None, of(&[0, 3])),
+            (3, None, of(&[0, -1])),
+        ] {
+            let wrong = Predictions { values: &values, horizons, sample_times: times, instruments };
+            assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("predictions.h5");
+        let bare = Predictions { values: &[1.0], horizons: 1, sample_times: None, instruments: None };
+        write_predictions(&path, &bare).unwrap();
+        assert_eq!(hdf5::File::open(&path).unwrap().member_names().unwrap(), ["predictions"]);
     }
 }

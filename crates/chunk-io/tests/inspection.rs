@@ -40,7 +40,19 @@ fn a_good_series_is_described_without_problems() {
     assert_eq!(found.layout, Some(Layout::Series));
     assert_eq!(found.attributes["symbol"], AttributeValue::from("EURUSD"));
     assert_eq!(found.attributes["layout"], AttributeValue::from("series"));
-    assert_eq!(found.instruments, ["PAIR0 €", "PAIR1 €"]);
+    let [first, second] = &found.instruments[..] else { panic!("{:?}", found.instruments) };
+    assert_eq!((&*first.name, &*second.name), ("PAIR0 €", "PAIR1 €"));
+    assert_eq!([first.bars["M1"], second.bars["M1"]], Plan::two_instruments().base_bars[..]);
+    let own = |k: i32| -> Vec<i64> {
+        let of = &series.instruments.as_ref().unwrap().sample_instrument;
+        of.iter().zip(&series.sample_time).filter(|(of, _)| **of == k).map(|(_, time)| *time).collect()
+    };
+    for (k, instrument) in [(0, first), (1, second)] {
+        let times = own(k);
+        assert_eq!(instrument.samples, times.len());
+        assert_eq!(instrument.first_sample_time, times.first().copied());
+        assert_eq!(instrument.last_sample_time, times.last().copied());
+    }
     assert_eq!(found.bytes, std::fs::metadata(&path).unwrap().len());
     let span = found.time.as_ref().unwrap();
     assert_eq!((span.first, span.last, span.largest_gap), (600_000_000_000, 2_400_000_000_000, 60_000_000_000));

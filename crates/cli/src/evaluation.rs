@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use megabatch_trainer::{self as trainer, Metrics, Split};
+use megabatch_trainer::{self as trainer, InstrumentEvaluation, Metrics, Split};
 use serde::Serialize;
 
 /// A part of the data.
@@ -65,27 +65,33 @@ pub(crate) struct Evaluation {
     pub(crate) model: Metrics,
     /// The same of each baseline, fitted on the training split of the data given.
     pub(crate) baselines: BTreeMap<&'static str, Metrics>,
+    /// The same of each instrument's samples, by name, where the data have several. The baselines are those fitted on all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) instruments: BTreeMap<String, InstrumentEvaluation>,
 }
 
 impl Evaluation {
     /// The errors of the checkpoint of `step` on `split`.
     pub(crate) fn new(split: Part, step: u64, errors: trainer::Evaluation) -> Self {
-        let trainer::Evaluation { samples, metrics, baselines, .. } = errors;
-        Evaluation { split, samples, step, model: metrics, baselines }
+        let trainer::Evaluation { samples, metrics, baselines, instruments, .. } = errors;
+        Evaluation { split, samples, step, model: metrics, baselines, instruments }
     }
 
     /// The model, then the baselines by name.
-    pub(crate) fn contenders(&self) -> impl Iterator<Item = (&str, &Metrics)> {
-        let baselines = self.baselines.iter().map(|(name, metrics)| (*name, metrics));
-        std::iter::once(("model", &self.model)).chain(baselines)
+    pub(crate) fn contenders(&self) -> impl Iterator<Item = (&'static str, &Metrics)> {
+        contenders(&self.model, &self.baselines)
+    }
+
+    /// What tables say of each instrument, by name; empty where the data have but one.
+    pub(crate) fn by_instrument(&self) -> impl Iterator<Item = (&str, OverHorizons)> {
+        self.instruments.iter().map(|(name, errors)| (name.as_str(), OverHorizons::of(errors)))
     }
 
     /// One sentence: how the model stands against the best baseline, by RMSE averaged over the horizons.
     pub(crate) fn verdict(&self) -> String {
-        let mean = |metrics: &Metrics| metrics.rmse.iter().sum::<f64>() / metrics.rmse.len() as f64;
-        let model = mean(&self.model);
-        let best =
-            self.baselines.iter().map(|(name, metrics)| (name, mean(metrics))).min_by(|a, b| a.1.total_cmp(&b.1));
+        let model = mean(&self.model.rmse);
+        let each = self.baselines.iter().map(|(name, metrics)| (name, mean(&metrics.rmse)));
+        let best = each.min_by(|a, b| a.1.total_cmp(&b.1));
         let Some((name, best)) = best else {
             return format!("RMSE {model:.3}, averaged over the horizons.");
         };
@@ -117,8 +123,67 @@ impl Evaluation {
             let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), |share| format!("{share:.4}"));
             text.push_str(&format!("  {:>10.4}  {direction:>10}\n", self.model.mae[k]));
         }
-        text + "\n" + &self.verdict()
+        text + &self.instruments_text() + "\n" + &self.verdict()
     }
+
+    /// A row an instrument.
+    fn instruments_text(&self) -> String {
+        if self.instruments.is_empty() {
+            return String::new();
+        }
+        let width = self.instruments.keys().map(|name| name.chars().count()).max().unwrap_or(0).max(10);
+        let mut text = format!("\nby instrument, averaged over the horizons; {BASELINES_ARE_OF_ALL}\n\n");
+        text.push_str(&format!("{:<width$}  {:>8}", "instrument", "samples"));
+        for (name, _) in self.contenders() {
+            text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
+        }
+        text.push_str(&format!("  {:>10}  {:>10}\n", "mae", "direction"));
+        for (name, OverHorizons { samples, rmse, mae, direction }) in self.by_instrument() {
+            text.push_str(&format!("{name:<width$}  {samples:>8}"));
+            rmse.iter().for_each(|rmse| text.push_str(&format!("  {rmse:>14.4}")));
+            let direction = direction.map_or("-".to_owned(), |share| format!("{share:.4}"));
+            text.push_str(&format!("  {mae:>10.4}  {direction:>10}\n"));
+        }
+        text
+    }
+}
+
+/// What a table by instrument has to say of its baselines.
+pub(crate) const BASELINES_ARE_OF_ALL: &str = "baselines are fitted on all instruments together";
+
+/// Errors on the samples of an instrument, averaged over the horizons.
+pub(crate) struct OverHorizons {
+    pub(crate) samples: usize,
+    /// Of each contender, the model first.
+    pub(crate) rmse: Vec<f64>,
+    /// The model's.
+    pub(crate) mae: f64,
+    /// The model's share of signs, over the horizons that have any.
+    pub(crate) direction: Option<f64>,
+}
+
+impl OverHorizons {
+    fn of(errors: &InstrumentEvaluation) -> Self {
+        let shares: Vec<f64> = errors.metrics.direction_accuracy.iter().copied().flatten().collect();
+        let rmse = contenders(&errors.metrics, &errors.baselines).map(|(_, metrics)| mean(&metrics.rmse));
+        OverHorizons {
+            samples: errors.samples,
+            rmse: rmse.collect(),
+            mae: mean(&errors.metrics.mae),
+            direction: (!shares.is_empty()).then(|| mean(&shares)),
+        }
+    }
+}
+
+fn contenders<'a>(
+    model: &'a Metrics,
+    baselines: &'a BTreeMap<&'static str, Metrics>,
+) -> impl Iterator<Item = (&'static str, &'a Metrics)> {
+    std::iter::once(("model", model)).chain(baselines.iter().map(|(name, metrics)| (*name, metrics)))
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 #[cfg(test)]
@@ -130,7 +195,22 @@ mod tests {
         pub(crate) fn of_one_horizon<const N: usize>(rmse: [(&'static str, f64); N]) -> Self {
             let metrics = |rmse| Metrics { rmse: vec![rmse], mae: vec![rmse], direction_accuracy: vec![Some(0.5)] };
             let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
-            Evaluation { split: Part::Test, samples: 10, step: 3, model: metrics(rmse[0].1), baselines }
+            let model = metrics(rmse[0].1);
+            Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, instruments: BTreeMap::new() }
+        }
+
+        /// The same with its samples divided between EURUSD and USDJPY, of which the second has twice the errors.
+        pub(crate) fn of_two_instruments(mut self) -> Self {
+            for (name, samples, factor) in [("EURUSD", 6, 1.0), ("USDJPY", 4, 2.0)] {
+                let times = |metrics: &Metrics| Metrics {
+                    rmse: metrics.rmse.iter().map(|rmse| rmse * factor).collect(),
+                    ..metrics.clone()
+                };
+                let baselines = self.baselines.iter().map(|(name, metrics)| (*name, times(metrics))).collect();
+                let errors = InstrumentEvaluation { samples, metrics: times(&self.model), baselines };
+                self.instruments.insert(name.to_owned(), errors);
+            }
+            self
         }
     }
 
@@ -149,5 +229,25 @@ mod tests {
         let json = serde_json::to_value(Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)])).unwrap();
         assert_eq!(json["rmse"][0], 1.0);
         assert_eq!(json["baselines"]["mean"]["direction_accuracy"][0], 0.5);
+    }
+
+    #[test]
+    fn several_instruments_have_a_row_each_and_one_has_none() {
+        let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)]);
+        assert!(!one.to_text().contains("by instrument"));
+        assert_eq!(serde_json::to_value(&one).unwrap().get("instruments"), None);
+
+        let two = one.of_two_instruments();
+        let text = two.to_text();
+        let row = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(row("EURUSD"), ["EURUSD", "6", "1.0000", "2.0000", "1.0000", "0.5000"]);
+        assert_eq!(row("USDJPY"), ["USDJPY", "4", "2.0000", "4.0000", "1.0000", "0.5000"]);
+        assert!(text.contains("fitted on all instruments together"), "{text}");
+        let json = serde_json::to_value(&two).unwrap();
+        assert_eq!(json["instruments"]["USDJPY"]["samples"], 4);
+        assert_eq!(json["instruments"]["USDJPY"]["baselines"]["mean"]["rmse"][0], 4.0);
     }
 }

@@ -53,7 +53,10 @@ impl Job {
 
     /// Opens the data and splits it.
     pub(crate) fn open(request: Request<'_>) -> Result<Self> {
-        let Request { config, device, max_steps, .. } = request;
+        let Request { mut config, device, max_steps, .. } = request;
+        if let Some(steps) = max_steps {
+            config.set_count("training.max_steps", steps);
+        }
         let device = Device::select(device)?;
         let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
         device.set_budget_bytes(Some(memory_bytes));
@@ -61,7 +64,7 @@ impl Job {
         let samples =
             SourceSamples::open(&path, &device, memory_bytes).map_err(|error| not_even_data(error, memory_bytes))?;
         let split = split_source(samples.source(), &config)?;
-        let training = training_config(&config, max_steps)?;
+        let training = training_config(&config);
         Ok(Job { device, memory_bytes, samples, split, config, training })
     }
 }
@@ -87,13 +90,13 @@ pub(crate) fn data_path(config: &Config, argument: Option<&Path>) -> Result<Path
 }
 
 /// The trainer's settings from the user's.
-pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result<trainer::Config> {
+pub(crate) fn training_config(config: &Config) -> trainer::Config {
     let kind = match config.text("training.optimizer") {
         Some("sgd") => OptimizerKind::Sgd,
         Some("adam") => OptimizerKind::Adam,
         _ => OptimizerKind::AdamW,
     };
-    Ok(trainer::Config {
+    trainer::Config {
         model: model_config(config),
         dropout: config.number("model.dropout") as f32,
         carry_state: config.flag("training.carry_state"),
@@ -118,7 +121,7 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
         clip_norm: config.optional_number("training.clip_norm"),
         loss: loss(config),
         epochs: config.count("training.epochs") as u64,
-        max_steps,
+        max_steps: config.optional_count("training.max_steps").map(|steps| steps as u64),
         batch_size: config.count("gpu_optimization.batch_size"),
         accumulation_steps: config.count("gpu_optimization.gradient_accumulation_steps"),
         run_length: config.optional_count("training.run_length"),
@@ -127,7 +130,7 @@ pub(crate) fn training_config(config: &Config, max_steps: Option<u64>) -> Result
         threads: threads(config),
         form: form(config),
         validate_every_steps: config.optional_count("training.validate_every_steps").map(|steps| steps as u64),
-    })
+    }
 }
 
 /// The loss, which validation and evaluation measure too.

@@ -11,6 +11,7 @@ mod evaluation;
 mod failure;
 mod forecasts;
 mod job;
+mod notes;
 mod output;
 mod plan;
 mod progress;

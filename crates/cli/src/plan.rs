@@ -11,6 +11,7 @@ use crate::adapt::meaning::Meaning;
 use crate::adapt::split::utc;
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::notes::notes;
 
 /// Share of the memory that data may take where they do not fit whole.
 const CHUNK_SHARE: f64 = 0.75;
@@ -62,7 +63,7 @@ pub(crate) struct SplitPlan {
     pub(crate) validation: usize,
     pub(crate) test: usize,
     pub(crate) purged: usize,
-    /// First instant after training, ns since 1970 UTC; absent where nothing follows.
+    /// Time of the first sample to validate, ns since 1970 UTC; absent where there is none, or no times.
     pub(crate) validation_start_ns: Option<i64>,
     pub(crate) test_start_ns: Option<i64>,
 }
@@ -87,7 +88,7 @@ impl Plan {
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job)?,
-            split: SplitPlan::of(&job.split),
+            split: SplitPlan::of(job),
             parameters: Model::new(shape.clone(), training.model)?.layout().len(),
             batch_size: training.batch_size,
             accumulation_steps: training.accumulation_steps,
@@ -96,7 +97,7 @@ impl Plan {
             steps_per_epoch,
             steps: training.max_steps.unwrap_or(training.epochs * steps_per_epoch),
             memory: MemoryPlan::of(job, footprint),
-            notes: notes(training),
+            notes: notes(job)?,
             shape,
         })
     }
@@ -109,6 +110,9 @@ impl Plan {
             return Ok(());
         }
         let advice = match largest_batch(job)? {
+            None if self.memory.data_bytes >= available_bytes => {
+                "the data alone would not; give more memory or less data".to_owned()
+            }
             None => "not even one sample at a time would; use a smaller model.hidden, fewer layers or shorter windows"
                 .to_owned(),
             Some(batch) => {
@@ -182,13 +186,6 @@ impl Plan {
     }
 }
 
-/// Settings that do nothing beside the others.
-fn notes(training: &trainer::Config) -> Vec<String> {
-    let idle_dropout = training.dropout > 0.0 && training.model.layers == 1;
-    let note = "model.dropout leaves nothing out of a model of one layer, as it lies between layers".to_owned();
-    idle_dropout.then_some(note).into_iter().collect()
-}
-
 /// Bytes that `training` takes beside the data.
 fn footprint(job: &Job, training: &trainer::Config) -> Result<Footprint> {
     let Split { train, validation, .. } = &job.split;
@@ -252,15 +249,17 @@ fn sample_bytes(shape: &Shape) -> usize {
 }
 
 impl SplitPlan {
-    fn of(split: &Split) -> Self {
-        let instant = |time_ns: i64| (time_ns != i64::MAX).then_some(time_ns);
+    fn of(job: &Job) -> Self {
+        let Split { train, validation, test, purged, .. } = &job.split;
+        let times = job.samples.source().sample_times();
+        let first = |part: &[usize]| part.iter().filter_map(|&n| times.map(|times| times[n])).min();
         SplitPlan {
-            train: split.train.len(),
-            validation: split.validation.len(),
-            test: split.test.len(),
-            purged: split.purged,
-            validation_start_ns: instant(split.validation_start_ns),
-            test_start_ns: instant(split.test_start_ns),
+            train: train.len(),
+            validation: validation.len(),
+            test: test.len(),
+            purged: *purged,
+            validation_start_ns: first(validation),
+            test_start_ns: first(test),
         }
     }
 }

@@ -44,7 +44,8 @@ pub(crate) struct Recipe {
     /// Which end of a bar its timestamp is
     #[arg(long, value_enum, default_value_t = Stamp::Open)]
     time: Stamp,
-    /// Zone of the timestamps: UTC, +02:00, America/New_York or new-york+7; found from the weekly closes if not given
+    /// Zone of the timestamps: UTC, +02:00, America/New_York or new-york+7; if not given, UTC for ISO timestamps, and for others found
+    /// from the weekly closes
     #[arg(long, allow_hyphen_values = true)]
     zone: Option<Zone>,
     /// Timeframe of the bars; found from their spacing if not given
@@ -159,6 +160,7 @@ impl Recipe {
     pub(crate) fn read(&self) -> Result<Recordings> {
         let options = self.read_options();
         let all = if self.bid.is_empty() { read_all(&self.bars, &options)? } else { self.read_pairs(&options)? };
+        self.require_known_symbols(&all)?;
         let pip_sizes = all.iter().map(|recording| self.pip_size_of(&recording.symbol)).collect::<Result<_>>()?;
         Ok(Recordings { all, pip_sizes })
     }
@@ -180,6 +182,19 @@ impl Recipe {
         match asks.into_keys().next() {
             Some(symbol) => Err(one_sided(&symbol, "ask", "bid")),
             None => Ok(recordings),
+        }
+    }
+
+    /// A size for a symbol that is not there is a slip of the keyboard, and the true symbol would get another size.
+    fn require_known_symbols(&self, recordings: &[Recording]) -> Result<()> {
+        let Some(PipSizes::BySymbol(sizes)) = &self.pip_size else { return Ok(()) };
+        let symbols: Vec<&str> = recordings.iter().map(|recording| recording.symbol.as_str()).collect();
+        match sizes.keys().find(|symbol| !symbols.contains(&symbol.as_str())) {
+            None => Ok(()),
+            Some(unknown) => Err(Failure::usage(format!(
+                "--pip-size: no bars are of the symbol {unknown}; there are {}",
+                symbols.join(", ")
+            ))),
         }
     }
 
@@ -251,17 +266,17 @@ impl Recipe {
             ("date-order", self.date_order.map(|order| order.to_string())),
             ("zone", self.zone.as_ref().map(ToString::to_string)),
             ("base", self.base.map(|base| base.to_string())),
-            ("time", Some(word(self.time))),
-            ("prices", Some(word(self.prices))),
+            ("time", Some(word(&self.time))),
+            ("prices", Some(word(&self.prices))),
             ("on-error", Some(self.on_error.to_string())),
-            ("repeats", Some(word(self.repeats))),
+            ("repeats", Some(word(&self.repeats))),
             ("timeframes", Some(self.timeframes.to_string())),
             ("features", Some(self.features.to_string())),
             ("horizon", Some(self.horizon.to_string())),
             ("target", Some(self.target.to_string())),
             ("stride", Some(self.stride.to_string())),
             ("longest-hole", Some(self.longest_hole.to_string())),
-            ("weekends", Some(word(self.weekends))),
+            ("weekends", Some(word(&self.weekends))),
             ("scaling", Some(self.scaling.to_string())),
             ("train-fraction", Some(self.train_fraction.to_string())),
         ];
@@ -294,7 +309,7 @@ fn one_sided(symbol: &str, there: &str, missing: &str) -> anyhow::Error {
     ))
 }
 
-fn word(value: impl ValueEnum) -> String {
+fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("no value is skipped").get_name().to_owned()
 }
 

@@ -1,6 +1,6 @@
 //! A run's folder: what is where in it, and the small files that the program itself writes there.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -38,11 +38,26 @@ impl RunFolder {
         }
     }
 
-    /// Makes the folder and writes what is known before the first step.
-    pub(crate) fn begin(&self, config: &Config, plan: &Plan) -> Result<()> {
+    /// Makes the folder, if it is not there, and takes it for this process until the answer is dropped.
+    ///
+    /// # Errors
+    /// A usage failure where another process trains in it.
+    pub(crate) fn take(&self) -> Result<Taken> {
         let root = self.root.display();
         fs::create_dir_all(&self.root)
             .map_err(|error| Failure::usage(format!("{root}: cannot be written to: {error}")))?;
+        // The folder itself is locked, so that nothing has to be written for it. Where the system cannot, nothing is.
+        let Ok(folder) = File::open(&self.root) else { return Ok(Taken { _folder: None }) };
+        match folder.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Failure::usage(format!(
+                "{root}: another process trains in this folder; wait for it, or name another folder"
+            ))),
+            _ => Ok(Taken { _folder: Some(folder) }),
+        }
+    }
+
+    /// Writes what is known before the first step.
+    pub(crate) fn begin(&self, config: &Config, plan: &Plan) -> Result<()> {
         self.clean()?;
         write_atomically(&self.config_file(), config.to_yaml().as_bytes())?;
         Ok(write_atomically(&self.plan_file(), serde_json::to_string_pretty(plan)?.as_bytes())?)
@@ -154,6 +169,11 @@ impl RunFolder {
     }
 }
 
+/// A folder that this process alone trains in; dropping it, or the end of the process, however it comes, lets others in.
+pub(crate) struct Taken {
+    _folder: Option<File>,
+}
+
 /// metrics.jsonl, one JSON object a line, in the order of the steps.
 pub(crate) struct MetricsLog {
     path: PathBuf,
@@ -214,6 +234,17 @@ mod tests {
         fs::create_dir(run.checkpoints()).unwrap();
         let error = RunFolder::new(run.root()).err().unwrap().to_string();
         assert!(error.contains("holds a run already; --resume"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_is_taken_by_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(&folder.path().join("run")).unwrap();
+        let taken = run.take().unwrap();
+        let error = run.take().err().unwrap().to_string();
+        assert!(error.contains("run: another process trains in this folder"), "{error}");
+        drop(taken);
+        assert!(run.take().is_ok());
     }
 
     #[test]

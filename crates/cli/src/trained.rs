@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Checkpoints, Compute, Model, Predictor, SampleShape, Samples as _, State};
+use megabatch_trainer::{self as trainer, Checkpoints, Compute, Model, Predictor, SampleShape, Samples as _, State};
 
 use crate::adapt::meaning::Meaning;
 use crate::adapt::samples::SourceSamples;
@@ -42,7 +42,14 @@ impl Trained {
         let device = Device::cpu();
         let samples = SourceSamples::open(&data_path(&config, data)?, &device, free_memory_bytes(&device))?;
         require_same_meaning(&folder, &samples)?;
+        if data.is_none() {
+            tell_changed_data(&folder, &samples)?;
+        }
         let model = Model::new(trained_shape(&folder)?, model_config(&config))?;
+        if samples.shape() != model.shape() {
+            let (model, samples) = (model.shape().to_string(), samples.shape().to_string());
+            return Err(trainer::Error::SamplesShape { model, samples }.into());
+        }
         let batch_size = config.count("gpu_optimization.batch_size");
         let compute = Compute { threads: threads(&config), batch_size, form: form(&config) };
         let predictor = Predictor::open(&device, model, &weights, compute)?;
@@ -54,6 +61,16 @@ impl Trained {
     pub(crate) fn len(&self) -> usize {
         self.samples.len()
     }
+}
+
+/// The data that a run was trained on are taken to be the same still; where they are not, its errors on them mean something else.
+fn tell_changed_data(folder: &RunFolder, samples: &SourceSamples) -> Result<()> {
+    let trained = folder.saved_plan()["data"]["fingerprint"].clone();
+    if trained.is_string() && trained != samples.fingerprint()? {
+        let path = samples.source().path().display();
+        eprintln!("megabatch: {path}: not the samples any more that {} was trained on", folder.root().display());
+    }
+    Ok(())
 }
 
 fn require_same_meaning(folder: &RunFolder, samples: &SourceSamples) -> Result<()> {

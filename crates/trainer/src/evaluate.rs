@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use megabatch_gpu_core::Device;
@@ -30,6 +31,22 @@ pub struct Evaluation {
     #[serde(flatten)]
     pub metrics: Metrics,
     /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub baselines: BTreeMap<&'static str, Metrics>,
+    /// The same of the samples of each instrument, by name; empty where the source does not tell instruments apart.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub instruments: BTreeMap<String, InstrumentEvaluation>,
+}
+
+/// A model's errors on the samples of one instrument, beside those of the baselines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InstrumentEvaluation {
+    /// Number of samples.
+    pub samples: usize,
+    /// The model's errors by horizon.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+    /// Each baseline's errors by horizon, by name. The baselines are the same for all instruments.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: BTreeMap<&'static str, Metrics>,
 }
@@ -197,23 +214,66 @@ pub(crate) fn evaluate(
     }
     let outputs = predictions.model.shape().outputs;
     let mut loss_sum = 0.0;
-    let mut sum = MetricsSum::new(outputs);
-    let mut baseline_sums: BTreeMap<&'static str, MetricsSum> = BTreeMap::new();
+    let mut all = Sums::new(outputs);
+    let mut by_instrument: BTreeMap<&str, Sums> = BTreeMap::new();
+    let mut unseen = selection.indices;
     predictions.for_each(selection, |batch, predictions| {
         loss_sum += loss.sum(predictions, batch.targets());
-        sum.add(predictions, batch.targets());
-        for (name, predictions) in baselines.into_iter().flat_map(|baselines| baselines.predict(batch)) {
-            let sum = baseline_sums.entry(name).or_insert_with(|| MetricsSum::new(outputs));
-            sum.add(&predictions, batch.targets());
+        let others = baselines.map_or(Vec::new(), |baselines| baselines.predict(batch).into());
+        let rows = Rows { predictions, targets: batch.targets(), baselines: &others };
+        all.add(rows, 0..batch.len());
+        let (seen, rest) = unseen.split_at(batch.len());
+        unseen = rest;
+        for (row, &sample) in seen.iter().enumerate() {
+            if let Some(name) = selection.samples.instrument(sample) {
+                by_instrument.entry(name).or_insert_with(|| Sums::new(outputs)).add(rows, row..row + 1);
+            }
         }
         Ok(Next::Continue)
     })?;
-    Ok(Evaluation {
-        samples: sum.samples(),
-        loss: loss_sum / (sum.samples() * outputs) as f64,
-        metrics: sum.finish(),
-        baselines: baseline_sums.iter().map(|(&name, sum)| (name, sum.finish())).collect(),
-    })
+    let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
+    let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
+    Ok(Evaluation { samples, loss: loss_sum / (samples * outputs) as f64, metrics, baselines, instruments })
+}
+
+/// What a model and the baselines predict for the samples of a batch, and what came, [B, K] each.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    predictions: &'a [f32],
+    targets: &'a [f32],
+    baselines: &'a [(&'static str, Vec<f32>)],
+}
+
+/// Sums of the errors of a model and of baselines.
+struct Sums {
+    outputs: usize,
+    model: MetricsSum,
+    baselines: BTreeMap<&'static str, MetricsSum>,
+}
+
+impl Sums {
+    fn new(outputs: usize) -> Self {
+        Sums { outputs, model: MetricsSum::new(outputs), baselines: BTreeMap::new() }
+    }
+
+    /// Adds some rows of a batch.
+    fn add(&mut self, batch: Rows<'_>, rows: Range<usize>) {
+        let values = rows.start * self.outputs..rows.end * self.outputs;
+        let targets = &batch.targets[values.clone()];
+        self.model.add(&batch.predictions[values.clone()], targets);
+        for (name, predictions) in batch.baselines {
+            let sum = self.baselines.entry(name).or_insert_with(|| MetricsSum::new(self.outputs));
+            sum.add(&predictions[values.clone()], targets);
+        }
+    }
+
+    fn finish(&self) -> InstrumentEvaluation {
+        InstrumentEvaluation {
+            samples: self.model.samples(),
+            metrics: self.model.finish(),
+            baselines: self.baselines.iter().map(|(&name, sum)| (name, sum.finish())).collect(),
+        }
+    }
 }
 
 /// Refuses samples that the model was not built for.

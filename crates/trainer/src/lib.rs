@@ -46,7 +46,7 @@ pub use config::{Config, LastBatch};
 pub use dropout::{Dropout, Mask};
 pub use early_stopping::{EarlyStopping, Plateau};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, Predictor, Selection};
+pub use evaluate::{Evaluation, InstrumentEvaluation, Predictor, Selection};
 pub use events::{Event, Observer, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use follow::Follower;

@@ -35,6 +35,11 @@ pub trait Samples: Sync {
     fn series(&self) -> Option<SeriesView<'_>> {
         None
     }
+
+    /// The name of the instrument that `sample` is of, for a source of several: errors are then told of each besides all.
+    fn instrument(&self, _sample: usize) -> Option<&str> {
+        None
+    }
 }
 
 /// Windows and targets of B samples, row-major in single precision.

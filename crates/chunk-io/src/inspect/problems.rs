@@ -60,8 +60,8 @@ impl Problem {
     }
 }
 
-/// Values that no model can learn from.
-pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics]) -> Vec<Problem> {
+/// Values that no model can learn from; `if_constant` says what to do about a column of one value.
+pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], if_constant: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     for column in columns {
         let mut add = |severity, occurrences: &Occurrences, message: String, fix: &str| {
@@ -76,7 +76,7 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics]) -> Vec<Prob
         }
         if column.count > 1 && column.min == column.max {
             let message = format!("column {} is constant at {}", column.name, column.min.unwrap_or_default());
-            add(Severity::Warning, &Occurrences::default(), message, "drop it: it tells the model nothing");
+            add(Severity::Warning, &Occurrences::default(), message, if_constant);
         }
     }
     problems

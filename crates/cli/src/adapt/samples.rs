@@ -8,7 +8,7 @@ use megabatch_gpu_core::Device;
 use megabatch_trainer::{Batch, SampleShape, Samples, Series, SeriesView, Timeframe};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Samples whose contents go into a fingerprint.
+/// Samples that are looked at together for a fingerprint; of windows too large for memory, all that are.
 const FINGERPRINT_SAMPLES: usize = 32;
 
 /// A data file as the trainer reads it.
@@ -30,22 +30,43 @@ impl SourceSamples {
         Ok(SourceSamples { source, shape, segment_starts })
     }
 
-    /// A fingerprint of shape, times and some of the samples, the first and the last among them: other data have another one,
-    /// wherever the file lies and however it is compressed.
+    /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies and however it is compressed.
+    ///
+    /// Of windows that are too large for memory it sees times and [`FINGERPRINT_SAMPLES`] of the samples, the first and the last
+    /// among them; of everything else every number.
     pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
-        let shape = self.source.shape();
         let mut hash = Xxh3::new();
         hash.update(self.shape.to_string().as_bytes());
-        hash.update(&(shape.samples as u64).to_le_bytes());
-        self.source.sample_times().into_iter().flatten().for_each(|time| hash.update(&time.to_le_bytes()));
-        let last = shape.samples - 1;
-        let looked_at: Vec<usize> = (0..FINGERPRINT_SAMPLES).map(|k| last * k / (FINGERPRINT_SAMPLES - 1)).collect();
-        let mut block = SampleBlock::zeros(shape, looked_at.len());
-        self.source.gather(&looked_at, block.slices())?;
-        for values in block.features.iter().chain([&block.targets]) {
-            values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
+        hash.update(&(self.len() as u64).to_le_bytes());
+        hash_numbers(&mut hash, self.source.sample_times().unwrap_or_default(), i64::to_le_bytes);
+        match self.series() {
+            Some(SeriesView { timeframes, targets }) => {
+                for Series { values, ends, segment_starts } in timeframes {
+                    hash_numbers(&mut hash, values, f32::to_le_bytes);
+                    hash_numbers(&mut hash, ends, i64::to_le_bytes);
+                    hash_numbers(&mut hash, segment_starts, i64::to_le_bytes);
+                }
+                hash_numbers(&mut hash, targets, f32::to_le_bytes);
+            }
+            None => self.hash_windows(&mut hash)?,
         }
         Ok(format!("{:032x}", hash.digest128()))
+    }
+
+    fn hash_windows(&self, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
+        let last = self.len() - 1;
+        let looked_at: Vec<usize> = match self.source.is_resident() {
+            true => (0..=last).collect(),
+            false => (0..FINGERPRINT_SAMPLES).map(|k| last * k / (FINGERPRINT_SAMPLES - 1)).collect(),
+        };
+        for samples in looked_at.chunks(FINGERPRINT_SAMPLES) {
+            let mut block = SampleBlock::zeros(self.source.shape(), samples.len());
+            self.source.gather(samples, block.slices())?;
+            for values in block.features.iter().chain([&block.targets]) {
+                hash_numbers(hash, values, f32::to_le_bytes);
+            }
+        }
+        Ok(())
     }
 
     /// The file behind the samples.
@@ -77,6 +98,14 @@ impl Samples for SourceSamples {
             segment_starts: &self.segment_starts[k],
         });
         Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
+    }
+}
+
+fn hash_numbers<T: Copy, const N: usize>(hash: &mut Xxh3, numbers: &[T], bytes: fn(T) -> [u8; N]) {
+    // A block at a time: the hash is many times faster on long pieces than on single numbers.
+    for block in numbers.chunks(4096) {
+        let block: Vec<u8> = block.iter().flat_map(|&number| bytes(number)).collect();
+        hash.update(&block);
     }
 }
 

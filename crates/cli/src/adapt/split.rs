@@ -37,10 +37,7 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
             )));
         }
         (None, Some(series)) => {
-            let reach_ns = match series.file().sample_reach_times() {
-                Some(reach_ns) => Cow::Borrowed(reach_ns),
-                None => Cow::Owned(window_starts(series)),
-            };
+            let reach_ns = reach_times(series);
             let label_end_ns: Vec<i64> = series.label_end_times(horizon_bars(series)?).collect();
             let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
             split(times, fractions, purge).map_err(|error| explain_reach(error, times, &reach_ns))
@@ -51,6 +48,28 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     }?;
     check_scalers(source, &split)?;
     Ok(split)
+}
+
+/// How many samples to validate, and to test, look back to before the end of the last label of the part before theirs; none where
+/// the file does not know.
+pub(crate) fn overlapping(source: &Source, split: &Split) -> Result<[usize; 2]> {
+    let Some(series) = source.series() else { return Ok([0; 2]) };
+    let reach_ns = reach_times(series);
+    let label_end_ns: Vec<i64> = series.label_end_times(horizon_bars(series)?).collect();
+    let count = |before: &[usize], after: &[usize]| {
+        let last_label_ns = before.iter().map(|&n| label_end_ns[n]).max().unwrap_or(i64::MIN);
+        after.iter().filter(|&&n| reach_ns[n] < last_label_ns).count()
+    };
+    let before_test = if split.validation.is_empty() { &split.train } else { &split.validation };
+    Ok([count(&split.train, &split.validation), count(before_test, &split.test)])
+}
+
+/// When the earliest bar opened that had a part in each sample.
+fn reach_times(series: &ResidentSeries) -> Cow<'_, [i64]> {
+    match series.file().sample_reach_times() {
+        Some(reach_ns) => Cow::Borrowed(reach_ns),
+        None => Cow::Owned(window_starts(series)),
+    }
 }
 
 /// Says why so much was left out between the parts, where nothing remained of one.

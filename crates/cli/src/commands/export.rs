@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Format of the file
     #[arg(long, value_enum, default_value_t = Format::Safetensors)]
     format: Format,
-    /// File to write
+    /// File to write: .safetensors
     #[arg(long)]
     out: PathBuf,
     /// Which checkpoint
@@ -39,8 +39,11 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let folder = RunFolder::open(&args.run)?;
+    match args.format {
+        Format::Safetensors => output::require_ending(&args.out, &["safetensors"])?,
+    }
     output::check(&args.out, &[])?;
+    let folder = RunFolder::open(&args.run)?;
     let (step, weights) = weights_file(&folder, args.checkpoint)?;
     let model = Model::new(trained_shape(&folder)?, model_config(&folder.config(&[])?))?;
     // Loaded and written anew, so that what leaves is known to be whole and to fit the model.

@@ -43,6 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
     trainer.load_weights(&args.weights)?;
 
+    let _taken = folder.take()?;
     folder.begin(&job.config, &plan)?;
     let checkpoints = folder.keep_checkpoints(&job.config);
     let checkpoint = trainer.save_checkpoint(&job.run(&checkpoints))?;

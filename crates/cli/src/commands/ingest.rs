@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use megabatch_bars::{AlignedSeries, align};
+use megabatch_bars::{AlignedSeries, Trouble, align};
 use megabatch_chunk_io::{Storage, WriteOptions, write_series};
 use serde_json::{Value, json};
 
@@ -106,10 +106,12 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A warning where so many rows were dropped that the files are probably not what their reader takes them for.
+/// A warning where so many rows were dropped that the files are probably not what their reader takes them for. Copies of rows are no
+/// sign of that.
 fn few_kept(recordings: &Recordings) -> Vec<String> {
     let few = recordings.all.iter().filter_map(|recording| {
-        let (rows, kept) = (recording.summary.rows(), recording.summary.kept());
+        let summary = &recording.summary;
+        let (rows, kept) = (summary.rows() - summary.dropped(Trouble::Copy), summary.kept());
         (kept < rows - rows / 20).then(|| {
             format!(
                 "{}: only {kept} of {rows} rows were kept; are these files of bars of one symbol?",

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use megabatch_chunk_io::{ColumnStatistics, DatasetEntry, Inspection, Problem, SampleBlock, Shape, Source, inspect};
+use megabatch_chunk_io::{
+    AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Shape,
+    Source, inspect,
+};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::write_atomically;
 use safetensors::tensor::{Dtype, TensorView, serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::windows::SampleRange;
 use crate::adapt::split::utc;
@@ -38,7 +41,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         }
         _ => {
             let inspection = inspect(&args.file)?;
-            Ok(Answer::new(describe(&inspection), &inspection))
+            let pip_sizes = PipSizes::of(&inspection);
+            Ok(Answer::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?))
         }
     }
 }
@@ -81,7 +85,35 @@ fn little_endian(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-fn describe(inspection: &Inspection) -> String {
+/// Price change that makes one unit of the targets, by instrument, as far as the file tells.
+struct PipSizes(HashMap<String, f64>);
+
+impl PipSizes {
+    /// What `ingest` left in the attribute `source`.
+    fn of(inspection: &Inspection) -> Self {
+        let source: Value = match inspection.attributes.get("source") {
+            Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let told = source["instruments"].as_array().into_iter().flatten();
+        let told = told.filter_map(|told| Some((told["symbol"].as_str()?.to_owned(), told["pip_size"].as_f64()?)));
+        PipSizes(told.collect())
+    }
+
+    fn get(&self, instrument: &str) -> Option<f64> {
+        self.0.get(instrument).copied()
+    }
+}
+
+fn with_pip_sizes(inspection: &Inspection, pip_sizes: &PipSizes) -> Result<Value> {
+    let mut json = serde_json::to_value(inspection)?;
+    for (k, instrument) in inspection.instruments.iter().enumerate() {
+        json["instruments"][k]["pip_size"] = json!(pip_sizes.get(&instrument.name));
+    }
+    Ok(json)
+}
+
+fn describe(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
     let layout = inspection.layout.map_or("no layout of ours".to_owned(), |layout| format!("{layout} layout"));
     let mut text = format!("{}: {layout}, {}\n", inspection.path.display(), bytes(inspection.bytes as usize));
     for (name, value) in &inspection.attributes {
@@ -100,6 +132,7 @@ fn describe(inspection: &Inspection) -> String {
             time.largest_gap as f64 / 3.6e12
         ));
     }
+    text.push_str(&instruments(inspection, pip_sizes));
     for timeframe in &inspection.timeframes {
         let name = timeframe.name.as_deref().unwrap_or("features");
         let bars = timeframe.bars.map_or(String::new(), |bars| format!(" over {bars} bars"));
@@ -116,20 +149,54 @@ fn describe(inspection: &Inspection) -> String {
     text
 }
 
-fn columns(columns: &[ColumnStatistics]) -> String {
-    let mut text = format!("  {:<24}{:>12}{:>12}{:>12}{:>12}\n", "", "min", "max", "mean", "std");
-    for column in columns {
-        let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
-        text.push_str(&format!(
-            "  {:<24}{:>12}{:>12}{:>12}{:>12}\n",
-            column.name,
-            number(column.min),
-            number(column.max),
-            number(column.mean),
-            number(column.std)
-        ));
+/// A line an instrument, where the file names any.
+fn instruments(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
+    if inspection.instruments.is_empty() {
+        return String::new();
     }
-    text
+    let timeframes: Vec<&str> =
+        inspection.timeframes.iter().filter_map(|timeframe| timeframe.name.as_deref()).collect();
+    let bars = timeframes.iter().map(|timeframe| format!("{timeframe} bars"));
+    let head = std::iter::once(String::new()).chain(bars);
+    let head = head.chain(["samples", "first sample", "last sample", "pip size"].map(str::to_owned)).collect();
+    let row = |instrument: &InstrumentInspection| {
+        let bars = timeframes.iter().map(|&timeframe| instrument.bars[timeframe].to_string());
+        let time = |time: Option<i64>| time.map_or("-".to_owned(), |time| utc(time).to_string());
+        let pip_size = pip_sizes.get(&instrument.name).map_or("-".to_owned(), |size| size.to_string());
+        let (first, last) = (time(instrument.first_sample_time), time(instrument.last_sample_time));
+        std::iter::once(instrument.name.clone())
+            .chain(bars)
+            .chain([instrument.samples.to_string(), first, last, pip_size])
+            .collect()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(inspection.instruments.iter().map(row)).collect();
+    format!("\ninstruments\n{}", table(&rows, [0, 0]))
+}
+
+fn columns(columns: &[ColumnStatistics]) -> String {
+    let head = ["", "min", "max", "mean", "std"].map(str::to_owned).to_vec();
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
+    let row = |column: &ColumnStatistics| {
+        let ColumnStatistics { name, min, max, mean, std, .. } = column;
+        std::iter::once(name.clone()).chain([min, max, mean, std].map(|value| number(*value))).collect()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(columns.iter().map(row)).collect();
+    table(&rows, [24, 10])
+}
+
+/// Lines of cells, two blanks apart: the first flush left, the others flush right. The tables of a page have the same shape where
+/// their cells are within the `widths` of the first column and of the others.
+fn table(rows: &[Vec<String>], [first, others]: [usize; 2]) -> String {
+    let width = |k: usize| {
+        let longest = rows.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
+        longest.max(if k == 0 { first } else { others })
+    };
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row[1..].iter().zip(&widths[1..]).map(|(cell, width)| format!("  {cell:>width$}"));
+        format!("  {:<width$}{}\n", row[0], cells.collect::<String>(), width = widths[0])
+    };
+    rows.iter().map(line).collect()
 }
 
 fn dataset_line(dataset: &DatasetEntry) -> String {
@@ -152,4 +219,22 @@ fn problems(problems: &[Problem]) -> String {
         format!("{}: {}{index}: {}; {}\n", problem.severity, problem.object, problem.message, problem.fix)
     };
     problems.iter().fold("\n".to_owned(), |text, problem| text + &line(problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_cells_widen_their_column_and_touch_nothing() {
+        let rows = [["", "min", "max"], ["volume", "-2050000.0000", "2290000.0000"], ["€", "0.0000", "1.0000"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        let expected = [
+            format!("  {:<6}  {:>13}  {:>12}", "", "min", "max"),
+            "  volume  -2050000.0000  2290000.0000".to_owned(),
+            format!("  {:<6}  {:>13}  {:>12}", "€", "0.0000", "1.0000"),
+        ];
+        assert_eq!(table(&rows, [0, 10]).lines().collect::<Vec<_>>(), expected);
+        assert!(table(&rows[2..], [24, 10]).starts_with(&format!("  {:<24}      0.0000", "€")));
+    }
 }

@@ -15,7 +15,7 @@ use megabatch_chunk_io::{AttributeValue, Series, SeriesFile};
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 
-use crate::account::fingerprint;
+use crate::account::{account, fingerprint};
 use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
 use crate::answer::Answer;
@@ -60,6 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let series = align(&instruments, &spec)?;
     let scalers = series.scalers();
     let moments = moments(args, &series, &source.zones());
+    source.require_same_account(account(&recipe, &recordings, &series)?)?;
     let rebuilt = series_file(series, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() });
     require_same(&args.file, &file, &rebuilt)?;
     drop(rebuilt);
@@ -177,6 +178,21 @@ impl<'a> Source<'a> {
         Ok(recipe)
     }
 
+    /// What the file says of its bars is what they give; where they lay is no part of it.
+    fn require_same_account(&self, mut found: Value) -> Result<()> {
+        let mut said = self.json.clone();
+        for account in [&mut said, &mut found] {
+            account["recipe"] = Value::Null;
+            let instruments = account["instruments"].as_array_mut().into_iter().flatten();
+            let files = instruments.flat_map(|instrument| instrument["files"].as_array_mut().into_iter().flatten());
+            files.for_each(|file| file["file"] = Value::Null);
+        }
+        match said == found {
+            true => Ok(()),
+            false => Err(not_what_its_bars_give(self.path, "the account of the bars in /@source")),
+        }
+    }
+
     fn files(&self) -> impl Iterator<Item = &Value> {
         let instruments = self.json["instruments"].as_array().into_iter().flatten();
         instruments.flat_map(|instrument| instrument["files"].as_array().into_iter().flatten())
@@ -235,14 +251,24 @@ fn changes(zones: &[TimeZone], first: i64, last: i64) -> Vec<i64> {
     all.into_iter().collect()
 }
 
+fn not_what_its_bars_give(path: &Path, object: &str) -> anyhow::Error {
+    Failure::data(format!(
+        "{}: {object} is not what its bars give; the file was changed, or made by another version: ingest anew",
+        path.display()
+    ))
+}
+
 /// The file holds what its source gives.
 fn require_same(path: &Path, file: &Series, rebuilt: &Series) -> Result<()> {
-    let differs = |object: String| {
-        Failure::data(format!(
-            "{}: {object} is not what its bars give; the file was changed, or made by another version: ingest anew",
-            path.display()
-        ))
+    let differs = |object: String| not_what_its_bars_give(path, &object);
+    let others = |series: &Series| {
+        let names: BTreeSet<String> = series.attributes.keys().cloned().collect();
+        names.into_iter().filter(|name| name != "source").collect::<Vec<_>>()
     };
+    let names: BTreeSet<String> = others(file).into_iter().chain(others(rebuilt)).collect();
+    if let Some(name) = names.into_iter().find(|name| file.attributes.get(name) != rebuilt.attributes.get(name)) {
+        return Err(differs(format!("the attribute {name}")));
+    }
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let whole = [
         ("/samples/time", file.sample_time == rebuilt.sample_time),

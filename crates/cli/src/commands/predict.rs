@@ -1,9 +1,10 @@
 //! `megabatch predict`: a model's outputs for some samples.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use megabatch_chunk_io::{Predictions, write_predictions};
+use megabatch_chunk_io::{Predictions, SampleInstruments, write_predictions};
 use megabatch_trainer::{Samples, Selection, write_atomically};
 use serde_json::json;
 
@@ -61,8 +62,15 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         progress.at((values.len() / horizons) as u64, "");
         Ok::<(), megabatch_trainer::Error>(())
     })?;
-    let times = samples.source().sample_times().map(|times| &times[range.clone()]);
-    let predictions = Predictions { values: &values, horizons, sample_times: times };
+    let source = samples.source();
+    let predictions = Predictions {
+        values: &values,
+        horizons,
+        sample_times: source.sample_times().map(|times| &times[range.clone()]),
+        instruments: source
+            .sample_instruments()
+            .map(|all| SampleInstruments { names: source.instruments(), of_sample: &all[range.clone()] }),
+    };
     match format {
         Format::Csv => write_atomically(&args.out, to_csv(range.start, &predictions).as_bytes())?,
         Format::Hdf5 => write_predictions(&args.out, &predictions)?,
@@ -91,12 +99,15 @@ impl Format {
     }
 }
 
-/// One line a sample: its index, its time where known, and a column a horizon.
+/// One line a sample: its index, its time and its instrument where known, and a column a horizon.
 fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
-    let Predictions { values, horizons, sample_times } = *predictions;
+    let Predictions { values, horizons, sample_times, instruments } = *predictions;
     let mut csv = "sample".to_owned();
     if sample_times.is_some() {
         csv.push_str(",time");
+    }
+    if instruments.is_some() {
+        csv.push_str(",instrument");
     }
     (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}")));
     csv.push('\n');
@@ -106,10 +117,23 @@ fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
             let time = jiff::Timestamp::from_nanosecond(times[k].into()).expect("64 bits of nanoseconds are a time");
             csv.push_str(&format!(",{time}"));
         }
+        if let Some(instruments) = instruments {
+            let name = instruments.name(k).expect("an open file names the instrument of each sample");
+            csv.push_str(&format!(",{}", csv_field(name)));
+        }
         row.iter().for_each(|value| csv.push_str(&format!(",{value}")));
         csv.push('\n');
     }
     csv
+}
+
+/// A field of a CSV, in quotes where it could be taken for several (RFC 4180).
+fn csv_field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\n', '\r']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 #[cfg(test)]
@@ -118,13 +142,23 @@ mod tests {
 
     #[test]
     fn a_line_is_a_sample_with_its_time_and_horizons() {
-        let predictions =
-            Predictions { values: &[1.5, -2.0, 0.25, 3.0], horizons: 2, sample_times: Some(&[0, 60_000_000_000]) };
+        let predictions = Predictions {
+            values: &[1.5, -2.0, 0.25, 3.0],
+            horizons: 2,
+            sample_times: Some(&[0, 60_000_000_000]),
+            instruments: None,
+        };
         assert_eq!(
             to_csv(7, &predictions),
             "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n8,1970-01-01T00:01:00Z,0.25,3\n"
         );
         let untimed = Predictions { sample_times: None, ..predictions };
         assert_eq!(to_csv(0, &untimed), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
+        let names = ["EURUSD", "\"A, B\""].map(str::to_owned);
+        let instruments = Some(SampleInstruments { names: &names, of_sample: &[1, 0] });
+        assert_eq!(
+            to_csv(0, &Predictions { instruments, ..untimed }),
+            "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"
+        );
     }
 }

@@ -84,20 +84,20 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 /// that would mean something else.
 fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
     let saved = folder.saved_plan();
+    if saved["data"]["fingerprint"].as_str().is_some_and(|saved| saved != plan.data.fingerprint) {
+        return Err(Failure::data(format!(
+            "{}: these are not the samples that the run in {} was trained on; resume on those, or start a new run with --init",
+            plan.data.path.display(),
+            folder.root().display()
+        )));
+    }
     if !saved["split"].is_null() && saved["split"] != serde_json::to_value(&plan.split)? {
         return Err(Failure::usage(format!(
             "data.split or data.purge: the run in {} began with other samples to train on and to validate; resume with its settings",
             folder.root().display()
         )));
     }
-    match saved["data"]["fingerprint"].as_str() {
-        Some(saved) if saved != plan.data.fingerprint => Err(Failure::data(format!(
-            "{}: these are not the samples that the run in {} was trained on; resume on those, or start a new run with --init",
-            plan.data.path.display(),
-            folder.root().display()
-        ))),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// The folder and the configuration of a new run, which leaves no trace until its data and its plan are found good.
@@ -139,6 +139,7 @@ struct Session {
 
 impl Session {
     fn train(&self, mut trainer: Trainer, begin: Begin) -> Result<Answer> {
+        let _taken = self.folder.take()?;
         let checkpoints = self.folder.keep_checkpoints(&self.job.config);
         let run = self.job.run(&checkpoints);
         let resumed = match begin {
@@ -147,8 +148,6 @@ impl Session {
         };
         let first_step = resumed.as_ref().map_or(0, |resumed| resumed.state.step);
         resumed.iter().for_each(warn_of_resumed);
-
-        self.plan.notes.iter().for_each(|note| eprintln!("megabatch: {note}"));
 
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;
@@ -240,6 +239,7 @@ impl Session {
         if let Some(evaluation) = evaluation {
             text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
         }
+        text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
             "run": self.folder.root(),
@@ -249,6 +249,7 @@ impl Session {
             "seconds": seconds,
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
             "evaluation": evaluation,
+            "notes": self.plan.notes,
             "report": self.folder.report_file(),
         });
         Answer::new(text, &json)

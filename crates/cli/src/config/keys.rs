@@ -112,7 +112,7 @@ pub(crate) const KEYS: &[Key] = &[
         "training.epochs",
         COUNT,
         "10",
-        "Passes over the training split. `--max-steps` ends earlier or later, whatever this says.",
+        "Passes over the training split. `training.max_steps` ends earlier or later, whatever this says.",
     ),
     key(
         "training.validate_every_steps",
@@ -131,6 +131,12 @@ pub(crate) const KEYS: &[Key] = &[
         NOT_NEGATIVE,
         "0",
         "An improvement is a validation loss that is lower than the best by more than this.",
+    ),
+    key(
+        "training.max_steps",
+        Kind::OrWord { word: "none", otherwise: &COUNT },
+        "none",
+        "Optimizer steps after which the run ends, earlier or later than `training.epochs` says; `--max-steps` sets it.",
     ),
     key(
         "training.precision",

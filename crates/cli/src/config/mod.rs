@@ -127,6 +127,11 @@ impl Config {
         self.settings.insert(path, (text.clone(), Value::Text(text)));
     }
 
+    /// Sets the key `path`, which takes a count, to one that came by another way than the configuration.
+    pub(crate) fn set_count(&mut self, path: &'static str, count: u64) {
+        self.settings.insert(path, (count.to_string(), Value::Count(count)));
+    }
+
     /// `data.split`.
     pub(crate) fn split(&self) -> [f64; 3] {
         match self.value("data.split") {

@@ -4,8 +4,8 @@ use megabatch_trainer::Metrics;
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph, side_by_side};
-use super::number::{plural, significant};
-use crate::evaluation::{Evaluation, Part};
+use super::number::{grouped, plural, significant};
+use crate::evaluation::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, Part};
 
 /// A line a contender; `unit` is that of the targets.
 pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Section {
@@ -44,6 +44,9 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
         ),
     ]));
     body.push_str(&table(evaluation, unit).to_html());
+    if !evaluation.instruments.is_empty() {
+        body.push_str(&instruments_table(evaluation, unit).to_html());
+    }
     Section { id: "horizons", title: "Error by horizon", body }
 }
 
@@ -71,5 +74,40 @@ fn table(evaluation: &Evaluation, unit: &str) -> Table {
         caption: format!("Errors by horizon, in {unit}"),
         head: head.chain(["MAE model".to_owned(), "direction model".to_owned()]).collect(),
         rows: rows.collect(),
+    }
+}
+
+/// A row an instrument.
+fn instruments_table(evaluation: &Evaluation, unit: &str) -> Table {
+    let names = evaluation.contenders().map(|(name, _)| format!("RMSE {}", name.replace('_', " ")));
+    let head = ["instrument".to_owned(), "samples".to_owned()].into_iter().chain(names);
+    let row = |(name, errors): (&str, OverHorizons)| {
+        let direction = errors.direction.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+        [name.to_owned(), grouped(errors.samples as u64)]
+            .into_iter()
+            .chain(errors.rmse.iter().map(|&rmse| significant(rmse, 4)))
+            .chain([significant(errors.mae, 4), direction])
+            .collect()
+    };
+    Table {
+        caption: format!("Errors by instrument, averaged over the horizons, in {unit}; {BASELINES_ARE_OF_ALL}"),
+        head: head.chain(["MAE model".to_owned(), "direction model".to_owned()]).collect(),
+        rows: evaluation.by_instrument().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_instruments_have_a_table_of_their_own() {
+        let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)]);
+        let body = |evaluation: &Evaluation| section(evaluation, ("bars of M1", "pips")).body;
+        assert!(!body(&one).contains("Errors by instrument"));
+        let html = body(&one.of_two_instruments());
+        let row = html.split("<th scope=\"row\">USDJPY</th>").nth(1).unwrap_or_else(|| panic!("{html}"));
+        let cells = "<td class=\"n\">4</td><td class=\"n\">2.000</td><td class=\"n\">4.000</td>";
+        assert!(row.starts_with(cells), "{row}");
     }
 }

@@ -58,7 +58,7 @@ impl Report<'_> {
             Some(time::section(self.metrics)),
             Some(memory::section(&self.plan.memory, self.peaks, self.metrics)),
             Some(self.machine.section()),
-            Some(settings::section(self.config)),
+            Some(settings::section(self.config, &self.plan.notes)),
         ];
         let sections: Vec<_> = sections.into_iter().flatten().collect();
         page(&format!("megabatch: {}", self.run_name), &self.head(), &sections)
@@ -179,7 +179,7 @@ mod tests {
             seed: 0,
             steps_per_epoch: 2,
             steps: 4,
-            notes: Vec::new(),
+            notes: vec!["x does nothing".to_owned()],
             memory: MemoryPlan {
                 data_bytes: 10,
                 training,
@@ -233,6 +233,7 @@ mod tests {
             "Allocated by step",
             "instruction set",
             "&lt;b&gt;.h5",
+            "Note: x does nothing.",
         ] {
             assert!(html.contains(part), "{part}");
         }

@@ -4,7 +4,8 @@ use super::html::{Section, Table, paragraph};
 use super::number::plural;
 use crate::config::Config;
 
-pub(crate) fn section(config: &Config) -> Section {
+/// `notes` are the plan's on the settings.
+pub(crate) fn section(config: &Config, notes: &[String]) -> Section {
     let defaults = Config::load_saved(std::path::Path::new("defaults"), "", &[]).expect("the defaults are valid");
     let default = |key: &str| defaults.settings().find(|(found, _)| *found == key).map(|(_, text)| text);
     let rows: Vec<Vec<String>> = config
@@ -18,6 +19,7 @@ pub(crate) fn section(config: &Config) -> Section {
     let changed = rows.iter().filter(|row| !row[2].is_empty()).count();
     let head = ["key", "value", "default, where it differs"].map(str::to_owned).to_vec();
     let table = Table { caption: "Settings".to_owned(), head, rows }.to_html();
-    let body = paragraph(&format!("{} set; the others are defaults.", plural(changed, "key"))) + &table;
+    let notes: String = notes.iter().map(|note| paragraph(&format!("Note: {note}."))).collect();
+    let body = paragraph(&format!("{} set; the others are defaults.", plural(changed, "key"))) + &notes + &table;
     Section { id: "configuration", title: "Configuration", body }
 }

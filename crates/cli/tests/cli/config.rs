@@ -71,7 +71,7 @@ fn the_environment_has_no_say_in_a_run_that_goes_on() {
     let mut command = stage.command("train --out run --resume --max-steps 10");
     command.env("MEGABATCH_TRAINING__LR", "5").env("MEGABATCH_NO_SUCH__KEY", "1");
     assert_cmd::Command::from_std(command).assert().success();
-    assert_eq!(stage.text("run/config.yaml"), before);
+    assert_eq!(stage.text("run/config.yaml"), before.replace("max_steps: none", "max_steps: 10"));
     assert_eq!(stage.metrics("run", "step")[9]["lr"], 0.02);
 }
 

@@ -77,6 +77,28 @@ fn bars_and_series_that_do_not_belong_together_are_refused() {
 }
 
 #[test]
+fn a_file_that_says_something_else_of_its_bars_is_refused() {
+    type Change = (&'static str, fn(&hdf5::File));
+    let cases: [Change; 3] = [
+        ("the attribute horizon_bars", |file| file.attr("horizon_bars").unwrap().write_scalar(&1_i64).unwrap()),
+        ("the attribute pip_size", |file| file.attr("pip_size").unwrap().write_scalar(&1.0_f64).unwrap()),
+        ("the account of the bars", |file| {
+            let source = file.attr("source").unwrap();
+            let text = source.read_scalar::<hdf5::types::VarLenUnicode>().unwrap();
+            let changed = text.replace("\"flat\":", "\"flat\":9");
+            assert_ne!(changed, text.as_str());
+            source.write_scalar(&changed.parse::<hdf5::types::VarLenUnicode>().unwrap()).unwrap();
+        }),
+    ];
+    for (what, change) in cases {
+        let stage = ingested();
+        stage.with_hdf5("series.h5", |path| change(&hdf5::File::open_rw(path).unwrap()));
+        let [message, _] = stage.fails("leak series.h5", 3);
+        assert!(message.contains(&format!("series.h5: {what}")), "{message}");
+    }
+}
+
+#[test]
 fn what_was_not_made_of_bars_cannot_be_proven() {
     let stage = Stage::new();
     stage.succeeds(SERIES);

@@ -6,6 +6,7 @@ mod capacity;
 mod config;
 mod data;
 mod exchange;
+mod instruments;
 mod interface;
 mod leak;
 mod readme;

@@ -143,3 +143,48 @@ impl Long {
         Long { process, stderr }
     }
 }
+
+#[test]
+fn a_resumed_run_ends_where_it_was_to_end() {
+    let stage = Stage::with_series();
+    // More steps than the epochs have, and fewer.
+    for (run, steps) in [("more", 100_u64), ("fewer", 20)] {
+        let settings = format!("--max-steps {steps} {SMALL} --set training.epochs=3 --set training.lr_schedule=cosine");
+        stage.succeeds(&format!("train --data series.h5 --out {run} {settings}"));
+        let whole = stage.checkpoint(run, steps);
+        // As if the run had been killed before its last checkpoint.
+        std::fs::remove_dir_all(stage.path(&format!("{run}/checkpoints/step-{steps:08}"))).unwrap();
+        let answer = stage.succeeds(&format!("train --out {run} --resume"));
+        assert_eq!(answer["steps"], steps);
+        assert!(stage.checkpoint(run, steps) == whole, "{run}");
+    }
+}
+
+#[test]
+fn a_run_is_trained_by_one_process_at_a_time() {
+    let stage = Stage::with_run();
+    let other = std::fs::File::open(stage.path("run")).unwrap();
+    other.try_lock().unwrap();
+    let before = stage.contents();
+    let [message, _] = stage.fails("train --out run --resume --max-steps 20", 2);
+    assert!(message.contains("run: another process trains in this folder"), "{message}");
+    assert!(stage.contents() == before);
+    drop(other);
+    stage.succeeds("train --out run --resume --max-steps 20");
+}
+
+#[test]
+fn a_single_number_that_changed_is_other_data() {
+    let stage = Stage::with_run();
+    stage.with_hdf5("series.h5", |path| {
+        let values = hdf5::File::open_rw(path).and_then(|file| file.dataset("series/M1/values")).unwrap();
+        let mut changed = values.read_raw::<f32>().unwrap();
+        changed[77] += 1.0;
+        values.write_raw(&changed).unwrap();
+    });
+    let [message, _] = stage.fails("train --out run --resume --max-steps 20", 3);
+    assert!(message.contains("these are not the samples that the run in run was trained on"), "{message}");
+    let eval = stage.run("eval --run run").success();
+    let told = String::from_utf8(eval.get_output().stderr.clone()).unwrap();
+    assert!(told.contains("series.h5: not the samples any more that run was trained on"), "{told}");
+}

@@ -204,10 +204,21 @@ fn state_is_carried_over_series_only() {
 }
 
 #[test]
-fn dropout_in_a_model_of_one_layer_is_said_to_do_nothing() {
+fn settings_that_do_nothing_are_told() {
     let stage = Stage::with_series();
-    let plan = stage.succeeds("plan --data series.h5 --set model.dropout=0.2");
-    assert!(plan["notes"][0].as_str().unwrap().starts_with("model.dropout leaves nothing out"), "{plan}");
+    for (settings, told) in [
+        ("model.dropout=0.2", "model.dropout leaves nothing out"),
+        ("training.huber_delta=2", "training.huber_delta does nothing"),
+        ("training.lr_min=0.0001", "training.lr_min does nothing"),
+        ("training.warmup_steps=500", "training.warmup_steps is 500 of 30 steps"),
+        ("training.early_stopping_min_delta=1", "training.early_stopping_min_delta does nothing"),
+        ("training.batch_size=1000", "an optimizer step takes 1000 samples and there are 140"),
+        ("data.purge=0s", "data.purge leaves "),
+    ] {
+        let plan = stage.succeeds(&format!("plan --data series.h5 --set {settings}"));
+        let notes = plan["notes"].as_array().unwrap();
+        assert!(notes.len() == 1 && notes[0].as_str().unwrap().starts_with(told), "{settings}: {notes:?}");
+    }
     let plan = stage.succeeds("plan --data series.h5 --set model.dropout=0.2 --set model.layers=2");
     assert_eq!(plan["notes"], serde_json::json!([]));
 }

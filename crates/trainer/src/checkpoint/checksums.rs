@@ -45,14 +45,14 @@ impl Checksums {
         let path = self.folder.join(name);
         let bytes = fs::read(&path).map_err(Error::file(&path, "read"))?;
         let found = checksum(&bytes);
-        match self.by_name.get(name) {
-            Some(written) if *written == found => Ok(bytes),
-            Some(written) => {
-                let reason = format!("damaged: its checksum is {found}, but {FILE} says {written}");
-                Err(Error::Checkpoint { path, reason })
-            }
-            None => Err(Error::Checkpoint { path, reason: format!("damaged: {FILE} does not name it") }),
-        }
+        let why = match self.by_name.get(name) {
+            Some(written) if *written == found => return Ok(bytes),
+            Some(written) => format!("its checksum is {found}, but {FILE} says {written}"),
+            None => format!("{FILE} does not name it"),
+        };
+        let folder = self.folder.display();
+        let reason = format!("damaged: {why}; remove the folder {folder}, and the checkpoint before it is used");
+        Err(Error::Checkpoint { path, reason })
     }
 }
 
@@ -75,6 +75,7 @@ mod tests {
         let sums = list(&[("a", bytes.clone())]).into_bytes();
         let reads = || Checksums::open(folder.path()).and_then(|sums| sums.read("a"));
         let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+        let advice = format!("; remove the folder {}, and the checkpoint before it is used", folder.path().display());
         put("a", &bytes);
         put(FILE, &sums);
         assert_eq!(reads().unwrap(), bytes);
@@ -87,6 +88,7 @@ mod tests {
                 put(name, &damaged);
                 let error = reads().unwrap_err().to_string();
                 assert!(error.contains("/a: damaged: "), "bit {bit} of {name}: {error}");
+                assert!(error.contains(&advice), "bit {bit} of {name}: {error}");
             }
             put(name, &whole[..whole.len() - 2]);
             assert!(reads().is_err());

@@ -137,7 +137,10 @@ impl RunSettings {
         }
         if lr_schedule.kind == LrScheduleKind::Cosine {
             fixed.push(("training.lr_min", lr_schedule.lr_min.to_string()));
-            fixed.push(("training.epochs (steps that the cosine is drawn over)", steps.to_string()));
+            fixed.push((
+                "training.epochs or training.max_steps (steps that the cosine is drawn over)",
+                steps.to_string(),
+            ));
         }
         let free = vec![
             ("training.lr", optimizer.lr.to_string()),
@@ -218,7 +221,10 @@ mod tests {
             ),
             (|run| run.lr_schedule.warmup_steps = 0, "training.warmup_steps 3, but this run has 0;"),
             (|run| run.lr_schedule.lr_min = 0.0, "training.lr_min 0.00001, but this run has 0;"),
-            (|run| run.steps = 30, "training.epochs (steps that the cosine is drawn over) 20, but this run has 30;"),
+            (
+                |run| run.steps = 30,
+                "training.epochs or training.max_steps (steps that the cosine is drawn over) 20, but this run has 30;",
+            ),
             (|run| run.carry_state = false, "training.carry_state true, but this run has false;"),
             // One is enough to refuse, whatever else has changed.
             (|run| (run.seed, run.optimizer.lr) = (0, 0.5), "training.seed 11, but this run has 0;"),

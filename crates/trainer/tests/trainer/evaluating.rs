@@ -1,12 +1,13 @@
 //! Predictions and errors of a trained model, from its exported weights.
 
+use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Baselines, Compute, Config, Error, Event, Form, Loss, Model, Predictor, Run, Samples, Selection, Trainer,
-    save_weights,
+    Baselines, Batch, Compute, Config, Error, Event, Form, InMemory, Loss, Model, Predictor, Run, SampleShape, Samples,
+    Selection, Trainer, save_weights,
 };
 
 /// A model after a few steps and the file that it was exported to.
@@ -41,7 +42,7 @@ fn an_exported_model_predicts_as_the_trained_one() {
     assert_eq!(predictor.evaluate(selection, Loss::Mse, Some(&baselines)).unwrap(), expected);
 
     let (mut visited, mut squares) = (Vec::new(), 0.0);
-    let mut batch = megabatch_trainer::Batch::new(&device.scope("test"), samples.shape(), 8).unwrap();
+    let mut batch = Batch::new(&device.scope("test"), samples.shape(), 8).unwrap();
     predictor
         .predict(selection, |indices, predictions| {
             batch.resize(indices.len());
@@ -63,6 +64,58 @@ fn an_exported_model_predicts_as_the_trained_one() {
         }
     }
     assert_eq!(json["baselines"]["no_change"]["direction_accuracy"][0], 0.0);
+}
+
+/// Samples of which every third is of another instrument.
+struct OfTwo(InMemory);
+
+fn name_of(sample: usize) -> &'static str {
+    if sample % 3 == 0 { "USDJPY" } else { "EURUSD" }
+}
+
+impl Samples for OfTwo {
+    fn shape(&self) -> &SampleShape {
+        self.0.shape()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        self.0.gather(samples, batch)
+    }
+
+    fn instrument(&self, sample: usize) -> Option<&str> {
+        Some(name_of(sample))
+    }
+}
+
+#[test]
+fn errors_by_instrument_are_those_of_its_samples_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.safetensors");
+    exported(&path);
+    let (one, two) = (samples(100), OfTwo(samples(100)));
+    let train: Vec<usize> = (0..80).collect();
+    let baselines = Baselines::fit(&Device::cpu(), Selection { samples: &one, indices: &train }).unwrap();
+    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 8, form: Form::Fast });
+    let mut evaluate = |samples: &dyn Samples, indices: &[usize]| {
+        predictor.evaluate(Selection { samples, indices }, Loss::Mse, Some(&baselines)).unwrap()
+    };
+    let indices: Vec<usize> = (51..100).rev().collect();
+    let pooled = evaluate(&two, &indices);
+    assert_eq!(pooled.instruments.keys().collect::<Vec<_>>(), ["EURUSD", "USDJPY"]);
+    for (name, found) in &pooled.instruments {
+        let own: Vec<usize> = indices.iter().copied().filter(|&sample| name_of(sample) == name).collect();
+        let alone = evaluate(&one, &own);
+        assert_eq!(found.samples, own.len());
+        assert_eq!((&found.metrics, &found.baselines), (&alone.metrics, &alone.baselines), "{name}");
+        assert_ne!(found.metrics, pooled.metrics);
+    }
+    let untold = evaluate(&one, &indices);
+    assert_eq!((untold.metrics, untold.baselines), (pooled.metrics, pooled.baselines));
+    assert!(untold.instruments.is_empty());
 }
 
 #[test]
@@ -116,7 +169,7 @@ fn huber_is_minimised_and_evaluated_in_both_forms() {
 
         let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 20, form });
         let mut naive = 0.0;
-        let mut batch = megabatch_trainer::Batch::new(&Device::cpu().scope("test"), samples.shape(), 20).unwrap();
+        let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), 20).unwrap();
         batch.resize(20);
         samples.gather(&indices, &mut batch).unwrap();
         predictor

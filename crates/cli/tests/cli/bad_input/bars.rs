@@ -82,6 +82,13 @@ const CASES: &[Case] = &[
         says: &["the pip size of `BARS` is not known", "`--pip-size`"],
     },
     Case {
+        what: "a pip size of no symbol",
+        given: make_bars,
+        command: "ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M1:4 --pip-size EURSUD=0.00001",
+        exit_code: USAGE,
+        says: &["--pip-size: no bars are of the symbol EURSUD; there are EURUSD"],
+    },
+    Case {
         what: "a share out of range",
         given: make_bars,
         command: "ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M1:4 --train-fraction 1.5",

@@ -55,6 +55,13 @@ const CASES: &[Case] = &[
         says: &["absent/model.safetensors: cannot ", "No such file"],
     },
     Case {
+        what: "weights in a format of another name",
+        given: make_run,
+        command: "export --run run --out model.pt",
+        exit_code: USAGE,
+        says: &["model.pt: the ending of its name says the format; expected .safetensors"],
+    },
+    Case {
         what: "predictions as CSV in a folder that is not there",
         given: make_run,
         command: "predict --run run --out absent/predictions.csv",

@@ -77,6 +77,22 @@ const CASES: &[Case] = &[
         says: &["run: the run has no checkpoint yet"],
     },
     Case {
+        what: "whose checkpoint is damaged",
+        given: |stage| {
+            make_run(stage);
+            for checkpoint in fs::read_dir(stage.path("run/checkpoints")).unwrap() {
+                fs::write(checkpoint.unwrap().path().join("model.safetensors"), "weights").unwrap();
+            }
+        },
+        command: "eval --run run",
+        exit_code: DATA,
+        says: &[
+            "model.safetensors: damaged: ",
+            "; remove the folder run/checkpoints/step-",
+            "the checkpoint before it is used",
+        ],
+    },
+    Case {
         what: "begun with weights that are none",
         given: |stage| {
             make_series(stage);

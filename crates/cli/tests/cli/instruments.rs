@@ -1,0 +1,149 @@
+//! Files of several instruments: what comes out tells them apart.
+
+use serde_json::{Value, json};
+
+use crate::stage::{SMALL, Stage, dataset};
+
+/// The instruments, in the order of the file.
+const NAMES: [&str; 2] = ["EURUSD", "USDJPY"];
+
+/// `series.h5` of two instruments of different lengths.
+fn two() -> Stage {
+    let stage = Stage::new();
+    for (name, days) in [("EURUSD", 6), ("USDJPY", 4)] {
+        stage.succeeds(&format!("synth {name}.csv --days {days} --seed {days}"));
+    }
+    let timeframes = "--timeframes M1:6,M5:4 --horizon 2 --stride 17";
+    stage.succeeds(&format!("ingest EURUSD.csv USDJPY.csv --out series.h5 {timeframes}"));
+    stage
+}
+
+/// The same, and `run`, a model that has seen a few batches of it.
+fn two_and_a_run() -> Stage {
+    let stage = two();
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 3 {SMALL}"));
+    stage
+}
+
+fn of_samples(stage: &Stage) -> Vec<i32> {
+    dataset::<i32>(&stage.path("series.h5"), "samples/instrument").1
+}
+
+fn members(stage: &Stage, file: &str) -> Vec<String> {
+    let mut names = hdf5::File::open(stage.path(file)).and_then(|file| file.member_names()).unwrap();
+    names.sort();
+    names
+}
+
+#[test]
+fn predictions_name_the_instrument_of_each_sample() {
+    let stage = two_and_a_run();
+    let all = of_samples(&stage);
+    // A range that begins in the first and ends in the second.
+    let second = all.iter().position(|&instrument| instrument == 1).unwrap();
+    let range = second - 5..second + 7;
+    for file in ["part.csv", "part.h5"] {
+        stage.succeeds(&format!("predict --run run --samples {}..{} --out {file}", range.start, range.end));
+    }
+    let csv = stage.text("part.csv");
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("sample,time,instrument,h1,h2"));
+    let named: Vec<&str> = lines.map(|line| line.split(',').nth(2).unwrap()).collect();
+    assert_eq!(named, [[NAMES[0]; 5].as_slice(), &[NAMES[1]; 7]].concat());
+
+    assert_eq!(members(&stage, "part.h5"), ["instrument", "instruments", "predictions", "timestamps"]);
+    assert_eq!(dataset::<i32>(&stage.path("part.h5"), "instrument"), (vec![12], all[range].to_vec()));
+    let (_, names) = dataset::<hdf5::types::VarLenUnicode>(&stage.path("part.h5"), "instruments");
+    assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), NAMES);
+}
+
+#[test]
+fn predictions_of_one_instrument_name_none() {
+    let stage = Stage::with_run();
+    stage.succeeds("predict --run run --samples 0..3 --out part.csv");
+    stage.succeeds("predict --run run --samples 0..3 --out part.h5");
+    assert_eq!(stage.text("part.csv").lines().next(), Some("sample,time,h1,h2"));
+    assert_eq!(members(&stage, "part.h5"), ["predictions", "timestamps"]);
+}
+
+#[test]
+fn inspect_counts_each_instrument_apart() {
+    let stage = two();
+    let series = stage.path("series.h5");
+    let answer = stage.succeeds("inspect series.h5");
+    let all = of_samples(&stage);
+    let (_, times) = dataset::<i64>(&series, "samples/time");
+    for (k, (name, pip_size)) in NAMES.into_iter().zip([0.0001, 0.01]).enumerate() {
+        let found = &answer["instruments"][k];
+        let own: Vec<i64> =
+            all.iter().zip(&times).filter(|(of, _)| **of as usize == k).map(|(_, &time)| time).collect();
+        let bars = ["M1", "M5"].map(|timeframe| {
+            let (_, starts) = dataset::<i64>(&series, &format!("series/{timeframe}/instrument_start"));
+            (timeframe.to_owned(), json!(starts[k + 1] - starts[k]))
+        });
+        let expected = json!({
+            "name": name,
+            "bars": Value::Object(bars.into_iter().collect()),
+            "samples": own.len(),
+            "first_sample_time": own.first(),
+            "last_sample_time": own.last(),
+            "pip_size": pip_size,
+        });
+        assert_eq!(*found, expected);
+    }
+
+    let output = stage.run("inspect series.h5").success().get_output().stdout.clone();
+    let text = String::from_utf8(output).unwrap();
+    let words = |start: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.trim_start().starts_with(start));
+        let line = line.unwrap_or_else(|| panic!("{start}: {text}"));
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(words("M1 bars").join(" "), "M1 bars M5 bars samples first sample last sample pip size");
+    let row = words("USDJPY");
+    let of = &answer["instruments"][1];
+    assert_eq!(row[1..4], [&of["bars"]["M1"], &of["bars"]["M5"], &of["samples"]].map(Value::to_string));
+    assert_eq!(row.last().map(String::as_str), Some("0.01"));
+}
+
+#[test]
+fn inspect_names_no_instruments_where_the_file_does_not() {
+    let stage = Stage::with_series();
+    assert_eq!(stage.succeeds("inspect series.h5")["instruments"], json!([]));
+    let output = stage.run("inspect series.h5").success().get_output().stdout.clone();
+    assert!(!String::from_utf8(output).unwrap().contains("instruments"));
+}
+
+#[test]
+fn numbers_of_any_size_stand_apart_in_what_inspect_prints() {
+    let stage = Stage::new();
+    stage.with_hdf5("windows.h5", |path| {
+        let file = hdf5::File::create(path).unwrap();
+        let values: Vec<f32> = (0..40).map(|k| if k % 2 == 0 { -2_050_000.0 } else { 2_290_000.0 }).collect();
+        let features = file.new_dataset::<f32>().shape([20, 2, 1]).create("features").unwrap();
+        features.write_raw(&values).unwrap();
+        let targets = file.new_dataset::<f32>().shape([20, 1]).create("targets").unwrap();
+        targets.write_raw(&[0.5f32; 20]).unwrap();
+    });
+    let output = stage.run("inspect windows.h5").success().get_output().stdout.clone();
+    let text = String::from_utf8(output).unwrap();
+    let row = text.lines().find(|line| line.contains("feature_0")).unwrap_or_else(|| panic!("{text}"));
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells, ["feature_0", "-2050000.0000", "2290000.0000", "120000.0000", "2170000.0000"]);
+}
+
+#[test]
+fn inspect_says_how_to_leave_a_constant_feature_out() {
+    let stage = Stage::new();
+    stage.with_hdf5("windows.h5", |path| {
+        let file = hdf5::File::create(path).unwrap();
+        let features = file.new_dataset::<f32>().shape([20, 2, 1]).create("features").unwrap();
+        features.write_raw(&[3.0f32; 40]).unwrap();
+        let targets = file.new_dataset::<f32>().shape([20, 1]).create("targets").unwrap();
+        targets.write_raw(&(0..20).map(|k| k as f32).collect::<Vec<_>>()).unwrap();
+    });
+    let answer = stage.succeeds("inspect windows.h5");
+    let problems = answer["problems"].as_array().unwrap();
+    let constant = problems.iter().find(|problem| problem["message"] == "column feature_0 is constant at 3").unwrap();
+    assert!(constant["fix"].as_str().unwrap().contains("`ingest --features …`"), "{constant}");
+}
