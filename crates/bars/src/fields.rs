@@ -15,6 +15,15 @@ pub(crate) struct Fields<'a> {
     len: usize,
 }
 
+/// What becomes of commas in prices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commas {
+    /// A price with a comma is none.
+    Refused,
+    /// It would be one without.
+    PassedOver,
+}
+
 impl<'a> Fields<'a> {
     /// Cuts a line at each delimiter outside of quotes, as RFC 4180 has them; a line that is quoted as a whole is cut inside.
     ///
@@ -89,13 +98,9 @@ impl<'a> Fields<'a> {
     }
 
     /// Whether the columns hold a time and four numbers.
-    pub(crate) fn fit(&self, columns: &Columns, style: DateStyle) -> bool {
-        self.stamp(columns, style).is_some() && columns.prices().iter().all(|&price| self.number(price).is_some())
-    }
-
-    /// Whether the columns would hold a time and four numbers if numbers had no commas.
-    pub(crate) fn fit_but_for_commas(&self, columns: &Columns, style: DateStyle) -> bool {
-        let is_price = |&price: &usize| self.number(price).is_some() || self.has_commas(price);
+    pub(crate) fn fit(&self, columns: &Columns, style: DateStyle, commas: Commas) -> bool {
+        let is_price =
+            |&price: &usize| self.number(price).is_some() || (commas == Commas::PassedOver && self.has_commas(price));
         self.stamp(columns, style).is_some() && columns.prices().iter().all(is_price)
     }
 }

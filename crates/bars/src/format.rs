@@ -1,4 +1,4 @@
-use crate::fields::Fields;
+use crate::fields::{Commas, Fields};
 use crate::format_name::FormatName;
 use crate::header::{self, Header};
 use crate::timestamp::{DateStyle, is_date, parse_date_and_clock};
@@ -50,9 +50,6 @@ pub(crate) struct Format {
     pub(crate) header_line: Option<u64>,
 }
 
-/// Whether fields can be a row of such columns and dates.
-type Fits = fn(&Fields<'_>, &Columns, DateStyle) -> bool;
-
 impl Format {
     /// Recognises the format from the first lines of a file, of one family where one is `wanted`; or says what is missing.
     ///
@@ -62,16 +59,12 @@ impl Format {
         let styles: Vec<(FormatName, DateStyle)> =
             families.flat_map(|name| name.date_styles().into_iter().map(move |style| (name, style))).collect();
         for delimiter in DELIMITERS {
-            if let Some((_, format)) =
-                Format::detect_delimited(head, delimiter, &styles, |fields, columns, style| fields.fit(columns, style))?
-            {
+            if let Some((_, format)) = Format::detect_delimited(head, delimiter, &styles, Commas::Refused)? {
                 return Ok(format);
             }
         }
         for delimiter in DELIMITERS {
-            if let Some((line, _)) = Format::detect_delimited(head, delimiter, &styles, |fields, columns, style| {
-                fields.fit_but_for_commas(columns, style)
-            })? {
+            if let Some((line, _)) = Format::detect_delimited(head, delimiter, &styles, Commas::PassedOver)? {
                 return Err(format!(
                     "line {line} would be a row if its prices had no commas: decimal commas, and commas between thousands, are not read; write prices with a decimal point"
                 ));
@@ -86,7 +79,7 @@ impl Format {
         head: &[(u64, Vec<u8>)],
         delimiter: u8,
         styles: &[(FormatName, DateStyle)],
-        fits: Fits,
+        commas: Commas,
     ) -> Result<Option<(u64, Format)>, String> {
         let mut header = None;
         for (line, text) in head {
@@ -104,7 +97,7 @@ impl Format {
             };
             let fitting = styles.iter().find_map(|&(name, style)| {
                 let columns = named.or_else(|| by_position(&fields, style))?;
-                fits(&fields, &columns, style).then_some((name, style, columns))
+                fields.fit(&columns, style, commas).then_some((name, style, columns))
             });
             if let Some((name, style, columns)) = fitting {
                 let header_line = header.map(|(line, _)| line);

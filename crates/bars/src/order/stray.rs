@@ -25,7 +25,7 @@ impl Order<'_> {
         let is_next = |next: &i64| std::mem::replace(&mut before, *next) < *next && *next <= last;
         let count = self.placed.len() - kept;
         let opens = (index + 1..self.rows.len()).map(|next| self.first_open_time(next));
-        if 1 + opens.take(count).take_while(is_next).count() <= count {
+        if opens.take(count).take_while(is_next).count() < count {
             return Ok(false);
         }
         let stray = self.placed.split_off(kept);
