@@ -61,6 +61,24 @@ pub enum Error {
         text: String,
     },
 
+    /// Too many rows contradict themselves for the prices to be in the columns that they are read from.
+    #[error(
+        "{}: {misfits} of the {rows} rows whose prices differ, the first in line {first_line}, have an open or close outside of high and low: the columns are in another order (open, high, low and close were read from fields {}, {}, {} and {}); name each column in a header, such as `time,close,low,high,open`",
+        path.display(), fields[0], fields[1], fields[2], fields[3]
+    )]
+    ColumnOrder {
+        /// The file.
+        path: PathBuf,
+        /// Rows that contradict themselves.
+        misfits: u64,
+        /// Rows whose four prices are not all one.
+        rows: u64,
+        /// Line number, from 1, of the first that contradicts itself.
+        first_line: u64,
+        /// From which fields, counted from 1, open, high, low and close were read.
+        fields: [usize; 4],
+    },
+
     /// The order of day and month cannot be told from the dates.
     #[error(
         "{}: in dates such as `{example}` either the day or the month comes first, and {found}; say which with `--date-order day-first` or `month-first`",

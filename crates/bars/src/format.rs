@@ -1,4 +1,4 @@
-use crate::fields::Fields;
+use crate::fields::{Commas, Fields};
 use crate::format_name::FormatName;
 use crate::header::{self, Header};
 use crate::timestamp::{DateStyle, is_date, parse_date_and_clock};
@@ -59,19 +59,28 @@ impl Format {
         let styles: Vec<(FormatName, DateStyle)> =
             families.flat_map(|name| name.date_styles().into_iter().map(move |style| (name, style))).collect();
         for delimiter in DELIMITERS {
-            if let Some(format) = Format::detect_delimited(head, delimiter, &styles)? {
+            if let Some((_, format)) = Format::detect_delimited(head, delimiter, &styles, Commas::Refused)? {
                 return Ok(format);
+            }
+        }
+        for delimiter in DELIMITERS {
+            if let Some((line, _)) = Format::detect_delimited(head, delimiter, &styles, Commas::PassedOver)? {
+                return Err(format!(
+                    "line {line} would be a row if its prices had no commas: decimal commas, and commas between thousands, are not read; write prices with a decimal point"
+                ));
             }
         }
         let family = wanted.map(|name| format!("{name} ")).unwrap_or_default();
         Err(format!("no line has a {family}timestamp and four prices"))
     }
 
+    /// The number of the first line that fits, and the format in which it does.
     fn detect_delimited(
         head: &[(u64, Vec<u8>)],
         delimiter: u8,
         styles: &[(FormatName, DateStyle)],
-    ) -> Result<Option<Format>, String> {
+        commas: Commas,
+    ) -> Result<Option<(u64, Format)>, String> {
         let mut header = None;
         for (line, text) in head {
             let fields = Fields::split(text, delimiter);
@@ -88,11 +97,11 @@ impl Format {
             };
             let fitting = styles.iter().find_map(|&(name, style)| {
                 let columns = named.or_else(|| by_position(&fields, style))?;
-                fields.fit(&columns, style).then_some((name, style, columns))
+                fields.fit(&columns, style, commas).then_some((name, style, columns))
             });
             if let Some((name, style, columns)) = fitting {
                 let header_line = header.map(|(line, _)| line);
-                return Ok(Some(Format { name, style, delimiter, columns, header_line }));
+                return Ok(Some((*line, Format { name, style, delimiter, columns, header_line })));
             }
         }
         Ok(None)
@@ -186,6 +195,13 @@ mod tests {
     fn what_fits_nothing_is_refused() {
         for text in ["", "{\nError Message\n}", "a,b,c,d,e", "2018-01-01,1,1,1", "1,2,3,4,5", "01/02/18,1,1,1,1"] {
             assert!(detect(text).unwrap_err().contains("timestamp and four prices"), "{text}");
+        }
+        for text in [
+            "Date,Open,High,Low,Close\n2018-01-01,\"1,1789\",\"1,1790\",\"1,1788\",\"1,1789\"",
+            "#\n2018-01-01 17:00;1,1789;1,179;1,1788;1,1789;5",
+        ] {
+            let reason = detect(text).unwrap_err();
+            assert!(reason.contains("line 2 would be a row") && reason.contains("decimal commas"), "{reason}");
         }
         let partial = detect("Date,Price,Open,High,Low\n2018-01-01,1,1,1,1").unwrap_err();
         assert_eq!(partial, "the header in line 1 names some columns, but not `close`");

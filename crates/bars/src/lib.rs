@@ -3,12 +3,14 @@
 
 mod align;
 mod bars;
+mod column_order;
 mod date_order;
 mod digits;
 mod draft;
 mod encoding;
 mod epoch;
 mod error;
+mod far_bars;
 mod feature;
 mod feature_table;
 mod fields;

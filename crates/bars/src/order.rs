@@ -7,8 +7,10 @@
 //!     twice (in autumn):                        the first, or the second in a second pass
 //!     later than all bars so far:               a bar
 //!     the time of a bar:                        a copy of it, or a duplicate
-//!     between bars:                             backward; where repairs are wanted, set aside
-//! rows set aside: sorted, and taken in where they overlap no bar
+//!     between bars, and more rows after it fit
+//!     in there than bars are later:             those bars are stray; where repairs are wanted, set aside
+//!     between bars otherwise:                   backward; where repairs are wanted, set aside
+//! rows set aside: sorted, and taken in where they overlap no bar and are not far from all
 //! ```
 
 use crate::bars::{Bar, Bars};
@@ -70,16 +72,15 @@ struct Pass {
 impl Order<'_> {
     fn add(&mut self, index: usize) -> Result<()> {
         let Some(opens) = self.open_time(index) else { return self.refuse(index, no_such_time(self.clock.zone)) };
-        match self.placed.last() {
-            Some(&(last, _)) if opens.time <= last => self.add_late(opens.time, index),
-            _ => {
-                self.placed.push((opens.time, index));
-                if opens.in_second_pass {
-                    self.ledger.mend(self.rows[index].line, Mend::SecondPass);
-                }
-                Ok(())
-            }
+        let is_late = self.placed.last().is_some_and(|&(last, _)| opens.time <= last);
+        if is_late && !self.take_out_stray(opens.time, index)? {
+            return self.add_late(opens.time, index);
         }
+        self.placed.push((opens.time, index));
+        if opens.in_second_pass {
+            self.ledger.mend(self.rows[index].line, Mend::SecondPass);
+        }
+        Ok(())
     }
 
     /// When the bar of a row opens, in UTC; `None` for a time that the clock skips.
@@ -159,11 +160,12 @@ impl Order<'_> {
         }
         let (line, earlier_line) = (self.rows[index].line, self.rows[earlier].line);
         match self.clock.repeats {
-            Repeats::First => self.ledger.drop_row(line, Trouble::Duplicate),
-            Repeats::Last => {
+            Repeats::Last if index > earlier => {
                 self.ledger.drop_row(earlier_line, Trouble::Duplicate);
                 self.placed[bar].1 = index;
             }
+            // A row that strayed ahead of a bar in its place is not the last one said of it.
+            Repeats::First | Repeats::Last => self.ledger.drop_row(line, Trouble::Duplicate),
             Repeats::Refuse => {
                 let time = display_utc(open_time);
                 let expected = format!(
@@ -183,6 +185,7 @@ impl Order<'_> {
         }
         let mut aside = std::mem::take(&mut self.aside);
         aside.sort_by_key(|&(open_time, _)| open_time);
+        let aside = self.without_far_ones(&aside)?;
         let bars = std::mem::take(&mut self.placed);
         let mut bars = bars.into_iter().peekable();
         for (open_time, index) in aside {
@@ -253,5 +256,6 @@ fn no_such_time(zone: &Zone) -> Fault {
     Fault { trouble: Trouble::NoSuchTime, expected }
 }
 
+mod stray;
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,8 @@ impl Times {
 /// both highs is at or above the highest mean, and that of both lows at or below the lowest: when each side had its
 /// extreme is not recorded.) A bar of one side only is dropped and counted. Sides recorded apart cross now and then, when
 /// one was quoted before the other within the last second: such a bar is an error under [`OnError::Fail`], dropped under
-/// [`OnError::Skip`], and kept with a spread of zero under [`OnError::Repair`].
+/// [`OnError::Skip`], and kept with a spread of zero under [`OnError::Repair`]. Sides that cross at more than half of the
+/// bars are in each other's place, and sides with the same prices throughout are one: both are refused whatever is wanted.
 ///
 /// # Errors
 /// Those of [`read`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not belong together;
@@ -55,6 +56,7 @@ impl Times {
 pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
     let (bids, asks) = (read(bid, options)?, read(ask, options)?);
     refuse_strangers(&bids, &asks)?;
+    refuse_wrong_sides(&bids, &asks)?;
     let (bars, pair) = joined(&bids, &asks, options.on_error)?;
     if bars.is_empty() {
         return Err(unlike(&bids, &asks, "not one bar of both opens at the same time and can be used"));
@@ -91,31 +93,63 @@ fn unlike(bids: &Recording, asks: &Recording, found: &str) -> Error {
     Error::UnlikeSides { bid: path(bids), ask: path(asks), found: found.to_owned() }
 }
 
+/// Refuses sides in each other's place, and one side named as both. Real sides cross at the close of a few bars in a hundred.
+fn refuse_wrong_sides(bids: &Recording, asks: &Recording) -> Result<()> {
+    let (bid, ask) = (&bids.bars, &asks.bars);
+    let (mut common, mut crossed, mut same) = (0_usize, 0_usize, 0_usize);
+    for (b, a) in side_by_side(bid, ask).filter_map(|(b, a)| b.zip(a)) {
+        let (bid, ask) = (bid.bar(b), ask.bar(a));
+        common += 1;
+        crossed += usize::from(ask.close < bid.close);
+        same += usize::from([bid.open, bid.high, bid.low, bid.close] == [ask.open, ask.high, ask.low, ask.close]);
+    }
+    if 2 * crossed > common {
+        let found = format!("the ask closes below the bid at {crossed} of {common} bars: are bid and ask exchanged?");
+        return Err(unlike(bids, asks, &found));
+    }
+    if common > 0 && same == common {
+        let found =
+            format!("all {common} bars that open at the same time have the same prices: was one side named twice?");
+        return Err(unlike(bids, asks, &found));
+    }
+    Ok(())
+}
+
+/// The places of the bars of both sides in order of time; both in one step where they open at the same time.
+fn side_by_side(bid: &Bars, ask: &Bars) -> impl Iterator<Item = (Option<usize>, Option<usize>)> {
+    let (mut b, mut a) = (0, 0);
+    std::iter::from_fn(move || {
+        let (bid_opens, ask_opens) = (bid.open_time.get(b), ask.open_time.get(a));
+        let takes_bid = bid_opens.is_some_and(|bid| ask_opens.is_none_or(|ask| bid <= ask));
+        let takes_ask = ask_opens.is_some_and(|ask| bid_opens.is_none_or(|bid| ask <= bid));
+        let step = (takes_bid.then_some(b), takes_ask.then_some(a));
+        b += usize::from(takes_bid);
+        a += usize::from(takes_ask);
+        (takes_bid || takes_ask).then_some(step)
+    })
+}
+
 /// Goes through both sides in order of time.
 fn joined(bids: &Recording, asks: &Recording, on_error: OnError) -> Result<(Bars, PairSummary)> {
     let (bid, ask) = (&bids.bars, &asks.bars);
     let mut bars = Bars::with_capacity(bid.timeframe, bid.len().min(ask.len()));
     let (bid_only, ask_only, crossed) = Default::default();
     let mut pair = PairSummary { bid_only, ask_only, crossed, on_error };
-    let (mut b, mut a) = (0, 0);
-    while b < bid.len() || a < ask.len() {
-        let opens = |side: &Bars, index: usize| side.open_time.get(index).copied().unwrap_or(i64::MAX);
-        let (bid_opens, ask_opens) = (opens(bid, b), opens(ask, a));
-        if bid_opens == ask_opens {
-            add(&mut bars, &mut pair, &bid.bar(b), &ask.bar(a)).ok_or_else(|| Error::Crossed {
-                bid_path: bids.summary.files[0].path.clone(),
-                ask_path: asks.summary.files[0].path.clone(),
-                open_time: display_utc(bid_opens),
-                bid: bid.close[b],
-                ask: ask.close[a],
-            })?;
-        } else if bid_opens < ask_opens {
-            pair.bid_only.add(bid_opens);
-        } else {
-            pair.ask_only.add(ask_opens);
+    for step in side_by_side(bid, ask) {
+        match step {
+            (Some(b), Some(a)) => {
+                add(&mut bars, &mut pair, &bid.bar(b), &ask.bar(a)).ok_or_else(|| Error::Crossed {
+                    bid_path: bids.summary.files[0].path.clone(),
+                    ask_path: asks.summary.files[0].path.clone(),
+                    open_time: display_utc(bid.open_time[b]),
+                    bid: bid.close[b],
+                    ask: ask.close[a],
+                })?;
+            }
+            (Some(b), None) => pair.bid_only.add(bid.open_time[b]),
+            (None, Some(a)) => pair.ask_only.add(ask.open_time[a]),
+            (None, None) => {}
         }
-        b += usize::from(bid_opens <= ask_opens);
-        a += usize::from(ask_opens <= bid_opens);
     }
     Ok((bars, pair))
 }

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::Bars;
 use crate::error::{Error, Result};
+use crate::far_bars;
 use crate::format_name::FormatName;
 use crate::gaps::Gaps;
 use crate::jumps::Jump;
@@ -37,7 +38,7 @@ pub struct Recording {
 ///
 /// # Errors
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`], [`Error::UnknownDateOrder`],
-/// [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be used as it stands, under
+/// [`Error::ColumnOrder`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be used as it stands, under
 /// [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`]; [`Error::UnknownBase`], [`Error::WrongBase`];
 /// [`Error::Overlap`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
@@ -92,6 +93,9 @@ impl ReadSummary {
         if jumps.len() > JUMPS_TOLD {
             warnings.push(format!("{} more such jumps", jumps.len() - JUMPS_TOLD));
         }
+        // A pair has those of its sides already.
+        let far = far_bars::warnings(bars).into_iter().filter(|warning| !warnings.contains(warning));
+        warnings.extend(far.collect::<Vec<_>>());
         ReadSummary {
             symbol,
             base: bars.timeframe,

@@ -33,12 +33,9 @@ impl Row {
     /// Where the format names an adjusted close, all prices are scaled with it.
     pub(crate) fn parse(fields: &Fields<'_>, format: &Format, line: u64) -> Result<Row, Fault> {
         let columns = &format.columns;
-        let number = |column: usize, what: &str| {
-            fields
-                .number(column)
-                .ok_or_else(|| Fault::unreadable(format!("a number for {what} in field {}", column + 1)))
-        };
+        let number = |column: usize, what: &str| fields.number(column).ok_or_else(|| no_number(fields, column, what));
         let or_zero = |column: Option<usize>, what: &str| column.map_or(Ok(0.0), |column| number(column, what));
+        let volume = |column: usize| fields.amount(column).ok_or_else(|| no_number(fields, column, "volume"));
         let stamp = fields.stamp(columns, format.style).ok_or_else(|| {
             Fault::unreadable(format!("a timestamp of format {} in field {}", format.name, columns.time + 1))
         })?;
@@ -48,7 +45,7 @@ impl Row {
             high: number(columns.high, "high")?,
             low: number(columns.low, "low")?,
             close: number(columns.close, "close")?,
-            volume: or_zero(columns.volume, "volume")?,
+            volume: columns.volume.map_or(Ok(0.0), volume)?,
             spread: or_zero(columns.spread, "spread")?,
             line,
         };
@@ -83,7 +80,7 @@ impl Row {
     /// The row with high and low put right, where they stand in each other's place or miss open or close by noise.
     pub(crate) fn mended(&self) -> Option<(Row, Mend)> {
         let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
-        let mended = if self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX) {
+        let mended = if self.is_in_range_but_for_noise() {
             (Row { high: self.high.max(top), low: self.low.min(bottom), ..*self }, Mend::Widened)
         } else if self.high < self.low {
             (Row { high: self.low, low: self.high, ..*self }, Mend::Exchanged)
@@ -91,6 +88,12 @@ impl Row {
             return None;
         };
         mended.0.check().is_ok().then_some(mended)
+    }
+
+    /// Whether high and low hold open and close, or miss them by no more than single precision can tell.
+    pub(crate) fn is_in_range_but_for_noise(&self) -> bool {
+        let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
+        self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX)
     }
 
     /// Whether both say the same of one bar.
@@ -114,6 +117,15 @@ impl Fault {
     }
 }
 
+fn no_number(fields: &Fields<'_>, column: usize, what: &str) -> Fault {
+    let commas = if fields.has_commas(column) {
+        " written with a decimal point (decimal commas, and commas between the thousands of a price, are not read)"
+    } else {
+        ""
+    };
+    Fault::unreadable(format!("a number for {what} in field {}{commas}", column + 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +142,9 @@ mod tests {
         assert_eq!([row.open, row.high, row.low, row.close, row.volume], [1.25, 1.5, 1.0, 1.125, 9.0]);
         assert_eq!((row.stamp, row.line), (Stamp::Wall(17_532 * 86_400_000_000_000), 7));
         assert!(parse("\"2018-01-01 00:00\", 1.0,1.0,1.0,1.0,0").is_ok());
+        assert_eq!(parse("2018-01-01 00:00,1,1,1,1,\"1,234\"").unwrap().volume, 1234.0);
+        let comma = parse("2018-01-01 00:00,\"1,1789\",1,1,1,1").unwrap_err();
+        assert!(comma.trouble == Trouble::Unreadable && comma.expected.contains("decimal commas"), "{comma:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::column_order::ColumnOrder;
 use crate::date_order::order_of_dates;
 use crate::digits::Digits;
 use crate::error::{Error, Result, shortened};
@@ -33,6 +34,9 @@ pub(crate) struct Source {
     pub(crate) digits: Digits,
     pub(crate) ledger: Ledger,
     header: Vec<u8>,
+    column_order: ColumnOrder,
+    /// What is wrong with the first row that stops the reading, unless all rows together show that the columns are.
+    stopped: Option<Error>,
 }
 
 impl Source {
@@ -51,6 +55,8 @@ impl Source {
             digits: Digits::default(),
             ledger: Ledger::new(path.to_owned(), options.on_error),
             header: Vec::new(),
+            column_order: ColumnOrder::default(),
+            stopped: None,
         };
         for (line, text) in &head {
             source.add(*line, text)?;
@@ -58,6 +64,10 @@ impl Source {
         let mut text = Vec::new();
         while let Some(line) = lines.read_into(&mut text)? {
             source.add(line, &text)?;
+        }
+        source.column_order.check(path, &source.format)?;
+        if let Some(error) = source.stopped.take() {
+            return Err(error);
         }
         source.denoise();
         source.put_oldest_first();
@@ -82,22 +92,30 @@ impl Source {
         }
         self.row_count += 1;
         let fields = Fields::split(text, self.format.delimiter);
-        match self.checked_row(&fields, line) {
+        let row = Row::parse(&fields, &self.format, line);
+        let misfits = row.as_ref().is_ok_and(|row| self.column_order.add(row));
+        match row.and_then(|row| self.checked(row)) {
             Ok(row) => {
                 self.digits.add(&fields, &self.format.columns);
                 self.rows.push(row);
+                Ok(())
             }
-            Err(fault) => self.ledger.refuse(line, fault, |_| text.to_vec())?,
+            // The other rows tell whether the columns are wrong rather than this row.
+            Err(fault) => match self.ledger.refuse(line, fault, |_| text.to_vec()) {
+                Err(error) if self.stopped.is_some() || misfits => {
+                    self.stopped.get_or_insert(error);
+                    Ok(())
+                }
+                counted => counted,
+            },
         }
-        Ok(())
     }
 
-    fn checked_row(&mut self, fields: &Fields<'_>, line: u64) -> Result<Row, Fault> {
-        let row = Row::parse(fields, &self.format, line)?;
+    fn checked(&mut self, row: Row) -> Result<Row, Fault> {
         let Err(fault) = row.check() else { return Ok(row) };
         match row.mended().filter(|_| self.ledger.repairs()) {
             Some((row, mend)) => {
-                self.ledger.mend(line, mend);
+                self.ledger.mend(row.line, mend);
                 Ok(row)
             }
             None => Err(fault),

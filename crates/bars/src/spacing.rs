@@ -18,10 +18,13 @@ pub(crate) struct Spacings {
 }
 
 impl Spacings {
-    /// Adds the distances within one file. Duplicates have none.
+    /// Adds the distances within one file between rows that are neighbours in time, whatever their order in the file.
+    /// Duplicates have none.
     pub(crate) fn add(&mut self, rows: &[Row]) {
-        for pair in rows.windows(2) {
-            let spacing_ns = (pair[1].stamp.ns() - pair[0].stamp.ns()).abs();
+        let mut times: Vec<i64> = rows.iter().map(|row| row.stamp.ns()).collect();
+        times.sort_unstable();
+        for pair in times.windows(2) {
+            let spacing_ns = pair[1].saturating_sub(pair[0]);
             if spacing_ns > 0 {
                 *self.counts.entry(spacing_ns).or_default() += 1;
                 self.total += 1;
@@ -94,11 +97,12 @@ mod tests {
 
     #[test]
     fn the_commonest_spacing_is_the_base() {
-        let cases: [(&[i64], Result<Timeframe, &str>); 6] = [
+        let cases: [(&[i64], Result<Timeframe, &str>); 7] = [
             (&[0, 1, 2, 7], Ok(Timeframe::M1)),
             (&[0, 5, 10, 11], Ok(Timeframe::M5)),
             (&[10, 5, 0], Ok(Timeframe::M5)),
-            (&[0, 1, 6], Ok(Timeframe::M1)), // one of each: the shorter
+            (&[4, 2, 0, 3, 1], Ok(Timeframe::M1)), // neighbours in the file are two minutes apart
+            (&[0, 1, 6], Ok(Timeframe::M1)),       // one of each: the shorter
             (&[0, 2, 4], Err("the commonest spacing is 2 min, 2 times of 2, which is no timeframe")),
             (&[3, 3], Err("no two bars have different times")),
         ];
@@ -114,6 +118,7 @@ mod tests {
     #[test]
     fn a_stated_base_must_occur() {
         assert_eq!(spacings(&[0, 2, 4, 5]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
+        assert_eq!(spacings(&[2, 0, 3, 1]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
         assert_eq!(spacings(&[0]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
         let wrong = spacings(&[0, 60, 120]).base(Some(Timeframe::M1)).unwrap_err().to_string();
         assert!(wrong.contains("no two of them are M1 apart (the closest are 1 h apart)"), "{wrong}");

@@ -19,17 +19,21 @@ pub enum Trouble {
     Duplicate,
     /// A time before that of an earlier row, at which there is no bar.
     Backward,
+    /// A time that leaves the order of the rows, which goes on after it where it was before; or, where rows are sorted, one
+    /// far from every other.
+    Stray,
 }
 
 impl Trouble {
     /// Every kind.
-    pub const ALL: [Trouble; 6] = [
+    pub const ALL: [Trouble; 7] = [
         Trouble::Unreadable,
         Trouble::Inconsistent,
         Trouble::NoSuchTime,
         Trouble::Copy,
         Trouble::Duplicate,
         Trouble::Backward,
+        Trouble::Stray,
     ];
 }
 
@@ -42,6 +46,7 @@ impl fmt::Display for Trouble {
             Trouble::Copy => "copy of an earlier row",
             Trouble::Duplicate => "duplicate timestamp",
             Trouble::Backward => "backward timestamp",
+            Trouble::Stray => "stray timestamp",
         })
     }
 }

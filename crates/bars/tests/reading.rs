@@ -198,3 +198,13 @@ fn several_symbols_are_read_in_one_call() {
     assert_eq!(found, [("EURUSD", 5), ("GBPUSD", 3)]);
     assert!(matches!(read_all::<&str>(&[], &ReadOptions::default()), Err(Error::NoFiles)));
 }
+
+#[test]
+fn a_quoted_volume_with_thousands_is_read_whole() {
+    let text = "2018-07-02 00:00,1,1,1,1,\"1,234\"\n\"2018-07-02 00:01,1,1,1,1,\"\"5,678\"\"\"\n";
+    let bars = read_texts(&[("EURUSD.csv", text)], &ReadOptions::default()).unwrap().bars;
+    assert_eq!((bars.close, bars.volume), (vec![1.0; 2], vec![1234.0, 5678.0]));
+    let text = "2018-07-02 00:00,\"1,1789\",\"1,1790\",\"1,1788\",\"1,1789\",5\n";
+    let error = read_texts(&[("EURUSD.csv", text)], &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("decimal commas"), "{error}");
+}

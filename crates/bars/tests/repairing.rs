@@ -2,7 +2,7 @@
 
 mod written;
 
-use megabatch_bars::{Error, Mend, OnError, ReadOptions, Repeats, Trouble, read, read_pair};
+use megabatch_bars::{Error, Mend, OnError, ReadOptions, Repeats, Timeframe, Trouble, read, read_pair};
 use proptest::prelude::*;
 use written::{minutes, read_texts, repair, with_files};
 
@@ -205,4 +205,78 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn columns_in_another_order_are_refused_whatever_is_wanted() {
+    // Places of open, high, low and close.
+    for order in [[3, 2, 1, 0], [0, 3, 1, 2], [1, 0, 2, 3]] {
+        let price = |minute: usize, place: usize| [2, 5, 1, 4][order[place]] + minute % 3;
+        let row = |minute: usize| {
+            let prices: Vec<String> = (0..4).map(|place| price(minute, place).to_string()).collect();
+            format!("2018-07-02 00:{minute:02},{},2\n", prices.join(","))
+        };
+        let text: String = (0..60).map(row).collect();
+        for on_error in OnError::ALL {
+            let options = ReadOptions { on_error, ..ReadOptions::default() };
+            let error = read_texts(&[("EURUSD.csv", &text)], &options).unwrap_err();
+            assert!(matches!(error, Error::ColumnOrder { misfits: 60, rows: 60, first_line: 1, .. }), "{error}");
+            let error = error.to_string();
+            assert!(error.contains("another order") && error.contains("header"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn sides_in_each_others_place_or_twice_the_same_are_refused_whatever_is_wanted() {
+    let bid = minutes("00", 5);
+    // The ask is above the bid but for one close.
+    let ask = bid.replace(",1,1,1,1,", ",2,2,2,2,").replacen("2,2,2,2,", "2,2,0.5,0.5,", 1);
+    let files = [("EURUSD_bid.csv", bid.as_bytes()), ("EURUSD_ask.csv", ask.as_bytes())];
+    for on_error in OnError::ALL {
+        let options = ReadOptions { on_error, ..ReadOptions::default() };
+        let joined = |[bid, ask]: [usize; 2]| {
+            with_files(&files, |paths| read_pair(&paths[bid..=bid], &paths[ask..=ask], &options))
+                .unwrap_err()
+                .to_string()
+        };
+        let exchanged = joined([1, 0]);
+        assert!(exchanged.contains("at 4 of 5 bars: are bid and ask exchanged?"), "{on_error}: {exchanged}");
+        let twice = joined([0, 0]);
+        assert!(twice.contains("all 5 bars") && twice.contains("was one side named twice?"), "{on_error}: {twice}");
+    }
+}
+
+#[test]
+fn one_stray_time_costs_one_row() {
+    let rows: Vec<String> = minutes("00", 50).lines().map(|line| format!("{line}\n")).collect();
+    for stray in ["2031-01-01 00:00", "1970-01-01 00:00"] {
+        let text = format!("{}{stray},1,1,1,1,2\n{}", rows[..20].concat(), rows[20..].concat());
+        for on_error in [OnError::Skip, OnError::Repair] {
+            let options = ReadOptions { on_error, ..ReadOptions::default() };
+            let summary = read_texts(&[("EURUSD.csv", &text)], &options).unwrap().summary;
+            assert_eq!((summary.bars.all, summary.gaps.count(), summary.mended(Mend::Sorted)), (50, 0, 0), "{stray}");
+        }
+        let error = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("line 21: ") && error.contains(stray), "{error}");
+    }
+    for text in [
+        format!("1970-01-01 00:00,1,1,1,1,2\n{}", rows.concat()),
+        format!("{}2031-01-01 00:00,1,1,1,1,2\n", rows.concat()),
+    ] {
+        let warnings = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap().summary.warnings;
+        assert!(
+            warnings.iter().any(|warning| warning.contains("1 bar lies more than a year from the others")),
+            "{warnings:?}"
+        );
+    }
+}
+
+#[test]
+fn a_shuffled_file_is_sorted_on_its_stated_base() {
+    let mut rows: Vec<String> = minutes("00", 40).lines().map(|line| format!("{line}\n")).collect();
+    rows.sort_by_key(|row| row[15..16].parse::<u8>().unwrap() % 2);
+    let options = ReadOptions { base: Some(Timeframe::M1), ..repair() };
+    let summary = read_texts(&[("EURUSD.csv", &rows.concat())], &options).unwrap().summary;
+    assert_eq!((summary.bars.all, summary.gaps.count()), (40, 0));
 }

@@ -74,6 +74,36 @@ fn a_row_is_sorted_in_only_where_it_has_room() {
     assert_eq!((bars.len(), account(ledger)), (3, (vec![(Trouble::Backward, 2, 4)], vec![])));
 }
 
+#[test]
+fn a_row_that_leaves_the_order_is_the_culprit() {
+    let far = 5_000_000;
+    // Minutes; the lines that are stray when skipping; the minutes left when repairing.
+    let cases: [(&[i64], &[i64], &[i64]); 6] = [
+        (&[0, 1, far, 2, 3, 4], &[0, 1, 2, 3, 4], &[0, 1, 2, 3, 4]),
+        (&[far, 0, 1, 2], &[0, 1, 2], &[0, 1, 2]),
+        (&[0, 1, far, far + 1, 2, 3, far, 4, 5], &[0, 1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]),
+        (&[0, 1, 5, 2, 3, 4, 6], &[0, 1, 2, 3, 4, 6], &[0, 1, 2, 3, 4, 5, 6]),
+        (&[far, far + 1, 0, far + 2, far + 3], &[far, far + 1, far + 2, far + 3], &[far, far + 1, far + 2, far + 3]),
+        // Neither of two rows in each other's place is the culprit: the first stays.
+        (&[0, 2, 1, 3], &[0, 2, 3], &[0, 1, 2, 3]),
+    ];
+    for (given, skipped, repaired) in cases {
+        let rows: Vec<(i64, f64)> = given.iter().map(|&minute| (minute, 1.0)).collect();
+        for (on_error, expected) in [(OnError::Skip, skipped), (OnError::Repair, repaired)] {
+            let (bars, (dropped, _)) = ordered(&rows, on_error, Repeats::Refuse);
+            assert_eq!(bars.iter().map(|bar| bar.0).collect::<Vec<_>>(), expected, "{given:?} {on_error}");
+            let dropped: u64 = dropped.iter().map(|(_, rows, _)| rows).sum();
+            assert_eq!(bars.len() as u64 + dropped, given.len() as u64, "{given:?} {on_error}");
+        }
+    }
+    let given = [(0, 1.0), (1, 1.0), (far, 1.0), (2, 1.0), (3, 1.0)];
+    let (zone, mut failing) = (Zone::utc(), ledger(OnError::Fail));
+    let error = in_order(&rows(&given), clock(&zone), &mut failing).unwrap_err().to_string();
+    assert!(error.contains("line 3: stray timestamp") && error.contains("before 1970-01-01T00:02:00Z"), "{error}");
+    let (_, (dropped, mended)) = ordered(&given, OnError::Repair, Repeats::Refuse);
+    assert_eq!((dropped, mended), (vec![(Trouble::Stray, 1, 3)], vec![]));
+}
+
 /// Rows on the wall clock of New York, each with a price.
 fn on_the_wall(times: &[(&str, f64)], on_error: OnError) -> Result<(Vec<i64>, Account)> {
     let stamp = |time: &str| parse_stamp(time.as_bytes(), DateStyle::Dashed).unwrap();
@@ -166,10 +196,12 @@ proptest! {
             prop_assert!(bars.is_sorted());
         }
         let (bars, _) = ordered(&given, OnError::Repair, Repeats::Refuse);
-        let mut firsts: Vec<(i64, f64)> = given.clone();
-        firsts.sort_by_key(|&(minute, _)| minute);
-        firsts.dedup_by_key(|&mut (minute, _)| minute);
-        prop_assert_eq!(bars, firsts);
+        prop_assert!(bars.iter().all(|bar| given.contains(bar)));
+        let found: Vec<i64> = bars.iter().map(|bar| bar.0).collect();
+        let mut expected: Vec<i64> = given.iter().map(|row| row.0).collect();
+        expected.sort_unstable();
+        expected.dedup();
+        prop_assert_eq!(found, expected);
     }
 
     /// Twofold times in any order neither panic nor are lost.
