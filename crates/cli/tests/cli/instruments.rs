@@ -7,11 +7,11 @@ use crate::stage::{SMALL, Stage, dataset};
 /// The instruments, in the order of the file.
 const NAMES: [&str; 2] = ["EURUSD", "USDJPY"];
 
-/// `series.h5` of two instruments of different lengths.
+/// `series.h5` of two instruments of the same days, so that each part of the split has samples of both.
 fn two() -> Stage {
     let stage = Stage::new();
-    for (name, days) in [("EURUSD", 6), ("USDJPY", 4)] {
-        stage.succeeds(&format!("synth {name}.csv --days {days} --seed {days}"));
+    for (seed, name) in NAMES.into_iter().enumerate() {
+        stage.succeeds(&format!("synth {name}.csv --days 6 --seed {seed}"));
     }
     let timeframes = "--timeframes M1:6,M5:4 --horizon 2 --stride 17";
     stage.succeeds(&format!("ingest EURUSD.csv USDJPY.csv --out series.h5 {timeframes}"));
@@ -54,7 +54,7 @@ fn predictions_name_the_instrument_of_each_sample() {
     assert_eq!(members(&stage, "part.h5"), ["instrument", "instruments", "predictions", "timestamps"]);
     assert_eq!(dataset::<i32>(&stage.path("part.h5"), "instrument"), (vec![12], all[range].to_vec()));
     let (_, names) = dataset::<hdf5::types::VarLenUnicode>(&stage.path("part.h5"), "instruments");
-    assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), NAMES);
+    assert_eq!(names.iter().map(hdf5::types::VarLenUnicode::as_str).collect::<Vec<_>>(), NAMES);
 }
 
 #[test]

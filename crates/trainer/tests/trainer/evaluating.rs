@@ -70,7 +70,7 @@ fn an_exported_model_predicts_as_the_trained_one() {
 struct OfTwo(InMemory);
 
 fn name_of(sample: usize) -> &'static str {
-    if sample % 3 == 0 { "USDJPY" } else { "EURUSD" }
+    if sample.is_multiple_of(3) { "USDJPY" } else { "EURUSD" }
 }
 
 impl Samples for OfTwo {
