@@ -99,6 +99,13 @@ impl Samples for SourceSamples {
         });
         Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
     }
+
+    fn instrument(&self, sample: usize) -> Option<&str> {
+        let names = self.source.instruments();
+        // The only one of a file is no different from all.
+        let of_sample = self.source.sample_instruments().filter(|_| names.len() > 1)?;
+        Some(&names[of_sample[sample] as usize])
+    }
 }
 
 fn hash_numbers<T: Copy, const N: usize>(hash: &mut Xxh3, numbers: &[T], bytes: fn(T) -> [u8; N]) {

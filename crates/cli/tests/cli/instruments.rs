@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::{SMALL, Stage, dataset};
+use crate::stage::{SMALL, Stage, dataset, numbers};
 
 /// The instruments, in the order of the file.
 const NAMES: [&str; 2] = ["EURUSD", "USDJPY"];
@@ -146,4 +146,36 @@ fn inspect_says_how_to_leave_a_constant_feature_out() {
     let problems = answer["problems"].as_array().unwrap();
     let constant = problems.iter().find(|problem| problem["message"] == "column feature_0 is constant at 3").unwrap();
     assert!(constant["fix"].as_str().unwrap().contains("`ingest --features …`"), "{constant}");
+}
+
+/// The mean over all samples of a metric that is one over each instrument's.
+fn together(answer: &Value, metric: impl Fn(&Value) -> f64) -> f64 {
+    let instruments = answer["instruments"].as_object().unwrap().values();
+    let sum: f64 = instruments.map(|of| of["samples"].as_f64().unwrap() * metric(of)).sum();
+    sum / answer["samples"].as_f64().unwrap()
+}
+
+#[test]
+fn errors_are_told_of_each_instrument_too() {
+    let stage = two_and_a_run();
+    let answer = stage.succeeds("eval --run run --split all");
+    let all = of_samples(&stage);
+    for (k, name) in NAMES.into_iter().enumerate() {
+        let own = all.iter().filter(|&&of| of as usize == k).count();
+        assert_eq!(answer["instruments"][name]["samples"], own, "{name}");
+    }
+    let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
+    for k in 0..2 {
+        let mae = |of: &Value| numbers(&of["mae"])[k];
+        near(together(&answer, mae), mae(&answer));
+        let squared = |of: &Value| numbers(&of["baselines"]["linear"]["rmse"])[k].powi(2);
+        near(together(&answer, squared), squared(&answer));
+        assert_ne!(mae(&answer["instruments"][NAMES[0]]), mae(&answer["instruments"][NAMES[1]]));
+    }
+    let output = stage.run("eval --run run").success().get_output().stdout.clone();
+    let text = String::from_utf8(output).unwrap();
+    assert!(text.contains("by instrument") && NAMES.iter().all(|name| text.contains(name)), "{text}");
+    assert!(stage.text("run/report.html").contains("Errors by instrument"));
+    let saved: Value = serde_json::from_str(&stage.text("run/evaluation.json")).unwrap();
+    assert!(saved["instruments"][NAMES[1]]["direction_accuracy"].is_array(), "{saved}");
 }
