@@ -1,21 +1,22 @@
 //! How a series file is made of bars: which files, how they are read, what is made of them. `ingest` takes it as arguments and
 //! writes it into the file; `leak` reads it there and makes the series again.
 
+mod lists;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use megabatch_bars::{
-    DateOrder, Feature, FormatName, HoleRule, Instrument, OnError, Prices, ReadOptions, Recording, Repeats, Scaling,
-    SeriesSpec, StampedAt, TargetKind, Timeframe, Weekends, Window, Zone, pip_size_of, read_all, read_pair, symbol_of,
+    DateOrder, FormatName, HoleRule, Instrument, OnError, Prices, ReadOptions, Recording, Repeats, Scaling, SeriesSpec,
+    StampedAt, TargetKind, Timeframe, Weekends, Window, Zone, pip_size_of, read_all, read_pair, symbol_of,
 };
 
 use crate::commands::windows::Windows;
 use crate::duration::Duration;
 use crate::failure::Failure;
+use lists::{FeatureList, PipSizes};
 
 /// The arguments that decide what a series file holds.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
@@ -123,16 +124,6 @@ enum WeekendRule {
     /// A weekend ends a segment
     Split,
 }
-
-/// One size for all symbols, or one a symbol.
-#[derive(Clone, Debug, PartialEq)]
-enum PipSizes {
-    All(f64),
-    BySymbol(BTreeMap<String, f64>),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct FeatureList(Vec<Feature>);
 
 /// The bars that a recipe reads, with the size of a pip of each symbol.
 pub(crate) struct Recordings {
@@ -313,65 +304,6 @@ fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("no value is skipped").get_name().to_owned()
 }
 
-impl FromStr for PipSizes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let size = |text: &str| {
-            text.parse()
-                .map_err(|_| format!("`{text}` is no size; expected a number, or SYMBOL=NUMBER separated by commas"))
-        };
-        if !text.contains('=') {
-            return size(text).map(PipSizes::All);
-        }
-        let mut sizes = BTreeMap::new();
-        for entry in text.split(',') {
-            let (symbol, number) =
-                entry.split_once('=').ok_or(format!("`{entry}` lacks its symbol; expected SYMBOL=NUMBER"))?;
-            if sizes.insert(symbol.trim().to_owned(), size(number.trim())?).is_some() {
-                return Err(format!("{symbol} is given twice"));
-            }
-        }
-        Ok(PipSizes::BySymbol(sizes))
-    }
-}
-
-impl fmt::Display for PipSizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PipSizes::All(size) => size.fmt(f),
-            PipSizes::BySymbol(sizes) => {
-                let entries: Vec<String> = sizes.iter().map(|(symbol, size)| format!("{symbol}={size}")).collect();
-                f.write_str(&entries.join(","))
-            }
-        }
-    }
-}
-
-impl FromStr for FeatureList {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut features: Vec<Feature> = Vec::new();
-        for name in text.split(',').map(str::trim) {
-            let named = match name {
-                "default" => Feature::DEFAULT.to_vec(),
-                "all" => Feature::ALL.to_vec(),
-                name => vec![name.parse::<Feature>().map_err(|error| error.to_string())?],
-            };
-            features.extend(named);
-        }
-        Ok(FeatureList(features))
-    }
-}
-
-impl fmt::Display for FeatureList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.iter().map(|feature| feature.name()).collect();
-        f.write_str(&names.join(","))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,28 +330,6 @@ mod tests {
     fn what_does_not_go_together_is_refused() {
         for text in ["", "--bid a.csv", "--ask a.csv", "x.csv --bid a.csv --ask b.csv", "x.csv --longest-hole 5"] {
             assert_eq!(parsed(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn features_are_chosen_by_name() {
-        let chosen: FeatureList = "rsi_14, body".parse().unwrap();
-        assert_eq!(chosen.0, [Feature::Rsi14, Feature::Body]);
-        assert!("rsi_14,,body".parse::<FeatureList>().is_err());
-        assert_eq!("all".parse::<FeatureList>().unwrap().0.len(), Feature::ALL.len());
-        let more: FeatureList = "default,spread_pips".parse().unwrap();
-        assert_eq!(
-            (&more.0[..Feature::DEFAULT.len()], more.0.last()),
-            (&Feature::DEFAULT[..], Some(&Feature::SpreadPips))
-        );
-    }
-
-    #[test]
-    fn sizes_of_a_pip_are_for_all_or_by_symbol() {
-        assert_eq!("0.01".parse(), Ok(PipSizes::All(0.01)));
-        assert_eq!("A=1, B=0.5".parse::<PipSizes>().unwrap().to_string(), "A=1,B=0.5");
-        for wrong in ["", "x", "A=1,B", "A=x", "A=1,A=2"] {
-            assert!(wrong.parse::<PipSizes>().is_err(), "{wrong:?}");
         }
     }
 }
