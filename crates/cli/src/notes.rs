@@ -6,9 +6,9 @@ use megabatch_trainer::{self as trainer, Loss, LrScheduleKind};
 use crate::adapt::split::overlapping;
 use crate::job::Job;
 
-/// One sentence a finding, without its stop.
-pub(crate) fn notes(job: &Job) -> Result<Vec<String>> {
-    let mut notes = idle_settings(job);
+/// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
+pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
+    let mut notes = idle_settings(job, steps);
     let [validation, test] = overlapping(job.samples.source(), &job.split)?;
     if validation + test > 0 {
         notes.push(format!(
@@ -20,10 +20,8 @@ pub(crate) fn notes(job: &Job) -> Result<Vec<String>> {
 }
 
 /// Settings that do nothing beside the others.
-fn idle_settings(job: &Job) -> Vec<String> {
+fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
     let trainer::Config { model, dropout, loss, lr_schedule, early_stopping, .. } = &job.training;
-    let steps_per_epoch = job.split.train.len().div_ceil(job.training.step_samples()) as u64;
-    let steps = job.training.max_steps.unwrap_or(job.training.epochs * steps_per_epoch);
     let is_set = |path: &str, default: f64| job.config.number(path) != default;
     let findings = [
         (

@@ -85,6 +85,7 @@ impl Plan {
         let (training, shape) = (&job.training, job.samples.shape().clone());
         let footprint = footprint(job, training)?;
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
+        let steps = training.max_steps.unwrap_or(training.epochs * steps_per_epoch);
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job)?,
@@ -95,9 +96,9 @@ impl Plan {
             run_length: training.run_samples(),
             seed: training.seed,
             steps_per_epoch,
-            steps: training.max_steps.unwrap_or(training.epochs * steps_per_epoch),
+            steps,
             memory: MemoryPlan::of(job, footprint),
-            notes: notes(job)?,
+            notes: notes(job, steps)?,
             shape,
         })
     }
