@@ -5,6 +5,8 @@ mod device;
 mod error;
 mod free_memory;
 mod host;
+pub mod pool;
+pub mod source;
 mod usage;
 
 pub use buffer::Buffer;

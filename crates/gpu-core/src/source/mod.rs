@@ -1,0 +1,93 @@
+//! Where a pool's memory comes from: address ranges that are reserved, and physical granules that are mapped into them.
+
+#![forbid(unsafe_code)]
+
+mod simulated;
+
+pub use simulated::Simulated;
+
+use thiserror::Error;
+
+/// An order of work on a device: what is submitted to one stream runs in the order of submission. 0 is the default stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+/// One granule of physical memory, by the name its source gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Granule(pub u64);
+
+/// Why a source did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The device has no physical memory (or address space) left for it; freeing some may help.
+    #[error("the device is out of memory")]
+    OutOfMemory,
+    /// The source cannot map a granule at a second address, so that nothing can be stitched on it.
+    #[error("this memory source cannot map a granule twice")]
+    CannotAlias,
+    /// The driver or the system refused, and said why.
+    #[error("{call}: {reason}")]
+    Failed {
+        /// The call that failed, such as `cuMemMap`.
+        call: &'static str,
+        /// What the driver or the system said.
+        reason: String,
+    },
+}
+
+/// Physical memory of one device and the addresses at which it is seen.
+///
+/// Every method either does all of what it says or nothing. Addresses and lengths are multiples of [`Source::granule_bytes`].
+/// What the pool asks for is always within what it reserved; a source may assert it.
+pub trait Source: Send + std::fmt::Debug {
+    /// What the memory is, for messages: `cuda:0`, `cpu`.
+    fn name(&self) -> String;
+
+    /// Size of a granule in bytes, a power of two.
+    fn granule_bytes(&self) -> usize;
+
+    /// Physical memory in bytes that could be created if nothing else used the device.
+    fn capacity_bytes(&self) -> usize;
+
+    /// Physical memory in bytes that the device says is free now, where it can tell.
+    fn free_bytes(&mut self) -> Option<usize>;
+
+    /// Whether a granule can be mapped at several addresses at once, which stitching needs.
+    fn can_alias(&self) -> bool;
+
+    /// Reserves an address range; nothing is mapped in it. Returns its first address.
+    fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal>;
+
+    /// Gives an address range back, in which nothing is mapped any more.
+    fn release(&mut self, address: u64, bytes: usize);
+
+    /// Creates one granule. Its contents are undefined.
+    fn create(&mut self) -> Result<Granule, Refusal>;
+
+    /// Gives a granule back that is mapped nowhere.
+    fn destroy(&mut self, granule: Granule);
+
+    /// Maps `granules` side by side from `address` on, readable and writable. Nothing was mapped there.
+    fn map(&mut self, address: u64, granules: &[Granule]) -> Result<(), Refusal>;
+
+    /// Takes away what is mapped in a range, once the device's work on it is done (the source waits if it must).
+    fn unmap(&mut self, address: u64, bytes: usize);
+
+    /// Copies `bytes` from one mapped address to another, as if through a third place: the ranges may overlap. Runs in the order of the
+    /// default stream, after the work submitted to every stream and before what is submitted later.
+    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal>;
+
+    /// Whether all work submitted to `stream` so far is done. Does not wait.
+    fn is_idle(&mut self, stream: StreamId) -> bool;
+
+    /// Makes work submitted to `waiting` from now on run after the work submitted to `on` so far (an event recorded on one and
+    /// waited for by the other). The caller does not wait.
+    fn order(&mut self, waiting: StreamId, on: StreamId) -> Result<(), Refusal>;
+
+    /// Waits until all work submitted to every stream is done.
+    fn synchronize(&mut self) -> Result<(), Refusal>;
+
+    /// Calls made to the driver (or the system) so far. What the pool can answer by itself makes none.
+    fn driver_calls(&self) -> u64;
+}
