@@ -3,7 +3,7 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::host::{ALIGN_BYTES, HostBlock};
 use crate::pool::{Mobility, Shortage};
 use crate::scope::Scope;
@@ -29,13 +29,11 @@ impl<T: Pod> Buffer<T> {
     /// Allocates `len` zeros.
     ///
     /// # Errors
-    /// [`Error::NeverFits`], [`Error::OverBudget`] or [`Error::OutOfMemory`]; the device is then as before.
+    /// [`Error::NeverFits`](crate::Error::NeverFits), [`Error::OverBudget`](crate::Error::OverBudget) or
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); the device is then as before.
     pub fn zeros(scope: &Scope, len: usize) -> Result<Self> {
         const { assert!(align_of::<T>() <= ALIGN_BYTES) };
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| isize::try_from(bytes).is_ok())
-            .ok_or_else(|| Error::NeverFits { scope: scope.label().to_owned(), len, element_bytes: size_of::<T>() })?;
+        let bytes = scope.bytes_of::<T>(len)?;
         scope.book(bytes)?;
         let memory = allocate(scope, bytes).map_err(|shortage| {
             scope.release(bytes);
@@ -116,6 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn buffers_start_as_aligned_zeros() {

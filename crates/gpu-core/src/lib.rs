@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod arena;
 mod buffer;
 mod device;
 mod error;
@@ -11,6 +12,7 @@ mod scope;
 pub mod source;
 mod usage;
 
+pub use arena::{Arena, Handle};
 pub use buffer::Buffer;
 pub use device::Device;
 pub use error::{Error, Result};

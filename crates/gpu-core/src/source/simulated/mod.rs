@@ -38,6 +38,7 @@ struct Device {
     address_next: u64,
     calls: u64,
     fault: Option<Fault>,
+    refusals_total: u64,
     /// Whether submitted work is done at once.
     completion: Completion,
     clocks: Clocks,
@@ -73,6 +74,7 @@ impl Simulated {
             address_next: FIRST_ADDRESS.next_multiple_of(granule_bytes as u64),
             calls: 0,
             fault: None,
+            refusals_total: 0,
             completion: Completion::Immediate,
             clocks: Clocks::default(),
             uses: Uses::default(),
@@ -100,6 +102,11 @@ impl Simulated {
     /// Refuses nothing any more; returns whether a refusal was still to come.
     pub fn stop_faults(&self) -> bool {
         self.device().fault.take().is_some()
+    }
+
+    /// Calls refused by [`Simulated::fail_call`] so far.
+    pub fn refusals_total(&self) -> u64 {
+        self.device().refusals_total
     }
 
     /// Sets what other users of the device hold. What exists stays, also where the two together pass the capacity.
@@ -178,7 +185,10 @@ impl Simulated {
         let mut device = self.device();
         device.calls += calls as u64;
         match &mut device.fault {
-            Some(Fault { calls_before: 0, .. }) => Err(device.fault.take().expect("just seen").refusal),
+            Some(Fault { calls_before: 0, .. }) => {
+                device.refusals_total += 1;
+                Err(device.fault.take().expect("just seen").refusal)
+            }
             Some(fault) => {
                 fault.calls_before -= 1;
                 Ok(device)
