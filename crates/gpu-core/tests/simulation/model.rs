@@ -73,19 +73,6 @@ impl Model {
         }
     }
 
-    /// Granules that hold a byte of a live block: a granule is in use through one address at a time.
-    pub(crate) fn granules_touched(&self, granule_bytes: usize) -> usize {
-        let granule = |address: u64| address / granule_bytes as u64;
-        let mut touched = 0;
-        let mut next = 0;
-        for (&start, &end) in &self.ends {
-            let first = granule(start).max(next);
-            next = granule(end - 1) + 1;
-            touched += next.saturating_sub(first);
-        }
-        touched as usize
-    }
-
     fn place(&mut self, (address, bytes): (u64, usize)) {
         let end = address + bytes as u64;
         let below = self.ends.range(..end).next_back();

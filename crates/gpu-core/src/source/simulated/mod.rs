@@ -119,6 +119,11 @@ impl Simulated {
         self.device().granules.len()
     }
 
+    /// The granules behind a range of mapped bytes, in its order.
+    pub fn granules_behind(&self, address: u64, bytes: usize) -> Vec<Granule> {
+        self.device().space.pieces(address, bytes).map(|(granule, ..)| granule).collect()
+    }
+
     /// Submits work on a range of mapped bytes to a stream.
     ///
     /// # Panics
@@ -291,7 +296,11 @@ impl Source for Simulated {
     }
 
     fn order(&mut self, waiting: StreamId, on: StreamId) -> Result<(), Refusal> {
-        self.call(2)?.clocks.order(waiting, on);
+        let mut device = self.call(2)?;
+        device.clocks.order(waiting, on);
+        if device.completion == Completion::Immediate {
+            device.clocks.complete(waiting);
+        }
         Ok(())
     }
 
