@@ -8,6 +8,7 @@ mod gates;
 mod kill;
 mod layers;
 mod report;
+mod simulate;
 mod test;
 mod tools;
 mod workspace;
@@ -25,6 +26,8 @@ cargo xtask COMMAND
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
+  simulate [--events N] [--seed S]
+                  the memory pool in lockstep with its model: 10 million events, or N, from seed 1, or S
   report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
   peers           megabatch beside PyTorch on the same work, in one go (installs PyTorch, 6 GB, under target/)
 
@@ -52,6 +55,7 @@ fn run(args: &[String]) -> Result<()> {
         "fuzz" => fuzz::run(rest),
         "kill" => kill::run(rest),
         "report" => report::run(rest),
+        "simulate" => simulate::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())
