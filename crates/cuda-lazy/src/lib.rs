@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+mod driver;
+mod forward;
+mod trampolines;
+
+pub use driver::{DriverAbsent, driver};
+pub use forward::{CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_UNKNOWN, unknown_code};
