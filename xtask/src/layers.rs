@@ -9,6 +9,7 @@ use crate::workspace::Workspace;
 const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-gpu-core", &[]),
     ("megabatch-bars", &[]),
+    ("megabatch-simt", &[]),
     ("megabatch-chunk-io", &["megabatch-gpu-core"]),
     ("megabatch-trainer", &["megabatch-gpu-core"]),
 ];
