@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{Workspace, cargo, succeed};
-use crate::{demo, layers, tools};
+use crate::{demo, layers, tools, trampolines};
 
 /// One check of the whole workspace.
 pub(crate) struct Gate {
@@ -17,6 +17,7 @@ pub(crate) struct Gate {
 pub(crate) const GATES: &[Gate] = &[
     Gate { name: "format", checks: "sources are formatted", run: format },
     Gate { name: "layers", checks: "crates depend only on those below them", run: layers::check },
+    Gate { name: "trampolines", checks: "cuda-lazy supplies what its bindings declare", run: trampolines::check },
     Gate { name: "clippy", checks: "no warning in any target", run: clippy },
     Gate { name: "alone", checks: "each library builds alone", run: each_library_alone },
     Gate { name: "tests", checks: "unit, property, golden and documentation tests", run: tests },

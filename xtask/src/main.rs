@@ -10,6 +10,7 @@ mod layers;
 mod report;
 mod test;
 mod tools;
+mod trampolines;
 mod workspace;
 
 use std::process::ExitCode;
@@ -26,6 +27,8 @@ cargo xtask COMMAND
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
   report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
+  trampolines [--check]
+                  writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
   peers           megabatch beside PyTorch on the same work, in one go (installs PyTorch, 6 GB, under target/)
 
 What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
@@ -52,6 +55,7 @@ fn run(args: &[String]) -> Result<()> {
         "fuzz" => fuzz::run(rest),
         "kill" => kill::run(rest),
         "report" => report::run(rest),
+        "trampolines" => trampolines::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())

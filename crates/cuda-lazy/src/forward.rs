@@ -15,6 +15,12 @@ pub const CUDA_ERROR_NOT_SUPPORTED: c_int = 801;
 /// What a function returns in place of a code that the bindings do not know.
 pub const CUDA_ERROR_UNKNOWN: c_int = 999;
 
+/// The handles that the driver passes by value between processes: 64 bytes, in `CUipcEventHandle` and `CUipcMemHandle`.
+#[repr(C)]
+pub(crate) struct Handle64 {
+    bytes: [c_char; 64],
+}
+
 thread_local! {
     static UNKNOWN: Cell<Option<c_int>> = const { Cell::new(None) };
 }
@@ -87,7 +93,6 @@ pub(crate) use trampolines;
 /// # Safety
 /// `text` is valid for writing.
 #[unsafe(no_mangle)]
-#[expect(non_snake_case, reason = "the name is the driver's")]
 unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
     static ENTRY: Entry = Entry::new(c"cuGetErrorString");
     // SAFETY: as this function's caller promised.
@@ -97,7 +102,6 @@ unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) ->
 /// # Safety
 /// `text` is valid for writing.
 #[unsafe(no_mangle)]
-#[expect(non_snake_case, reason = "the name is the driver's")]
 unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> c_int {
     static ENTRY: Entry = Entry::new(c"cuGetErrorName");
     // SAFETY: as this function's caller promised.
@@ -112,7 +116,8 @@ unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> c
 unsafe fn describe(entry: &Entry, error: c_int, text: *mut *const c_char) -> c_int {
     let described = entry.address().is_ok_and(|address| {
         // SAFETY: both functions that come here have this type in the driver's header.
-        let function: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int = unsafe { std::mem::transmute(address) };
+        let function: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int =
+            unsafe { std::mem::transmute(address) };
         // SAFETY: `text` is valid for writing, as the caller promised.
         unsafe { function(error, text) == 0 && !(*text).is_null() }
     });
