@@ -1,7 +1,7 @@
 //! From a symbol of this crate to the driver's function of the same name.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int, c_uchar, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -18,17 +18,17 @@ pub const CUDA_ERROR_UNKNOWN: c_int = 999;
 /// The handles that the driver passes by value between processes: 64 bytes, in `CUipcEventHandle` and `CUipcMemHandle`.
 #[repr(C)]
 pub(crate) struct Handle64 {
-    bytes: [c_char; 64],
+    bytes: [c_uchar; 64],
 }
 
 thread_local! {
-    static UNKNOWN: Cell<Option<c_int>> = const { Cell::new(None) };
+    static LAST: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// The code that the driver returned when this thread last saw [`CUDA_ERROR_UNKNOWN`] in its place; `None` where the driver meant
-/// that very code. Newer drivers return codes that the bindings do not list, and such a value in their enum would be undefined behaviour.
-pub fn unknown_code() -> Option<c_int> {
-    UNKNOWN.get()
+/// The code of this thread's last call as the driver returned it, before a code that the bindings do not know was replaced by
+/// [`CUDA_ERROR_UNKNOWN`]. 0 before the first call.
+pub fn last_code() -> c_int {
+    LAST.get()
 }
 
 /// Where one of the driver's functions is, once it has been looked up.
@@ -58,13 +58,11 @@ impl Entry {
     }
 }
 
-/// A code that the bindings know.
+/// Remembers what a call returned, and makes a code of it that the bindings know: a value that their enum does not list would be undefined
+/// behaviour.
 pub(crate) fn clamp(code: c_int) -> c_int {
-    if is_known(code) && code != CUDA_ERROR_UNKNOWN {
-        return code;
-    }
-    UNKNOWN.set(Some(code).filter(|&code| code != CUDA_ERROR_UNKNOWN));
-    CUDA_ERROR_UNKNOWN
+    LAST.set(code);
+    if is_known(code) { code } else { CUDA_ERROR_UNKNOWN }
 }
 
 /// Defines functions of the driver's names that call the driver's.
@@ -83,52 +81,9 @@ macro_rules! trampolines {
                     // SAFETY: the caller answers for the arguments, as when calling the driver itself.
                     clamp(unsafe { function($($argument),*) })
                 }
-                Err(code) => code,
+                Err(code) => clamp(code),
             }
         }
     )*};
 }
 pub(crate) use trampolines;
-
-/// # Safety
-/// `text` is valid for writing.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
-    static ENTRY: Entry = Entry::new(c"cuGetErrorString");
-    // SAFETY: as this function's caller promised.
-    unsafe { describe(&ENTRY, error, text) }
-}
-
-/// # Safety
-/// `text` is valid for writing.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> c_int {
-    static ENTRY: Entry = Entry::new(c"cuGetErrorName");
-    // SAFETY: as this function's caller promised.
-    unsafe { describe(&ENTRY, error, text) }
-}
-
-/// The driver's text for a code, or a text of our own: callers print what they get without asking whether there is a driver, so that
-/// these two functions never fail.
-///
-/// # Safety
-/// `text` is valid for writing.
-unsafe fn describe(entry: &Entry, error: c_int, text: *mut *const c_char) -> c_int {
-    let described = entry.address().is_ok_and(|address| {
-        // SAFETY: both functions that come here have this type in the driver's header.
-        let function: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int =
-            unsafe { std::mem::transmute(address) };
-        // SAFETY: `text` is valid for writing, as the caller promised.
-        unsafe { function(error, text) == 0 && !(*text).is_null() }
-    });
-    if !described {
-        let own = match (error, driver::driver()) {
-            (CUDA_ERROR_NO_DEVICE, Err(_)) => c"no CUDA driver",
-            (CUDA_ERROR_NOT_SUPPORTED, _) => c"the CUDA driver does not support this call",
-            _ => c"unknown CUDA error",
-        };
-        // SAFETY: `text` is valid for writing, as the caller promised.
-        unsafe { *text = own.as_ptr() };
-    }
-    0
-}
