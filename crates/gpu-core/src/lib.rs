@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod buffer;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod device;
 mod error;
 mod free_memory;

@@ -2,8 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "cuda")]
+mod cuda;
 mod simulated;
 
+#[cfg(feature = "cuda")]
+pub use cuda::Cuda;
 pub use simulated::Simulated;
 
 use thiserror::Error;
