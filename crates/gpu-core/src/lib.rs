@@ -7,11 +7,14 @@ mod device;
 mod error;
 mod free_memory;
 mod host;
+mod ledger;
 pub mod pool;
+mod scope;
 pub mod source;
 mod usage;
 
 pub use buffer::Buffer;
-pub use device::{Device, Scope};
+pub use device::Device;
 pub use error::{Error, Result};
+pub use scope::Scope;
 pub use usage::Usage;

@@ -1,12 +1,12 @@
-//! Events: moments in the order of a stream.
+//! Events: moments in the order of a stream. Straight to the driver, as cust's cannot wait for one twice.
 
+use std::ptr;
 use std::sync::Arc;
 
-use cust::event::{Event as Created, EventFlags, EventStatus};
-use cust::sys::{self, CUstream};
+use cust::sys::{self, CUevent, CUresult, CUstream};
 
 use super::context::Context;
-use super::fault::{Checked as _, Fault, checked};
+use super::fault::{Fault, checked};
 use super::stream::Stream;
 use crate::error::Result;
 use crate::source::StreamId;
@@ -14,16 +14,23 @@ use crate::source::StreamId;
 /// A moment in the order of a stream: it has passed when all work submitted before it is done.
 #[derive(Debug)]
 pub struct Event {
-    /// `None` only while dropping.
-    created: Option<Created>,
+    event: CUevent,
     context: Arc<Context>,
 }
+
+// SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a time.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
 
 impl Event {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self, Fault> {
         context.enter()?;
-        let created = Created::new(EventFlags::DEFAULT).checked("cuEventCreate", format_args!("flags 0"))?;
-        Ok(Event { created: Some(created), context: Arc::clone(context) })
+        let mut event = ptr::null_mut();
+        // SAFETY: `event` is a variable of this function.
+        let code = unsafe { sys::cuEventCreate(&raw mut event, 0) };
+        checked("cuEventCreate", format_args!("flags 0"), code)?;
+        Ok(Event { event, context: Arc::clone(context) })
     }
 
     /// Records the moment after all that was submitted to `stream` so far, in place of what was recorded before.
@@ -39,11 +46,7 @@ impl Event {
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
     pub fn is_done(&self) -> Result<bool> {
-        let query = || {
-            self.context.enter()?;
-            self.created().query().checked("cuEventQuery", format_args!("no operands"))
-        };
-        Ok(query().map_err(|fault| self.context.error(fault))? == EventStatus::Ready)
+        self.query().map_err(|fault| self.context.error(fault))
     }
 
     /// Waits until the recorded moment has passed.
@@ -53,7 +56,9 @@ impl Event {
     pub fn wait(&self) -> Result<()> {
         let wait = || {
             self.context.enter()?;
-            self.created().synchronize().checked("cuEventSynchronize", format_args!("no operands"))
+            // SAFETY: the event lives as long as `self`.
+            let code = unsafe { sys::cuEventSynchronize(self.event) };
+            checked("cuEventSynchronize", format_args!("{:?}", self.event), code)
         };
         wait().map_err(|fault| self.context.error(fault))
     }
@@ -65,17 +70,19 @@ impl Event {
     pub fn elapsed_ms_since(&self, earlier: &Event) -> Result<f32> {
         let elapsed = || {
             self.context.enter()?;
-            let elapsed = self.created().elapsed_time_f32(earlier.created());
-            elapsed.checked("cuEventElapsedTime", format_args!("two events"))
+            let mut ms = 0.0;
+            // SAFETY: `ms` is a variable of this function, and both events live.
+            let code = unsafe { sys::cuEventElapsedTime(&raw mut ms, earlier.event, self.event) };
+            checked("cuEventElapsedTime", format_args!("{:?} to {:?}", earlier.event, self.event), code)?;
+            Ok(ms)
         };
         elapsed().map_err(|fault| self.context.error(fault))
     }
 
-    /// Records on a stream of the event's context.
     pub(crate) fn record_on(&self, stream: CUstream, id: StreamId) -> Result<(), Fault> {
         self.context.enter()?;
         // SAFETY: both handles are live: the event is ours, and streams live as long as their table.
-        let code = unsafe { sys::cuEventRecord(self.created().as_inner(), stream) };
+        let code = unsafe { sys::cuEventRecord(self.event, stream) };
         checked("cuEventRecord", format_args!("stream {}", id.0), code)
     }
 
@@ -83,20 +90,26 @@ impl Event {
     pub(crate) fn order(&self, waiting: CUstream, id: StreamId) -> Result<(), Fault> {
         self.context.enter()?;
         // SAFETY: both handles are live: the event is ours, and streams live as long as their table.
-        let code = unsafe { sys::cuStreamWaitEvent(waiting, self.created().as_inner(), 0) };
+        let code = unsafe { sys::cuStreamWaitEvent(waiting, self.event, 0) };
         checked("cuStreamWaitEvent", format_args!("stream {}", id.0), code)
     }
 
-    fn created(&self) -> &Created {
-        self.created.as_ref().expect("an event is there until it is dropped")
+    fn query(&self) -> Result<bool, Fault> {
+        self.context.enter()?;
+        // SAFETY: the event lives as long as `self`.
+        match unsafe { sys::cuEventQuery(self.event) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => checked("cuEventQuery", format_args!("{:?}", self.event), code).map(|()| true),
+        }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // The driver wants the context current. Where it cannot be, it is gone, and the event with it.
+        // Where the context cannot be entered, it is gone, and the event with it.
         if self.context.enter().is_ok() {
-            drop(self.created.take());
+            // SAFETY: the event is ours, and nobody has it after this. What waits for it goes on waiting for what was recorded.
+            let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
         }
     }
 }

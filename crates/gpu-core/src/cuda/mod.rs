@@ -34,7 +34,7 @@ pub use stream::Stream;
 pub use transfer::Transfer;
 
 pub(crate) use context::Context;
-pub(crate) use fault::{Fault, checked};
+pub(crate) use fault::Fault;
 pub(crate) use stream::Streams;
 
 use crate::error::Result;

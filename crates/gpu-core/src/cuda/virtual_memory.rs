@@ -12,53 +12,54 @@ use super::fault::{Fault, checked};
 /// Memory of one GPU, for its own use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VirtualMemory {
-    prop: CUmemAllocationProp,
+    device: i32,
 }
 
 impl VirtualMemory {
     pub(crate) fn of(ordinal: u32) -> Self {
-        VirtualMemory {
-            prop: CUmemAllocationProp {
-                type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-                requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
-                location: CUmemLocation {
-                    type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-                    id: i32::try_from(ordinal).expect("a machine has fewer GPUs"),
-                },
-                win32HandleMetaData: std::ptr::null_mut(),
-                allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1::default(),
-            },
-        }
+        VirtualMemory { device: i32::try_from(ordinal).expect("a machine has fewer GPUs") }
     }
 
     /// The size of physical memory in bytes, of which all sizes are multiples, that the driver recommends.
     pub(crate) fn granule_bytes(&self) -> Result<usize, Fault> {
-        let mut bytes = 0;
+        let (mut bytes, prop) = (0, self.prop());
         let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
         // SAFETY: both addresses are those of variables that live until the call returns.
-        let code = unsafe { sys::cuMemGetAllocationGranularity(&raw mut bytes, &raw const self.prop, recommended) };
-        checked("cuMemGetAllocationGranularity", format_args!("recommended, device {}", self.prop.location.id), code)?;
+        let code = unsafe { sys::cuMemGetAllocationGranularity(&raw mut bytes, &raw const prop, recommended) };
+        checked("cuMemGetAllocationGranularity", format_args!("recommended, device {}", self.device), code)?;
         Ok(bytes)
     }
 
     /// Physical memory; its handle.
     pub(crate) fn create(&self, bytes: usize) -> Result<u64, Fault> {
-        let mut handle = 0;
+        let (mut handle, prop) = (0, self.prop());
         // SAFETY: both addresses are those of variables that live until the call returns.
-        let code = unsafe { sys::cuMemCreate(&raw mut handle, bytes, &raw const self.prop, 0) };
-        checked("cuMemCreate", format_args!("{bytes} bytes, device {}", self.prop.location.id), code)?;
+        let code = unsafe { sys::cuMemCreate(&raw mut handle, bytes, &raw const prop, 0) };
+        checked("cuMemCreate", format_args!("{bytes} bytes, device {}", self.device), code)?;
         Ok(handle)
     }
 
     /// Makes mapped memory readable and writable.
     pub(crate) fn set_access(&self, address: u64, bytes: usize) -> Result<(), Fault> {
-        let access = CUmemAccessDesc {
-            location: self.prop.location,
-            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
+        let access =
+            CUmemAccessDesc { location: self.location(), flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         // SAFETY: the descriptor lives until the call returns; the driver checks what is mapped.
         let code = unsafe { sys::cuMemSetAccess(address, bytes, &raw const access, 1) };
         checked("cuMemSetAccess", format_args!("{address:#x}, {bytes} bytes"), code)
+    }
+
+    fn prop(&self) -> CUmemAllocationProp {
+        CUmemAllocationProp {
+            type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            location: self.location(),
+            win32HandleMetaData: std::ptr::null_mut(),
+            allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1::default(),
+        }
+    }
+
+    fn location(&self) -> CUmemLocation {
+        CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: self.device }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The memory of a GPU, through the driver's virtual memory management.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use super::address_space::AddressSpace;
 use super::{Granule, Refusal, Source, StreamId};
 use crate::cuda::copy::{On, Stretch};
 use crate::cuda::virtual_memory::{self, VirtualMemory};
@@ -16,9 +17,7 @@ pub struct Cuda {
     /// A granule of our own, through which ranges that overlap are copied.
     scratch: u64,
     memory: VirtualMemory,
-    reserved: BTreeMap<u64, usize>,
-    /// What is mapped, by address.
-    mapped: BTreeMap<u64, Granule>,
+    space: AddressSpace,
     granules: BTreeSet<Granule>,
     /// Orders one stream after another. One serves for all: a stream waits for what was recorded when it was told to.
     event: Event,
@@ -39,12 +38,12 @@ impl Cuda {
         let open = || -> Result<Self, Fault> {
             context.enter()?;
             let memory = VirtualMemory::of(context.ordinal());
+            let granule_bytes = memory.granule_bytes()?;
             Ok(Cuda {
-                granule_bytes: memory.granule_bytes()?,
+                granule_bytes,
                 scratch: 0,
                 memory,
-                reserved: BTreeMap::new(),
-                mapped: BTreeMap::new(),
+                space: AddressSpace::new(granule_bytes),
                 granules: BTreeSet::new(),
                 event: Event::new(context)?,
                 calls: 2,
@@ -61,7 +60,7 @@ impl Cuda {
     fn take_scratch(&mut self) -> Result<(), Fault> {
         let bytes = self.granule_bytes;
         self.scratch = self.call(|_| virtual_memory::reserve(bytes))?;
-        self.reserved.insert(self.scratch, bytes);
+        self.space.reserve(self.scratch, bytes);
         let granule = Granule(self.call(|source| source.memory.create(bytes))?);
         self.granules.insert(granule);
         self.map_all(self.scratch, &[granule])
@@ -86,24 +85,35 @@ impl Cuda {
         self.unreported.take().map_or(Ok(()), Err)
     }
 
+    /// Maps granules and makes them accessible, or changes nothing.
     fn map_all(&mut self, address: u64, granules: &[Granule]) -> Result<(), Fault> {
+        self.space.map(address, granules);
+        let mut mapped = 0;
+        let done = self.map_each(address, granules, &mut mapped);
+        if done.is_err() {
+            self.unmap_each(address, mapped);
+            self.space.unmap(address, granules.len() * self.granule_bytes);
+        }
+        done
+    }
+
+    fn map_each(&mut self, address: u64, granules: &[Granule], mapped: &mut usize) -> Result<(), Fault> {
         let bytes = self.granule_bytes;
         for (at, &granule) in self.slots(address, granules.len()).zip(granules) {
             self.call(|_| virtual_memory::map(at, bytes, granule.0))?;
-            self.mapped.insert(at, granule);
+            *mapped += 1;
         }
         self.call(|source| source.memory.set_access(address, granules.len() * bytes))
     }
 
-    /// Takes away what is mapped in a range that the GPU does not use.
-    fn unmap_all(&mut self, address: u64, bytes: usize) {
-        let granule_bytes = self.granule_bytes;
+    /// Takes `count` mappings away that the GPU does not use.
+    fn unmap_each(&mut self, address: u64, count: usize) {
+        let bytes = self.granule_bytes;
         // One call a granule: the driver takes back whole mappings, and each granule was mapped by itself.
-        for at in self.slots(address, bytes / granule_bytes) {
-            if self.mapped.remove(&at).is_some() {
-                // SAFETY: the caller sees to it that all work is done, and the pool gives out no block there.
-                self.call_unreported(|_| unsafe { virtual_memory::unmap(at, granule_bytes) });
-            }
+        for at in self.slots(address, count) {
+            // SAFETY: all work that used it is done: `Source::unmap` has waited for it, and in a failed `map` nobody was given the address
+            // yet. That nobody comes back to it is the contract of `Source::unmap`.
+            self.call_unreported(|_| unsafe { virtual_memory::unmap(at, bytes) });
         }
     }
 
@@ -114,8 +124,7 @@ impl Cuda {
 
     /// The granules that are mapped anywhere in a range.
     fn granules_within(&self, address: u64, bytes: usize) -> BTreeSet<Granule> {
-        let first = address - address % self.granule_bytes as u64;
-        self.mapped.range(first..address + bytes as u64).map(|(_, &granule)| granule).collect()
+        self.space.pieces(address, bytes).map(|(granule, ..)| granule).collect()
     }
 
     /// Copies between ranges that are not the same memory.
@@ -191,13 +200,13 @@ impl Source for Cuda {
     fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal> {
         self.report()?;
         let address = self.call(|_| virtual_memory::reserve(bytes))?;
-        self.reserved.insert(address, bytes);
+        self.space.reserve(address, bytes);
         Ok(address)
     }
 
     fn release(&mut self, address: u64, bytes: usize) {
-        assert_eq!(self.reserved.remove(&address), Some(bytes), "a range is given back as it was reserved");
-        // SAFETY: nothing is mapped there any more, as the caller promises, so that nothing can be used.
+        self.space.release(address, bytes);
+        // SAFETY: nothing is mapped there any more, as was asserted, so that nothing can be used.
         self.call_unreported(|_| unsafe { virtual_memory::free_addresses(address, bytes) });
     }
 
@@ -209,23 +218,20 @@ impl Source for Cuda {
     }
 
     fn destroy(&mut self, granule: Granule) {
-        assert!(self.granules.remove(&granule), "a granule is destroyed once");
+        assert_eq!(self.space.addresses_of(granule), 0, "{granule:?} is destroyed while it is mapped");
+        assert!(self.granules.remove(&granule), "{granule:?} does not exist");
         self.call_unreported(|_| virtual_memory::release(granule.0));
     }
 
     fn map(&mut self, address: u64, granules: &[Granule]) -> Result<(), Refusal> {
         self.report()?;
-        let done = self.map_all(address, granules);
-        if done.is_err() {
-            // What was mapped before the failure was never accessible to work on the GPU.
-            self.unmap_all(address, granules.len() * self.granule_bytes);
-        }
-        Ok(done?)
+        Ok(self.map_all(address, granules)?)
     }
 
     fn unmap(&mut self, address: u64, bytes: usize) {
+        self.space.unmap(address, bytes);
         self.call_unreported(|source| source.context.synchronize());
-        self.unmap_all(address, bytes);
+        self.unmap_each(address, bytes / self.granule_bytes);
     }
 
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal> {
@@ -274,12 +280,13 @@ impl Drop for Cuda {
     /// Gives everything back. Nobody could be told of a failure, and after one the driver takes all back when the process ends.
     fn drop(&mut self) {
         let _ = self.context.synchronize();
-        let mapped: Vec<u64> = self.mapped.keys().copied().collect();
-        mapped.into_iter().for_each(|address| self.unmap_all(address, self.granule_bytes));
-        std::mem::take(&mut self.granules).into_iter().for_each(|granule| {
+        let mapped: Vec<u64> = self.space.seen().collect();
+        mapped.into_iter().for_each(|address| self.unmap_each(address, 1));
+        for granule in std::mem::take(&mut self.granules) {
             self.call_unreported(|_| virtual_memory::release(granule.0));
-        });
-        for (address, bytes) in std::mem::take(&mut self.reserved) {
+        }
+        let reserved: Vec<_> = self.space.reservations().collect();
+        for (address, bytes) in reserved {
             // SAFETY: nothing is mapped there any more.
             self.call_unreported(|_| unsafe { virtual_memory::free_addresses(address, bytes) });
         }
@@ -288,6 +295,6 @@ impl Drop for Cuda {
 
 impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cuda({}, {} granules, {} mapped)", self.context.name(), self.granules.len(), self.mapped.len())
+        write!(f, "Cuda({}, {} granules of {} bytes)", self.context.name(), self.granules.len(), self.granule_bytes)
     }
 }
