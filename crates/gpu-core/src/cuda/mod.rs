@@ -7,6 +7,7 @@
 //! Every handle keeps its GPU's context alive, and may be used and dropped on any thread.
 
 mod arguments;
+mod blocks;
 mod context;
 pub(crate) mod copy;
 mod event;

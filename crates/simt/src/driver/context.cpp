@@ -254,6 +254,11 @@ FAKE_API uint64_t fake_physical_bytes(void) {
     return physical_bytes();
 }
 
+FAKE_API uint64_t fake_live_objects(void) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    return memory_objects() + stream_objects() + module_objects();
+}
+
 FAKE_API int fake_contexts_retained(void) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     return retained;

@@ -64,6 +64,11 @@ void reset_modules();
 // Bytes of physical memory that exist.
 uint64_t physical_bytes();
 
+// How much exists that somebody has to give back.
+uint64_t memory_objects();
+uint64_t stream_objects();
+uint64_t module_objects();
+
 // The driver's interface is C's, and nothing is thrown across it.
 #define FAKE_API extern "C" __attribute__((visibility("default")))
 #define FAKE_ENTER(call)                                                \

@@ -114,6 +114,8 @@ bool overlap(uint64_t a, uint64_t b, size_t bytes) { return a < b + bytes && b <
 
 uint64_t physical_bytes() { return exists_bytes; }
 
+uint64_t memory_objects() { return physical.size() + reserved.size() + mapped.size() + pinned.size(); }
+
 void reset_memory() {
     for (const auto& range : reserved) munmap(place(range.first), range.second);
     for (const auto& block : pinned) munmap(place(block.first), block.second);

@@ -122,6 +122,12 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_physical_bytes")() }
     }
 
+    /// Reservations, mappings, streams, events, modules and blocks of pinned memory that exist.
+    pub fn live_objects(&self) -> u64 {
+        // SAFETY: this is the function's type in context.cpp.
+        unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_live_objects")() }
+    }
+
     /// Primary contexts that are retained and not released.
     pub fn contexts_retained(&self) -> i32 {
         // SAFETY: this is the function's type in context.cpp.

@@ -67,6 +67,8 @@ void forget(Module* module) {
 
 }  // namespace
 
+uint64_t module_objects() { return modules.size(); }
+
 void reset_modules() {
     while (!modules.empty()) forget(*modules.begin());
     for (void* object : objects) dlclose(object);

@@ -79,6 +79,8 @@ int submit(void* stream, std::function<void()> work) {
     return SUCCESS;
 }
 
+uint64_t stream_objects() { return streams.size() + events.size(); }
+
 bool pending() { return !queue.empty(); }
 
 void finish(void* stream) {
