@@ -1,1 +1,13 @@
 #![doc = include_str!("../README.md")]
+
+mod argument;
+mod compile;
+mod error;
+mod kernels;
+mod rewrite;
+mod source_lines;
+
+pub use argument::Arg;
+pub use compile::{Checks, Options};
+pub use error::{Error, Result};
+pub use kernels::{Geometry, Kernels};
