@@ -1,8 +1,5 @@
 //! Arguments of a launch, checked against the kernel's parameters.
 
-use std::ffi::c_void;
-use std::marker::PhantomData;
-
 use bytemuck::Pod;
 
 /// One argument: a slice for a pointer, which the kernel may read and, if it is mutable, write; or a number.
@@ -14,21 +11,18 @@ use bytemuck::Pod;
 /// ```
 #[derive(Debug)]
 pub struct Arg<'a> {
-    /// The bytes of the value as the kernel takes it: the address, for a slice.
-    value: [u64; 2],
+    pub(crate) value: Value<'a>,
     kind: Kind,
+    /// Size of the number, or of an element of the slice.
     bytes: usize,
-    memory: Option<Range>,
-    slice: PhantomData<&'a mut [u8]>,
 }
 
-/// Memory that a launch may touch, as the runtime has it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Range {
-    begin: usize,
-    end: usize,
-    writable: u64,
+#[derive(Debug)]
+pub(crate) enum Value<'a> {
+    Null,
+    Number([u8; 8]),
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
 }
 
 /// What a parameter takes or an argument is, as the runtime has it.
@@ -54,32 +48,18 @@ pub(crate) struct Parameter {
 impl Arg<'_> {
     /// A pointer to nothing, for a parameter that a kernel leaves alone.
     pub fn null() -> Self {
-        Arg { value: [0; 2], kind: Kind::Pointer, bytes: 0, memory: None, slice: PhantomData }
+        Arg { value: Value::Null, kind: Kind::Pointer, bytes: 0 }
     }
 
     fn number(kind: Kind, bytes: &[u8]) -> Self {
-        let mut value = [0u64; 2];
-        bytemuck::bytes_of_mut(&mut value)[..bytes.len()].copy_from_slice(bytes);
-        Arg { value, kind, bytes: bytes.len(), memory: None, slice: PhantomData }
-    }
-
-    fn pointer<T>(address: usize, len: usize, kind: Kind) -> Self {
-        let range =
-            Range { begin: address, end: address + len * size_of::<T>(), writable: u64::from(kind == Kind::Pointer) };
-        Arg { value: [address as u64, 0], kind, bytes: size_of::<T>(), memory: Some(range), slice: PhantomData }
-    }
-
-    pub(crate) fn as_ptr(&self) -> *mut c_void {
-        self.value.as_ptr().cast_mut().cast()
-    }
-
-    pub(crate) fn memory(&self) -> Option<Range> {
-        self.memory
+        let mut value = [0; 8];
+        value[..bytes.len()].copy_from_slice(bytes);
+        Arg { value: Value::Number(value), kind, bytes: bytes.len() }
     }
 
     /// What is wrong with passing this to `parameter`.
     pub(crate) fn mismatch(&self, parameter: Parameter) -> Option<String> {
-        let is_null = self.kind == Kind::Pointer && self.memory.is_none();
+        let is_null = matches!(self.value, Value::Null);
         let size_fits = parameter.bytes as usize == self.bytes;
         let fits = match parameter.kind {
             Kind::PointerToConst | Kind::Pointer if is_null => true,
@@ -113,13 +93,13 @@ fn phrase(kind: Kind, bytes: usize) -> String {
 
 impl<'a, T: Pod> From<&'a [T]> for Arg<'a> {
     fn from(slice: &'a [T]) -> Self {
-        Arg::pointer::<T>(slice.as_ptr().expose_provenance(), slice.len(), Kind::PointerToConst)
+        Arg { value: Value::Read(bytemuck::cast_slice(slice)), kind: Kind::PointerToConst, bytes: size_of::<T>() }
     }
 }
 
 impl<'a, T: Pod> From<&'a mut [T]> for Arg<'a> {
     fn from(slice: &'a mut [T]) -> Self {
-        Arg::pointer::<T>(slice.as_mut_ptr().expose_provenance(), slice.len(), Kind::Pointer)
+        Arg { value: Value::Write(bytemuck::cast_slice_mut(slice)), kind: Kind::Pointer, bytes: size_of::<T>() }
     }
 }
 

@@ -65,8 +65,9 @@ impl Compiler {
         let program = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
         let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
         flags.extend(options.defines.iter().map(|define| format!("-D{define}")));
+        // Without scalar replacement a vector is loaded whole, and its alignment is seen.
         let instrumentation: &[&str] = match options.checks {
-            Checks::Memory => &["-fsanitize=thread"],
+            Checks::Memory => &["-fsanitize=thread", "-fno-tree-sra"],
             Checks::Barriers => &[],
         };
         Compiler { program, flags, instrumentation }

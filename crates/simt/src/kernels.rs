@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-use crate::argument::{Arg, Kind, Parameter, Range};
+use crate::argument::{Arg, Kind, Parameter};
 use crate::compile::{self, Options};
 use crate::error::{Error, Result};
 use crate::source_lines;
+use crate::staging::{Range, Staging};
 
 /// Kernels compiled for the CPU, ready to launch.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl Kernels {
     /// # Errors
     /// [`Error::UnknownKernel`], [`Error::Arguments`] and [`Error::Geometry`] before anything runs; [`Error::Fault`] when a
     /// thread did what it must not, in which case the slices hold what was written up to then.
-    pub fn launch(&self, kernel: &str, geometry: Geometry, arguments: &[Arg<'_>]) -> Result<()> {
+    pub fn launch(&self, kernel: &str, geometry: Geometry, arguments: &mut [Arg<'_>]) -> Result<()> {
         if !self.names.iter().any(|name| name == kernel) {
             return Err(Error::UnknownKernel { kernel: kernel.to_owned(), known: self.names.join(", ") });
         }
@@ -112,8 +113,8 @@ impl Kernels {
             return Err(Error::Geometry { kernel: kernel.to_owned(), grid, block });
         }
         self.check_arguments(kernel, arguments)?;
-        let addresses: Vec<*mut c_void> = arguments.iter().map(Arg::as_ptr).collect();
-        let ranges: Vec<Range> = arguments.iter().filter_map(Arg::memory).collect();
+        let mut staging = Staging::of(arguments);
+        let (addresses, ranges) = (staging.arguments(), staging.ranges());
         let mut report = vec![0u8; REPORT_BYTES];
         let launch = Launch {
             grid: geometry.grid,
@@ -127,8 +128,9 @@ impl Kernels {
         };
         let run: libloading::Symbol<'_, LaunchFn> = self.symbol("launch", kernel)?;
         // SAFETY: the arguments were checked against the kernel's own parameters; `launch` and what it points to live until
-        // the call returns. The instrumented kernel touches only the slices, which are borrowed for as long.
+        // the call returns. The instrumented kernel touches only the copies of the slices.
         let failed = unsafe { run(&raw const launch) } != 0;
+        staging.write_back(arguments);
         if failed {
             let text = CStr::from_bytes_until_nul(&report).map_or_else(|_| "no report".into(), CStr::to_string_lossy);
             return Err(Error::Fault { report: source_lines::named(&self.path, &text) });

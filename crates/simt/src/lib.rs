@@ -6,6 +6,7 @@ mod error;
 mod kernels;
 mod rewrite;
 mod source_lines;
+mod staging;
 
 pub use argument::Arg;
 pub use compile::{Checks, Options};

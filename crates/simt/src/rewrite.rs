@@ -272,7 +272,7 @@ mod tests {
         for (statement, expected) in cases {
             let rewritten = body_of(&format!("void f() {{ {statement} }}"));
             let rewritten = rewritten.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert_eq!(rewritten, format!("void f() {{ {} }}", expected), "{statement}");
+            assert_eq!(rewritten, format!("void f() {{ {expected} }}"), "{statement}");
         }
     }
 

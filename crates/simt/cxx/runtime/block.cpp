@@ -14,18 +14,16 @@ thread_local Block* running_block = nullptr;
 // A thread that spins waits for another. After so many turns in which every thread only spun, none will ever come.
 constexpr unsigned IDLE_TURNS_MAX = 10000;
 
-// Written at the low end of each stack, which grows downwards.
-constexpr uint64_t CANARY = 0x5ca1ab1e0ddba11;
-
-// Kept from launch to launch, and never cleared: the system gives pages as they are touched.
+// Kept from launch to launch, and never cleared: the system gives pages as they are touched. Below the first stack lies one
+// more, for a thread that grows out of its own to be told so on.
 char* stacks(size_t threads) {
   static thread_local std::unique_ptr<char[]> memory;
   static thread_local size_t capacity = 0;
   if (threads > capacity) {
-    memory.reset(new char[threads * STACK_BYTES + 63]);
+    memory.reset(new char[(threads + 1) * STACK_BYTES + 63]);
     capacity = threads;
   }
-  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t(63));
+  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t(63)) + STACK_BYTES;
 }
 
 unsigned volume(const uint32_t size[3]) { return size[0] * size[1] * size[2]; }
@@ -55,7 +53,6 @@ bool Block::run(uint3 index) {
     Fiber& fiber = fibers_[number] = {};
     fiber.index = {x, y % launch_.block[1], y / launch_.block[1]};
     fiber.number = number;
-    memcpy(stack, &CANARY, sizeof CANARY);
     start(fiber.context, stack, STACK_BYTES, entry);
   }
   running_block = this;
@@ -92,9 +89,6 @@ void Block::entry() {
 
 void Block::finish() {
   Fiber& fiber = *current_;
-  uint64_t canary;
-  memcpy(&canary, stacks_ + fiber.number * STACK_BYTES, sizeof canary);
-  if (canary != CANARY) fail(name(fiber) + " used more than " + std::to_string(STACK_BYTES) + " bytes of stack");
   fiber.state = State::done;
   running_--;
   // A thread that ended no longer counts: it may have been the last that the others waited for.
@@ -170,6 +164,14 @@ void Block::fail(const std::string& what) {
   report(what);
   switch_context(current_->context, scheduler_);
   __builtin_unreachable();
+}
+
+// Stacks grow downwards, from the end to the start of their share.
+void Block::require_stack(const void* frame) {
+  const char* bottom = stacks_ + current_->number * STACK_BYTES;
+  if (static_cast<const char*>(frame) < bottom) {
+    fail(name(*current_) + " used more than " + std::to_string(STACK_BYTES) + " bytes of stack");
+  }
 }
 
 // The threads that wait, by what for.

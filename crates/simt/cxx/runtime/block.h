@@ -43,6 +43,9 @@ class Block {
   uint64_t exchange(const Request& request);
   void spin(bool changed);
 
+  // Fails when the running thread's frame is below its stack.
+  void require_stack(const void* frame);
+
   Fiber& running() { return *current_; }
   const Launch& launch() const { return launch_; }
   uint3 index() const { return index_; }

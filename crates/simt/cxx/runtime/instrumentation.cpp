@@ -15,9 +15,10 @@ constexpr unsigned ACCESSES_PER_TURN = 1 << 24;
 
 thread_local unsigned accesses = 0;
 
-void check(const void* address, size_t bytes, Kind kind, void* caller) {
-  Access access = {reinterpret_cast<uintptr_t>(address), bytes, kind, reinterpret_cast<uintptr_t>(caller)};
+void check(const void* address, size_t bytes, size_t align, Kind kind, void* caller) {
+  Access access = {reinterpret_cast<uintptr_t>(address), bytes, kind, reinterpret_cast<uintptr_t>(caller), align};
   simt::Block& block = simt::block();
+  block.require_stack(__builtin_frame_address(0));
   const simt::Fiber& fiber = block.running();
   std::string fault = block.memory().check(access, fiber.number);
   if (!fault.empty()) block.fail(simt::Block::name(fiber) + " " + fault);
@@ -28,13 +29,13 @@ void check(const void* address, size_t bytes, Kind kind, void* caller) {
 
 #define CALLER __builtin_return_address(0)
 
-#define ACCESS(bytes)                                                                                     \
-  HOOK void __tsan_read##bytes(void* address) { check(address, bytes, Kind::read, CALLER); }              \
-  HOOK void __tsan_write##bytes(void* address) { check(address, bytes, Kind::write, CALLER); }            \
-  HOOK void __tsan_unaligned_read##bytes(void* address) { check(address, bytes, Kind::read, CALLER); }    \
-  HOOK void __tsan_unaligned_write##bytes(void* address) { check(address, bytes, Kind::write, CALLER); }  \
-  HOOK void __tsan_volatile_read##bytes(void* address) { check(address, bytes, Kind::read, CALLER); }     \
-  HOOK void __tsan_volatile_write##bytes(void* address) { check(address, bytes, Kind::write, CALLER); }
+#define ACCESS(bytes) \
+  HOOK void __tsan_read##bytes(void* address) { check(address, bytes, bytes, Kind::read, CALLER); } \
+  HOOK void __tsan_write##bytes(void* address) { check(address, bytes, bytes, Kind::write, CALLER); } \
+  HOOK void __tsan_unaligned_read##bytes(void* address) { check(address, bytes, 1, Kind::read, CALLER); } \
+  HOOK void __tsan_unaligned_write##bytes(void* address) { check(address, bytes, 1, Kind::write, CALLER); } \
+  HOOK void __tsan_volatile_read##bytes(void* address) { check(address, bytes, bytes, Kind::read, CALLER); } \
+  HOOK void __tsan_volatile_write##bytes(void* address) { check(address, bytes, bytes, Kind::write, CALLER); }
 
 ACCESS(1)
 ACCESS(2)
@@ -42,8 +43,8 @@ ACCESS(4)
 ACCESS(8)
 ACCESS(16)
 
-HOOK void __tsan_read_range(void* address, size_t bytes) { check(address, bytes, Kind::read, CALLER); }
-HOOK void __tsan_write_range(void* address, size_t bytes) { check(address, bytes, Kind::write, CALLER); }
+HOOK void __tsan_read_range(void* address, size_t bytes) { check(address, bytes, 1, Kind::read, CALLER); }
+HOOK void __tsan_write_range(void* address, size_t bytes) { check(address, bytes, 1, Kind::write, CALLER); }
 HOOK void __tsan_init() {}
 HOOK void __tsan_func_entry(void*) {}
 HOOK void __tsan_func_exit() {}
@@ -51,18 +52,18 @@ HOOK void __tsan_vptr_update(void**, void*) {}
 HOOK void __tsan_vptr_read(void**) {}
 
 // The two atomics that simt/atomic.h is made of, at each size.
-#define ATOMIC(bits, type)                                                                                              \
-  HOOK type __tsan_atomic##bits##_load(const volatile type* address, int) {                                            \
-    check(const_cast<const type*>(address), sizeof(type), Kind::atomic, CALLER);                                       \
-    return *address;                                                                                                    \
-  }                                                                                                                     \
+#define ATOMIC(bits, type) \
+  HOOK type __tsan_atomic##bits##_load(const volatile type* address, int) { \
+    check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
+    return *address; \
+  } \
   HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile type* address, type* expected, type desired, int, int) { \
-    check(const_cast<const type*>(address), sizeof(type), Kind::atomic, CALLER);                                       \
-    type old = *address;                                                                                                \
-    bool equal = old == *expected;                                                                                      \
-    if (equal) *address = desired;                                                                                      \
-    *expected = old;                                                                                                    \
-    return equal;                                                                                                       \
+    check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
+    type old = *address; \
+    bool equal = old == *expected; \
+    if (equal) *address = desired; \
+    *expected = old; \
+    return equal; \
   }
 
 ATOMIC(16, uint16_t)

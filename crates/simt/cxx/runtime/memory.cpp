@@ -43,7 +43,7 @@ std::string place(uintptr_t code) {
   return text;
 }
 
-Memory::Memory(const Launch& launch) : launch_(launch), arena_(ARENA_BYTES + ALIGN_BYTES), bytes_(ARENA_BYTES) {
+Memory::Memory(const Launch& launch) : launch_(launch), arena_(ARENA_BYTES + ALIGN_BYTES) {
   arena_begin_ = (reinterpret_cast<uintptr_t>(arena_.data()) + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
   warp_epochs_.resize((launch.block[0] * launch.block[1] * launch.block[2] + 31) / 32);
 }
@@ -55,7 +55,7 @@ void Memory::set_stacks(const char* begin, size_t bytes) {
 
 // Shared memory does not outlive a block: nothing of it has been written.
 void Memory::begin_block() {
-  std::fill_n(bytes_.begin(), arena_used_, Byte());
+  bytes_.clear();
   std::fill_n(reinterpret_cast<char*>(arena_begin_), arena_used_, char(0xff));
   arena_used_ = 0;
   variables_.clear();
@@ -71,12 +71,17 @@ void* Memory::shared(const Declaration& declaration) {
   size_t offset = (arena_used_ + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
   if (offset + declaration.bytes + GAP_BYTES > ARENA_BYTES) return nullptr;
   arena_used_ = offset + declaration.bytes + GAP_BYTES;
+  bytes_.resize(arena_used_);
   variables_.push_back({declaration, offset});
   return reinterpret_cast<void*>(arena_begin_ + offset);
 }
 
 std::string Memory::check(const Access& access, unsigned thread) {
   if (access.address >= stacks_begin_ && access.address < stacks_end_) return "";
+  if (access.address % access.align != 0) {
+    return std::string(verb(access.kind)) + " " + std::to_string(access.bytes) + " bytes at an address that is no multiple of that, at " +
+           place(access.caller);
+  }
   if (access.address >= arena_begin_ && access.address < arena_begin_ + ARENA_BYTES) return check_shared(access, thread);
   return launch_.ranges == nullptr ? "" : check_global(access);
 }

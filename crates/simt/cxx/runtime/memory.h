@@ -1,6 +1,6 @@
 // The memory that a block may touch, and the rules of touching it.
 //
-// Every load and store of a kernel is checked before it happens. Global memory must lie in a buffer that the launch was given;
+// Every load and store of a kernel is checked before it happens. It must be aligned to its size, as a GPU asks. Global memory must lie in a buffer that the launch was given;
 // shared memory must lie in a variable of the block, must have been written before it is read, and two threads must not
 // touch a byte, one of them writing, without a barrier between.
 #pragma once
@@ -22,6 +22,7 @@ struct Access {
   size_t bytes;
   Kind kind;
   uintptr_t caller;  // return address: the line in the kernel
+  size_t align;      // that the kernel's type promises
 };
 
 // A `__shared__` declaration. The id 0 is that of the launch's dynamic memory.

@@ -20,6 +20,7 @@ extern "C" __global__ void divergent_shuffle(int* out) {
 
 extern "C" __global__ void differing_masks(int* out) {
   out[threadIdx.x] = __shfl_sync(threadIdx.x < 8 ? 0xffu : ~0u, 1, 0);  // MARK masks
+  __syncthreads();
 }
 
 extern "C" __global__ void not_in_mask(int* out) { out[threadIdx.x] = __any_sync(0xfu, 1); }  // MARK outsider
@@ -43,12 +44,18 @@ extern "C" __global__ void wide_load(const float* x, float* out) {
   out[threadIdx.x] = v.x + v.w;
 }
 
+extern "C" __global__ void misaligned(const float* x, float* out) {
+  float2 v = *reinterpret_cast<const float2*>(x + 1 + 2 * threadIdx.x);  // MARK misaligned
+  out[threadIdx.x] = v.x + v.y;
+}
+
 extern "C" __global__ void past_shared(float* out) {
   __shared__ float tile[32];
   __shared__ float other[32];
   other[threadIdx.x] = 0.0f;
   tile[threadIdx.x + 1] = 1.0f;  // MARK past shared
-  out[threadIdx.x] = tile[threadIdx.x] + other[threadIdx.x];
+  __syncwarp();
+  out[threadIdx.x] = other[threadIdx.x];
 }
 
 extern "C" __global__ void unwritten_shared(float* out) {
@@ -60,8 +67,11 @@ extern "C" __global__ void unwritten_shared(float* out) {
 
 extern "C" __global__ void race_across_warps(float* out) {
   __shared__ float tile[64];
-  tile[threadIdx.x] = 1.0f;                     // MARK racing write
-  out[threadIdx.x] = tile[(threadIdx.x + 63) % 64];  // MARK racing read
+  tile[threadIdx.x] = 0.0f;
+  __syncthreads();
+  tile[threadIdx.x] = 1.0f;  // MARK racing write
+  __syncwarp();
+  out[threadIdx.x] = tile[threadIdx.x ^ 32];  // MARK racing read
 }
 
 extern "C" __global__ void race_in_a_warp(float* out) {
