@@ -13,14 +13,14 @@ use bytemuck::Pod;
 pub struct Arg<'a> {
     pub(crate) value: Value<'a>,
     kind: Kind,
-    /// Size of the number, or of an element of the slice.
+    /// Size of the value, or of an element of the slice.
     bytes: usize,
 }
 
 #[derive(Debug)]
 pub(crate) enum Value<'a> {
     Null,
-    Number([u8; 8]),
+    Plain(Vec<u8>),
     Read(&'a [u8]),
     Write(&'a mut [u8]),
 }
@@ -51,10 +51,13 @@ impl Arg<'_> {
         Arg { value: Value::Null, kind: Kind::Pointer, bytes: 0 }
     }
 
-    fn number(kind: Kind, bytes: &[u8]) -> Self {
-        let mut value = [0; 8];
-        value[..bytes.len()].copy_from_slice(bytes);
-        Arg { value: Value::Number(value), kind, bytes: bytes.len() }
+    /// A `#[repr(C)]` struct or an array, for a parameter that is a struct.
+    pub fn of_struct<T: Pod>(value: &T) -> Self {
+        Arg::plain(Kind::Other, bytemuck::bytes_of(value))
+    }
+
+    fn plain(kind: Kind, bytes: &[u8]) -> Self {
+        Arg { value: Value::Plain(bytes.to_vec()), kind, bytes: bytes.len() }
     }
 
     /// What is wrong with passing this to `parameter`.
@@ -107,7 +110,7 @@ macro_rules! numbers {
     ($kind:ident: $($number:ty),*) => {
         $(impl From<$number> for Arg<'_> {
             fn from(number: $number) -> Self {
-                Arg::number(Kind::$kind, &number.to_ne_bytes())
+                Arg::plain(Kind::$kind, &number.to_ne_bytes())
             }
         })*
     };

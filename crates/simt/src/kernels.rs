@@ -94,7 +94,8 @@ impl Kernels {
         self.names.iter().map(String::as_str)
     }
 
-    /// The shared object. It exports, for each kernel, `simt_launch_<name>` and `simt_parameters_<name>` (`cxx/simt/export.h`).
+    /// The shared object. It exports, for each kernel, `simt_launch_<name>` and `simt_parameters_<name>` (`cxx/simt/export.h`), and
+    /// for a made-up driver `int simt_<name>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** arguments)`.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -11,8 +11,8 @@ const ALIGN_BYTES: usize = 256;
 
 /// What the kernel is called with.
 pub(crate) struct Staging {
-    /// One value an argument: a number's bytes, or an address in `copies`.
-    values: Vec<[u8; 8]>,
+    /// One value an argument: its bytes, or an address in `copies`. Words, for their alignment, of which no type asks for more.
+    values: Vec<Vec<u128>>,
     copies: Vec<Option<Copy>>,
 }
 
@@ -36,9 +36,9 @@ impl Staging {
     pub(crate) fn of(arguments: &[Arg<'_>]) -> Self {
         let mut copies: Vec<Option<Copy>> = arguments.iter().map(|argument| copy(&argument.value)).collect();
         let values = arguments.iter().zip(&mut copies).map(|(argument, copy)| match (&argument.value, copy) {
-            (Value::Number(bytes), _) => *bytes,
-            (_, Some(copy)) => copy.address().to_ne_bytes(),
-            (_, None) => [0; 8],
+            (Value::Plain(bytes), _) => words(bytes),
+            (_, Some(copy)) => words(&copy.address().to_ne_bytes()),
+            (_, None) => words(&[0; 8]),
         });
         Staging { values: values.collect(), copies }
     }
@@ -72,11 +72,17 @@ impl Copy {
     }
 }
 
+fn words(bytes: &[u8]) -> Vec<u128> {
+    let mut words = vec![0; bytes.len().div_ceil(size_of::<u128>())];
+    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
 fn copy(value: &Value<'_>) -> Option<Copy> {
     let (slice, writable): (&[u8], bool) = match value {
         Value::Read(slice) => (slice, false),
         Value::Write(slice) => (slice, true),
-        Value::Null | Value::Number(_) => return None,
+        Value::Null | Value::Plain(_) => return None,
     };
     let mut memory = vec![0; slice.len() + 2 * ALIGN_BYTES];
     let start = memory.as_ptr().align_offset(ALIGN_BYTES);

@@ -151,6 +151,38 @@ fn vectors_lie_as_in_cuda() {
 }
 
 #[test]
+fn structs_are_passed_by_value() {
+    #[repr(C)]
+    #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+    struct Line {
+        slope: f64,
+        offset: f32,
+        steps: [u8; 4],
+    }
+    let line = Line { slope: 0.5, offset: 0.25, steps: [0, 0, 3, 0] };
+    let mut out = [0.0f64; 2];
+    let mut arguments = [Arg::of_struct(&line), Arg::of_struct(&[1u32, 2, 3, 4]), Arg::from(&mut out[..])];
+    launch("structs", Geometry::linear(1, 1), &mut arguments);
+    assert_eq!(out, [1.75, 4.0]);
+}
+
+/// As a made-up driver launches them.
+#[test]
+fn kernels_are_exported_by_their_names() {
+    type Run = unsafe extern "C" fn(*const u32, *const u32, usize, *const *const std::ffi::c_void) -> i32;
+    let mut out = [0.0f64; 8];
+    let address = out.as_mut_ptr();
+    let (grid, block, arguments) = ([1, 1, 1], [8, 1, 1], [(&raw const address).cast()]);
+    // SAFETY: the library is the harness's own, and this is the type of the function; the kernel writes eight doubles.
+    let failed = unsafe {
+        let library = libloading::Library::new(KERNELS.path()).unwrap();
+        let run = library.get::<Run>(b"simt_templates_and_constants").unwrap();
+        run(grid.as_ptr(), block.as_ptr(), 0, arguments.as_ptr())
+    };
+    assert_eq!((failed, out), (0, [36.0; 8]));
+}
+
+#[test]
 fn shared_memory_of_templates_is_one_for_each_type() {
     let mut out = [0.0f64; 8];
     launch("templates_and_constants", Geometry::linear(1, 8), &mut [Arg::from(&mut out[..])]);

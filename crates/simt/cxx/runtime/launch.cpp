@@ -16,6 +16,15 @@ int launch(const char* kernel, void (*body)(void**), const Launch& launch) {
   return 0;
 }
 
+int launch_anywhere(const char* kernel, void (*body)(void**), Launch launch) {
+  std::vector<char> report(4096);
+  launch.report = report.data();
+  launch.report_bytes = report.size();
+  int failed = simt::launch(kernel, body, launch);
+  if (failed) fprintf(stderr, "%s\n", report.data());
+  return failed;
+}
+
 uint3 thread_index() { return block().running().index; }
 uint3 block_index() { return block().index(); }
 

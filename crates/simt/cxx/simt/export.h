@@ -1,5 +1,5 @@
 // How a launch from outside reaches a kernel. For every kernel of a source the harness appends
-// `simt_launch_<name>` and `simt_parameters_<name>` (src/rewrite.rs).
+// `simt_launch_<name>`, `simt_parameters_<name>` and `simt_<name>` (src/rewrite.rs).
 #pragma once
 
 #include <type_traits>
@@ -29,6 +29,10 @@ struct Launch {
   char* report;  // where a fault is described, NUL-terminated
   uint64_t report_bytes;
 };
+
+// As `launch` for memory that the harness knows nothing of, such as a made-up driver's: only shared memory is checked, and a
+// report goes to the standard error.
+int launch_anywhere(const char* kernel, void (*body)(void**), Launch launch);
 
 // Runs the launch; 0 when every thread ended, 1 when the report says why not.
 int launch(const char* kernel, void (*body)(void**), const Launch& launch);

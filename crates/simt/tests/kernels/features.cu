@@ -130,6 +130,17 @@ extern "C" __global__ void vectors(const float4* x, float4* y, uint2* z) {
   z[threadIdx.x] = make_uint2(threadIdx.x, __float_as_uint(v.x));
 }
 
+struct Line {
+  double slope;
+  float offset;
+  unsigned char steps[3];
+};
+
+extern "C" __global__ void structs(Line line, uint4 words, double* out) {
+  out[0] = line.slope * line.steps[2] + line.offset;
+  out[1] = words.w;
+}
+
 __constant__ int primes[4] = {2, 3, 5, 7};
 
 template <class T>
