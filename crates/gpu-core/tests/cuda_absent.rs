@@ -1,4 +1,5 @@
 //! A machine without a CUDA driver.
+#![cfg(target_os = "linux")]
 
 use megabatch_gpu_core::{Device, Error};
 

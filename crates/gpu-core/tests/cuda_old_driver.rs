@@ -1,4 +1,5 @@
 //! A driver from before virtual memory management.
+#![cfg(target_os = "linux")]
 
 use megabatch_gpu_core::{Device, Error};
 use megabatch_simt::driver::{FakeDriver, Setting};

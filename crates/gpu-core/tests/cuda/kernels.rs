@@ -3,6 +3,7 @@
 use megabatch_gpu_core::cuda::{Gpu, Grid};
 use megabatch_gpu_core::{Buffer, Device, Error, arguments};
 use megabatch_simt::driver::{FakeDriver, Setting};
+use megabatch_simt::{Checks, Kernels, Options};
 
 /// The signatures are all that the fake driver reads.
 const PTX: &str = "
@@ -17,32 +18,33 @@ const PTX: &str = "
 { ret; }
 .visible .entry shape(.param .u64 shape_param_0)
 { ret; }
+.visible .entry broken()
+{ ret; }
 .visible .entry orphan()
 { ret; }
 ";
 
-/// What the kernels do.
-const CPP: &str = r#"
+/// What `shape` does; CUDA C++ does not tell a kernel how much dynamic shared memory it has. What `scale` does is in scale.cu.
+const SHAPE: &str = r#"
 #include <cstddef>
-extern "C" void simt_scale(const unsigned[3], const unsigned[3], size_t, void** params) {
-    float* values = *static_cast<float**>(params[0]);
-    float factor = *static_cast<float*>(params[1]);
-    unsigned len = *static_cast<unsigned*>(params[2]);
-    for (unsigned i = 0; i < len; ++i) values[i] *= factor;
-}
-extern "C" void simt_shape(const unsigned grid[3], const unsigned block[3], size_t shared, void** params) {
+extern "C" int simt_shape(const unsigned grid[3], const unsigned block[3], size_t shared, void** params) {
     unsigned* out = *static_cast<unsigned**>(params[0]);
     for (int i = 0; i < 3; ++i) {
         out[i] = grid[i];
         out[3 + i] = block[i];
     }
     out[6] = static_cast<unsigned>(shared);
+    return 0;
 }
+extern "C" int simt_broken(const unsigned[3], const unsigned[3], size_t, void**) { return 1; }
 "#;
 
 fn with_kernels() -> (FakeDriver, Device) {
     let driver = FakeDriver::whole();
-    driver.add_kernel_source(CPP);
+    driver.add_kernel_source(SHAPE);
+    let options = Options { checks: Checks::Barriers, ..Options::default() };
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/scale.cu");
+    driver.add_kernels(Kernels::compile_with(&[source], &options).unwrap().path());
     driver.set(Setting::Deferred, 1);
     (driver, Device::select("cuda:0").unwrap())
 }
@@ -61,7 +63,7 @@ fn a_kernel_runs_in_the_order_of_its_stream() {
     for factor in [2.0f32, 5.0] {
         let arguments = arguments![buffer.address(), factor, buffer.len() as u32];
         // SAFETY: the kernel scales the buffer's elements, of which there are as many, and the buffer lives until they are read.
-        unsafe { kernel.launch(&stream, &Grid::of(1, 32), &arguments) }.unwrap();
+        unsafe { kernel.launch(&stream, &Grid::of(2, 32), &arguments) }.unwrap();
     }
     assert_eq!(buffer.to_vec().unwrap(), [10.0, 20.0, 30.0]);
     assert_eq!(driver.calls("cuLaunchKernel"), 2);
@@ -131,6 +133,18 @@ fn grids_that_cannot_run_are_refused_with_the_limit() {
         assert_eq!(launched.unwrap_err().to_string(), message);
     }
     assert_eq!(driver.calls("cuLaunchKernel"), 0);
+}
+
+#[test]
+fn a_kernel_that_goes_wrong_is_told_by_whoever_waits() {
+    let (_driver, device) = with_kernels();
+    let module = gpu(&device).module("test", PTX).unwrap();
+    let buffer = Buffer::<u8>::zeros(&device.scope("test"), 1).unwrap();
+    // SAFETY: the kernel touches no memory.
+    unsafe { module.kernel("broken").unwrap().launch(&gpu(&device).stream().unwrap(), &Grid::of(1, 1), &arguments![]) }
+        .unwrap();
+    assert!(matches!(gpu(&device).synchronize(), Err(Error::Driver { call: "cuCtxSynchronize", code: 719, .. })));
+    assert!(matches!(buffer.to_vec(), Err(Error::Driver { code: 719, .. })));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! The CUDA device on a fake driver.
+#![cfg(target_os = "linux")]
 
 mod kernels;
 mod memory;

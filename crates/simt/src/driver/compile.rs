@@ -8,6 +8,8 @@ use std::{env, fs, process};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::compile::cache_folder;
+
 /// Which library of the driver's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
@@ -36,20 +38,20 @@ pub(super) fn driver(flavour: Flavour) -> PathBuf {
     };
     let mut options = vec!["-Wl,-soname,libcuda.so.1"];
     options.extend(define);
-    object(sources, &options)
+    object("libcuda.so.1", sources, &options)
 }
 
 /// An object of one source.
 pub(super) fn source(text: &str) -> PathBuf {
-    object(&[("kernels.cpp", text)], &["-fvisibility=default"])
+    object("kernels.so", &[("kernels.cpp", text)], &["-fvisibility=default"])
 }
 
-/// The shared object that `sources` make, which is compiled only if these very texts and options never were.
-fn object(sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
+/// The shared object `name` that `sources` make, which is compiled only if these very texts and options never were.
+fn object(name: &str, sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
     let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let key = xxh3_64(format!("{compiler} {OPTIONS:?} {options:?} {HEADER:?} {sources:?}").as_bytes());
-    let folder = cache().join(format!("{key:016x}"));
-    let object = folder.join("object.so");
+    let folder = cache_folder().expect("the cache can be written").join(format!("driver-{key:016x}"));
+    let object = folder.join(name);
     if object.exists() {
         return object;
     }
@@ -62,12 +64,12 @@ fn object(sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
         .args(options)
         .args(sources.iter().map(|(name, _)| ours.join(name)))
         .arg("-o")
-        .arg(ours.join("object.so"))
+        .arg(ours.join(name))
         .arg("-ldl")
         .output()
         .unwrap_or_else(|error| panic!("{compiler}: {error}; tests of the CUDA device need a C++ compiler (or CXX)"));
     assert!(output.status.success(), "{compiler} failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    fs::rename(ours.join("object.so"), &object).expect("a file can be renamed within a folder");
+    fs::rename(ours.join(name), &object).expect("a file can be renamed within a folder");
     object
 }
 
@@ -76,10 +78,4 @@ fn write_sources(folder: &Path, sources: &[(&str, &str)]) {
     for (name, text) in sources.iter().chain([&HEADER]) {
         fs::write(folder.join(name), text).expect("the cache can be written");
     }
-}
-
-/// A folder beside the test program, which lies under `target`.
-fn cache() -> PathBuf {
-    let program = env::current_exe().expect("a program knows where it is");
-    program.with_file_name("fake-driver")
 }

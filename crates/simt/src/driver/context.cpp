@@ -8,6 +8,7 @@
 namespace fake {
 
 std::recursive_mutex lock;
+int failure = SUCCESS;
 Settings settings;
 
 namespace {
@@ -37,7 +38,7 @@ int entered(const char* call) {
 int entered_with_context(const char* call) {
     if (int code = entered(call)) return code;
     if (!initialised) return NOT_INITIALIZED;
-    return current != nullptr ? SUCCESS : INVALID_CONTEXT;
+    return current != nullptr ? failure : INVALID_CONTEXT;
 }
 
 namespace {
@@ -177,7 +178,7 @@ FAKE_API int cuCtxSetCurrent(void* context) {
 FAKE_API int cuCtxSynchronize(void) {
     FAKE_ENTER_CONTEXT(cuCtxSynchronize);
     drain();
-    return SUCCESS;
+    return failure;
 }
 
 FAKE_API int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
@@ -210,6 +211,7 @@ FAKE_API void fake_reset(void) {
     faults.clear();
     settings = Settings();
     initialised = false;
+    failure = SUCCESS;
     current = nullptr;
 }
 

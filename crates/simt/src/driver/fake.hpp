@@ -49,6 +49,9 @@ int entered(const char* call);
 // Like `entered`, for calls that need cuInit and a current context.
 int entered_with_context(const char* call);
 
+// The code with which work has failed, and with which every call of its context fails from then on; 0 as long as none has.
+extern int failure;
+
 // Runs `work` on `stream` in order.
 int submit(void* stream, std::function<void()> work);
 // Whether any work is submitted and not done.

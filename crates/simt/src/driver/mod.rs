@@ -9,7 +9,7 @@
 mod compile;
 
 use std::ffi::{CString, c_char, c_int};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libloading::{Library, Symbol};
@@ -84,6 +84,14 @@ impl FakeDriver {
         driver
     }
 
+    /// A folder with the whole driver as `libcuda.so.1`: a program that is started with it in `LD_LIBRARY_PATH` finds the driver there.
+    ///
+    /// # Panics
+    /// If it cannot be compiled.
+    pub fn folder() -> PathBuf {
+        compile::driver(Flavour::Whole).parent().expect("a file is in a folder").to_owned()
+    }
+
     /// Sets what the driver is.
     pub fn set(&self, setting: Setting, value: u64) {
         let name = text(setting.name());
@@ -135,7 +143,8 @@ impl FakeDriver {
     }
 
     /// Lets the entries of modules stand for the functions `simt_<entry>` of a shared object:
-    /// `void simt_<entry>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params)`.
+    /// `int simt_<entry>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params)`, which returns 0 unless the
+    /// kernel went wrong. [`Kernels::path`](crate::Kernels::path) is such an object.
     ///
     /// # Panics
     /// If the object cannot be loaded.

@@ -13,7 +13,7 @@
 namespace fake {
 namespace {
 
-using Run = void (*)(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params);
+using Run = int (*)(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params);
 
 struct Function {
     Run run;
@@ -155,7 +155,7 @@ FAKE_API int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, un
         const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
         std::vector<void*> pointers;
         for (auto& value : values) pointers.push_back(value.data());
-        known->run(grid, block, shared_bytes, pointers.data());
+        if (known->run(grid, block, shared_bytes, pointers.data()) != 0) failure = LAUNCH_FAILED;
     });
 }
 
