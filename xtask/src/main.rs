@@ -11,6 +11,7 @@ mod report;
 mod simulate;
 mod test;
 mod tools;
+mod trampolines;
 mod workspace;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ cargo xtask COMMAND
   simulate [--events N] [--seed S]
                   the memory pool in lockstep with its model: 10 million events, or N, from seed 1, or S
   report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
+  trampolines [--check]
+                  writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
   peers           megabatch beside PyTorch on the same work, in one go (installs PyTorch, 6 GB, under target/)
 
 What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
@@ -56,6 +59,7 @@ fn run(args: &[String]) -> Result<()> {
         "kill" => kill::run(rest),
         "report" => report::run(rest),
         "simulate" => simulate::run(rest),
+        "trampolines" => trampolines::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())

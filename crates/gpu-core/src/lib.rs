@@ -2,6 +2,11 @@
 
 mod arena;
 mod buffer;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "cuda_absent.rs"]
+mod cuda;
 mod device;
 mod error;
 mod free_memory;
@@ -14,7 +19,7 @@ mod usage;
 
 pub use arena::{Arena, Handle};
 pub use buffer::Buffer;
-pub use device::Device;
+pub use device::{Cpu, Cuda, Device};
 pub use error::{Error, Result};
 pub use scope::Scope;
 pub use usage::Usage;
