@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod buffer;
+pub mod convert;
 mod device;
 mod error;
 mod free_memory;
