@@ -6,6 +6,7 @@ mod device;
 mod error;
 mod free_memory;
 mod host;
+pub mod ops;
 pub mod pool;
 pub mod source;
 mod usage;
