@@ -1,6 +1,6 @@
 //! Copies a box of elements from one strided layout to another: transposes, slices, gathers every n-th, broadcasts.
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 
 use crate::buffer::Buffer;
 use crate::device::Device;
@@ -125,7 +125,7 @@ fn merged(dimensions: &[Dimension]) -> Vec<Dimension> {
 /// The box as the kernel takes it.
 #[cfg(any(test, feature = "cuda"))]
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 struct Box {
     len: [u64; DIMENSIONS_MAX],
     from_stride: [u64; DIMENSIONS_MAX],
@@ -241,7 +241,8 @@ mod tests {
 
     #[test]
     fn dimensions_that_are_walked_as_one_are_merged() {
-        let cases: &[(&[(usize, usize, usize)], &[(usize, usize, usize)])] = &[
+        type Dimensions = &'static [(usize, usize, usize)];
+        let cases: &[(Dimensions, Dimensions)] = &[
             (&[(2, 12, 12), (3, 4, 4), (4, 1, 1)], &[(24, 1, 1)]),
             (&[(2, 12, 12), (1, 99, 99), (12, 1, 1)], &[(24, 1, 1)]),
             (&[(2, 12, 20), (3, 4, 4), (4, 1, 1)], &[(2, 12, 20), (12, 1, 1)]),

@@ -9,5 +9,7 @@ extern "C" __global__ void fill(unsigned char* __restrict__ to, uint4 pattern, u
     return;
   }
   const unsigned words[4] = {pattern.x, pattern.y, pattern.z, pattern.w};
-  for (unsigned k = 0; start + k < bytes; k++) to[start + k] = (unsigned char)(words[k / 4] >> 8 * (k % 4));
+#pragma unroll  // so that the words stay in registers
+  for (unsigned k = 0; k < 16; k++)
+    if (start + k < bytes) to[start + k] = (unsigned char)(words[k / 4] >> 8 * (k % 4));
 }
