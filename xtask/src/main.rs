@@ -11,6 +11,7 @@ mod layers;
 mod report;
 mod test;
 mod tools;
+mod trampolines;
 mod workspace;
 
 use std::process::ExitCode;
@@ -30,6 +31,8 @@ cargo xtask COMMAND
                   on every GPU; installs NVIDIA's compiler (300 MB) under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
   report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
+  trampolines [--check]
+                  writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
   peers           megabatch beside PyTorch on the same work, in one go (installs PyTorch, 6 GB, under target/)
 
 What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
@@ -57,6 +60,7 @@ fn run(args: &[String]) -> Result<()> {
         "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
         "report" => report::run(rest),
+        "trampolines" => trampolines::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())

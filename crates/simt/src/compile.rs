@@ -144,7 +144,7 @@ impl Compiler {
 }
 
 /// `simt` in the target folder of the test that runs, which `cargo clean` clears; else in the system's temporary folder.
-fn cache_folder() -> Result<PathBuf> {
+pub(crate) fn cache_folder() -> Result<PathBuf> {
     let target =
         std::env::current_exe().ok().and_then(|program| Some(program.parent()?.parent()?.parent()?.to_owned()));
     let target = target.filter(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap_or_else(std::env::temp_dir);

@@ -2,6 +2,7 @@
 
 mod argument;
 mod compile;
+pub mod driver;
 mod error;
 mod kernels;
 mod rewrite;
