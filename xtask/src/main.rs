@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod fuzz;
 mod gates;
+mod kernels;
 mod kill;
 mod layers;
 mod report;
@@ -26,6 +27,9 @@ cargo xtask COMMAND
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
+  kernels [--check]
+                  compiles every .cu to the .ptx beside it, or compares with what is there; reports registers, spills and shared memory
+                  on every GPU; installs NVIDIA's compiler (300 MB) under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
   simulate [--events N] [--seed S]
                   the memory pool in lockstep with its model: 10 million events, or N, from seed 1, or S
@@ -56,6 +60,7 @@ fn run(args: &[String]) -> Result<()> {
         "bench" => bench::run(rest),
         "peers" => bench::peers(rest),
         "fuzz" => fuzz::run(rest),
+        "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
         "report" => report::run(rest),
         "simulate" => simulate::run(rest),

@@ -2,6 +2,7 @@
 
 mod arena;
 mod buffer;
+pub mod convert;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(not(feature = "cuda"))]
@@ -12,6 +13,7 @@ mod error;
 mod free_memory;
 mod host;
 mod ledger;
+pub mod ops;
 pub mod pool;
 mod scope;
 pub mod source;
