@@ -6,6 +6,7 @@ mod error;
 mod free_memory;
 mod host;
 pub mod pool;
+pub mod replay;
 pub mod source;
 mod usage;
 
