@@ -74,11 +74,11 @@ fn field_case(tape: &mut Tape, _: &mut Random) {
 }
 
 /// Bytes of the activations with long windows and with short ones, by layer. Each is smaller than the one before, and a short one larger
-/// than the long one of the next layer: the best fit for each short one is the segment of its own layer. What the short ones leave is
-/// `holes_bytes` in all.
+/// than the long one of the next layer, and than what short ones leave of a segment: the best fit for each is the segment of its own
+/// layer. What the short ones leave is `holes_bytes` in all.
 fn activations(holes_bytes: usize) -> (Vec<usize>, Vec<usize>) {
     let hole_bytes = holes_bytes / LAYERS / PAGE_BYTES * PAGE_BYTES;
-    let long: Vec<usize> = (0..LAYERS).rev().map(|layer| 180 * MIB + layer * (hole_bytes + 4 * MIB)).collect();
+    let long: Vec<usize> = (0..LAYERS).rev().map(|layer| 640 * MIB + layer * (hole_bytes + 4 * MIB)).collect();
     let mut short: Vec<usize> = long.iter().map(|bytes| bytes - hole_bytes).collect();
     // What division leaves is a hole of its own in the last layer, which has no next one.
     short[LAYERS - 1] -= holes_bytes - LAYERS * hole_bytes;

@@ -24,6 +24,10 @@ impl CachingAllocator {
         self.allocate(bytes, StreamId(0)).expect("there is memory")
     }
 
+    fn free_all(&mut self, keys: impl IntoIterator<Item = Key>) {
+        keys.into_iter().for_each(|key| self.free(key));
+    }
+
     fn reserved(&self) -> usize {
         self.levels().reserved_bytes
     }
@@ -85,7 +89,7 @@ fn the_smallest_block_that_suffices_serves_and_the_lowest_of_equals() {
     let mut allocator = plain(1 << 30);
     let [large, low, high, small] = [40, 30, 30, 20].map(|size| allocator.get(size * MIB));
     let (low_address, high_address) = (allocator.address(low), allocator.address(high));
-    [large, high, small, low].map(|key| allocator.free(key));
+    allocator.free_all([large, high, small, low]);
     let [first, second] = [29 * MIB + 1, 29 * MIB + 1].map(|bytes| allocator.get(bytes));
     assert_eq!([first, second].map(|key| allocator.address(key)), [low_address, high_address]);
     assert_eq!(allocator.reserved(), 120 * MIB);
@@ -117,7 +121,7 @@ fn blocks_of_a_mebibyte_and_less_are_split_to_512_bytes_and_never_leave_their_po
     allocator.free(large);
     allocator.get(512);
     assert_eq!(allocator.reserved(), 24 * MIB, "20 MiB are free in the large pool, and of no use to the small one");
-    blocks.into_iter().for_each(|key| allocator.free(key));
+    allocator.free_all(blocks);
     allocator.check();
 }
 
@@ -131,7 +135,7 @@ fn neighbours_merge_within_a_segment_only() {
     allocator.free(b);
     assert_eq!(allocator.levels().largest_free_bytes, 20 * MIB);
     assert_eq!(allocator.levels().inactive_split_bytes, 2 * MIB, "behind the block d");
-    [c, d].map(|key| allocator.free(key));
+    allocator.free_all([c, d]);
     assert_eq!(allocator.levels().largest_free_bytes, 20 * MIB, "two segments never make 40");
     assert_eq!(allocator.levels().fragmentation(), 0.5);
     allocator.check();
@@ -156,7 +160,7 @@ fn memory_stays_with_its_stream() {
 fn before_it_fails_it_releases_segments_without_a_live_block() {
     let mut allocator = plain(100 * MIB);
     let [a, b] = [40 * MIB, 40 * MIB].map(|bytes| allocator.get(bytes));
-    [a, b].map(|key| allocator.free(key));
+    allocator.free_all([a, b]);
     assert_eq!(allocator.levels().driver_calls, 2);
     let whole = allocator.get(100 * MIB);
     // One call that fails, two segments that go, one call that succeeds.
@@ -184,7 +188,7 @@ fn with_a_limit_large_blocks_are_neither_split_nor_wasted() {
     let close = allocator.get(80 * MIB + 512);
     assert_eq!(allocator.reserved(), 230 * MIB);
     assert_eq!(allocator.levels().allocated_bytes, 230 * MIB, "it is not split");
-    [below, spare, close].map(|key| allocator.free(key));
+    allocator.free_all([below, spare, close]);
     allocator.check();
 }
 
@@ -192,7 +196,7 @@ fn with_a_limit_large_blocks_are_neither_split_nor_wasted() {
 fn with_a_limit_oversize_blocks_go_first_and_no_more_than_needed() {
     let mut allocator = allocator(Growth::Segments, 400 * MIB, Some(64 * MIB));
     let blocks = [70, 90, 120, 50].map(|size| allocator.get(size * MIB));
-    blocks.map(|key| allocator.free(key));
+    allocator.free_all(blocks);
     allocator.get(66 * MIB);
     assert_eq!(allocator.reserved(), 330 * MIB, "the block of 70 MiB serves");
     let other = allocator.get(92 * MIB);
@@ -247,7 +251,7 @@ fn whole_pages_go_back_from_the_middle_and_are_mapped_again_lowest_first() {
     let again = allocator.get(45 * MIB);
     assert_eq!(allocator.address(again) - base, 30 * MIB as u64, "from the free rest through the hole");
     allocator.check();
-    [a, c, again].map(|key| allocator.free(key));
+    allocator.free_all([a, c, again]);
     assert!(allocator.allocate(120 * MIB, StreamId(0)).is_none());
     assert_eq!(allocator.reserved(), 0, "everything went back before it failed");
     allocator.check();
@@ -258,7 +262,7 @@ fn a_block_that_can_grow_is_kept_for_what_grows() {
     let mut allocator = expandable(1 << 30);
     let [hole, wall, tail] = [25, 5, 30].map(|size| allocator.get(size * MIB));
     let base = allocator.address(hole);
-    [hole, tail].map(|key| allocator.free(key));
+    allocator.free_all([hole, tail]);
     let _ = wall;
     // The hole of 25 MiB is the best fit and cannot grow; the tail of 30 MiB has the rest of the range behind it.
     let block = allocator.get(20 * MIB);
@@ -268,7 +272,7 @@ fn a_block_that_can_grow_is_kept_for_what_grows() {
     let mut allocator = expandable(1 << 30);
     let [hole, wall, tail] = [40, 10, 30].map(|size| allocator.get(size * MIB));
     let base = allocator.address(hole);
-    [hole, tail].map(|key| allocator.free(key));
+    allocator.free_all([hole, tail]);
     let block = allocator.get(20 * MIB);
     assert_eq!(allocator.address(block), base);
     allocator.free(wall);
