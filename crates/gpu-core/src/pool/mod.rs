@@ -2,8 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+mod event;
+mod segments;
 mod stats;
 
+pub use event::{Event, Observer};
+pub use segments::{BlockInfo, BlockState, SegmentInfo, SegmentKind};
 pub use stats::{Counts, Peaked, Stats};
 
 use std::collections::BTreeMap;
@@ -64,6 +68,7 @@ pub struct Pool {
     source: Box<dyn Source>,
     settings: Settings,
     stats: Stats,
+    watch: event::Watch,
     blocks: BTreeMap<BlockId, (u64, Vec<Granule>, Request)>,
     blocks_total: u64,
 }
@@ -71,7 +76,14 @@ pub struct Pool {
 impl Pool {
     /// An empty pool over `source`; nothing is reserved yet.
     pub fn new(source: Box<dyn Source>, settings: Settings) -> Self {
-        Pool { source, settings, stats: Stats::default(), blocks: BTreeMap::new(), blocks_total: 0 }
+        Pool {
+            source,
+            settings,
+            stats: Stats::default(),
+            watch: event::Watch::default(),
+            blocks: BTreeMap::new(),
+            blocks_total: 0,
+        }
     }
 
     /// A block for `request`.
@@ -98,6 +110,15 @@ impl Pool {
         let block = BlockId(self.blocks_total);
         self.blocks.insert(block, (address, granules, request.clone()));
         self.stats.allocated_bytes.add(request.bytes);
+        self.watch.tell(|| Event::Grown { address, bytes });
+        self.watch.tell(|| Event::Allocated {
+            id: block,
+            address,
+            bytes,
+            requested_bytes: request.bytes,
+            stream: request.stream,
+            owner: Arc::clone(&request.owner),
+        });
         self.stats.reserved_bytes.add(bytes);
         Ok(block)
     }
@@ -113,6 +134,15 @@ impl Pool {
         granules.into_iter().for_each(|granule| self.source.destroy(granule));
         self.source.release(address, bytes);
         self.stats.allocated_bytes.sub(request.bytes);
+        self.watch.tell(|| Event::Freed {
+            id: block,
+            address,
+            bytes,
+            requested_bytes: request.bytes,
+            stream: request.stream,
+            owner: request.owner,
+        });
+        self.watch.tell(|| Event::Released { address, bytes });
         self.stats.reserved_bytes.sub(bytes);
     }
 
@@ -126,7 +156,9 @@ impl Pool {
 
     /// Tells the pool that a step of the work ends here: what follows is likely to repeat what lay between the last two boundaries, and
     /// relocatable blocks may move until the next block is freed.
-    pub fn step(&mut self) {}
+    pub fn step(&mut self) {
+        self.watch.tell(|| Event::Step);
+    }
 
     /// Gives every granule without live bytes back to the source; returns their bytes.
     pub fn empty_cache(&mut self) -> usize {
@@ -152,6 +184,35 @@ impl Pool {
             reserved_bytes: self.stats.reserved_bytes.now,
             ..Counts::default()
         }
+    }
+
+    /// Tells `observer` of every event from now on; `None` tells nobody.
+    pub fn set_observer(&mut self, observer: Option<Observer>) {
+        self.watch.set(observer);
+    }
+
+    /// All that is mapped, as maximal runs of addresses in order of address, each with its blocks. Views that hold no live block are left out.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let granule_bytes = self.source.granule_bytes();
+        let mut segments: Vec<_> = self
+            .blocks
+            .iter()
+            .map(|(&id, (address, granules, request))| {
+                let (address, bytes) = (*address, granules.len() * granule_bytes);
+                let block = BlockInfo {
+                    address,
+                    bytes,
+                    requested_bytes: request.bytes,
+                    state: BlockState::Live,
+                    stream: request.stream,
+                    owner: Some(Arc::clone(&request.owner)),
+                    id: Some(id),
+                };
+                SegmentInfo { address, bytes, kind: SegmentKind::Home, blocks: vec![block] }
+            })
+            .collect();
+        segments.sort_by_key(|segment| segment.address);
+        segments
     }
 
     /// Walks everything and asserts every invariant: for tests.

@@ -1,0 +1,115 @@
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{BlockId, Counts};
+use crate::source::StreamId;
+
+/// What happened in a pool, told to its observer in the order in which it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A block was given.
+    Allocated {
+        /// The block.
+        id: BlockId,
+        /// Its first address.
+        address: u64,
+        /// Its bytes: what was asked for, rounded up to what a block can be.
+        bytes: usize,
+        /// What was asked for, in bytes.
+        requested_bytes: usize,
+        /// The stream that uses it first.
+        stream: StreamId,
+        /// Whose it is.
+        owner: Arc<str>,
+    },
+    /// A block was taken back.
+    Freed {
+        /// The block.
+        id: BlockId,
+        /// Its first address.
+        address: u64,
+        /// Its bytes.
+        bytes: usize,
+        /// What was asked for, in bytes.
+        requested_bytes: usize,
+        /// The stream that used it last.
+        stream: StreamId,
+        /// Whose it was.
+        owner: Arc<str>,
+    },
+    /// Granules were created and mapped at their home.
+    Grown {
+        /// Their first address.
+        address: u64,
+        /// Their bytes.
+        bytes: usize,
+    },
+    /// Granules were given back to the source.
+    Released {
+        /// The address at which their home was.
+        address: u64,
+        /// Their bytes.
+        bytes: usize,
+    },
+    /// Scattered free granules were mapped side by side.
+    Stitched {
+        /// First address of the view.
+        address: u64,
+        /// Bytes of the view.
+        bytes: usize,
+        /// Granules in it.
+        granules: usize,
+    },
+    /// Compaction copied a block to another address.
+    Moved {
+        /// The block.
+        id: BlockId,
+        /// Where it began.
+        from: u64,
+        /// Where it begins.
+        to: u64,
+        /// Its bytes.
+        bytes: usize,
+    },
+    /// A step of the work ended.
+    Step,
+    /// A request failed for want of memory.
+    Short {
+        /// What was asked for, in bytes.
+        bytes: usize,
+        /// The stream that would have used it.
+        stream: StreamId,
+        /// Whose it would have been.
+        owner: Arc<str>,
+        /// The figures of the pool at that moment.
+        counts: Counts,
+    },
+}
+
+/// Whoever wants to be told of a pool's events.
+pub type Observer = Box<dyn FnMut(&Event) + Send>;
+
+/// A place for an observer. Without one an event is not even made, so that the hot path pays for a test of a pointer.
+#[derive(Default)]
+pub(super) struct Watch(Option<Observer>);
+
+impl Watch {
+    pub(super) fn set(&mut self, observer: Option<Observer>) {
+        self.0 = observer;
+    }
+
+    pub(super) fn tell(&mut self, event: impl FnOnce() -> Event) {
+        if let Some(observer) = &mut self.0 {
+            observer(&event());
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Watch(on)" } else { "Watch(off)" })
+    }
+}
