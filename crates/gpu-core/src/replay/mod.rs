@@ -6,11 +6,10 @@
 //! memory in the field.
 //!
 //! ```
-//! use megabatch_gpu_core::replay::{Limits, Policy, corpus, replay};
+//! use megabatch_gpu_core::replay::{Policy, corpus, replay};
 //!
 //! let comb = corpus::pattern("comb").expect("it is in the corpus");
-//! let limits = Limits { capacity_bytes: comb.capacity_bytes, max_split_bytes: None };
-//! let outcome = replay(comb.lines(0), Policy::PyTorch, &limits)?;
+//! let outcome = replay(comb.lines(0), Policy::PyTorch, &comb.limits())?;
 //! assert!(outcome.out_of_memory.is_none());
 //! assert!(outcome.overhead() > 1.4, "half of its memory is free, and of no use to it");
 //! # Ok::<(), std::convert::Infallible>(())

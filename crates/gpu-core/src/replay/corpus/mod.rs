@@ -12,7 +12,7 @@ mod training;
 use std::collections::HashMap;
 use std::convert::Infallible;
 
-use super::{Event, GRANULE_BYTES, Line};
+use super::{Event, GRANULE_BYTES, Limits, Line};
 use random::Random;
 use tape::Tape;
 
@@ -73,6 +73,11 @@ impl Pattern {
     /// The trace for a seed as [`replay`](super::replay) takes it, with the lines that it has in a file.
     pub fn lines(&self, seed: u64) -> impl Iterator<Item = Result<Line, Infallible>> {
         (1..).zip(self.events(seed)).map(|(number, event)| Ok(Line { number, event }))
+    }
+
+    /// The memory that it is played with.
+    pub fn limits(&self) -> Limits {
+        Limits { capacity_bytes: self.capacity_bytes, max_split_bytes: self.max_split_bytes }
     }
 }
 

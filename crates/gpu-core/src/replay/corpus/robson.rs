@@ -38,7 +38,8 @@ fn small_blocks(tape: &mut Tape, _: &mut Random) {
         let size = 1_usize << round;
         if round > 0 {
             offset = best_offset(&live, offset, size);
-            let (kept, freed): (Vec<_>, Vec<_>) = live.into_iter().partition(|&(at, units, _)| covers((at, units), offset, size));
+            let (kept, freed): (Vec<_>, Vec<_>) =
+                live.into_iter().partition(|&(at, units, _)| covers((at, units), offset, size));
             live = kept;
             for (_, units, block) in freed {
                 tape.free(block);

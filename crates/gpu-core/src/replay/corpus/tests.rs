@@ -3,10 +3,8 @@ use crate::replay::{Limits, Outcome, Policy, Reader, replay, write};
 use crate::source::StreamId;
 
 fn play(pattern: &Pattern, policy: Policy) -> Outcome {
-    let limits = Limits { capacity_bytes: pattern.capacity_bytes, max_split_bytes: pattern.max_split_bytes };
-    match replay(pattern.lines(0), policy, &limits) {
-        Ok(outcome) => outcome,
-    }
+    let Ok(outcome) = replay(pattern.lines(0), policy, &pattern.limits());
+    outcome
 }
 
 fn named(name: &str) -> &'static Pattern {
@@ -51,7 +49,7 @@ fn the_model_grows_as_pytorch_was_measured_to_grow() {
     // Allocated and reserved MiB after every twentieth cycle, from the report.
     let reported = [(66, 220), (106, 2_980), (146, 5_760), (186, 8_520), (226, 11_300), (266, 14_060)];
     let pattern = named("reserved-growth");
-    let limits = Limits { capacity_bytes: pattern.capacity_bytes, max_split_bytes: pattern.max_split_bytes };
+    let limits = pattern.limits();
     let events = pattern.events(0);
     for (k, (allocated, reserved)) in reported.into_iter().enumerate() {
         let boundary = 20 * k + 1;

@@ -222,9 +222,8 @@ fn long_run(tape: &mut Tape, random: &mut Random) {
     const BLOCKS: usize = 2_500;
     let sizes: Vec<usize> = (0..BLOCKS).map(|_| random.size(2 * MIB, 128 * MIB)).collect();
     // How many blocks later each goes: half soon, half after long.
-    let lifetimes: Vec<usize> = (0..BLOCKS)
-        .map(|_| if random.percent(50) { random.between(1, 16) } else { random.between(16, 800) })
-        .collect();
+    let lifetimes: Vec<usize> =
+        (0..BLOCKS).map(|_| if random.percent(50) { random.between(1, 16) } else { random.between(16, 800) }).collect();
     for _step in 0..200 {
         let mut ending: Vec<Vec<Block>> = (0..=BLOCKS).map(|_| Vec::new()).collect();
         for (k, (&bytes, &lifetime)) in sizes.iter().zip(&lifetimes).enumerate() {

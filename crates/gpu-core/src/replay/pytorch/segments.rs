@@ -1,9 +1,9 @@
 //! Memory in segments of one `cudaMalloc` each: the default.
 
 use super::CachingAllocator;
+use super::Growth;
 use super::blocks::{Block, Key, State};
 use super::rules::Wish;
-use super::Growth;
 
 impl CachingAllocator {
     /// One more segment for `wish`, as one free block that is in no list.

@@ -56,7 +56,10 @@ impl CachingAllocator {
         allocated += self.allocated_bytes;
         assert_eq!(allocated + free, self.device.used_bytes());
         assert_eq!(stuck, self.inactive_split_bytes);
-        assert_eq!(self.levels().largest_free_bytes, listed.iter().map(|&key| self.blocks[key].bytes).max().unwrap_or(0));
+        assert_eq!(
+            self.levels().largest_free_bytes,
+            listed.iter().map(|&key| self.blocks[key].bytes).max().unwrap_or(0)
+        );
     }
 }
 

@@ -116,9 +116,7 @@ fn parse(line: u64, text: &[u8]) -> Result<Event, TraceError> {
         }
         Some((_, Some("free"))) => Ok(Event::Free { id: id("free")? }),
         Some((_, Some("step"))) => Ok(Event::Step),
-        Some((op, text)) => {
-            Err(TraceError::UnknownOp { line, op: text.map_or_else(|| op.to_string(), str::to_owned) })
-        }
+        Some((op, text)) => Err(TraceError::UnknownOp { line, op: text.map_or_else(|| op.to_string(), str::to_owned) }),
     }
 }
 
@@ -167,11 +165,20 @@ mod tests {
             ("{\"op\":\"alloc\",\"bytes\":2}", "alloc needs the field `id`, which is missing"),
             ("{\"op\":\"free\"}", "free needs the field `id`, which is missing"),
             ("{\"op\":\"free\",\"id\":null}", "free needs the field `id`, which is missing"),
-            ("{\"op\":\"alloc\",\"id\":2,\"bytes\":-5}", "`bytes`: expected a whole number from 0 to 281474976710656, found -5"),
+            (
+                "{\"op\":\"alloc\",\"id\":2,\"bytes\":-5}",
+                "`bytes`: expected a whole number from 0 to 281474976710656, found -5",
+            ),
             ("{\"op\":\"alloc\",\"id\":2,\"bytes\":1e99}", "`bytes`: expected a whole number"),
             ("{\"op\":\"alloc\",\"id\":2,\"bytes\":281474976710657}", "found 281474976710657"),
-            ("{\"op\":\"alloc\",\"id\":2.5,\"bytes\":5}", "`id`: expected a whole number from 0 to 18446744073709551615, found 2.5"),
-            ("{\"op\":\"alloc\",\"id\":2,\"bytes\":5,\"stream\":\"a\"}", "`stream`: expected a whole number from 0 to 4294967295, found \"a\""),
+            (
+                "{\"op\":\"alloc\",\"id\":2.5,\"bytes\":5}",
+                "`id`: expected a whole number from 0 to 18446744073709551615, found 2.5",
+            ),
+            (
+                "{\"op\":\"alloc\",\"id\":2,\"bytes\":5,\"stream\":\"a\"}",
+                "`stream`: expected a whole number from 0 to 4294967295, found \"a\"",
+            ),
             ("{\"op\":\"alloc\",\"id\":1,\"bytes\":5}", "block 1 is allocated again; it is live since line 1"),
             ("{\"op\":\"free\",\"id\":2}", "block 2 is freed and is not live"),
             ("[\"alloc\",2,5]", "expected one JSON object"),
@@ -215,8 +222,28 @@ mod tests {
     /// Lines that are nearly right, and bytes of any kind.
     fn garbage() -> impl Strategy<Value = Vec<u8>> {
         let word = prop::sample::select(vec![
-            "{", "}", "[", "\"op\"", ":", "\"alloc\"", "\"free\"", "\"step\"", ",", "\"id\"", "\"bytes\"", "\"stream\"", "7", "-1",
-            "1e400", "0.5", "null", "\n", "\\", "\"", " ", "\u{feff}",
+            "{",
+            "}",
+            "[",
+            "\"op\"",
+            ":",
+            "\"alloc\"",
+            "\"free\"",
+            "\"step\"",
+            ",",
+            "\"id\"",
+            "\"bytes\"",
+            "\"stream\"",
+            "7",
+            "-1",
+            "1e400",
+            "0.5",
+            "null",
+            "\n",
+            "\\",
+            "\"",
+            " ",
+            "\u{feff}",
         ]);
         let words = prop::collection::vec(word, 0..40).prop_map(|words| words.concat().into_bytes());
         prop_oneof![words, prop::collection::vec(any::<u8>(), 0..200)]
