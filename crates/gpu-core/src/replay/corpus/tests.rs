@@ -98,3 +98,37 @@ fn robsons_program_makes_first_fit_hold_several_times_what_is_live() {
     assert_eq!(outcome.peak_live_bytes, 64 * MIB);
     assert!(outcome.overhead() > 2.0, "{outcome:?}");
 }
+
+#[test]
+fn our_pool_meets_the_field_case_and_copies_nothing() {
+    let outcome = play(named("field-case"), Policy::Megabatch);
+    assert_eq!(outcome.out_of_memory, None);
+    assert_eq!(outcome.bytes_copied, 0);
+    assert!(outcome.stitches > 0, "no free run of 4.15 GiB is left: {outcome:?}");
+}
+
+#[test]
+fn our_pool_holds_hardly_more_than_what_is_live() {
+    let promised = PATTERNS.iter().filter(|pattern| Size::of(&pattern.events(0)).is_promised());
+    let missed: Vec<String> = promised
+        .map(|pattern| (pattern.name, play(pattern, Policy::Megabatch)))
+        .filter(|(_, outcome)| outcome.out_of_memory.is_some() || outcome.overhead() > 1.02)
+        .map(|(name, outcome)| format!("{name}: {:.4}", outcome.overhead()))
+        .collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+#[test]
+fn a_repeated_step_calls_no_driver_from_its_third_time_on() {
+    for (name, steps) in [("repeated-steps", 20), ("long-run", 200)] {
+        let pattern = named(name);
+        let roomy = play(pattern, Policy::Megabatch);
+        // With room for hardly more than what is live, blocks have to be stitched from what is left between others.
+        let tight = Limits { capacity_bytes: roomy.peak_live_bytes * 102 / 100, max_split_bytes: None };
+        let Ok(tight) = replay(pattern.lines(0), Policy::Megabatch, &tight);
+        for outcome in [roomy, tight] {
+            assert_eq!((outcome.out_of_memory, outcome.steps), (None, steps), "{name}");
+            assert!(outcome.quiet_steps >= steps - 2, "{name}: {outcome:?}");
+        }
+    }
+}

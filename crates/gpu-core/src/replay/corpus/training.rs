@@ -172,16 +172,18 @@ fn gnn_batches(tape: &mut Tape, random: &mut Random) {
     for _step in 0..80 {
         let nodes = random.between(20_000, 60_000);
         let edges = nodes * random.between(8, 20);
-        let inputs = tape.alloc_all([nodes * 256 * 4, edges * 16, edges * 4]);
+        // Features, edge index, edge attributes.
+        let inputs = tape.alloc_all([nodes * 256 * 4, edges * 16, edges * 4 * 4]);
         let mut saved = Vec::new();
-        for _layer in 0..3 {
-            let messages = tape.alloc(edges * 128 * 4);
-            saved.extend(tape.alloc_all([edges * 8 * 4, nodes * 128 * 4]));
+        for _layer in 0..4 {
+            let messages = tape.alloc(edges * 256 * 4);
+            // Attention of 8 heads, aggregated states.
+            saved.extend(tape.alloc_all([edges * 8 * 4, nodes * 256 * 4]));
             tape.free(messages);
         }
         let gradients = parameters.gradients(tape);
         while !saved.is_empty() {
-            let messages = tape.alloc(edges * 128 * 4);
+            let messages = tape.alloc(edges * 256 * 4);
             let which = random.between(0, saved.len());
             tape.free(saved.swap_remove(which));
             tape.free(messages);
