@@ -31,8 +31,8 @@ impl Tape {
         sizes.into_iter().map(|bytes| self.alloc(bytes)).collect()
     }
 
-    pub(super) fn free(&mut self, block: Block) {
-        self.events.push(Event::Free { id: block.0 });
+    pub(super) fn free(&mut self, Block(id): Block) {
+        self.events.push(Event::Free { id });
     }
 
     pub(super) fn free_all(&mut self, blocks: impl IntoIterator<Item = Block>) {
