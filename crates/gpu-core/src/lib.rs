@@ -5,7 +5,10 @@ mod device;
 mod error;
 mod free_memory;
 mod host;
+pub mod leak;
 pub mod pool;
+pub mod recording;
+pub mod snapshot;
 pub mod source;
 mod usage;
 
