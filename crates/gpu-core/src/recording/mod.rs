@@ -21,19 +21,17 @@ use crate::snapshot::{Reason, Shortage, Snapshot};
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// What a recording keeps.
+#[derive(Clone)]
 pub struct RecordingSettings {
     /// Events that are kept, the last ones; about 100 bytes each.
     pub events_max: usize,
-    /// Where every allocation, free and step is written too, for `megabatch memory replay`.
-    pub trace: Option<Box<dyn Write + Send>>,
     /// Where the time comes from.
     pub clock: Clock,
 }
 
 impl fmt::Debug for RecordingSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let trace = self.trace.is_some();
-        f.debug_struct("RecordingSettings").field("events_max", &self.events_max).field("trace", &trace).finish()
+        f.debug_struct("RecordingSettings").field("events_max", &self.events_max).finish_non_exhaustive()
     }
 }
 
@@ -65,11 +63,9 @@ const PEAK_PARTS: usize = 100;
 impl Recording {
     /// Observes `pool` from now on; another observer ends.
     pub fn begin(pool: &mut Pool, settings: RecordingSettings) -> Self {
-        let RecordingSettings { events_max, trace, clock } = settings;
-        let segments = pool.segments();
-        let recorder = Recorder::begin((events_max, clock()), (&segments, pool.stats().reserved_bytes.now));
-        let trace = trace.map(|out| TraceWriter::begin(out, &segments));
-        let watched = Arc::new(Mutex::new(Watched { recorder, trace }));
+        let RecordingSettings { events_max, clock } = settings;
+        let recorder = Recorder::begin((events_max, clock()), (&pool.segments(), pool.stats().reserved_bytes.now));
+        let watched = Arc::new(Mutex::new(Watched { recorder, trace: None }));
         let (observed, time) = (Arc::clone(&watched), Arc::clone(&clock));
         pool.set_observer(Some(Box::new(move |event| {
             let mut watched = lock(&observed);
@@ -77,6 +73,11 @@ impl Recording {
             watched.trace.iter_mut().for_each(|trace| trace.note(event));
         })));
         Recording { watched, clock, peak: None, failure: None }
+    }
+
+    /// Also writes every allocation, free and step to `out`, beginning with the blocks of `pool` that are live now.
+    pub fn write_trace(&mut self, pool: &Pool, out: Box<dyn Write + Send>) {
+        lock(&self.watched).trace = Some(TraceWriter::begin(out, &pool.segments()));
     }
 
     /// To be called when a block of `pool` is about to be freed: a peak ends there.

@@ -30,16 +30,17 @@ fn allocate(pool: &mut Pool, granules: usize, owner: &str) -> Result<BlockId, Po
     pool.allocate(&Request { bytes: granules * GRANULE, stream, owner: owner.into(), mobility })
 }
 
-fn settings(events_max: usize, trace: Option<Box<dyn Write + Send>>) -> RecordingSettings {
+fn begin(pool: &mut Pool, events_max: usize) -> Recording {
     let now_us = AtomicU64::new(0);
-    RecordingSettings { events_max, trace, clock: Arc::new(move || now_us.fetch_add(1, Relaxed)) }
+    let clock: Clock = Arc::new(move || now_us.fetch_add(1, Relaxed));
+    Recording::begin(pool, RecordingSettings { events_max, clock })
 }
 
 #[test]
 fn the_last_events_are_kept_and_the_others_counted() {
     for (events_max, kept) in [(0, 0), (1, 1), (3, 3), (100, 20)] {
         let mut pool = pool();
-        let recording = Recording::begin(&mut pool, settings(events_max, None));
+        let recording = begin(&mut pool, events_max);
         (0..20).for_each(|_| pool.step());
         let snapshot = recording.now(&pool);
         assert_eq!((snapshot.events.len(), snapshot.events_dropped), (kept, 20 - kept as u64));
@@ -51,7 +52,7 @@ fn the_last_events_are_kept_and_the_others_counted() {
 #[test]
 fn the_snapshot_of_the_peak_is_from_before_the_first_free_after_it() {
     let mut pool = pool();
-    let mut recording = Recording::begin(&mut pool, settings(100, None));
+    let mut recording = begin(&mut pool, 100);
     let blocks = [(3, "a"), (2, "b")].map(|(granules, owner)| allocate(&mut pool, granules, owner).unwrap());
     for block in blocks {
         recording.before_free(&pool);
@@ -60,7 +61,8 @@ fn the_snapshot_of_the_peak_is_from_before_the_first_free_after_it() {
     allocate(&mut pool, 1, "c").unwrap();
     let peak = recording.peak(&pool);
     assert_eq!((peak.reason, peak.totals.allocated_bytes), (Reason::Peak, 5 * GRANULE));
-    let owners: Vec<_> = peak.blocks().filter_map(|block| block.owner.as_deref()).collect();
+    let mut owners: Vec<_> = peak.blocks().filter_map(|block| block.owner.as_deref()).collect();
+    owners.sort_unstable();
     assert_eq!(owners, ["a", "b"]);
     assert_eq!(peak.timeline.now.allocated_bytes, GRANULE, "the course goes on to the end");
 
@@ -73,7 +75,8 @@ fn what_was_live_before_the_recording_is_known_to_it() {
     let mut pool = pool();
     let old = allocate(&mut pool, 2, "old").unwrap();
     let paper = Paper::default();
-    let mut recording = Recording::begin(&mut pool, settings(100, Some(Box::new(paper.clone()))));
+    let mut recording = begin(&mut pool, 100);
+    recording.write_trace(&pool, Box::new(paper.clone()));
     pool.free(old);
     assert_eq!(recording.now(&pool).timeline.now.allocated_bytes, 0);
     recording.finish_trace().unwrap();
@@ -84,7 +87,7 @@ fn what_was_live_before_the_recording_is_known_to_it() {
 #[test]
 fn a_failure_is_kept_with_the_request_that_failed() {
     let mut pool = pool();
-    let mut recording = Recording::begin(&mut pool, settings(100, None));
+    let mut recording = begin(&mut pool, 100);
     allocate(&mut pool, 6, "a").unwrap();
     assert!(allocate(&mut pool, 3, "b").is_err());
     let shortage = Shortage { requested_bytes: 3 * GRANULE, owner: "b".into(), message: "no".into() };
@@ -99,7 +102,8 @@ fn a_failure_is_kept_with_the_request_that_failed() {
 fn a_trace_has_a_line_for_each_request() {
     let mut pool = pool();
     let paper = Paper::default();
-    let mut recording = Recording::begin(&mut pool, settings(0, Some(Box::new(paper.clone()))));
+    let mut recording = begin(&mut pool, 0);
+    recording.write_trace(&pool, Box::new(paper.clone()));
     let blocks = [1, 2].map(|granules| allocate(&mut pool, granules, "a").unwrap());
     pool.step();
     pool.free(blocks[1]);
@@ -136,7 +140,8 @@ fn a_trace_that_cannot_be_written_says_so_at_the_end() {
         }
     }
     let mut pool = pool();
-    let mut recording = Recording::begin(&mut pool, settings(0, Some(Box::new(Full(100)))));
+    let mut recording = begin(&mut pool, 0);
+    recording.write_trace(&pool, Box::new(Full(100)));
     (0..20).for_each(|_| pool.step());
     assert_eq!(recording.finish_trace().unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert!(recording.finish_trace().is_ok(), "once");

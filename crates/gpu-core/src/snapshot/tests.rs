@@ -111,7 +111,7 @@ fn exercised(steps: &[(usize, bool)], events_max: usize) -> Snapshot {
         let now = std::sync::atomic::AtomicU64::new(1_000);
         Arc::new(move || now.fetch_add(700, std::sync::atomic::Ordering::Relaxed))
     };
-    let settings = crate::recording::RecordingSettings { events_max, trace: None, clock };
+    let settings = crate::recording::RecordingSettings { events_max, clock };
     let recording = crate::recording::Recording::begin(&mut pool, settings);
     let mut live: Vec<BlockId> = Vec::new();
     for (k, &(bytes, is_free)) in steps.iter().enumerate() {

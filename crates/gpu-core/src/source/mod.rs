@@ -1,10 +1,20 @@
 //! Where a pool's memory comes from: address ranges that are reserved, and physical granules that are mapped into them.
 
-#![forbid(unsafe_code)]
-
+mod address_space;
+#[doc(hidden)]
+pub mod conformance;
+mod granules;
+#[cfg(target_os = "linux")]
+mod memfd_linux;
+mod plain;
 mod simulated;
 
-pub use simulated::Simulated;
+use std::ops::Range;
+
+#[cfg(target_os = "linux")]
+pub use memfd_linux::Memfd;
+pub use plain::Plain;
+pub use simulated::{Completion, Simulated};
 
 use thiserror::Error;
 
@@ -73,6 +83,13 @@ pub trait Source: Send + std::fmt::Debug {
 
     /// Takes away what is mapped in a range, once the device's work on it is done (the source waits if it must).
     fn unmap(&mut self, address: u64, bytes: usize);
+
+    /// The part of a mapped range of bytes, on any boundaries, that has to be zeroed before all of it is zeros: the shortest one outside of
+    /// which the bytes are still the zeros that they were created as. The caller may write the whole range from then on. A source that
+    /// cannot tell says that all of it has to be.
+    fn unclean(&mut self, address: u64, bytes: usize) -> Range<u64> {
+        address..address + bytes as u64
+    }
 
     /// Copies `bytes` from one mapped address to another, as if through a third place: the ranges may overlap. Runs in the order of the
     /// default stream, after the work submitted to every stream and before what is submitted later.
