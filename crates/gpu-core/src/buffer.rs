@@ -2,9 +2,11 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::device::{Device, Scope};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::host::{ALIGN_BYTES, HostBlock};
+use crate::pool::{Mobility, Shortage};
+use crate::scope::Scope;
 
 /// `len` elements of `T` on a device, zero when allocated, contiguous, aligned to 64 bytes.
 ///
@@ -35,15 +37,10 @@ impl<T: Pod> Buffer<T> {
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or_else(|| Error::NeverFits { scope: scope.label().to_owned(), len, element_bytes: size_of::<T>() })?;
         scope.book(bytes)?;
-        let Some(memory) = allocate(scope.device(), bytes) else {
+        let memory = allocate(scope, bytes).map_err(|shortage| {
             scope.release(bytes);
-            return Err(Error::OutOfMemory {
-                scope: scope.label().to_owned(),
-                device: scope.device().to_string(),
-                requested_bytes: bytes,
-                allocated_bytes: scope.device().usage().allocated_bytes,
-            });
-        };
+            scope.shortage(bytes, &shortage)
+        })?;
         Ok(Buffer { memory, len, scope: scope.clone(), element: PhantomData })
     }
 
@@ -83,29 +80,36 @@ impl<T: Pod> Buffer<T> {
     /// The elements, for a buffer in host memory.
     pub fn as_slice(&self) -> &[T] {
         let Memory::Host(block) = &self.memory;
-        // SAFETY: the block holds `len * size_of::<T>()` bytes, initialised (zeroed at first) and aligned to 64, which is
+        // SAFETY: the block holds `len * size_of::<T>()` bytes, initialised (zeroed at first), aligned to 64, which is
         // at least the alignment of any `Pod` that `zeros` accepts; any bytes are a valid `Pod`; `&self` excludes writers.
-        unsafe { std::slice::from_raw_parts(block.start().cast::<T>().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(block.start.cast::<T>().as_ptr(), self.len) }
     }
 
     /// The elements for writing, for a buffer in host memory.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         let Memory::Host(block) = &mut self.memory;
         // SAFETY: as in `as_slice`; `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(block.start().cast::<T>().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(block.start.cast::<T>().as_ptr(), self.len) }
     }
 }
 
 impl<T: Pod> Drop for Buffer<T> {
     fn drop(&mut self) {
         let Memory::Host(block) = &self.memory;
-        self.scope.release(block.bytes());
+        // After a panic within the pool its blocks stay where they are: a second panic would hide the first.
+        let memory = self.scope.device().memory();
+        if let Some((id, mut pool)) = block.id.zip(memory.pool_unless_broken()) {
+            memory.note_free(&pool);
+            pool.free(id);
+        }
+        self.scope.release(self.len * size_of::<T>());
     }
 }
 
-fn allocate(device: &Device, bytes: usize) -> Option<Memory> {
-    match device {
-        Device::Cpu(_) => HostBlock::zeroed(bytes).map(Memory::Host),
+fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, Shortage> {
+    let request = scope.request(bytes, Mobility::Fixed);
+    match scope.device() {
+        Device::Cpu(_) => HostBlock::zeroed(scope.device().memory().pool(), &request).map(Memory::Host),
     }
 }
 

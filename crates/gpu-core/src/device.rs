@@ -1,17 +1,21 @@
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::free_memory;
-use crate::usage::{Counter, Usage};
+use crate::ledger::Ledger;
+use crate::pool::{Counts, Pool, Settings, Stats};
+use crate::recording::{Recording, RecordingSettings};
+use crate::scope::Scope;
+use crate::snapshot::{Shortage, Snapshot};
+use crate::usage::Usage;
+use crate::{free_memory, host};
 
 /// Where memory lives and operations run.
 ///
-/// A handle: clones share one ledger of memory, and two calls of [`Device::cpu`] make two ledgers, so that tests and
+/// A handle: clones share one pool of memory and one ledger, and two calls of [`Device::cpu`] make two of each, so that tests and
 /// independent runs in one process count separately.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -20,16 +24,27 @@ pub enum Device {
     Cpu(Cpu),
 }
 
-/// The CPU device's ledger. Made by [`Device::cpu`].
+/// The CPU device's memory. Made by [`Device::cpu`].
 #[derive(Clone, Debug)]
 pub struct Cpu {
-    ledger: Arc<Ledger>,
+    memory: Arc<DeviceMemory>,
+}
+
+/// The memory of one device: whose it is, and where it is.
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    pub(crate) ledger: Ledger,
+    pool: Mutex<Pool>,
+    /// Locked after the pool, where both are.
+    recording: Mutex<Option<Recording>>,
 }
 
 impl Device {
-    /// A CPU device with a ledger of its own and no budget.
+    /// A CPU device with a pool and a ledger of its own and no budget.
     pub fn cpu() -> Self {
-        Device::Cpu(Cpu { ledger: Arc::new(Ledger::new()) })
+        let pool = Pool::new(host::source(), Settings { capacity_bytes: None });
+        let (ledger, pool, recording) = (Ledger::default(), Mutex::new(pool), Mutex::new(None));
+        Device::Cpu(Cpu { memory: Arc::new(DeviceMemory { ledger, pool, recording }) })
     }
 
     /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the best one present.
@@ -46,11 +61,10 @@ impl Device {
         }
     }
 
-    /// Bytes that the device could hand out now, by what the system says and what the budget leaves; `None` where neither tells.
+    /// Bytes that the device could hand out now, by what the system says and what the budget leaves; `None` where neither tells. What the
+    /// pool keeps for reuse is not counted.
     pub fn free_bytes(&self) -> Option<usize> {
-        let ledger = self.ledger();
-        let budget_bytes = ledger.budget_bytes.load(Relaxed);
-        let left = budget_bytes.saturating_sub(ledger.total.usage().allocated_bytes);
+        let (budget_bytes, left) = self.memory().ledger.budget();
         let system = match self {
             Device::Cpu(_) => free_memory::free_bytes(),
         };
@@ -64,36 +78,131 @@ impl Device {
     /// The scope called `label`: every buffer belongs to one, and [`Device::usage_by_scope`] tells them apart.
     /// Asking twice for a label gives the same scope.
     pub fn scope(&self, label: &str) -> Scope {
-        Scope { device: self.clone(), label: label.into(), counter: self.ledger().counter(label) }
+        Scope::new(self, label)
     }
 
     /// Memory use of the whole device.
     pub fn usage(&self) -> Usage {
-        self.ledger().total.usage()
+        self.memory().ledger.usage()
     }
 
     /// Memory use of each scope that was ever asked for, in the order of their labels.
     pub fn usage_by_scope(&self) -> Vec<(String, Usage)> {
-        let scopes = self.ledger().scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        scopes.iter().map(|(label, counter)| (label.to_string(), counter.usage())).collect()
+        self.memory().ledger.usage_by_scope()
     }
 
-    /// Starts the peaks of the device and of all its scopes anew from what is allocated now.
+    /// Starts the peaks of the device, of its pool and of all its scopes anew from what is allocated now.
     pub fn reset_peak(&self) {
-        self.ledger().total.reset_peak();
-        let scopes = self.ledger().scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        scopes.values().for_each(|counter| counter.reset_peak());
+        self.memory().ledger.reset_peak();
+        self.memory().pool().reset_peak();
     }
 
     /// Limits what the device hands out in total; `None` takes the limit away. What is allocated already stays.
     pub fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
-        self.ledger().budget_bytes.store(budget_bytes.unwrap_or(usize::MAX), Relaxed);
+        self.memory().ledger.set_budget_bytes(budget_bytes);
     }
 
-    pub(crate) fn ledger(&self) -> &Ledger {
-        match self {
-            Device::Cpu(cpu) => &cpu.ledger,
+    /// Counters of the device's pool, with their peaks.
+    pub fn stats(&self) -> Stats {
+        self.memory().pool().stats()
+    }
+
+    /// The momentary figures of the device's pool.
+    pub fn counts(&self) -> Counts {
+        self.memory().pool().counts()
+    }
+
+    /// Tells the device's pool that a step of the work ends here: [`Pool::step`].
+    pub fn step(&self) {
+        self.memory().pool().step();
+    }
+
+    /// Gives the memory that the pool keeps without need back to the system; returns its bytes.
+    pub fn empty_cache(&self) -> usize {
+        self.memory().pool().empty_cache()
+    }
+
+    /// Looks into the device's pool, or asks it for blocks beside those of buffers. Every other use of the device's memory waits meanwhile, and
+    /// `look` must not make any itself.
+    pub fn with_pool<R>(&self, look: impl FnOnce(&mut Pool) -> R) -> R {
+        look(&mut self.memory().pool())
+    }
+
+    /// Records what the device's pool does from now on: the last events, the course of memory, its peak, and how it was when a request
+    /// failed. An earlier recording ends.
+    pub fn record(&self, settings: RecordingSettings) {
+        let mut pool = self.memory().pool();
+        let recording = Recording::begin(&mut pool, settings);
+        *self.memory().recording() = Some(recording);
+    }
+
+    /// The pool when most was allocated, to a hundredth, since the recording began; `None` without one.
+    pub fn peak_snapshot(&self) -> Option<Snapshot> {
+        let pool = self.memory().pool();
+        self.memory().recording().as_mut().map(|recording| recording.peak(&pool))
+    }
+
+    /// The pool when a request last failed, for want of memory or over the budget; once, and `None` where none failed or nothing is
+    /// recorded.
+    pub fn take_failure_snapshot(&self) -> Option<Snapshot> {
+        self.memory().recording().as_mut().and_then(Recording::take_failure)
+    }
+
+    /// Also writes every allocation, free and step from now on to `out`, for `megabatch memory replay`. Nothing happens where nothing is
+    /// recorded.
+    pub fn record_trace(&self, out: Box<dyn Write + Send>) {
+        let pool = self.memory().pool();
+        if let Some(recording) = self.memory().recording().as_mut() {
+            recording.write_trace(&pool, out);
         }
+    }
+
+    /// Brings the recording's trace to its end, where one is written.
+    ///
+    /// # Errors
+    /// The first failure to write it.
+    pub fn finish_trace(&self) -> io::Result<()> {
+        self.memory().recording().as_mut().map_or(Ok(()), Recording::finish_trace)
+    }
+
+    pub(crate) fn memory(&self) -> &DeviceMemory {
+        match self {
+            Device::Cpu(cpu) => &cpu.memory,
+        }
+    }
+}
+
+impl DeviceMemory {
+    /// The pool, for one thread at a time.
+    ///
+    /// # Panics
+    /// If a thread panicked while it held the pool, because then its invariants may be broken.
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().expect("a thread panicked within the pool")
+    }
+
+    /// The pool, unless a thread panicked while it held it.
+    pub(crate) fn pool_unless_broken(&self) -> Option<MutexGuard<'_, Pool>> {
+        self.pool.lock().map_err(PoisonError::into_inner).ok()
+    }
+
+    /// To be called before a block of `pool`, this memory's, is freed.
+    pub(crate) fn note_free(&self, pool: &Pool) {
+        if let Some(recording) = self.recording().as_mut() {
+            recording.before_free(pool);
+        }
+    }
+
+    /// To be called when a request failed, by a thread that does not hold the pool.
+    pub(crate) fn note_failure(&self, shortage: Shortage) {
+        let Some(pool) = self.pool_unless_broken() else { return };
+        if let Some(recording) = self.recording().as_mut() {
+            recording.failed(&pool, shortage);
+        }
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,78 +214,10 @@ impl fmt::Display for Device {
     }
 }
 
-/// A name under which memory is allocated, such as `model/gradients`. Levels are separated by `/`.
-#[derive(Clone, Debug)]
-pub struct Scope {
-    device: Device,
-    label: Arc<str>,
-    counter: Arc<Counter>,
-}
-
-impl Scope {
-    /// The scope `label` below this one.
-    pub fn child(&self, label: &str) -> Scope {
-        self.device.scope(&format!("{}/{label}", self.label))
-    }
-
-    /// The device that the scope's memory comes from.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// The full label.
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-
-    /// Memory use of this scope, without those below it.
-    pub fn usage(&self) -> Usage {
-        self.counter.usage()
-    }
-
-    /// Books `bytes` on the device and on the scope.
-    pub(crate) fn book(&self, bytes: usize) -> Result<()> {
-        let ledger = self.device.ledger();
-        let budget_bytes = ledger.budget_bytes.load(Relaxed);
-        ledger.total.try_add(bytes, budget_bytes).map_err(|allocated_bytes| Error::OverBudget {
-            scope: self.label.to_string(),
-            device: self.device.to_string(),
-            requested_bytes: bytes,
-            allocated_bytes,
-            budget_bytes,
-        })?;
-        self.counter.try_add(bytes, usize::MAX).expect("a scope holds no more than its device");
-        Ok(())
-    }
-
-    /// Takes back what [`Scope::book`] booked.
-    pub(crate) fn release(&self, bytes: usize) {
-        self.counter.sub(bytes);
-        self.device.ledger().total.sub(bytes);
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Ledger {
-    total: Counter,
-    budget_bytes: AtomicUsize,
-    scopes: Mutex<BTreeMap<Arc<str>, Arc<Counter>>>,
-}
-
-impl Ledger {
-    fn new() -> Self {
-        Ledger { total: Counter::default(), budget_bytes: AtomicUsize::new(usize::MAX), scopes: Mutex::default() }
-    }
-
-    fn counter(&self, label: &str) -> Arc<Counter> {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(scopes.entry(label.into()).or_default())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Buffer;
 
     #[test]
     fn select_knows_its_names() {
@@ -195,6 +236,27 @@ mod tests {
         device.set_budget_bytes(Some(1000));
         device.scope("a").book(400).unwrap();
         assert_eq!(device.free_bytes(), Some(600));
+    }
+
+    #[test]
+    fn a_request_over_the_budget_leaves_a_snapshot_with_its_owner() {
+        let device = Device::cpu();
+        let settings = RecordingSettings { events_max: 10, clock: Arc::new(|| 7) };
+        let _early = Buffer::<u8>::zeros(&device.scope("early"), 1000).unwrap();
+        device.record(settings);
+        let kept = Buffer::<u8>::zeros(&device.scope("kept"), 5000).unwrap();
+        device.set_budget_bytes(Some(10_000));
+        assert!(device.take_failure_snapshot().is_none());
+        let error = Buffer::<u8>::zeros(&device.scope("greedy"), 9_000).unwrap_err();
+        let failure = device.take_failure_snapshot().unwrap();
+        let shortage = Shortage { requested_bytes: 9_000, owner: "greedy".into(), message: error.to_string() };
+        assert_eq!((failure.shortage, failure.time_us), (Some(shortage), 7));
+        drop(kept);
+        let peak = device.peak_snapshot().unwrap();
+        let mut owners: Vec<_> = peak.blocks().filter_map(|block| block.owner.as_deref()).collect();
+        owners.sort_unstable();
+        assert_eq!(owners, ["early", "kept"]);
+        assert!(device.finish_trace().is_ok());
     }
 
     #[test]

@@ -69,4 +69,13 @@ pub enum Error {
         /// The name as given.
         name: String,
     },
+
+    /// A text is no memory snapshot, or its parts contradict each other.
+    #[error("not a memory snapshot: {place}: {reason}; expected what `megabatch train` or `megabatch memory` writes")]
+    Snapshot {
+        /// Where in the text.
+        place: String,
+        /// What is wrong there.
+        reason: String,
+    },
 }

@@ -49,8 +49,11 @@ impl Probe {
     }
 }
 
-/// The cases by name. Each wants a source of its own with room for eight granules at least.
-pub const CASES: &[(&str, fn(&mut Probe))] = &[
+/// A case by the name of what it asserts.
+pub type Case = (&'static str, fn(&mut Probe));
+
+/// The cases. Each wants a source of its own with room for eight granules at least.
+pub const CASES: &[Case] = &[
     ("figures are sound and asking for them calls nobody", figures),
     ("reservations are aligned, apart and given back", reservations),
     ("granules have names of their own", granules),

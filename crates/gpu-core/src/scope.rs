@@ -1,0 +1,89 @@
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::ledger::OverBudget;
+use crate::pool::{Mobility, Request, Shortage};
+use crate::snapshot;
+use crate::source::StreamId;
+use crate::usage::{Counter, Usage};
+
+/// A name under which memory is allocated, such as `model/gradients`. Levels are separated by `/`.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    device: Device,
+    label: Arc<str>,
+    counter: Arc<Counter>,
+}
+
+impl Scope {
+    pub(crate) fn new(device: &Device, label: &str) -> Self {
+        Scope { device: device.clone(), label: label.into(), counter: device.memory().ledger.counter(label) }
+    }
+
+    /// The scope `label` below this one.
+    pub fn child(&self, label: &str) -> Scope {
+        self.device.scope(&format!("{}/{label}", self.label))
+    }
+
+    /// The device that the scope's memory comes from.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The full label.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Memory use of this scope, without those below it.
+    pub fn usage(&self) -> Usage {
+        self.counter.usage()
+    }
+
+    /// Books `bytes` on the device and on the scope.
+    pub(crate) fn book(&self, bytes: usize) -> Result<()> {
+        let booked = self.device.memory().ledger.book(&self.counter, bytes);
+        booked.map_err(|OverBudget { allocated_bytes, budget_bytes }| {
+            self.refused(Error::OverBudget {
+                scope: self.label.to_string(),
+                device: self.device.to_string(),
+                requested_bytes: bytes,
+                allocated_bytes,
+                budget_bytes,
+            })
+        })
+    }
+
+    /// Takes back what [`Scope::book`] booked.
+    pub(crate) fn release(&self, bytes: usize) {
+        self.device.memory().ledger.release(&self.counter, bytes);
+    }
+
+    /// The wish for memory of this scope, to be used on the default stream.
+    pub(crate) fn request(&self, bytes: usize, mobility: Mobility) -> Request {
+        Request { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
+    }
+
+    /// What a request for memory of this scope failed of.
+    pub(crate) fn shortage(&self, bytes: usize, _shortage: &Shortage) -> Error {
+        self.refused(Error::OutOfMemory {
+            scope: self.label.to_string(),
+            device: self.device.to_string(),
+            requested_bytes: bytes,
+            allocated_bytes: self.device.usage().allocated_bytes,
+        })
+    }
+
+    /// Leaves a snapshot of the memory that `error` is about, where it is recorded.
+    fn refused(&self, error: Error) -> Error {
+        let (Error::OverBudget { requested_bytes, .. } | Error::OutOfMemory { requested_bytes, .. }) = error else {
+            return error;
+        };
+        let (owner, message) = (Arc::clone(&self.label), error.to_string());
+        self.device.memory().note_failure(snapshot::Shortage { requested_bytes, owner, message });
+        error
+    }
+}
