@@ -212,7 +212,9 @@ impl<T: Pod> Drop for Buffer<T> {
             Memory::Device(block) => block.id,
         };
         // After a panic within the pool its blocks stay where they are: a second panic would hide the first.
-        if let Some((id, mut pool)) = id.zip(self.scope.device().memory().pool_unless_broken()) {
+        let memory = self.scope.device().memory();
+        if let Some((id, mut pool)) = id.zip(memory.pool_unless_broken()) {
+            memory.note_free(&pool);
             pool.free(id);
         }
         self.scope.release(self.bytes());

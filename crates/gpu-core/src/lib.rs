@@ -12,10 +12,14 @@ mod device;
 mod error;
 mod free_memory;
 mod host;
+pub mod leak;
 mod ledger;
 pub mod ops;
 pub mod pool;
+pub mod recording;
+pub mod replay;
 mod scope;
+pub mod snapshot;
 pub mod source;
 mod usage;
 

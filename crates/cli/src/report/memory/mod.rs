@@ -1,11 +1,17 @@
 //! Memory: what the plan promised, what was taken, and what was allocated at each step.
 
+mod course;
+mod map;
+mod palette;
+
 use megabatch_gpu_core::Device;
+use megabatch_gpu_core::snapshot::Snapshot;
 use serde_json::Value;
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph};
 use super::learning::points;
+use super::number::percent;
 use crate::plan::{MemoryPlan, bytes};
 
 /// The most bytes that a device had allocated, by what they were for.
