@@ -88,6 +88,7 @@ fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
     Some(match error {
         Error::UnknownDevice { .. } => Kind::Usage,
         Error::CudaNotBuilt { .. } => Kind::Device,
+        Error::Snapshot { .. } => Kind::Data,
         _ => Kind::Capacity,
     })
 }

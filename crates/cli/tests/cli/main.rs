@@ -9,6 +9,7 @@ mod exchange;
 mod instruments;
 mod interface;
 mod leak;
+mod memory;
 mod readme;
 mod real_data;
 mod report;

@@ -59,7 +59,11 @@ impl Areas {
         }
         let path = self.steps(canvas, &top);
         base.copy_from_slice(&top);
-        format!("<path class=\"block c{}\" d=\"{path}{back}Z\"><title>{}</title></path>", area.color, escape(&area.text))
+        format!(
+            "<path class=\"block c{}\" d=\"{path}{back}Z\"><title>{}</title></path>",
+            area.color,
+            escape(&area.text)
+        )
     }
 
     /// A path from left to right that keeps each height up to the next x.
@@ -79,12 +83,8 @@ mod tests {
     use super::*;
 
     fn areas(xs: Vec<f64>, heights: [Vec<f64>; 2]) -> String {
-        let area = |(color, heights): (usize, Vec<f64>)| Area {
-            name: format!("n{color}<"),
-            color,
-            heights,
-            text: "t".into(),
-        };
+        let area =
+            |(color, heights): (usize, Vec<f64>)| Area { name: format!("n{color}<"), color, heights, text: "t".into() };
         let line = ("held".to_owned(), vec![10.0; xs.len()]);
         let areas = heights.into_iter().enumerate().map(area).collect();
         let words = Words { title: "t<".into(), description: "d".into() };
