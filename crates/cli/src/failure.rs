@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use megabatch_gpu_core::replay::TraceError;
+
 use crate::config::ConfigError;
 
 /// The exit codes of megabatch.
@@ -75,6 +77,9 @@ fn kind_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Kind> {
     }
     if cause.is::<ConfigError>() {
         return Some(Kind::Usage);
+    }
+    if cause.is::<TraceError>() {
+        return Some(Kind::Data);
     }
     cause
         .downcast_ref()

@@ -9,6 +9,7 @@ pub mod leak;
 mod ledger;
 pub mod pool;
 pub mod recording;
+pub mod replay;
 mod scope;
 pub mod snapshot;
 pub mod source;

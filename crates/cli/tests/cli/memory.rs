@@ -1,113 +1,147 @@
-//! What a run tells of its memory, and what `memory snapshot` makes of it.
+//! `memory`: traces in, what each policy makes of them out.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::fs;
+use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::stage::{SMALL, Stage};
+use crate::stage::Stage;
 
-fn labels(summary: &Value) -> Vec<&str> {
-    summary["owners"].as_array().unwrap().iter().map(|owned| owned["owner"].as_str().unwrap()).collect()
+/// Three blocks of 40 MiB; the middle one goes, and one of 50 MiB is wanted.
+const HOLE: &str = r#"{"op":"alloc","id":1,"bytes":41943040}
+{"op":"alloc","id":2,"bytes":41943040,"stream":0}
+{"op":"alloc","id":3,"bytes":41943040,"note":"keys of others are ignored"}
+
+{"op":"step"}
+{"op":"free","id":1}
+{"op":"free","id":3}
+{"op":"alloc","id":1,"bytes":52428800}
+"#;
+
+fn with_hole() -> Stage {
+    let stage = Stage::new();
+    stage.write("trace.jsonl", HOLE);
+    stage
 }
 
 #[test]
-fn a_run_leaves_its_peak_as_text_picture_and_page() {
-    let stage = Stage::with_run();
-    let summary = stage.succeeds("memory snapshot run --svg map.svg");
-    assert_eq!((&summary["reason"], &summary["snapshot"]), (&json!("peak"), &json!("run/memory.json")));
-    let allocated = summary["allocated_bytes"].as_u64().unwrap();
-    let owned: u64 = summary["owners"].as_array().unwrap().iter().map(|owned| owned["bytes"].as_u64().unwrap()).sum();
-    assert_eq!(owned, allocated);
-    assert!(allocated <= summary["reserved_bytes"].as_u64().unwrap());
-    for label in ["data", "model/parameters", "optimizer", "activations", "batches"] {
-        assert!(labels(&summary).contains(&label), "{label}: {summary}");
+fn a_replay_answers_with_the_keys_that_programs_read() {
+    let stage = with_hole();
+    let answer = |policy: &str, capacity: &str| {
+        stage.succeeds(&format!("memory replay trace.jsonl --capacity {capacity} --policy {policy}"))
+    };
+    for policy in ["megabatch", "pytorch", "pytorch-expandable"] {
+        let answer = answer(policy, "1GiB");
+        assert_eq!(answer["policy"], policy);
+        assert_eq!(answer["oom"], false, "{answer}");
+        assert_eq!(answer["oom_at"], Value::Null);
+        assert_eq!(answer["peak_live_bytes"], 120 << 20);
+        assert!(answer["peak_reserved_bytes"].as_u64().unwrap() >= 120 << 20, "{answer}");
+        let fragmentation = answer["fragmentation_max"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&fragmentation), "{answer}");
+        assert!(answer["driver_calls"].as_u64().unwrap() > 0, "{answer}");
+        assert_eq!(answer["bytes_copied"], 0, "{answer}");
     }
-    let picture = stage.text("map.svg");
-    assert!(picture.starts_with("<svg xmlns=") && picture.contains("<title>model/parameters: "), "{picture}");
+    // Both holes go back to the device, 80 MiB in all, and no piece of it is too small for pages or granules.
+    assert_eq!(answer("pytorch", "125829120")["oom"], false);
+}
 
-    let text = stage.run("memory snapshot run/memory.json").success();
+#[test]
+fn memory_that_runs_out_is_an_answer_and_no_error() {
+    let stage = Stage::new();
+    // One segment of 120 MiB, of which a block of 40 MiB in the middle stays.
+    let text = r#"{"op":"alloc","id":1,"bytes":125829120}
+{"op":"free","id":1}
+{"op":"alloc","id":1,"bytes":41943040}
+{"op":"alloc","id":2,"bytes":41943040}
+{"op":"alloc","id":3,"bytes":41943040}
+{"op":"free","id":1}
+{"op":"free","id":3}
+{"op":"alloc","id":4,"bytes":52428800}
+"#;
+    stage.write("trace.jsonl", text);
+    let line = "memory replay trace.jsonl --capacity 120MiB --policy pytorch,megabatch";
+    let answer = stage.succeeds(line);
+    let short = &answer["pytorch"];
+    assert_eq!(short["oom"], true, "{short}");
+    assert_eq!(short["oom_at"]["line"], 8);
+    assert_eq!(short["oom_at"]["requested_bytes"], 50 << 20);
+    assert_eq!(short["oom_at"]["largest_free_bytes"], 40 << 20);
+    assert_eq!(answer["megabatch"]["oom"], false, "two holes make one block: {answer}");
+    let text = stage.run(line).success();
     let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
-    for part in ["run/memory.json: memory of", "at its peak", "fragmentation", "model/parameters", "largest free blocks"] {
-        assert!(text.contains(part), "{part}: {text}");
+    assert!(text.contains("pytorch: out of memory on line 8: 50.00 MiB asked for with 40.00 MiB allocated"), "{text}");
+    assert!(text.contains("megabatch: every request was met"), "{text}");
+}
+
+#[test]
+fn a_trace_comes_from_standard_input_too_and_every_policy_sees_it() {
+    let stage = with_hole();
+    let command = stage.command("memory replay - --capacity 1GiB --policy all --json");
+    let output = assert_cmd::Command::from_std(command).write_stdin(HOLE).assert().success();
+    let answer: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    for policy in ["megabatch", "pytorch", "pytorch-expandable"] {
+        assert_eq!(answer[policy]["events"], 7, "{answer}");
     }
-    let page = stage.text("run/report.html");
-    for part in ["Allocated over time", "Memory map", "At its peak the pool held", ">reserved</li>"] {
-        assert!(page.contains(part), "{part}");
+}
+
+#[test]
+fn a_trace_that_is_none_is_an_error_of_the_data() {
+    let stage = Stage::new();
+    for (text, says) in [
+        ("{\"op\":\"step\"}\n{\"op\":\"malloc\"}\n", "line 2: expected the op alloc, free or step, found `malloc`"),
+        ("{\"op\":\"free\",\"id\":3}\n", "line 1: block 3 is freed and is not live"),
+        ("{\"op\":\"alloc\",\"id\":3,\"bytes\":-1}\n", "line 1: `bytes`: expected a whole number"),
+        ("PK\u{3}\u{4}", "line 1: expected one JSON object"),
+        // What follows a request that cannot be met is looked at too.
+        ("{\"op\":\"alloc\",\"id\":3,\"bytes\":99999999999}\nstep\n", "line 2: expected one JSON object"),
+    ] {
+        stage.write("trace.jsonl", text);
+        for message in stage.fails("memory replay trace.jsonl --capacity 1GiB", 3) {
+            assert!(message.contains("trace.jsonl: ") && message.contains(says), "{text}: {message}");
+        }
     }
-    let epochs = stage.metrics("run", "epoch");
-    assert_eq!(epochs.len(), 1);
-    assert!(epochs[0]["allocated_bytes_peak"].as_u64() >= epochs[0]["allocated_bytes"].as_u64(), "{epochs:?}");
-    assert!(epochs[0]["reserved_bytes"].as_u64() >= epochs[0]["allocated_bytes"].as_u64(), "{epochs:?}");
+    for name in ["absent.jsonl", "."] {
+        let [message, _] = stage.fails(&format!("memory replay {name} --capacity 1GiB"), 3);
+        assert!(message.contains(name), "{message}");
+    }
 }
 
 #[test]
-fn python_reads_the_snapshot_of_a_run() {
-    let stage = Stage::with_run();
-    let summary = stage.succeeds("memory snapshot run --pickle run.pickle");
-    let python = std::env::var("MEGABATCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let script = "import json, pickle, sys; d = pickle.load(sys.stdin.buffer); print(json.dumps([\
-                  sum(s['total_size'] for s in d['segments']), sum(s['allocated_size'] for s in d['segments']), \
-                  len([e for e in d['device_traces'][0] if e['action'] == 'alloc']) > 0]))";
-    let process = Command::new(&python).args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let Ok(mut process) = process else {
-        println!("skipped: there is no {python}; MEGABATCH_PYTHON can name one");
-        return;
-    };
-    process.stdin.take().unwrap().write_all(&stage.read("run.pickle")).unwrap();
-    let answer: Value = serde_json::from_slice(&process.wait_with_output().unwrap().stdout).unwrap();
-    assert_eq!(answer, json!([summary["reserved_bytes"], summary["allocated_bytes"], true]));
+fn what_is_asked_for_wrongly_is_an_error_of_usage() {
+    let stage = with_hole();
+    for line in [
+        "memory",
+        "memory replay trace.jsonl",
+        "memory replay trace.jsonl --capacity much",
+        "memory replay trace.jsonl --capacity 0",
+        "memory replay trace.jsonl --capacity 1GiB --policy jemalloc",
+        "memory trace no-such-pattern out.jsonl",
+        "memory trace comb absent/out.jsonl",
+    ] {
+        let assert = stage.run(line).code(2).stdout("");
+        assert!(!assert.get_output().stderr.is_empty(), "`{line}`");
+    }
 }
 
 #[test]
-fn what_is_recorded_is_a_setting() {
-    let stage = Stage::with_series();
-    let train = |record: &str| {
-        let settings = format!("--max-steps 3 --set gpu_optimization.record_memory={record} {SMALL}");
-        stage.succeeds(&format!("train --data series.h5 --out {record} {settings}"));
-    };
-    train("off");
-    assert!(!stage.path("off/memory.json").exists() && !stage.text("off/report.html").contains("Memory map"));
-    let [message, _] = stage.fails("memory snapshot off", 2);
-    assert!(message.contains("gpu_optimization.record_memory was off"), "{message}");
-    assert!(stage.path("off/report.html").exists());
-
-    train("trace");
-    let trace = stage.text("trace/memory-trace.jsonl");
-    let lines: Vec<Value> = trace.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
-    let count = |op: &str| lines.iter().filter(|line| line["op"] == op).count();
-    assert_eq!(count("step"), 3);
-    assert!(count("alloc") >= count("free") && count("free") > 0, "{trace}");
-    assert!(lines[0]["bytes"].as_u64().unwrap() > 0 && lines[0]["stream"] == 0);
+fn the_field_case_is_what_its_page_says() {
+    let stage = Stage::new();
+    stage.succeeds("memory trace field-case trace.jsonl");
+    let answer = stage.succeeds("memory replay trace.jsonl --capacity 44.18GiB --policy pytorch,megabatch");
+    let gib = |value: &Value| format!("{:.2}", value.as_u64().unwrap() as f64 / f64::from(1 << 30));
+    let short = &answer["pytorch"]["oom_at"];
+    assert_eq!([&short["allocated_bytes"], &short["requested_bytes"]].map(gib), ["36.78", "4.15"]);
+    let held = short["reserved_bytes"].as_u64().unwrap() - short["allocated_bytes"].as_u64().unwrap();
+    assert_eq!(gib(&held.into()), "3.56");
+    assert_eq!(answer["megabatch"]["oom"], false, "{answer}");
+    assert_eq!(answer["megabatch"]["bytes_copied"], 0, "{answer}");
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused() {
-    let stage = Stage::with_run();
-    stage.write("text.json", "{}");
-    let [message, _] = stage.fails("memory snapshot text.json", 3);
-    assert!(message.contains("text.json") && message.contains("not a memory snapshot"), "{message}");
-    stage.write("later.json", &stage.text("run/memory.json").replacen("\"format_version\":1", "\"format_version\":2", 1));
-    let [message, _] = stage.fails("memory snapshot later.json", 3);
-    assert!(message.contains("format_version: 2, and this program reads 1"), "{message}");
-    let [message, _] = stage.fails("memory snapshot absent.json", 3);
-    assert!(message.contains("absent.json"), "{message}");
-    let [message, _] = stage.fails("memory snapshot run/memory.json --svg run/memory.json", 2);
-    assert!(message.contains("the file that is read"), "{message}");
-    stage.fails("memory snapshot .", 2);
-}
-
-#[test]
-fn the_latest_snapshot_of_a_run_is_shown() {
-    let stage = Stage::with_run();
-    let mut later: Value = serde_json::from_str(&stage.text("run/memory.json")).unwrap();
-    later["time_us"] = json!(later["time_us"].as_u64().unwrap() + 1);
-    later["reason"] = json!("shortage");
-    later["shortage"] = json!({ "requested_bytes": 7, "owner": "greedy", "message": "greedy: no room" });
-    stage.write("run/oom-1.json", &later.to_string());
-    stage.write("run/oom-2.json", &later.to_string());
-    let summary = stage.succeeds("memory snapshot run");
-    assert_eq!((&summary["snapshot"], &summary["shortage"]["owner"]), (&json!("run/oom-2.json"), &json!("greedy")));
-    let text = stage.run("memory snapshot run").success();
-    assert!(String::from_utf8_lossy(&text.get_output().stdout).contains("greedy: no room"));
+fn the_page_about_memory_shows_the_table_of_today() {
+    let table = Stage::new().run("memory table").success();
+    let table = String::from_utf8(table.get_output().stdout.clone()).unwrap();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/memory.md")).unwrap();
+    assert!(page.contains(table.trim_end()), "docs/memory.md is old; put this table into it:\n{table}");
 }

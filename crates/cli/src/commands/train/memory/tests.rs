@@ -14,8 +14,8 @@ use crate::plan::Plan;
 fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
     let data = folder.join("series.h5");
     if !data.exists() {
-        let words = ["megabatch", "synth", &data.display().to_string(), "--samples", "100", "--timeframes", "M1:4"]
-            .map(str::to_owned);
+        let line = format!("megabatch synth {} --samples 200 --timeframes M1:4,M5:3 --features 3 --targets 2", data.display());
+        let words = line.split_whitespace();
         commands::run(Cli::parse_from(words).command).unwrap();
     }
     let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
