@@ -102,6 +102,7 @@ fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
         | Error::NoSuchDevice { .. }
         | Error::DeviceUnfit { .. }
         | Error::Driver { .. } => Kind::Device,
+        Error::Snapshot { .. } => Kind::Data,
         _ => Kind::Capacity,
     })
 }

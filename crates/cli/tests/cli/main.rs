@@ -15,5 +15,6 @@ mod readme;
 mod real_data;
 mod report;
 mod resume;
+mod snapshot;
 mod stage;
 mod train;
