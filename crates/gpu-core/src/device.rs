@@ -1,58 +1,118 @@
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cuda::Gpu;
 use crate::error::{Error, Result};
-use crate::free_memory;
-use crate::usage::{Counter, Usage};
+use crate::ledger::Ledger;
+use crate::pool::{Counts, Pool, Settings, Stats};
+use crate::scope::Scope;
+use crate::source::Source;
+use crate::usage::Usage;
+use crate::{free_memory, host};
 
 /// Where memory lives and operations run.
 ///
-/// A handle: clones share one ledger of memory, and two calls of [`Device::cpu`] make two ledgers, so that tests and
+/// A handle: clones share one pool of memory and one ledger, and two calls of [`Device::cpu`] make two of each, so that tests and
 /// independent runs in one process count separately.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Device {
     /// The processor and its memory.
     Cpu(Cpu),
+    /// An NVIDIA GPU. There are none in a build without the feature `cuda`.
+    Cuda(Cuda),
 }
 
-/// The CPU device's ledger. Made by [`Device::cpu`].
+/// The CPU device's memory. Made by [`Device::cpu`].
 #[derive(Clone, Debug)]
 pub struct Cpu {
-    ledger: Arc<Ledger>,
+    memory: Arc<DeviceMemory>,
+}
+
+/// A GPU and its memory. Made by [`Device::cuda`].
+#[derive(Clone, Debug)]
+pub struct Cuda {
+    memory: Arc<DeviceMemory>,
+    gpu: Gpu,
+}
+
+impl Cuda {
+    /// The GPU, to submit work to.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    pub(crate) fn shared_gpu(&self) -> Gpu {
+        self.gpu.clone()
+    }
+
+    pub(crate) fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+}
+
+/// The memory of one device: whose it is, and where it is.
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    pub(crate) ledger: Ledger,
+    pool: Mutex<Pool>,
 }
 
 impl Device {
-    /// A CPU device with a ledger of its own and no budget.
+    /// A CPU device with a pool and a ledger of its own and no budget.
     pub fn cpu() -> Self {
-        Device::Cpu(Cpu { ledger: Arc::new(Ledger::new()) })
+        Device::Cpu(Cpu { memory: DeviceMemory::over(host::source()) })
     }
 
-    /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the best one present.
+    /// The GPU `ordinal`, counted from 0, with a pool and a ledger of its own and no budget.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] for any other name; [`Error::CudaNotBuilt`] for `cuda:N`, which this build cannot drive.
+    /// [`Error::CudaNotBuilt`] in a build without the feature `cuda`; [`Error::DriverAbsent`], [`Error::DriverTooOld`],
+    /// [`Error::NoSuchDevice`], [`Error::DeviceUnfit`] or [`Error::Driver`] where there is no such device to be had.
+    pub fn cuda(ordinal: u32) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        Ok(Device::Cuda(Cuda { memory: DeviceMemory::over(gpu.source()?), gpu }))
+    }
+
+    /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the first GPU where there is one that can be used, and the CPU otherwise.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDevice`] for any other name; for `cuda:N`, as [`Device::cuda`]; for `auto`, [`Error::Driver`] where there is a GPU
+    /// and it fails.
     pub fn select(name: &str) -> Result<Self> {
         match name {
-            "cpu" | "auto" => Ok(Device::cpu()),
+            "cpu" => Ok(Device::cpu()),
+            "auto" => match Device::cuda(0) {
+                Err(error @ Error::Driver { .. }) => Err(error),
+                Err(_) => Ok(Device::cpu()),
+                gpu => gpu,
+            },
             _ => match name.strip_prefix("cuda:").map(str::parse::<u32>) {
-                Some(Ok(_)) => Err(Error::CudaNotBuilt { name: name.to_owned() }),
+                Some(Ok(ordinal)) => Device::cuda(ordinal),
                 _ => Err(Error::UnknownDevice { name: name.to_owned() }),
             },
         }
     }
 
-    /// Bytes that the device could hand out now, by what the system says and what the budget leaves; `None` where neither tells.
+    /// The GPU behind a CUDA device, to submit work to; `None` for the CPU.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match self {
+            Device::Cpu(_) => None,
+            Device::Cuda(cuda) => Some(&cuda.gpu),
+        }
+    }
+
+    /// Bytes that the device could hand out now, by what the system says and what the budget leaves; `None` where neither tells. What the
+    /// pool keeps for reuse is not counted.
     pub fn free_bytes(&self) -> Option<usize> {
-        let ledger = self.ledger();
-        let budget_bytes = ledger.budget_bytes.load(Relaxed);
-        let left = budget_bytes.saturating_sub(ledger.total.usage().allocated_bytes);
+        let (budget_bytes, left) = self.memory().ledger.budget();
         let system = match self {
             Device::Cpu(_) => free_memory::free_bytes(),
+            Device::Cuda(cuda) => cuda.gpu.free_bytes(),
         };
         match (system, budget_bytes) {
             (Some(free), _) => Some(free.min(left)),
@@ -64,36 +124,81 @@ impl Device {
     /// The scope called `label`: every buffer belongs to one, and [`Device::usage_by_scope`] tells them apart.
     /// Asking twice for a label gives the same scope.
     pub fn scope(&self, label: &str) -> Scope {
-        Scope { device: self.clone(), label: label.into(), counter: self.ledger().counter(label) }
+        Scope::new(self, label)
     }
 
     /// Memory use of the whole device.
     pub fn usage(&self) -> Usage {
-        self.ledger().total.usage()
+        self.memory().ledger.usage()
     }
 
     /// Memory use of each scope that was ever asked for, in the order of their labels.
     pub fn usage_by_scope(&self) -> Vec<(String, Usage)> {
-        let scopes = self.ledger().scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        scopes.iter().map(|(label, counter)| (label.to_string(), counter.usage())).collect()
+        self.memory().ledger.usage_by_scope()
     }
 
-    /// Starts the peaks of the device and of all its scopes anew from what is allocated now.
+    /// Starts the peaks of the device, of its pool and of all its scopes anew from what is allocated now.
     pub fn reset_peak(&self) {
-        self.ledger().total.reset_peak();
-        let scopes = self.ledger().scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        scopes.values().for_each(|counter| counter.reset_peak());
+        self.memory().ledger.reset_peak();
+        self.memory().pool().reset_peak();
     }
 
     /// Limits what the device hands out in total; `None` takes the limit away. What is allocated already stays.
     pub fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
-        self.ledger().budget_bytes.store(budget_bytes.unwrap_or(usize::MAX), Relaxed);
+        self.memory().ledger.set_budget_bytes(budget_bytes);
     }
 
-    pub(crate) fn ledger(&self) -> &Ledger {
+    /// Counters of the device's pool, with their peaks.
+    pub fn stats(&self) -> Stats {
+        self.memory().pool().stats()
+    }
+
+    /// The momentary figures of the device's pool.
+    pub fn counts(&self) -> Counts {
+        self.memory().pool().counts()
+    }
+
+    /// Tells the device's pool that a step of the work ends here: [`Pool::step`].
+    pub fn step(&self) {
+        self.memory().pool().step();
+    }
+
+    /// Gives the memory that the pool keeps without need back to the system; returns its bytes.
+    pub fn empty_cache(&self) -> usize {
+        self.memory().pool().empty_cache()
+    }
+
+    /// Looks into the device's pool, or asks it for blocks beside those of buffers. Every other use of the device's memory waits meanwhile, and
+    /// `look` must not make any itself.
+    pub fn with_pool<R>(&self, look: impl FnOnce(&mut Pool) -> R) -> R {
+        look(&mut self.memory().pool())
+    }
+
+    pub(crate) fn memory(&self) -> &DeviceMemory {
         match self {
-            Device::Cpu(cpu) => &cpu.ledger,
+            Device::Cpu(cpu) => &cpu.memory,
+            Device::Cuda(cuda) => &cuda.memory,
         }
+    }
+}
+
+impl DeviceMemory {
+    fn over(source: Box<dyn Source>) -> Arc<Self> {
+        let pool = Pool::new(source, Settings { capacity_bytes: None });
+        Arc::new(DeviceMemory { ledger: Ledger::default(), pool: Mutex::new(pool) })
+    }
+
+    /// The pool, for one thread at a time.
+    ///
+    /// # Panics
+    /// If a thread panicked while it held the pool, because then its invariants may be broken.
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().expect("a thread panicked within the pool")
+    }
+
+    /// The pool, unless a thread panicked while it held it.
+    pub(crate) fn pool_unless_broken(&self) -> Option<MutexGuard<'_, Pool>> {
+        self.pool.lock().map_err(PoisonError::into_inner).ok()
     }
 }
 
@@ -101,76 +206,8 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Device::Cpu(_) => f.write_str("cpu"),
+            Device::Cuda(cuda) => cuda.gpu.fmt(f),
         }
-    }
-}
-
-/// A name under which memory is allocated, such as `model/gradients`. Levels are separated by `/`.
-#[derive(Clone, Debug)]
-pub struct Scope {
-    device: Device,
-    label: Arc<str>,
-    counter: Arc<Counter>,
-}
-
-impl Scope {
-    /// The scope `label` below this one.
-    pub fn child(&self, label: &str) -> Scope {
-        self.device.scope(&format!("{}/{label}", self.label))
-    }
-
-    /// The device that the scope's memory comes from.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// The full label.
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-
-    /// Memory use of this scope, without those below it.
-    pub fn usage(&self) -> Usage {
-        self.counter.usage()
-    }
-
-    /// Books `bytes` on the device and on the scope.
-    pub(crate) fn book(&self, bytes: usize) -> Result<()> {
-        let ledger = self.device.ledger();
-        let budget_bytes = ledger.budget_bytes.load(Relaxed);
-        ledger.total.try_add(bytes, budget_bytes).map_err(|allocated_bytes| Error::OverBudget {
-            scope: self.label.to_string(),
-            device: self.device.to_string(),
-            requested_bytes: bytes,
-            allocated_bytes,
-            budget_bytes,
-        })?;
-        self.counter.try_add(bytes, usize::MAX).expect("a scope holds no more than its device");
-        Ok(())
-    }
-
-    /// Takes back what [`Scope::book`] booked.
-    pub(crate) fn release(&self, bytes: usize) {
-        self.counter.sub(bytes);
-        self.device.ledger().total.sub(bytes);
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Ledger {
-    total: Counter,
-    budget_bytes: AtomicUsize,
-    scopes: Mutex<BTreeMap<Arc<str>, Arc<Counter>>>,
-}
-
-impl Ledger {
-    fn new() -> Self {
-        Ledger { total: Counter::default(), budget_bytes: AtomicUsize::new(usize::MAX), scopes: Mutex::default() }
-    }
-
-    fn counter(&self, label: &str) -> Arc<Counter> {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(scopes.entry(label.into()).or_default())
     }
 }
 
@@ -180,10 +217,12 @@ mod tests {
 
     #[test]
     fn select_knows_its_names() {
-        for name in ["cpu", "auto"] {
-            assert_eq!(Device::select(name).unwrap().to_string(), "cpu");
+        assert_eq!(Device::select("cpu").unwrap().to_string(), "cpu");
+        #[cfg(not(feature = "cuda"))]
+        {
+            assert_eq!(Device::select("auto").unwrap().to_string(), "cpu");
+            assert!(matches!(Device::select("cuda:0"), Err(Error::CudaNotBuilt { .. })));
         }
-        assert!(matches!(Device::select("cuda:0"), Err(Error::CudaNotBuilt { .. })));
         for name in ["", "cuda", "cuda:", "cuda:x", "cuda:-1", "gpu", "CPU"] {
             assert!(matches!(Device::select(name), Err(Error::UnknownDevice { .. })), "{name:?}");
         }

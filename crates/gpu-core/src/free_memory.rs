@@ -1,4 +1,4 @@
-//! How much memory the system could still hand out, asked of each platform in the file named for it.
+//! How much memory the system has and could still hand out, asked of each platform in the file named for it.
 
 #[cfg(target_os = "linux")]
 #[path = "free_memory_linux.rs"]
@@ -10,6 +10,11 @@ mod platform {
     pub(crate) fn free_bytes() -> Option<usize> {
         None
     }
+
+    /// No portable call tells; `None` says so.
+    pub(crate) fn total_bytes() -> Option<usize> {
+        None
+    }
 }
 
-pub(crate) use platform::free_bytes;
+pub(crate) use platform::{free_bytes, total_bytes};

@@ -1,54 +1,66 @@
-//! Raw host memory: the one place of this crate that calls the system allocator.
+//! Blocks of a pool of host memory, as memory.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::num::NonZero;
-use std::ptr::NonNull;
+use std::ops::DerefMut;
+use std::ptr::{self, NonNull};
+
+use crate::free_memory;
+use crate::pool::{BlockId, Pool, Request, Shortage};
+#[cfg(target_os = "linux")]
+use crate::source::Memfd;
+use crate::source::{Plain, Source};
 
 /// Alignment of every block in bytes: a cache line, and the width of the widest vector register.
 pub(crate) const ALIGN_BYTES: usize = 64;
 
 const ALIGN: NonZero<usize> = NonZero::new(ALIGN_BYTES).unwrap();
+/// As on CUDA, and as large as a huge page of x86-64 and ARM.
+const GRANULE_BYTES: usize = 2 << 20;
+/// What a pool may hold where the system does not tell how much memory it has.
+const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 
-/// An owned block of zero-initialised host memory, aligned to [`ALIGN_BYTES`].
+/// The source of a CPU device's memory, for as much as the system has.
+pub(crate) fn source() -> Box<dyn Source> {
+    let capacity_bytes = free_memory::total_bytes().unwrap_or(CAPACITY_BYTES_UNKNOWN) / GRANULE_BYTES * GRANULE_BYTES;
+    #[cfg(target_os = "linux")]
+    if let Ok(source) = Memfd::new(capacity_bytes, GRANULE_BYTES) {
+        return Box::new(source);
+    }
+    // Linux refuses one allocation of all its memory.
+    Box::new(Plain::new(capacity_bytes / 8 * 7 / GRANULE_BYTES * GRANULE_BYTES, GRANULE_BYTES))
+}
+
+/// A live block of a pool over host memory, which whoever holds it gives back to the pool.
 #[derive(Debug)]
 pub(crate) struct HostBlock {
-    start: NonNull<u8>,
-    bytes: usize,
+    pub(crate) start: NonNull<u8>,
+    /// None for a block of no bytes, which takes no memory.
+    pub(crate) id: Option<BlockId>,
 }
 
 impl HostBlock {
-    /// Asks the system for `bytes`; `None` when it has none. A block of zero bytes always succeeds and takes no memory.
-    pub(crate) fn zeroed(bytes: usize) -> Option<Self> {
-        let layout = Layout::from_size_align(bytes, ALIGN_BYTES).ok()?;
-        if bytes == 0 {
-            return Some(HostBlock { start: NonNull::without_provenance(ALIGN), bytes });
+    /// A block of zeros of a pool over one of this file's sources. The pool is let go before the bytes are zeroed.
+    pub(crate) fn zeroed(mut pool: impl DerefMut<Target = Pool>, request: &Request) -> Result<Self, Shortage> {
+        if request.bytes == 0 {
+            return Ok(HostBlock { start: NonNull::without_provenance(ALIGN), id: None });
         }
-        // SAFETY: the layout's size is not zero, as checked above.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(HostBlock { start, bytes })
-    }
-
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        let id = pool.allocate(request)?;
+        let address = pool.address(id);
+        let unclean = pool.source_mut().unclean(address, request.bytes);
+        drop(pool);
+        let bytes = (unclean.end - unclean.start) as usize;
+        // SAFETY: the range lies in the block, which is mapped and nobody else's until it is freed.
+        unsafe { pointer(unclean.start).write_bytes(0, bytes) };
+        Ok(HostBlock { start: pointer(address), id: Some(id) })
     }
 }
 
-impl Drop for HostBlock {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            let layout =
-                Layout::from_size_align(self.bytes, ALIGN_BYTES).expect("the layout was valid when it was allocated");
-            // SAFETY: `start` came from `alloc_zeroed` with this same layout, and only this drop frees it.
-            unsafe { dealloc(self.start.as_ptr(), layout) }
-        }
-    }
+/// The memory at an address that a host source reserved.
+pub(crate) fn pointer(address: u64) -> NonNull<u8> {
+    NonNull::new(ptr::with_exposed_provenance_mut(address as usize)).expect("no source reserves address 0")
 }
 
-// SAFETY: the block is owned memory without thread affinity; access goes through `&` and `&mut` of its owner.
+// SAFETY: the block is memory without thread affinity that its holder alone uses; access goes through `&` and `&mut` of the holder.
 unsafe impl Send for HostBlock {}
-// SAFETY: as above; a shared reference gives out nothing but an address and a size.
+// SAFETY: as above; a shared reference gives out nothing but an address and a number.
 unsafe impl Sync for HostBlock {}

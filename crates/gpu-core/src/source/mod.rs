@@ -1,10 +1,24 @@
 //! Where a pool's memory comes from: address ranges that are reserved, and physical granules that are mapped into them.
 
-#![forbid(unsafe_code)]
-
+mod address_space;
+#[doc(hidden)]
+pub mod conformance;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod granules;
+#[cfg(target_os = "linux")]
+mod memfd_linux;
+mod plain;
 mod simulated;
 
-pub use simulated::Simulated;
+use std::ops::Range;
+
+#[cfg(feature = "cuda")]
+pub use cuda::Cuda;
+#[cfg(target_os = "linux")]
+pub use memfd_linux::Memfd;
+pub use plain::Plain;
+pub use simulated::{Completion, Simulated};
 
 use thiserror::Error;
 
@@ -74,11 +88,18 @@ pub trait Source: Send + std::fmt::Debug {
     /// Takes away what is mapped in a range, once the device's work on it is done (the source waits if it must).
     fn unmap(&mut self, address: u64, bytes: usize);
 
+    /// The part of a mapped range of bytes, on any boundaries, that has to be zeroed before all of it is zeros: the shortest one outside of
+    /// which the bytes are still the zeros that they were created as. The caller may write the whole range from then on. A source that
+    /// cannot tell says that all of it has to be.
+    fn unclean(&mut self, address: u64, bytes: usize) -> Range<u64> {
+        address..address + bytes as u64
+    }
+
     /// Copies `bytes` from one mapped address to another, as if through a third place: the ranges may overlap. Runs in the order of the
     /// default stream, after the work submitted to every stream and before what is submitted later.
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal>;
 
-    /// Whether all work submitted to `stream` so far is done. Does not wait.
+    /// Whether all work submitted to `stream` so far is done, waits for other streams included. Does not wait.
     fn is_idle(&mut self, stream: StreamId) -> bool;
 
     /// Makes work submitted to `waiting` from now on run after the work submitted to `on` so far (an event recorded on one and

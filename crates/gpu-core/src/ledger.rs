@@ -1,0 +1,77 @@
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::usage::{Counter, Usage};
+
+/// What the users of a device hold, in all and by scope, and how much they may.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    total: Counter,
+    budget_bytes: AtomicUsize,
+    scopes: Mutex<BTreeMap<Arc<str>, Arc<Counter>>>,
+}
+
+/// Why nothing was booked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OverBudget {
+    pub(crate) allocated_bytes: usize,
+    pub(crate) budget_bytes: usize,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Ledger { total: Counter::default(), budget_bytes: AtomicUsize::new(usize::MAX), scopes: Mutex::default() }
+    }
+}
+
+impl Ledger {
+    /// The counter of a scope; the same one for the same label.
+    pub(crate) fn counter(&self, label: &str) -> Arc<Counter> {
+        Arc::clone(self.scopes().entry(label.into()).or_default())
+    }
+
+    /// Books bytes on the device and on a scope of it.
+    pub(crate) fn book(&self, scope: &Counter, bytes: usize) -> Result<(), OverBudget> {
+        let budget_bytes = self.budget_bytes.load(Relaxed);
+        let over = |allocated_bytes| OverBudget { allocated_bytes, budget_bytes };
+        self.total.try_add(bytes, budget_bytes).map_err(over)?;
+        scope.try_add(bytes, usize::MAX).expect("a scope holds no more than its device");
+        Ok(())
+    }
+
+    /// Takes back what [`Ledger::book`] booked for so many buffers.
+    pub(crate) fn release(&self, scope: &Counter, (bytes, buffers): (usize, usize)) {
+        scope.sub(bytes, buffers);
+        self.total.sub(bytes, buffers);
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        self.total.usage()
+    }
+
+    pub(crate) fn usage_by_scope(&self) -> Vec<(String, Usage)> {
+        self.scopes().iter().map(|(label, counter)| (label.to_string(), counter.usage())).collect()
+    }
+
+    pub(crate) fn reset_peak(&self) {
+        self.total.reset_peak();
+        self.scopes().values().for_each(|counter| counter.reset_peak());
+    }
+
+    pub(crate) fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
+        self.budget_bytes.store(budget_bytes.unwrap_or(usize::MAX), Relaxed);
+    }
+
+    /// The budget, `usize::MAX` without one, and what is left of it.
+    pub(crate) fn budget(&self) -> (usize, usize) {
+        let budget_bytes = self.budget_bytes.load(Relaxed);
+        (budget_bytes, budget_bytes.saturating_sub(self.total.usage().allocated_bytes))
+    }
+
+    fn scopes(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Counter>>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,87 @@
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::ledger::OverBudget;
+use crate::pool::{Mobility, Request, Shortage};
+use crate::source::StreamId;
+use crate::usage::{Counter, Usage};
+
+/// A name under which memory is allocated, such as `model/gradients`. Levels are separated by `/`.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    device: Device,
+    label: Arc<str>,
+    counter: Arc<Counter>,
+}
+
+impl Scope {
+    pub(crate) fn new(device: &Device, label: &str) -> Self {
+        Scope { device: device.clone(), label: label.into(), counter: device.memory().ledger.counter(label) }
+    }
+
+    /// The scope `label` below this one.
+    pub fn child(&self, label: &str) -> Scope {
+        self.device.scope(&format!("{}/{label}", self.label))
+    }
+
+    /// The device that the scope's memory comes from.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The full label.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Memory use of this scope, without those below it.
+    pub fn usage(&self) -> Usage {
+        self.counter.usage()
+    }
+
+    /// Books `bytes` on the device and on the scope.
+    pub(crate) fn book(&self, bytes: usize) -> Result<()> {
+        let booked = self.device.memory().ledger.book(&self.counter, bytes);
+        booked.map_err(|OverBudget { allocated_bytes, budget_bytes }| Error::OverBudget {
+            scope: self.label.to_string(),
+            device: self.device.to_string(),
+            requested_bytes: bytes,
+            allocated_bytes,
+            budget_bytes,
+        })
+    }
+
+    /// Takes back what [`Scope::book`] booked.
+    pub(crate) fn release(&self, bytes: usize) {
+        self.release_all((bytes, 1));
+    }
+
+    /// Takes back what was booked in so many bytes and times.
+    pub(crate) fn release_all(&self, booked: (usize, usize)) {
+        self.device.memory().ledger.release(&self.counter, booked);
+    }
+
+    /// The size of `len` elements.
+    pub(crate) fn bytes_of<T>(&self, len: usize) -> Result<usize> {
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
+        bytes.ok_or_else(|| Error::NeverFits { scope: self.label.to_string(), len, element_bytes: size_of::<T>() })
+    }
+
+    /// The wish for memory of this scope, to be used on the default stream.
+    pub(crate) fn request(&self, bytes: usize, mobility: Mobility) -> Request {
+        Request { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
+    }
+
+    /// What a request for memory of this scope failed of.
+    pub(crate) fn shortage(&self, bytes: usize, _shortage: &Shortage) -> Error {
+        Error::OutOfMemory {
+            scope: self.label.to_string(),
+            device: self.device.to_string(),
+            requested_bytes: bytes,
+            allocated_bytes: self.device.usage().allocated_bytes,
+        }
+    }
+}

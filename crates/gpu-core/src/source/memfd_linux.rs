@@ -1,0 +1,287 @@
+//! Host memory of Linux that can be stitched: a file in memory whose pages are mapped wherever they are wanted.
+
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::{fs, ptr};
+
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use super::address_space::AddressSpace;
+use super::granules::Granules;
+use super::{Granule, Refusal, Source, StreamId};
+use crate::free_memory;
+
+/// Mappings that Linux allows a process unless told otherwise (`vm.max_map_count` of proc_sys_vm(5)).
+const MAPS_MAX_DEFAULT: usize = 65_530;
+
+/// Granules of a file in memory (memfd_create(2)): granule `n` is the pages from `n` granules on.
+///
+/// A granule can be mapped at many addresses at once (`mmap(MAP_FIXED | MAP_SHARED)`), and its pages take memory only once they are touched. The
+/// addresses are pointers into this process. There are no streams: work is done when it has been called.
+#[derive(Debug)]
+pub struct Memfd {
+    file: OwnedFd,
+    granule_bytes: usize,
+    capacity_bytes: usize,
+    space: AddressSpace,
+    granules: Granules,
+    /// Granules that may be created before the system is asked again what it has left.
+    unasked: usize,
+    runs_max: usize,
+    calls: u64,
+}
+
+impl Memfd {
+    /// A file for up to `capacity_bytes`, in granules of `granule_bytes`: a power of two and at least a page.
+    ///
+    /// # Errors
+    /// [`Refusal::Failed`] if the system makes no such file.
+    pub fn new(capacity_bytes: usize, granule_bytes: usize) -> Result<Self, Refusal> {
+        let page_bytes = rustix::param::page_size();
+        assert!(granule_bytes.is_multiple_of(page_bytes), "granules of {granule_bytes} bytes are not of whole pages");
+        let file = memfd_create("megabatch", MemfdFlags::CLOEXEC).map_err(failed("memfd_create"))?;
+        ftruncate(&file, capacity_bytes as u64).map_err(failed("ftruncate"))?;
+        Ok(Memfd {
+            file,
+            granule_bytes,
+            capacity_bytes,
+            space: AddressSpace::new(granule_bytes),
+            granules: Granules::new(capacity_bytes / granule_bytes),
+            unasked: 0,
+            runs_max: runs_max(),
+            calls: 2,
+        })
+    }
+
+    /// Maps one run of granules that follow one another in the file.
+    fn map_run(&mut self, address: u64, run: &[Granule]) -> Result<(), Refusal> {
+        self.calls += 1;
+        let offset = run[0].0 * self.granule_bytes as u64;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        // SAFETY: `Memfd::map` has asserted that the range lies in a reservation of this source and that nothing is mapped there, so that
+        // only a mapping without access is replaced, into which no reference can point.
+        let mapped =
+            unsafe { mmap(pointer(address), run.len() * self.granule_bytes, protection, flags, &self.file, offset) };
+        mapped.map(drop).map_err(refusal("mmap"))
+    }
+
+    /// Puts inaccessible addresses in place of whatever is mapped in a range of a reservation.
+    fn clear(&mut self, address: u64, bytes: usize) {
+        self.calls += 1;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the caller has asserted that the range lies in a reservation of this source. Nobody holds a reference into it: that is the
+        // contract of `Source::unmap`, and in a failed `map` nobody was given the addresses yet.
+        let cleared = unsafe { mmap_anonymous(pointer(address), bytes, ProtFlags::empty(), flags) };
+        // It fails where a mapping would have to be split and the process has too many, for which `runs_max` leaves room.
+        cleared.expect("the system replaces a mapping by a reservation");
+    }
+
+    fn unreserve(address: u64, bytes: usize) {
+        // SAFETY: the range was returned by `mmap_anonymous` to this source, which gives it back once, and nobody holds a reference into
+        // it: that is the contract of `Source::release`, and when the source is dropped, of its owner.
+        unsafe { munmap(pointer(address), bytes) }.expect("the system takes a reservation back");
+    }
+}
+
+impl Source for Memfd {
+    fn name(&self) -> String {
+        "cpu".to_owned()
+    }
+
+    fn granule_bytes(&self) -> usize {
+        self.granule_bytes
+    }
+
+    fn capacity_bytes(&self) -> usize {
+        self.capacity_bytes
+    }
+
+    fn free_bytes(&mut self) -> Option<usize> {
+        free_memory::free_bytes()
+    }
+
+    fn can_alias(&self) -> bool {
+        true
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal> {
+        // The system aligns to pages; one granule more holds an aligned range, and what is around it goes back.
+        let all = bytes.checked_add(self.granule_bytes).ok_or(Refusal::OutOfMemory)?;
+        self.calls += 3;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), all, ProtFlags::empty(), flags) }.map_err(refusal("mmap"))?;
+        let start = start.expose_provenance() as u64;
+        let address = start.next_multiple_of(self.granule_bytes as u64);
+        let (end, end_of_all) = (address + bytes as u64, start + all as u64);
+        for (address, bytes) in [(start, address - start), (end, end_of_all - end)] {
+            if bytes > 0 {
+                Self::unreserve(address, bytes as usize);
+            }
+        }
+        self.space.reserve(address, bytes);
+        Ok(address)
+    }
+
+    fn release(&mut self, address: u64, bytes: usize) {
+        self.space.release(address, bytes);
+        self.calls += 1;
+        Self::unreserve(address, bytes);
+    }
+
+    fn create(&mut self) -> Result<Granule, Refusal> {
+        // A page that the system does not have would end the process when it is touched, which is too late for an error. Asking takes as long
+        // as touching some hundred pages, so that it is asked again after half of what was left.
+        if self.unasked == 0 {
+            self.calls += 1;
+            let left = free_memory::free_bytes().unwrap_or(usize::MAX) / self.granule_bytes;
+            self.unasked = left.div_ceil(2);
+        }
+        self.unasked = self.unasked.checked_sub(1).ok_or(Refusal::OutOfMemory)?;
+        self.granules.create()
+    }
+
+    fn destroy(&mut self, granule: Granule) {
+        let addresses = self.space.addresses_of(granule);
+        assert_eq!(addresses, 0, "{granule:?} is destroyed while it is mapped");
+        self.granules.destroy(granule);
+        self.calls += 1;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (offset, bytes) = (granule.0 * self.granule_bytes as u64, self.granule_bytes as u64);
+        let punched = retry_on_intr(|| fallocate(&self.file, flags, offset, bytes));
+        // What was not given back would be handed out as zeros later.
+        punched.expect("the system takes back the pages of a file in memory");
+    }
+
+    fn map(&mut self, address: u64, granules: &[Granule]) -> Result<(), Refusal> {
+        granules.iter().for_each(|&granule| self.granules.assert_exists(granule));
+        self.space.map(address, granules);
+        let bytes = granules.len() * self.granule_bytes;
+        if self.space.runs() > self.runs_max {
+            self.space.unmap(address, bytes);
+            return Err(Refusal::OutOfMemory);
+        }
+        let mut at = address;
+        for run in granules.chunk_by(|below, above| below.0 + 1 == above.0) {
+            if let Err(refusal) = self.map_run(at, run) {
+                self.clear(address, bytes);
+                self.space.unmap(address, bytes);
+                return Err(refusal);
+            }
+            at += (run.len() * self.granule_bytes) as u64;
+        }
+        Ok(())
+    }
+
+    fn unmap(&mut self, address: u64, bytes: usize) {
+        self.space.unmap(address, bytes);
+        self.clear(address, bytes);
+    }
+
+    fn unclean(&mut self, address: u64, bytes: usize) -> Range<u64> {
+        super::granules::unclean(&mut self.granules, self.space.pieces(address, bytes), address)
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal> {
+        let granules = |at| self.space.pieces(at, bytes).map(|(granule, ..)| granule).collect::<BTreeSet<_>>();
+        let (read, written) = (granules(from), granules(to));
+        for &granule in &written {
+            self.granules.claim(granule);
+        }
+        let overlap = from.abs_diff(to) < bytes as u64;
+        if !overlap && !read.is_disjoint(&written) {
+            // The same pages may be behind different addresses, which no comparison of addresses tells.
+            let mut third = vec![0; bytes];
+            // SAFETY: the range is mapped, as `pieces` has asserted, and nobody writes it meanwhile: the contract of `Source::copy`.
+            unsafe { ptr::copy_nonoverlapping(pointer(from).cast::<u8>(), third.as_mut_ptr(), bytes) };
+            // Two copies through a place of its own are one to the compiler, which takes different addresses for different memory.
+            let third = std::hint::black_box(third);
+            // SAFETY: as above, and nobody reads the range meanwhile.
+            unsafe { ptr::copy_nonoverlapping(third.as_ptr(), pointer(to).cast::<u8>(), bytes) };
+            return Ok(());
+        }
+        // SAFETY: as for the third place; the addresses may overlap, as `ptr::copy` allows.
+        unsafe { ptr::copy(pointer(from).cast::<u8>(), pointer(to).cast::<u8>(), bytes) };
+        Ok(())
+    }
+
+    fn is_idle(&mut self, _stream: StreamId) -> bool {
+        true
+    }
+
+    fn order(&mut self, _waiting: StreamId, _on: StreamId) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn synchronize(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn driver_calls(&self) -> u64 {
+        self.calls
+    }
+}
+
+impl Drop for Memfd {
+    fn drop(&mut self) {
+        self.space.reservations().for_each(|(address, bytes)| Self::unreserve(address, bytes));
+    }
+}
+
+fn pointer(address: u64) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Runs of granules that one source may map: a mapping each, and at worst one more for the gap behind each. A quarter of the process's
+/// mappings is left to other sources, libraries and threads, and to `unmap`, which must be able to split one.
+fn runs_max() -> usize {
+    let allowed = fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|text| text.trim().parse().ok());
+    allowed.unwrap_or(MAPS_MAX_DEFAULT) / 8 * 3
+}
+
+fn refusal(call: &'static str) -> impl Fn(Errno) -> Refusal {
+    move |error| match error {
+        Errno::NOMEM => Refusal::OutOfMemory,
+        other => failed(call)(other),
+    }
+}
+
+fn failed(call: &'static str) -> impl Fn(Errno) -> Refusal {
+    move |error| Refusal::Failed { call, reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maps() -> usize {
+        fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|line| line.contains("memfd:megabatch")).count()
+    }
+
+    #[test]
+    fn neighbours_are_one_mapping_and_too_many_are_refused() {
+        const G: usize = 1 << 16;
+        let mut source = Memfd::new(64 * G, G).unwrap();
+        let granules: Vec<Granule> = (0..8).map(|_| source.create().unwrap()).collect();
+        let address = source.reserve(16 * G).unwrap();
+        granules.iter().zip(0..).for_each(|(&granule, k)| source.map(address + k * G as u64, &[granule]).unwrap());
+        let backwards: Vec<Granule> = granules.iter().rev().copied().collect();
+        let calls = source.driver_calls();
+        source.runs_max = 8;
+        assert_eq!(source.map(address + 8 * G as u64, &backwards), Err(Refusal::OutOfMemory));
+        assert_eq!(source.driver_calls(), calls);
+        source.runs_max = 9;
+        let before = maps();
+        source.map(address + 8 * G as u64, &backwards).unwrap();
+        // Other tests of this process map files too, so that only the least is certain.
+        assert!(maps() >= 9 && before >= 1);
+        source.unmap(address, 16 * G);
+        source.map(address, &granules).unwrap();
+        assert_eq!(source.driver_calls(), calls + 8 + 1 + 1);
+    }
+}

@@ -1,0 +1,116 @@
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use crate::source::StreamId;
+
+/// Which work on which stream is done, and which is ordered after which: a vector clock a stream.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    streams: BTreeMap<StreamId, Stream>,
+    /// The last ticket of each stream after which all work submitted from now on runs, whatever its stream.
+    before_all: BTreeMap<StreamId, u64>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// Pieces of work submitted so far; the last one's ticket.
+    submitted: u64,
+    /// Pieces of work done: all up to this ticket.
+    done: u64,
+    /// The last ticket of each other stream after which work submitted from now on runs.
+    after: BTreeMap<StreamId, u64>,
+}
+
+impl Clocks {
+    /// Submits a piece of work; returns its ticket.
+    pub(super) fn submit(&mut self, stream: StreamId) -> u64 {
+        let stream = self.streams.entry(stream).or_default();
+        stream.submitted += 1;
+        stream.submitted
+    }
+
+    /// Makes what is submitted to `waiting` from now on run after what was submitted to `on`. The wait itself is work on `waiting`: a driver
+    /// does not call a stream idle that still waits.
+    pub(super) fn order(&mut self, waiting: StreamId, on: StreamId) {
+        let mut after = self.streams.get(&on).map(|stream| stream.after.clone()).unwrap_or_default();
+        after.insert(on, self.submitted(on));
+        let waiting = self.streams.entry(waiting).or_default();
+        for (stream, ticket) in after {
+            let last = waiting.after.entry(stream).or_insert(0);
+            *last = ticket.max(*last);
+        }
+        waiting.submitted += 1;
+    }
+
+    /// Makes everything that is submitted from now on run after everything so far.
+    pub(super) fn order_all(&mut self) {
+        self.before_all = self.streams.iter().map(|(&id, stream)| (id, stream.submitted)).collect();
+    }
+
+    /// Ends the work submitted to a stream, and with it the work that it waited for.
+    pub(super) fn complete(&mut self, stream: StreamId) {
+        let waited_for = self.streams.get(&stream).map(|stream| stream.after.clone()).unwrap_or_default();
+        let itself = (stream, self.submitted(stream));
+        for (stream, ticket) in waited_for.into_iter().chain(self.before_all.clone()).chain([itself]) {
+            let stream = self.streams.entry(stream).or_default();
+            stream.done = stream.done.max(ticket);
+        }
+    }
+
+    pub(super) fn complete_all(&mut self) {
+        self.streams.values_mut().for_each(|stream| stream.done = stream.submitted);
+    }
+
+    pub(super) fn is_idle(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_none_or(|stream| stream.done == stream.submitted)
+    }
+
+    /// Whether work submitted now to `next` runs after the piece `ticket` of stream `before`.
+    pub(super) fn runs_after(&self, next: StreamId, (before, ticket): (StreamId, u64)) -> bool {
+        let up_to = |known: &BTreeMap<StreamId, u64>| known.get(&before).is_some_and(|&last| ticket <= last);
+        let ordered = self.streams.get(&next).is_some_and(|stream| up_to(&stream.after)) || up_to(&self.before_all);
+        next == before || ordered || ticket <= self.streams[&before].done
+    }
+
+    fn submitted(&self, stream: StreamId) -> u64 {
+        self.streams.get(&stream).map_or(0, |stream| stream.submitted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: StreamId = StreamId(0);
+    const B: StreamId = StreamId(1);
+    const C: StreamId = StreamId(2);
+
+    #[test]
+    fn order_is_transitive_and_holds_for_what_came_before_it() {
+        let mut clocks = Clocks::default();
+        let first = clocks.submit(A);
+        clocks.order(B, A);
+        clocks.order(C, B);
+        let second = clocks.submit(A);
+        assert!(clocks.runs_after(B, (A, first)) && clocks.runs_after(C, (A, first)));
+        assert!(!clocks.runs_after(C, (A, second)) && clocks.runs_after(A, (A, second)));
+        clocks.order_all();
+        assert!(clocks.runs_after(C, (A, second)) && !clocks.is_idle(A));
+        assert!(clocks.runs_after(StreamId(9), (A, second)) && !clocks.runs_after(StreamId(9), (A, second + 1)));
+    }
+
+    #[test]
+    fn work_ends_with_what_it_waited_for() {
+        let mut clocks = Clocks::default();
+        clocks.submit(A);
+        clocks.order(B, A);
+        let second = clocks.submit(A);
+        assert!(!clocks.is_idle(B));
+        clocks.complete(B);
+        assert!(clocks.is_idle(B) && !clocks.is_idle(A));
+        assert!(clocks.runs_after(C, (A, 1)) && !clocks.runs_after(C, (A, second)));
+        clocks.complete_all();
+        assert!(clocks.is_idle(A) && clocks.runs_after(C, (A, second)));
+    }
+}

@@ -1,0 +1,69 @@
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::source::{Granule, StreamId};
+
+/// Which piece of work used each byte of physical memory last.
+#[derive(Debug, Default)]
+pub(super) struct Uses {
+    /// Disjoint ranges of each granule, in no order.
+    of: BTreeMap<Granule, Vec<Use>>,
+}
+
+#[derive(Clone, Debug)]
+struct Use {
+    bytes: Range<usize>,
+    by: (StreamId, u64),
+}
+
+impl Uses {
+    /// The pieces of work that used some byte of a range last.
+    pub(super) fn of(&self, granule: Granule, bytes: &Range<usize>) -> impl Iterator<Item = (StreamId, u64)> {
+        let uses = self.of.get(&granule).map_or(&[][..], Vec::as_slice);
+        uses.iter().filter(move |used| used.bytes.start < bytes.end && bytes.start < used.bytes.end).map(|used| used.by)
+    }
+
+    /// Notes the piece of work that uses a range from now on.
+    pub(super) fn note(&mut self, granule: Granule, bytes: Range<usize>, by: (StreamId, u64)) {
+        let uses = self.of.entry(granule).or_default();
+        let mut kept = Vec::with_capacity(uses.len() + 2);
+        for used in uses.drain(..) {
+            let below = used.bytes.start..used.bytes.end.min(bytes.start);
+            let above = used.bytes.start.max(bytes.end)..used.bytes.end;
+            kept.extend([below, above].into_iter().filter(|rest| !rest.is_empty()).map(|bytes| Use { bytes, ..used }));
+        }
+        kept.push(Use { bytes, by });
+        *uses = kept;
+    }
+
+    pub(super) fn forget(&mut self, granule: Granule) {
+        self.of.remove(&granule);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_use_of_each_byte_is_known() {
+        let mut uses = Uses::default();
+        let granule = Granule(7);
+        let by = |ticket| (StreamId(0), ticket);
+        uses.note(granule, 0..100, by(1));
+        uses.note(granule, 40..60, by(2));
+        let of =
+            |uses: &Uses, bytes: Range<usize>| uses.of(granule, &bytes).map(|(_, ticket)| ticket).collect::<Vec<_>>();
+        assert_eq!(of(&uses, 0..40), [1]);
+        assert_eq!(of(&uses, 40..60), [2]);
+        assert_eq!(of(&uses, 60..61), [1]);
+        assert_eq!(of(&uses, 39..61), [1, 1, 2]);
+        assert_eq!(of(&uses, 100..200), []);
+        uses.note(granule, 0..100, by(3));
+        assert_eq!(of(&uses, 0..100), [3]);
+        uses.forget(granule);
+        assert_eq!(of(&uses, 0..100), []);
+    }
+}

@@ -1,0 +1,71 @@
+//! The suite of memory sources, on every source that needs no device.
+
+#[cfg(target_os = "linux")]
+use megabatch_gpu_core::source::Memfd;
+use megabatch_gpu_core::source::conformance::{Bytes, CASES, Probe};
+use megabatch_gpu_core::source::{Completion, Plain, Simulated};
+
+const GRANULE_BYTES: usize = 64 << 10;
+const CAPACITY_BYTES: usize = 16 * GRANULE_BYTES;
+
+/// Memory of this process, whose addresses are pointers.
+struct Host;
+
+impl Bytes for Host {
+    fn write(&mut self, address: u64, bytes: &[u8]) {
+        let to = std::ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: the suite writes mapped addresses only, and refers to them in no other way.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+    }
+
+    fn read(&mut self, address: u64, bytes: &mut [u8]) {
+        let from = std::ptr::with_exposed_provenance(address as usize);
+        // SAFETY: as for writing.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) }
+    }
+}
+
+struct SimulatedBytes(Simulated);
+
+impl Bytes for SimulatedBytes {
+    fn write(&mut self, address: u64, bytes: &[u8]) {
+        self.0.write(address, bytes);
+    }
+
+    fn read(&mut self, address: u64, bytes: &mut [u8]) {
+        self.0.read(address, bytes);
+    }
+}
+
+fn run(make: impl Fn() -> Probe) {
+    for (name, case) in CASES {
+        println!("{name}");
+        case(&mut make());
+    }
+}
+
+#[test]
+fn simulated() {
+    for completion in [Completion::Immediate, Completion::Manual] {
+        run(|| {
+            let source = Simulated::new(CAPACITY_BYTES, GRANULE_BYTES);
+            source.keep_bytes();
+            source.set_completion(completion);
+            Probe { source: Box::new(source.clone()), bytes: Box::new(SimulatedBytes(source)) }
+        });
+    }
+}
+
+#[test]
+fn plain() {
+    run(|| Probe { source: Box::new(Plain::new(CAPACITY_BYTES, GRANULE_BYTES)), bytes: Box::new(Host) });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memfd() {
+    run(|| {
+        let source = Memfd::new(CAPACITY_BYTES, GRANULE_BYTES).unwrap();
+        Probe { source: Box::new(source), bytes: Box::new(Host) }
+    });
+}
