@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// A GPU, of which this build has none.
 #[derive(Clone, Debug)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     never: Infallible,
 }
 
