@@ -19,6 +19,11 @@ impl Gpu {
         Err(Error::CudaNotBuilt { name: format!("cuda:{ordinal}") })
     }
 
+    /// Stands for whatever would be done with it.
+    pub(crate) fn never<T>(&self) -> T {
+        match self.never {}
+    }
+
     pub(crate) fn source(&self) -> Result<Box<dyn crate::source::Source>> {
         match self.never {}
     }
@@ -47,5 +52,19 @@ impl Gpu {
 impl std::fmt::Display for Gpu {
     fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.never {}
+    }
+}
+
+/// The arguments of a kernel that never runs.
+pub(crate) struct Arguments;
+
+impl Arguments {
+    pub(crate) fn new() -> Self {
+        Arguments
+    }
+
+    #[must_use]
+    pub(crate) fn with(self, _text: &'static str, _value: impl bytemuck::Pod) -> Self {
+        self
     }
 }
