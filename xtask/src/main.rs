@@ -9,6 +9,7 @@ mod kernels;
 mod kill;
 mod layers;
 mod report;
+mod simulate;
 mod test;
 mod tools;
 mod trampolines;
@@ -30,6 +31,8 @@ cargo xtask COMMAND
                   compiles every .cu to the .ptx beside it, or compares with what is there; reports registers, spills and shared memory
                   on every GPU; installs NVIDIA's compiler (300 MB) under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
+  simulate [--events N] [--seed S]
+                  the memory pool in lockstep with its model: 10 million events, or N, from seed 1, or S
   report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
   trampolines [--check]
                   writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
@@ -60,6 +63,7 @@ fn run(args: &[String]) -> Result<()> {
         "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
         "report" => report::run(rest),
+        "simulate" => simulate::run(rest),
         "trampolines" => trampolines::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

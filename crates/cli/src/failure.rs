@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use megabatch_gpu_core::replay::TraceError;
+
 use crate::config::ConfigError;
 
 /// The exit codes of megabatch.
@@ -80,6 +82,9 @@ fn kind_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Kind> {
     if cause.is::<ConfigError>() {
         return Some(Kind::Usage);
     }
+    if cause.is::<TraceError>() {
+        return Some(Kind::Data);
+    }
     cause
         .downcast_ref()
         .and_then(of_device)
@@ -97,6 +102,7 @@ fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
         | Error::NoSuchDevice { .. }
         | Error::DeviceUnfit { .. }
         | Error::Driver { .. } => Kind::Device,
+        Error::Snapshot { .. } => Kind::Data,
         _ => Kind::Capacity,
     })
 }

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 
 use crate::cuda::Gpu;
 use crate::device::{Cuda, Device};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::host::{ALIGN_BYTES, HostBlock};
 use crate::pool::{BlockId, Mobility, Request, Shortage};
 use crate::scope::Scope;
@@ -41,13 +41,11 @@ impl<T: Pod> Buffer<T> {
     /// Allocates `len` zeros.
     ///
     /// # Errors
-    /// [`Error::NeverFits`], [`Error::OverBudget`] or [`Error::OutOfMemory`]; the device is then as before.
+    /// [`Error::NeverFits`](crate::Error::NeverFits), [`Error::OverBudget`](crate::Error::OverBudget) or
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); the device is then as before.
     pub fn zeros(scope: &Scope, len: usize) -> Result<Self> {
         const { assert!(align_of::<T>() <= ALIGN_BYTES) };
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| isize::try_from(bytes).is_ok())
-            .ok_or_else(|| Error::NeverFits { scope: scope.label().to_owned(), len, element_bytes: size_of::<T>() })?;
+        let bytes = scope.bytes_of::<T>(len)?;
         scope.book(bytes)?;
         let memory = allocate(scope, bytes).map_err(|shortage| {
             scope.release(bytes);
@@ -214,7 +212,9 @@ impl<T: Pod> Drop for Buffer<T> {
             Memory::Device(block) => block.id,
         };
         // After a panic within the pool its blocks stay where they are: a second panic would hide the first.
-        if let Some((id, mut pool)) = id.zip(self.scope.device().memory().pool_unless_broken()) {
+        let memory = self.scope.device().memory();
+        if let Some((id, mut pool)) = id.zip(memory.pool_unless_broken()) {
+            memory.note_free(&pool);
             pool.free(id);
         }
         self.scope.release(self.bytes());
@@ -247,6 +247,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn buffers_start_as_aligned_zeros() {

@@ -1,13 +1,16 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::Gpu;
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::pool::{Counts, Pool, Settings, Stats};
+use crate::recording::{Recording, RecordingSettings};
 use crate::scope::Scope;
+use crate::snapshot::{Shortage, Snapshot};
 use crate::source::Source;
 use crate::usage::Usage;
 use crate::{free_memory, host};
@@ -59,6 +62,8 @@ impl Cuda {
 pub(crate) struct DeviceMemory {
     pub(crate) ledger: Ledger,
     pool: Mutex<Pool>,
+    /// Locked after the pool, where both are.
+    recording: Mutex<Option<Recording>>,
 }
 
 impl Device {
@@ -184,6 +189,43 @@ impl Device {
         look(&mut self.memory().pool())
     }
 
+    /// Records what the device's pool does from now on: the last events, the course of memory, its peak, and how it was when a request
+    /// failed. An earlier recording ends.
+    pub fn record(&self, settings: RecordingSettings) {
+        let mut pool = self.memory().pool();
+        let recording = Recording::begin(&mut pool, settings);
+        *self.memory().recording() = Some(recording);
+    }
+
+    /// The pool when most was allocated, to a hundredth, since the recording began; `None` without one.
+    pub fn peak_snapshot(&self) -> Option<Snapshot> {
+        let pool = self.memory().pool();
+        self.memory().recording().as_mut().map(|recording| recording.peak(&pool))
+    }
+
+    /// The pool when a request last failed, for want of memory or over the budget; once, and `None` where none failed or nothing is
+    /// recorded.
+    pub fn take_failure_snapshot(&self) -> Option<Snapshot> {
+        self.memory().recording().as_mut().and_then(Recording::take_failure)
+    }
+
+    /// Also writes every allocation, free and step from now on to `out`, for `megabatch memory replay`. Nothing happens where nothing is
+    /// recorded.
+    pub fn record_trace(&self, out: Box<dyn Write + Send>) {
+        let pool = self.memory().pool();
+        if let Some(recording) = self.memory().recording().as_mut() {
+            recording.write_trace(&pool, out);
+        }
+    }
+
+    /// Brings the recording's trace to its end, where one is written.
+    ///
+    /// # Errors
+    /// The first failure to write it.
+    pub fn finish_trace(&self) -> io::Result<()> {
+        self.memory().recording().as_mut().map_or(Ok(()), Recording::finish_trace)
+    }
+
     pub(crate) fn memory(&self) -> &DeviceMemory {
         match self {
             Device::Cpu(cpu) => &cpu.memory,
@@ -195,7 +237,7 @@ impl Device {
 impl DeviceMemory {
     fn over(source: Box<dyn Source>) -> Arc<Self> {
         let pool = Pool::new(source, Settings { capacity_bytes: None });
-        Arc::new(DeviceMemory { ledger: Ledger::default(), pool: Mutex::new(pool) })
+        Arc::new(DeviceMemory { ledger: Ledger::default(), pool: Mutex::new(pool), recording: Mutex::new(None) })
     }
 
     /// The pool, for one thread at a time.
@@ -209,6 +251,25 @@ impl DeviceMemory {
     /// The pool, unless a thread panicked while it held it.
     pub(crate) fn pool_unless_broken(&self) -> Option<MutexGuard<'_, Pool>> {
         self.pool.lock().map_err(PoisonError::into_inner).ok()
+    }
+
+    /// To be called before a block of `pool`, this memory's, is freed.
+    pub(crate) fn note_free(&self, pool: &Pool) {
+        if let Some(recording) = self.recording().as_mut() {
+            recording.before_free(pool);
+        }
+    }
+
+    /// To be called when a request failed, by a thread that does not hold the pool.
+    pub(crate) fn note_failure(&self, shortage: Shortage) {
+        let Some(pool) = self.pool_unless_broken() else { return };
+        if let Some(recording) = self.recording().as_mut() {
+            recording.failed(&pool, shortage);
+        }
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -224,6 +285,7 @@ impl fmt::Display for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Buffer;
 
     #[test]
     fn select_knows_its_names() {
@@ -244,6 +306,27 @@ mod tests {
         device.set_budget_bytes(Some(1000));
         device.scope("a").book(400).unwrap();
         assert_eq!(device.free_bytes(), Some(600));
+    }
+
+    #[test]
+    fn a_request_over_the_budget_leaves_a_snapshot_with_its_owner() {
+        let device = Device::cpu();
+        let settings = RecordingSettings { events_max: 10, clock: Arc::new(|| 7) };
+        let _early = Buffer::<u8>::zeros(&device.scope("early"), 1000).unwrap();
+        device.record(settings);
+        let kept = Buffer::<u8>::zeros(&device.scope("kept"), 5000).unwrap();
+        device.set_budget_bytes(Some(10_000));
+        assert!(device.take_failure_snapshot().is_none());
+        let error = Buffer::<u8>::zeros(&device.scope("greedy"), 9_000).unwrap_err();
+        let failure = device.take_failure_snapshot().unwrap();
+        let shortage = Shortage { requested_bytes: 9_000, owner: "greedy".into(), message: error.to_string() };
+        assert_eq!((failure.shortage, failure.time_us), (Some(shortage), 7));
+        drop(kept);
+        let peak = device.peak_snapshot().unwrap();
+        let mut owners: Vec<_> = peak.blocks().filter_map(|block| block.owner.as_deref()).collect();
+        owners.sort_unstable();
+        assert_eq!(owners, ["early", "kept"]);
+        assert!(device.finish_trace().is_ok());
     }
 
     #[test]

@@ -184,4 +184,12 @@ pub enum Error {
         /// Largest possible.
         most: u64,
     },
+    /// A text is no memory snapshot, or its parts contradict each other.
+    #[error("not a memory snapshot: {place}: {reason}; expected what `megabatch train` or `megabatch memory` writes")]
+    Snapshot {
+        /// Where in the text.
+        place: String,
+        /// What is wrong there.
+        reason: String,
+    },
 }

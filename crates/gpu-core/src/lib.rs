@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod arena;
 mod buffer;
 pub mod convert;
 #[cfg(feature = "cuda")]
@@ -11,13 +12,18 @@ mod device;
 mod error;
 mod free_memory;
 mod host;
+pub mod leak;
 mod ledger;
 pub mod ops;
 pub mod pool;
+pub mod recording;
+pub mod replay;
 mod scope;
+pub mod snapshot;
 pub mod source;
 mod usage;
 
+pub use arena::{Arena, Handle};
 pub use buffer::Buffer;
 pub use device::{Cpu, Cuda, Device};
 pub use error::{Error, Result};

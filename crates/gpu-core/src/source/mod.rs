@@ -99,7 +99,7 @@ pub trait Source: Send + std::fmt::Debug {
     /// default stream, after the work submitted to every stream and before what is submitted later.
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal>;
 
-    /// Whether all work submitted to `stream` so far is done. Does not wait.
+    /// Whether all work submitted to `stream` so far is done, waits for other streams included. Does not wait.
     fn is_idle(&mut self, stream: StreamId) -> bool;
 
     /// Makes work submitted to `waiting` from now on run after the work submitted to `on` so far (an event recorded on one and
