@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use megabatch_gpu_core::snapshot::Snapshot;
 use megabatch_trainer::{Checkpoints, write_atomically};
 use serde_json::Value;
 
@@ -131,6 +132,27 @@ impl RunFolder {
 
     pub(crate) fn report_file(&self) -> PathBuf {
         self.root.join("report.html")
+    }
+
+    pub(crate) fn memory_file(&self) -> PathBuf {
+        self.root.join("memory.json")
+    }
+
+    pub(crate) fn trace_file(&self) -> PathBuf {
+        self.root.join("memory-trace.jsonl")
+    }
+
+    /// Where the `n`-th shortage of memory is told, n from 1.
+    pub(crate) fn shortage_file(&self, n: usize) -> PathBuf {
+        self.root.join(format!("oom-{n}.json"))
+    }
+
+    /// Writes a shortage of memory beside those that the folder has already.
+    pub(crate) fn keep_shortage(&self, snapshot: &Snapshot) -> Result<PathBuf> {
+        fs::create_dir_all(&self.root)?;
+        let free = (1..).map(|n| self.shortage_file(n)).find(|path| !path.exists()).expect("a number is free");
+        write_atomically(&free, snapshot.to_json().as_bytes())?;
+        Ok(free)
     }
 
     pub(crate) fn checkpoints(&self) -> PathBuf {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytemuck::Pod;
 
+use crate::cuda::Gpu;
 use crate::device::Device;
 use crate::error::Result;
 use crate::host::{self, ALIGN_BYTES, HostBlock};
@@ -18,7 +19,7 @@ use crate::source::Source;
 ///
 /// ```compile_fail,E0502
 /// # use megabatch_gpu_core::{Arena, Device};
-/// let mut arena = Arena::new(&Device::cpu().scope("states"));
+/// let mut arena = Arena::new(&Device::cpu().scope("states"))?;
 /// let state = arena.zeros::<f32>(1000)?;
 /// let values = arena.slice(&state);
 /// arena.step(); // the block may move here …
@@ -27,9 +28,12 @@ use crate::source::Source;
 /// ```
 ///
 /// The pool is the arena's own: nobody else's boundary of a step moves its blocks. Bytes are booked on a [`Scope`], as a buffer's are.
+/// [`Arena::write`] and [`Arena::read`] reach the elements on every device; slices are of host memory.
 pub struct Arena {
     scope: Scope,
     pool: Pool,
+    /// The GPU whose memory it is, if it is not the host's.
+    gpu: Option<Gpu>,
     /// Tells handles of different arenas apart.
     number: u64,
     /// Bytes of the handles that were not given back, and how many they are.
@@ -67,17 +71,20 @@ impl<T: Pod> Handle<T> {
 
 impl Arena {
     /// An empty arena on the device of `scope`, which may take all of the device's memory.
-    pub fn new(scope: &Scope) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) for a GPU that fails.
+    pub fn new(scope: &Scope) -> Result<Self> {
         match scope.device() {
-            Device::Cpu(_) => Self::over(host::source(), scope),
+            Device::Cpu(_) => Ok(Self::over(host::source(), None, scope)),
+            Device::Cuda(cuda) => Ok(Self::over(cuda.shared_gpu().source()?, Some(cuda.shared_gpu()), scope)),
         }
     }
 
-    /// An arena over host memory.
-    fn over(source: Box<dyn Source>, scope: &Scope) -> Self {
+    fn over(source: Box<dyn Source>, gpu: Option<Gpu>, scope: &Scope) -> Self {
         static ARENAS: AtomicU64 = AtomicU64::new(0);
         let pool = Pool::new(source, Settings { capacity_bytes: None });
-        Arena { scope: scope.clone(), pool, number: ARENAS.fetch_add(1, Relaxed), booked: (0, 0) }
+        Arena { scope: scope.clone(), pool, gpu, number: ARENAS.fetch_add(1, Relaxed), booked: (0, 0) }
     }
 
     /// Allocates `len` zeros.
@@ -88,19 +95,28 @@ impl Arena {
         const { assert!(align_of::<T>() <= ALIGN_BYTES) };
         let bytes = self.scope.bytes_of::<T>(len)?;
         self.scope.book(bytes)?;
-        let block = HostBlock::zeroed(&mut self.pool, &self.scope.request(bytes, Mobility::Relocatable));
-        let block = block.map_err(|shortage| {
-            self.scope.release(bytes);
-            self.scope.shortage(bytes, &shortage)
-        })?;
+        let block = self.zeroed(bytes).inspect_err(|_| self.scope.release(bytes))?;
         self.booked = (self.booked.0 + bytes, self.booked.1 + 1);
-        Ok(Handle { block: block.id, len, arena: self.number, element: PhantomData })
+        Ok(Handle { block, len, arena: self.number, element: PhantomData })
+    }
+
+    /// A block of zeros; none for no bytes.
+    fn zeroed(&mut self, bytes: usize) -> Result<Option<BlockId>> {
+        let request = self.scope.request(bytes, Mobility::Relocatable);
+        let short = |shortage| self.scope.shortage(bytes, &shortage);
+        let Some(gpu) = self.gpu.as_ref().filter(|_| bytes > 0) else {
+            return Ok(HostBlock::zeroed(&mut self.pool, &request).map_err(short)?.id);
+        };
+        let block = self.pool.allocate(&request).map_err(short)?;
+        gpu.zero_block(self.pool.address(block), bytes).inspect_err(|_| self.pool.free(block))?;
+        Ok(Some(block))
     }
 
     /// Gives a block back.
     ///
     /// # Panics
     /// If the handle is another arena's.
+    #[allow(clippy::needless_pass_by_value, reason = "who gives a block back must not use it any more")]
     pub fn free<T: Pod>(&mut self, handle: Handle<T>) {
         self.assert_mine(&handle);
         if let Some(block) = handle.block {
@@ -110,10 +126,52 @@ impl Arena {
         self.booked = (self.booked.0 - handle.bytes(), self.booked.1 - 1);
     }
 
-    /// The elements of a block.
+    /// Copies `values` to a block.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) for memory of a GPU that fails.
+    ///
+    /// # Panics
+    /// If the handle is another arena's, or of another length.
+    pub fn write<T: Pod>(&mut self, handle: &mut Handle<T>, values: &[T]) -> Result<()> {
+        assert_eq!(values.len(), handle.len, "a copy is of as many elements on both sides");
+        match &self.gpu {
+            None => self.slice_mut(handle).copy_from_slice(values),
+            Some(gpu) => gpu.write_block(self.address(handle), bytemuck::cast_slice(values))?,
+        }
+        Ok(())
+    }
+
+    /// Copies a block to `values`, after all work that was submitted to the device.
+    ///
+    /// # Errors
+    /// As [`Arena::write`].
+    ///
+    /// # Panics
+    /// As [`Arena::write`].
+    pub fn read<T: Pod>(&self, handle: &Handle<T>, values: &mut [T]) -> Result<()> {
+        assert_eq!(values.len(), handle.len, "a copy is of as many elements on both sides");
+        match &self.gpu {
+            None => values.copy_from_slice(self.slice(handle)),
+            Some(gpu) => gpu.read_block(self.address(handle), bytemuck::cast_slice_mut(values))?,
+        }
+        Ok(())
+    }
+
+    /// Where the first element is until the next [`Arena::zeros`] or [`Arena::step`], as the device sees it: what a kernel takes. 0 for a
+    /// block of no elements.
     ///
     /// # Panics
     /// If the handle is another arena's.
+    pub fn address<T: Pod>(&self, handle: &Handle<T>) -> u64 {
+        self.assert_mine(handle);
+        handle.block.map_or(0, |block| self.pool.address(block))
+    }
+
+    /// The elements of a block in host memory.
+    ///
+    /// # Panics
+    /// If the handle is another arena's, or the arena is on a GPU.
     pub fn slice<'a, T: Pod>(&'a self, handle: &'a Handle<T>) -> &'a [T] {
         let start = self.start(handle);
         // SAFETY: the block is live, because its handle is and only `free` consumes one; it holds `len` elements, initialised, aligned to 64
@@ -122,10 +180,10 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(start, handle.len) }
     }
 
-    /// The elements of a block for writing. Slices of other blocks may be in use beside it.
+    /// The elements of a block in host memory for writing. Slices of other blocks may be in use beside it.
     ///
     /// # Panics
-    /// If the handle is another arena's.
+    /// As [`Arena::slice`].
     pub fn slice_mut<'a, T: Pod>(&'a self, handle: &'a mut Handle<T>) -> &'a mut [T] {
         let start = self.start(handle);
         // SAFETY: as in `slice`; the exclusive borrow of the block's one handle makes this the only reference.
@@ -154,6 +212,9 @@ impl Arena {
 
     fn start<T: Pod>(&self, handle: &Handle<T>) -> *mut T {
         self.assert_mine(handle);
+        if let Some(gpu) = &self.gpu {
+            panic!("{}: slices are of host memory; Arena::read reads a block on {gpu}", self.scope.label());
+        }
         match handle.block {
             Some(block) => host::pointer(self.pool.address(block)).as_ptr().cast(),
             None => std::ptr::NonNull::dangling().as_ptr(),
@@ -186,7 +247,7 @@ mod tests {
     const G: usize = 64 << 10;
 
     fn arena(scope: &Scope, granules: usize) -> Arena {
-        Arena::over(Box::new(Memfd::new(granules * G, G).unwrap()), scope)
+        Arena::over(Box::new(Memfd::new(granules * G, G).unwrap()), None, scope)
     }
 
     /// Writes numbers into a block that follow from the block's own.

@@ -1,12 +1,17 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cuda::Gpu;
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::pool::{Counts, Pool, Settings, Stats};
+use crate::recording::{Recording, RecordingSettings};
 use crate::scope::Scope;
+use crate::snapshot::{Shortage, Snapshot};
+use crate::source::Source;
 use crate::usage::Usage;
 use crate::{free_memory, host};
 
@@ -19,6 +24,8 @@ use crate::{free_memory, host};
 pub enum Device {
     /// The processor and its memory.
     Cpu(Cpu),
+    /// An NVIDIA GPU. There are none in a build without the feature `cuda`.
+    Cuda(Cuda),
 }
 
 /// The CPU device's memory. Made by [`Device::cpu`].
@@ -27,31 +34,80 @@ pub struct Cpu {
     memory: Arc<DeviceMemory>,
 }
 
+/// A GPU and its memory. Made by [`Device::cuda`].
+#[derive(Clone, Debug)]
+pub struct Cuda {
+    memory: Arc<DeviceMemory>,
+    gpu: Gpu,
+}
+
+impl Cuda {
+    /// The GPU, to submit work to.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    pub(crate) fn shared_gpu(&self) -> Gpu {
+        self.gpu.clone()
+    }
+
+    pub(crate) fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+}
+
 /// The memory of one device: whose it is, and where it is.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     pub(crate) ledger: Ledger,
     pool: Mutex<Pool>,
+    /// Locked after the pool, where both are.
+    recording: Mutex<Option<Recording>>,
 }
 
 impl Device {
     /// A CPU device with a pool and a ledger of its own and no budget.
     pub fn cpu() -> Self {
-        let pool = Pool::new(host::source(), Settings { capacity_bytes: None });
-        Device::Cpu(Cpu { memory: Arc::new(DeviceMemory { ledger: Ledger::default(), pool: Mutex::new(pool) }) })
+        Device::Cpu(Cpu { memory: DeviceMemory::over(host::source()) })
     }
 
-    /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the best one present.
+    /// The GPU `ordinal`, counted from 0, with a pool and a ledger of its own and no budget.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] for any other name; [`Error::CudaNotBuilt`] for `cuda:N`, which this build cannot drive.
+    /// [`Error::CudaNotBuilt`] in a build without the feature `cuda`; [`Error::DriverAbsent`], [`Error::DriverTooOld`],
+    /// [`Error::NoSuchDevice`], [`Error::DeviceUnfit`] or [`Error::Driver`] where there is no such device to be had.
+    pub fn cuda(ordinal: u32) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        Ok(Device::Cuda(Cuda { memory: DeviceMemory::over(gpu.source()?), gpu }))
+    }
+
+    /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the first GPU where there is one that can be used, and the CPU otherwise.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDevice`] for any other name; for `cuda:N`, as [`Device::cuda`]; for `auto`, [`Error::Driver`] where there is a GPU
+    /// and it fails.
     pub fn select(name: &str) -> Result<Self> {
         match name {
-            "cpu" | "auto" => Ok(Device::cpu()),
+            "cpu" => Ok(Device::cpu()),
+            "auto" => match Device::cuda(0) {
+                Err(error @ Error::Driver { .. }) => Err(error),
+                Err(_) => Ok(Device::cpu()),
+                gpu => gpu,
+            },
             _ => match name.strip_prefix("cuda:").map(str::parse::<u32>) {
-                Some(Ok(_)) => Err(Error::CudaNotBuilt { name: name.to_owned() }),
+                Some(Ok(ordinal)) => Device::cuda(ordinal),
                 _ => Err(Error::UnknownDevice { name: name.to_owned() }),
             },
+        }
+    }
+
+    /// The GPU behind a CUDA device, to submit work to; `None` for the CPU.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match self {
+            Device::Cpu(_) => None,
+            Device::Cuda(cuda) => Some(&cuda.gpu),
         }
     }
 
@@ -61,6 +117,7 @@ impl Device {
         let (budget_bytes, left) = self.memory().ledger.budget();
         let system = match self {
             Device::Cpu(_) => free_memory::free_bytes(),
+            Device::Cuda(cuda) => cuda.gpu.free_bytes(),
         };
         match (system, budget_bytes) {
             (Some(free), _) => Some(free.min(left)),
@@ -122,14 +179,57 @@ impl Device {
         look(&mut self.memory().pool())
     }
 
+    /// Records what the device's pool does from now on: the last events, the course of memory, its peak, and how it was when a request
+    /// failed. An earlier recording ends.
+    pub fn record(&self, settings: RecordingSettings) {
+        let mut pool = self.memory().pool();
+        let recording = Recording::begin(&mut pool, settings);
+        *self.memory().recording() = Some(recording);
+    }
+
+    /// The pool when most was allocated, to a hundredth, since the recording began; `None` without one.
+    pub fn peak_snapshot(&self) -> Option<Snapshot> {
+        let pool = self.memory().pool();
+        self.memory().recording().as_mut().map(|recording| recording.peak(&pool))
+    }
+
+    /// The pool when a request last failed, for want of memory or over the budget; once, and `None` where none failed or nothing is
+    /// recorded.
+    pub fn take_failure_snapshot(&self) -> Option<Snapshot> {
+        self.memory().recording().as_mut().and_then(Recording::take_failure)
+    }
+
+    /// Also writes every allocation, free and step from now on to `out`, for `megabatch memory replay`. Nothing happens where nothing is
+    /// recorded.
+    pub fn record_trace(&self, out: Box<dyn Write + Send>) {
+        let pool = self.memory().pool();
+        if let Some(recording) = self.memory().recording().as_mut() {
+            recording.write_trace(&pool, out);
+        }
+    }
+
+    /// Brings the recording's trace to its end, where one is written.
+    ///
+    /// # Errors
+    /// The first failure to write it.
+    pub fn finish_trace(&self) -> io::Result<()> {
+        self.memory().recording().as_mut().map_or(Ok(()), Recording::finish_trace)
+    }
+
     pub(crate) fn memory(&self) -> &DeviceMemory {
         match self {
             Device::Cpu(cpu) => &cpu.memory,
+            Device::Cuda(cuda) => &cuda.memory,
         }
     }
 }
 
 impl DeviceMemory {
+    fn over(source: Box<dyn Source>) -> Arc<Self> {
+        let pool = Pool::new(source, Settings { capacity_bytes: None });
+        Arc::new(DeviceMemory { ledger: Ledger::default(), pool: Mutex::new(pool), recording: Mutex::new(None) })
+    }
+
     /// The pool, for one thread at a time.
     ///
     /// # Panics
@@ -142,12 +242,32 @@ impl DeviceMemory {
     pub(crate) fn pool_unless_broken(&self) -> Option<MutexGuard<'_, Pool>> {
         self.pool.lock().map_err(PoisonError::into_inner).ok()
     }
+
+    /// To be called before a block of `pool`, this memory's, is freed.
+    pub(crate) fn note_free(&self, pool: &Pool) {
+        if let Some(recording) = self.recording().as_mut() {
+            recording.before_free(pool);
+        }
+    }
+
+    /// To be called when a request failed, by a thread that does not hold the pool.
+    pub(crate) fn note_failure(&self, shortage: Shortage) {
+        let Some(pool) = self.pool_unless_broken() else { return };
+        if let Some(recording) = self.recording().as_mut() {
+            recording.failed(&pool, shortage);
+        }
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Device::Cpu(_) => f.write_str("cpu"),
+            Device::Cuda(cuda) => cuda.gpu.fmt(f),
         }
     }
 }
@@ -155,13 +275,16 @@ impl fmt::Display for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Buffer;
 
     #[test]
     fn select_knows_its_names() {
-        for name in ["cpu", "auto"] {
-            assert_eq!(Device::select(name).unwrap().to_string(), "cpu");
+        assert_eq!(Device::select("cpu").unwrap().to_string(), "cpu");
+        #[cfg(not(feature = "cuda"))]
+        {
+            assert_eq!(Device::select("auto").unwrap().to_string(), "cpu");
+            assert!(matches!(Device::select("cuda:0"), Err(Error::CudaNotBuilt { .. })));
         }
-        assert!(matches!(Device::select("cuda:0"), Err(Error::CudaNotBuilt { .. })));
         for name in ["", "cuda", "cuda:", "cuda:x", "cuda:-1", "gpu", "CPU"] {
             assert!(matches!(Device::select(name), Err(Error::UnknownDevice { .. })), "{name:?}");
         }
@@ -173,6 +296,27 @@ mod tests {
         device.set_budget_bytes(Some(1000));
         device.scope("a").book(400).unwrap();
         assert_eq!(device.free_bytes(), Some(600));
+    }
+
+    #[test]
+    fn a_request_over_the_budget_leaves_a_snapshot_with_its_owner() {
+        let device = Device::cpu();
+        let settings = RecordingSettings { events_max: 10, clock: Arc::new(|| 7) };
+        let _early = Buffer::<u8>::zeros(&device.scope("early"), 1000).unwrap();
+        device.record(settings);
+        let kept = Buffer::<u8>::zeros(&device.scope("kept"), 5000).unwrap();
+        device.set_budget_bytes(Some(10_000));
+        assert!(device.take_failure_snapshot().is_none());
+        let error = Buffer::<u8>::zeros(&device.scope("greedy"), 9_000).unwrap_err();
+        let failure = device.take_failure_snapshot().unwrap();
+        let shortage = Shortage { requested_bytes: 9_000, owner: "greedy".into(), message: error.to_string() };
+        assert_eq!((failure.shortage, failure.time_us), (Some(shortage), 7));
+        drop(kept);
+        let peak = device.peak_snapshot().unwrap();
+        let mut owners: Vec<_> = peak.blocks().filter_map(|block| block.owner.as_deref()).collect();
+        owners.sort_unstable();
+        assert_eq!(owners, ["early", "kept"]);
+        assert!(device.finish_trace().is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ledger::OverBudget;
 use crate::pool::{Mobility, Request, Shortage};
+use crate::snapshot;
 use crate::source::StreamId;
 use crate::usage::{Counter, Usage};
 
@@ -45,12 +46,14 @@ impl Scope {
     /// Books `bytes` on the device and on the scope.
     pub(crate) fn book(&self, bytes: usize) -> Result<()> {
         let booked = self.device.memory().ledger.book(&self.counter, bytes);
-        booked.map_err(|OverBudget { allocated_bytes, budget_bytes }| Error::OverBudget {
-            scope: self.label.to_string(),
-            device: self.device.to_string(),
-            requested_bytes: bytes,
-            allocated_bytes,
-            budget_bytes,
+        booked.map_err(|OverBudget { allocated_bytes, budget_bytes }| {
+            self.refused(Error::OverBudget {
+                scope: self.label.to_string(),
+                device: self.device.to_string(),
+                requested_bytes: bytes,
+                allocated_bytes,
+                budget_bytes,
+            })
         })
     }
 
@@ -77,11 +80,21 @@ impl Scope {
 
     /// What a request for memory of this scope failed of.
     pub(crate) fn shortage(&self, bytes: usize, _shortage: &Shortage) -> Error {
-        Error::OutOfMemory {
+        self.refused(Error::OutOfMemory {
             scope: self.label.to_string(),
             device: self.device.to_string(),
             requested_bytes: bytes,
             allocated_bytes: self.device.usage().allocated_bytes,
-        }
+        })
+    }
+
+    /// Leaves a snapshot of the memory that `error` is about, where it is recorded.
+    fn refused(&self, error: Error) -> Error {
+        let (Error::OverBudget { requested_bytes, .. } | Error::OutOfMemory { requested_bytes, .. }) = error else {
+            return error;
+        };
+        let (owner, message) = (Arc::clone(&self.label), error.to_string());
+        self.device.memory().note_failure(snapshot::Shortage { requested_bytes, owner, message });
+        error
     }
 }

@@ -27,6 +27,8 @@ pub enum Event<'a> {
         /// Its folder.
         path: &'a Path,
     },
+    /// An epoch is over and validated. Its checkpoint is saved next, so that what is told here is told once, also in a resumed run.
+    Epoch(EpochEvent),
 }
 
 /// One optimizer step.
@@ -73,4 +75,23 @@ pub struct ValidationEvent {
     pub best: bool,
     /// Errors by horizon.
     pub metrics: Metrics,
+}
+
+/// The end of an epoch: memory at a point that is the same in every epoch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EpochEvent {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Bytes allocated on the device.
+    pub allocated_bytes: usize,
+    /// Most bytes allocated since the peaks were last reset.
+    pub allocated_bytes_peak: usize,
+    /// Bytes that the device's pool holds.
+    pub reserved_bytes: usize,
+    /// Most bytes that it held since the peaks were last reset.
+    pub reserved_bytes_peak: usize,
+    /// Free bytes between live ones, which the pool can use but not give back.
+    pub inactive_split_bytes: usize,
 }

@@ -47,7 +47,7 @@ pub use dropout::{Dropout, Mask};
 pub use early_stopping::{EarlyStopping, Plateau};
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, InstrumentEvaluation, Predictor, Selection};
-pub use events::{Event, Observer, StepEvent, ValidationEvent};
+pub use events::{EpochEvent, Event, Observer, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use follow::Follower;
 pub use footprint::{CarriedStates, Footprint};

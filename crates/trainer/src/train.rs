@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, Predictions, Selection, check_shape, evaluate};
-use crate::events::{Event, Observer, StepEvent, ValidationEvent};
+use crate::events::{EpochEvent, Event, Observer, StepEvent, ValidationEvent};
 use crate::model::{Model, SampleShape};
 use crate::optimizer::Optimizer;
 use crate::prefetch::{Feed, Source, with_batches};
@@ -222,6 +222,7 @@ impl Trainer {
         self.optimizer.update(&mut self.parameters, &self.gradients, lr);
         self.carried.iter_mut().for_each(Carried::commit);
         self.step += 1;
+        self.device.step();
 
         Ok(StepEvent {
             step: self.step,
@@ -261,6 +262,10 @@ impl Trainer {
             let answer = observer(Event::Validation(event));
             flow = if flow.is_break() { flow } else { answer };
         }
+        if epoch_ends {
+            let answer = observer(Event::Epoch(self.epoch_event(schedule)));
+            flow = if flow.is_break() { flow } else { answer };
+        }
         if let Some(checkpoints) = run.checkpoints
             && (epoch_ends || save_due || improved || flow.is_break() || self.end(schedule).is_some())
         {
@@ -275,6 +280,19 @@ impl Trainer {
         }
         // A stop asked for at the very last step changes nothing: the run is finished.
         Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
+    }
+
+    fn epoch_event(&self, schedule: &Schedule) -> EpochEvent {
+        let (usage, stats) = (self.device.usage(), self.device.stats());
+        EpochEvent {
+            step: self.step,
+            epoch: schedule.step(self.step - 1).epoch,
+            allocated_bytes: usage.allocated_bytes,
+            allocated_bytes_peak: usage.allocated_bytes_peak,
+            reserved_bytes: stats.reserved_bytes.now,
+            reserved_bytes_peak: stats.reserved_bytes.peak,
+            inactive_split_bytes: stats.inactive_split_bytes.now,
+        }
     }
 
     /// Why nothing is left to do, if so.

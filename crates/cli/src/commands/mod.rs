@@ -10,6 +10,7 @@ mod import;
 mod ingest;
 mod inspect;
 mod leak;
+mod memory;
 mod plan;
 mod predict;
 mod synth;
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Predict(predict::Args),
     Export(export::Args),
     Import(import::Args),
+    Memory(memory::Args),
     Bench(bench::Args),
     Config(config::Args),
     Completions(completions::Args),
@@ -73,6 +75,7 @@ pub(crate) fn run(command: Command) -> Result<Answer> {
         Command::Predict(args) => predict::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Memory(args) => memory::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),

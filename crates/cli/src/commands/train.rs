@@ -1,16 +1,16 @@
 //! `megabatch train`: from a series to checkpoints, metrics and a report.
 
-use std::ops::ControlFlow;
+mod memory;
+mod watch;
+
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use megabatch_trainer::{
-    self as trainer, Baselines, End, Event, Outcome, Resumed, Samples as _, Selection, Trainer, write_atomically,
+    self as trainer, Baselines, End, Outcome, Resumed, Samples as _, Selection, Trainer, write_atomically,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::answer::Answer;
 use crate::config::Config;
@@ -19,10 +19,11 @@ use crate::failure::Failure;
 use crate::forecasts::Forecasts;
 use crate::job::{Job, Request, data_path};
 use crate::plan::Plan;
-use crate::progress::Progress;
-use crate::report::{DataFacts, Machine, Peaks, Report, SplitFacts};
-use crate::run::{MetricsLog, RunFolder};
+use crate::report::{DataFacts, Machine, MemoryFacts, Peaks, Report, SplitFacts};
+use crate::run::RunFolder;
 use crate::trained::{Which, weights_file};
+use memory::{explain_shortage, record, record_trace};
+use watch::Watch;
 
 /// Train a model; everything the run leaves is in one folder
 #[derive(clap::Args)]
@@ -71,13 +72,18 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     if args.resume {
         require_same_data(&folder, &plan)?;
     }
-    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
+    record(&job);
+    let trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone());
+    let mut trainer = trainer.map_err(|error| explain_shortage(&folder, &job.device, error.into()))?;
     if let Some(weights) = &args.init {
         trainer.load_weights(weights)?;
     }
     let session = Session { job, plan, folder };
     let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
-    session.train(trainer, begin).map_err(|error| session.folder.advise(error))
+    session.train(trainer, begin).map_err(|error| {
+        let error = explain_shortage(&session.folder, &session.job.device, error);
+        session.folder.advise(error)
+    })
 }
 
 /// Checkpoints say where training stood among its samples, and how well it did on others; on other samples, or with another split,
@@ -151,17 +157,31 @@ impl Session {
 
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;
+        record_trace(&self.job, &self.folder)?;
 
         let start = Instant::now();
-        let mut watch = Watch::new(&self.folder, first_step, self.plan.steps)?;
+        let mut watch = Watch::new(&self.folder, &self.job, (first_step, self.plan.steps))?;
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
-        watch.finish()?;
+        let peaks = watch.finish()?;
         let evaluation = self.evaluate(&mut trainer, outcome)?;
-        let peaks = Peaks::of(&self.job.device);
+        let memory = self.memory(peaks)?;
         // Predictions for the report take the trainer's place in memory.
         drop(trainer);
-        self.write_report(evaluation.as_ref(), &peaks)?;
+        self.write_report(evaluation.as_ref(), &memory)?;
         Ok(self.answer(outcome, start, evaluation.as_ref()))
+    }
+
+    /// What the session's memory came to; kept in the run's folder, where it is recorded.
+    fn memory(&self, mut peaks: Peaks) -> Result<MemoryFacts> {
+        let device = &self.job.device;
+        peaks.raise(&Peaks::of(device));
+        let snapshot = device.peak_snapshot();
+        if let Some(snapshot) = &snapshot {
+            write_atomically(&self.folder.memory_file(), snapshot.to_json().as_bytes())?;
+        }
+        let trace = device.finish_trace();
+        trace.with_context(|| format!("{}: cannot be written", self.folder.trace_file().display()))?;
+        Ok(MemoryFacts { peaks, snapshot })
     }
 
     /// Adds where to look to an error whose cause lies in the data.
@@ -194,7 +214,7 @@ impl Session {
         Ok(Some(evaluation))
     }
 
-    fn write_report(&self, evaluation: Option<&Evaluation>, peaks: &Peaks) -> Result<()> {
+    fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
         let Job { device, samples, split, config, training, .. } = &self.job;
         let source = samples.source();
         let forecasts = match evaluation {
@@ -212,7 +232,7 @@ impl Session {
             forecasts: forecasts.as_ref(),
             data: &DataFacts::of(source)?,
             split: &SplitFacts::of(split, source.sample_times()),
-            peaks,
+            memory,
             machine: &Machine::of(device, training),
             config,
         };
@@ -275,62 +295,4 @@ fn warn_of_resumed(resumed: &Resumed) {
 /// Whether a tensor is an input of the model, and not computed by it.
 fn is_of_data(tensor: &str) -> bool {
     tensor == "targets" || tensor == "features" || tensor.starts_with("features.")
-}
-
-/// Follows a run: metrics.jsonl, the progress display, and the signals that end it.
-struct Watch {
-    log: MetricsLog,
-    progress: Progress,
-    interrupted: Arc<AtomicBool>,
-    /// The first failure to write the log; it ends the run.
-    failure: Option<anyhow::Error>,
-}
-
-impl Watch {
-    fn new(folder: &RunFolder, first_step: u64, steps: u64) -> Result<Self> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // The second signal ends the process at once, for a user who does not want to wait for the checkpoint.
-            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&interrupted))?;
-            signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("cannot watch for signals")?;
-        }
-        let log = MetricsLog::open_after(folder, first_step)?;
-        let mut progress = Progress::start("train", steps, "steps");
-        progress.begin_at(first_step);
-        Ok(Watch { log, progress, interrupted, failure: None })
-    }
-
-    fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let metric = serde_json::to_value(event).expect("events serialize without error");
-        // A line cut short is the log's last one: what comes after it is not written.
-        if self.failure.is_none() {
-            self.failure = self.log.push(&metric).err();
-        }
-        self.show(event, &metric);
-        if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn show(&mut self, event: &Event<'_>, metric: &Value) {
-        match event {
-            Event::Step(step) => {
-                let message = format!("loss {:.5}  {:.0} samples/s", step.loss, step.samples_per_s);
-                self.progress.at(step.step, &message);
-            }
-            Event::Validation(validation) => {
-                let best = if validation.best { ", the best so far" } else { "" };
-                let (epoch, step) = (validation.epoch + 1, validation.step);
-                self.progress
-                    .note(&format!("epoch {epoch}, step {step}: validation loss {:.6}{best}", validation.loss));
-            }
-            Event::Checkpoint { .. } => {}
-            _ => self.progress.note(&metric.to_string()),
-        }
-    }
-
-    fn finish(self) -> Result<()> {
-        self.failure.map_or(Ok(()), Err)
-    }
 }

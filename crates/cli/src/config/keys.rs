@@ -212,7 +212,27 @@ pub(crate) const KEYS: &[Key] = &[
         "gpu_optimization.empty_cache_every_n_epochs",
         COUNT_OR_ZERO,
         "0",
-        "Accepted, without effect on the CPU, which caches no memory.",
+        "Epochs after which memory that is kept for reuse and holds nothing is given back to the system; 0 never does.",
+    ),
+    key(
+        "gpu_optimization.empty_cache_every_n_batches",
+        COUNT_OR_ZERO,
+        "0",
+        "The same after so many batches, at the end of an optimizer step. What is given back has to be taken again: it costs time.",
+    ),
+    key(
+        "gpu_optimization.leak_warning_mb",
+        Kind::OrWord { word: "none", otherwise: &POSITIVE },
+        "100",
+        "Growth of live memory from epoch to epoch, in units of 10^6 bytes, above which there is a warning that names what grew. Growth \
+         counts where it goes on: three rises or more after the first epoch, and nothing given back between them.",
+    ),
+    key(
+        "gpu_optimization.record_memory",
+        Kind::Choice { now: &["events", "trace", "off"], later: "" },
+        "events",
+        "What is noted of memory. `events`: its course, its peak and the last allocations, for the report, memory.json and oom-<n>.json. \
+         `trace` also writes every allocation to memory-trace.jsonl, which `megabatch memory replay` reads.",
     ),
     key(
         "gpu_optimization.log_gpu_stats_every_n_batches",

@@ -140,6 +140,7 @@ fn timeline(facts: &DataFacts) -> String {
         words: Words { title, description: "One row an instrument.".to_owned() },
         x: Axis::time(""),
         rows: facts.stretches.iter().take(INSTRUMENTS_MAX).map(row).collect(),
+        legend: Vec::new(),
     }
     .to_html();
     if facts.stretches.len() > INSTRUMENTS_MAX {

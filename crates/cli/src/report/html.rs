@@ -142,7 +142,7 @@ const SENTENCE_MIN: usize = 40;
 const NUMBER_MAX: usize = 16;
 
 /// Line colours are Okabe and Ito's, which colour-blind readers can tell apart, lighter on dark paper.
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ use crate::plan::Plan;
 pub(crate) use data::DataFacts;
 use html::{escape, page};
 pub(crate) use machine::Machine;
-pub(crate) use memory::Peaks;
+pub(crate) use memory::{MemoryFacts, Peaks, map_file};
 use number::{grouped, percent, plural, significant};
 pub(crate) use split::SplitFacts;
 
@@ -39,7 +39,7 @@ pub(crate) struct Report<'a> {
     pub(crate) forecasts: Option<&'a Forecasts>,
     pub(crate) data: &'a DataFacts,
     pub(crate) split: &'a SplitFacts,
-    pub(crate) peaks: &'a Peaks,
+    pub(crate) memory: &'a MemoryFacts,
     pub(crate) machine: &'a Machine,
     pub(crate) config: &'a Config,
 }
@@ -56,7 +56,7 @@ impl Report<'_> {
             Some(data::section(self.data)),
             Some(split::section(self.split, self.plan, self.config)),
             Some(time::section(self.metrics)),
-            Some(memory::section(&self.plan.memory, self.peaks, self.metrics)),
+            Some(memory::section(&self.plan.memory, self.memory, self.metrics)),
             Some(self.machine.section()),
             Some(settings::section(self.config, &self.plan.notes)),
         ];
@@ -205,7 +205,7 @@ mod tests {
             forecasts,
             data: &DataFacts { unit: "pips", bar: "bars of M1".into(), ..DataFacts::default() },
             split: &SplitFacts::of(&split, None),
-            peaks: &Peaks::default(),
+            memory: &MemoryFacts::default(),
             machine: &Machine::of(&megabatch_gpu_core::Device::cpu(), &trainer::Config::default()),
             config: &config,
         }

@@ -97,6 +97,13 @@ fn the_commands_of_the_libraries_readmes_run() {
 }
 
 #[test]
+fn the_commands_of_the_pages_about_memory_run() {
+    for page in ["docs/memory.md", "docs/fragmentation.md"] {
+        assert!(check_page(&workspace().join(page)) > 0, "{page} shows no command");
+    }
+}
+
+#[test]
 fn commands_are_read_as_a_shell_would() {
     let page = "```sh\n# comment\nmegabatch a \\\n  --b \\\n  c\n\nmegabatch d\n```\n```rust\nmegabatch e\n```\n  ```sh\n  cargo xtask f\n  ```\n";
     let expected = [(3, "megabatch a --b c"), (7, "megabatch d"), (13, "cargo xtask f")];

@@ -209,11 +209,6 @@ impl Home {
         self.become_free(tile, tag);
     }
 
-    /// Renames what a live tile holds.
-    pub(super) fn rename(&mut self, tile: TileId, kind: Kind) {
-        self.tiling.get_mut(tile).kind = kind;
-    }
-
     /// Makes all free tiles of `from` tiles of `to`.
     pub(super) fn retag(&mut self, from: Tag, to: Tag) {
         while let Some(tile) = self.bins[from.index()].first() {

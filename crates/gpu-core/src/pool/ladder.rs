@@ -23,7 +23,7 @@ const LADDER: [Rung; 6] = [
     // Cached granules given back for new ones elsewhere, where the source cannot stitch.
     Pool::release_cached,
     // For a small block: any hole, where no granule is left for a slab.
-    Pool::squeeze,
+    |pool, want| Ok(pool.squeeze(want)),
     // At a step boundary: copies of blocks that may move.
     Pool::compact,
 ];
@@ -58,8 +58,8 @@ impl Pool {
 
     /// A place in any hole for a small block. Only when no granule can be had for a slab: a hole that small blocks have begun to fill
     /// serves nobody else.
-    fn squeeze(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
-        Ok(want.class.and_then(|_| self.fit_whole(want)))
+    pub(super) fn squeeze(&mut self, want: &Want) -> Option<Place> {
+        want.class.and_then(|_| self.fit_whole(want))
     }
 
     fn fit_whole(&mut self, want: &Want) -> Option<Place> {

@@ -27,6 +27,7 @@ mod memory_of_steps;
 mod order;
 mod place;
 mod recall;
+mod rehome;
 mod segments;
 mod slab;
 mod stats;
@@ -59,7 +60,7 @@ pub const UNIT_BYTES: usize = 512;
 type Bytes = Range<usize>;
 
 /// What a pool may take from its source and keep.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Physical memory in bytes that the pool may hold, of which it uses whole granules; `None` for all that the source has.
     pub capacity_bytes: Option<usize>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::place::Place;
+use super::slab::class_bytes;
 use super::tiling::Kind;
 use super::view::GONE;
 use super::{BlockId, Pool};
@@ -68,9 +69,11 @@ impl Pool {
         let mut viewed: BTreeMap<u32, BTreeMap<usize, u32>> = BTreeMap::new();
         for (index, live) in self.blocks.iter() {
             match &live.place {
-                &Place::Slot { slab, slot } => drop(slots.entry(slab).or_default().insert(slot, index)),
+                &Place::Slot { slab, slot } => {
+                    slots.entry(slab).or_default().insert(slot, index);
+                }
                 Place::Stitched(stitched) => {
-                    drop(viewed.entry(stitched.view).or_default().insert(stitched.offset, index))
+                    viewed.entry(stitched.view).or_default().insert(stitched.offset, index);
                 }
                 Place::Whole(_) => {}
             }
@@ -129,6 +132,17 @@ impl Pool {
                     let address = self.home.address(range.start);
                     blocks.push(BlockInfo { stream, ..unused(address, range.len(), BlockState::Free) });
                 }
+            }
+        }
+        // The end of the granule that is smaller than a block.
+        let used = self.slabs.get(slab).slots() * class_bytes(self.slabs.get(slab).class);
+        let range = self.home.range(&(self.slabs.get(slab).granule..self.slabs.get(slab).granule + 1));
+        match (range.len() - used, blocks.last_mut()) {
+            (0, _) => {}
+            (rest, Some(last)) if last.state == BlockState::Free => last.bytes += rest,
+            (rest, _) => {
+                let address = self.home.address(range.start + used);
+                blocks.push(BlockInfo { stream, ..unused(address, rest, BlockState::Free) });
             }
         }
         blocks

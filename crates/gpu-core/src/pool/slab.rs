@@ -111,9 +111,14 @@ impl Slabs {
     pub(super) fn take(&mut self, class: usize, tag: Tag) -> Option<(u32, u32)> {
         let granule = self.open.get(tag.index())?.get(class)?.first()?;
         let slab = self.by_granule[granule] - 1;
+        Some((slab, self.take_free(slab)))
+    }
+
+    /// A free block of a slab that has one.
+    pub(super) fn take_free(&mut self, slab: u32) -> u32 {
         let slot = self.get(slab).first_free();
         self.take_slot(slab, slot);
-        Some((slab, slot as u32))
+        slot as u32
     }
 
     /// Takes a slot that is free.

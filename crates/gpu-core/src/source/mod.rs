@@ -3,6 +3,8 @@
 mod address_space;
 #[doc(hidden)]
 pub mod conformance;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod granules;
 #[cfg(target_os = "linux")]
 mod memfd_linux;
@@ -11,6 +13,8 @@ mod simulated;
 
 use std::ops::Range;
 
+#[cfg(feature = "cuda")]
+pub use cuda::Cuda;
 #[cfg(target_os = "linux")]
 pub use memfd_linux::Memfd;
 pub use plain::Plain;

@@ -1,10 +1,13 @@
 //! Charts as SVG text, without a script: axes with round ticks, a grid, a legend; colours come from the page's style sheet.
 
+mod areas;
 mod axis;
 mod canvas;
 mod columns;
+mod file;
 mod timeline;
 
+pub(crate) use areas::{Area, Areas};
 pub(crate) use axis::Axis;
 use canvas::{Axes, Canvas, DOT, bounds, not_empty, with_room};
 pub(crate) use canvas::{Size, Words};

@@ -110,7 +110,7 @@ impl State {
 
     fn pages(&self, address: u64, bytes: usize) -> impl Iterator<Item = u64> + use<> {
         let granule_bytes = self.granule_bytes;
-        assert!(address % granule_bytes as u64 == 0 && bytes.is_multiple_of(granule_bytes) && bytes > 0);
+        assert!(address.is_multiple_of(granule_bytes as u64) && bytes.is_multiple_of(granule_bytes) && bytes > 0);
         let (&start, &len) = self.reserved.range(..=address).next_back().expect("the range is reserved");
         assert!(address + bytes as u64 <= start + len as u64, "the range is reserved");
         (address..address + bytes as u64).step_by(granule_bytes)

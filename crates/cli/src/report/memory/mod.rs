@@ -1,12 +1,26 @@
 //! Memory: what the plan promised, what was taken, and what was allocated at each step.
 
+mod course;
+mod map;
+mod palette;
+
 use megabatch_gpu_core::Device;
+use megabatch_gpu_core::snapshot::Snapshot;
 use serde_json::Value;
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph};
 use super::learning::points;
+use super::number::percent;
 use crate::plan::{MemoryPlan, bytes};
+
+/// What a session's memory came to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryFacts {
+    pub(crate) peaks: Peaks,
+    /// The memory at its peak, where it was recorded.
+    pub(crate) snapshot: Option<Snapshot>,
+}
 
 /// The most bytes that a device had allocated, by what they were for.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +51,17 @@ impl Peaks {
         }
     }
 
+    /// The larger of both, number by number.
+    pub(crate) fn raise(&mut self, other: &Peaks) {
+        self.total = self.total.max(other.total);
+        for (label, bytes) in &other.scopes {
+            match self.scopes.iter_mut().find(|(known, _)| known == label) {
+                Some((_, most)) => *most = *bytes.max(most),
+                None => self.scopes.push((label.clone(), *bytes)),
+            }
+        }
+    }
+
     /// The peak of a scope and those below it; they peak together.
     fn below(&self, scope: &str) -> usize {
         let is_below =
@@ -45,7 +70,8 @@ impl Peaks {
     }
 }
 
-pub(crate) fn section(plan: &MemoryPlan, peaks: &Peaks, metrics: &[Value]) -> Section {
+pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]) -> Section {
+    let peaks = &memory.peaks;
     let mut body = paragraph(&format!(
         "Computed before the run: {}. The largest amount that was allocated in the session that wrote this page: {}.",
         bytes(plan.total_bytes),
@@ -71,7 +97,56 @@ pub(crate) fn section(plan: &MemoryPlan, peaks: &Peaks, metrics: &[Value]) -> Se
     };
     body.push_str(&chart.to_html());
     body.push_str(&table(plan, peaks).to_html());
+    body.push_str(&leaks(metrics));
+    if let Some(snapshot) = &memory.snapshot {
+        body.push_str(&pictures(snapshot));
+    }
     Section { id: "memory", title: "Memory", body }
+}
+
+/// The map of `snapshot` as a file of SVG; none where nothing is mapped.
+pub(crate) fn map_file(snapshot: &Snapshot) -> Option<String> {
+    map::map(snapshot).0.to_file()
+}
+
+/// Where memory went over time, and what it looked like at its peak.
+fn pictures(snapshot: &Snapshot) -> String {
+    let totals = &snapshot.totals;
+    let mut html = course::course(snapshot).to_html();
+    html.push_str(&paragraph(&format!(
+        "At its peak the pool held {}, of which {} were allocated and {} free; the largest free block had {}: a fragmentation of {}. \
+         Blocks are rounded up, so that allocated is a little more than what was asked for.",
+        bytes(totals.reserved_bytes),
+        bytes(totals.allocated_bytes),
+        bytes(totals.free_bytes),
+        bytes(totals.largest_free_block_bytes),
+        percent(totals.fragmentation())
+    )));
+    let (map, left_out) = map::map(snapshot);
+    html.push_str(&map.to_html());
+    html.push_str(&left_out.map_or_else(String::new, |sentence| paragraph(&sentence)));
+    html
+}
+
+/// The warnings of leaks, the last of which names all that grew.
+fn leaks(metrics: &[Value]) -> String {
+    let Some(leak) = metrics.iter().rev().find(|metric| metric["event"] == "leak") else { return String::new() };
+    let size = |value: &Value| bytes(value.as_u64().unwrap_or(0) as usize);
+    let row = |grown: &Value| {
+        let owner = grown["owner"].as_str().unwrap_or_default().to_owned();
+        vec![owner, size(&grown["bytes"]), grown["epochs"].to_string(), size(&grown["bytes_per_epoch"])]
+    };
+    let warning = format!(
+        "Warning: live memory grew from epoch to epoch, by {} up to step {}. A leak looks like this.",
+        size(&leak["growth_bytes"]),
+        leak["step"]
+    );
+    let table = Table {
+        caption: "What grew".to_owned(),
+        head: ["", "growth", "epochs", "an epoch"].map(str::to_owned).to_vec(),
+        rows: leak["owners"].as_array().into_iter().flatten().map(row).collect(),
+    };
+    paragraph(&warning) + &table.to_html()
 }
 
 fn table(plan: &MemoryPlan, peaks: &Peaks) -> Table {

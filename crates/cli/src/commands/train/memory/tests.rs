@@ -1,0 +1,145 @@
+use clap::Parser as _;
+use megabatch_gpu_core::Buffer;
+use megabatch_gpu_core::snapshot::Snapshot;
+use megabatch_trainer::{EpochEvent, StepEvent, Trainer};
+
+use super::*;
+use crate::commands::{self, Cli};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::job::Request;
+use crate::plan::Plan;
+
+/// A job on made-up data in `folder`, with `settings`.
+fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
+    let data = folder.join("series.h5");
+    if !data.exists() {
+        let line = format!("megabatch synth {} --samples 200 --timeframes M1:4,M5:3 --features 3 --targets 2", data.display());
+        let words = line.split_whitespace();
+        commands::run(Cli::parse_from(words).command).unwrap();
+    }
+    let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+    let config = Config::load(None, &settings).unwrap();
+    Job::open(Request { config, data: Some(&data), device: "cpu", max_steps: None, memory_bytes: None }).unwrap()
+}
+
+fn epoch(epoch: u64) -> Event<'static> {
+    Event::Epoch(EpochEvent {
+        step: 10 * (epoch + 1),
+        epoch,
+        allocated_bytes: 0,
+        allocated_bytes_peak: 0,
+        reserved_bytes: 0,
+        reserved_bytes_peak: 0,
+        inactive_split_bytes: 0,
+    })
+}
+
+fn step(step: u64) -> Event<'static> {
+    Event::Step(StepEvent {
+        step,
+        steps: 100,
+        epoch: 0,
+        samples: 1,
+        loss: 0.0,
+        grad_norm: 0.0,
+        lr: 0.0,
+        data_wait_s: 0.0,
+        forward_s: 0.0,
+        backward_s: 0.0,
+        optimizer_s: 0.0,
+        samples_per_s: 0.0,
+        allocated_bytes: 0,
+    })
+}
+
+#[test]
+fn a_leak_is_named_at_the_end_of_the_epoch_in_which_it_passes_the_threshold() {
+    let folder = tempfile::tempdir().unwrap();
+    for (setting, expected) in [("1", Some(5)), ("4", Some(6)), ("none", None)] {
+        let job = job(folder.path(), &[&format!("gpu_optimization.leak_warning_mb={setting}")]);
+        let mut watch = MemoryWatch::new(&job, 0);
+        let _steady = Buffer::<u8>::zeros(&job.device.scope("steady"), 5_000_000).unwrap();
+        let mut leaked = Vec::new();
+        let mut found = None;
+        for k in 0..6 {
+            leaked.push(Buffer::<u8>::zeros(&job.device.scope("forgotten/states"), 1_000_001).unwrap());
+            found = found.or(watch.see(&epoch(k)));
+        }
+        assert_eq!(found.as_ref().map(|found| found.epoch + 1), expected, "{setting}");
+        if let (Some(found), "1") = (found, setting) {
+            let sentence =
+                "memory grows from epoch to epoch, 3.000 MB so far: forgotten/states by 1.000 MB in each of 3 epochs";
+            assert_eq!(found.sentence(), sentence);
+            let metric = found.metric();
+            assert_eq!((&metric["event"], &metric["step"]), (&json!("leak"), &json!(50)));
+            let owner =
+                json!({ "owner": "forgotten/states", "bytes": 3_000_003, "epochs": 3, "bytes_per_epoch": 1_000_001 });
+            assert_eq!(metric["owners"], json!([owner]));
+        }
+    }
+}
+
+#[test]
+fn the_largest_peak_of_all_epochs_is_that_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path(), &[]);
+    let mut watch = MemoryWatch::new(&job, 0);
+    let data_bytes = job.data_bytes();
+    for (k, bytes) in [1_000, 9_000, 2_000].into_iter().enumerate() {
+        drop(Buffer::<u8>::zeros(&job.device.scope("batches"), bytes).unwrap());
+        watch.see(&epoch(k as u64));
+        assert_eq!(job.device.usage().allocated_bytes_peak, data_bytes);
+    }
+    let page = format!("{:?}", watch.into_peaks());
+    assert!(page.contains(&format!("total: {}", data_bytes + 9_000)) && page.contains("(\"batches\", 9000)"), "{page}");
+}
+
+#[test]
+fn memory_that_is_kept_is_given_back_when_it_is_due() {
+    for (every, due) in
+        [(0, vec![]), (1, vec![1, 2, 3, 4, 5, 6]), (4, vec![2, 4, 6]), (3, vec![2, 3, 5, 6]), (100, vec![])]
+    {
+        let found: Vec<u64> = (1..=6).filter(|&step| is_due([2 * (step - 1), 2 * step], every)).collect();
+        assert_eq!(found, due, "every {every} batches, two a step");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (setting, event) in [
+        ("gpu_optimization.empty_cache_every_n_epochs=1", epoch(0)),
+        ("gpu_optimization.empty_cache_every_n_batches=1", step(1)),
+    ] {
+        let job = job(folder.path(), &[setting]);
+        drop(Buffer::<u8>::zeros(&job.device.scope("passing"), 64 << 20).unwrap());
+        MemoryWatch::new(&job, 0).see(&event);
+        assert!(job.device.stats().reserved_bytes.now < 64 << 20, "{setting}");
+    }
+}
+
+#[test]
+fn a_run_over_its_budget_leaves_a_map_of_its_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path(), &["model.hidden=64"]);
+    let plan = Plan::of(&job).unwrap();
+    record(&job);
+    // Less than planned, as when others take memory after the plan was made.
+    job.device.set_budget_bytes(Some(plan.memory.total_bytes * 2 / 3));
+    let run = RunFolder::new(&folder.path().join("run")).unwrap();
+    for n in 1..=2 {
+        let error = Trainer::new(&job.device, job.training.clone(), plan.shape.clone()).unwrap_err();
+        let error = explain_shortage(&run, &job.device, error.into());
+        let path = run.shortage_file(n);
+        assert_eq!(failure::kind(&error), Kind::Capacity);
+        let message = failure::message(&error);
+        let advice = format!("`megabatch memory snapshot {}`", path.display());
+        assert!(message.contains("would pass the budget of") && message.contains(&advice), "{message}");
+
+        let snapshot = Snapshot::from_json(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let shortage = snapshot.shortage.as_ref().unwrap();
+        assert!(message.starts_with(&shortage.message), "{message}");
+        assert!(snapshot.blocks().any(|block| block.owner.as_deref() == Some("model/parameters")));
+        let words = ["megabatch", "memory", "snapshot", &path.display().to_string()].map(str::to_owned);
+        commands::run(Cli::parse_from(words).command).unwrap();
+    }
+    let other = explain_shortage(&run, &job.device, Failure::usage("anything else"));
+    assert_eq!(failure::message(&other), "anything else");
+}

@@ -1,0 +1,134 @@
+//! What a pool did: the last events, the course of memory over the whole time, and snapshots at the moments that matter.
+
+#![forbid(unsafe_code)]
+
+mod recorder;
+mod timeline;
+mod trace;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use recorder::Recorder;
+pub use timeline::{Level, Span, Timeline};
+pub use trace::TraceWriter;
+
+use crate::pool::Pool;
+use crate::snapshot::{Reason, Shortage, Snapshot};
+
+/// Tells the time, in microseconds since 1970 UTC.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What a recording keeps.
+#[derive(Clone)]
+pub struct RecordingSettings {
+    /// Events that are kept, the last ones; about 100 bytes each.
+    pub events_max: usize,
+    /// Where the time comes from.
+    pub clock: Clock,
+}
+
+impl fmt::Debug for RecordingSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingSettings").field("events_max", &self.events_max).finish_non_exhaustive()
+    }
+}
+
+/// An observer of one pool, and the snapshots that it took. Whoever frees blocks calls [`Recording::before_free`] first, whoever is
+/// refused memory calls [`Recording::failed`].
+pub struct Recording {
+    watched: Arc<Mutex<Watched>>,
+    clock: Clock,
+    peak: Option<Snapshot>,
+    failure: Option<Snapshot>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recording")
+    }
+}
+
+/// What the pool's observer writes into.
+struct Watched {
+    recorder: Recorder,
+    trace: Option<TraceWriter<Box<dyn Write + Send>>>,
+}
+
+/// A snapshot of the peak is taken anew when the peak has grown by more than one part in this. So a run has a bounded number of them,
+/// whatever its course, and the last one shows all but a hundredth of the highest.
+const PEAK_PARTS: usize = 100;
+
+impl Recording {
+    /// Observes `pool` from now on; another observer ends.
+    pub fn begin(pool: &mut Pool, settings: RecordingSettings) -> Self {
+        let RecordingSettings { events_max, clock } = settings;
+        let recorder = Recorder::begin((events_max, clock()), (&pool.segments(), pool.stats().reserved_bytes.now));
+        let watched = Arc::new(Mutex::new(Watched { recorder, trace: None }));
+        let (observed, time) = (Arc::clone(&watched), Arc::clone(&clock));
+        pool.set_observer(Some(Box::new(move |event| {
+            let mut watched = lock(&observed);
+            watched.recorder.note(time(), event);
+            watched.trace.iter_mut().for_each(|trace| trace.note(event));
+        })));
+        Recording { watched, clock, peak: None, failure: None }
+    }
+
+    /// Also writes every allocation, free and step to `out`, beginning with the blocks of `pool` that are live now.
+    pub fn write_trace(&mut self, pool: &Pool, out: Box<dyn Write + Send>) {
+        lock(&self.watched).trace = Some(TraceWriter::begin(out, &pool.segments()));
+    }
+
+    /// To be called when a block of `pool` is about to be freed: a peak ends there.
+    pub fn before_free(&mut self, pool: &Pool) {
+        let highest = self.peak.as_ref().map_or(0, |peak| peak.totals.allocated_bytes);
+        let now = pool.stats().allocated_bytes.now;
+        if now > highest + highest / PEAK_PARTS {
+            self.peak = Some(self.snapshot(pool, Reason::Peak));
+        }
+    }
+
+    /// To be called when `pool`, or a budget over it, has refused memory.
+    pub fn failed(&mut self, pool: &Pool, shortage: Shortage) {
+        self.failure = Some(Snapshot { shortage: Some(shortage), ..self.snapshot(pool, Reason::Shortage) });
+    }
+
+    /// The pool as it is.
+    pub fn now(&self, pool: &Pool) -> Snapshot {
+        self.snapshot(pool, Reason::Asked)
+    }
+
+    /// The pool as it was when most was allocated, to a hundredth, with the course of memory up to now.
+    pub fn peak(&mut self, pool: &Pool) -> Snapshot {
+        self.before_free(pool);
+        let mut peak = self.peak.clone().unwrap_or_else(|| self.now(pool));
+        peak.timeline = lock(&self.watched).recorder.timeline().clone();
+        peak
+    }
+
+    /// The pool as it was when it last refused memory; once.
+    pub fn take_failure(&mut self) -> Option<Snapshot> {
+        self.failure.take()
+    }
+
+    /// Brings the trace to its end, where one is written.
+    ///
+    /// # Errors
+    /// The first failure to write it.
+    pub fn finish_trace(&mut self) -> io::Result<()> {
+        lock(&self.watched).trace.take().map_or(Ok(()), TraceWriter::finish)
+    }
+
+    fn snapshot(&self, pool: &Pool, reason: Reason) -> Snapshot {
+        Snapshot::of(pool, (reason, (self.clock)()), Some(&lock(&self.watched).recorder))
+    }
+}
+
+/// A thread that panicked while it held the lock left at worst one event half noted.
+fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use super::timeline::Timeline;
+use crate::pool::{BlockState, Event, SegmentInfo};
+use crate::snapshot::{Action, Entry};
+
+/// The last events of a pool and the course of its memory, in bounded room.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    events_max: usize,
+    events: VecDeque<Entry>,
+    dropped_total: u64,
+    timeline: Timeline,
+}
+
+impl Recorder {
+    /// A recorder of at most `events_max` events that begins at `time_us`, when a pool has `segments` and as many reserved bytes.
+    pub fn begin((events_max, time_us): (usize, u64), (segments, reserved_bytes): (&[SegmentInfo], usize)) -> Self {
+        let mut timeline = Timeline::begin(time_us, reserved_bytes);
+        let live = segments.iter().flat_map(|segment| &segment.blocks).filter(|block| block.state == BlockState::Live);
+        for block in live {
+            timeline.allocate(time_us, (block.owner.as_deref().unwrap_or_default(), block.bytes));
+        }
+        Recorder { events_max, events: VecDeque::new(), dropped_total: 0, timeline }
+    }
+
+    /// Notes what happened at `time_us`.
+    pub fn note(&mut self, time_us: u64, event: &Event) {
+        match event {
+            Event::Allocated { bytes, owner, .. } => self.timeline.allocate(time_us, (owner, *bytes)),
+            Event::Freed { bytes, owner, .. } => self.timeline.free(time_us, (owner, *bytes)),
+            Event::Grown { bytes, .. } => self.timeline.grow(time_us, *bytes),
+            Event::Released { bytes, .. } => self.timeline.shrink(time_us, *bytes),
+            _ => {}
+        }
+        if self.events.len() >= self.events_max {
+            self.events.pop_front();
+            self.dropped_total += 1;
+        }
+        if self.events_max > 0 {
+            self.events.push_back(Entry { time_us, action: Action::from(event) });
+        }
+    }
+
+    /// The events that are kept, the oldest first.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.events.iter().cloned().collect()
+    }
+
+    /// Events before those.
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped_total
+    }
+
+    /// The course of memory from the beginning.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+}

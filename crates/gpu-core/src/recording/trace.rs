@@ -1,0 +1,82 @@
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use crate::pool::{BlockId, BlockState, Event, SegmentInfo};
+use crate::source::StreamId;
+
+/// Writes what is asked of a pool as the lines that `megabatch memory replay` reads: `{"op":"alloc","id":7,"bytes":1048576,"stream":0}`,
+/// `{"op":"free","id":7}` and `{"op":"step"}`. Bytes are those asked for, ids count from 0.
+#[derive(Debug)]
+pub struct TraceWriter<W: Write> {
+    out: W,
+    ids: HashMap<BlockId, u64>,
+    ids_total: u64,
+    /// The first failure to write; nothing is written after it.
+    failure: Option<io::Error>,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// A trace that begins with the blocks that are live in `segments`.
+    pub fn begin(out: W, segments: &[SegmentInfo]) -> Self {
+        let mut trace = TraceWriter { out, ids: HashMap::new(), ids_total: 0, failure: None };
+        for block in segments.iter().flat_map(|segment| &segment.blocks) {
+            if let (BlockState::Live, Some(id)) = (block.state, block.id) {
+                trace.allocated(id, (block.requested_bytes, block.stream));
+            }
+        }
+        trace
+    }
+
+    /// Writes the line of `event`, if it has one.
+    pub fn note(&mut self, event: &Event) {
+        match event {
+            Event::Allocated { id, requested_bytes, stream, .. } => self.allocated(*id, (*requested_bytes, *stream)),
+            Event::Freed { id, .. } => {
+                let id = self.ids.remove(id).expect("a block is allocated before it is freed");
+                self.write(format_args!("{{\"op\":\"free\",\"id\":{id}}}"));
+            }
+            Event::Step => self.write(format_args!("{{\"op\":\"step\"}}")),
+            // Whoever replays it asks too, and gives back at once what another policy may have.
+            Event::Short { bytes, stream, .. } => {
+                let id = self.next_id();
+                self.write_alloc(id, (*bytes, *stream));
+                self.write(format_args!("{{\"op\":\"free\",\"id\":{id}}}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Flushes the trace.
+    ///
+    /// # Errors
+    /// The first failure to write it.
+    pub fn finish(mut self) -> io::Result<()> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => self.out.flush(),
+        }
+    }
+
+    fn allocated(&mut self, block: BlockId, size: (usize, StreamId)) {
+        let id = self.next_id();
+        self.ids.insert(block, id);
+        self.write_alloc(id, size);
+    }
+
+    fn write_alloc(&mut self, id: u64, (bytes, StreamId(stream)): (usize, StreamId)) {
+        self.write(format_args!("{{\"op\":\"alloc\",\"id\":{id},\"bytes\":{bytes},\"stream\":{stream}}}"));
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.ids_total += 1;
+        self.ids_total - 1
+    }
+
+    fn write(&mut self, line: std::fmt::Arguments<'_>) {
+        if self.failure.is_none() {
+            self.failure = writeln!(self.out, "{line}").err();
+        }
+    }
+}

@@ -1,0 +1,49 @@
+use crate::source::StreamId;
+
+/// What a trace is played on.
+pub(super) trait Allocator {
+    /// A live block.
+    type Block;
+
+    /// A block of at least `bytes`, one or more, for work on `stream`; `None` when memory has run out.
+    fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<Self::Block>;
+
+    /// Takes a block back.
+    fn free(&mut self, block: Self::Block);
+
+    /// A step of the recorded program ends here.
+    fn step(&mut self);
+
+    /// What the allocator holds now.
+    fn levels(&self) -> Levels;
+}
+
+/// What an allocator holds at a moment, and what it has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Levels {
+    /// Bytes of physical memory taken from the device.
+    pub(super) reserved_bytes: usize,
+    /// Bytes of live blocks, as the allocator rounds them.
+    pub(super) allocated_bytes: usize,
+    /// Longest run of free bytes that one block could have as it is.
+    pub(super) largest_free_bytes: usize,
+    /// Free bytes that cannot go back to the device, because live bytes share their segment, page or granule.
+    pub(super) inactive_split_bytes: usize,
+    pub(super) driver_calls: u64,
+    pub(super) copied_bytes: u64,
+    pub(super) stitches: u64,
+}
+
+impl Levels {
+    pub(super) fn free_bytes(&self) -> usize {
+        self.reserved_bytes - self.allocated_bytes
+    }
+
+    /// 1 − largest free block / free bytes; 0 when nothing is free.
+    pub(super) fn fragmentation(&self) -> f64 {
+        match self.free_bytes() {
+            0 => 0.0,
+            free => 1.0 - self.largest_free_bytes as f64 / free as f64,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Patterns made to leave holes that are as small as can be.
+
+use super::random::Random;
+use super::tape::{Block, Tape};
+use super::{GIB, MIB, Pattern, ROOMY_BYTES};
+
+/// Every second tooth goes, and the next blocks are two teeth wide.
+pub(super) const COMB: Pattern = Pattern {
+    name: "comb",
+    about: "8 GiB in blocks of 8 MiB, every second one freed, then blocks of 16 MiB",
+    capacity_bytes: ROOMY_BYTES,
+    max_split_bytes: None,
+    largest_power_of_two_bytes: None,
+    make: comb,
+};
+
+/// The same again and again, each time twice as wide.
+pub(super) const DOUBLING_COMB: Pattern = Pattern {
+    name: "doubling-comb",
+    about: "4 GiB in blocks of 2 MiB, every second one freed, the next twice as large, up to 512 MiB",
+    capacity_bytes: ROOMY_BYTES,
+    max_split_bytes: None,
+    largest_power_of_two_bytes: None,
+    make: doubling_comb,
+};
+
+/// No order at all.
+pub(super) const CHURN: Pattern = Pattern {
+    name: "churn",
+    about: "blocks of 2 MiB to 1 GiB that come and go at random, up to 16 GiB",
+    capacity_bytes: ROOMY_BYTES,
+    max_split_bytes: None,
+    largest_power_of_two_bytes: None,
+    make: churn,
+};
+
+/// Frees every second block; the others.
+fn thin(tape: &mut Tape, blocks: Vec<Block>) -> Vec<Block> {
+    let mut kept = Vec::new();
+    for (k, block) in blocks.into_iter().enumerate() {
+        match k % 2 {
+            0 => tape.free(block),
+            _ => kept.push(block),
+        }
+    }
+    kept
+}
+
+fn comb(tape: &mut Tape, _: &mut Random) {
+    // Large blocks first, so that an allocator that caches them cuts the teeth from them.
+    let large = tape.alloc_all([GIB; 8]);
+    tape.free_all(large);
+    let teeth = tape.alloc_all([8 * MIB; 1024]);
+    let teeth = thin(tape, teeth);
+    let wide = tape.alloc_all([16 * MIB; 256]);
+    tape.free_all(teeth);
+    tape.free_all(wide);
+}
+
+fn doubling_comb(tape: &mut Tape, _: &mut Random) {
+    let large = tape.alloc_all([GIB; 4]);
+    tape.free_all(large);
+    let mut teeth = tape.alloc_all([2 * MIB; 2048]);
+    let (mut count, mut bytes) = (2048, 2 * MIB);
+    while bytes < GIB / 2 {
+        teeth = thin(tape, teeth);
+        // As many as fit into what was freed.
+        (count, bytes) = (count / 4, bytes * 2);
+        let wide = vec![bytes; count.max(1)];
+        teeth.extend(tape.alloc_all(wide));
+    }
+    tape.free_all(teeth);
+}
+
+fn churn(tape: &mut Tape, random: &mut Random) {
+    let (mut live, mut live_bytes): (Vec<(Block, usize)>, usize) = (Vec::new(), 0);
+    for event in 0..20_000 {
+        let bytes = random.size(2 * MIB, GIB);
+        while live_bytes + bytes > 16 * GIB || (!live.is_empty() && random.percent(40)) {
+            let which = random.between(0, live.len());
+            let (block, bytes) = live.swap_remove(which);
+            tape.free(block);
+            live_bytes -= bytes;
+        }
+        live.push((tape.alloc(bytes), bytes));
+        live_bytes += bytes;
+        if event % 500 == 499 {
+            tape.step();
+        }
+    }
+    tape.free_all(live.into_iter().map(|(block, _)| block));
+}

@@ -1,0 +1,139 @@
+//! Traces of the patterns that fragment memory in the field, made by programs: the same seed gives the same trace.
+
+mod combs;
+mod field_case;
+mod growth;
+mod random;
+mod robson;
+mod streams;
+mod tape;
+mod training;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use super::{Event, GRANULE_BYTES, Limits, Line};
+use random::Random;
+use tape::Tape;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+/// Memory of the device on which most patterns are played: enough that nobody has to release what it caches.
+const ROOMY_BYTES: usize = 80 * GIB;
+
+pub use field_case::{FIELD_CASE, FieldCase};
+pub use robson::robson_bound_bytes;
+
+/// A pattern of the corpus.
+#[derive(Clone, Copy)]
+pub struct Pattern {
+    /// By what it is known on the command line.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Memory of the device on which it is played.
+    pub capacity_bytes: usize,
+    /// PyTorch's `max_split_size_mb` in bytes, where the pattern is about it.
+    pub max_split_bytes: Option<usize>,
+    /// The largest block, where all are a power of two times the smallest and never move: [`robson_bound_bytes`] is about it then.
+    pub largest_power_of_two_bytes: Option<usize>,
+    make: fn(&mut Tape, &mut Random),
+}
+
+/// All patterns, in the order in which tables show them.
+pub const PATTERNS: &[Pattern] = &[
+    training::GROWING_SEQUENCES,
+    training::TRAIN_AND_EVALUATE,
+    training::GNN_BATCHES,
+    training::REPEATED_STEPS,
+    training::LONG_RUN,
+    training::MIXED_SIZES,
+    growth::RESERVED_GROWTH,
+    streams::HALF_MEBIBYTES,
+    streams::TWO_STREAMS,
+    combs::COMB,
+    combs::DOUBLING_COMB,
+    combs::CHURN,
+    robson::SMALL_BLOCKS,
+    field_case::PATTERN,
+];
+
+/// The pattern of that name.
+pub fn pattern(name: &str) -> Option<&'static Pattern> {
+    PATTERNS.iter().find(|pattern| pattern.name == name)
+}
+
+impl Pattern {
+    /// The trace for a seed. Patterns that leave nothing to chance are the same for every seed.
+    pub fn events(&self, seed: u64) -> Vec<Event> {
+        let mut tape = Tape::default();
+        (self.make)(&mut tape, &mut Random::new(seed));
+        tape.into_events()
+    }
+
+    /// The trace for a seed as [`replay`](super::replay) takes it, with the lines that it has in a file.
+    pub fn lines(&self, seed: u64) -> impl Iterator<Item = Result<Line, Infallible>> {
+        (1..).zip(self.events(seed)).map(|(number, event)| Ok(Line { number, event }))
+    }
+
+    /// The memory that it is played with.
+    pub fn limits(&self) -> Limits {
+        Limits { capacity_bytes: self.capacity_bytes, max_split_bytes: self.max_split_bytes }
+    }
+}
+
+impl std::fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pattern").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What can be said of a trace without playing it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Size {
+    /// Events.
+    pub events: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Largest sum of the sizes of live blocks.
+    pub peak_live_bytes: usize,
+    /// Smallest block; 0 where there is none.
+    pub smallest_block_bytes: usize,
+}
+
+impl Size {
+    /// Measures a trace.
+    ///
+    /// # Panics
+    /// If it frees what is not live.
+    pub fn of(events: &[Event]) -> Self {
+        let (mut live, mut live_bytes) = (HashMap::new(), 0);
+        let mut size = Size { events: events.len() as u64, ..Size::default() };
+        for event in events {
+            match *event {
+                Event::Alloc { id, bytes, .. } => {
+                    live.insert(id, bytes);
+                    live_bytes += bytes;
+                    size.peak_live_bytes = size.peak_live_bytes.max(live_bytes);
+                    size.smallest_block_bytes = match size.smallest_block_bytes {
+                        0 => bytes,
+                        smallest => smallest.min(bytes),
+                    };
+                }
+                Event::Free { id } => live_bytes -= live.remove(&id).expect("what is freed is live"),
+                Event::Step => size.steps += 1,
+            }
+        }
+        size
+    }
+
+    /// Whether our pool promises to hold no more than 1.02 times what is live at the peak: more than 1 GiB in blocks of a granule or more.
+    pub fn is_promised(&self) -> bool {
+        self.peak_live_bytes > GIB && self.smallest_block_bytes >= GRANULE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use super::*;
+use crate::replay::{Limits, Outcome, Policy, Reader, replay, write};
+use crate::source::StreamId;
+
+fn play(pattern: &Pattern, policy: Policy) -> Outcome {
+    let Ok(outcome) = replay(pattern.lines(0), policy, &pattern.limits());
+    outcome
+}
+
+fn named(name: &str) -> &'static Pattern {
+    pattern(name).unwrap()
+}
+
+/// Bytes as GiB with two decimals, as reports give them.
+fn gib(bytes: usize) -> String {
+    format!("{:.2}", bytes as f64 / GIB as f64)
+}
+
+#[test]
+fn every_pattern_is_a_trace_that_frees_all_it_takes_and_depends_on_its_seed_alone() {
+    for pattern in PATTERNS {
+        let events = pattern.events(1);
+        assert_eq!(events, pattern.events(1), "{}", pattern.name);
+        let mut text = Vec::new();
+        events.iter().for_each(|event| write(&mut text, event).unwrap());
+        let read: Vec<Event> = Reader::new(text.as_slice()).map(|line| line.unwrap().event).collect();
+        assert_eq!(read, events, "{}", pattern.name);
+        let count = |wanted: fn(&Event) -> bool| events.iter().filter(|event| wanted(event)).count();
+        let allocated = count(|event| matches!(event, Event::Alloc { .. }));
+        assert_eq!(allocated, count(|event| matches!(event, Event::Free { .. })), "{}", pattern.name);
+        assert!(PATTERNS.iter().filter(|other| other.name == pattern.name).count() == 1);
+    }
+}
+
+#[test]
+fn the_patterns_of_the_field_have_the_figures_that_were_reported() {
+    let half = Size::of(&named("half-mebibytes").events(0));
+    assert_eq!(half.smallest_block_bytes / KIB, 256);
+    let grown = Size::of(&named("reserved-growth").events(0));
+    assert_eq!(grown.peak_live_bytes, 266 * MIB + 136 * MIB + MIB / 2);
+    let long = Size::of(&named("long-run").events(0));
+    assert!(long.events >= 1_000_000 && long.is_promised());
+    let two = named("two-streams").events(0);
+    assert!(two.iter().any(|event| matches!(event, Event::Alloc { stream: StreamId(1), .. })));
+}
+
+#[test]
+fn the_model_grows_as_pytorch_was_measured_to_grow() {
+    // Allocated and reserved MiB after every twentieth cycle, from the report.
+    let reported = [(66, 220), (106, 2_980), (146, 5_760), (186, 8_520), (226, 11_300), (266, 14_060)];
+    let pattern = named("reserved-growth");
+    let limits = pattern.limits();
+    let events = pattern.events(0);
+    for (k, (allocated, reserved)) in reported.into_iter().enumerate() {
+        let boundary = 20 * k + 1;
+        let steps = events.iter().enumerate().filter(|(_, event)| **event == Event::Step);
+        let end = steps.map(|(at, _)| at).nth(boundary - 1).unwrap();
+        let lines = || (1..).zip(&events[..=end]).map(|(number, &event)| Ok::<_, Infallible>(Line { number, event }));
+        let Ok(outcome) = replay(lines(), Policy::PyTorchExpandable, &limits);
+        assert_eq!(outcome.peak_reserved_bytes, reserved * MIB, "cycle {}", boundary - 1);
+        let live: usize = 64 + 2 * boundary;
+        assert_eq!(live, allocated);
+        // "Either option on its own keeps reserved under 500 MiB."
+        let unlimited = Limits { max_split_bytes: None, ..limits };
+        let Ok(outcome) = replay(lines(), Policy::PyTorchExpandable, &unlimited);
+        assert!(outcome.peak_reserved_bytes < 500 * MIB, "{outcome:?}");
+        let Ok(outcome) = replay(lines(), Policy::PyTorch, &limits);
+        assert!(outcome.peak_reserved_bytes < 500 * MIB, "{outcome:?}");
+    }
+}
+
+#[test]
+fn pytorch_runs_out_in_the_field_case_with_the_figures_of_the_report() {
+    let outcome = play(named("field-case"), Policy::PyTorch);
+    let short = outcome.out_of_memory.unwrap_or_else(|| panic!("{outcome:?}"));
+    assert_eq!(short.requested_bytes, FIELD_CASE.requested_bytes);
+    assert_eq!(short.allocated_bytes, FIELD_CASE.allocated_bytes);
+    assert_eq!(short.live_bytes, FIELD_CASE.allocated_bytes);
+    assert_eq!(short.reserved_bytes - short.allocated_bytes, FIELD_CASE.unusable_bytes);
+    assert_eq!(outcome.peak_inactive_split_bytes, FIELD_CASE.unusable_bytes);
+    let FieldCase { capacity_bytes, allocated_bytes, unusable_bytes, requested_bytes } = FIELD_CASE;
+    let figures = [capacity_bytes, allocated_bytes, unusable_bytes, FIELD_CASE.device_free_bytes(), requested_bytes];
+    assert_eq!(figures.map(gib), ["44.18", "36.78", "3.56", "3.84", "4.15"]);
+    assert!(FIELD_CASE.device_free_bytes() + unusable_bytes > requested_bytes, "there is enough in all");
+}
+
+#[test]
+fn robsons_bound_is_as_published() {
+    // For blocks of one size it is the live memory; for n = 2, 3 M / 2 - 1.
+    assert_eq!(robson_bound_bytes(1024, 1, 1), 1024);
+    assert_eq!(robson_bound_bytes(1024, 1, 2), 1535);
+    assert_eq!(robson_bound_bytes(64 * MIB, 512, MIB), (131_072 * 13 / 2 - 2048 + 1) * 512);
+}
+
+#[test]
+fn robsons_program_makes_first_fit_hold_several_times_what_is_live() {
+    let outcome = play(named("small-blocks"), Policy::PyTorchExpandable);
+    assert_eq!(outcome.peak_live_bytes, 64 * MIB);
+    assert!(outcome.overhead() > 2.0, "{outcome:?}");
+}
+
+#[test]
+fn our_pool_meets_the_field_case_and_copies_nothing() {
+    let outcome = play(named("field-case"), Policy::Megabatch);
+    assert_eq!(outcome.out_of_memory, None);
+    assert_eq!(outcome.bytes_copied, 0);
+    assert!(outcome.stitches > 0, "no free run of 4.15 GiB is left: {outcome:?}");
+}
+
+#[test]
+fn our_pool_holds_hardly_more_than_what_is_live() {
+    let promised = PATTERNS.iter().filter(|pattern| Size::of(&pattern.events(0)).is_promised());
+    let missed: Vec<String> = promised
+        .map(|pattern| (pattern.name, play(pattern, Policy::Megabatch)))
+        .filter(|(_, outcome)| outcome.out_of_memory.is_some() || outcome.overhead() > 1.02)
+        .map(|(name, outcome)| format!("{name}: {:.4}", outcome.overhead()))
+        .collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+#[test]
+fn a_repeated_step_calls_no_driver_from_its_third_time_on() {
+    for (name, steps) in [("repeated-steps", 20), ("long-run", 200)] {
+        let pattern = named(name);
+        let roomy = play(pattern, Policy::Megabatch);
+        // With room for hardly more than what is live, blocks have to be stitched from what is left between others.
+        let tight = Limits { capacity_bytes: roomy.peak_live_bytes * 102 / 100, max_split_bytes: None };
+        let Ok(tight) = replay(pattern.lines(0), Policy::Megabatch, &tight);
+        for outcome in [roomy, tight] {
+            assert_eq!((outcome.out_of_memory, outcome.steps), (None, steps), "{name}");
+            assert!(outcome.quiet_steps >= steps - 2, "{name}: {outcome:?}");
+        }
+    }
+}

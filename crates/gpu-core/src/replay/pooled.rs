@@ -1,0 +1,47 @@
+use std::sync::Arc;
+
+use super::allocator::{Allocator, Levels};
+use crate::pool::{BlockId, Mobility, Pool, Request, Settings};
+use crate::source::{Source, StreamId};
+
+/// Our pool as a policy: every block may move at a step boundary.
+pub(super) struct Pooled {
+    pool: Pool,
+    owner: Arc<str>,
+}
+
+impl Pooled {
+    pub(super) fn new(source: Box<dyn Source>) -> Self {
+        Pooled { pool: Pool::new(source, Settings { capacity_bytes: None }), owner: Arc::from("replay") }
+    }
+}
+
+impl Allocator for Pooled {
+    type Block = BlockId;
+
+    fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<BlockId> {
+        let request = Request { bytes, stream, owner: Arc::clone(&self.owner), mobility: Mobility::Relocatable };
+        self.pool.allocate(&request).ok()
+    }
+
+    fn free(&mut self, block: BlockId) {
+        self.pool.free(block);
+    }
+
+    fn step(&mut self) {
+        self.pool.step();
+    }
+
+    fn levels(&self) -> Levels {
+        let (stats, counts) = (self.pool.stats(), self.pool.counts());
+        Levels {
+            reserved_bytes: stats.reserved_bytes.now,
+            allocated_bytes: stats.allocated_bytes.now,
+            largest_free_bytes: counts.largest_free_block_bytes,
+            inactive_split_bytes: stats.inactive_split_bytes.now,
+            driver_calls: stats.driver_calls_total,
+            copied_bytes: stats.copied_bytes_total,
+            stitches: stats.stitches_total,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! PyTorch's CUDA caching allocator, as a model to compare with.
+//!
+//! The rules are those of `c10/cuda/CUDACachingAllocator.cpp` in github.com/pytorch/pytorch (read at commit 001074d25084, January 2025),
+//! with the functions named here; nothing of its text is used. What the model leaves out: private pools of CUDA graphs, garbage
+//! collection by threshold, rounding to powers of two (all off by default), and blocks that a second stream uses.
+//!
+//! | rule | function |
+//! | --- | --- |
+//! | sizes are rounded up to 512 bytes | `round_size` |
+//! | blocks up to 1 MiB live in the small pool, larger ones in the large pool | `get_pool` |
+//! | best fit: the smallest free block of the stream and pool that suffices, the lowest address of equals | `get_free_block`, `BlockComparatorSize` |
+//! | with `max_split_size`, a block of that size or more serves no smaller request, and a larger one only with less than 20 MiB to spare | `get_free_block` |
+//! | a segment is 2 MiB for the small pool, 20 MiB for requests below 10 MiB, else the request rounded up to 2 MiB | `get_allocation_size` |
+//! | the rest of a block is split off where it is 512 bytes or more (small pool, expandable segments), or more than 1 MiB and the request below `max_split_size` (large pool) | `should_split` |
+//! | a freed block merges with its free neighbours in the segment | `free_block`, `try_merge_blocks` |
+//! | when the device has no memory: with `max_split_size`, free blocks of that size or more go back, the largest first, until enough has; try again; then every segment without a live block goes back; try once more; else the request fails | `malloc`, `release_available_cached_blocks`, `release_cached_blocks` |
+//! | expandable segments: an address range 1 1/8 times the device for each stream and pool, mapped in pages of 2 MiB (small pool) or 20 MiB (large pool) | `ExpandableSegment` |
+//! | a free block that can grow counts for best fit with what it can grow to | `get_free_block` |
+//! | growth takes the lowest unmapped range that has room, together with the free block before it | `find_expandable_block`, `try_allocate_expandable_block`, `map_block` |
+//! | going back to the device are the whole pages inside free blocks | `unmap_block`, `release_blocks` |
+//!
+//! A call of `cudaMalloc`, `cudaFree`, `cuMemAddressReserve`, `cuMemAddressFree`, `cuMemCreate`, `cuMemRelease`, `cuMemMap`,
+//! `cuMemSetAccess`, `cuMemUnmap` or `cudaStreamSynchronize` counts as one call to the driver. The addresses of new segments ascend.
+
+mod blocks;
+mod device;
+mod expandable;
+mod free_lists;
+mod rules;
+mod segments;
+
+#[cfg(test)]
+mod tests;
+
+use blocks::{Blocks, Key, State};
+use device::Device;
+use free_lists::FreeLists;
+use rules::{Kind, Wish};
+
+use super::allocator::{Allocator, Levels};
+use crate::source::StreamId;
+
+/// How the allocator takes memory from the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// In segments, each of one call of `cudaMalloc`.
+    Segments,
+    /// In pages, at the end of a range of addresses or in a hole of it.
+    Expandable,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) growth: Growth,
+    pub(super) capacity_bytes: usize,
+    pub(super) max_split_bytes: Option<usize>,
+}
+
+/// The model.
+#[derive(Debug)]
+pub(super) struct CachingAllocator {
+    settings: Settings,
+    device: Device,
+    blocks: Blocks,
+    /// Of the small pool and of the large one.
+    pools: [FreeLists; 2],
+    allocated_bytes: usize,
+    /// Free bytes that share their segment or page with live bytes.
+    inactive_split_bytes: usize,
+}
+
+impl CachingAllocator {
+    pub(super) fn new(settings: Settings) -> Self {
+        CachingAllocator {
+            settings,
+            device: Device::new(settings.capacity_bytes),
+            blocks: Blocks::default(),
+            pools: <[FreeLists; 2]>::default(),
+            allocated_bytes: 0,
+            inactive_split_bytes: 0,
+        }
+    }
+
+    /// The ladder; `None` at its end.
+    fn find(&mut self, wish: &Wish) -> Option<Key> {
+        if let Some(key) = self.take_free(wish).or_else(|| self.grow(wish)) {
+            return Some(key);
+        }
+        if self.release_oversize(wish)
+            && let Some(key) = self.grow(wish)
+        {
+            return Some(key);
+        }
+        self.release_cached();
+        self.grow(wish)
+    }
+
+    /// A free block of the pool and stream, best fit; it is in no list any more.
+    fn take_free(&mut self, wish: &Wish) -> Option<Key> {
+        let best = self.pool(wish.kind).best_fit(wish)?;
+        let best = match self.settings.growth {
+            Growth::Segments => best,
+            Growth::Expandable => self.best_expandable_fit(best),
+        };
+        if let Some(limit) = self.settings.max_split_bytes {
+            let bytes = self.blocks[best].bytes;
+            let oversize_for_small = wish.bytes < limit && bytes >= limit;
+            let too_much_to_spare = wish.bytes >= limit && bytes >= wish.bytes + rules::LARGE_SEGMENT_BYTES;
+            if oversize_for_small || too_much_to_spare {
+                return None;
+            }
+        }
+        self.unlist(best);
+        Some(best)
+    }
+
+    /// A block from memory that the device had free; it is in no list. `None` if the device has too little.
+    fn grow(&mut self, wish: &Wish) -> Option<Key> {
+        match self.settings.growth {
+            Growth::Segments => self.add_segment(wish),
+            Growth::Expandable => self.extend(wish),
+        }
+    }
+
+    /// Gives everything back to the device that can go.
+    fn release_cached(&mut self) {
+        for kind in [Kind::Large, Kind::Small] {
+            for key in self.pool(kind).keys() {
+                match self.settings.growth {
+                    Growth::Segments => self.release_segment(key),
+                    Growth::Expandable => self.unmap(key),
+                }
+            }
+        }
+    }
+
+    /// Makes `key` live, without what is not needed of it.
+    fn hand_out(&mut self, key: Key, wish: &Wish) {
+        let rest_bytes = self.blocks[key].bytes - wish.bytes;
+        if rules::should_split(wish, rest_bytes, &self.settings) {
+            let rest = self.blocks.split(key, wish.bytes);
+            self.list(rest);
+        }
+        self.blocks[key].state = State::Live;
+        self.allocated_bytes += self.blocks[key].bytes;
+    }
+
+    fn merge_with_free_neighbours(&mut self, key: Key) {
+        let neighbours = [self.blocks[key].previous, self.blocks[key].next];
+        for neighbour in neighbours.into_iter().flatten() {
+            if self.blocks[neighbour].state == State::Free {
+                self.unlist(neighbour);
+                self.blocks.absorb(key, neighbour);
+            }
+        }
+    }
+
+    /// Puts a free block into its list.
+    fn list(&mut self, key: Key) {
+        self.inactive_split_bytes += self.stuck_bytes(key);
+        let block = &self.blocks[key];
+        self.pools[block.kind as usize].insert(block, key);
+    }
+
+    /// Takes a free block out of its list.
+    fn unlist(&mut self, key: Key) {
+        self.inactive_split_bytes -= self.stuck_bytes(key);
+        let block = &self.blocks[key];
+        self.pools[block.kind as usize].remove(block, key);
+    }
+
+    /// Bytes of a free block that cannot go back to the device.
+    fn stuck_bytes(&self, key: Key) -> usize {
+        let block = &self.blocks[key];
+        match self.settings.growth {
+            Growth::Segments if block.is_split() => block.bytes,
+            Growth::Segments => 0,
+            Growth::Expandable => block.bytes - block.whole_pages().1,
+        }
+    }
+
+    fn pool(&self, kind: Kind) -> &FreeLists {
+        &self.pools[kind as usize]
+    }
+}
+
+impl Allocator for CachingAllocator {
+    type Block = Key;
+
+    fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<Key> {
+        let wish = Wish::new(bytes, stream);
+        let key = self.find(&wish)?;
+        self.hand_out(key, &wish);
+        Some(key)
+    }
+
+    fn free(&mut self, key: Key) {
+        self.allocated_bytes -= self.blocks[key].bytes;
+        self.blocks[key].state = State::Free;
+        self.merge_with_free_neighbours(key);
+        self.list(key);
+    }
+
+    fn step(&mut self) {}
+
+    fn levels(&self) -> Levels {
+        Levels {
+            reserved_bytes: self.device.used_bytes(),
+            allocated_bytes: self.allocated_bytes,
+            largest_free_bytes: self.pools.iter().map(FreeLists::largest_bytes).max().unwrap_or(0),
+            inactive_split_bytes: self.inactive_split_bytes,
+            driver_calls: self.device.calls(),
+            copied_bytes: 0,
+            stitches: 0,
+        }
+    }
+}

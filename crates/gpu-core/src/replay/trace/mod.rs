@@ -1,0 +1,55 @@
+//! The trace format: one JSON object a line. docs/formats.md has it field by field.
+
+mod error;
+mod read;
+
+use std::io::{self, Write};
+
+pub use error::TraceError;
+pub use read::Reader;
+
+use crate::source::StreamId;
+
+/// Something that a program asked of its allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A block of `bytes` is wanted, for work on `stream`.
+    Alloc {
+        /// By what the trace knows the block until it is freed; then another block may have it.
+        id: u64,
+        /// Size in bytes.
+        bytes: usize,
+        /// The stream whose work uses it.
+        stream: StreamId,
+    },
+    /// The block `id` is no longer wanted.
+    Free {
+        /// The block.
+        id: u64,
+    },
+    /// A step of the work ends.
+    Step,
+}
+
+/// An event and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Line of the trace, from 1.
+    pub number: u64,
+    /// What stands in it.
+    pub event: Event,
+}
+
+/// Writes one event as a line of a trace.
+///
+/// # Errors
+/// What `out` fails with.
+pub fn write(out: &mut impl Write, event: &Event) -> io::Result<()> {
+    match *event {
+        Event::Alloc { id, bytes, stream: StreamId(stream) } => {
+            writeln!(out, r#"{{"op":"alloc","id":{id},"bytes":{bytes},"stream":{stream}}}"#)
+        }
+        Event::Free { id } => writeln!(out, r#"{{"op":"free","id":{id}}}"#),
+        Event::Step => writeln!(out, r#"{{"op":"step"}}"#),
+    }
+}

@@ -1,0 +1,184 @@
+#![forbid(unsafe_code)]
+
+//! The past as PyTorch's viewer takes it. The viewer starts from the segments and blocks of the snapshot and undoes one line after
+//! the other, the last first; every block that it puts back must then lie inside a segment, and every segment that it takes away must
+//! be inside one that is there. So the past is told backwards here too, from what is shown to what was.
+//!
+//! A granule is shown once, at the address through which it is in use: home segments have gaps where granules are lent, and a view is
+//! there while it holds a live block. Events do not say which granules a view took; hence before the snapshot a lent granule may show at
+//! home too, and the sum of the segments is exact at the snapshot only.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::event::{Action, Entry};
+use super::intervals::Intervals;
+use super::{Kind, Snapshot, State};
+
+/// One line of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Line {
+    pub(super) time_us: u64,
+    /// PyTorch's name of it.
+    pub(super) action: &'static str,
+    /// Of a shortage: what the pool could still have taken from the device, in bytes.
+    pub(super) address: u64,
+    pub(super) bytes: usize,
+    pub(super) stream: u32,
+    pub(super) owner: Option<Arc<str>>,
+}
+
+/// The addresses that are shown as segments at the moment of the snapshot.
+pub(super) fn shown(snapshot: &Snapshot) -> Intervals {
+    let mut shown = Intervals::default();
+    for block in snapshot.blocks().filter(|block| block.state != State::Lent) {
+        shown.add(range(block.address, block.bytes));
+    }
+    shown
+}
+
+/// The lines of the snapshot's events, the oldest first.
+pub(super) fn lines(snapshot: &Snapshot) -> Vec<Line> {
+    let mut past = Past::at(snapshot);
+    snapshot.events.iter().rev().for_each(|entry| past.undo(entry));
+    past.lines.reverse();
+    past.lines
+}
+
+fn range(address: u64, bytes: usize) -> Range<u64> {
+    address..address + bytes as u64
+}
+
+/// A block that is live at the moment to which the past was told.
+struct Live {
+    bytes: usize,
+    requested_bytes: usize,
+    stream: u32,
+    owner: Arc<str>,
+}
+
+struct Past {
+    granule_bytes: u64,
+    shown: Intervals,
+    live: BTreeMap<u64, Live>,
+    /// Every view that there was.
+    views: Vec<Range<u64>>,
+    /// The last first.
+    lines: Vec<Line>,
+}
+
+impl Past {
+    fn at(snapshot: &Snapshot) -> Self {
+        let of_segments = snapshot.segments.iter().filter(|segment| segment.kind == Kind::View);
+        let of_segments = of_segments.map(|segment| range(segment.address, segment.bytes));
+        let of_events = snapshot.events.iter().filter_map(|entry| match entry.action {
+            Action::Stitched { address, bytes } => Some(range(address, bytes)),
+            _ => None,
+        });
+        let live = snapshot.blocks().filter(|block| block.state == State::Live).map(|block| {
+            let owner = block.owner.clone().unwrap_or_default();
+            let (bytes, requested_bytes) = (block.bytes, block.requested_bytes);
+            (block.address, Live { bytes, requested_bytes, stream: block.stream, owner })
+        });
+        Past {
+            granule_bytes: snapshot.granule_bytes.max(1) as u64,
+            shown: shown(snapshot),
+            live: live.collect(),
+            views: of_segments.chain(of_events).collect(),
+            lines: Vec::new(),
+        }
+    }
+
+    fn undo(&mut self, Entry { time_us, action }: &Entry) {
+        let time_us = *time_us;
+        match action {
+            Action::Allocated { address, .. } => {
+                self.undo_allocated(time_us, *address);
+            }
+            Action::Freed { address, bytes, requested_bytes, stream, owner } => {
+                let owner = Arc::clone(owner);
+                let live = Live { bytes: *bytes, requested_bytes: *requested_bytes, stream: *stream, owner };
+                self.undo_freed(time_us, (*address, live));
+            }
+            Action::Moved { from, to, .. } => {
+                if let Some(live) = self.undo_allocated(time_us, *to) {
+                    self.undo_freed(time_us, (*from, live));
+                }
+            }
+            Action::Grown { address, bytes } => {
+                for part in self.shown.within(&range(*address, *bytes)) {
+                    self.undo_mapped(time_us, &part);
+                }
+            }
+            Action::Released { address, bytes } => self.show(time_us, &range(*address, *bytes)),
+            Action::Short { requested_bytes, stream, owner, left_bytes } => self.lines.push(Line {
+                time_us,
+                action: "oom",
+                address: *left_bytes as u64,
+                bytes: *requested_bytes,
+                stream: *stream,
+                owner: Some(Arc::clone(owner)),
+            }),
+            Action::Stitched { .. } | Action::Step => {}
+        }
+    }
+
+    fn undo_allocated(&mut self, time_us: u64, address: u64) -> Option<Live> {
+        let live = self.live.remove(&address)?;
+        self.push_block(time_us, "alloc", (address, &live));
+        if let Some(view) = self.view_of(&range(address, live.bytes)) {
+            self.undo_mapped(time_us, &view);
+        }
+        Some(live)
+    }
+
+    fn undo_freed(&mut self, time_us: u64, (address, live): (u64, Live)) {
+        let block = range(address, live.bytes);
+        let granule = self.granule_bytes;
+        let granules = block.start / granule * granule..block.end.next_multiple_of(granule);
+        let whole = self.view_of(&block).unwrap_or(granules);
+        if !self.shown.missing(&block).is_empty() {
+            self.show(time_us, &whole);
+        }
+        self.push_block(time_us, "free_completed", (address, &live));
+        self.push_block(time_us, "free_requested", (address, &live));
+        self.live.insert(address, live);
+    }
+
+    /// Shows again what is unmapped at this moment.
+    fn show(&mut self, time_us: u64, range: &Range<u64>) {
+        for gap in self.shown.missing(range) {
+            self.push_segment(time_us, "segment_unmap", &gap);
+            self.shown.add(gap);
+        }
+    }
+
+    /// Hides what is mapped at this moment, unless it holds a live block.
+    fn undo_mapped(&mut self, time_us: u64, range: &Range<u64>) {
+        let before = self.live.range(..range.end).next_back();
+        if before.is_some_and(|(address, live)| address + live.bytes as u64 > range.start) {
+            return;
+        }
+        for part in self.shown.within(range) {
+            self.push_segment(time_us, "segment_map", &part);
+            self.shown.remove(&part);
+        }
+    }
+
+    /// The smallest view that holds `block`.
+    fn view_of(&self, block: &Range<u64>) -> Option<Range<u64>> {
+        let holding = self.views.iter().filter(|view| view.start <= block.start && block.end <= view.end);
+        holding.min_by_key(|view| view.end - view.start).cloned()
+    }
+
+    fn push_block(&mut self, time_us: u64, action: &'static str, (address, live): (u64, &Live)) {
+        let (bytes, stream, owner) = (live.requested_bytes, live.stream, Some(Arc::clone(&live.owner)));
+        self.lines.push(Line { time_us, action, address, bytes, stream, owner });
+    }
+
+    fn push_segment(&mut self, time_us: u64, action: &'static str, range: &Range<u64>) {
+        let bytes = (range.end - range.start) as usize;
+        self.lines.push(Line { time_us, action, address: range.start, bytes, stream: 0, owner: None });
+    }
+}

@@ -1,0 +1,247 @@
+//! What a pool looks like at one moment: every segment with its blocks, the counters, and what led there. A plain value that is
+//! written as JSON ([`Snapshot::to_json`]) or for PyTorch's memory viewer ([`Snapshot::to_pickle`]).
+
+#![forbid(unsafe_code)]
+
+mod event;
+mod history;
+mod intervals;
+mod json;
+mod pickle;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod torch;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use event::{Action, Entry};
+pub use summary::{OwnerBytes, Summary};
+
+use crate::pool::{BlockInfo, BlockState, Pool, SegmentInfo, SegmentKind, Stats};
+use crate::recording::{Recorder, Timeline};
+
+/// The version of the JSON form that this crate writes, and the only one that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// A pool at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// [`FORMAT_VERSION`].
+    pub format_version: u32,
+    /// Whose memory it is, such as `cpu` or `cuda:0`.
+    pub device: String,
+    /// Why it was taken.
+    pub reason: Reason,
+    /// When it was taken, in microseconds since 1970 UTC.
+    pub time_us: u64,
+    /// Smallest unit of physical memory, in bytes.
+    pub granule_bytes: usize,
+    /// The counters.
+    pub totals: Totals,
+    /// The request that failed, where that is the reason.
+    pub shortage: Option<Shortage>,
+    /// All mapped memory in order of address. Views without a live block are left out.
+    pub segments: Vec<Segment>,
+    /// How memory went from the beginning of the recording to this moment; empty where nothing was recorded.
+    pub timeline: Timeline,
+    /// The last events before this moment, the oldest first.
+    pub events: Vec<Entry>,
+    /// Events before those, which were recorded and forgotten.
+    pub events_dropped: u64,
+}
+
+/// Why a snapshot was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Somebody asked for it.
+    Asked,
+    /// Never was more allocated.
+    Peak,
+    /// A request failed.
+    Shortage,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortage {
+    /// What was asked for, in bytes.
+    pub requested_bytes: usize,
+    /// Whose it would have been.
+    pub owner: Arc<str>,
+    /// What the error said.
+    pub message: String,
+}
+
+/// The counters of a pool in bytes, as [`Stats`] and [`Counts`](crate::pool::Counts) define them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is documented where it is counted")]
+pub struct Totals {
+    pub capacity_bytes: usize,
+    pub requested_bytes: usize,
+    pub requested_bytes_peak: usize,
+    pub allocated_bytes: usize,
+    pub allocated_bytes_peak: usize,
+    pub reserved_bytes: usize,
+    pub reserved_bytes_peak: usize,
+    pub inactive_split_bytes: usize,
+    pub inactive_split_bytes_peak: usize,
+    pub free_bytes: usize,
+    pub largest_free_block_bytes: usize,
+    pub whole_free_granules_bytes: usize,
+    pub held_by_others_bytes: Option<usize>,
+    pub blocks: usize,
+    pub allocations_total: u64,
+    pub stitches_total: u64,
+    pub copied_bytes_total: u64,
+    pub driver_calls_total: u64,
+    pub shortages_total: u64,
+}
+
+/// A run of consecutive mapped addresses, tiled by blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: usize,
+    /// What the addresses are.
+    pub kind: Kind,
+    /// The blocks in order of address; the sum of their bytes is the segment's.
+    pub blocks: Vec<Block>,
+}
+
+/// What the addresses of a segment are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Where granules are mapped for as long as they exist.
+    Home,
+    /// A second address of granules, made by stitching.
+    View,
+}
+
+/// A block of a segment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: usize,
+    /// What was asked for, in bytes; 0 unless live.
+    pub requested_bytes: usize,
+    /// Whether it is in use.
+    pub state: State,
+    /// The stream that uses it, or used it last.
+    pub stream: u32,
+    /// Whose it is, if live.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner: Option<Arc<str>>,
+}
+
+/// Whether a block is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Given to somebody.
+    Live,
+    /// Can be given.
+    Free,
+    /// Home of granules that are in use through a view.
+    Lent,
+}
+
+impl Snapshot {
+    /// `pool` as it is at `time_us`, microseconds since 1970 UTC, with what `recorder` noted, if there is one.
+    pub fn of(pool: &Pool, (reason, time_us): (Reason, u64), recorder: Option<&Recorder>) -> Self {
+        Snapshot {
+            format_version: FORMAT_VERSION,
+            device: pool.source().name(),
+            reason,
+            time_us,
+            granule_bytes: pool.source().granule_bytes(),
+            totals: Totals::of(pool),
+            shortage: None,
+            segments: pool.segments().into_iter().map(Segment::from).collect(),
+            timeline: recorder.map(|recorder| recorder.timeline().clone()).unwrap_or_default(),
+            events: recorder.map(Recorder::entries).unwrap_or_default(),
+            events_dropped: recorder.map_or(0, Recorder::dropped_total),
+        }
+    }
+
+    /// All blocks, segment by segment.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.segments.iter().flat_map(|segment| &segment.blocks)
+    }
+}
+
+impl Totals {
+    /// The counters of `pool`.
+    pub fn of(pool: &Pool) -> Self {
+        let (counts, stats) = (pool.counts(), pool.stats());
+        let Stats { requested_bytes, allocated_bytes, reserved_bytes, inactive_split_bytes, .. } = stats;
+        Totals {
+            capacity_bytes: counts.capacity_bytes,
+            requested_bytes: requested_bytes.now,
+            requested_bytes_peak: requested_bytes.peak,
+            allocated_bytes: allocated_bytes.now,
+            allocated_bytes_peak: allocated_bytes.peak,
+            reserved_bytes: reserved_bytes.now,
+            reserved_bytes_peak: reserved_bytes.peak,
+            inactive_split_bytes: inactive_split_bytes.now,
+            inactive_split_bytes_peak: inactive_split_bytes.peak,
+            free_bytes: counts.free_bytes,
+            largest_free_block_bytes: counts.largest_free_block_bytes,
+            whole_free_granules_bytes: counts.whole_free_granules_bytes,
+            held_by_others_bytes: counts.held_by_others_bytes,
+            blocks: stats.blocks.now,
+            allocations_total: stats.allocations_total,
+            stitches_total: stats.stitches_total,
+            copied_bytes_total: stats.copied_bytes_total,
+            driver_calls_total: stats.driver_calls_total,
+            shortages_total: stats.shortages_total,
+        }
+    }
+
+    /// 1 − largest free block / free bytes; 0 when nothing is free.
+    pub fn fragmentation(&self) -> f64 {
+        match self.free_bytes {
+            0 => 0.0,
+            free => 1.0 - self.largest_free_block_bytes as f64 / free as f64,
+        }
+    }
+}
+
+impl From<SegmentInfo> for Segment {
+    fn from(segment: SegmentInfo) -> Self {
+        Segment {
+            address: segment.address,
+            bytes: segment.bytes,
+            kind: match segment.kind {
+                SegmentKind::Home => Kind::Home,
+                SegmentKind::View => Kind::View,
+            },
+            blocks: segment.blocks.into_iter().map(Block::from).collect(),
+        }
+    }
+}
+
+impl From<BlockInfo> for Block {
+    fn from(block: BlockInfo) -> Self {
+        Block {
+            address: block.address,
+            bytes: block.bytes,
+            requested_bytes: block.requested_bytes,
+            state: match block.state {
+                BlockState::Live => State::Live,
+                BlockState::Free => State::Free,
+                BlockState::Lent => State::Lent,
+            },
+            stream: block.stream.0,
+            owner: block.owner,
+        }
+    }
+}
