@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{Workspace, cargo, succeed};
-use crate::{demo, layers, tools};
+use crate::{demo, layers, tools, trampolines};
 
 /// One check of the whole workspace.
 pub(crate) struct Gate {
@@ -17,8 +17,9 @@ pub(crate) struct Gate {
 pub(crate) const GATES: &[Gate] = &[
     Gate { name: "format", checks: "sources are formatted", run: format },
     Gate { name: "layers", checks: "crates depend only on those below them", run: layers::check },
+    Gate { name: "trampolines", checks: "cuda-lazy supplies what its bindings declare", run: trampolines::check },
     Gate { name: "clippy", checks: "no warning in any target", run: clippy },
-    Gate { name: "alone", checks: "each library builds alone", run: each_library_alone },
+    Gate { name: "alone", checks: "each library builds alone, gpu-core passes without CUDA", run: each_library_alone },
     Gate { name: "tests", checks: "unit, property, golden and documentation tests", run: tests },
     Gate { name: "docs", checks: "documentation builds without a warning", run: docs },
     Gate { name: "system-libs", checks: "the program needs libc, libm and libgcc only", run: system_libraries },
@@ -40,7 +41,15 @@ fn each_library_alone(workspace: &Workspace) -> Result<()> {
         let mut check = cargo(&workspace.root, &["check", "--locked", "--package", &library.name]);
         succeed(tools::with_cmake(&mut check, workspace)?)?;
     }
-    Ok(())
+    without_cuda(workspace)
+}
+
+/// The program turns the feature `cuda` on, and with it the rest of the workspace's run: the crate that has it is tested without it too.
+fn without_cuda(workspace: &Workspace) -> Result<()> {
+    let package = ["--package", "megabatch-gpu-core"];
+    let clippy = ["clippy", "--locked", "--all-targets"];
+    succeed(cargo(&workspace.root, &clippy).args(package).args(["--", "--deny", "warnings"]))?;
+    succeed(cargo(&workspace.root, &["test", "--locked", "--lib"]).args(package))
 }
 
 fn tests(workspace: &Workspace) -> Result<()> {

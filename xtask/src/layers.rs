@@ -7,8 +7,10 @@ use crate::workspace::Workspace;
 /// Each library with the members it may depend on. The program and the developers' packages may use any library; no library
 /// may use them.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("megabatch-gpu-core", &[]),
+    ("megabatch-cuda-lazy", &[]),
+    ("megabatch-gpu-core", &["megabatch-cuda-lazy"]),
     ("megabatch-bars", &[]),
+    ("megabatch-simt", &[]),
     ("megabatch-chunk-io", &["megabatch-gpu-core"]),
     ("megabatch-trainer", &["megabatch-gpu-core"]),
 ];

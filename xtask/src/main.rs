@@ -5,11 +5,14 @@ mod bench;
 mod demo;
 mod fuzz;
 mod gates;
+mod kernels;
 mod kill;
 mod layers;
 mod report;
+mod simulate;
 mod test;
 mod tools;
+mod trampolines;
 mod workspace;
 
 use std::process::ExitCode;
@@ -24,8 +27,15 @@ cargo xtask COMMAND
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
+  kernels [--check]
+                  compiles every .cu to the .ptx beside it, or compares with what is there; reports registers, spills and shared memory
+                  on every GPU; installs NVIDIA's compiler (300 MB) under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
+  simulate [--events N] [--seed S]
+                  the memory pool in lockstep with its model: 10 million events, or N, from seed 1, or S
   report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
+  trampolines [--check]
+                  writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
   peers           megabatch beside PyTorch on the same work, in one go (installs PyTorch, 6 GB, under target/)
 
 What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
@@ -50,8 +60,11 @@ fn run(args: &[String]) -> Result<()> {
         "bench" => bench::run(rest),
         "peers" => bench::peers(rest),
         "fuzz" => fuzz::run(rest),
+        "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
         "report" => report::run(rest),
+        "simulate" => simulate::run(rest),
+        "trampolines" => trampolines::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())

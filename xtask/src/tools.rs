@@ -72,6 +72,14 @@ impl Venv {
         self.programs().join(if cfg!(windows) { "python.exe" } else { "python" })
     }
 
+    /// Where packages are installed.
+    pub(crate) fn packages(&self) -> Result<PathBuf> {
+        let mut ask = Command::new(self.python());
+        let output = ask.args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).output()?;
+        let path = String::from_utf8(output.stdout)?;
+        Ok(PathBuf::from(path.trim_end()))
+    }
+
     fn programs(&self) -> PathBuf {
         self.folder.join(if cfg!(windows) { "Scripts" } else { "bin" })
     }

@@ -39,6 +39,10 @@ impl Failure {
         Failure { kind: Kind::Data, message: message.into() }.into()
     }
 
+    pub(crate) fn device(message: impl Into<String>) -> anyhow::Error {
+        Failure { kind: Kind::Device, message: message.into() }.into()
+    }
+
     pub(crate) fn capacity(message: impl Into<String>) -> anyhow::Error {
         Failure { kind: Kind::Capacity, message: message.into() }.into()
     }
@@ -92,7 +96,12 @@ fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
     use megabatch_gpu_core::Error;
     Some(match error {
         Error::UnknownDevice { .. } => Kind::Usage,
-        Error::CudaNotBuilt { .. } => Kind::Device,
+        Error::CudaNotBuilt { .. }
+        | Error::DriverAbsent { .. }
+        | Error::DriverTooOld { .. }
+        | Error::NoSuchDevice { .. }
+        | Error::DeviceUnfit { .. }
+        | Error::Driver { .. } => Kind::Device,
         Error::Snapshot { .. } => Kind::Data,
         _ => Kind::Capacity,
     })
@@ -151,11 +160,12 @@ mod tests {
 
     #[test]
     fn each_class_has_its_code() {
-        use megabatch_gpu_core::Device;
+        use megabatch_gpu_core::{Device, Error};
 
-        assert_eq!(kind(&Device::select("cuda:0").unwrap_err().into()) as u8, 6);
+        let absent = || Error::DriverAbsent { name: "cuda:0".to_owned(), reason: "no file".to_owned() };
+        assert_eq!(kind(&absent().into()) as u8, 6);
         assert_eq!(kind(&Device::select("tpu").unwrap_err().into()) as u8, 2);
-        let hidden = megabatch_trainer::Error::Memory(Device::select("cuda:0").unwrap_err());
+        let hidden = megabatch_trainer::Error::Memory(absent());
         assert_eq!(kind(&anyhow::Error::from(hidden).context("while training")), Kind::Device);
         let missing = megabatch_chunk_io::inspect("no such file").unwrap_err();
         assert_eq!(kind(&missing.into()), Kind::Data);

@@ -57,7 +57,7 @@ impl Job {
         if let Some(steps) = max_steps {
             config.set_count("training.max_steps", steps);
         }
-        let device = Device::select(device)?;
+        let device = training_device(device)?;
         let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
@@ -66,6 +66,16 @@ impl Job {
         let split = split_source(samples.source(), &config)?;
         let training = training_config(&config);
         Ok(Job { device, memory_bytes, samples, split, config, training })
+    }
+}
+
+/// The device of that name, as far as the trainer can use it. `auto` is the best one that it can.
+fn training_device(name: &str) -> Result<Device> {
+    match Device::select(if name == "auto" { "cpu" } else { name })? {
+        device @ Device::Cpu(_) => Ok(device),
+        device => Err(Failure::device(format!(
+            "device `{device}` is present, but the trainer runs on the CPU only so far; use cpu or auto"
+        ))),
     }
 }
 

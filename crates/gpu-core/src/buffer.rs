@@ -2,15 +2,17 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::cuda::Gpu;
+use crate::device::{Cuda, Device};
+use crate::error::Result;
 use crate::host::{ALIGN_BYTES, HostBlock};
-use crate::pool::{Mobility, Shortage};
+use crate::pool::{BlockId, Mobility, Request, Shortage};
 use crate::scope::Scope;
 
 /// `len` elements of `T` on a device, zero when allocated, contiguous, aligned to 64 bytes.
 ///
-/// The bytes are booked on the buffer's [`Scope`] and on its device until the buffer is dropped.
+/// The bytes are booked on the buffer's [`Scope`] and on its device until the buffer is dropped. [`Buffer::copy_from`] and [`Buffer::to_vec`] reach
+/// the elements on every device; [`Buffer::as_slice`] lends them where they are in host memory.
 #[derive(Debug)]
 pub struct Buffer<T: Pod> {
     memory: Memory,
@@ -23,25 +25,38 @@ pub struct Buffer<T: Pod> {
 #[derive(Debug)]
 enum Memory {
     Host(HostBlock),
+    Device(DeviceBlock),
+}
+
+/// A live block of a pool over a GPU's memory.
+#[derive(Debug)]
+struct DeviceBlock {
+    gpu: Gpu,
+    address: u64,
+    /// None for a block of no bytes, which takes no memory.
+    id: Option<BlockId>,
 }
 
 impl<T: Pod> Buffer<T> {
     /// Allocates `len` zeros.
     ///
     /// # Errors
-    /// [`Error::NeverFits`], [`Error::OverBudget`] or [`Error::OutOfMemory`]; the device is then as before.
+    /// [`Error::NeverFits`](crate::Error::NeverFits), [`Error::OverBudget`](crate::Error::OverBudget) or
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); the device is then as before.
     pub fn zeros(scope: &Scope, len: usize) -> Result<Self> {
         const { assert!(align_of::<T>() <= ALIGN_BYTES) };
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| isize::try_from(bytes).is_ok())
-            .ok_or_else(|| Error::NeverFits { scope: scope.label().to_owned(), len, element_bytes: size_of::<T>() })?;
+        let bytes = scope.bytes_of::<T>(len)?;
         scope.book(bytes)?;
         let memory = allocate(scope, bytes).map_err(|shortage| {
             scope.release(bytes);
             scope.shortage(bytes, &shortage)
         })?;
-        Ok(Buffer { memory, len, scope: scope.clone(), element: PhantomData })
+        let mut buffer = Buffer { memory, len, scope: scope.clone(), element: PhantomData };
+        // The host's memory is zero already.
+        if let Memory::Device(_) = buffer.memory {
+            buffer.set_zero()?;
+        }
+        Ok(buffer)
     }
 
     /// Allocates a copy of `values`.
@@ -50,7 +65,7 @@ impl<T: Pod> Buffer<T> {
     /// As [`Buffer::zeros`].
     pub fn from_slice(scope: &Scope, values: &[T]) -> Result<Self> {
         let mut buffer = Buffer::zeros(scope, values.len())?;
-        buffer.as_mut_slice().copy_from_slice(values);
+        buffer.copy_from(values)?;
         Ok(buffer)
     }
 
@@ -59,7 +74,76 @@ impl<T: Pod> Buffer<T> {
     /// # Errors
     /// As [`Buffer::zeros`].
     pub fn try_clone(&self) -> Result<Self> {
-        Buffer::from_slice(&self.scope, self.as_slice())
+        let mut copy = Buffer::zeros(&self.scope, self.len)?;
+        match (&self.memory, &copy.memory) {
+            (Memory::Device(from), Memory::Device(to)) => {
+                from.gpu.copy_block(from.address, to.address, self.bytes())?;
+            }
+            _ => copy.as_mut_slice().copy_from_slice(self.as_slice()),
+        }
+        Ok(copy)
+    }
+
+    /// Copies `values` here, and waits until it is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] for a buffer on a GPU that fails.
+    ///
+    /// # Panics
+    /// If there are more values or fewer than elements.
+    pub fn copy_from(&mut self, values: &[T]) -> Result<()> {
+        assert_eq!(values.len(), self.len, "a copy is of as many elements on both sides");
+        match &self.memory {
+            Memory::Host(_) => self.as_mut_slice().copy_from_slice(values),
+            Memory::Device(block) => block.gpu.write_block(block.address, bytemuck::cast_slice(values))?,
+        }
+        Ok(())
+    }
+
+    /// Copies the elements to `values`, after all work that was submitted to the device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] for a buffer on a GPU that fails, or where work that was submitted earlier has failed.
+    ///
+    /// # Panics
+    /// If there is room for more elements or fewer.
+    pub fn copy_to(&self, values: &mut [T]) -> Result<()> {
+        assert_eq!(values.len(), self.len, "a copy is of as many elements on both sides");
+        match &self.memory {
+            Memory::Host(_) => values.copy_from_slice(self.as_slice()),
+            Memory::Device(block) => block.gpu.read_block(block.address, bytemuck::cast_slice_mut(values))?,
+        }
+        Ok(())
+    }
+
+    /// The elements, after all work that was submitted to the device.
+    ///
+    /// # Errors
+    /// As [`Buffer::copy_to`].
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        let mut values = vec![T::zeroed(); self.len];
+        self.copy_to(&mut values)?;
+        Ok(values)
+    }
+
+    /// Sets every element to zero, in the order of the device's default stream.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] for a buffer on a GPU that fails.
+    pub fn set_zero(&mut self) -> Result<()> {
+        match &self.memory {
+            Memory::Host(_) => self.as_mut_slice().fill(T::zeroed()),
+            Memory::Device(block) => block.gpu.zero_block(block.address, self.bytes())?,
+        }
+        Ok(())
+    }
+
+    /// Where the first element is, as the device sees it: what a kernel takes. 0 for a buffer of no elements on a GPU.
+    pub fn address(&self) -> u64 {
+        match &self.memory {
+            Memory::Host(block) => block.start.as_ptr().expose_provenance() as u64,
+            Memory::Device(block) => block.address,
+        }
     }
 
     /// Number of elements.
@@ -77,32 +161,63 @@ impl<T: Pod> Buffer<T> {
         &self.scope
     }
 
-    /// The elements, for a buffer in host memory.
+    /// The elements of a buffer in host memory.
+    ///
+    /// # Panics
+    /// If the buffer is on a GPU.
     pub fn as_slice(&self) -> &[T] {
-        let Memory::Host(block) = &self.memory;
+        let block = self.host();
         // SAFETY: the block holds `len * size_of::<T>()` bytes, initialised (zeroed at first), aligned to 64, which is
         // at least the alignment of any `Pod` that `zeros` accepts; any bytes are a valid `Pod`; `&self` excludes writers.
         unsafe { std::slice::from_raw_parts(block.start.cast::<T>().as_ptr(), self.len) }
     }
 
-    /// The elements for writing, for a buffer in host memory.
+    /// The elements of a buffer in host memory, for writing.
+    ///
+    /// # Panics
+    /// If the buffer is on a GPU.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        let Memory::Host(block) = &mut self.memory;
+        let block = self.host();
         // SAFETY: as in `as_slice`; `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(block.start.cast::<T>().as_ptr(), self.len) }
+    }
+
+    /// The GPU whose memory the buffer is in.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn gpu(&self) -> Option<&Gpu> {
+        match &self.memory {
+            Memory::Host(_) => None,
+            Memory::Device(block) => Some(&block.gpu),
+        }
+    }
+
+    fn host(&self) -> &HostBlock {
+        match &self.memory {
+            Memory::Host(block) => block,
+            Memory::Device(block) => {
+                panic!("{}: slices are of host memory; copy_to reads a buffer on {}", self.scope.label(), block.gpu)
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
     }
 }
 
 impl<T: Pod> Drop for Buffer<T> {
     fn drop(&mut self) {
-        let Memory::Host(block) = &self.memory;
+        let id = match &self.memory {
+            Memory::Host(block) => block.id,
+            Memory::Device(block) => block.id,
+        };
         // After a panic within the pool its blocks stay where they are: a second panic would hide the first.
         let memory = self.scope.device().memory();
-        if let Some((id, mut pool)) = block.id.zip(memory.pool_unless_broken()) {
+        if let Some((id, mut pool)) = id.zip(memory.pool_unless_broken()) {
             memory.note_free(&pool);
             pool.free(id);
         }
-        self.scope.release(self.len * size_of::<T>());
+        self.scope.release(self.bytes());
     }
 }
 
@@ -110,6 +225,20 @@ fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, Shortage> {
     let request = scope.request(bytes, Mobility::Fixed);
     match scope.device() {
         Device::Cpu(_) => HostBlock::zeroed(scope.device().memory().pool(), &request).map(Memory::Host),
+        Device::Cuda(cuda) => DeviceBlock::new(cuda, &request).map(Memory::Device),
+    }
+}
+
+impl DeviceBlock {
+    /// A block of undefined contents.
+    fn new(cuda: &Cuda, request: &Request) -> Result<Self, Shortage> {
+        let gpu = cuda.shared_gpu();
+        if request.bytes == 0 {
+            return Ok(DeviceBlock { gpu, address: 0, id: None });
+        }
+        let mut pool = cuda.memory().pool();
+        let id = pool.allocate(request)?;
+        Ok(DeviceBlock { gpu, address: pool.address(id), id: Some(id) })
     }
 }
 
@@ -118,6 +247,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn buffers_start_as_aligned_zeros() {

@@ -4,12 +4,14 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cuda::Gpu;
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::pool::{Counts, Pool, Settings, Stats};
 use crate::recording::{Recording, RecordingSettings};
 use crate::scope::Scope;
 use crate::snapshot::{Shortage, Snapshot};
+use crate::source::Source;
 use crate::usage::Usage;
 use crate::{free_memory, host};
 
@@ -22,12 +24,37 @@ use crate::{free_memory, host};
 pub enum Device {
     /// The processor and its memory.
     Cpu(Cpu),
+    /// An NVIDIA GPU. There are none in a build without the feature `cuda`.
+    Cuda(Cuda),
 }
 
 /// The CPU device's memory. Made by [`Device::cpu`].
 #[derive(Clone, Debug)]
 pub struct Cpu {
     memory: Arc<DeviceMemory>,
+}
+
+/// A GPU and its memory. Made by [`Device::cuda`].
+#[derive(Clone, Debug)]
+pub struct Cuda {
+    memory: Arc<DeviceMemory>,
+    gpu: Gpu,
+}
+
+impl Cuda {
+    /// The GPU, to submit work to.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    pub(crate) fn shared_gpu(&self) -> Gpu {
+        self.gpu.clone()
+    }
+
+    pub(crate) fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
 }
 
 /// The memory of one device: whose it is, and where it is.
@@ -42,22 +69,45 @@ pub(crate) struct DeviceMemory {
 impl Device {
     /// A CPU device with a pool and a ledger of its own and no budget.
     pub fn cpu() -> Self {
-        let pool = Pool::new(host::source(), Settings { capacity_bytes: None });
-        let (ledger, pool, recording) = (Ledger::default(), Mutex::new(pool), Mutex::new(None));
-        Device::Cpu(Cpu { memory: Arc::new(DeviceMemory { ledger, pool, recording }) })
+        Device::Cpu(Cpu { memory: DeviceMemory::over(host::source()) })
     }
 
-    /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the best one present.
+    /// The GPU `ordinal`, counted from 0, with a pool and a ledger of its own and no budget.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] for any other name; [`Error::CudaNotBuilt`] for `cuda:N`, which this build cannot drive.
+    /// [`Error::CudaNotBuilt`] in a build without the feature `cuda`; [`Error::DriverAbsent`], [`Error::DriverTooOld`],
+    /// [`Error::NoSuchDevice`], [`Error::DeviceUnfit`] or [`Error::Driver`] where there is no such device to be had.
+    pub fn cuda(ordinal: u32) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        Ok(Device::Cuda(Cuda { memory: DeviceMemory::over(gpu.source()?), gpu }))
+    }
+
+    /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the first GPU where there is one that can be used, and the CPU otherwise.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDevice`] for any other name; for `cuda:N`, as [`Device::cuda`]; for `auto`, [`Error::Driver`] where there is a GPU
+    /// and it fails.
     pub fn select(name: &str) -> Result<Self> {
         match name {
-            "cpu" | "auto" => Ok(Device::cpu()),
+            "cpu" => Ok(Device::cpu()),
+            "auto" => match Device::cuda(0) {
+                Err(error @ Error::Driver { .. }) => Err(error),
+                Err(_) => Ok(Device::cpu()),
+                gpu => gpu,
+            },
             _ => match name.strip_prefix("cuda:").map(str::parse::<u32>) {
-                Some(Ok(_)) => Err(Error::CudaNotBuilt { name: name.to_owned() }),
+                Some(Ok(ordinal)) => Device::cuda(ordinal),
                 _ => Err(Error::UnknownDevice { name: name.to_owned() }),
             },
+        }
+    }
+
+    /// The GPU behind a CUDA device, to submit work to; `None` for the CPU.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match self {
+            Device::Cpu(_) => None,
+            Device::Cuda(cuda) => Some(&cuda.gpu),
         }
     }
 
@@ -67,6 +117,7 @@ impl Device {
         let (budget_bytes, left) = self.memory().ledger.budget();
         let system = match self {
             Device::Cpu(_) => free_memory::free_bytes(),
+            Device::Cuda(cuda) => cuda.gpu.free_bytes(),
         };
         match (system, budget_bytes) {
             (Some(free), _) => Some(free.min(left)),
@@ -168,11 +219,17 @@ impl Device {
     pub(crate) fn memory(&self) -> &DeviceMemory {
         match self {
             Device::Cpu(cpu) => &cpu.memory,
+            Device::Cuda(cuda) => &cuda.memory,
         }
     }
 }
 
 impl DeviceMemory {
+    fn over(source: Box<dyn Source>) -> Arc<Self> {
+        let pool = Pool::new(source, Settings { capacity_bytes: None });
+        Arc::new(DeviceMemory { ledger: Ledger::default(), pool: Mutex::new(pool), recording: Mutex::new(None) })
+    }
+
     /// The pool, for one thread at a time.
     ///
     /// # Panics
@@ -210,6 +267,7 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Device::Cpu(_) => f.write_str("cpu"),
+            Device::Cuda(cuda) => cuda.gpu.fmt(f),
         }
     }
 }
@@ -221,10 +279,12 @@ mod tests {
 
     #[test]
     fn select_knows_its_names() {
-        for name in ["cpu", "auto"] {
-            assert_eq!(Device::select(name).unwrap().to_string(), "cpu");
+        assert_eq!(Device::select("cpu").unwrap().to_string(), "cpu");
+        #[cfg(not(feature = "cuda"))]
+        {
+            assert_eq!(Device::select("auto").unwrap().to_string(), "cpu");
+            assert!(matches!(Device::select("cuda:0"), Err(Error::CudaNotBuilt { .. })));
         }
-        assert!(matches!(Device::select("cuda:0"), Err(Error::CudaNotBuilt { .. })));
         for name in ["", "cuda", "cuda:", "cuda:x", "cuda:-1", "gpu", "CPU"] {
             assert!(matches!(Device::select(name), Err(Error::UnknownDevice { .. })), "{name:?}");
         }

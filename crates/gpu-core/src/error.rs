@@ -70,6 +70,120 @@ pub enum Error {
         name: String,
     },
 
+    /// A CUDA device was asked for, and this machine has no CUDA driver.
+    #[error(
+        "device `{name}`: no CUDA driver: {reason}; install NVIDIA's driver (in a container, pass the GPU on), or use cpu"
+    )]
+    DriverAbsent {
+        /// The device asked for.
+        name: String,
+        /// What the dynamic loader said.
+        reason: String,
+    },
+
+    /// The CUDA driver is older than what megabatch needs.
+    #[error(
+        "device `{name}`: the driver goes up to CUDA {driver}, and {needed} is needed; update NVIDIA's driver, or use cpu"
+    )]
+    DriverTooOld {
+        /// The device asked for.
+        name: String,
+        /// CUDA version of the driver.
+        driver: String,
+        /// CUDA version needed.
+        needed: String,
+    },
+
+    /// The driver lists fewer devices.
+    #[error(
+        "device `{name}`: the driver lists {devices} devices, counted from cuda:0; see nvidia-smi and CUDA_VISIBLE_DEVICES, or use cpu"
+    )]
+    NoSuchDevice {
+        /// The device asked for.
+        name: String,
+        /// Number of devices.
+        devices: u32,
+    },
+
+    /// The device lacks something that every part of megabatch needs.
+    #[error("device `{name}`, {gpu}, lacks {lacks}; use another device, or cpu")]
+    DeviceUnfit {
+        /// The device asked for.
+        name: String,
+        /// What the maker calls it.
+        gpu: String,
+        /// What it lacks.
+        lacks: String,
+    },
+
+    /// A call to the driver failed.
+    #[error("{device}: {call}({operands}) failed: {code_name} ({code}), {text}")]
+    Driver {
+        /// The device, or the name that was asked for.
+        device: String,
+        /// The function of the driver.
+        call: &'static str,
+        /// What it was called with.
+        operands: String,
+        /// What it returned.
+        code: i32,
+        /// That code's name.
+        code_name: String,
+        /// The driver's words for it.
+        text: String,
+    },
+
+    /// A module has no kernel of that name.
+    #[error("module {module} has no kernel `{kernel}`; check the name, and that it is extern \"C\"")]
+    NoSuchKernel {
+        /// Name of the module.
+        module: String,
+        /// The name asked for.
+        kernel: String,
+    },
+
+    /// A kernel was given too many arguments, or too few.
+    #[error("kernel `{kernel}` has {expected} parameters and was given {given} arguments")]
+    KernelArguments {
+        /// The kernel.
+        kernel: String,
+        /// Its parameters.
+        expected: usize,
+        /// Arguments given.
+        given: usize,
+    },
+
+    /// An argument of a kernel is not as large as the parameter it is for.
+    #[error(
+        "kernel `{kernel}`: parameter {index} has {expected_bytes} bytes, and the argument `{argument}` has {given_bytes}; give the literal or the variable the parameter's type"
+    )]
+    KernelArgument {
+        /// The kernel.
+        kernel: String,
+        /// The parameter, counted from 0.
+        index: usize,
+        /// The argument, as it was written.
+        argument: &'static str,
+        /// The parameter's size.
+        expected_bytes: usize,
+        /// The argument's size.
+        given_bytes: usize,
+    },
+
+    /// The grid of a launch is empty, or larger than the GPU or the kernel can run.
+    #[error("kernel `{kernel}` cannot be launched with {wanted} {what}: {least} to {most} are possible")]
+    LaunchLimit {
+        /// The kernel.
+        kernel: String,
+        /// What there is too little or too much of.
+        what: &'static str,
+        /// How much was asked for.
+        wanted: u64,
+        /// Smallest possible.
+        least: u64,
+        /// Largest possible.
+        most: u64,
+    },
     /// A text is no memory snapshot, or its parts contradict each other.
     #[error("not a memory snapshot: {place}: {reason}; expected what `megabatch train` or `megabatch memory` writes")]
     Snapshot {

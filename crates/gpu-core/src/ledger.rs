@@ -42,10 +42,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes back what [`Ledger::book`] booked.
-    pub(crate) fn release(&self, scope: &Counter, bytes: usize) {
-        scope.sub(bytes);
-        self.total.sub(bytes);
+    /// Takes back what [`Ledger::book`] booked for so many buffers.
+    pub(crate) fn release(&self, scope: &Counter, (bytes, buffers): (usize, usize)) {
+        scope.sub(bytes, buffers);
+        self.total.sub(bytes, buffers);
     }
 
     pub(crate) fn usage(&self) -> Usage {

@@ -1,12 +1,20 @@
 #![doc = include_str!("../README.md")]
 
+mod arena;
 mod buffer;
+pub mod convert;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "cuda_absent.rs"]
+mod cuda;
 mod device;
 mod error;
 mod free_memory;
 mod host;
 pub mod leak;
 mod ledger;
+pub mod ops;
 pub mod pool;
 pub mod recording;
 pub mod replay;
@@ -15,8 +23,9 @@ pub mod snapshot;
 pub mod source;
 mod usage;
 
+pub use arena::{Arena, Handle};
 pub use buffer::Buffer;
-pub use device::Device;
+pub use device::{Cpu, Cuda, Device};
 pub use error::{Error, Result};
 pub use scope::Scope;
 pub use usage::Usage;

@@ -59,7 +59,18 @@ impl Scope {
 
     /// Takes back what [`Scope::book`] booked.
     pub(crate) fn release(&self, bytes: usize) {
-        self.device.memory().ledger.release(&self.counter, bytes);
+        self.release_all((bytes, 1));
+    }
+
+    /// Takes back what was booked in so many bytes and times.
+    pub(crate) fn release_all(&self, booked: (usize, usize)) {
+        self.device.memory().ledger.release(&self.counter, booked);
+    }
+
+    /// The size of `len` elements.
+    pub(crate) fn bytes_of<T>(&self, len: usize) -> Result<usize> {
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
+        bytes.ok_or_else(|| Error::NeverFits { scope: self.label.to_string(), len, element_bytes: size_of::<T>() })
     }
 
     /// The wish for memory of this scope, to be used on the default stream.

@@ -37,10 +37,10 @@ impl Counter {
         Ok(())
     }
 
-    pub(crate) fn sub(&self, bytes: usize) {
+    pub(crate) fn sub(&self, bytes: usize, buffers: usize) {
         let before = self.allocated_bytes.fetch_sub(bytes, Relaxed);
         assert!(before >= bytes, "freed {bytes} bytes of {before} allocated");
-        self.buffers.fetch_sub(1, Relaxed);
+        self.buffers.fetch_sub(buffers, Relaxed);
     }
 
     pub(crate) fn usage(&self) -> Usage {
@@ -78,6 +78,6 @@ mod tests {
     fn freeing_more_than_was_allocated_is_a_bug() {
         let counter = Counter::default();
         counter.try_add(1, 1).unwrap();
-        counter.sub(2);
+        counter.sub(2, 1);
     }
 }

@@ -5,6 +5,7 @@ mod bad_input;
 mod capacity;
 mod config;
 mod data;
+mod devices;
 mod exchange;
 mod instruments;
 mod interface;

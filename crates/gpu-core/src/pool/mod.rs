@@ -1,24 +1,68 @@
 //! The memory pool: which bytes of which granules belong to whom. Arithmetic only; a [`Source`] acts.
+//!
+//! Physical memory comes in *granules* (2 MiB on CUDA). Each is mapped once at its home, a range of addresses as large as the pool's
+//! capacity, and tiles of that range say of every byte whether it is live, free, or not there. Blocks are cut from free tiles by best
+//! fit; small ones share slabs. When no free tile is large enough, free granules from anywhere are mapped side by side a second time: a
+//! *view* (virtual aliasing). The bytes of a block in a view are live at home as well, as pieces, and each byte is used through one of
+//! its addresses only; so there is one truth about what is free, and a view is but a translation. What is tried before a request
+//! fails, in order, is the ladder (`ladder.rs`).
+//!
+//! What holds at every moment, and is asserted by [`Pool::check`]:
+//!
+//! - A request succeeds whenever its granules and those touched by live blocks together are within the capacity, unless the source refuses.
+//! - At a step boundary, if all blocks are relocatable: whenever the granules of one slab for each full slab's worth of small blocks of a
+//!   class and stream, and the bytes of the other blocks and of the request, are.
+//! - A step that is repeated makes no call to the driver from its third repetition on (`memory_of_steps.rs`).
 
 #![forbid(unsafe_code)]
 
+mod bins;
+mod compaction;
 mod event;
+mod granule_set;
+mod grow;
+mod home;
+mod ladder;
+mod memory_of_steps;
+mod order;
+mod place;
+mod recall;
+mod rehome;
 mod segments;
+mod slab;
 mod stats;
+mod stitch;
+#[cfg(test)]
+mod tests;
+mod tiling;
+mod view;
+mod walk;
 
 pub use event::{Event, Observer};
 pub use segments::{BlockInfo, BlockState, SegmentInfo, SegmentKind};
 pub use stats::{Counts, Peaked, Stats};
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::source::{Granule, Refusal, Source, StreamId};
+use crate::source::{Refusal, Source, StreamId};
+use home::Home;
+use memory_of_steps::{Form, Seat, StepMemory};
+use order::Streams;
+use place::{Blocks, Live, Place, Want};
+use slab::Slabs;
+use view::Views;
+
+/// Blocks begin at multiples of this, and their sizes are multiples of it.
+pub const UNIT_BYTES: usize = 512;
+
+/// A range of bytes by their offsets in a segment.
+type Bytes = Range<usize>;
 
 /// What a pool may take from its source and keep.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Physical memory in bytes that the pool may hold; `None` for all that the source has.
+    /// Physical memory in bytes that the pool may hold, of which it uses whole granules; `None` for all that the source has.
     pub capacity_bytes: Option<usize>,
 }
 
@@ -66,23 +110,34 @@ pub enum Shortage {
 #[derive(Debug)]
 pub struct Pool {
     source: Box<dyn Source>,
-    settings: Settings,
+    home: Home,
+    slabs: Slabs,
+    views: Views,
+    blocks: Blocks,
+    streams: Streams,
+    memory: StepMemory,
     stats: Stats,
     watch: event::Watch,
-    blocks: BTreeMap<BlockId, (u64, Vec<Granule>, Request)>,
-    blocks_total: u64,
+    /// Whether nothing was freed since the last step boundary, so that relocatable blocks may move.
+    at_boundary: bool,
 }
 
 impl Pool {
     /// An empty pool over `source`; nothing is reserved yet.
     pub fn new(source: Box<dyn Source>, settings: Settings) -> Self {
+        let capacity_bytes = settings.capacity_bytes.unwrap_or(usize::MAX).min(source.capacity_bytes());
+        let granule_bytes = source.granule_bytes();
         Pool {
             source,
-            settings,
+            home: Home::new(capacity_bytes / granule_bytes, granule_bytes),
+            slabs: Slabs::default(),
+            views: Views::default(),
+            blocks: Blocks::default(),
+            streams: Streams::default(),
+            memory: StepMemory::default(),
             stats: Stats::default(),
             watch: event::Watch::default(),
-            blocks: BTreeMap::new(),
-            blocks_total: 0,
+            at_boundary: false,
         }
     }
 
@@ -91,36 +146,19 @@ impl Pool {
     /// # Errors
     /// [`Shortage`], and then no block has changed.
     pub fn allocate(&mut self, request: &Request) -> Result<BlockId, Shortage> {
-        let granule_bytes = self.source.granule_bytes();
-        let bytes = request.bytes.next_multiple_of(granule_bytes);
-        let capacity = self.capacity_bytes();
-        if bytes > capacity {
-            return Err(Shortage::NeverFits { largest_bytes: capacity });
-        }
-        if self.stats.reserved_bytes.now + bytes > capacity {
-            return Err(Shortage::NotNow(self.counts()));
-        }
-        let address = self.source.reserve(bytes).map_err(Shortage::Source)?;
-        let mut granules = Vec::new();
-        for _ in 0..bytes / granule_bytes {
-            granules.push(self.source.create().map_err(Shortage::Source)?);
-        }
-        self.source.map(address, &granules).map_err(Shortage::Source)?;
-        self.blocks_total += 1;
-        let block = BlockId(self.blocks_total);
-        self.blocks.insert(block, (address, granules, request.clone()));
-        self.stats.allocated_bytes.add(request.bytes);
-        self.watch.tell(|| Event::Grown { address, bytes });
-        self.watch.tell(|| Event::Allocated {
-            id: block,
-            address,
-            bytes,
-            requested_bytes: request.bytes,
-            stream: request.stream,
-            owner: Arc::clone(&request.owner),
+        let placed = self.want(request).and_then(|want| {
+            let key = self.memory.key(want.bytes, want.tag.index());
+            let place = self.recall(key, &want).map_or_else(|| self.place(&want), Ok)?;
+            Ok((want, key, place))
         });
-        self.stats.reserved_bytes.add(bytes);
-        Ok(block)
+        match placed {
+            Ok((want, key, place)) => Ok(self.enter(request, (want, key), place)),
+            Err(shortage) => {
+                self.stats.shortages_total += 1;
+                self.tell_of_shortage(request);
+                Err(shortage)
+            }
+        }
     }
 
     /// Takes a block back that `stream` (the one of its request) was the last to use.
@@ -128,22 +166,23 @@ impl Pool {
     /// # Panics
     /// If the block is not live.
     pub fn free(&mut self, block: BlockId) {
-        let (address, granules, request) = self.blocks.remove(&block).expect("a block is freed once");
-        let bytes = granules.len() * self.source.granule_bytes();
-        self.source.unmap(address, bytes);
-        granules.into_iter().for_each(|granule| self.source.destroy(granule));
-        self.source.release(address, bytes);
-        self.stats.allocated_bytes.sub(request.bytes);
+        let live = self.blocks.remove(block).expect("a block is freed once");
+        let address = self.address_of(&live.place);
+        self.vacate(&live.place, live.tag);
+        self.memory.gone(address, live.bytes, live.tag.index());
+        self.at_boundary = false;
+        self.stats.requested_bytes.sub(live.requested_bytes);
+        self.stats.allocated_bytes.sub(live.bytes);
+        self.stats.blocks.sub(1);
+        self.stats.inactive_split_bytes.set(self.inactive_split_bytes());
         self.watch.tell(|| Event::Freed {
             id: block,
             address,
-            bytes,
-            requested_bytes: request.bytes,
-            stream: request.stream,
-            owner: request.owner,
+            bytes: live.bytes,
+            requested_bytes: live.requested_bytes,
+            stream: self.streams.stream(live.tag),
+            owner: live.owner,
         });
-        self.watch.tell(|| Event::Released { address, bytes });
-        self.stats.reserved_bytes.sub(bytes);
     }
 
     /// First address of a live block. A relocatable block's may be another after [`Pool::step`].
@@ -151,18 +190,15 @@ impl Pool {
     /// # Panics
     /// If the block is not live.
     pub fn address(&self, block: BlockId) -> u64 {
-        self.blocks[&block].0
+        self.address_of(&self.blocks.get(block).expect("the block is live").place)
     }
 
     /// Tells the pool that a step of the work ends here: what follows is likely to repeat what lay between the last two boundaries, and
     /// relocatable blocks may move until the next block is freed.
     pub fn step(&mut self) {
+        self.memory.turn();
+        self.at_boundary = true;
         self.watch.tell(|| Event::Step);
-    }
-
-    /// Gives every granule without live bytes back to the source; returns their bytes.
-    pub fn empty_cache(&mut self) -> usize {
-        0
     }
 
     /// Starts all peaks anew from what is now.
@@ -172,17 +208,21 @@ impl Pool {
 
     /// Counters with their peaks.
     pub fn stats(&self) -> Stats {
-        let mut stats = self.stats;
-        stats.driver_calls_total = self.source.driver_calls();
-        stats
+        Stats { driver_calls_total: self.source.driver_calls(), ..self.stats }
     }
 
-    /// The momentary figures that an out-of-memory report needs.
+    /// The momentary figures that an out-of-memory report needs. What others hold is not asked of the device: see [`Shortage::NotNow`].
     pub fn counts(&self) -> Counts {
+        let granule_bytes = self.home.granule_bytes();
+        let reserved_bytes = self.home.held() * granule_bytes;
         Counts {
+            capacity_bytes: self.home.slots() * granule_bytes,
             allocated_bytes: self.stats.allocated_bytes.now,
-            reserved_bytes: self.stats.reserved_bytes.now,
-            ..Counts::default()
+            reserved_bytes,
+            free_bytes: reserved_bytes - self.stats.allocated_bytes.now,
+            largest_free_block_bytes: self.home.largest_free_bytes(),
+            whole_free_granules_bytes: reserved_bytes - self.home.touched() * granule_bytes,
+            held_by_others_bytes: None,
         }
     }
 
@@ -190,36 +230,6 @@ impl Pool {
     pub fn set_observer(&mut self, observer: Option<Observer>) {
         self.watch.set(observer);
     }
-
-    /// All that is mapped, as maximal runs of addresses in order of address, each with its blocks. Views that hold no live block are left out.
-    pub fn segments(&self) -> Vec<SegmentInfo> {
-        let granule_bytes = self.source.granule_bytes();
-        let mut segments: Vec<_> = self
-            .blocks
-            .iter()
-            .map(|(&id, (address, granules, request))| {
-                let (address, bytes) = (*address, granules.len() * granule_bytes);
-                let block = BlockInfo {
-                    address,
-                    bytes,
-                    requested_bytes: request.bytes,
-                    state: BlockState::Live,
-                    stream: request.stream,
-                    owner: Some(Arc::clone(&request.owner)),
-                    id: Some(id),
-                };
-                SegmentInfo { address, bytes, kind: SegmentKind::Home, blocks: vec![block] }
-            })
-            .collect();
-        segments.sort_by_key(|segment| segment.address);
-        segments
-    }
-
-    /// Walks everything and asserts every invariant: for tests.
-    ///
-    /// # Panics
-    /// On the first invariant that does not hold.
-    pub fn check(&self) {}
 
     /// Where the memory comes from.
     pub fn source(&self) -> &dyn Source {
@@ -231,8 +241,70 @@ impl Pool {
         &mut *self.source
     }
 
-    fn capacity_bytes(&self) -> usize {
-        let source = self.source.capacity_bytes();
-        self.settings.capacity_bytes.map_or(source, |limit| limit.min(source))
+    fn want(&mut self, request: &Request) -> Result<Want, Shortage> {
+        let largest_bytes = self.home.slots() * self.home.granule_bytes();
+        if request.bytes > largest_bytes || largest_bytes == 0 {
+            return Err(Shortage::NeverFits { largest_bytes });
+        }
+        let class = slab::class_of(request.bytes, self.home.granule_bytes());
+        let bytes = class.map_or_else(|| request.bytes.max(1).next_multiple_of(UNIT_BYTES), slab::class_bytes);
+        let tag = self.streams.tag(request.stream);
+        self.home.know(tag);
+        Ok(Want { bytes, tag, block: self.blocks.next(), class })
+    }
+
+    /// Books a block that has its place.
+    fn enter(&mut self, request: &Request, (want, key): (Want, u64), place: Place) -> BlockId {
+        let address = self.address_of(&place);
+        let form = match &place {
+            Place::Whole(_) => Form::Whole,
+            Place::Slot { .. } => Form::Slot,
+            Place::Stitched(stitched) => Form::View(stitched.view),
+        };
+        self.memory.note(key, Seat { address, form });
+        self.memory.born(address, want.bytes, want.tag.index());
+        let id = self.blocks.insert(Live {
+            place,
+            bytes: want.bytes,
+            requested_bytes: request.bytes,
+            tag: want.tag,
+            mobility: request.mobility,
+            owner: Arc::clone(&request.owner),
+        });
+        self.stats.requested_bytes.add(request.bytes);
+        self.stats.allocated_bytes.add(want.bytes);
+        self.stats.blocks.add(1);
+        self.stats.allocations_total += 1;
+        self.stats.inactive_split_bytes.set(self.inactive_split_bytes());
+        self.watch.tell(|| Event::Allocated {
+            id,
+            address,
+            bytes: want.bytes,
+            requested_bytes: request.bytes,
+            stream: request.stream,
+            owner: Arc::clone(&request.owner),
+        });
+        id
+    }
+
+    fn inactive_split_bytes(&self) -> usize {
+        self.home.touched() * self.home.granule_bytes() - self.stats.allocated_bytes.now
+    }
+
+    /// The figures with what others hold of the device, which has to be asked for it.
+    fn counts_with_others(&mut self) -> Counts {
+        let counts = self.counts();
+        let used = self.source.free_bytes().map(|free| self.source.capacity_bytes().saturating_sub(free));
+        Counts { held_by_others_bytes: used.map(|used| used.saturating_sub(counts.reserved_bytes)), ..counts }
+    }
+
+    fn tell_of_shortage(&mut self, request: &Request) {
+        let counts = self.counts();
+        self.watch.tell(|| Event::Short {
+            bytes: request.bytes,
+            stream: request.stream,
+            owner: Arc::clone(&request.owner),
+            counts,
+        });
     }
 }

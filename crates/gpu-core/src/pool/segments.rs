@@ -1,8 +1,13 @@
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::BlockId;
+use super::place::Place;
+use super::slab::class_bytes;
+use super::tiling::Kind;
+use super::view::GONE;
+use super::{BlockId, Pool};
 use crate::source::StreamId;
 
 /// A run of consecutive mapped addresses, tiled by blocks.
@@ -23,7 +28,7 @@ pub struct SegmentInfo {
 pub enum SegmentKind {
     /// Where granules are mapped for as long as they exist. The bytes of all home segments are the reserved bytes.
     Home,
-    /// A second address of granules, made by stitching: their bytes are lent at home, and count once.
+    /// A second address of granules, made by stitching: the bytes of its blocks are lent at home, and count once.
     View,
 }
 
@@ -38,7 +43,7 @@ pub struct BlockInfo {
     pub requested_bytes: usize,
     /// Whether it is in use.
     pub state: BlockState,
-    /// The stream that uses it, or used it last; 0 when no stream's work is outstanding on it.
+    /// The stream that uses it, or used it last; 0 as well when no stream's work is outstanding on it.
     pub stream: StreamId,
     /// Whose it is, if live.
     pub owner: Option<Arc<str>>,
@@ -53,6 +58,143 @@ pub enum BlockState {
     Live,
     /// Can be given.
     Free,
-    /// Home of granules that are in use through a view.
+    /// Used, or free, at another address: at home, bytes of a block that is in a view; in a view, bytes beside its blocks.
     Lent,
+}
+
+impl Pool {
+    /// All that is mapped, as maximal runs of addresses in order of address, each with its blocks. Views that hold no live block are left out.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let mut slots: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
+        let mut viewed: BTreeMap<u32, BTreeMap<usize, u32>> = BTreeMap::new();
+        for (index, live) in self.blocks.iter() {
+            match &live.place {
+                &Place::Slot { slab, slot } => {
+                    slots.entry(slab).or_default().insert(slot, index);
+                }
+                Place::Stitched(stitched) => {
+                    viewed.entry(stitched.view).or_default().insert(stitched.offset, index);
+                }
+                Place::Whole(_) => {}
+            }
+        }
+        let mut segments = self.home_segments(&slots);
+        segments.extend(viewed.iter().flat_map(|(&view, blocks)| self.view_segments(view, blocks)));
+        segments.sort_by_key(|segment| segment.address);
+        segments
+    }
+
+    fn home_segments(&self, slots: &BTreeMap<u32, BTreeMap<u32, u32>>) -> Vec<SegmentInfo> {
+        let mut segments: Vec<SegmentInfo> = Vec::new();
+        for tile in self.home.tiling().iter().map(|tile| self.home.get(tile)) {
+            let address = || self.home.address(tile.start);
+            let blocks = match tile.kind {
+                Kind::Void => continue,
+                Kind::Free(tag) => {
+                    vec![BlockInfo {
+                        stream: self.streams.stream(tag),
+                        ..unused(address(), tile.bytes, BlockState::Free)
+                    }]
+                }
+                Kind::Live(index) => vec![self.live_info(index)],
+                Kind::Piece(index) => {
+                    let stream = self.streams.stream(self.blocks.at(index).tag);
+                    vec![BlockInfo { stream, ..unused(address(), tile.bytes, BlockState::Lent) }]
+                }
+                Kind::Slab(slab) => self.slab_blocks(slab, slots.get(&slab)),
+            };
+            match segments.last_mut() {
+                Some(segment) if segment.address + segment.bytes as u64 == address() => {
+                    segment.bytes += tile.bytes;
+                    segment.blocks.extend(blocks);
+                }
+                _ => segments.push(SegmentInfo {
+                    address: address(),
+                    bytes: tile.bytes,
+                    kind: SegmentKind::Home,
+                    blocks,
+                }),
+            }
+        }
+        segments
+    }
+
+    /// The blocks of a slab; free slots that follow each other are one free block.
+    fn slab_blocks(&self, slab: u32, live: Option<&BTreeMap<u32, u32>>) -> Vec<BlockInfo> {
+        let stream = self.streams.stream(self.slabs.get(slab).tag);
+        let mut blocks: Vec<BlockInfo> = Vec::new();
+        for slot in 0..self.slabs.get(slab).slots() as u32 {
+            let range = self.slot_range(slab, slot);
+            match (live.and_then(|live| live.get(&slot)), blocks.last_mut()) {
+                (Some(&index), _) => blocks.push(self.live_info(index)),
+                (None, Some(last)) if last.state == BlockState::Free => last.bytes += range.len(),
+                (None, _) => {
+                    let address = self.home.address(range.start);
+                    blocks.push(BlockInfo { stream, ..unused(address, range.len(), BlockState::Free) });
+                }
+            }
+        }
+        // The end of the granule that is smaller than a block.
+        let used = self.slabs.get(slab).slots() * class_bytes(self.slabs.get(slab).class);
+        let range = self.home.range(&(self.slabs.get(slab).granule..self.slabs.get(slab).granule + 1));
+        match (range.len() - used, blocks.last_mut()) {
+            (0, _) => {}
+            (rest, Some(last)) if last.state == BlockState::Free => last.bytes += rest,
+            (rest, _) => {
+                let address = self.home.address(range.start + used);
+                blocks.push(BlockInfo { stream, ..unused(address, rest, BlockState::Free) });
+            }
+        }
+        blocks
+    }
+
+    /// A view by its live blocks. What lies between them is in use, or free, at home, and shown as lent; granules that are gone divide it.
+    fn view_segments(&self, view: u32, blocks: &BTreeMap<usize, u32>) -> Vec<SegmentInfo> {
+        let (view, shift) = (self.views.get(view), self.home.granule_shift());
+        let mut segments = Vec::new();
+        let mut slot = 0;
+        for run in view.slots.chunk_by(|a, b| (*a == GONE) == (*b == GONE)) {
+            let range = slot << shift..(slot + run.len()) << shift;
+            slot += run.len();
+            if run[0] == GONE {
+                continue;
+            }
+            let mut info = SegmentInfo {
+                address: view.address + range.start as u64,
+                bytes: range.len(),
+                kind: SegmentKind::View,
+                blocks: Vec::new(),
+            };
+            let mut at = range.start;
+            for (&offset, &index) in blocks.range(range.clone()) {
+                if at < offset {
+                    info.blocks.push(unused(view.address + at as u64, offset - at, BlockState::Lent));
+                }
+                info.blocks.push(self.live_info(index));
+                at = offset + self.blocks.at(index).bytes;
+            }
+            if at < range.end {
+                info.blocks.push(unused(view.address + at as u64, range.end - at, BlockState::Lent));
+            }
+            segments.push(info);
+        }
+        segments
+    }
+
+    fn live_info(&self, index: u32) -> BlockInfo {
+        let live = self.blocks.at(index);
+        BlockInfo {
+            address: self.address_of(&live.place),
+            bytes: live.bytes,
+            requested_bytes: live.requested_bytes,
+            state: BlockState::Live,
+            stream: self.streams.stream(live.tag),
+            owner: Some(Arc::clone(&live.owner)),
+            id: Some(self.blocks.id(index)),
+        }
+    }
+}
+
+fn unused(address: u64, bytes: usize, state: BlockState) -> BlockInfo {
+    BlockInfo { address, bytes, requested_bytes: 0, state, stream: StreamId::default(), owner: None, id: None }
 }

@@ -12,8 +12,13 @@ pub struct Peaked {
 impl Peaked {
     /// Adds to what it is.
     pub(crate) fn add(&mut self, more: usize) {
-        self.now += more;
-        self.peak = self.peak.max(self.now);
+        self.set(self.now + more);
+    }
+
+    /// Says what it is.
+    pub(crate) fn set(&mut self, now: usize) {
+        self.now = now;
+        self.peak = self.peak.max(now);
     }
 
     /// Takes from what it is.
@@ -39,6 +44,8 @@ pub struct Stats {
     pub allocations_total: u64,
     /// Requests for which granules were mapped side by side.
     pub stitches_total: u64,
+    /// Granules that were mapped for them: a call to the driver each.
+    pub stitched_granules_total: u64,
     /// Bytes copied by compaction.
     pub copied_bytes_total: u64,
     /// Calls to the driver.

@@ -56,6 +56,12 @@ impl AddressSpace {
         self.reservations.iter().map(|(&address, &bytes)| (address, bytes as usize))
     }
 
+    /// Every address at which a granule is seen.
+    #[cfg(feature = "cuda")]
+    pub(super) fn seen(&self) -> impl Iterator<Item = u64> {
+        self.seen.keys().copied()
+    }
+
     /// Books granules at consecutive addresses at which nothing is seen yet.
     pub(super) fn map(&mut self, address: u64, granules: &[Granule]) {
         self.assert_reserved(address, granules.len() * self.granule_bytes as usize);

@@ -3,6 +3,8 @@
 mod address_space;
 #[doc(hidden)]
 pub mod conformance;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod granules;
 #[cfg(target_os = "linux")]
 mod memfd_linux;
@@ -11,6 +13,8 @@ mod simulated;
 
 use std::ops::Range;
 
+#[cfg(feature = "cuda")]
+pub use cuda::Cuda;
 #[cfg(target_os = "linux")]
 pub use memfd_linux::Memfd;
 pub use plain::Plain;
@@ -95,7 +99,7 @@ pub trait Source: Send + std::fmt::Debug {
     /// default stream, after the work submitted to every stream and before what is submitted later.
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal>;
 
-    /// Whether all work submitted to `stream` so far is done. Does not wait.
+    /// Whether all work submitted to `stream` so far is done, waits for other streams included. Does not wait.
     fn is_idle(&mut self, stream: StreamId) -> bool;
 
     /// Makes work submitted to `waiting` from now on run after the work submitted to `on` so far (an event recorded on one and

@@ -22,9 +22,17 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let rows: Vec<Row> = PATTERNS.iter().map(|pattern| Row::of(pattern, args.seed)).collect();
     let policies = Policy::ALL.map(Policy::name).join(" | ");
-    let mut text = format!("| trace | peak live | smallest block | {policies} | copied | goal |\n");
-    text.push_str("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
-    rows.iter().for_each(|row| text.push_str(&row.to_markdown()));
+    let held = format!(
+        "| trace | peak live | smallest block | {policies} | goal |\n| --- | ---: | ---: | ---: | ---: | ---: | --- |\n"
+    );
+    let calls = format!(
+        "| trace | events | {policies} | megabatch, last step | stitched | copied |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+    );
+    let text: String = std::iter::once(held)
+        .chain(rows.iter().map(Row::held))
+        .chain([format!("\nCalls to the driver:\n\n{calls}")])
+        .chain(rows.iter().map(Row::calls))
+        .collect();
     Ok(Answer::new(text, &rows.iter().map(Row::to_json).collect::<Vec<_>>()))
 }
 
@@ -46,31 +54,32 @@ impl Row {
         Row { pattern, size, outcomes: Policy::ALL.map(outcome) }
     }
 
-    fn to_markdown(&self) -> String {
+    /// Memory held ÷ memory asked for.
+    fn held(&self) -> String {
         let Size { peak_live_bytes, smallest_block_bytes, .. } = self.size;
-        let cells: Vec<String> = self.outcomes.iter().map(cell).collect();
-        format!(
-            "| `{}` | {} | {} | {} | {} | {} |\n",
-            self.pattern.name,
-            gib(peak_live_bytes),
-            gib(smallest_block_bytes),
-            cells.join(" | "),
-            gib(usize::try_from(self.outcomes[0].bytes_copied).unwrap_or(usize::MAX)),
-            self.goal(),
-        )
+        let cells = self.outcomes.each_ref().map(cell).join(" | ");
+        let (name, goal) = (self.pattern.name, self.goal());
+        format!("| `{name}` | {} | {} | {cells} | {goal} |\n", gib(peak_live_bytes), gib(smallest_block_bytes))
+    }
+
+    /// What it took.
+    fn calls(&self) -> String {
+        let cells = self.outcomes.each_ref().map(|outcome| outcome.driver_calls.to_string()).join(" | ");
+        let Outcome { driver_calls_last_step, stitches, bytes_copied, .. } = &self.outcomes[0];
+        let last_step = if self.size.steps > 0 { driver_calls_last_step.to_string() } else { "–".to_owned() };
+        let copied = gib(usize::try_from(*bytes_copied).unwrap_or(usize::MAX));
+        format!("| `{}` | {} | {cells} | {last_step} | {stitches} | {copied} |\n", self.pattern.name, self.size.events)
     }
 
     fn goal(&self) -> String {
-        let Size { peak_live_bytes, smallest_block_bytes, steps, .. } = self.size;
-        if self.size.is_promised() {
-            return "≤ 1.02".to_owned();
-        }
-        match steps {
-            0 if smallest_block_bytes < 1 << 20 && self.pattern.name == "small-blocks" => {
-                let bound = robson_bound_bytes(peak_live_bytes, smallest_block_bytes, 1 << 20);
-                format!("Robson: {:.2}", bound as f64 / peak_live_bytes as f64)
+        let Size { peak_live_bytes, smallest_block_bytes, .. } = self.size;
+        match self.pattern.largest_power_of_two_bytes {
+            _ if self.size.is_promised() => "≤ 1.02".to_owned(),
+            Some(largest_bytes) => {
+                let bound = robson_bound_bytes(peak_live_bytes, smallest_block_bytes, largest_bytes);
+                format!("Robson: {:.3}", bound as f64 / peak_live_bytes as f64)
             }
-            _ => "–".to_owned(),
+            None => "–".to_owned(),
         }
     }
 
@@ -81,6 +90,8 @@ impl Row {
                 "peak_reserved_bytes": outcome.peak_reserved_bytes,
                 "overhead": outcome.overhead(),
                 "driver_calls": outcome.driver_calls,
+                "driver_calls_last_step": outcome.driver_calls_last_step,
+                "stitches": outcome.stitches,
                 "bytes_copied": outcome.bytes_copied,
             });
             (policy.name().to_owned(), value)

@@ -10,6 +10,7 @@ pub(super) const COMB: Pattern = Pattern {
     about: "8 GiB in blocks of 8 MiB, every second one freed, then blocks of 16 MiB",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: comb,
 };
 
@@ -19,6 +20,7 @@ pub(super) const DOUBLING_COMB: Pattern = Pattern {
     about: "4 GiB in blocks of 2 MiB, every second one freed, the next twice as large, up to 512 MiB",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: doubling_comb,
 };
 
@@ -28,6 +30,7 @@ pub(super) const CHURN: Pattern = Pattern {
     about: "blocks of 2 MiB to 1 GiB that come and go at random, up to 16 GiB",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: churn,
 };
 

@@ -41,15 +41,16 @@ pub(super) const PATTERN: Pattern = Pattern {
     about: "44.18 GiB, 36.78 allocated, 3.56 in holes, 3.84 free: a request of 4.15 GiB",
     capacity_bytes: FIELD_CASE.capacity_bytes,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: field_case,
 };
 
 /// Layers whose activations are saved.
 const LAYERS: usize = 12;
 
-/// Weights and optimizer, then an epoch with long windows whose activations, a little smaller from layer to layer, are freed; the
-/// activations of the next epoch, with shorter windows, are cut from the segments that the long ones left, one from each. Then the
-/// buffer for attention over all of them is asked for.
+/// Weights and optimizer, then an epoch with long windows whose activations, a little smaller from layer to layer, are freed. In the next
+/// epoch, with shorter windows, each layer's activations are cut from the segment that its long ones left, and its workspace is what
+/// remains of that. The workspaces go, and the buffer for attention over all layers is asked for.
 fn field_case(tape: &mut Tape, _: &mut Random) {
     let FieldCase { allocated_bytes, unusable_bytes, requested_bytes, .. } = FIELD_CASE;
     let small = vec![4 * KIB; PAGE_BYTES / (4 * KIB)];
@@ -63,10 +64,15 @@ fn field_case(tape: &mut Tape, _: &mut Random) {
     weights.push(weights_bytes - 24 * weight_bytes);
     held.extend(tape.alloc_all(weights));
 
-    let epoch = tape.alloc_all(long);
+    let epoch = tape.alloc_all(long.iter().copied());
     tape.step();
     tape.free_all(epoch);
-    held.extend(tape.alloc_all(short));
+    let mut workspaces = Vec::new();
+    for (long, short) in long.into_iter().zip(short) {
+        held.push(tape.alloc(short));
+        workspaces.push(tape.alloc(long - short));
+    }
+    tape.free_all(workspaces);
     tape.step();
     let request = tape.alloc(requested_bytes);
     tape.free(request);

@@ -10,6 +10,7 @@ pub(super) const RESERVED_GROWTH: Pattern = Pattern {
     about: "PyTorch 193400: 91 and 45.5 MiB come and go a hundred times, 2 MiB stay each time",
     capacity_bytes: 16 * GIB,
     max_split_bytes: Some(128 * MIB),
+    largest_power_of_two_bytes: None,
     make: reserved_growth,
 };
 

@@ -36,6 +36,8 @@ pub struct Pattern {
     pub capacity_bytes: usize,
     /// PyTorch's `max_split_size_mb` in bytes, where the pattern is about it.
     pub max_split_bytes: Option<usize>,
+    /// The largest block, where all are a power of two times the smallest and never move: [`robson_bound_bytes`] is about it then.
+    pub largest_power_of_two_bytes: Option<usize>,
     make: fn(&mut Tape, &mut Random),
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::random::Random;
 use super::tape::{Block, Tape};
-use super::{KIB, MIB, Pattern, ROOMY_BYTES};
+use super::{MIB, Pattern, ROOMY_BYTES};
 
 /// Robson's program for blocks up to a mebibyte.
 pub(super) const SMALL_BLOCKS: Pattern = Pattern {
@@ -12,12 +12,14 @@ pub(super) const SMALL_BLOCKS: Pattern = Pattern {
     about: "Robson's program against first fit: 64 MiB in blocks of 512 B to 1 MiB, no steps",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: Some(LARGEST_BYTES),
     make: small_blocks,
 };
 
 const UNIT_BYTES: usize = 512;
 const LIVE_UNITS: usize = 64 * MIB / UNIT_BYTES;
-const ROUNDS: u32 = (1024 * KIB / UNIT_BYTES).ilog2();
+const LARGEST_BYTES: usize = MIB;
+const ROUNDS: u32 = (LARGEST_BYTES / UNIT_BYTES).ilog2();
 
 /// Memory that any allocator which moves nothing needs at worst, for `live_bytes` at most live in blocks of `smallest_bytes` times a power
 /// of two up to `largest_bytes`: M (½ log₂ n + 1) − n + 1 in units of the smallest block (J. M. Robson, "An estimate of the store size

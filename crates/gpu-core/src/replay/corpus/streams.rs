@@ -12,6 +12,7 @@ pub(super) const HALF_MEBIBYTES: Pattern = Pattern {
     about: "RMM 1245: 53.5 GB live, much of it in blocks of 256 to 512 KiB strewn about, then 133 MB",
     capacity_bytes: 84_490_059_776,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: half_mebibytes,
 };
 
@@ -21,6 +22,7 @@ pub(super) const TWO_STREAMS: Pattern = Pattern {
     about: "RMM 2039: tables made on two streams in turn, a few columns of each kept",
     capacity_bytes: 24 * GIB,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: two_streams,
 };
 

@@ -12,6 +12,7 @@ pub(super) const GROWING_SEQUENCES: Pattern = Pattern {
     about: "LSTM training, sequences growing from 64 to 1,000 steps",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: growing_sequences,
 };
 
@@ -21,6 +22,7 @@ pub(super) const TRAIN_AND_EVALUATE: Pattern = Pattern {
     about: "training and evaluation in turn, odd batch sizes",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: train_and_evaluate,
 };
 
@@ -30,6 +32,7 @@ pub(super) const GNN_BATCHES: Pattern = Pattern {
     about: "graph batches of 20,000 to 60,000 nodes, embeddings kept for some",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: gnn_batches,
 };
 
@@ -39,6 +42,7 @@ pub(super) const REPEATED_STEPS: Pattern = Pattern {
     about: "20 equal training steps, optimizer state born in the first",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: repeated_steps,
 };
 
@@ -48,6 +52,7 @@ pub(super) const LONG_RUN: Pattern = Pattern {
     about: "a million events: 200 steps of 2,500 blocks with tangled lifetimes",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: long_run,
 };
 
@@ -57,6 +62,7 @@ pub(super) const MIXED_SIZES: Pattern = Pattern {
     about: "training steps with blocks of 512 B to 256 MiB",
     capacity_bytes: ROOMY_BYTES,
     max_split_bytes: None,
+    largest_power_of_two_bytes: None,
     make: mixed_sizes,
 };
 

@@ -30,15 +30,17 @@ impl Clocks {
         stream.submitted
     }
 
-    /// Makes what is submitted to `waiting` from now on run after what was submitted to `on`.
+    /// Makes what is submitted to `waiting` from now on run after what was submitted to `on`. The wait itself is work on `waiting`: a driver
+    /// does not call a stream idle that still waits.
     pub(super) fn order(&mut self, waiting: StreamId, on: StreamId) {
         let mut after = self.streams.get(&on).map(|stream| stream.after.clone()).unwrap_or_default();
         after.insert(on, self.submitted(on));
-        let known = &mut self.streams.entry(waiting).or_default().after;
+        let waiting = self.streams.entry(waiting).or_default();
         for (stream, ticket) in after {
-            let last = known.entry(stream).or_insert(0);
+            let last = waiting.after.entry(stream).or_insert(0);
             *last = ticket.max(*last);
         }
+        waiting.submitted += 1;
     }
 
     /// Makes everything that is submitted from now on run after everything so far.
@@ -104,7 +106,7 @@ mod tests {
         clocks.submit(A);
         clocks.order(B, A);
         let second = clocks.submit(A);
-        clocks.submit(B);
+        assert!(!clocks.is_idle(B));
         clocks.complete(B);
         assert!(clocks.is_idle(B) && !clocks.is_idle(A));
         assert!(clocks.runs_after(C, (A, 1)) && !clocks.runs_after(C, (A, second)));

@@ -38,6 +38,7 @@ struct Device {
     address_next: u64,
     calls: u64,
     fault: Option<Fault>,
+    refusals_total: u64,
     /// Whether submitted work is done at once.
     completion: Completion,
     clocks: Clocks,
@@ -73,6 +74,7 @@ impl Simulated {
             address_next: FIRST_ADDRESS.next_multiple_of(granule_bytes as u64),
             calls: 0,
             fault: None,
+            refusals_total: 0,
             completion: Completion::Immediate,
             clocks: Clocks::default(),
             uses: Uses::default(),
@@ -102,6 +104,11 @@ impl Simulated {
         self.device().fault.take().is_some()
     }
 
+    /// Calls refused by [`Simulated::fail_call`] so far.
+    pub fn refusals_total(&self) -> u64 {
+        self.device().refusals_total
+    }
+
     /// Sets what other users of the device hold. What exists stays, also where the two together pass the capacity.
     pub fn set_held_by_others_bytes(&self, bytes: usize) {
         self.device().held_by_others_bytes = bytes;
@@ -110,6 +117,11 @@ impl Simulated {
     /// Granules that exist.
     pub fn granules(&self) -> usize {
         self.device().granules.len()
+    }
+
+    /// The granules behind a range of mapped bytes, in its order.
+    pub fn granules_behind(&self, address: u64, bytes: usize) -> Vec<Granule> {
+        self.device().space.pieces(address, bytes).map(|(granule, ..)| granule).collect()
     }
 
     /// Submits work on a range of mapped bytes to a stream.
@@ -178,7 +190,10 @@ impl Simulated {
         let mut device = self.device();
         device.calls += calls as u64;
         match &mut device.fault {
-            Some(Fault { calls_before: 0, .. }) => Err(device.fault.take().expect("just seen").refusal),
+            Some(Fault { calls_before: 0, .. }) => {
+                device.refusals_total += 1;
+                Err(device.fault.take().expect("just seen").refusal)
+            }
             Some(fault) => {
                 fault.calls_before -= 1;
                 Ok(device)
@@ -281,7 +296,11 @@ impl Source for Simulated {
     }
 
     fn order(&mut self, waiting: StreamId, on: StreamId) -> Result<(), Refusal> {
-        self.call(2)?.clocks.order(waiting, on);
+        let mut device = self.call(2)?;
+        device.clocks.order(waiting, on);
+        if device.completion == Completion::Immediate {
+            device.clocks.complete(waiting);
+        }
         Ok(())
     }
 

@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+
+mod description;
+mod driver;
+mod forward;
+mod trampolines;
+
+pub use description::{Description, describe};
+pub use driver::{DriverAbsent, driver};
+pub use forward::{CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_UNKNOWN, last_code};

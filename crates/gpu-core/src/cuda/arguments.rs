@@ -1,0 +1,88 @@
+//! What a kernel is given.
+
+use std::ffi::c_void;
+
+/// The alignment of every value in an argument list: that of the widest type that PTX passes.
+const ALIGN_BYTES: usize = 16;
+
+/// A value that a kernel can take as a parameter: a number, an address in the GPU's memory, or a `#[repr(C)]` struct of such.
+pub trait Argument: bytemuck::Pod {}
+
+impl<T: bytemuck::Pod> Argument for T {}
+
+/// Arguments in the order of a kernel's parameters. Made by [`arguments!`](crate::arguments).
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    /// The values, each from an own multiple of 16 bytes on.
+    words: Vec<u128>,
+    values: Vec<Value>,
+}
+
+#[derive(Clone, Debug)]
+struct Value {
+    /// As the caller wrote it, for messages.
+    text: &'static str,
+    first_word: usize,
+    bytes: usize,
+}
+
+impl Arguments {
+    /// No arguments.
+    pub fn new() -> Self {
+        Arguments::default()
+    }
+
+    /// These and `value` after them; messages call it `text`.
+    #[must_use]
+    pub fn with(mut self, text: &'static str, value: impl Argument) -> Self {
+        let bytes = bytemuck::bytes_of(&value);
+        let first_word = self.words.len();
+        self.words.resize(first_word + bytes.len().div_ceil(ALIGN_BYTES), 0);
+        bytemuck::cast_slice_mut(&mut self.words[first_word..])[..bytes.len()].copy_from_slice(bytes);
+        self.values.push(Value { text, first_word, bytes: bytes.len() });
+        self
+    }
+
+    /// Each argument as it was written, with its size in bytes.
+    pub(super) fn sizes(&self) -> impl ExactSizeIterator<Item = (&'static str, usize)> + '_ {
+        self.values.iter().map(|value| (value.text, value.bytes))
+    }
+
+    /// The address of each value, which the driver only reads from. They are good as long as `self` is not changed.
+    pub(super) fn addresses(&self) -> Vec<*mut c_void> {
+        self.values.iter().map(|value| self.words[value.first_word..].as_ptr().cast_mut().cast()).collect()
+    }
+}
+
+/// The arguments of a kernel: numbers, addresses, `#[repr(C)]` structs. Their types decide how many bytes are passed, so that a literal
+/// needs its suffix: `arguments![address, len as u32, 0.5f32]`.
+#[macro_export]
+macro_rules! arguments {
+    ($($value:expr),* $(,)?) => {
+        $crate::cuda::Arguments::new()$(.with(stringify!($value), $value))*
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn values_stand_where_the_addresses_say() {
+        let len = 3u32;
+        let arguments = arguments![0x1234_5678_9ABC_DEF0u64, len, 1.5f32, [1u64, 2, 3], 7u8];
+        let sizes: Vec<_> = arguments.sizes().collect();
+        assert_eq!(
+            sizes,
+            [("0x1234_5678_9ABC_DEF0u64", 8), ("len", 4), ("1.5f32", 4), ("[1u64, 2, 3]", 24), ("7u8", 1)]
+        );
+        let at = arguments.addresses();
+        assert!(at.iter().all(|address| address.addr() % super::ALIGN_BYTES == 0));
+        // SAFETY: each address is that of a value of this type in `arguments`.
+        unsafe {
+            assert_eq!(at[0].cast::<u64>().read(), 0x1234_5678_9ABC_DEF0);
+            assert_eq!(at[1].cast::<u32>().read(), 3);
+            assert_eq!(at[2].cast::<f32>().read(), 1.5);
+            assert_eq!(at[3].cast::<[u64; 3]>().read(), [1, 2, 3]);
+            assert_eq!(at[4].cast::<u8>().read(), 7);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Events: moments in the order of a stream. Straight to the driver, as cust's cannot wait for one twice.
+
+use std::ptr;
+use std::sync::Arc;
+
+use cust::sys::{self, CUevent, CUresult, CUstream};
+
+use super::context::Context;
+use super::fault::{Fault, checked};
+use super::stream::Stream;
+use crate::error::Result;
+use crate::source::StreamId;
+
+/// A moment in the order of a stream: it has passed when all work submitted before it is done.
+#[derive(Debug)]
+pub struct Event {
+    event: CUevent,
+    context: Arc<Context>,
+}
+
+// SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a time.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Self, Fault> {
+        context.enter()?;
+        let mut event = ptr::null_mut();
+        // SAFETY: `event` is a variable of this function.
+        let code = unsafe { sys::cuEventCreate(&raw mut event, 0) };
+        checked("cuEventCreate", format_args!("flags 0"), code)?;
+        Ok(Event { event, context: Arc::clone(context) })
+    }
+
+    /// Records the moment after all that was submitted to `stream` so far, in place of what was recorded before.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver).
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.record_on(stream.raw(), stream.id()).map_err(|fault| self.context.error(fault))
+    }
+
+    /// Whether the recorded moment has passed; true where nothing was recorded. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    pub fn is_done(&self) -> Result<bool> {
+        self.query().map_err(|fault| self.context.error(fault))
+    }
+
+    /// Waits until the recorded moment has passed.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    pub fn wait(&self) -> Result<()> {
+        let wait = || {
+            self.context.enter()?;
+            // SAFETY: the event lives as long as `self`.
+            let code = unsafe { sys::cuEventSynchronize(self.event) };
+            checked("cuEventSynchronize", format_args!("{:?}", self.event), code)
+        };
+        wait().map_err(|fault| self.context.error(fault))
+    }
+
+    /// Milliseconds from the moment that `earlier` recorded to the one that this event did, to half a microsecond or so.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) where one of the two has recorded nothing or its moment has not passed.
+    pub fn elapsed_ms_since(&self, earlier: &Event) -> Result<f32> {
+        let elapsed = || {
+            self.context.enter()?;
+            let mut ms = 0.0;
+            // SAFETY: `ms` is a variable of this function, and both events live.
+            let code = unsafe { sys::cuEventElapsedTime(&raw mut ms, earlier.event, self.event) };
+            checked("cuEventElapsedTime", format_args!("{:?} to {:?}", earlier.event, self.event), code)?;
+            Ok(ms)
+        };
+        elapsed().map_err(|fault| self.context.error(fault))
+    }
+
+    pub(crate) fn record_on(&self, stream: CUstream, id: StreamId) -> Result<(), Fault> {
+        self.context.enter()?;
+        // SAFETY: both handles are live: the event is ours, and streams live as long as their table.
+        let code = unsafe { sys::cuEventRecord(self.event, stream) };
+        checked("cuEventRecord", format_args!("stream {}", id.0), code)
+    }
+
+    /// Makes a stream wait for what is recorded now: recording anew afterwards does not change what it waits for.
+    pub(crate) fn order(&self, waiting: CUstream, id: StreamId) -> Result<(), Fault> {
+        self.context.enter()?;
+        // SAFETY: both handles are live: the event is ours, and streams live as long as their table.
+        let code = unsafe { sys::cuStreamWaitEvent(waiting, self.event, 0) };
+        checked("cuStreamWaitEvent", format_args!("stream {}", id.0), code)
+    }
+
+    fn query(&self) -> Result<bool, Fault> {
+        self.context.enter()?;
+        // SAFETY: the event lives as long as `self`.
+        match unsafe { sys::cuEventQuery(self.event) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => checked("cuEventQuery", format_args!("{:?}", self.event), code).map(|()| true),
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // Where the context cannot be entered, it is gone, and the event with it.
+        if self.context.enter().is_ok() {
+            // SAFETY: the event is ours, and nobody has it after this. What waits for it goes on waiting for what was recorded.
+            let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
+        }
+    }
+}

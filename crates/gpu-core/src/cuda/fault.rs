@@ -1,0 +1,81 @@
+//! A call to the driver that failed.
+
+use std::fmt;
+
+use cust::error::{CudaError, CudaResult};
+use cust::sys::CUresult;
+use megabatch_cuda_lazy::{CUDA_ERROR_UNKNOWN, describe, last_code};
+
+use crate::error::Error;
+use crate::source::Refusal;
+
+/// A failed call: which, with what, and what the driver said.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    call: &'static str,
+    operands: String,
+    code: i32,
+}
+
+impl Fault {
+    pub(crate) fn of(call: &'static str, operands: impl fmt::Display, error: CudaError) -> Self {
+        Fault::new(call, operands, error as i32)
+    }
+
+    fn new(call: &'static str, operands: impl fmt::Display, code: i32) -> Self {
+        // Where the bindings do not know the code, the trampoline still does.
+        let code = if code == CUDA_ERROR_UNKNOWN { last_code() } else { code };
+        Fault { call, operands: operands.to_string(), code }
+    }
+
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32
+    }
+
+    pub(crate) fn is(&self, code: CUresult) -> bool {
+        self.code == code as i32
+    }
+
+    pub(crate) fn on(self, device: &str) -> Error {
+        let description = describe(self.code);
+        Error::Driver {
+            device: device.to_owned(),
+            call: self.call,
+            operands: self.operands,
+            code: self.code,
+            code_name: description.name,
+            text: description.text,
+        }
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        if fault.is_out_of_memory() {
+            return Refusal::OutOfMemory;
+        }
+        let description = describe(fault.code);
+        let reason = format!("{} ({}), {} [{}]", description.name, fault.code, description.text, fault.operands);
+        Refusal::Failed { call: fault.call, reason }
+    }
+}
+
+/// What a call returned. `operands` are written down only where it failed.
+pub(crate) fn checked(call: &'static str, operands: fmt::Arguments<'_>, code: CUresult) -> Result<(), Fault> {
+    match code {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        code => Err(Fault::new(call, operands, code as i32)),
+    }
+}
+
+/// The same for a call that cust makes.
+pub(crate) trait Checked<T> {
+    /// The value, or the call and its operands.
+    fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, Fault>;
+}
+
+impl<T> Checked<T> for CudaResult<T> {
+    fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, Fault> {
+        self.map_err(|error| Fault::of(call, operands, error))
+    }
+}

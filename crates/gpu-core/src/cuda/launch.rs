@@ -1,0 +1,137 @@
+//! Launching kernels, with everything checked first that the driver would take on trust or refuse without saying why.
+
+use std::ptr;
+use std::sync::Arc;
+
+use cust::sys::{self, CUfunction_attribute};
+
+use super::arguments::Arguments;
+use super::fault::{Fault, checked};
+use super::module::Kernel;
+use super::properties::Properties;
+use super::stream::Stream;
+use crate::error::{Error, Result};
+
+/// How many threads run a kernel, and the shared memory of each block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in the grid, by dimension (x, y, z).
+    pub blocks: [u32; 3],
+    /// Threads in a block, by dimension (x, y, z).
+    pub threads: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Grid {
+    /// `blocks` blocks of `threads` threads in one dimension, without dynamic shared memory.
+    pub fn of(blocks: u32, threads: u32) -> Self {
+        Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0 }
+    }
+
+    /// The same with `bytes` of dynamic shared memory a block.
+    #[must_use]
+    pub fn with_shared_bytes(self, bytes: u32) -> Self {
+        Grid { shared_bytes: bytes, ..self }
+    }
+}
+
+impl Kernel<'_> {
+    /// Submits the kernel to `stream`. Does not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::KernelArguments`], [`Error::KernelArgument`] or [`Error::LaunchLimit`] for what the kernel or the GPU cannot take;
+    /// [`Error::Driver`] where a call fails. Nothing is submitted then.
+    ///
+    /// # Panics
+    /// If the stream is another GPU's.
+    ///
+    /// # Safety
+    /// The kernel reads and writes through the addresses among its arguments. Until it is done, the memory behind them stays allocated, and nobody
+    /// else writes what it reads or touches what it writes, unless ordered by the streams. It stays within that memory for this grid
+    /// and these arguments.
+    pub unsafe fn launch(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<()> {
+        assert!(Arc::ptr_eq(stream.context(), self.context()), "a kernel runs on a stream of its own GPU");
+        self.check_arguments(arguments)?;
+        self.check_grid(grid, self.context().properties())?;
+        // SAFETY: the arguments are of the number and the sizes that the kernel's signature has; for the rest the caller answers.
+        unsafe { self.submit(stream, grid, arguments) }.map_err(|fault| self.context().error(fault))
+    }
+
+    fn check_arguments(&self, arguments: &Arguments) -> Result<()> {
+        let kernel = || self.name.to_owned();
+        let (expected, given) = (self.signature.len(), arguments.sizes().len());
+        if given != expected {
+            return Err(Error::KernelArguments { kernel: kernel(), expected, given });
+        }
+        for (index, (&expected_bytes, (argument, given_bytes))) in
+            self.signature.iter().zip(arguments.sizes()).enumerate()
+        {
+            if given_bytes != expected_bytes {
+                return Err(Error::KernelArgument { kernel: kernel(), index, argument, expected_bytes, given_bytes });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_grid(&self, grid: &Grid, gpu: &Properties) -> Result<()> {
+        let shared_bytes_most = gpu.shared_bytes_opt_in_max.saturating_sub(self.shared_static_bytes);
+        let threads = grid.threads.iter().map(|&threads| u64::from(threads)).product();
+        let each = |names: [&'static str; 3], wanted: [u32; 3], limits: [u32; 3]| {
+            (0..3).map(move |i| (names[i], 1, u64::from(wanted[i]), u64::from(limits[i])))
+        };
+        let wishes = each(["blocks in x", "blocks in y", "blocks in z"], grid.blocks, gpu.grid_blocks_max)
+            .chain(each(["threads in x", "threads in y", "threads in z"], grid.threads, gpu.block_threads_max))
+            .chain([
+                ("threads in a block", 1, threads, u64::from(self.threads_max.min(gpu.threads_per_block_max))),
+                ("bytes of dynamic shared memory", 0, u64::from(grid.shared_bytes), u64::from(shared_bytes_most)),
+            ]);
+        for (what, least, wanted, most) in wishes {
+            if wanted < least || wanted > most {
+                return Err(Error::LaunchLimit { kernel: self.name.to_owned(), what, wanted, least, most });
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`Kernel::launch`], and the arguments are those of the kernel's signature.
+    unsafe fn submit(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<(), Fault> {
+        self.context().enter()?;
+        // More than what every kernel may use has to be asked for. Asking again changes nothing.
+        if self.shared_static_bytes + grid.shared_bytes > self.context().properties().shared_bytes_max {
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is of a module that `self` keeps loaded.
+            let code = unsafe { sys::cuFuncSetAttribute(self.function, most, grid.shared_bytes as i32) };
+            checked(
+                "cuFuncSetAttribute",
+                format_args!("{}, {} bytes of shared memory", self.name, grid.shared_bytes),
+                code,
+            )?;
+        }
+        let (Grid { blocks, threads, shared_bytes }, mut addresses) = (*grid, arguments.addresses());
+        // SAFETY: the function is of a module that `self` keeps loaded, the stream lives as long as its table, and the driver has copied
+        // the values behind the addresses when the call returns.
+        let code = unsafe {
+            sys::cuLaunchKernel(
+                self.function,
+                blocks[0],
+                blocks[1],
+                blocks[2],
+                threads[0],
+                threads[1],
+                threads[2],
+                shared_bytes,
+                stream.raw(),
+                addresses.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        };
+        let operands = format_args!(
+            "{}, blocks {blocks:?}, threads {threads:?}, {shared_bytes} bytes shared, stream {}",
+            self.name,
+            stream.id().0
+        );
+        checked("cuLaunchKernel", operands, code)
+    }
+}

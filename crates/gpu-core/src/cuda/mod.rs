@@ -1,0 +1,172 @@
+//! NVIDIA GPUs, through the driver that the machine has: streams, events, pinned memory, copies, kernels. Feature `cuda`.
+//!
+//! Work is submitted to a [`Stream`] and runs in the order of submission. The default stream is ordered with every other: what is submitted
+//! to it runs after all that was submitted before to any stream, and before all that is submitted later. Two other streams are
+//! ordered by events only.
+//!
+//! Every handle keeps its GPU's context alive, and may be used and dropped on any thread.
+
+mod arguments;
+mod blocks;
+mod context;
+pub(crate) mod copy;
+mod event;
+mod fault;
+mod launch;
+mod module;
+mod pinned;
+mod properties;
+mod signature;
+mod stream;
+mod transfer;
+pub(crate) mod virtual_memory;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use arguments::{Argument, Arguments};
+pub use event::Event;
+pub use launch::Grid;
+pub use module::{Kernel, Module};
+pub use pinned::{Pinned, PinnedStats};
+pub use properties::{MemoryInfo, Properties};
+pub use stream::Stream;
+pub use transfer::Transfer;
+
+pub(crate) use context::Context;
+pub(crate) use fault::Fault;
+pub(crate) use stream::Streams;
+
+use crate::error::Result;
+use pinned::PinnedPool;
+
+/// One GPU. Clones are handles to the same one and share its streams, pinned memory and kernels.
+#[derive(Clone)]
+pub struct Gpu {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    modules: Mutex<BTreeMap<&'static str, Arc<Module>>>,
+    pinned: Arc<PinnedPool>,
+    streams: Arc<Streams>,
+    context: Arc<Context>,
+}
+
+impl Gpu {
+    /// Number of GPUs that the driver lists.
+    ///
+    /// # Errors
+    /// [`Error::DriverAbsent`](crate::Error::DriverAbsent), [`Error::DriverTooOld`](crate::Error::DriverTooOld), or
+    /// [`Error::Driver`](crate::Error::Driver) where a call fails.
+    pub fn count() -> Result<u32> {
+        context::count("cuda")
+    }
+
+    /// The GPU `ordinal`, counted from 0 as the driver counts them (which `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` change).
+    ///
+    /// # Errors
+    /// As [`Gpu::count`]; [`Error::NoSuchDevice`](crate::Error::NoSuchDevice) where there are fewer;
+    /// [`Error::DeviceUnfit`](crate::Error::DeviceUnfit) for a GPU that lacks what megabatch needs.
+    pub fn open(ordinal: u32) -> Result<Self> {
+        let context = Arc::new(context::open(ordinal)?);
+        Ok(Gpu {
+            shared: Arc::new(Shared {
+                modules: Mutex::default(),
+                pinned: Arc::new(PinnedPool::new(Arc::clone(&context))),
+                streams: Arc::new(Streams::new(Arc::clone(&context))),
+                context,
+            }),
+        })
+    }
+
+    /// What the GPU is.
+    pub fn properties(&self) -> &Properties {
+        self.context().properties()
+    }
+
+    /// How much memory the GPU has, and how much of it nobody holds now, in this process or another.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver).
+    pub fn memory(&self) -> Result<MemoryInfo> {
+        self.context().memory().map_err(|fault| self.context().error(fault))
+    }
+
+    /// The default stream, which is ordered with every other.
+    pub fn default_stream(&self) -> Stream {
+        Streams::default_stream(&self.shared.streams)
+    }
+
+    /// A stream that nobody else has. Streams that were dropped are handed out again.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver).
+    pub fn stream(&self) -> Result<Stream> {
+        Streams::take(&self.shared.streams)
+    }
+
+    /// An event that nothing has been recorded in.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver).
+    pub fn event(&self) -> Result<Event> {
+        Event::new(self.context()).map_err(|fault| self.context().error(fault))
+    }
+
+    /// `len` elements of page-locked host memory, from and to which the GPU copies without a detour. What is in them is left from an earlier
+    /// use, or zero.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver), also where the system can lock no more pages.
+    pub fn pinned<T: bytemuck::Pod>(&self, len: usize) -> Result<Pinned<T>> {
+        Pinned::take(&self.shared.pinned, len)
+    }
+
+    /// Counters of the pinned memory.
+    pub fn pinned_stats(&self) -> PinnedStats {
+        self.shared.pinned.stats()
+    }
+
+    /// Gives the pinned memory back to the system that nobody has now; returns its bytes.
+    pub fn empty_pinned_cache(&self) -> usize {
+        self.shared.pinned.empty()
+    }
+
+    /// The kernels of `ptx`, which the driver compiles for this GPU when `name` is first asked for.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) where the driver refuses the text.
+    pub fn module(&self, name: &'static str, ptx: &str) -> Result<Arc<Module>> {
+        let mut modules = self.shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules.get(name) {
+            return Ok(Arc::clone(module));
+        }
+        let module = Arc::new(Module::load(&self.shared.context, name, ptx)?);
+        modules.insert(name, Arc::clone(&module));
+        Ok(module)
+    }
+
+    /// Waits until all work submitted to every stream is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.context().synchronize().map_err(|fault| self.context().error(fault))
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.shared.context
+    }
+
+    pub(crate) fn streams(&self) -> &Arc<Streams> {
+        &self.shared.streams
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gpu({}, {})", self.context().name(), self.properties().name)
+    }
+}

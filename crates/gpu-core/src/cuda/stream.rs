@@ -1,0 +1,170 @@
+//! Streams: orders of work on a GPU.
+
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cust::stream::{Stream as Created, StreamFlags};
+use cust::sys::{self, CUresult, CUstream};
+
+use super::context::Context;
+use super::copy::On;
+use super::event::Event;
+use super::fault::{Checked as _, Fault, checked};
+use crate::error::Result;
+use crate::source::StreamId;
+
+/// All streams of a GPU that were ever created. They end with the table, so that a number once given stays good.
+pub(crate) struct Streams {
+    table: Mutex<Table>,
+    context: Arc<Context>,
+}
+
+#[derive(Default)]
+struct Table {
+    /// The stream with number 1 comes first; 0 is the default stream, which the driver has.
+    created: Vec<Created>,
+    /// Numbers that nobody has.
+    idle: Vec<StreamId>,
+}
+
+impl Streams {
+    pub(crate) fn new(context: Arc<Context>) -> Self {
+        Streams { table: Mutex::default(), context }
+    }
+
+    pub(crate) fn default_stream(streams: &Arc<Streams>) -> Stream {
+        Stream { id: StreamId(0), streams: Arc::clone(streams) }
+    }
+
+    pub(crate) fn take(streams: &Arc<Streams>) -> Result<Stream> {
+        let mut table = streams.table();
+        let id = match table.idle.pop() {
+            Some(id) => id,
+            None => streams.create(&mut table).map_err(|fault| streams.context.error(fault))?,
+        };
+        drop(table);
+        Ok(Stream { id, streams: Arc::clone(streams) })
+    }
+
+    /// The driver's handle of a stream; null for the default stream.
+    ///
+    /// # Panics
+    /// If no such stream was created.
+    pub(crate) fn raw(&self, id: StreamId) -> CUstream {
+        match id.0.checked_sub(1) {
+            None => ptr::null_mut(),
+            Some(index) => self.table().created[index as usize].as_inner(),
+        }
+    }
+
+    pub(crate) fn enter(&self) -> Result<(), Fault> {
+        self.context.enter()
+    }
+
+    /// Numbers of all streams, the default stream's first.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = StreamId> + use<> {
+        (0..=self.table().created.len() as u32).map(StreamId)
+    }
+
+    /// Whether all work submitted to a stream is done. Does not wait.
+    pub(crate) fn is_idle(&self, id: StreamId) -> Result<bool, Fault> {
+        self.enter()?;
+        // SAFETY: the stream is of this context and lives as long as the table.
+        match unsafe { sys::cuStreamQuery(self.raw(id)) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => checked("cuStreamQuery", format_args!("stream {}", id.0), code).map(|()| true),
+        }
+    }
+
+    fn create(&self, table: &mut Table) -> Result<StreamId, Fault> {
+        self.context.enter()?;
+        // cust leaves out NON_BLOCKING, so that the stream is ordered with the default stream, which Gpu promises.
+        let stream = Created::new(StreamFlags::DEFAULT, None)
+            .checked("cuStreamCreateWithPriority", format_args!("priority 0"))?;
+        table.created.push(stream);
+        Ok(StreamId(u32::try_from(table.created.len()).expect("fewer streams than numbers")))
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        // The streams end after this, and the driver wants their context current. Where it cannot be, it is gone, and they with it.
+        let _ = self.context.enter();
+    }
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Streams({}, {} created)", self.context.name(), self.table().created.len())
+    }
+}
+
+/// An order of work on a GPU. See [the module](super) for how streams are ordered among each other.
+#[derive(Debug)]
+pub struct Stream {
+    id: StreamId,
+    streams: Arc<Streams>,
+}
+
+impl Stream {
+    /// The number under which the memory pool knows the stream.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Waits until all work submitted to the stream is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    pub fn synchronize(&self) -> Result<()> {
+        let wait = || {
+            self.context().enter()?;
+            // SAFETY: the stream is of this context and lives as long as the table, which `self` keeps.
+            let code = unsafe { sys::cuStreamSynchronize(self.raw()) };
+            checked("cuStreamSynchronize", format_args!("stream {}", self.id.0), code)
+        };
+        wait().map_err(|fault| self.context().error(fault))
+    }
+
+    /// Whether all work submitted to the stream is done. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.streams.is_idle(self.id).map_err(|fault| self.context().error(fault))
+    }
+
+    /// Makes what is submitted to this stream from now on wait until what `event` has recorded is done. The caller does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver).
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
+        event.order(self.raw(), self.id).map_err(|fault| self.context().error(fault))
+    }
+
+    pub(crate) fn raw(&self) -> CUstream {
+        self.streams.raw(self.id)
+    }
+
+    pub(super) fn on(&self) -> On<'_> {
+        On { streams: &self.streams, id: self.id }
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.streams.context
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Work may still be running on it: whoever takes the stream next is ordered after that work.
+        if self.id != StreamId(0) {
+            self.streams.table().idle.push(self.id);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What stands for a GPU in a build without the feature `cuda`: nothing. There is no value of this type, so that code for it is checked and
+//! never runs.
+
+#![forbid(unsafe_code)]
+
+use std::convert::Infallible;
+
+use crate::error::{Error, Result};
+
+/// A GPU, of which this build has none.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    never: Infallible,
+}
+
+impl Gpu {
+    /// Refuses: this build drives the CPU only.
+    pub(crate) fn open(ordinal: u32) -> Result<Self> {
+        Err(Error::CudaNotBuilt { name: format!("cuda:{ordinal}") })
+    }
+
+    pub(crate) fn source(&self) -> Result<Box<dyn crate::source::Source>> {
+        match self.never {}
+    }
+
+    pub(crate) fn free_bytes(&self) -> Option<usize> {
+        match self.never {}
+    }
+
+    pub(crate) fn zero_block(&self, _address: u64, _bytes: usize) -> Result<()> {
+        match self.never {}
+    }
+
+    pub(crate) fn write_block(&self, _address: u64, _from: &[u8]) -> Result<()> {
+        match self.never {}
+    }
+
+    pub(crate) fn read_block(&self, _address: u64, _to: &mut [u8]) -> Result<()> {
+        match self.never {}
+    }
+
+    pub(crate) fn copy_block(&self, _from: u64, _to: u64, _bytes: usize) -> Result<()> {
+        match self.never {}
+    }
+}
+
+impl std::fmt::Display for Gpu {
+    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.never {}
+    }
+}

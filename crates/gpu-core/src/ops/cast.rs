@@ -1,0 +1,167 @@
+//! Converts between element types.
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+use crate::buffer::Buffer;
+use crate::convert;
+use crate::device::Device;
+use crate::error::Result;
+
+/// Elements that a thread of the kernel converts.
+#[cfg(any(test, feature = "cuda"))]
+const PER_THREAD: usize = 4;
+
+/// An element type that converts to `To`: f32 to and from f16 and bf16, f16 to and from bf16, f64 to f32.
+pub trait CastTo<To: Pod>: Pod + private::Sealed {
+    /// The kernel in `cast.cu`.
+    #[doc(hidden)]
+    const KERNEL: &'static str;
+
+    /// Converts slices of the same length on the CPU.
+    #[doc(hidden)]
+    fn cast_slice(from: &[Self], to: &mut [To]);
+}
+
+mod private {
+    pub trait Sealed {}
+}
+
+/// Converts every element of `from` to the type of `to`, rounded to nearest with ties to even. What is too large becomes infinite; a NaN stays
+/// one, but its bits are the device's: the CPU keeps sign and leading payload, a GPU has one NaN only.
+///
+/// # Errors
+/// What the device says of the launch; the CPU nothing.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn cast<From: CastTo<To>, To: Pod>(from: &Buffer<From>, to: &mut Buffer<To>) -> Result<()> {
+    assert_eq!(from.len(), to.len(), "a cast is between buffers of the same length");
+    match to.scope().device() {
+        Device::Cpu(_) => From::cast_slice(from.as_slice(), to.as_mut_slice()),
+    }
+    Ok(())
+}
+
+macro_rules! casts {
+    ($($from:ty => $to:ty: $kernel:literal, $convert:expr;)*) => {
+        $(impl CastTo<$to> for $from {
+            const KERNEL: &'static str = $kernel;
+
+            fn cast_slice(from: &[Self], to: &mut [$to]) {
+                $convert(from, to);
+            }
+        })*
+    };
+}
+
+casts! {
+    f32 => f16: "cast_f32_f16", convert::f32_to_f16;
+    f16 => f32: "cast_f16_f32", convert::f16_to_f32;
+    f32 => bf16: "cast_f32_bf16", convert::f32_to_bf16;
+    bf16 => f32: "cast_bf16_f32", convert::bf16_to_f32;
+    f16 => bf16: "cast_f16_bf16", convert::f16_to_bf16;
+    bf16 => f16: "cast_bf16_f16", convert::bf16_to_f16;
+    f64 => f32: "cast_f64_f32", f64_to_f32;
+}
+
+impl private::Sealed for f16 {}
+impl private::Sealed for bf16 {}
+impl private::Sealed for f32 {}
+impl private::Sealed for f64 {}
+
+/// Rust's `as` rounds to nearest, ties to even.
+fn f64_to_f32(from: &[f64], to: &mut [f32]) {
+    from.iter().zip(to).for_each(|(&from, to)| *to = from as f32);
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_simt::Arg;
+    use proptest::prelude::*;
+
+    use super::super::harness;
+    use super::super::launch::Launch;
+    use super::*;
+
+    /// Equal bits, or both NaN.
+    fn check<From: CastTo<To>, To: Pod>(from: &[From], is_nan: fn(To) -> bool) {
+        let mut expected = vec![To::zeroed(); from.len()];
+        From::cast_slice(from, &mut expected);
+        let mut found = vec![To::zeroed(); from.len()];
+        let launch = Launch::over(from.len().div_ceil(PER_THREAD));
+        let mut arguments = [Arg::from(from), Arg::from(&mut found[..]), Arg::from(from.len() as u64)];
+        harness::run(From::KERNEL, launch, &mut arguments);
+        for (k, (&found, &expected)) in found.iter().zip(&expected).enumerate() {
+            let same = bytemuck::bytes_of(&found) == bytemuck::bytes_of(&expected);
+            assert!(same || is_nan(found) && is_nan(expected), "{} of element {k} of {}", From::KERNEL, from.len());
+        }
+    }
+
+    fn check_f32s(from: &[f32]) {
+        check::<f32, f16>(from, f16::is_nan);
+        check::<f32, bf16>(from, bf16::is_nan);
+    }
+
+    fn check_f64s(from: &[f64]) {
+        check::<f64, f32>(from, f32::is_nan);
+    }
+
+    fn check_16_bits(bits: &[u16]) {
+        let halves: Vec<f16> = bits.iter().map(|&bits| f16::from_bits(bits)).collect();
+        let bfloats: Vec<bf16> = bits.iter().map(|&bits| bf16::from_bits(bits)).collect();
+        check::<f16, f32>(&halves, f32::is_nan);
+        check::<f16, bf16>(&halves, bf16::is_nan);
+        check::<bf16, f32>(&bfloats, f32::is_nan);
+        check::<bf16, f16>(&bfloats, f16::is_nan);
+    }
+
+    #[test]
+    fn kernels_convert_every_16_bit_value() {
+        check_16_bits(&(0..=u16::MAX).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn kernels_round_ties_subnormals_and_what_is_too_large() {
+        let uppers = (0..=u16::MAX).step_by(7).flat_map(|upper| {
+            [0u32, 0x0fff, 0x1000, 0x1001, 0x3000, 0x7fff, 0x8000, 0x8001].map(|tail| u32::from(upper) << 16 | tail)
+        });
+        let values: Vec<f32> = uppers.map(f32::from_bits).collect();
+        check_f32s(&values);
+        let ties = values.iter().flat_map(|&value| {
+            let (value, step) = (f64::from(value), f64::from(value.next_up()) - f64::from(value));
+            [value, value + step / 2.0, (value + step / 2.0).next_up(), value + step * 0.75, value * 1e300]
+        });
+        check_f64s(&ties.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn kernels_take_every_length_around_a_vector_and_a_block() {
+        for len in (0..10).chain([1023, 1024, 1025, 3000]) {
+            check_f32s(&vec![1.0 / 3.0; len]);
+            check_f64s(&vec![1.0 / 3.0; len]);
+            check_16_bits(&vec![0x3555; len]);
+        }
+    }
+
+    #[test]
+    fn buffers_are_cast_as_slices_are() {
+        let scope = Device::cpu().scope("test");
+        let from = Buffer::from_slice(&scope, &[1.0f32, f32::NAN, 65_520.0, -1e-8]).unwrap();
+        let mut to = Buffer::<f16>::zeros(&scope, 4).unwrap();
+        cast(&from, &mut to).unwrap();
+        let bits: Vec<u16> = to.as_slice().iter().map(|half| half.to_bits()).collect();
+        assert_eq!(bits, [0x3c00, 0x7e00, 0x7c00, 0x8000]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn kernels_convert_any_bits(bits in prop::collection::vec(any::<u64>(), 0..3000)) {
+            check_f64s(bytemuck::cast_slice(&bits));
+            check_f32s(bytemuck::cast_slice(&bits));
+            check_16_bits(bytemuck::cast_slice(&bits));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Sets every element of a buffer to one value.
+
+use bytemuck::Pod;
+
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::error::Result;
+
+/// Bytes that a thread writes.
+#[cfg(any(test, feature = "cuda"))]
+const BYTES_PER_THREAD: usize = 16;
+
+/// Sets every element of `buffer` to `value`.
+///
+/// # Errors
+/// What the device says of the launch; the CPU nothing.
+///
+/// # Panics
+/// At compile time, if an element has another size than 1, 2, 4, 8 or 16 bytes.
+pub fn fill<T: Pod>(buffer: &mut Buffer<T>, value: T) -> Result<()> {
+    const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 16) };
+    match buffer.scope().device() {
+        Device::Cpu(_) => cpu(buffer.as_mut_slice(), value),
+    }
+    Ok(())
+}
+
+fn cpu<T: Pod>(to: &mut [T], value: T) {
+    to.fill(value);
+}
+
+/// The bytes of `value`, repeated over 16: what the kernel writes at a time.
+#[cfg(any(test, feature = "cuda"))]
+fn pattern<T: Pod>(value: T) -> [u32; 4] {
+    let mut bytes = [0u8; BYTES_PER_THREAD];
+    bytes.chunks_exact_mut(size_of::<T>()).for_each(|place| place.copy_from_slice(bytemuck::bytes_of(&value)));
+    bytemuck::cast(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+    use megabatch_simt::Arg;
+
+    use super::super::harness;
+    use super::super::launch::Launch;
+    use super::*;
+
+    /// Both sides of a length near the vector, the block and the grid.
+    fn check<T: Pod + PartialEq + std::fmt::Debug>(value: T) {
+        for len in [0, 1, 2, 15, 16, 17, 4095, 4096, 4097, 70_001] {
+            let mut buffer = Buffer::<T>::zeros(&Device::cpu().scope("test"), len).unwrap();
+            fill(&mut buffer, value).unwrap();
+            assert!(buffer.as_slice().iter().all(|element| *element == value));
+
+            let mut found = vec![T::zeroed(); len];
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut found);
+            let launch = Launch::over(bytes.len().div_ceil(BYTES_PER_THREAD));
+            let count = bytes.len() as u64;
+            let mut arguments = [Arg::from(bytes), Arg::of_struct(&pattern(value)), Arg::from(count)];
+            harness::run("fill", launch, &mut arguments);
+            assert_eq!(found, buffer.as_slice(), "{len} times {value:?}");
+        }
+    }
+
+    #[test]
+    fn every_element_has_the_value() {
+        check(0x5au8);
+        check(f16::from_f32(1.5));
+        check(0x1234_5678u32);
+        check(-2.5f64);
+        check([1u64, u64::MAX]);
+    }
+}

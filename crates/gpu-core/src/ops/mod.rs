@@ -1,0 +1,16 @@
+//! Operations on buffers, each in a file of its own: the function, its plain form on the CPU, and the launch of its kernel, whose source
+//! lies beside it as `.cu` and `.ptx`.
+
+mod cast;
+mod copy_strided;
+mod fill;
+#[cfg(test)]
+mod harness;
+#[cfg(any(test, feature = "cuda"))]
+mod launch;
+mod reduce;
+
+pub use cast::{CastTo, cast};
+pub use copy_strided::{Dimension, StridedCopy, copy_strided};
+pub use fill::fill;
+pub use reduce::{Reducible, Reduction, reduce};

@@ -1,0 +1,223 @@
+//! Compaction: at a step boundary, blocks that may move are copied so that the free bytes below the granule, where stitching does not help,
+//! come together.
+//!
+//! Stages from cheap to dear, each of which ends as soon as there is room: slabs of a class are merged, the emptiest into the fullest;
+//! blocks are moved, small ones first, into holes where they free more granules than they touch; all blocks slide towards low addresses. Slabs
+//! and blocks in views stand in the way of the last; if nothing at home is fixed, granules are lined up anew first (`rehome.rs`), and
+//! then the blocks slide until no byte is free between them.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use super::home::Home;
+use super::order::Tag;
+use super::place::{Place, Want};
+use super::tiling::{Kind, TileId};
+use super::{Event, Mobility, Pool};
+use crate::source::Refusal;
+
+/// What compaction is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal {
+    want: Want,
+    /// If live blocks touch no more granules than this, the rest suffices for the block by stitching; `None` if nothing suffices.
+    touched_max: Option<usize>,
+}
+
+type Stage = fn(&mut Pool, &Goal) -> Result<(), Refusal>;
+
+const STAGES: [Stage; 4] = [Pool::merge_slabs, Pool::evacuate, Pool::slide, Pool::line_up];
+
+impl Pool {
+    /// The rung. If a copy fails, the blocks that were moved before it are where they are now.
+    pub(super) fn compact(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
+        if !self.at_boundary {
+            return Ok(None);
+        }
+        // Copies run after the work of every stream; so may the blocks that are given of what they free.
+        self.settle()?;
+        let goal = self.goal(want);
+        let mut place = self.place_in_room(want);
+        for stage in STAGES {
+            if place.is_none() {
+                stage(self, &goal)?;
+                place = self.place_in_room(want);
+            }
+        }
+        Ok(place)
+    }
+
+    fn goal(&mut self, want: &Want) -> Goal {
+        let granule_bytes = self.home.granule_bytes();
+        let creatable = self.source.free_bytes().map_or(usize::MAX, |free| free / granule_bytes);
+        let attainable = self.home.held() + creatable.min(self.home.slots() - self.home.held());
+        let stitches = self.source.can_alias() || want.class.is_some();
+        let granules = want.bytes.div_ceil(granule_bytes);
+        Goal { want: *want, touched_max: if stitches { attainable.checked_sub(granules) } else { None } }
+    }
+
+    pub(super) fn has_room(&self, goal: &Goal) -> bool {
+        let fits = || goal.want.class.is_none() && self.home.fit(goal.want.bytes, Tag::NOBODY).is_some();
+        goal.touched_max.is_some_and(|touched| self.home.touched() <= touched) || fits()
+    }
+
+    /// The ladder again, as far as it leads without compaction. What it cannot do now is no failure of the compaction.
+    fn place_in_room(&mut self, want: &Want) -> Option<Place> {
+        let found = self.fit(want);
+        let found = found.or_else(|| self.stitch(want).ok().flatten());
+        let found = found.or_else(|| self.grow(want).ok().flatten());
+        found.or_else(|| self.squeeze(want))
+    }
+
+    /// Moves the blocks of the emptiest slabs of each class into the fullest, so that one slab of a class and stream at most is not full.
+    fn merge_slabs(&mut self, goal: &Goal) -> Result<(), Refusal> {
+        let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (index, live) in self.blocks.iter() {
+            if let Place::Slot { slab, .. } = live.place {
+                members.entry(slab).or_default().push(index);
+            }
+        }
+        let mut kinds: BTreeMap<(usize, Tag), Vec<u32>> = BTreeMap::new();
+        for (index, slab) in self.slabs.iter().filter(|(_, slab)| !slab.is_full()) {
+            kinds.entry((slab.class, slab.tag)).or_default().push(index);
+        }
+        for (_, mut slabs) in kinds {
+            // A slab with a fixed block will not empty; it can only take in.
+            let stays = |slab: &u32| members[slab].iter().any(|&block| !self.is_movable(block));
+            slabs.sort_by_cached_key(|slab| (stays(slab), self.slabs.get(*slab).live));
+            let movable = slabs.iter().take_while(|slab| !stays(slab)).count();
+            self.merge(&slabs, movable, &members, goal)?;
+        }
+        Ok(())
+    }
+
+    /// Empties slabs from the first on into those from the last on, while there is room in one that is not to be emptied itself.
+    fn merge(
+        &mut self,
+        slabs: &[u32],
+        movable: usize,
+        members: &BTreeMap<u32, Vec<u32>>,
+        goal: &Goal,
+    ) -> Result<(), Refusal> {
+        let mut fullest = slabs.len();
+        for (emptiest, slab) in slabs[..movable].iter().enumerate() {
+            if self.has_room(goal) {
+                return Ok(());
+            }
+            for &block in &members[slab] {
+                while fullest > emptiest && self.slabs.get(slabs[fullest - 1]).is_full() {
+                    fullest -= 1;
+                }
+                if fullest <= emptiest + 1 {
+                    return Ok(());
+                }
+                let to = slabs[fullest - 1];
+                let slot = self.slabs.take_free(to);
+                self.relocate(block, Place::Slot { slab: to, slot })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves blocks into holes where they touch fewer granules more than they leave untouched, the cheapest to copy first.
+    fn evacuate(&mut self, goal: &Goal) -> Result<(), Refusal> {
+        let movable = self.blocks.iter().filter(|&(index, _)| self.is_movable(index));
+        let whole = movable.filter_map(|(index, live)| match live.place {
+            Place::Whole(tile) => Some((live.bytes, self.home.get(tile).start, index)),
+            _ => None,
+        });
+        let mut blocks: Vec<_> = whole.collect();
+        blocks.sort_unstable();
+        for (bytes, _, index) in blocks {
+            if self.has_room(goal) {
+                break;
+            }
+            // Larger blocks will not fit either.
+            let Some(hole) = self.home.fit(bytes, Tag::NOBODY) else { break };
+            let &Place::Whole(from) = &self.blocks.at(index).place else {
+                unreachable!("only whole blocks are listed")
+            };
+            let before = self.home.touched();
+            let to = self.home.take(hole, self.home.cut(hole, bytes), Kind::Live(index));
+            if self.home.touched() - before < self.home.own_granules(from) {
+                self.relocate(index, Place::Whole(to))?;
+            } else {
+                self.home.give_back(to, Tag::NOBODY);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves each block that may move down over the free tile before it.
+    pub(super) fn slide(&mut self, goal: &Goal) -> Result<(), Refusal> {
+        let mut next = self.home.tiling().first();
+        while let Some(tile) = next {
+            if self.has_room(goal) {
+                break;
+            }
+            next = self.home.tiling().after(tile);
+            let (Kind::Free(_), Some(above)) = (self.home.get(tile).kind, next) else { continue };
+            if let Kind::Live(index) = self.home.get(above).kind
+                && self.is_movable(index)
+            {
+                next = self.slide_down(index, tile, above)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a block down over a free tile; returns the free tile, which then lies above it.
+    fn slide_down(&mut self, index: u32, free: TileId, block: TileId) -> Result<Option<TileId>, Refusal> {
+        let (start, bytes) = (self.home.get(free).start, self.home.get(block).bytes);
+        let (from, to) = (self.home.address(self.home.get(block).start), self.home.address(start));
+        self.source.copy(from, to, bytes)?;
+        // The two ranges may overlap, so that the new place cannot be taken before the old one is given back.
+        self.home.give_back(block, Tag::NOBODY);
+        let joined = self.home.tiling().at(start);
+        let tile = self.home.take(joined, start..start + bytes, Kind::Live(index));
+        self.blocks.at_mut(index).place = Place::Whole(tile);
+        self.moved(index, from, to);
+        self.stats.copied_bytes_total += bytes as u64;
+        Ok(self.home.tiling().after(tile))
+    }
+
+    /// Copies a live block to a place that was taken for it. If the copy fails, the place is given back.
+    fn relocate(&mut self, index: u32, to: Place) -> Result<(), Refusal> {
+        let bytes = self.blocks.at(index).bytes;
+        let addresses = (self.address_of(&self.blocks.at(index).place), self.address_of(&to));
+        if let Err(refusal) = self.source.copy(addresses.0, addresses.1, bytes) {
+            self.vacate(&to, Tag::NOBODY);
+            return Err(refusal);
+        }
+        let from = std::mem::replace(&mut self.blocks.at_mut(index).place, to);
+        self.vacate(&from, Tag::NOBODY);
+        self.moved(index, addresses.0, addresses.1);
+        self.stats.copied_bytes_total += bytes as u64;
+        Ok(())
+    }
+
+    /// Takes note that a block is at another address.
+    pub(super) fn moved(&mut self, index: u32, from: u64, to: u64) {
+        let live = self.blocks.at(index);
+        let (bytes, tag) = (live.bytes, live.tag.index());
+        self.memory.gone(from, bytes, tag);
+        self.memory.born(to, bytes, tag);
+        self.stats.inactive_split_bytes.set(self.inactive_split_bytes());
+        self.watch.tell(|| Event::Moved { id: self.blocks.id(index), from, to, bytes });
+    }
+
+    pub(super) fn is_movable(&self, index: u32) -> bool {
+        self.blocks.at(index).mobility == Mobility::Relocatable
+    }
+}
+
+impl Home {
+    /// Granules that no other live tile touches.
+    fn own_granules(&self, tile: TileId) -> usize {
+        let slots = self.touching(&(self.get(tile).start..self.get(tile).end()));
+        let (first, last) = (slots.start, slots.end - 1);
+        let shared_last = last != first && self.edges(last) > 1;
+        slots.len() - usize::from(self.edges(first) > 1) - usize::from(shared_last)
+    }
+}

@@ -1,0 +1,105 @@
+//! Streams: memory freed on one may serve another only once the other is ordered after it.
+
+#![forbid(unsafe_code)]
+
+use super::Pool;
+use super::place::{Place, Want};
+use crate::source::{Refusal, StreamId};
+
+/// Whose outstanding work free memory must be ordered after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Tag(u32);
+
+impl Tag {
+    /// No work is outstanding on the memory.
+    pub(super) const NOBODY: Tag = Tag(0);
+
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The tag of two neighbouring free ranges taken as one, if one order suffices for both.
+    pub(super) fn joined(self, other: Tag) -> Option<Tag> {
+        (self == other || self == Tag::NOBODY || other == Tag::NOBODY).then_some(self.max(other))
+    }
+
+    /// Whether work of the stream `user` may use memory of this tag as it is.
+    pub(super) fn serves(self, user: Tag) -> bool {
+        self == user || self == Tag::NOBODY
+    }
+}
+
+/// The streams that the pool has seen, each with a tag. There are few.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<StreamId>);
+
+impl Streams {
+    pub(super) fn tag(&mut self, stream: StreamId) -> Tag {
+        let known = self.0.iter().position(|&known| known == stream);
+        let index = known.unwrap_or_else(|| {
+            self.0.push(stream);
+            self.0.len() - 1
+        });
+        Tag(index as u32 + 1)
+    }
+
+    /// The stream of a tag; the default stream for memory that is nobody's.
+    pub(super) fn stream(&self, tag: Tag) -> StreamId {
+        tag.index().checked_sub(1).map_or(StreamId::default(), |index| self.0[index])
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = Tag> + use<> {
+        (1..=self.0.len() as u32).map(Tag)
+    }
+}
+
+impl Pool {
+    /// Makes free memory of other streams usable: first of those that have nothing left to do, then, by an order that the device
+    /// keeps and nobody waits for, of the first stream that has enough, then of all.
+    ///
+    /// All of a stream's memory is taken over at once: one order covers it.
+    pub(super) fn share(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
+        let others = |pool: &Pool| -> Vec<Tag> {
+            let filled = |tag: &Tag| !pool.home.bins()[tag.index()].is_empty();
+            pool.streams.all().filter(|&tag| tag != want.tag).filter(filled).collect()
+        };
+        for tag in others(self) {
+            if self.source.is_idle(self.streams.stream(tag)) {
+                self.home.retag(tag, Tag::NOBODY);
+            }
+        }
+        if let Some(place) = self.fit(want) {
+            return Ok(Some(place));
+        }
+        let enough = |pool: &Pool, tag: &Tag| pool.home.fit(want.home_bytes(pool.home.granule_bytes()), *tag).is_some();
+        let (first, rest): (Vec<_>, Vec<_>) = others(self).into_iter().partition(|tag| enough(self, tag));
+        for tag in first.into_iter().chain(rest) {
+            self.adopt(tag, want.tag)?;
+            if let Some(place) = self.fit(want) {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes all free memory of `from` memory of `to`, ordered after the work that `from` still has to do.
+    pub(super) fn adopt(&mut self, from: Tag, to: Tag) -> Result<(), Refusal> {
+        let (on, waiting) = (self.streams.stream(from), self.streams.stream(to));
+        if self.source.is_idle(on) {
+            self.home.retag(from, Tag::NOBODY);
+            return Ok(());
+        }
+        self.source.order(waiting, on)?;
+        self.home.retag(from, to);
+        Ok(())
+    }
+
+    /// Waits for all work; free memory is nobody's then.
+    pub(super) fn settle(&mut self) -> Result<(), Refusal> {
+        self.source.synchronize()?;
+        for tag in self.streams.all() {
+            self.home.retag(tag, Tag::NOBODY);
+        }
+        Ok(())
+    }
+}

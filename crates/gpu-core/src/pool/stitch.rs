@@ -1,0 +1,183 @@
+//! Stitching: free granules from anywhere are mapped side by side, without copying and without moving a live block.
+//!
+//! A block that is stitched takes whole granules and, for what is less than a granule at its end, the free part of a granule that has
+//! live bytes already: that granule is then mapped at both addresses, and each of its bytes is used through one of them. So a stitched
+//! block wastes no more than one cut from free memory. The piece is either the last of the block (the free part begins where the granule
+//! begins) or the first (it ends where the granule ends), and never both: every view then begins or ends on a granule's boundary, the
+//! granules that blocks continue across form chains without cycles, and compaction can line them up again (see `rehome`).
+
+#![forbid(unsafe_code)]
+
+use super::home::Home;
+use super::order::Tag;
+use super::place::{Place, Stitched, Want};
+use super::tiling::{Kind, Tile};
+use super::view::{GONE, push_joined};
+use super::{Bytes, Event, Pool, UNIT_BYTES};
+use crate::source::{Granule, Refusal};
+
+/// Views may have this many times the pool's capacity mapped, the dormant included. The least recently used dormant ones go first. More
+/// would do no harm on a GPU, but on a host every piece of a mapping is counted against a limit of the system.
+const MAPPED_MAX: usize = 8;
+/// Dormant views that are looked at before a new one is made.
+const LOOKS: usize = 16;
+
+/// Which free bytes a block would be stitched from.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// In the order of the block. All but the first begin at a granule, all but the last end at one.
+    pieces: Vec<Bytes>,
+}
+
+impl Pool {
+    /// The rung: a dormant view whose memory is free, or a new one.
+    pub(super) fn stitch(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
+        if want.class.is_some() || !self.source.can_alias() {
+            return Ok(None);
+        }
+        if let Some(place) = self.stitch_again(want) {
+            return Ok(Some(place));
+        }
+        let Ok(plan) = self.home.plan(want.bytes, want.tag) else { return Ok(None) };
+        let offset = plan.pieces[0].start % self.home.granule_bytes();
+        let view = self.map_view(&plan)?;
+        self.stats.stitches_total += 1;
+        Ok(Some(self.enter_view(want, (view, offset), &plan.pieces)))
+    }
+
+    /// A dormant view that is little larger than the block and whose memory is free.
+    fn stitch_again(&mut self, want: &Want) -> Option<Place> {
+        let granules = want.bytes.div_ceil(self.home.granule_bytes());
+        let shift = self.home.granule_shift();
+        let candidates = self.views.dormant_from(granules).take(LOOKS);
+        let found = candidates
+            .map(|view| (view, self.views.get(view).slots.len()))
+            .take_while(|&(_, slots)| slots <= granules + granules / 8 + 1)
+            .flat_map(|(view, slots)| [(view, 0), (view, (slots << shift) - want.bytes)])
+            .find_map(|seat| Some((seat, self.free_pieces(seat, want)?)));
+        found.map(|(seat, pieces)| self.enter_view(want, seat, &pieces))
+    }
+
+    /// What a block at an offset of a view would consist of, if that is free.
+    pub(super) fn free_pieces(&self, (view, offset): (u32, usize), want: &Want) -> Option<Vec<Bytes>> {
+        let (view, shift) = (self.views.try_get(view)?, self.home.granule_shift());
+        let is_free = |piece: &Bytes| self.home.free_at(piece, |tag| tag.serves(want.tag)).is_some();
+        // One byte of a view that is in use elsewhere is found without a walk over all granules.
+        let first = view.pieces(&(offset..offset + UNIT_BYTES), shift)?;
+        let pieces = is_free(&first[0]).then(|| view.pieces(&(offset..offset + want.bytes), shift))??;
+        pieces.iter().all(is_free).then_some(pieces)
+    }
+
+    /// Gives the pieces, which are free, to the block that is wanted.
+    pub(super) fn enter_view(&mut self, want: &Want, (view, offset): (u32, usize), pieces: &[Bytes]) -> Place {
+        let mut take = |piece: &Bytes| {
+            let tile = self.home.free_at(piece, |_| true).expect("the pieces are free");
+            self.home.take(tile, piece.clone(), Kind::Piece(want.block))
+        };
+        let pieces = pieces.iter().map(&mut take).collect();
+        self.views.enter(view);
+        Place::Stitched(Box::new(Stitched { view, offset, pieces }))
+    }
+
+    /// Maps a view for a plan.
+    fn map_view(&mut self, plan: &Plan) -> Result<u32, Refusal> {
+        let slots: Vec<u32> =
+            plan.pieces.iter().flat_map(|piece| self.home.touching(piece)).map(|slot| slot as u32).collect();
+        let granules: Vec<Granule> = slots.iter().map(|&slot| self.home.granule(slot as usize)).collect();
+        while self.views.mapped() + slots.len() > MAPPED_MAX * self.home.slots() && self.drop_oldest_view() {}
+        let address = self.map_new(&granules).or_else(|refusal| {
+            // What the pool keeps mapped for later may be what stands in the way.
+            let dropped = std::iter::from_fn(|| self.drop_oldest_view().then_some(())).count();
+            if dropped > 0 { self.map_new(&granules) } else { Err(refusal) }
+        })?;
+        let bytes = slots.len() << self.home.granule_shift();
+        self.watch.tell(|| Event::Stitched { address, bytes, granules: granules.len() });
+        self.stats.stitched_granules_total += granules.len() as u64;
+        Ok(self.views.add(address, slots))
+    }
+
+    fn map_new(&mut self, granules: &[Granule]) -> Result<u64, Refusal> {
+        let bytes = granules.len() << self.home.granule_shift();
+        let address = self.source.reserve(bytes)?;
+        self.source.map(address, granules).inspect_err(|_| self.source.release(address, bytes))?;
+        Ok(address)
+    }
+
+    /// Unmaps the dormant view that was used least recently, if there is one.
+    fn drop_oldest_view(&mut self) -> bool {
+        let oldest = self.views.oldest();
+        oldest.into_iter().for_each(|view| self.drop_view(view));
+        oldest.is_some()
+    }
+
+    /// Unmaps a dormant view.
+    pub(super) fn drop_view(&mut self, view: u32) {
+        let (view, shift) = (self.views.remove(view), self.home.granule_shift());
+        let mut mapped: Vec<Bytes> = Vec::new();
+        for at in (0..view.slots.len()).filter(|&k| view.slots[k] != GONE).map(|k| k << shift) {
+            push_joined(&mut mapped, at..at + (1 << shift));
+        }
+        for range in mapped {
+            self.source.unmap(view.address + range.start as u64, range.len());
+        }
+        self.source.release(view.address, view.slots.len() << shift);
+    }
+}
+
+impl Home {
+    /// What a block of `bytes` can be stitched from, or how many granules more it would take.
+    ///
+    /// The smallest runs of free granules are used up first, so that the large ones stay whole.
+    pub(super) fn plan(&self, bytes: usize, tag: Tag) -> Result<Plan, usize> {
+        let rest = bytes % self.granule_bytes();
+        let edge = if rest == 0 { None } else { self.edge(rest, tag) };
+        let mut missing = bytes >> self.granule_shift();
+        missing += usize::from(rest > 0 && edge.is_none());
+
+        let mut runs: Vec<_> = self.free_tiles(tag).map(|tile| self.whole(tile.start..tile.end())).collect();
+        runs.retain(|run| !run.is_empty());
+        runs.sort_unstable_by_key(|run| (run.len(), run.start));
+        let (first, last) = match edge {
+            Some(edge) if edge.start % self.granule_bytes() == 0 => (None, Some(edge)),
+            edge => (edge, None),
+        };
+        let is_cut = rest > 0 && first.is_none() && last.is_none();
+        let mut pieces: Vec<Bytes> = first.into_iter().collect();
+        for run in runs {
+            let taken = missing.min(run.len());
+            if taken > 0 {
+                push_joined(&mut pieces, self.range(&(run.start..run.start + taken)));
+                missing -= taken;
+            }
+        }
+        if missing > 0 {
+            return Err(missing);
+        }
+        if is_cut {
+            pieces.last_mut().expect("a whole granule").end -= self.granule_bytes() - rest;
+        }
+        last.into_iter().for_each(|edge| push_joined(&mut pieces, edge));
+        Ok(Plan { pieces })
+    }
+
+    /// Where `bytes`, less than a granule, fit at the beginning or the end of a granule that is in use already; the tightest such place.
+    fn edge(&self, bytes: usize, tag: Tag) -> Option<Bytes> {
+        let mask = self.granule_bytes() - 1;
+        let edges = self.free_tiles(tag).flat_map(|tile| {
+            let begins = (tile.end() & !mask).max(tile.start)..tile.end();
+            let ends = tile.start..tile.end().min((tile.start + mask) & !mask);
+            let begins = (begins.start & mask == 0).then(|| (begins.len(), begins.start..begins.start + bytes));
+            let ends = (ends.end & mask == 0).then(|| (ends.len(), ends.end.wrapping_sub(bytes)..ends.end));
+            begins.into_iter().chain(ends).filter(|&(room, _)| room >= bytes)
+        });
+        edges.min_by_key(|(room, edge)| (*room, edge.start)).map(|(_, edge)| edge)
+    }
+
+    fn free_tiles(&self, tag: Tag) -> impl Iterator<Item = &Tile> {
+        let mut bins = vec![&self.bins()[Tag::NOBODY.index()]];
+        if tag != Tag::NOBODY {
+            bins.push(&self.bins()[tag.index()]);
+        }
+        bins.into_iter().flat_map(|bins| bins.iter_from(self.tiling(), UNIT_BYTES)).map(|tile| self.get(tile))
+    }
+}

@@ -1,0 +1,211 @@
+//! Views: second addresses of granules, at which pieces from anywhere in the home segment lie side by side.
+//!
+//! A view says nothing of who uses which byte; only the tiles of the home segment do. It serves a block when the pieces that the block
+//! would have are free at home. A view without a live block is *dormant*: it stays mapped, and costs no driver call when it is used again.
+
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Bytes;
+use super::granule_set::GranuleSet;
+
+/// Stands in a view for a granule that was given back.
+pub(super) const GONE: u32 = u32::MAX;
+
+/// Granules mapped side by side.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) address: u64,
+    /// The home slot of each granule, or [`GONE`].
+    pub(super) slots: Vec<u32>,
+    /// Live blocks in it.
+    pub(super) live: usize,
+    /// When it last began or ceased to serve a block.
+    used: u64,
+}
+
+impl View {
+    /// The pieces of the home segment that `bytes` of the view are, joined where they follow each other; `None` if a granule is gone.
+    pub(super) fn pieces(&self, bytes: &Bytes, granule_shift: u32) -> Option<Vec<Bytes>> {
+        let mut pieces: Vec<Bytes> = Vec::new();
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let index = at >> granule_shift;
+            let slot = self.slots[index];
+            if slot == GONE {
+                return None;
+            }
+            let end = bytes.end.min((index + 1) << granule_shift);
+            let start = ((slot as usize) << granule_shift) + at - (index << granule_shift);
+            push_joined(&mut pieces, start..start + end - at);
+            at = end;
+        }
+        Some(pieces)
+    }
+}
+
+/// Adds a range, as a part of the last one if it follows that.
+pub(super) fn push_joined(ranges: &mut Vec<Bytes>, range: Bytes) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
+
+/// All views of a pool.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    views: Vec<Option<View>>,
+    vacant: Vec<u32>,
+    /// Dormant views, least recently used first.
+    dormant: BTreeMap<u64, u32>,
+    /// Dormant views by granules, oldest name first among equals.
+    by_size: BTreeSet<(usize, u32)>,
+    clock: u64,
+    /// Granules mapped in all views.
+    mapped: usize,
+}
+
+impl Views {
+    pub(super) fn get(&self, view: u32) -> &View {
+        self.views[view as usize].as_ref().expect("blocks name views that exist")
+    }
+
+    pub(super) fn try_get(&self, view: u32) -> Option<&View> {
+        self.views.get(view as usize)?.as_ref()
+    }
+
+    /// Granules mapped in all views.
+    pub(super) fn mapped(&self) -> usize {
+        self.mapped
+    }
+
+    /// Adds a view that is mapped and still dormant.
+    pub(super) fn add(&mut self, address: u64, slots: Vec<u32>) -> u32 {
+        self.mapped += slots.len();
+        let view = Some(View { address, slots, live: 0, used: 0 });
+        let index = if let Some(index) = self.vacant.pop() {
+            self.views[index as usize] = view;
+            index
+        } else {
+            self.views.push(view);
+            self.views.len() as u32 - 1
+        };
+        self.sleep(index);
+        index
+    }
+
+    /// Takes a dormant view away; the caller unmaps it.
+    pub(super) fn remove(&mut self, index: u32) -> View {
+        self.wake(index);
+        let view = self.views[index as usize].take().expect("the view exists");
+        self.vacant.push(index);
+        self.mapped -= view.slots.iter().filter(|&&slot| slot != GONE).count();
+        view
+    }
+
+    /// A block begins to live in a view.
+    pub(super) fn enter(&mut self, index: u32) {
+        if self.get(index).live == 0 {
+            self.wake(index);
+        }
+        self.views[index as usize].as_mut().expect("the view exists").live += 1;
+    }
+
+    /// A block in a view ceased to live.
+    pub(super) fn leave(&mut self, index: u32) {
+        let view = self.views[index as usize].as_mut().expect("the view exists");
+        view.live -= 1;
+        if view.live == 0 {
+            self.sleep(index);
+        }
+    }
+
+    /// Forgets the granules that are `gone` in a view that is in use otherwise; returns which they were in it, for the caller to unmap.
+    pub(super) fn lose(&mut self, index: u32, gone: &GranuleSet) -> Vec<usize> {
+        let view = self.views[index as usize].as_mut().expect("the view exists");
+        let is_gone = |slot: u32| slot != GONE && gone.contains(slot as usize);
+        let lost: Vec<usize> = (0..view.slots.len()).filter(|&k| is_gone(view.slots[k])).collect();
+        lost.iter().for_each(|&k| view.slots[k] = GONE);
+        self.mapped -= lost.len();
+        lost
+    }
+
+    /// Gives the granules of a view other home slots.
+    pub(super) fn renumber(&mut self, index: u32, slot_of: impl Fn(u32) -> u32) {
+        let view = self.views[index as usize].as_mut().expect("the view exists");
+        view.slots.iter_mut().filter(|slot| **slot != GONE).for_each(|slot| *slot = slot_of(*slot));
+    }
+
+    /// The dormant view that was used least recently.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        self.dormant.first_key_value().map(|(_, &view)| view)
+    }
+
+    /// Dormant views of at least `granules`, from small to large.
+    pub(super) fn dormant_from(&self, granules: usize) -> impl Iterator<Item = u32> {
+        self.by_size.range((granules, 0)..).map(|&(_, view)| view)
+    }
+
+    /// All views by index.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &View)> {
+        (0..).zip(&self.views).filter_map(|(index, view)| Some((index, view.as_ref()?)))
+    }
+
+    pub(super) fn is_dormant(&self, index: u32) -> bool {
+        self.dormant.get(&self.get(index).used) == Some(&index)
+    }
+
+    fn sleep(&mut self, index: u32) {
+        self.clock += 1;
+        let view = self.views[index as usize].as_mut().expect("the view exists");
+        view.used = self.clock;
+        self.dormant.insert(view.used, index);
+        self.by_size.insert((view.slots.len(), index));
+    }
+
+    fn wake(&mut self, index: u32) {
+        let view = self.views[index as usize].as_ref().expect("the view exists");
+        self.dormant.remove(&view.used);
+        self.by_size.remove(&(view.slots.len(), index));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_joined_where_granules_follow_each_other() {
+        let view = View { address: 0, slots: vec![7, 8, 2, GONE], live: 0, used: 0 };
+        for (bytes, pieces) in [
+            (0..4096, Some(&[(28672, 32768)][..])),
+            (512..1024, Some(&[(29184, 29696)])),
+            (0..12288, Some(&[(28672, 36864), (8192, 12288)])),
+            (512..8704, Some(&[(29184, 36864), (8192, 8704)])),
+            (8192..12800, None),
+        ] {
+            let expected = pieces.map(|pieces| pieces.iter().map(|&(start, end)| start..end).collect());
+            assert_eq!(view.pieces(&bytes, 12), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_view_that_rested_longest_is_the_oldest() {
+        let mut views = Views::default();
+        let [a, b, c] = [3, 2, 3].map(|granules| views.add(0, vec![0; granules]));
+        views.enter(a);
+        assert_eq!(views.oldest(), Some(b));
+        views.enter(b);
+        views.leave(a);
+        assert_eq!(views.oldest(), Some(c));
+        assert_eq!(views.dormant_from(2).collect::<Vec<_>>(), [a, c]);
+        assert_eq!(views.remove(c).slots.len(), 3);
+        assert_eq!((views.oldest(), views.mapped()), (Some(a), 5));
+        let mut gone = GranuleSet::default();
+        gone.insert(0);
+        assert_eq!(views.lose(b, &gone), [0, 1]);
+        assert_eq!(views.mapped(), 3);
+    }
+}

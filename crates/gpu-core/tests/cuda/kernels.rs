@@ -1,0 +1,169 @@
+//! Loading and launching kernels.
+
+use megabatch_gpu_core::cuda::{Gpu, Grid};
+use megabatch_gpu_core::{Buffer, Device, Error, arguments};
+use megabatch_simt::driver::{FakeDriver, Setting};
+use megabatch_simt::{Checks, Kernels, Options};
+
+/// The signatures are all that the fake driver reads.
+const PTX: &str = "
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry scale(
+    .param .u64 scale_param_0,
+    .param .f32 scale_param_1,
+    .param .u32 scale_param_2
+)
+{ ret; }
+.visible .entry shape(.param .u64 shape_param_0)
+{ ret; }
+.visible .entry broken()
+{ ret; }
+.visible .entry orphan()
+{ ret; }
+";
+
+/// What `shape` does; CUDA C++ does not tell a kernel how much dynamic shared memory it has. What `scale` does is in scale.cu.
+const SHAPE: &str = r#"
+#include <cstddef>
+extern "C" int simt_shape(const unsigned grid[3], const unsigned block[3], size_t shared, void** params) {
+    unsigned* out = *static_cast<unsigned**>(params[0]);
+    for (int i = 0; i < 3; ++i) {
+        out[i] = grid[i];
+        out[3 + i] = block[i];
+    }
+    out[6] = static_cast<unsigned>(shared);
+    return 0;
+}
+extern "C" int simt_broken(const unsigned[3], const unsigned[3], size_t, void**) { return 1; }
+"#;
+
+fn with_kernels() -> (FakeDriver, Device) {
+    let driver = FakeDriver::whole();
+    driver.add_kernel_source(SHAPE);
+    let options = Options { checks: Checks::Barriers, ..Options::default() };
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/scale.cu");
+    driver.add_kernels(Kernels::compile_with(&[source], &options).unwrap().path());
+    driver.set(Setting::Deferred, 1);
+    (driver, Device::select("cuda:0").unwrap())
+}
+
+fn gpu(device: &Device) -> &Gpu {
+    device.gpu().unwrap()
+}
+
+#[test]
+fn a_kernel_runs_in_the_order_of_its_stream() {
+    let (driver, device) = with_kernels();
+    let module = gpu(&device).module("test", PTX).unwrap();
+    let kernel = module.kernel("scale").unwrap();
+    let stream = gpu(&device).stream().unwrap();
+    let buffer = Buffer::from_slice(&device.scope("test"), &[1.0f32, 2.0, 3.0]).unwrap();
+    for factor in [2.0f32, 5.0] {
+        let arguments = arguments![buffer.address(), factor, buffer.len() as u32];
+        // SAFETY: the kernel scales the buffer's elements, of which there are as many, and the buffer lives until they are read.
+        unsafe { kernel.launch(&stream, &Grid::of(2, 32), &arguments) }.unwrap();
+    }
+    assert_eq!(buffer.to_vec().unwrap(), [10.0, 20.0, 30.0]);
+    assert_eq!(driver.calls("cuLaunchKernel"), 2);
+    gpu(&device).module("test", PTX).unwrap();
+    assert_eq!(driver.calls("cuModuleLoadDataEx"), 1, "a module is loaded once");
+}
+
+#[test]
+fn the_grid_arrives_and_more_shared_memory_is_asked_for() {
+    let (driver, device) = with_kernels();
+    let module = gpu(&device).module("test", PTX).unwrap();
+    let kernel = module.kernel("shape").unwrap();
+    let out = Buffer::<u32>::zeros(&device.scope("test"), 7).unwrap();
+    for (shared_bytes, asked) in [(0, 0), (49_152, 0), (49_153, 1), (166_912, 2)] {
+        let grid = Grid { blocks: [4, 3, 2], threads: [8, 4, 2], shared_bytes };
+        // SAFETY: the kernel writes seven numbers, for which the buffer has room.
+        unsafe { kernel.launch(&gpu(&device).default_stream(), &grid, &arguments![out.address()]) }.unwrap();
+        assert_eq!(out.to_vec().unwrap(), [4, 3, 2, 8, 4, 2, shared_bytes]);
+        assert_eq!(driver.calls("cuFuncSetAttribute"), asked);
+    }
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_refused_by_name() {
+    let (driver, device) = with_kernels();
+    let module = gpu(&device).module("test", PTX).unwrap();
+    let kernel = module.kernel("scale").unwrap();
+    let (stream, address, len) = (gpu(&device).default_stream(), 0u64, 3usize);
+    let cases = [
+        (arguments![address, 2.0f32], "kernel `scale` has 3 parameters and was given 2 arguments"),
+        (arguments![], "kernel `scale` has 3 parameters and was given 0 arguments"),
+        (
+            arguments![address, 2.0, 3u32],
+            "kernel `scale`: parameter 1 has 4 bytes, and the argument `2.0` has 8; give the literal or the variable the parameter's type",
+        ),
+        (
+            arguments![address, 2.0f32, len],
+            "kernel `scale`: parameter 2 has 4 bytes, and the argument `len` has 8; give the literal or the variable the parameter's type",
+        ),
+    ];
+    for (arguments, message) in cases {
+        // SAFETY: nothing is launched.
+        let error = unsafe { kernel.launch(&stream, &Grid::of(1, 1), &arguments) }.unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    assert_eq!(driver.calls("cuLaunchKernel"), 0);
+}
+
+#[test]
+fn grids_that_cannot_run_are_refused_with_the_limit() {
+    let (driver, device) = with_kernels();
+    let module = gpu(&device).module("test", PTX).unwrap();
+    let kernel = module.kernel("shape").unwrap();
+    let grid = Grid::of(1, 1);
+    let cases = [
+        (Grid { blocks: [0, 1, 1], ..grid }, "0 blocks in x: 1 to 2147483647"),
+        (Grid { blocks: [1, 65_536, 1], ..grid }, "65536 blocks in y: 1 to 65535"),
+        (Grid { threads: [1, 1, 65], ..grid }, "65 threads in z: 1 to 64"),
+        (Grid { threads: [1025, 1, 1], ..grid }, "1025 threads in x: 1 to 1024"),
+        (Grid { threads: [64, 17, 1], ..grid }, "1088 threads in a block: 1 to 1024"),
+        (grid.with_shared_bytes(166_913), "166913 bytes of dynamic shared memory: 0 to 166912"),
+    ];
+    for (grid, limit) in cases {
+        // SAFETY: nothing is launched.
+        let launched = unsafe { kernel.launch(&gpu(&device).default_stream(), &grid, &arguments![0u64]) };
+        let message = format!("kernel `shape` cannot be launched with {limit} are possible");
+        assert_eq!(launched.unwrap_err().to_string(), message);
+    }
+    assert_eq!(driver.calls("cuLaunchKernel"), 0);
+}
+
+#[test]
+fn a_kernel_that_goes_wrong_is_told_by_whoever_waits() {
+    let (_driver, device) = with_kernels();
+    let module = gpu(&device).module("test", PTX).unwrap();
+    let buffer = Buffer::<u8>::zeros(&device.scope("test"), 1).unwrap();
+    // SAFETY: the kernel touches no memory.
+    unsafe { module.kernel("broken").unwrap().launch(&gpu(&device).stream().unwrap(), &Grid::of(1, 1), &arguments![]) }
+        .unwrap();
+    assert!(matches!(gpu(&device).synchronize(), Err(Error::Driver { call: "cuCtxSynchronize", code: 719, .. })));
+    assert!(matches!(buffer.to_vec(), Err(Error::Driver { code: 719, .. })));
+}
+
+#[test]
+fn what_the_driver_refuses_is_told_with_what_it_was_given() {
+    let (driver, device) = with_kernels();
+    let gpu = gpu(&device);
+    let error = gpu.module("bad", "no PTX").unwrap_err();
+    assert!(matches!(error, Error::Driver { call: "cuModuleLoadDataEx", code: 218, .. }), "{error:?}");
+    let module = gpu.module("test", PTX).unwrap();
+    for absent in ["missing", "orphan"] {
+        let error = module.kernel(absent).unwrap_err().to_string();
+        assert_eq!(error, format!("module test has no kernel `{absent}`; check the name, and that it is extern \"C\""));
+    }
+    driver.fail("cuLaunchKernel", 1, 719);
+    let kernel = module.kernel("shape").unwrap();
+    // SAFETY: nothing is launched.
+    let launched = unsafe { kernel.launch(&gpu.default_stream(), &Grid::of(2, 32), &arguments![0u64]) };
+    assert_eq!(
+        launched.unwrap_err().to_string(),
+        "cuda:0: cuLaunchKernel(shape, blocks [2, 1, 1], threads [32, 1, 1], 0 bytes shared, stream 0) failed: CUDA_ERROR_LAUNCH_FAILED (719), as the fake driver was told"
+    );
+}

@@ -1,0 +1,8 @@
+//! The CUDA device on a fake driver.
+#![cfg(target_os = "linux")]
+
+mod kernels;
+mod memory;
+mod select;
+mod source;
+mod streams;

@@ -1,0 +1,220 @@
+//! Buffers, pinned memory and copies.
+
+use megabatch_gpu_core::{Buffer, Device, Error};
+use megabatch_simt::driver::{FakeDriver, OUT_OF_MEMORY, Setting};
+use proptest::prelude::*;
+
+/// Every device that a test of buffers runs on; the fake driver's GPU does its work as late as it may.
+fn devices(driver: &FakeDriver) -> [Device; 2] {
+    driver.set(Setting::Deferred, 1);
+    [Device::cpu(), Device::select("cuda:0").unwrap()]
+}
+
+#[test]
+fn buffers_are_zero_and_hold_what_is_copied_to_them() {
+    let driver = FakeDriver::whole();
+    for device in devices(&driver) {
+        let scope = device.scope("test");
+        for len in [0usize, 1, 15, 16, 17, 1_000_003] {
+            let mut buffer = Buffer::<f32>::zeros(&scope, len).unwrap();
+            assert!(buffer.to_vec().unwrap().iter().all(|&x| x.to_bits() == 0), "{device}, {len}");
+            let values: Vec<f32> = (0..len).map(|i| i as f32 + 0.5).collect();
+            buffer.copy_from(&values).unwrap();
+            let copy = buffer.try_clone().unwrap();
+            buffer.set_zero().unwrap();
+            assert_eq!(copy.to_vec().unwrap(), values, "{device}, {len}");
+            assert!(buffer.to_vec().unwrap().iter().all(|&x| x == 0.0), "{device}, {len}");
+        }
+        assert_eq!(scope.usage().allocated_bytes, 0);
+        device.with_pool(|pool| pool.check());
+    }
+}
+
+#[test]
+#[should_panic(expected = "model: slices are of host memory; copy_to reads a buffer on cuda:0")]
+fn a_gpus_memory_lends_no_slice() {
+    let _driver = FakeDriver::whole();
+    let device = Device::select("cuda:0").unwrap();
+    let _ = Buffer::<f32>::zeros(&device.scope("model"), 4).unwrap().as_slice();
+}
+
+#[test]
+fn memory_that_another_process_holds_is_missed_and_comes_back() {
+    let driver = FakeDriver::whole();
+    let device = Device::select("cuda:0").unwrap();
+    let scope = device.scope("test");
+    driver.set(Setting::HeldByOthersBytes, 250 << 20);
+    assert_eq!(device.free_bytes(), Some(4 << 20));
+    let error = Buffer::<u8>::zeros(&scope, 100 << 20).unwrap_err();
+    assert!(!matches!(error, Error::Driver { .. } | Error::NeverFits { .. }), "{error:?}");
+    assert_eq!(scope.usage().allocated_bytes, 0);
+    driver.set(Setting::HeldByOthersBytes, 0);
+    Buffer::<u8>::zeros(&scope, 100 << 20).unwrap();
+}
+
+#[test]
+fn a_failed_fill_books_nothing() {
+    let driver = FakeDriver::whole();
+    let device = Device::select("cuda:0").unwrap();
+    let scope = device.scope("test");
+    driver.fail("cuMemsetD8Async", 1, 719);
+    let error = Buffer::<u8>::zeros(&scope, 1000).unwrap_err();
+    assert!(matches!(error, Error::Driver { call: "cuMemsetD8Async", code: 719, .. }), "{error:?}");
+    assert_eq!((scope.usage().allocated_bytes, scope.usage().buffers), (0, 0));
+}
+
+#[test]
+fn transfers_arrive_in_the_order_of_their_streams() {
+    let driver = FakeDriver::whole();
+    driver.set(Setting::Deferred, 1);
+    let device = Device::select("cuda:0").unwrap();
+    let gpu = device.gpu().unwrap();
+    let (up, down) = (gpu.stream().unwrap(), gpu.stream().unwrap());
+    let mut buffer = Buffer::<u32>::zeros(&device.scope("test"), 1000).unwrap();
+    let mut host = gpu.pinned::<u32>(1000).unwrap();
+    host.as_mut_slice().iter_mut().zip(0..).for_each(|(x, i)| *x = i);
+
+    let uploaded = buffer.upload(&up, host).unwrap();
+    assert!(!uploaded.is_done().unwrap());
+    let event = gpu.event().unwrap();
+    event.record(&up).unwrap();
+    down.wait_for(&event).unwrap();
+    let downloaded = buffer.download(&down, gpu.pinned(1000).unwrap()).unwrap();
+    let values = downloaded.wait().unwrap();
+    assert!(values.as_slice().iter().copied().eq(0..1000));
+    assert_eq!(uploaded.wait().unwrap().as_slice()[999], 999);
+}
+
+#[test]
+fn without_an_event_two_streams_are_not_ordered() {
+    let driver = FakeDriver::whole();
+    driver.set(Setting::Deferred, 1);
+    let device = Device::select("cuda:0").unwrap();
+    let gpu = device.gpu().unwrap();
+    let (up, down) = (gpu.stream().unwrap(), gpu.stream().unwrap());
+    let mut buffer = Buffer::<u32>::zeros(&device.scope("test"), 1).unwrap();
+    let mut host = gpu.pinned::<u32>(1).unwrap();
+    host.as_mut_slice()[0] = 7;
+    let _uploaded = buffer.upload(&up, host).unwrap();
+    let downloaded = buffer.download(&down, gpu.pinned(1).unwrap()).unwrap();
+    // It shows that the test above is one: the fake driver runs no more than it must.
+    assert_eq!(downloaded.wait().unwrap().as_slice(), [0]);
+    // The default stream is ordered with both.
+    assert_eq!(buffer.to_vec().unwrap(), [7]);
+}
+
+#[test]
+fn a_dropped_transfer_keeps_its_memory_until_it_is_done() {
+    let driver = FakeDriver::whole();
+    driver.set(Setting::Deferred, 1);
+    let device = Device::select("cuda:0").unwrap();
+    let gpu = device.gpu().unwrap();
+    let stream = gpu.stream().unwrap();
+    let mut buffer = Buffer::<u8>::zeros(&device.scope("test"), 5000).unwrap();
+    let mut host = gpu.pinned::<u8>(5000).unwrap();
+    host.as_mut_slice().fill(1);
+    let first = host.as_slice().as_ptr();
+    drop(buffer.upload(&stream, host).unwrap());
+
+    let mut other = gpu.pinned::<u8>(5000).unwrap();
+    assert_ne!(other.as_slice().as_ptr(), first, "the copy has not read it yet");
+    other.as_mut_slice().fill(2);
+    stream.synchronize().unwrap();
+    assert!(buffer.to_vec().unwrap().iter().all(|&x| x == 1));
+    assert_eq!(gpu.pinned::<u8>(5000).unwrap().as_slice().as_ptr(), first, "done, it is handed out again");
+}
+
+#[test]
+fn pinned_memory_is_locked_once() {
+    let driver = FakeDriver::whole();
+    let device = Device::select("cuda:0").unwrap();
+    let gpu = device.gpu().unwrap();
+    for _ in 0..10 {
+        let a = gpu.pinned::<f64>(1000).unwrap();
+        let b = gpu.pinned::<u8>(100_000).unwrap();
+        assert_eq!((a.len(), b.len(), b.is_empty()), (1000, 100_000, false));
+        let held = gpu.pinned_stats();
+        assert!((108_000..=135_000).contains(&held.allocated_bytes), "{held:?}");
+    }
+    let stats = gpu.pinned_stats();
+    assert_eq!((stats.allocated_bytes, stats.allocations_total, stats.locks_total), (0, 20, 2));
+    assert_eq!(driver.calls("cuMemHostAlloc"), 2);
+    assert_eq!(gpu.empty_pinned_cache(), stats.reserved_bytes);
+    assert_eq!((gpu.pinned_stats().reserved_bytes, driver.calls("cuMemFreeHost")), (0, 2));
+
+    driver.fail("cuMemHostAlloc", 1, OUT_OF_MEMORY);
+    let error = gpu.pinned::<u8>(1).unwrap_err();
+    assert!(matches!(error, Error::Driver { call: "cuMemHostAlloc", code: OUT_OF_MEMORY, .. }), "{error:?}");
+    assert_eq!(gpu.pinned_stats().allocated_bytes, 0);
+}
+
+#[test]
+fn a_transfer_whose_end_cannot_be_recorded_is_waited_for() {
+    let driver = FakeDriver::whole();
+    driver.set(Setting::Deferred, 1);
+    let device = Device::select("cuda:0").unwrap();
+    let gpu = device.gpu().unwrap();
+    let stream = gpu.stream().unwrap();
+    let mut buffer = Buffer::<u8>::zeros(&device.scope("test"), 10).unwrap();
+    let mut host = gpu.pinned::<u8>(10).unwrap();
+    host.as_mut_slice().fill(3);
+    driver.fail("cuEventRecord", 1, 719);
+    assert!(buffer.upload(&stream, host).is_err());
+    // The same block: nothing reads it any more.
+    gpu.pinned::<u8>(10).unwrap().as_mut_slice().fill(4);
+    assert_eq!(gpu.pinned_stats().locks_total, 1);
+    assert!(buffer.to_vec().unwrap().iter().all(|&x| x == 3));
+}
+
+#[test]
+fn handles_may_be_used_and_dropped_on_any_thread() {
+    let driver = FakeDriver::whole();
+    let device = Device::select("cuda:0").unwrap();
+    let buffers: Vec<_> = std::thread::scope(|scope| {
+        let work = |seed: u32| {
+            let device = device.clone();
+            scope.spawn(move || {
+                let gpu = device.gpu().unwrap();
+                let (stream, mut host) = (gpu.stream().unwrap(), gpu.pinned::<u32>(10_000).unwrap());
+                let mut buffer = Buffer::zeros(&device.scope("thread"), 10_000).unwrap();
+                host.as_mut_slice().fill(seed);
+                buffer.upload(&stream, host).unwrap().wait().unwrap();
+                (seed, buffer)
+            })
+        };
+        let threads: Vec<_> = (0..8).map(work).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (seed, buffer) in buffers {
+        assert!(buffer.to_vec().unwrap().iter().all(|&x| x == seed));
+    }
+    drop(device);
+    assert_eq!((driver.contexts_retained(), driver.physical_bytes(), driver.live_objects()), (0, 0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// Buffers that come and go keep their contents, on a GPU whose work is as late as it may be.
+    #[test]
+    fn contents_stay(events in prop::collection::vec((0usize..600_000, any::<u8>(), any::<bool>()), 1..40)) {
+        let driver = FakeDriver::whole();
+        for device in devices(&driver) {
+            let scope = device.scope("test");
+            let mut live: Vec<(Vec<u8>, Buffer<u8>)> = Vec::new();
+            for &(len, seed, free) in &events {
+                if free && !live.is_empty() {
+                    let (values, buffer) = live.swap_remove(len % live.len());
+                    prop_assert_eq!(buffer.to_vec().unwrap(), values);
+                } else {
+                    let values: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(31) ^ seed).collect();
+                    let buffer = Buffer::from_slice(&scope, &values).unwrap();
+                    live.push((values, buffer));
+                }
+                device.step();
+            }
+            for (values, buffer) in live {
+                prop_assert_eq!(buffer.to_vec().unwrap(), values);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+// The calls that a compiler puts before every load and store under -fsanitize=thread. The interface is ThreadSanitizer's; what
+// is made of it here is the check of memory.h.
+
+#include "block.h"
+
+#define HOOK extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using simt::Access;
+using simt::Kind;
+
+// A thread that made so many accesses in one turn may be waiting for another: let the others run.
+constexpr unsigned ACCESSES_PER_TURN = 1 << 24;
+
+thread_local unsigned accesses = 0;
+
+void check(const void* address, size_t bytes, size_t align, Kind kind, void* caller) {
+  Access access = {reinterpret_cast<uintptr_t>(address), bytes, kind, reinterpret_cast<uintptr_t>(caller), align};
+  simt::Block& block = simt::block();
+  block.require_stack(__builtin_frame_address(0));
+  const simt::Fiber& fiber = block.running();
+  std::string fault = block.memory().check(access, fiber.number);
+  if (!fault.empty()) block.fail(simt::Block::name(fiber) + " " + fault);
+  if (++accesses % ACCESSES_PER_TURN == 0) block.spin(false);
+}
+
+}  // namespace
+
+#define CALLER __builtin_return_address(0)
+
+#define ACCESS(bytes) \
+  HOOK void __tsan_read##bytes(void* address) { check(address, bytes, bytes, Kind::read, CALLER); } \
+  HOOK void __tsan_write##bytes(void* address) { check(address, bytes, bytes, Kind::write, CALLER); } \
+  HOOK void __tsan_unaligned_read##bytes(void* address) { check(address, bytes, 1, Kind::read, CALLER); } \
+  HOOK void __tsan_unaligned_write##bytes(void* address) { check(address, bytes, 1, Kind::write, CALLER); } \
+  HOOK void __tsan_volatile_read##bytes(void* address) { check(address, bytes, bytes, Kind::read, CALLER); } \
+  HOOK void __tsan_volatile_write##bytes(void* address) { check(address, bytes, bytes, Kind::write, CALLER); }
+
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+
+HOOK void __tsan_read_range(void* address, size_t bytes) { check(address, bytes, 1, Kind::read, CALLER); }
+HOOK void __tsan_write_range(void* address, size_t bytes) { check(address, bytes, 1, Kind::write, CALLER); }
+HOOK void __tsan_init() {}
+HOOK void __tsan_func_entry(void*) {}
+HOOK void __tsan_func_exit() {}
+HOOK void __tsan_vptr_update(void**, void*) {}
+HOOK void __tsan_vptr_read(void**) {}
+
+// The two atomics that simt/atomic.h is made of, at each size.
+#define ATOMIC(bits, type) \
+  HOOK type __tsan_atomic##bits##_load(const volatile type* address, int) { \
+    check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
+    return *address; \
+  } \
+  HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile type* address, type* expected, type desired, int, int) { \
+    check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
+    type old = *address; \
+    bool equal = old == *expected; \
+    if (equal) *address = desired; \
+    *expected = old; \
+    return equal; \
+  }
+
+ATOMIC(16, uint16_t)
+ATOMIC(32, uint32_t)
+ATOMIC(64, uint64_t)

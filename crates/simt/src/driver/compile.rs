@@ -1,0 +1,81 @@
+//! Compiles the fake driver and kernels with the system's C++ compiler, once for each text.
+
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, process};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::compile::cache_folder;
+
+/// Which library of the driver's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flavour {
+    Whole,
+    WithoutVirtualMemory,
+    Echo,
+}
+
+const HEADER: (&str, &str) = ("fake.hpp", include_str!("fake.hpp"));
+const DRIVER: &[(&str, &str)] = &[
+    ("context.cpp", include_str!("context.cpp")),
+    ("memory.cpp", include_str!("memory.cpp")),
+    ("modules.cpp", include_str!("modules.cpp")),
+    ("streams.cpp", include_str!("streams.cpp")),
+];
+const ECHO: &[(&str, &str)] = &[("echo.cpp", include_str!("echo.cpp"))];
+
+const OPTIONS: &[&str] = &["-std=c++17", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-shared"];
+
+/// A library that is known to the loader as libcuda.so.1.
+pub(super) fn driver(flavour: Flavour) -> PathBuf {
+    let (sources, define) = match flavour {
+        Flavour::Whole => (DRIVER, None),
+        Flavour::WithoutVirtualMemory => (DRIVER, Some("-DFAKE_WITHOUT_VIRTUAL_MEMORY")),
+        Flavour::Echo => (ECHO, None),
+    };
+    let mut options = vec!["-Wl,-soname,libcuda.so.1"];
+    options.extend(define);
+    object("libcuda.so.1", sources, &options)
+}
+
+/// An object of one source.
+pub(super) fn source(text: &str) -> PathBuf {
+    object("kernels.so", &[("kernels.cpp", text)], &["-fvisibility=default"])
+}
+
+/// The shared object `name` that `sources` make, which is compiled only if these very texts and options never were.
+fn object(name: &str, sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
+    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let key = xxh3_64(format!("{compiler} {OPTIONS:?} {options:?} {HEADER:?} {sources:?}").as_bytes());
+    let folder = cache_folder().expect("the cache can be written").join(format!("driver-{key:016x}"));
+    let object = folder.join(name);
+    if object.exists() {
+        return object;
+    }
+    fs::create_dir_all(&folder).expect("the cache can be written");
+    // Another test program may be compiling the same: each writes files of its own, and the last one's stay.
+    let ours = folder.join(format!("{}", process::id()));
+    write_sources(&ours, sources);
+    let output = Command::new(&compiler)
+        .args(OPTIONS)
+        .args(options)
+        .args(sources.iter().map(|(name, _)| ours.join(name)))
+        .arg("-o")
+        .arg(ours.join(name))
+        .arg("-ldl")
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}; tests of the CUDA device need a C++ compiler (or CXX)"));
+    assert!(output.status.success(), "{compiler} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(ours.join(name), &object).expect("a file can be renamed within a folder");
+    object
+}
+
+fn write_sources(folder: &Path, sources: &[(&str, &str)]) {
+    fs::create_dir_all(folder).expect("the cache can be written");
+    for (name, text) in sources.iter().chain([&HEADER]) {
+        fs::write(folder.join(name), text).expect("the cache can be written");
+    }
+}

@@ -1,0 +1,84 @@
+// What the parts of the fake driver share. It emulates enough of the CUDA driver on the CPU to run gpu-core against it, is stricter than
+// the driver where a caller could go wrong unseen, and fails where a test asks it to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+
+namespace fake {
+
+// Codes of the driver's header, by its names without the prefix.
+enum Code : int {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    INVALID_PTX = 218,
+    ILLEGAL_STATE = 401,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    LAUNCH_FAILED = 719,
+};
+
+// What a test may set, with the values that a fresh driver has.
+struct Settings {
+    uint64_t devices = 1;
+    uint64_t driver_version = 12040;
+    uint64_t total_bytes = 256u << 20;
+    uint64_t compute_capability = 80;
+    uint64_t virtual_memory = 1;
+    // Bytes that someone else holds of the device.
+    uint64_t held_by_others_bytes = 0;
+    // 0: work is done when it is submitted. 1: as late as the order of streams and events allows, so that a missing order shows.
+    uint64_t deferred = 0;
+};
+
+// One lock for all state: every entry point holds it.
+extern std::recursive_mutex lock;
+extern Settings settings;
+
+// Counts the call; the code it must fail with, or 0.
+int entered(const char* call);
+// Like `entered`, for calls that need cuInit and a current context.
+int entered_with_context(const char* call);
+
+// The code with which work has failed, and with which every call of its context fails from then on; 0 as long as none has.
+extern int failure;
+
+// Runs `work` on `stream` in order.
+int submit(void* stream, std::function<void()> work);
+// Whether any work is submitted and not done.
+bool pending();
+// Runs the work submitted to `stream`, and what it waits for.
+void finish(void* stream);
+// Runs all submitted work.
+void drain();
+
+void reset_memory();
+void reset_streams();
+void reset_modules();
+// Bytes of physical memory that exist.
+uint64_t physical_bytes();
+
+// How much exists that somebody has to give back.
+uint64_t memory_objects();
+uint64_t stream_objects();
+uint64_t module_objects();
+
+// The driver's interface is C's, and nothing is thrown across it.
+#define FAKE_API extern "C" __attribute__((visibility("default")))
+#define FAKE_ENTER(call)                                                \
+    std::lock_guard<std::recursive_mutex> fake_guard(fake::lock);       \
+    if (int fake_code = fake::entered(#call)) return fake_code
+#define FAKE_ENTER_CONTEXT(call)                                        \
+    std::lock_guard<std::recursive_mutex> fake_guard(fake::lock);       \
+    if (int fake_code = fake::entered_with_context(#call)) return fake_code
+
+}  // namespace fake

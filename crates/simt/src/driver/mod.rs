@@ -1,0 +1,225 @@
+//! A CUDA driver without a GPU: a `libcuda.so.1` compiled when the tests run, for the paths that no machine takes on demand.
+//!
+//! It emulates the driver on the CPU: contexts, attributes, virtual memory over a memfd (so that mapping a granule twice is real), streams,
+//! events, copies, modules and launches. It is stricter than the driver where a caller could go wrong unseen, and fails where a test
+//! asks it to. What it cannot show is how a real driver behaves.
+//!
+//! Loaded first, by its path, it is found by every later `dlopen("libcuda.so.1")` of the process, which goes by that name.
+
+mod compile;
+
+use std::ffi::{CString, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use libloading::{Library, Symbol};
+
+use compile::Flavour;
+
+/// The code of `CUDA_ERROR_OUT_OF_MEMORY`.
+pub const OUT_OF_MEMORY: i32 = 2;
+
+/// What a test may set, each with its value in a fresh driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Number of GPUs: 1.
+    Devices,
+    /// Version as `1000 · major + 10 · minor`: 12040.
+    DriverVersion,
+    /// Memory of a GPU in bytes: 256 MiB.
+    TotalBytes,
+    /// Compute capability as `10 · major + minor`: 80.
+    ComputeCapability,
+    /// Whether the GPU has virtual memory management: 1.
+    VirtualMemory,
+    /// Bytes that others hold of the GPU: 0.
+    HeldByOthersBytes,
+    /// 0: work is done when it is submitted. 1: only when somebody waits for it, and no more of it than that takes.
+    Deferred,
+}
+
+impl Setting {
+    fn name(self) -> &'static str {
+        match self {
+            Setting::Devices => "devices",
+            Setting::DriverVersion => "driver_version",
+            Setting::TotalBytes => "total_bytes",
+            Setting::ComputeCapability => "compute_capability",
+            Setting::VirtualMemory => "virtual_memory",
+            Setting::HeldByOthersBytes => "held_by_others_bytes",
+            Setting::Deferred => "deferred",
+        }
+    }
+}
+
+/// The fake driver as this process has it, in the state of a fresh one, for one test at a time.
+#[derive(Debug)]
+pub struct FakeDriver {
+    library: &'static Library,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl FakeDriver {
+    /// The whole driver. Waits until the test before has dropped it.
+    ///
+    /// # Panics
+    /// If it cannot be compiled or loaded, or if this process has loaded another one.
+    pub fn whole() -> Self {
+        FakeDriver::of(Flavour::Whole)
+    }
+
+    /// A driver from before virtual memory management: it lacks those functions.
+    ///
+    /// # Panics
+    /// As [`FakeDriver::whole`].
+    pub fn without_virtual_memory() -> Self {
+        FakeDriver::of(Flavour::WithoutVirtualMemory)
+    }
+
+    fn of(flavour: Flavour) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = FakeDriver { library: loaded(flavour), _alone: alone };
+        driver.reset();
+        driver
+    }
+
+    /// A folder with the whole driver as `libcuda.so.1`: a program that is started with it in `LD_LIBRARY_PATH` finds the driver there.
+    ///
+    /// # Panics
+    /// If it cannot be compiled.
+    pub fn folder() -> PathBuf {
+        compile::driver(Flavour::Whole).parent().expect("a file is in a folder").to_owned()
+    }
+
+    /// Sets what the driver is.
+    pub fn set(&self, setting: Setting, value: u64) {
+        let name = text(setting.name());
+        // SAFETY: this is the function's type in context.cpp; the text lives until it returns.
+        let known = unsafe {
+            self.function::<unsafe extern "C" fn(*const c_char, u64) -> c_int>("fake_set")(name.as_ptr(), value)
+        };
+        assert_eq!(known, 1, "the fake driver has no setting {setting:?}");
+    }
+
+    /// Makes the `nth` call of the driver's function `call` from now on, counted from 1, do nothing and return `code`.
+    pub fn fail(&self, call: &str, nth: u64, code: i32) {
+        let call = text(call);
+        // SAFETY: this is the function's type in context.cpp; the text lives until it returns.
+        unsafe {
+            self.function::<unsafe extern "C" fn(*const c_char, u64, c_int)>("fake_fail")(call.as_ptr(), nth, code);
+        }
+    }
+
+    /// How often the driver's function `call` was called.
+    pub fn calls(&self, call: &str) -> u64 {
+        let call = text(call);
+        // SAFETY: this is the function's type in context.cpp; the text lives until it returns.
+        unsafe { self.function::<unsafe extern "C" fn(*const c_char) -> u64>("fake_calls")(call.as_ptr()) }
+    }
+
+    /// How often any of the driver's functions was called.
+    pub fn calls_total(&self) -> u64 {
+        // SAFETY: this is the function's type in context.cpp.
+        unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_calls_total")() }
+    }
+
+    /// Bytes of physical memory that exist.
+    pub fn physical_bytes(&self) -> u64 {
+        // SAFETY: this is the function's type in context.cpp.
+        unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_physical_bytes")() }
+    }
+
+    /// Reservations, mappings, streams, events, modules and blocks of pinned memory that exist.
+    pub fn live_objects(&self) -> u64 {
+        // SAFETY: this is the function's type in context.cpp.
+        unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_live_objects")() }
+    }
+
+    /// Primary contexts that are retained and not released.
+    pub fn contexts_retained(&self) -> i32 {
+        // SAFETY: this is the function's type in context.cpp.
+        unsafe { self.function::<unsafe extern "C" fn() -> c_int>("fake_contexts_retained")() }
+    }
+
+    /// Lets the entries of modules stand for the functions `simt_<entry>` of a shared object:
+    /// `int simt_<entry>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params)`, which returns 0 unless the
+    /// kernel went wrong. [`Kernels::path`](crate::Kernels::path) is such an object.
+    ///
+    /// # Panics
+    /// If the object cannot be loaded.
+    pub fn add_kernels(&self, object: &Path) {
+        let path = text(object.to_str().expect("a path of ours is text"));
+        // SAFETY: this is the function's type in modules.cpp; the text lives until it returns.
+        let loaded =
+            unsafe { self.function::<unsafe extern "C" fn(*const c_char) -> c_int>("fake_add_kernels")(path.as_ptr()) };
+        assert_eq!(loaded, 1, "{} cannot be loaded", object.display());
+    }
+
+    /// Lets the entries of modules stand for the functions `simt_<entry>` of a C++ source.
+    ///
+    /// # Panics
+    /// If it cannot be compiled or loaded.
+    pub fn add_kernel_source(&self, source: &str) {
+        self.add_kernels(&compile::source(source));
+    }
+
+    fn reset(&self) {
+        // SAFETY: this is the function's type in context.cpp. No test is running but the one that holds `self`.
+        unsafe { self.function::<unsafe extern "C" fn()>("fake_reset")() }
+    }
+
+    /// # Safety
+    /// `F` is the type of the function `name`.
+    unsafe fn function<F>(&self, name: &str) -> Symbol<'static, F> {
+        // SAFETY: as the caller promised.
+        unsafe { self.library.get(name.as_bytes()) }.expect("the fake driver has its functions")
+    }
+}
+
+/// A library of the driver's name that writes down what its functions were given.
+#[derive(Debug)]
+pub struct Echo {
+    library: &'static Library,
+}
+
+impl Echo {
+    /// Loads it.
+    ///
+    /// # Panics
+    /// If it cannot be compiled or loaded, or if this process has loaded a fake driver.
+    pub fn load() -> Self {
+        Echo { library: loaded(Flavour::Echo) }
+    }
+
+    /// The first `count` arguments of the last call, each widened to 64 bits.
+    pub fn given(&self, count: usize) -> Vec<u64> {
+        // SAFETY: this is the function's type in echo.cpp; what it points at lives as long as the library.
+        let given = unsafe { self.library.get::<unsafe extern "C" fn() -> *const [u64; 16]>(b"echo_given") };
+        // SAFETY: as above.
+        let words = unsafe { *given.expect("echo.cpp has it")() };
+        words[..count].to_vec()
+    }
+
+    /// Sets what every function returns from now on.
+    pub fn returns(&self, code: i32) {
+        // SAFETY: this is the function's type in echo.cpp.
+        unsafe { self.library.get::<unsafe extern "C" fn(c_int)>(b"echo_return").expect("echo.cpp has it")(code) }
+    }
+}
+
+/// The one library of the driver's name that this process has.
+fn loaded(flavour: Flavour) -> &'static Library {
+    static LOADED: OnceLock<(Flavour, Library)> = OnceLock::new();
+    let (first, library) = LOADED.get_or_init(|| {
+        let path = compile::driver(flavour);
+        // SAFETY: the library's initialisation constructs a few maps.
+        (flavour, unsafe { Library::new(&path) }.expect("the fake driver can be loaded"))
+    });
+    assert_eq!(*first, flavour, "a process has one driver: put tests of another one into a test program of their own");
+    library
+}
+
+fn text(text: &str) -> CString {
+    CString::new(text).expect("names have no zero in them")
+}

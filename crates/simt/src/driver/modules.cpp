@@ -1,0 +1,168 @@
+// Modules and launches. An image is PTX text, of which only the signatures of the entries are read; what an entry does is the function
+// `simt_<entry>` of an object that the test has named.
+#include "fake.hpp"
+
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <vector>
+
+namespace fake {
+namespace {
+
+using Run = int (*)(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params);
+
+struct Function {
+    Run run;
+    std::vector<size_t> parameter_bytes;
+    int dynamic_shared_max = 49152;
+};
+
+struct Module {
+    std::map<std::string, std::vector<size_t>> entries;
+    std::map<std::string, std::unique_ptr<Function>> functions;
+};
+
+std::set<Module*> modules;
+std::set<Function*> functions;
+std::vector<void*> objects;
+
+// The size of `.param .u32 name` or `.param .align 8 .b8 name[24]`.
+size_t size_of(const std::string& parameter) {
+    std::istringstream words(parameter);
+    size_t bytes = 0;
+    for (std::string word; words >> word;) {
+        if (word == ".align") words >> word;
+        else if (bytes == 0 && word.size() > 2 && word[0] == '.' && strchr("busf", word[1]) && isdigit(word[2]))
+            bytes = std::stoul(word.substr(2)) / 8;
+    }
+    auto open = parameter.find('[');
+    return open == std::string::npos ? bytes : bytes * std::stoul(parameter.substr(open + 1));
+}
+
+std::map<std::string, std::vector<size_t>> entries_of(const std::string& ptx) {
+    std::map<std::string, std::vector<size_t>> found;
+    for (size_t at = ptx.find(".entry"); at != std::string::npos; at = ptx.find(".entry", at + 1)) {
+        size_t open = ptx.find('(', at), close = ptx.find(')', at);
+        if (open == std::string::npos || close == std::string::npos) break;
+        std::istringstream name_text(ptx.substr(at + 6, open - at - 6)), list(ptx.substr(open + 1, close - open - 1));
+        std::string name;
+        name_text >> name;
+        std::vector<size_t> sizes;
+        for (std::string parameter; std::getline(list, parameter, ',');)
+            if (size_t bytes = size_of(parameter)) sizes.push_back(bytes);
+        found[name] = sizes;
+    }
+    return found;
+}
+
+void forget(Module* module) {
+    for (auto& function : module->functions) functions.erase(function.second.get());
+    modules.erase(module);
+    delete module;
+}
+
+}  // namespace
+
+uint64_t module_objects() { return modules.size(); }
+
+void reset_modules() {
+    while (!modules.empty()) forget(*modules.begin());
+    for (void* object : objects) dlclose(object);
+    objects.clear();
+}
+}  // namespace fake
+
+using namespace fake;
+
+FAKE_API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+    FAKE_ENTER_CONTEXT(cuModuleLoadDataEx);
+    std::string ptx(static_cast<const char*>(image));
+    if (ptx.find(".version") == std::string::npos) return INVALID_PTX;
+    auto made = new Module();
+    made->entries = entries_of(ptx);
+    modules.insert(made);
+    *module = made;
+    return SUCCESS;
+}
+
+FAKE_API int cuModuleUnload(void* module) {
+    FAKE_ENTER_CONTEXT(cuModuleUnload);
+    if (modules.count(static_cast<Module*>(module)) == 0) return INVALID_HANDLE;
+    drain();
+    forget(static_cast<Module*>(module));
+    return SUCCESS;
+}
+
+FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name) {
+    FAKE_ENTER_CONTEXT(cuModuleGetFunction);
+    if (modules.count(static_cast<Module*>(module)) == 0) return INVALID_HANDLE;
+    auto known = static_cast<Module*>(module);
+    auto entry = known->entries.find(name);
+    if (entry == known->entries.end()) return NOT_FOUND;
+    auto& made = known->functions[name];
+    if (!made) {
+        Run run = nullptr;
+        for (void* object : objects) {
+            if (void* symbol = dlsym(object, ("simt_" + entry->first).c_str())) run = reinterpret_cast<Run>(symbol);
+        }
+        if (run == nullptr) return NOT_FOUND;
+        made = std::make_unique<Function>(Function{run, entry->second});
+        functions.insert(made.get());
+    }
+    *function = made.get();
+    return SUCCESS;
+}
+
+FAKE_API int cuFuncGetAttribute(int* value, int attribute, void* function) {
+    FAKE_ENTER_CONTEXT(cuFuncGetAttribute);
+    if (functions.count(static_cast<Function*>(function)) == 0) return INVALID_HANDLE;
+    switch (attribute) {
+        case 0: *value = 1024; break;  // MAX_THREADS_PER_BLOCK
+        case 4: *value = 32; break;    // NUM_REGS
+        case 8: *value = static_cast<Function*>(function)->dynamic_shared_max; break;
+        default: *value = 0;
+    }
+    return SUCCESS;
+}
+
+FAKE_API int cuFuncSetAttribute(void* function, int attribute, int value) {
+    FAKE_ENTER_CONTEXT(cuFuncSetAttribute);
+    if (functions.count(static_cast<Function*>(function)) == 0) return INVALID_HANDLE;
+    if (attribute != 8 || value < 0 || value > 166912) return INVALID_VALUE;
+    static_cast<Function*>(function)->dynamic_shared_max = value;
+    return SUCCESS;
+}
+
+FAKE_API int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                            unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** params,
+                            void** extra) {
+    FAKE_ENTER_CONTEXT(cuLaunchKernel);
+    auto known = static_cast<Function*>(function);
+    if (functions.count(known) == 0) return INVALID_HANDLE;
+    if (extra != nullptr || shared_bytes > static_cast<unsigned>(known->dynamic_shared_max)) return INVALID_VALUE;
+    if (static_cast<uint64_t>(grid_x) * grid_y * grid_z * block_x * block_y * block_z == 0) return INVALID_VALUE;
+    // The values are taken now: the caller's are gone when a deferred kernel runs.
+    std::vector<std::vector<char>> values;
+    for (size_t i = 0; i < known->parameter_bytes.size(); ++i) {
+        auto start = static_cast<const char*>(params[i]);
+        values.emplace_back(start, start + known->parameter_bytes[i]);
+    }
+    return submit(stream, [=]() mutable {
+        const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+        std::vector<void*> pointers;
+        for (auto& value : values) pointers.push_back(value.data());
+        if (known->run(grid, block, shared_bytes, pointers.data()) != 0) failure = LAUNCH_FAILED;
+    });
+}
+
+// Opens an object whose functions `simt_<entry>` the entries of modules stand for; whether it could.
+FAKE_API int fake_add_kernels(const char* path) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    void* object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object != nullptr) objects.push_back(object);
+    return object != nullptr;
+}

@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+
+mod argument;
+mod compile;
+pub mod driver;
+mod error;
+mod kernels;
+mod rewrite;
+mod source_lines;
+mod staging;
+
+pub use argument::Arg;
+pub use compile::{Checks, Options};
+pub use error::{Error, Result};
+pub use kernels::{Geometry, Kernels};

@@ -1,0 +1,100 @@
+// Kernels that are wrong, each in one way. tests/faults.rs says what the report must tell; its lines are found by their marks.
+
+extern "C" __global__ void stuck_barrier(int* out) {
+  if (threadIdx.x < 40) __syncthreads();            // MARK block barrier
+  else out[0] = __shfl_sync(~0u, (int)threadIdx.x, 0);  // MARK shuffle of the rest
+}
+
+extern "C" __global__ void warp_waits_for_itself(int* out) {
+  if (threadIdx.x == 3) __syncthreads();  // MARK lane at the block barrier
+  else __syncwarp();                      // MARK lanes at the warp barrier
+  out[threadIdx.x] = 1;
+}
+
+extern "C" __global__ void divergent_shuffle(int* out) {
+  int value = (int)threadIdx.x;
+  if (threadIdx.x % 2 == 0) value = __shfl_xor_sync(~0u, value, 1);  // MARK even
+  else value = __shfl_xor_sync(~0u, value, 1);                       // MARK odd
+  out[threadIdx.x] = value;
+}
+
+extern "C" __global__ void differing_masks(int* out) {
+  out[threadIdx.x] = __shfl_sync(threadIdx.x < 8 ? 0xffu : ~0u, 1, 0);  // MARK masks
+  __syncthreads();
+}
+
+extern "C" __global__ void not_in_mask(int* out) { out[threadIdx.x] = __any_sync(0xfu, 1); }  // MARK outsider
+
+extern "C" __global__ void divergent_barrier(int* out) {
+  if (threadIdx.x < 32) __syncthreads();  // MARK one barrier
+  else __syncthreads();                   // MARK other barrier
+  out[threadIdx.x] = 1;
+}
+
+extern "C" __global__ void past_the_end(const float* x, float* out) {
+  out[threadIdx.x] = x[threadIdx.x + 1];  // MARK past the end
+}
+
+extern "C" __global__ void writes_an_input(const float* x) {
+  const_cast<float*>(x)[threadIdx.x] = 0.0f;  // MARK writes input
+}
+
+extern "C" __global__ void wide_load(const float* x, float* out) {
+  float4 v = *reinterpret_cast<const float4*>(x + 4 * threadIdx.x);  // MARK wide load
+  out[threadIdx.x] = v.x + v.w;
+}
+
+extern "C" __global__ void misaligned(const float* x, float* out) {
+  float2 v = *reinterpret_cast<const float2*>(x + 1 + 2 * threadIdx.x);  // MARK misaligned
+  out[threadIdx.x] = v.x + v.y;
+}
+
+extern "C" __global__ void past_shared(float* out) {
+  __shared__ float tile[32];
+  __shared__ float other[32];
+  other[threadIdx.x] = 0.0f;
+  tile[threadIdx.x + 1] = 1.0f;  // MARK past shared
+  __syncwarp();
+  out[threadIdx.x] = other[threadIdx.x];
+}
+
+extern "C" __global__ void unwritten_shared(float* out) {
+  __shared__ float tile[32];
+  if (threadIdx.x > 0) tile[threadIdx.x] = 1.0f;
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x];  // MARK unwritten
+}
+
+extern "C" __global__ void race_across_warps(float* out) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = 0.0f;
+  __syncthreads();
+  tile[threadIdx.x] = 1.0f;  // MARK racing write
+  __syncwarp();
+  out[threadIdx.x] = tile[threadIdx.x ^ 32];  // MARK racing read
+}
+
+extern "C" __global__ void race_in_a_warp(float* out) {
+  __shared__ float tile[32];
+  tile[threadIdx.x] = (float)threadIdx.x;
+  __syncwarp();
+  float next = tile[(threadIdx.x + 1) % 32];  // MARK reads the neighbour
+  tile[threadIdx.x] = next;                   // MARK overwrites too early
+  __syncwarp();
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+
+extern "C" __global__ void deep_recursion(int* out) {
+  volatile char frame[70000];
+  for (int k = 0; k < 70000; k++) frame[k] = (char)k;
+  out[0] = frame[out[0]];
+}
+
+extern "C" __global__ void never_set(volatile unsigned* flag, unsigned* lock) {
+  while (atomicCAS(lock, 1u, 2u) != 1u) {}
+  *flag = 1;
+}
+
+extern "C" __global__ void trap(int* out) {
+  if (out[threadIdx.x] != 0) __trap();  // MARK trap
+}

@@ -1,0 +1,125 @@
+//! `cargo xtask kernels [--check]`: every `.cu` beside its `.ptx`, compiled by pinned packages and assembled for every GPU.
+
+mod assembly;
+mod compiler;
+mod ptx;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::Workspace;
+use compiler::Compiler;
+
+/// What to do with the PTX that comes out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Write,
+    Check,
+}
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let mode = match args {
+        [] => Mode::Write,
+        [flag] if flag == "--check" => Mode::Check,
+        _ => bail!("kernels takes --check or nothing, but there is `{}`", args.join(" ")),
+    };
+    let workspace = Workspace::load()?;
+    let sources = sources(&workspace.root)?;
+    if let Some(orphan) = orphan(&workspace.root, &sources)? {
+        bail!("{} has no .cu beside it: remove it", orphan.display());
+    }
+    let compiler = Compiler::install(&workspace)?;
+    println!("registers and bytes spilled, by target: {}", assembly::TARGETS.join(", "));
+    let mut differences = Vec::new();
+    for source in &sources {
+        let ptx = compiler.ptx(source)?;
+        match mode {
+            Mode::Write => write(&workspace.root, source, &ptx)?,
+            Mode::Check => differences.extend(difference(&workspace.root, source, &ptx)),
+        }
+        println!("{}", source.display());
+        assembly::report(&compiler, source, &ptx)?;
+    }
+    if !differences.is_empty() {
+        bail!("{}\nrun `cargo xtask kernels` and commit what it changes", differences.join("\n"));
+    }
+    Ok(())
+}
+
+fn write(root: &Path, source: &Path, ptx: &str) -> Result<()> {
+    let path = root.join(source.with_extension("ptx"));
+    std::fs::write(&path, ptx).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Where what is committed differs from what was compiled.
+fn difference(root: &Path, source: &Path, ptx: &str) -> Option<String> {
+    let path = source.with_extension("ptx");
+    let Ok(committed) = std::fs::read_to_string(root.join(&path)) else {
+        return Some(format!("{} is missing", path.display()));
+    };
+    let place = first_difference(&committed, ptx)?;
+    Some(format!("{}:{place}", path.display()))
+}
+
+fn first_difference(committed: &str, compiled: &str) -> Option<String> {
+    if committed == compiled {
+        return None;
+    }
+    let line = committed.lines().zip(compiled.lines()).position(|(committed, compiled)| committed != compiled);
+    let line = line.unwrap_or_else(|| committed.lines().count().min(compiled.lines().count()));
+    let show = |text: &str| text.lines().nth(line).map_or("nothing".to_owned(), |line| format!("`{}`", line.trim()));
+    Some(format!("{}: committed is {}, compiled is {}", line + 1, show(committed), show(compiled)))
+}
+
+/// The kernel sources of all crates, relative to the root, in order.
+fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+    files(root, "cu")
+}
+
+fn orphan(root: &Path, sources: &[PathBuf]) -> Result<Option<PathBuf>> {
+    Ok(files(root, "ptx")?.into_iter().find(|ptx| !sources.contains(&ptx.with_extension("cu"))))
+}
+
+/// Files below `crates/*/src` with this ending.
+fn files(root: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for krate in std::fs::read_dir(root.join("crates"))? {
+        let folder = krate?.path().join("src");
+        if folder.is_dir() {
+            collect(&folder, ending, &mut found)?;
+        }
+    }
+    let mut found: Vec<PathBuf> = found.iter().map(|path| path.strip_prefix(root).unwrap_or(path).to_owned()).collect();
+    found.sort();
+    Ok(found)
+}
+
+fn collect(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, ending, found)?;
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_shown_at_its_line() {
+        let cases = [
+            ("a\nb\n", "a\nb\n", None),
+            ("a\nb\n", "a\n  c\n", Some("2: committed is `b`, compiled is `c`")),
+            ("a\n", "a\nb\n", Some("2: committed is nothing, compiled is `b`")),
+        ];
+        for (committed, compiled, expected) in cases {
+            assert_eq!(first_difference(committed, compiled).as_deref(), expected);
+        }
+    }
+}
