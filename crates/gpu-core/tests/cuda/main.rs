@@ -3,6 +3,7 @@
 
 mod kernels;
 mod memory;
+mod ops;
 mod select;
 mod source;
 mod streams;
