@@ -18,8 +18,7 @@ fn a_run_leaves_its_peak_as_text_picture_and_page() {
     assert_eq!((&summary["reason"], &summary["snapshot"]), (&json!("peak"), &json!("run/memory.json")));
     let allocated = summary["allocated_bytes"].as_u64().unwrap();
     let owned: u64 = summary["owners"].as_array().unwrap().iter().map(|owned| owned["bytes"].as_u64().unwrap()).sum();
-    assert_eq!(owned, allocated);
-    assert!(allocated <= summary["reserved_bytes"].as_u64().unwrap());
+    assert!(allocated <= owned && owned <= summary["reserved_bytes"].as_u64().unwrap(), "{summary}");
     for label in ["data", "model/parameters", "optimizer", "activations", "batches"] {
         assert!(labels(&summary).contains(&label), "{label}: {summary}");
     }
@@ -58,7 +57,8 @@ fn python_reads_the_snapshot_of_a_run() {
     };
     process.stdin.take().unwrap().write_all(&stage.read("run.pickle")).unwrap();
     let answer: Value = serde_json::from_slice(&process.wait_with_output().unwrap().stdout).unwrap();
-    assert_eq!(answer, json!([summary["reserved_bytes"], summary["allocated_bytes"], true]));
+    let owned: u64 = summary["owners"].as_array().unwrap().iter().map(|owned| owned["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(answer, json!([summary["reserved_bytes"], owned, true]));
 }
 
 #[test]
