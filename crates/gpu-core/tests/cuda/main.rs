@@ -1,6 +1,7 @@
 //! The CUDA device on a fake driver.
 #![cfg(target_os = "linux")]
 
+mod gpu_check;
 mod kernels;
 mod memory;
 mod ops;

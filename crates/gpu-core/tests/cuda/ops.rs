@@ -6,14 +6,19 @@ use megabatch_gpu_core::{Buffer, Device};
 use megabatch_simt::driver::{FakeDriver, Setting};
 use megabatch_simt::{Checks, Kernels, Options};
 
-fn with_kernels() -> (FakeDriver, Device) {
+/// The fake driver, with every operation's kernel.
+pub(crate) fn driver_with_kernels() -> FakeDriver {
     let driver = FakeDriver::whole();
     let sources = ["cast", "copy_strided", "fill", "reduce"];
     let sources = sources.map(|name| format!("{}/src/ops/{name}.cu", env!("CARGO_MANIFEST_DIR")));
     let options = Options { checks: Checks::Barriers, ..Options::default() };
     driver.add_kernels(Kernels::compile_with(&sources, &options).unwrap().path());
     driver.set(Setting::Deferred, 1);
-    (driver, Device::select("cuda:0").unwrap())
+    driver
+}
+
+fn with_kernels() -> (FakeDriver, Device) {
+    (driver_with_kernels(), Device::select("cuda:0").unwrap())
 }
 
 #[test]
