@@ -52,7 +52,7 @@ pub enum Error {
         /// Bytes asked for.
         requested_bytes: usize,
         /// What the device's pool held when it refused.
-        counts: Counts,
+        counts: Box<Counts>,
     },
 
     /// The driver or the system refused memory for a reason that freeing some does not mend.
@@ -149,17 +149,17 @@ pub enum Error {
     #[error("{device}: {call}({operands}) failed: {code_name} ({code}), {text}")]
     Driver {
         /// The device, or the name that was asked for.
-        device: String,
+        device: Box<str>,
         /// The function of the driver.
         call: &'static str,
         /// What it was called with.
-        operands: String,
+        operands: Box<str>,
         /// What it returned.
         code: i32,
         /// That code's name.
-        code_name: String,
+        code_name: Box<str>,
         /// The driver's words for it.
-        text: String,
+        text: Box<str>,
     },
 
     /// A module has no kernel of that name.
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn an_error_of_memory_says_what_stood_in_the_way() {
-        let counts = Counts {
+        let counts = Box::new(Counts {
             capacity_bytes: 100,
             allocated_bytes: 60,
             reserved_bytes: 80,
@@ -237,7 +237,7 @@ mod tests {
             largest_free_block_bytes: 15,
             whole_free_granules_bytes: 0,
             held_by_others_bytes: Some(7),
-        };
+        });
         let (scope, device) = ("model".to_owned(), "cuda:0".to_owned());
         let error = Error::OutOfMemory { scope, device, requested_bytes: 30, counts };
         assert_eq!(

@@ -83,7 +83,7 @@ impl Scope {
         let (scope, device) = (self.label.to_string(), self.device.to_string());
         self.refused(match shortage {
             Shortage::NeverFits { largest_bytes } => Error::NeverFits { scope, device, requested_bytes, largest_bytes },
-            Shortage::NotNow(counts) => Error::OutOfMemory { scope, device, requested_bytes, counts },
+            Shortage::NotNow(counts) => Error::OutOfMemory { scope, device, requested_bytes, counts: Box::new(counts) },
             Shortage::Source(source) => Error::Refused { scope, device, requested_bytes, source },
         })
     }

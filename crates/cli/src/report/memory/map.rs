@@ -27,7 +27,7 @@ pub(super) fn map(snapshot: &Snapshot) -> (Timeline, Option<String>) {
     });
     let chart = Timeline {
         words: Words {
-            title: "Memory map".to_owned(),
+            title: "Memory map, MB along each row".to_owned(),
             description: "Mapped memory by address, each block in the colour of its owner.".to_owned(),
         },
         x: Axis::number("MB"),
@@ -53,7 +53,7 @@ fn choose(snapshot: &Snapshot, row_bytes: u64) -> (Vec<&Segment>, (usize, usize)
 }
 
 fn legend(snapshot: &Snapshot, palette: &Palette) -> Vec<(String, String)> {
-    let states = [(State::Free, FREE, "free"), (State::Lent, LENT, "lent to a view")];
+    let states = [(State::Free, FREE, "free"), (State::Lent, LENT, "in use at another address")];
     let there = states.into_iter().filter(|(state, ..)| snapshot.blocks().any(|block| block.state == *state));
     let entry = |(color, name): (usize, String)| (format!("c{color} block"), name);
     palette.entries().into_iter().chain(there.map(|(_, color, name)| (color, name.to_owned()))).map(entry).collect()
@@ -116,7 +116,7 @@ impl Part<'_> {
         let (color, name) = match largest.state {
             State::Live => (palette.color(owner), owner),
             State::Free => (FREE, "free"),
-            State::Lent => (LENT, "lent to a view"),
+            State::Lent => (LENT, "in use at another address"),
         };
         let size = bytes((self.to - self.from) as usize);
         let text = match blocks {
@@ -129,7 +129,7 @@ impl Part<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{GRANULE, snapshot};
+    use super::super::made_up::{GRANULE, Sketch, snapshot};
     use super::*;
 
     fn widths(row: &Row) -> f64 {
@@ -154,7 +154,7 @@ mod tests {
             ("c1 block", "v"),
             ("c2 block", "b"),
             ("c7 block", "free"),
-            ("c8 block", "lent to a view"),
+            ("c8 block", "in use at another address"),
         ];
         assert_eq!(legend, expected);
     }
@@ -174,8 +174,7 @@ mod tests {
     fn of_many_segments_the_largest_are_drawn() {
         let small = [(GRANULE, "a")];
         let large = [(2 * GRANULE, "b")];
-        let mut segments: Vec<(u64, Kind, &[(usize, &str)])> =
-            (0..100).map(|k| (k * 0x10_0000, Kind::Home, small.as_slice())).collect();
+        let mut segments: Vec<Sketch<'_>> = (0..100).map(|k| (k * 0x10_0000, Kind::Home, small.as_slice())).collect();
         segments[50].2 = &large;
         let (chart, left_out) = map(&snapshot(&segments));
         assert_eq!(chart.rows.len(), ROWS_MAX);
