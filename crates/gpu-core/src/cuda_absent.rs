@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// A GPU, of which this build has none.
 #[derive(Clone, Debug)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     never: Infallible,
 }
 
@@ -17,6 +17,11 @@ impl Gpu {
     /// Refuses: this build drives the CPU only.
     pub(crate) fn open(ordinal: u32) -> Result<Self> {
         Err(Error::CudaNotBuilt { name: format!("cuda:{ordinal}") })
+    }
+
+    /// Stands for whatever would be done with it.
+    pub(crate) fn never<T>(&self) -> T {
+        match self.never {}
     }
 
     pub(crate) fn source(&self) -> Result<Box<dyn crate::source::Source>> {
@@ -47,5 +52,19 @@ impl Gpu {
 impl std::fmt::Display for Gpu {
     fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.never {}
+    }
+}
+
+/// The arguments of a kernel that never runs.
+pub(crate) struct Arguments;
+
+impl Arguments {
+    pub(crate) fn new() -> Self {
+        Arguments
+    }
+
+    #[must_use]
+    pub(crate) fn with(self, _text: &'static str, _value: impl bytemuck::Pod) -> Self {
+        self
     }
 }

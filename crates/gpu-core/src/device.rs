@@ -111,6 +111,16 @@ impl Device {
         }
     }
 
+    /// Panics unless buffers of the two devices can take part in one operation: both on the CPU, or on one GPU.
+    pub(crate) fn assert_beside(&self, other: &Device) {
+        let together = match (self, other) {
+            (Device::Cpu(_), Device::Cpu(_)) => true,
+            (Device::Cuda(one), Device::Cuda(other)) => one.gpu.to_string() == other.gpu.to_string(),
+            _ => false,
+        };
+        assert!(together, "one operation works on buffers of one device, not of {self} and {other}");
+    }
+
     /// Bytes that the device could hand out now, by what the system says and what the budget leaves; `None` where neither tells. What the
     /// pool keeps for reuse is not counted.
     pub fn free_bytes(&self) -> Option<usize> {

@@ -5,6 +5,27 @@
 //! ordered by events only.
 //!
 //! Every handle keeps its GPU's context alive, and may be used and dropped on any thread.
+//!
+//! ```no_run
+//! use megabatch_gpu_core::cuda::Grid;
+//! use megabatch_gpu_core::{Buffer, Device, arguments};
+//!
+//! let device = Device::select("cuda:0")?;
+//! let gpu = device.gpu().expect("a CUDA device has a GPU");
+//! let mut buffer = Buffer::<f32>::zeros(&device.scope("example"), 1000)?;
+//!
+//! // Returns at once: the pinned memory is lent to the copy until it is waited for.
+//! let (stream, host) = (gpu.stream()?, gpu.pinned::<f32>(1000)?);
+//! let sent = buffer.upload(&stream, host)?;
+//!
+//! // Normally include_str! of a file that was compiled ahead of time.
+//! let module = gpu.module("scale", ".version 7.0 …")?;
+//! let arguments = arguments![buffer.address(), 2.0f32, 1000u32];
+//! // SAFETY: the kernel stays within the buffer, and runs after the copy on the same stream.
+//! unsafe { module.kernel("scale")?.launch(&stream, &Grid::of(4, 256), &arguments) }?;
+//! let host = sent.wait()?;
+//! # Ok::<(), megabatch_gpu_core::Error>(())
+//! ```
 
 mod arguments;
 mod blocks;

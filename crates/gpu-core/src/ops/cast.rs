@@ -3,13 +3,14 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
+use super::launch::{Kernel, Launch};
 use crate::buffer::Buffer;
 use crate::convert;
+use crate::cuda::{Arguments, Gpu};
 use crate::device::Device;
 use crate::error::Result;
 
 /// Elements that a thread of the kernel converts.
-#[cfg(any(test, feature = "cuda"))]
 const PER_THREAD: usize = 4;
 
 /// An element type that converts to `To`: f32 to and from f16 and bf16, f16 to and from bf16, f64 to f32.
@@ -37,10 +38,21 @@ mod private {
 /// If the lengths differ.
 pub fn cast<From: CastTo<To>, To: Pod>(from: &Buffer<From>, to: &mut Buffer<To>) -> Result<()> {
     assert_eq!(from.len(), to.len(), "a cast is between buffers of the same length");
-    match to.scope().device() {
+    from.scope().device().assert_beside(to.scope().device());
+    match to.scope().device().clone() {
         Device::Cpu(_) => From::cast_slice(from.as_slice(), to.as_mut_slice()),
+        Device::Cuda(device) => cuda(&device.shared_gpu(), from, to)?,
     }
     Ok(())
+}
+
+fn cuda<From: CastTo<To>, To: Pod>(gpu: &Gpu, from: &Buffer<From>, to: &mut Buffer<To>) -> Result<()> {
+    let kernel = Kernel { module: "cast", ptx: include_str!("cast.ptx"), name: From::KERNEL };
+    let arguments =
+        Arguments::new().with("from", from.address()).with("to", to.address()).with("len", from.len() as u64);
+    // SAFETY: the kernel reads and writes `len` elements of its types, which both buffers have; what is submitted to the default
+    // stream later, the memory's next use included, runs after it.
+    unsafe { kernel.submit(gpu, Launch::over(from.len().div_ceil(PER_THREAD)), &arguments) }
 }
 
 macro_rules! casts {
@@ -81,7 +93,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::harness;
-    use super::super::launch::Launch;
     use super::*;
 
     /// Equal bits, or both NaN.

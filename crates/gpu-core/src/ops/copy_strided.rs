@@ -2,7 +2,9 @@
 
 use bytemuck::Pod;
 
+use super::launch::{Kernel, Launch};
 use crate::buffer::Buffer;
+use crate::cuda::{Arguments, Gpu};
 use crate::device::Device;
 use crate::error::Result;
 
@@ -48,10 +50,26 @@ pub fn copy_strided<T: Pod>(from: &Buffer<T>, to: &mut Buffer<T>, copy: &Strided
     }
     let copy = StridedCopy { dimensions: &dimensions, ..*copy };
     copy.check((from.len(), to.len()));
-    match to.scope().device() {
+    from.scope().device().assert_beside(to.scope().device());
+    match to.scope().device().clone() {
         Device::Cpu(_) => cpu(from.as_slice(), to.as_mut_slice(), &copy),
+        Device::Cuda(device) => cuda(&device.shared_gpu(), (from, to), &copy)?,
     }
     Ok(())
+}
+
+fn cuda<T: Pod>(gpu: &Gpu, (from, to): (&Buffer<T>, &mut Buffer<T>), copy: &StridedCopy<'_>) -> Result<()> {
+    let name = format!("copy_strided_{}", size_of::<T>());
+    let kernel = Kernel { module: "copy_strided", ptx: include_str!("copy_strided.ptx"), name: &name };
+    let address = |buffer: &Buffer<T>, start: usize| buffer.address() + (start * size_of::<T>()) as u64;
+    let packed = Box::of(copy.dimensions);
+    let arguments = Arguments::new()
+        .with("from", address(from, copy.from_start))
+        .with("to", address(to, copy.to_start))
+        .with("box", packed);
+    // SAFETY: the box lies within both buffers, as `check` has seen; what is submitted to the default stream later, the memory's
+    // next use included, runs after it.
+    unsafe { kernel.submit(gpu, Launch::over(packed.count as usize), &arguments) }
 }
 
 /// Row by row along the innermost dimension.
@@ -123,7 +141,6 @@ fn merged(dimensions: &[Dimension]) -> Vec<Dimension> {
 }
 
 /// The box as the kernel takes it.
-#[cfg(any(test, feature = "cuda"))]
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 struct Box {
@@ -133,7 +150,6 @@ struct Box {
     count: u64,
 }
 
-#[cfg(any(test, feature = "cuda"))]
 impl Box {
     fn of(dimensions: &[Dimension]) -> Self {
         let unused = [1; DIMENSIONS_MAX];
@@ -154,7 +170,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::harness;
-    use super::super::launch::Launch;
     use super::*;
 
     fn dimension((len, from_stride, to_stride): (usize, usize, usize)) -> Dimension {

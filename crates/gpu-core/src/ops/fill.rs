@@ -2,12 +2,13 @@
 
 use bytemuck::Pod;
 
+use super::launch::{Kernel, Launch};
 use crate::buffer::Buffer;
+use crate::cuda::{Arguments, Gpu};
 use crate::device::Device;
 use crate::error::Result;
 
 /// Bytes that a thread writes.
-#[cfg(any(test, feature = "cuda"))]
 const BYTES_PER_THREAD: usize = 16;
 
 /// Sets every element of `buffer` to `value`.
@@ -19,8 +20,9 @@ const BYTES_PER_THREAD: usize = 16;
 /// At compile time, if an element has another size than 1, 2, 4, 8 or 16 bytes.
 pub fn fill<T: Pod>(buffer: &mut Buffer<T>, value: T) -> Result<()> {
     const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 16) };
-    match buffer.scope().device() {
+    match buffer.scope().device().clone() {
         Device::Cpu(_) => cpu(buffer.as_mut_slice(), value),
+        Device::Cuda(device) => cuda(&device.shared_gpu(), buffer, value)?,
     }
     Ok(())
 }
@@ -29,8 +31,17 @@ fn cpu<T: Pod>(to: &mut [T], value: T) {
     to.fill(value);
 }
 
+fn cuda<T: Pod>(gpu: &Gpu, to: &mut Buffer<T>, value: T) -> Result<()> {
+    let bytes = to.len() * size_of::<T>();
+    let kernel = Kernel { module: "fill", ptx: include_str!("fill.ptx"), name: "fill" };
+    let arguments =
+        Arguments::new().with("to", to.address()).with("pattern", pattern(value)).with("bytes", bytes as u64);
+    // SAFETY: the kernel writes `bytes` bytes from `to` on, which the buffer has; what is submitted to the default stream later,
+    // the memory's next use included, runs after it.
+    unsafe { kernel.submit(gpu, Launch::over(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
+}
+
 /// The bytes of `value`, repeated over 16: what the kernel writes at a time.
-#[cfg(any(test, feature = "cuda"))]
 fn pattern<T: Pod>(value: T) -> [u32; 4] {
     let mut bytes = [0u8; BYTES_PER_THREAD];
     bytes.chunks_exact_mut(size_of::<T>()).for_each(|place| place.copy_from_slice(bytemuck::bytes_of(&value)));
@@ -43,7 +54,6 @@ mod tests {
     use megabatch_simt::Arg;
 
     use super::super::harness;
-    use super::super::launch::Launch;
     use super::*;
 
     /// Both sides of a length near the vector, the block and the grid.

@@ -1,5 +1,7 @@
-//! How many threads run an operation's kernel.
-#![forbid(unsafe_code)]
+//! How many threads run an operation's kernel, and running it.
+
+use crate::cuda::{Arguments, Gpu};
+use crate::error::Result;
 
 /// Threads of a block, unless a kernel says otherwise.
 pub(super) const BLOCK_THREADS: u32 = 256;
@@ -27,6 +29,40 @@ impl Launch {
     pub(super) fn of_blocks(blocks: usize) -> Option<Self> {
         let blocks = i32::try_from(blocks).expect("a grid has at most 2^31 - 1 blocks") as u32;
         (blocks > 0).then_some(Launch { blocks, threads: BLOCK_THREADS })
+    }
+}
+
+/// A kernel of an operation: its PTX, compiled into the program, and its name there.
+pub(super) struct Kernel<'k> {
+    /// The operation's file name.
+    pub(super) module: &'static str,
+    pub(super) ptx: &'static str,
+    pub(super) name: &'k str,
+}
+
+impl Kernel<'_> {
+    /// Submits the kernel to the default stream; nothing for an empty grid.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Safety
+    /// As [`crate::cuda::Kernel::launch`].
+    #[cfg(feature = "cuda")]
+    pub(super) unsafe fn submit(&self, gpu: &Gpu, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
+        let Some(Launch { blocks, threads }) = launch else { return Ok(()) };
+        let module = gpu.module(self.module, self.ptx)?;
+        let grid = crate::cuda::Grid::of(blocks, threads);
+        // SAFETY: as the caller promised.
+        unsafe { module.kernel(self.name)?.launch(&gpu.default_stream(), &grid, arguments) }
+    }
+
+    /// # Safety
+    /// None is needed: without the feature there is no GPU to call it with.
+    #[cfg(not(feature = "cuda"))]
+    pub(super) unsafe fn submit(&self, gpu: &Gpu, _: Option<Launch>, _: &Arguments) -> Result<()> {
+        let _parts = (self.module, self.ptx, self.name);
+        gpu.never()
     }
 }
 

@@ -2,11 +2,11 @@
 //! lies beside it as `.cu` and `.ptx`.
 
 mod cast;
+pub mod conformance;
 mod copy_strided;
 mod fill;
 #[cfg(test)]
 mod harness;
-#[cfg(any(test, feature = "cuda"))]
 mod launch;
 mod reduce;
 

@@ -10,8 +10,10 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
+use super::launch::{Kernel, Launch};
 use crate::buffer::Buffer;
 use crate::convert;
+use crate::cuda::{Arguments, Gpu};
 use crate::device::Device;
 use crate::error::Result;
 
@@ -54,10 +56,47 @@ pub fn reduce<T: Reducible>(reduction: Reduction, x: &Buffer<T>, out: &mut Buffe
     let (rows, len) = (out.len(), x.len());
     let columns = len.checked_div(rows).unwrap_or(0);
     assert_eq!(rows * columns, len, "{len} elements are not {rows} rows of the same length");
-    match out.scope().device() {
+    x.scope().device().assert_beside(out.scope().device());
+    match out.scope().device().clone() {
         Device::Cpu(_) => cpu(reduction, (x.as_slice(), columns), out.as_mut_slice()),
+        Device::Cuda(device) => cuda(&device.shared_gpu(), reduction, (x, columns), out)?,
     }
     Ok(())
+}
+
+/// Passes over the results of chunks until each row has one.
+fn cuda<T: Reducible>(
+    gpu: &Gpu,
+    reduction: Reduction,
+    (x, columns): (&Buffer<T>, usize),
+    out: &mut Buffer<f32>,
+) -> Result<()> {
+    let chunks = chunk_count(columns);
+    if chunks == 1 {
+        return pass(gpu, reduction, (x, columns), out);
+    }
+    let mut partial = Buffer::zeros(out.scope(), out.len() * chunks)?;
+    pass(gpu, reduction, (x, columns), &mut partial)?;
+    cuda(gpu, reduction, (&partial, chunks), out)
+}
+
+/// Reduces each chunk of `x` [rows, columns] to an element of `out` [rows, chunks].
+fn pass<T: Reducible>(
+    gpu: &Gpu,
+    reduction: Reduction,
+    (x, columns): (&Buffer<T>, usize),
+    out: &mut Buffer<f32>,
+) -> Result<()> {
+    let name = kernel::<T>(reduction);
+    let kernel = Kernel { module: "reduce", ptx: include_str!("reduce.ptx"), name: &name };
+    let arguments = Arguments::new()
+        .with("x", x.address())
+        .with("out", out.address())
+        .with("columns", columns as u64)
+        .with("chunks", chunk_count(columns) as u32);
+    // SAFETY: a block reads within its chunk of a row of `x` and writes its own element of `out`, of which there are as many as blocks;
+    // what is submitted to the default stream later, the memory's next use included, runs after it.
+    unsafe { kernel.submit(gpu, Launch::of_blocks(out.len()), &arguments) }
 }
 
 fn cpu<T: Reducible>(reduction: Reduction, (x, columns): (&[T], usize), out: &mut [f32]) {
@@ -133,7 +172,6 @@ impl Reducible for bf16 {
 }
 
 /// The kernel that reduces rows of a type.
-#[cfg(any(test, feature = "cuda"))]
 fn kernel<T: Reducible>(reduction: Reduction) -> String {
     let name = match reduction {
         Reduction::Sum => "sum",
@@ -143,7 +181,6 @@ fn kernel<T: Reducible>(reduction: Reduction) -> String {
 }
 
 /// Chunks of a row of `columns` elements: blocks of the kernel, and columns of what it leaves.
-#[cfg(any(test, feature = "cuda"))]
 fn chunk_count(columns: usize) -> usize {
     columns.div_ceil(CHUNK).max(1)
 }
@@ -154,11 +191,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::harness;
-    use super::super::launch::Launch;
     use super::*;
 
     /// One pass of the kernel: [rows, columns] → [rows, chunks].
-    fn pass<T: Reducible>(reduction: Reduction, x: &[T], (rows, columns): (usize, usize)) -> Vec<f32> {
+    fn by_kernel<T: Reducible>(reduction: Reduction, x: &[T], (rows, columns): (usize, usize)) -> Vec<f32> {
         let chunks = chunk_count(columns);
         let mut out = vec![0.0f32; rows * chunks];
         let launch = Launch::of_blocks(rows * chunks);
@@ -176,10 +212,10 @@ mod tests {
             let mut expected = Buffer::<f32>::zeros(&scope, rows).unwrap();
             reduce(reduction, &Buffer::from_slice(&scope, x).unwrap(), &mut expected).unwrap();
 
-            let mut found = pass(reduction, x, (rows, columns));
+            let mut found = by_kernel(reduction, x, (rows, columns));
             while found.len() > rows {
                 let columns = found.len() / rows;
-                found = pass(reduction, &found, (rows, columns));
+                found = by_kernel(reduction, &found, (rows, columns));
             }
             for (found, expected) in found.iter().zip(expected.as_slice()) {
                 let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();

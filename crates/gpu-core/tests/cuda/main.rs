@@ -1,8 +1,10 @@
 //! The CUDA device on a fake driver.
 #![cfg(target_os = "linux")]
 
+mod gpu_check;
 mod kernels;
 mod memory;
+mod ops;
 mod select;
 mod source;
 mod streams;

@@ -1,0 +1,103 @@
+//! How fast bytes go: over the bus from pageable and pinned memory, within the GPU, and through the kernels.
+
+use std::time::Instant;
+
+use half::f16;
+use megabatch_gpu_core::cuda::{Gpu, Pinned};
+use megabatch_gpu_core::ops::{self, Reduction};
+use megabatch_gpu_core::{Buffer, Device, Result};
+
+use super::report::Rate;
+
+/// Measures `copies` times each; the median counts.
+///
+/// # Errors
+/// Of the first copy that fails.
+pub(super) fn rates(device: &Device, bytes: usize, copies: usize) -> Result<Vec<Rate>> {
+    let bench = Bench { device, gpu: device.gpu().expect("the device is a GPU"), bytes, copies };
+    let mut rates = bench.over_the_bus()?;
+    rates.extend(bench.within()?);
+    Ok(rates)
+}
+
+struct Bench<'d> {
+    device: &'d Device,
+    gpu: &'d Gpu,
+    bytes: usize,
+    copies: usize,
+}
+
+impl Bench<'_> {
+    fn over_the_bus(&self) -> Result<Vec<Rate>> {
+        let mut host = vec![1u8; self.bytes];
+        let mut block = Buffer::<u8>::zeros(&self.device.scope("copy"), self.bytes)?;
+        let mut rates = vec![
+            self.rate("pageable host to device", self.bytes, || block.copy_from(&host))?,
+            self.rate("device to pageable host", self.bytes, || block.copy_to(&mut host))?,
+        ];
+        let (stream, address) = (self.gpu.default_stream(), block.address());
+        let mut pinned: Option<Pinned<u8>> = Some(self.gpu.pinned(self.bytes)?);
+        rates.push(self.rate("pinned host to device", self.bytes, || {
+            let memory = pinned.take().expect("the copy before gave it back");
+            // SAFETY: the block has as many bytes, and nothing else uses it until the copy has been waited for.
+            pinned = Some(unsafe { stream.upload(memory, address) }?.wait()?);
+            Ok(())
+        })?);
+        rates.push(self.rate("device to pinned host", self.bytes, || {
+            let memory = pinned.take().expect("the copy before gave it back");
+            // SAFETY: as above.
+            pinned = Some(unsafe { stream.download(address, memory) }?.wait()?);
+            Ok(())
+        })?);
+        Ok(rates)
+    }
+
+    /// Counted are the bytes read and the bytes written.
+    fn within(&self) -> Result<Vec<Rate>> {
+        let scope = self.device.scope("copy");
+        let len = self.bytes / 4;
+        let (mut floats, mut halves) = (Buffer::<f32>::zeros(&scope, len)?, Buffer::<f16>::zeros(&scope, len)?);
+        let (copy, mut sum) = (Buffer::<f32>::zeros(&scope, len)?, Buffer::<f32>::zeros(&scope, 1)?);
+        let stream = self.gpu.default_stream();
+        let copied = self.submitted("device to device", 8 * len, || {
+            // SAFETY: both blocks have as many bytes and live until the stream is synchronised.
+            unsafe { stream.copy(floats.address(), copy.address(), 4 * len) }
+        })?;
+        Ok(vec![
+            copied,
+            self.submitted("kernel fill, f32", 4 * len, || ops::fill(&mut floats, 1.0))?,
+            self.submitted("kernel cast, f32 to f16", 6 * len, || ops::cast(&floats, &mut halves))?,
+            self.submitted("kernel reduce sum, f32", 4 * len, || ops::reduce(Reduction::Sum, &floats, &mut sum))?,
+        ])
+    }
+
+    /// The rate of work that is done when `work` returns.
+    fn rate(&self, name: &'static str, bytes: usize, mut work: impl FnMut() -> Result<()>) -> Result<Rate> {
+        self.median(name, bytes, || {
+            let start = Instant::now();
+            work()?;
+            Ok(start.elapsed().as_secs_f64())
+        })
+    }
+
+    /// The rate of work that `submit` gives the default stream, by the GPU's clock.
+    fn submitted(&self, name: &'static str, bytes: usize, mut submit: impl FnMut() -> Result<()>) -> Result<Rate> {
+        let stream = self.gpu.default_stream();
+        let (start, end) = (self.gpu.event()?, self.gpu.event()?);
+        self.median(name, bytes, || {
+            start.record(&stream)?;
+            submit()?;
+            end.record(&stream)?;
+            end.wait()?;
+            Ok(f64::from(end.elapsed_ms_since(&start)?) / 1e3)
+        })
+    }
+
+    /// The first run, which loads what is loaded late, does not count.
+    fn median(&self, name: &'static str, bytes: usize, mut seconds: impl FnMut() -> Result<f64>) -> Result<Rate> {
+        seconds()?;
+        let mut runs = (0..self.copies).map(|_| seconds()).collect::<Result<Vec<f64>>>()?;
+        runs.sort_by(f64::total_cmp);
+        Ok(Rate { name, gb_per_s: bytes as f64 / runs[runs.len() / 2] / 1e9 })
+    }
+}
