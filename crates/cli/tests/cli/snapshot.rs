@@ -18,8 +18,7 @@ fn a_run_leaves_its_peak_as_text_picture_and_page() {
     assert_eq!((&summary["reason"], &summary["snapshot"]), (&json!("peak"), &json!("run/memory.json")));
     let allocated = summary["allocated_bytes"].as_u64().unwrap();
     let owned: u64 = summary["owners"].as_array().unwrap().iter().map(|owned| owned["bytes"].as_u64().unwrap()).sum();
-    assert_eq!(owned, allocated);
-    assert!(allocated <= summary["reserved_bytes"].as_u64().unwrap());
+    assert!(allocated <= owned && owned <= summary["reserved_bytes"].as_u64().unwrap(), "{summary}");
     for label in ["data", "model/parameters", "optimizer", "activations", "batches"] {
         assert!(labels(&summary).contains(&label), "{label}: {summary}");
     }
@@ -28,7 +27,9 @@ fn a_run_leaves_its_peak_as_text_picture_and_page() {
 
     let text = stage.run("memory snapshot run/memory.json").success();
     let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
-    for part in ["run/memory.json: memory of", "at its peak", "fragmentation", "model/parameters", "largest free blocks"] {
+    for part in
+        ["run/memory.json: memory of", "at its peak", "fragmentation", "model/parameters", "largest free blocks"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     let page = stage.text("run/report.html");
@@ -56,7 +57,8 @@ fn python_reads_the_snapshot_of_a_run() {
     };
     process.stdin.take().unwrap().write_all(&stage.read("run.pickle")).unwrap();
     let answer: Value = serde_json::from_slice(&process.wait_with_output().unwrap().stdout).unwrap();
-    assert_eq!(answer, json!([summary["reserved_bytes"], summary["allocated_bytes"], true]));
+    let owned: u64 = summary["owners"].as_array().unwrap().iter().map(|owned| owned["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(answer, json!([summary["reserved_bytes"], owned, true]));
 }
 
 #[test]
@@ -74,7 +76,8 @@ fn what_is_recorded_is_a_setting() {
 
     train("trace");
     let trace = stage.text("trace/memory-trace.jsonl");
-    let lines: Vec<Value> = trace.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
+    let lines: Vec<Value> =
+        trace.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
     let count = |op: &str| lines.iter().filter(|line| line["op"] == op).count();
     assert_eq!(count("step"), 3);
     assert!(count("alloc") >= count("free") && count("free") > 0, "{trace}");
@@ -87,7 +90,10 @@ fn what_is_no_snapshot_is_refused() {
     stage.write("text.json", "{}");
     let [message, _] = stage.fails("memory snapshot text.json", 3);
     assert!(message.contains("text.json") && message.contains("not a memory snapshot"), "{message}");
-    stage.write("later.json", &stage.text("run/memory.json").replacen("\"format_version\":1", "\"format_version\":2", 1));
+    stage.write(
+        "later.json",
+        &stage.text("run/memory.json").replacen("\"format_version\":1", "\"format_version\":2", 1),
+    );
     let [message, _] = stage.fails("memory snapshot later.json", 3);
     assert!(message.contains("format_version: 2, and this program reads 1"), "{message}");
     let [message, _] = stage.fails("memory snapshot absent.json", 3);

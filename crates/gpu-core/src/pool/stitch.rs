@@ -134,7 +134,8 @@ impl Home {
         let mut missing = bytes >> self.granule_shift();
         missing += usize::from(rest > 0 && edge.is_none());
 
-        let mut runs: Vec<_> = self.free_tiles(tag).map(|tile| self.whole(tile.start..tile.end())).collect();
+        let tiles = self.free_tiles(self.granule_bytes(), tag);
+        let mut runs: Vec<_> = tiles.map(|tile| self.whole(tile.start..tile.end())).collect();
         runs.retain(|run| !run.is_empty());
         runs.sort_unstable_by_key(|run| (run.len(), run.start));
         let (first, last) = match edge {
@@ -163,7 +164,7 @@ impl Home {
     /// Where `bytes`, less than a granule, fit at the beginning or the end of a granule that is in use already; the tightest such place.
     fn edge(&self, bytes: usize, tag: Tag) -> Option<Bytes> {
         let mask = self.granule_bytes() - 1;
-        let edges = self.free_tiles(tag).flat_map(|tile| {
+        let edges = self.free_tiles(bytes, tag).flat_map(|tile| {
             let begins = (tile.end() & !mask).max(tile.start)..tile.end();
             let ends = tile.start..tile.end().min((tile.start + mask) & !mask);
             let begins = (begins.start & mask == 0).then(|| (begins.len(), begins.start..begins.start + bytes));
@@ -173,11 +174,12 @@ impl Home {
         edges.min_by_key(|(room, edge)| (*room, edge.start)).map(|(_, edge)| edge)
     }
 
-    fn free_tiles(&self, tag: Tag) -> impl Iterator<Item = &Tile> {
+    /// The free tiles of at least `bytes` that `tag` may use, and perhaps some that are hardly smaller.
+    fn free_tiles(&self, bytes: usize, tag: Tag) -> impl Iterator<Item = &Tile> {
         let mut bins = vec![&self.bins()[Tag::NOBODY.index()]];
         if tag != Tag::NOBODY {
             bins.push(&self.bins()[tag.index()]);
         }
-        bins.into_iter().flat_map(|bins| bins.iter_from(self.tiling(), UNIT_BYTES)).map(|tile| self.get(tile))
+        bins.into_iter().flat_map(move |bins| bins.iter_from(self.tiling(), bytes)).map(|tile| self.get(tile))
     }
 }

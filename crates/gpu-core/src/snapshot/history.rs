@@ -4,9 +4,9 @@
 //! the other, the last first; every block that it puts back must then lie inside a segment, and every segment that it takes away must
 //! be inside one that is there. So the past is told backwards here too, from what is shown to what was.
 //!
-//! A granule is shown once, at the address through which it is in use: home segments have gaps where granules are lent, and a view is
-//! there while it holds a live block. Events do not say which granules a view took; hence before the snapshot a lent granule may show at
-//! home too, and the sum of the segments is exact at the snapshot only.
+//! A byte is shown once, at the address at which it is used or free: home segments have gaps where bytes are lent, and of a view its live
+//! blocks are there. Events do not say which granules a view took; hence before the snapshot lent bytes may show at home too, and the
+//! sum of the segments is exact at the snapshot only.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -127,8 +127,9 @@ impl Past {
     fn undo_allocated(&mut self, time_us: u64, address: u64) -> Option<Live> {
         let live = self.live.remove(&address)?;
         self.push_block(time_us, "alloc", (address, &live));
-        if let Some(view) = self.view_of(&range(address, live.bytes)) {
-            self.undo_mapped(time_us, &view);
+        let block = range(address, live.bytes);
+        if self.is_in_view(&block) {
+            self.undo_mapped(time_us, &block);
         }
         Some(live)
     }
@@ -137,9 +138,8 @@ impl Past {
         let block = range(address, live.bytes);
         let granule = self.granule_bytes;
         let granules = block.start / granule * granule..block.end.next_multiple_of(granule);
-        let whole = self.view_of(&block).unwrap_or(granules);
         if !self.shown.missing(&block).is_empty() {
-            self.show(time_us, &whole);
+            self.show(time_us, if self.is_in_view(&block) { &block } else { &granules });
         }
         self.push_block(time_us, "free_completed", (address, &live));
         self.push_block(time_us, "free_requested", (address, &live));
@@ -166,10 +166,8 @@ impl Past {
         }
     }
 
-    /// The smallest view that holds `block`.
-    fn view_of(&self, block: &Range<u64>) -> Option<Range<u64>> {
-        let holding = self.views.iter().filter(|view| view.start <= block.start && block.end <= view.end);
-        holding.min_by_key(|view| view.end - view.start).cloned()
+    fn is_in_view(&self, block: &Range<u64>) -> bool {
+        self.views.iter().any(|view| view.start <= block.start && block.end <= view.end)
     }
 
     fn push_block(&mut self, time_us: u64, action: &'static str, (address, live): (u64, &Live)) {

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use super::{FORMAT_VERSION, Kind, Segment, Snapshot, State};
+use super::{FORMAT_VERSION, Segment, Snapshot};
 use crate::error::{Error, Result};
 use crate::snapshot::Action;
 
@@ -78,9 +78,6 @@ fn check_blocks(segment: &Segment) -> Result<(), (usize, String)> {
         }
         if block.bytes == 0 || block.requested_bytes > block.bytes {
             return Err((k, format!("has {} bytes, of which {} were asked for", block.bytes, block.requested_bytes)));
-        }
-        if block.state == State::Lent && segment.kind == Kind::View {
-            return Err((k, "is lent, and views lend nothing".to_owned()));
         }
         at = check_range(at, block.bytes).map_err(|reason| (k, reason))?;
     }

@@ -150,7 +150,7 @@ pub enum State {
     Live,
     /// Can be given.
     Free,
-    /// Home of granules that are in use through a view.
+    /// Used, or free, at another address: at home, bytes of a block that is in a view; in a view, bytes beside its blocks.
     Lent,
 }
 

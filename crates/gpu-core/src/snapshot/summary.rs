@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Snapshot, State, Totals};
+use super::{Kind, Snapshot, State, Totals};
 
 /// What a reader wants to know of a snapshot first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,7 +18,7 @@ pub struct Summary {
     pub home_segments: usize,
     /// Views that hold a live block.
     pub view_segments: usize,
-    /// Bytes of granules that are in use through a view.
+    /// Bytes at home that are in use through a view.
     pub lent_bytes: usize,
     /// Who holds live bytes, the most first; of equal ones in the order of their labels.
     pub owners: Vec<OwnerBytes>,
@@ -40,7 +40,7 @@ pub struct OwnerBytes {
 impl Summary {
     /// The summary of `snapshot`.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let views = snapshot.segments.iter().filter(|segment| segment.kind == super::Kind::View).count();
+        let views = snapshot.segments.iter().filter(|segment| segment.kind == Kind::View).count();
         let mut free_blocks_bytes: Vec<usize> =
             snapshot.blocks().filter(|block| block.state == State::Free).map(|block| block.bytes).collect();
         free_blocks_bytes.sort_unstable_by_key(|bytes| std::cmp::Reverse(*bytes));
@@ -49,11 +49,17 @@ impl Summary {
             fragmentation: snapshot.totals.fragmentation(),
             home_segments: snapshot.segments.len() - views,
             view_segments: views,
-            lent_bytes: snapshot.blocks().filter(|block| block.state == State::Lent).map(|block| block.bytes).sum(),
+            lent_bytes: lent_bytes(snapshot),
             owners: owners(snapshot),
             free_blocks_bytes,
         }
     }
+}
+
+fn lent_bytes(snapshot: &Snapshot) -> usize {
+    let home = snapshot.segments.iter().filter(|segment| segment.kind == Kind::Home);
+    let lent = home.flat_map(|segment| &segment.blocks).filter(|block| block.state == State::Lent);
+    lent.map(|block| block.bytes).sum()
 }
 
 fn owners(snapshot: &Snapshot) -> Vec<OwnerBytes> {

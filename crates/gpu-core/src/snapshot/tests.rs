@@ -25,11 +25,11 @@ fn segment(kind: Kind, blocks: Vec<Block>) -> Segment {
     Segment { address: blocks[0].address, bytes: blocks.iter().map(|block| block.bytes).sum(), kind, blocks }
 }
 
-/// Eight granules at home of which two are lent to a view that holds one block, after a history in which another view came and went.
+/// Seven granules at home of which a block in a view uses one and a little of another, after a history in which another view came and went.
 fn stitched() -> Snapshot {
     let granule = GRANULE as u64;
     let (home, view, gone) = (0x7f00_0000_0000, 0x7e00_0000_0000, 0x7e00_0100_0000);
-    let lent = |address, granules| Block { state: State::Lent, ..block(address, granules * GRANULE, None) };
+    let lent = |address, bytes| Block { state: State::Lent, ..block(address, bytes, None) };
     let at = |k: u64| home + k * granule;
     let event = |time_us, action| Entry { time_us, action };
     let allocated = |address, bytes, owner: &str| {
@@ -75,15 +75,16 @@ fn stitched() -> Snapshot {
         segments: vec![
             segment(
                 Kind::View,
-                vec![block(view, GRANULE + 512, Some("stitched")), block(view + granule + 512, GRANULE - 512, None)],
+                vec![block(view, GRANULE + 512, Some("stitched")), lent(view + granule + 512, GRANULE - 512)],
             ),
             segment(
                 Kind::Home,
                 vec![
                     block(at(0), GRANULE, Some("kept")),
-                    lent(at(1), 1),
+                    lent(at(1), GRANULE),
                     block(at(2), GRANULE, Some("kept")),
-                    lent(at(3), 1),
+                    lent(at(3), 512),
+                    block(at(3) + 512, GRANULE - 512, None),
                     block(at(4), GRANULE, Some("moved")),
                     block(at(5), 2 * GRANULE, None),
                 ],
@@ -143,7 +144,6 @@ fn contradictions_are_named_by_their_place() {
         ("/segments/0/blocks/1/bytes", serde_json::json!(0), "segments[0].blocks[1]"),
         ("/segments/0/blocks/1/bytes", serde_json::json!(u64::MAX), "segments[0].blocks[1]"),
         ("/segments/0/blocks/0/requested_bytes", serde_json::json!(GRANULE * 2), "segments[0].blocks[0]"),
-        ("/segments/0/blocks/1/state", serde_json::json!("lent"), "segments[0].blocks[1]"),
         ("/segments/0/bytes", serde_json::json!(1), "segments[0].blocks[2]"),
         ("/segments/0/bytes", serde_json::json!(u64::MAX), "segments[0]"),
         ("/segments/1/address", serde_json::json!(0), "segments[1]"),
@@ -168,12 +168,12 @@ fn a_summary_tells_who_holds_what() {
     let owners: Vec<_> = summary.owners.iter().map(|owned| (owned.owner.as_str(), owned.bytes, owned.blocks)).collect();
     assert_eq!(owners, [("kept", 2 * GRANULE, 2), ("stitched", GRANULE + 512, 1), ("moved", GRANULE, 1)]);
     assert_eq!(summary.free_blocks_bytes, [2 * GRANULE, GRANULE - 512]);
-    assert_eq!((summary.home_segments, summary.view_segments, summary.lent_bytes), (1, 1, 2 * GRANULE));
+    assert_eq!((summary.home_segments, summary.view_segments, summary.lent_bytes), (1, 1, GRANULE + 512));
     assert!((summary.fragmentation - (1.0 - 2.0 * GRANULE as f64 / (3 * GRANULE - 512) as f64)).abs() < 1e-12);
 }
 
 #[test]
-fn every_granule_is_shown_once_and_the_past_can_be_undone_line_by_line() {
+fn every_byte_is_shown_once_and_the_past_can_be_undone_line_by_line() {
     let snapshot = stitched();
     let mut viewer = Viewer::of(&snapshot);
     assert_eq!(viewer.segment_bytes(), snapshot.totals.reserved_bytes as u64);
@@ -200,7 +200,10 @@ proptest! {
         prop_assert_eq!(viewer.segment_bytes(), snapshot.totals.reserved_bytes as u64);
         viewer.undo_all(&lines(&snapshot));
         if snapshot.events_dropped == 0 {
-            prop_assert!(viewer.blocks.is_empty() && viewer.segment_bytes() == 0);
+            prop_assert!(viewer.blocks.is_empty(), "{viewer:x?}");
+            // Compaction may have moved home to other addresses, which only the blocks tell of.
+            let has_moved = snapshot.events.iter().any(|entry| matches!(entry.action, Action::Moved { .. }));
+            prop_assert!(has_moved || viewer.segment_bytes() == 0, "{viewer:x?}");
         }
         prop_assert_eq!(Snapshot::from_json(&snapshot.to_json()).unwrap(), snapshot);
     }

@@ -53,6 +53,31 @@ fn memory_that_another_process_holds_is_missed_and_comes_back() {
 }
 
 #[test]
+fn scattered_memory_is_stitched_around_live_buffers() {
+    let driver = FakeDriver::whole();
+    driver.set(Setting::TotalBytes, 34 << 20);
+    driver.set(Setting::Deferred, 1);
+    let device = Device::select("cuda:0").unwrap();
+    let scope = device.scope("test");
+    let small = |seed: u8| Buffer::from_slice(&scope, &vec![seed; 4 << 20]).unwrap();
+    let mut buffers: Vec<_> = (1..=8).map(|seed| Some(small(seed))).collect();
+    for freed in [1, 3, 5] {
+        buffers[freed] = None;
+    }
+    // 12 MiB are free, no two neighbours of them.
+    let values: Vec<u8> = (0..12usize << 20).map(|i| (i % 251) as u8).collect();
+    let large = Buffer::from_slice(&scope, &values).unwrap();
+    assert_eq!((device.stats().stitches_total, device.stats().copied_bytes_total), (1, 0));
+    assert!(large.to_vec().unwrap() == values);
+    for (buffer, seed) in buffers.iter().zip(1..) {
+        if let Some(buffer) = buffer {
+            assert!(buffer.to_vec().unwrap().iter().all(|&x| x == seed), "{seed}");
+        }
+    }
+    device.with_pool(|pool| pool.check());
+}
+
+#[test]
 fn a_failed_fill_books_nothing() {
     let driver = FakeDriver::whole();
     let device = Device::select("cuda:0").unwrap();

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use megabatch_gpu_core::pool::{BlockState, Mobility, Pool, Request, Settings, Shortage};
+use megabatch_gpu_core::pool::{BlockState, Mobility, Pool, Request, Settings, Shortage, UNIT_BYTES};
 use megabatch_gpu_core::source::{Refusal, Source, StreamId};
 
 use crate::memory::Memory;
@@ -10,6 +10,8 @@ use crate::script::Event;
 
 /// Events between two full walks.
 const WALK_EVENTS: u64 = 1000;
+/// Classes of small blocks where a granule is 64 KiB: of one and of two units.
+const SIZE_CLASSES: usize = 2;
 /// What is written over a block before it is given back.
 const POISON: u64 = u64::MAX / 2;
 
@@ -118,16 +120,18 @@ impl World {
         }
     }
 
-    /// Asserts that a request could not have been met by rearranging granules.
+    /// Asserts that a request could not have been met: neither by rearranging granules nor, at the boundary of a step, by moving blocks. Of a
+    /// source that cannot map a granule twice nothing of the kind is promised.
     fn assert_due(&mut self, bytes: usize, shortage: &Shortage) {
         let reserved = self.pool.stats().reserved_bytes.now;
         match shortage {
             Shortage::NotNow(counts) => {
-                let creatable =
-                    (counts.capacity_bytes - reserved).min(self.pool.source_mut().free_bytes().unwrap_or(usize::MAX));
-                let have = (reserved + creatable) / self.granule_bytes;
+                let free = self.pool.source_mut().free_bytes().unwrap_or(usize::MAX);
+                let have = (reserved + (counts.capacity_bytes - reserved).min(free)) / self.granule_bytes;
                 let touched = self.granules_touched();
-                let enough = self.pool.source().can_alias() && touched + bytes.div_ceil(self.granule_bytes) <= have;
+                let scattered = touched + bytes.div_ceil(self.granule_bytes);
+                let needed = self.granules_compact(bytes).map_or(scattered, |compact| compact.min(scattered));
+                let enough = self.pool.source().can_alias() && needed <= have;
                 assert!(
                     !enough || self.faulted(),
                     "{bytes} bytes, {touched} of {have} granules are touched: {counts:?}"
@@ -136,6 +140,16 @@ impl World {
             Shortage::NeverFits { largest_bytes } => assert!(bytes > *largest_bytes, "{shortage:?} for {bytes} bytes"),
             Shortage::Source(refusal) => assert!(self.faulted(), "{refusal}"),
         }
+    }
+
+    /// Granules that certainly suffice for all that lives and `bytes` more when everything is pushed together: none, unless all blocks may
+    /// move. Each stream may have a slab of each class that is nearly empty.
+    fn granules_compact(&self, bytes: usize) -> Option<usize> {
+        let all_move = self.model.live.iter().all(|live| live.mobility == Mobility::Relocatable);
+        let streams: BTreeSet<_> = self.model.live.iter().map(|live| live.stream).collect();
+        let slabs = SIZE_CLASSES * (streams.len() + 1);
+        let bytes = self.pool.stats().allocated_bytes.now + bytes.next_multiple_of(UNIT_BYTES);
+        (self.may_move && all_move).then(|| bytes.div_ceil(self.granule_bytes) + slabs)
     }
 
     fn free(&mut self, index: usize) {

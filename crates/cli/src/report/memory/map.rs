@@ -27,7 +27,7 @@ pub(super) fn map(snapshot: &Snapshot) -> (Timeline, Option<String>) {
     });
     let chart = Timeline {
         words: Words {
-            title: "Memory map".to_owned(),
+            title: "Memory map, MB along each row".to_owned(),
             description: "Mapped memory by address, each block in the colour of its owner.".to_owned(),
         },
         x: Axis::number("MB"),
@@ -53,7 +53,7 @@ fn choose(snapshot: &Snapshot, row_bytes: u64) -> (Vec<&Segment>, (usize, usize)
 }
 
 fn legend(snapshot: &Snapshot, palette: &Palette) -> Vec<(String, String)> {
-    let states = [(State::Free, FREE, "free"), (State::Lent, LENT, "lent to a view")];
+    let states = [(State::Free, FREE, "free"), (State::Lent, LENT, "in use at another address")];
     let there = states.into_iter().filter(|(state, ..)| snapshot.blocks().any(|block| block.state == *state));
     let entry = |(color, name): (usize, String)| (format!("c{color} block"), name);
     palette.entries().into_iter().chain(there.map(|(_, color, name)| (color, name.to_owned()))).map(entry).collect()
@@ -116,7 +116,7 @@ impl Part<'_> {
         let (color, name) = match largest.state {
             State::Live => (palette.color(owner), owner),
             State::Free => (FREE, "free"),
-            State::Lent => (LENT, "lent to a view"),
+            State::Lent => (LENT, "in use at another address"),
         };
         let size = bytes((self.to - self.from) as usize);
         let text = match blocks {
@@ -124,5 +124,66 @@ impl Part<'_> {
             _ => format!("{blocks} blocks, {size} at {:x}; the largest: {name}", self.from),
         };
         (color, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{GRANULE, Sketch, snapshot};
+    use super::*;
+
+    fn widths(row: &Row) -> f64 {
+        row.spans.iter().map(|span| span.to - span.from).sum()
+    }
+
+    #[test]
+    fn every_byte_is_in_the_picture_once() {
+        let blocks = [(3 * GRANULE, "a"), (1000, "b"), (29 * GRANULE - 1000, "-"), (2 * GRANULE, ">")];
+        let view = [(GRANULE + 5, "v"), (GRANULE - 5, "-")];
+        let (chart, left_out) = map(&snapshot(&[(0x1000, Kind::View, &view), (0x10_0000, Kind::Home, &blocks)]));
+        assert_eq!(left_out, None);
+        let names: Vec<_> = chart.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names.len(), 1 + 12, "34 granules at home in rows of 3, the view to the same scale");
+        assert_eq!(names[..3], ["view 1000", "home 100000", "home 103000"]);
+        assert!(widths(&chart.rows[0]) < widths(&chart.rows[1]));
+        let drawn: f64 = chart.rows.iter().map(widths).sum();
+        assert!((drawn - 36.0 * GRANULE as f64 / 1e6).abs() < 1e-9, "{drawn}");
+        let legend: Vec<_> = chart.legend.iter().map(|(class, name)| (class.as_str(), name.as_str())).collect();
+        let expected = [
+            ("c0 block", "a"),
+            ("c1 block", "v"),
+            ("c2 block", "b"),
+            ("c7 block", "free"),
+            ("c8 block", "in use at another address"),
+        ];
+        assert_eq!(legend, expected);
+    }
+
+    #[test]
+    fn blocks_too_small_to_be_seen_are_drawn_together() {
+        let mut blocks = vec![(512, "s"); 100_000];
+        blocks.push((100_000 * 1536, "large"));
+        let (chart, _) = map(&snapshot(&[(0, Kind::Home, &blocks)]));
+        let spans: usize = chart.rows.iter().map(|row| row.spans.len()).sum();
+        assert!(spans < 8_000, "{spans}");
+        assert!(chart.rows[0].spans[0].text.contains("blocks, "), "{}", chart.rows[0].spans[0].text);
+        assert!(chart.rows.last().unwrap().spans[0].text.starts_with("large: 153.600 MB at "));
+    }
+
+    #[test]
+    fn of_many_segments_the_largest_are_drawn() {
+        let small = [(GRANULE, "a")];
+        let large = [(2 * GRANULE, "b")];
+        let mut segments: Vec<Sketch<'_>> = (0..100).map(|k| (k * 0x10_0000, Kind::Home, small.as_slice())).collect();
+        segments[50].2 = &large;
+        let (chart, left_out) = map(&snapshot(&segments));
+        assert_eq!(chart.rows.len(), ROWS_MAX);
+        assert!(chart.rows.iter().any(|row| row.spans[0].text.starts_with("b: ")));
+        assert_eq!(left_out.unwrap(), "Not drawn: 62 segments, the smallest, with 253.952 kB together.");
+    }
+
+    #[test]
+    fn a_pool_that_holds_nothing_has_no_picture() {
+        assert!(map(&snapshot(&[])).0.to_file().is_none());
     }
 }

@@ -1,6 +1,8 @@
 //! Memory: what the plan promised, what was taken, and what was allocated at each step.
 
 mod course;
+#[cfg(test)]
+mod made_up;
 mod map;
 mod palette;
 
@@ -174,6 +176,8 @@ fn table(plan: &MemoryPlan, peaks: &Peaks) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -182,5 +186,27 @@ mod tests {
         let peaks = Peaks { scopes: scopes.map(|(label, bytes)| (label.to_owned(), bytes)).to_vec(), total: 23 };
         assert_eq!(peaks.below("model/gradients"), 12);
         assert_eq!(peaks.below("data"), 0);
+    }
+
+    #[test]
+    fn peaks_are_raised_scope_by_scope() {
+        let peaks = |scopes: &[(&str, usize)], total| Peaks {
+            scopes: scopes.iter().map(|&(label, bytes)| (label.to_owned(), bytes)).collect(),
+            total,
+        };
+        let mut all = peaks(&[("a", 5), ("b", 2)], 7);
+        all.raise(&peaks(&[("b", 4), ("c", 1)], 6));
+        assert_eq!((all.below("a"), all.below("b"), all.below("c"), all.total), (5, 4, 1, 7));
+    }
+
+    #[test]
+    fn a_leak_is_told_with_what_grew() {
+        let owner = |bytes: u64| json!({ "owner": "x<y", "bytes": bytes, "epochs": 3, "bytes_per_epoch": bytes / 3 });
+        let leak = |bytes: u64| json!({ "event": "leak", "step": 9, "growth_bytes": bytes, "owners": [owner(bytes)] });
+        assert!(leaks(&[json!({ "event": "step" })]).is_empty());
+        let html = leaks(&[leak(3_000_000), leak(6_000_000)]);
+        for part in ["grew from epoch to epoch, by 6.000 MB up to step 9", "x&lt;y", "2.000 MB"] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
     }
 }

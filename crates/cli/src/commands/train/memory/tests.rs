@@ -14,7 +14,8 @@ use crate::plan::Plan;
 fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
     let data = folder.join("series.h5");
     if !data.exists() {
-        let line = format!("megabatch synth {} --samples 200 --timeframes M1:4,M5:3 --features 3 --targets 2", data.display());
+        let line =
+            format!("megabatch synth {} --samples 200 --timeframes M1:4,M5:3 --features 3 --targets 2", data.display());
         let words = line.split_whitespace();
         commands::run(Cli::parse_from(words).command).unwrap();
     }

@@ -1,0 +1,47 @@
+//! Snapshots for the tests of the pictures.
+
+use std::sync::Arc;
+
+use megabatch_gpu_core::recording::Timeline;
+use megabatch_gpu_core::snapshot::{Block, FORMAT_VERSION, Kind, Reason, Segment, Snapshot, State, Totals};
+
+pub(super) const GRANULE: usize = 4096;
+
+/// A segment by its address, its kind and its blocks: their bytes and their owners, of whom `-` is nobody and `>` a view.
+pub(super) type Sketch<'a> = (u64, Kind, &'a [(usize, &'a str)]);
+
+/// A snapshot of the segments sketched.
+pub(super) fn snapshot(segments: &[Sketch<'_>]) -> Snapshot {
+    let segments = segments.iter().map(|&(address, kind, blocks)| segment((address, kind), blocks)).collect();
+    Snapshot {
+        format_version: FORMAT_VERSION,
+        device: "cpu".into(),
+        reason: Reason::Peak,
+        time_us: 0,
+        granule_bytes: GRANULE,
+        totals: Totals::default(),
+        shortage: None,
+        segments,
+        timeline: Timeline::default(),
+        events: Vec::new(),
+        events_dropped: 0,
+    }
+}
+
+fn segment((address, kind): (u64, Kind), blocks: &[(usize, &str)]) -> Segment {
+    let mut at = address;
+    let mut block = |&(bytes, owner): &(usize, &str)| {
+        let state = match owner {
+            "-" => State::Free,
+            ">" => State::Lent,
+            _ => State::Live,
+        };
+        let owner = (state == State::Live).then(|| Arc::from(owner));
+        let requested_bytes = if state == State::Live { bytes } else { 0 };
+        let block = Block { address: at, bytes, requested_bytes, state, stream: 0, owner };
+        at += bytes as u64;
+        block
+    };
+    let blocks: Vec<Block> = blocks.iter().map(&mut block).collect();
+    Segment { address, bytes: (at - address) as usize, kind, blocks }
+}
