@@ -101,7 +101,8 @@ fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
         | Error::DriverTooOld { .. }
         | Error::NoSuchDevice { .. }
         | Error::DeviceUnfit { .. }
-        | Error::Driver { .. } => Kind::Device,
+        | Error::Driver { .. }
+        | Error::Refused { .. } => Kind::Device,
         Error::Snapshot { .. } => Kind::Data,
         _ => Kind::Capacity,
     })

@@ -103,7 +103,7 @@ impl Arena {
     /// A block of zeros; none for no bytes.
     fn zeroed(&mut self, bytes: usize) -> Result<Option<BlockId>> {
         let request = self.scope.request(bytes, Mobility::Relocatable);
-        let short = |shortage| self.scope.shortage(bytes, &shortage);
+        let short = |shortage| self.scope.shortage(bytes, shortage);
         let Some(gpu) = self.gpu.as_ref().filter(|_| bytes > 0) else {
             return Ok(HostBlock::zeroed(&mut self.pool, &request).map_err(short)?.id);
         };

@@ -41,15 +41,16 @@ impl<T: Pod> Buffer<T> {
     /// Allocates `len` zeros.
     ///
     /// # Errors
-    /// [`Error::NeverFits`](crate::Error::NeverFits), [`Error::OverBudget`](crate::Error::OverBudget) or
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); the device is then as before.
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow), [`Error::NeverFits`](crate::Error::NeverFits),
+    /// [`Error::OverBudget`](crate::Error::OverBudget), [`Error::OutOfMemory`](crate::Error::OutOfMemory) or
+    /// [`Error::Refused`](crate::Error::Refused); the device is then as before.
     pub fn zeros(scope: &Scope, len: usize) -> Result<Self> {
         const { assert!(align_of::<T>() <= ALIGN_BYTES) };
         let bytes = scope.bytes_of::<T>(len)?;
         scope.book(bytes)?;
         let memory = allocate(scope, bytes).map_err(|shortage| {
             scope.release(bytes);
-            scope.shortage(bytes, &shortage)
+            scope.shortage(bytes, shortage)
         })?;
         let mut buffer = Buffer { memory, len, scope: scope.clone(), element: PhantomData };
         // The host's memory is zero already.
@@ -273,11 +274,14 @@ mod tests {
             over.to_string(),
             "over: 41 bytes more than the 60 allocated would pass the budget of 100 bytes on cpu; raise the budget or use a smaller batch"
         );
-        let never = Buffer::<f64>::zeros(&device.scope("never"), usize::MAX / 4).unwrap_err();
-        assert!(matches!(never, Error::NeverFits { element_bytes: 8, .. }));
+        let overflow = Buffer::<f64>::zeros(&device.scope("overflow"), usize::MAX / 4).unwrap_err();
+        assert!(matches!(overflow, Error::SizeOverflow { element_bytes: 8, .. }));
         device.set_budget_bytes(None);
-        let now = Buffer::<u8>::zeros(&device.scope("now"), isize::MAX as usize - 128).unwrap_err();
-        assert!(matches!(now, Error::OutOfMemory { allocated_bytes: 60, .. }), "{now}");
+        let never = Buffer::<u8>::zeros(&device.scope("never"), isize::MAX as usize - 128).unwrap_err();
+        assert!(matches!(never, Error::NeverFits { largest_bytes, .. } if largest_bytes > 60), "{never}");
+        let Error::NeverFits { largest_bytes, .. } = never else { unreachable!("just seen") };
+        let now = Buffer::<u8>::zeros(&device.scope("now"), largest_bytes).unwrap_err();
+        assert!(matches!(&now, Error::OutOfMemory { counts, .. } if counts.allocated_bytes >= 60), "{now}");
 
         // The refused allocation was booked for a moment, so that only the peak and the total may have seen it.
         assert_eq!((device.usage().allocated_bytes, device.usage().buffers), (before.allocated_bytes, before.buffers));

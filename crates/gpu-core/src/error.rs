@@ -2,6 +2,9 @@
 
 use thiserror::Error;
 
+use crate::pool::Counts;
+use crate::source::Refusal;
+
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -11,11 +14,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request is larger than any address space can hold; its size overflows.
-    #[error(
-        "{scope}: {len} elements of {element_bytes} bytes can never fit in memory: the size overflows; check the shapes"
-    )]
-    NeverFits {
+    /// The size of the request overflows.
+    #[error("{scope}: {len} elements of {element_bytes} bytes are more than can be counted; check the shapes")]
+    SizeOverflow {
         /// Scope that asked.
         scope: String,
         /// Number of elements asked for.
@@ -24,9 +25,24 @@ pub enum Error {
         element_bytes: usize,
     },
 
-    /// The system has no memory for the request now.
+    /// The request is larger than all that the device could ever hand out.
     #[error(
-        "{scope}: {device} has no memory for {requested_bytes} bytes now ({allocated_bytes} bytes are allocated by this process); use a smaller batch or end other processes"
+        "{scope}: {requested_bytes} bytes can never fit on {device}, which has {largest_bytes}; use a smaller batch or model, or another device"
+    )]
+    NeverFits {
+        /// Scope that asked.
+        scope: String,
+        /// Device that was asked.
+        device: String,
+        /// Bytes asked for.
+        requested_bytes: usize,
+        /// Largest request that could ever succeed, in bytes.
+        largest_bytes: usize,
+    },
+
+    /// The device has no memory for the request now.
+    #[error(
+        "{scope}: {device} has no memory for {requested_bytes} bytes now: {counts}; use a smaller batch, free what is not needed, or end other processes that hold memory"
     )]
     OutOfMemory {
         /// Scope that asked.
@@ -35,8 +51,21 @@ pub enum Error {
         device: String,
         /// Bytes asked for.
         requested_bytes: usize,
-        /// Bytes that the device had handed out before the request.
-        allocated_bytes: usize,
+        /// What the device's pool held when it refused.
+        counts: Box<Counts>,
+    },
+
+    /// The driver or the system refused memory for a reason that freeing some does not mend.
+    #[error("{scope}: {device} refused {requested_bytes} bytes")]
+    Refused {
+        /// Scope that asked.
+        scope: String,
+        /// Device that refused.
+        device: String,
+        /// Bytes asked for.
+        requested_bytes: usize,
+        /// What failed.
+        source: Refusal,
     },
 
     /// The request would pass the budget that the user set with [`Device::set_budget_bytes`](crate::Device::set_budget_bytes).
@@ -120,17 +149,17 @@ pub enum Error {
     #[error("{device}: {call}({operands}) failed: {code_name} ({code}), {text}")]
     Driver {
         /// The device, or the name that was asked for.
-        device: String,
+        device: Box<str>,
         /// The function of the driver.
         call: &'static str,
         /// What it was called with.
-        operands: String,
+        operands: Box<str>,
         /// What it returned.
         code: i32,
         /// That code's name.
-        code_name: String,
+        code_name: Box<str>,
         /// The driver's words for it.
-        text: String,
+        text: Box<str>,
     },
 
     /// A module has no kernel of that name.
@@ -192,4 +221,30 @@ pub enum Error {
         /// What is wrong there.
         reason: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_memory_says_what_stood_in_the_way() {
+        let counts = Box::new(Counts {
+            capacity_bytes: 100,
+            allocated_bytes: 60,
+            reserved_bytes: 80,
+            free_bytes: 20,
+            largest_free_block_bytes: 15,
+            whole_free_granules_bytes: 0,
+            held_by_others_bytes: Some(7),
+        });
+        let (scope, device) = ("model".to_owned(), "cuda:0".to_owned());
+        let error = Error::OutOfMemory { scope, device, requested_bytes: 30, counts };
+        assert_eq!(
+            error.to_string(),
+            "model: cuda:0 has no memory for 30 bytes now: of 100 bytes 80 are reserved, of which 60 are allocated and 20 free \
+             (largest free block 15, fragmentation 0.25); others hold 7; use a smaller batch, free what is not needed, or end other \
+             processes that hold memory"
+        );
+    }
 }

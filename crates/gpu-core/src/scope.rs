@@ -70,7 +70,7 @@ impl Scope {
     /// The size of `len` elements.
     pub(crate) fn bytes_of<T>(&self, len: usize) -> Result<usize> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
-        bytes.ok_or_else(|| Error::NeverFits { scope: self.label.to_string(), len, element_bytes: size_of::<T>() })
+        bytes.ok_or_else(|| Error::SizeOverflow { scope: self.label.to_string(), len, element_bytes: size_of::<T>() })
     }
 
     /// The wish for memory of this scope, to be used on the default stream.
@@ -79,12 +79,12 @@ impl Scope {
     }
 
     /// What a request for memory of this scope failed of.
-    pub(crate) fn shortage(&self, bytes: usize, _shortage: &Shortage) -> Error {
-        self.refused(Error::OutOfMemory {
-            scope: self.label.to_string(),
-            device: self.device.to_string(),
-            requested_bytes: bytes,
-            allocated_bytes: self.device.usage().allocated_bytes,
+    pub(crate) fn shortage(&self, requested_bytes: usize, shortage: Shortage) -> Error {
+        let (scope, device) = (self.label.to_string(), self.device.to_string());
+        self.refused(match shortage {
+            Shortage::NeverFits { largest_bytes } => Error::NeverFits { scope, device, requested_bytes, largest_bytes },
+            Shortage::NotNow(counts) => Error::OutOfMemory { scope, device, requested_bytes, counts: Box::new(counts) },
+            Shortage::Source(source) => Error::Refused { scope, device, requested_bytes, source },
         })
     }
 

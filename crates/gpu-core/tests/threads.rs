@@ -1,7 +1,9 @@
 //! Threads that allocate, write, hand on, verify and free at the same time, through one device.
 //!
-//! Under valgrind (helgrind takes no offence at the pool's lock either):
+//! Every run checks contents and counters. Under valgrind's memcheck, which finds what is read before it is written and used after it was freed:
 //! `cargo test -p megabatch-gpu-core --test threads --no-run`, then `valgrind --error-exitcode=1 target/debug/deps/threads-…`.
+//! ThreadSanitizer needs a standard library built with it (`-Zbuild-std`): it does not see the locks of an ordinary one, and calls all that
+//! they protect a race.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;

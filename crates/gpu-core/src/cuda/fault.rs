@@ -39,12 +39,12 @@ impl Fault {
     pub(crate) fn on(self, device: &str) -> Error {
         let description = describe(self.code);
         Error::Driver {
-            device: device.to_owned(),
+            device: device.into(),
             call: self.call,
-            operands: self.operands,
+            operands: self.operands.into(),
             code: self.code,
-            code_name: description.name,
-            text: description.text,
+            code_name: description.name.into(),
+            text: description.text.into(),
         }
     }
 }

@@ -156,8 +156,11 @@ impl<T: Pod> Pinned<T> {
     pub(super) fn take(pool: &Arc<PinnedPool>, len: usize) -> Result<Self> {
         const { assert!(align_of::<T>() <= BLOCK_BYTES_MIN) };
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize / 2);
-        let bytes =
-            bytes.ok_or_else(|| Error::NeverFits { scope: "pinned".to_owned(), len, element_bytes: size_of::<T>() })?;
+        let bytes = bytes.ok_or_else(|| Error::SizeOverflow {
+            scope: "pinned".to_owned(),
+            len,
+            element_bytes: size_of::<T>(),
+        })?;
         let block = pool.take(bytes).map_err(|fault| pool.context.error(fault))?;
         Ok(Pinned { block: Some(block), len, pool: Arc::clone(pool), element: PhantomData })
     }

@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
 
+use std::fmt;
+
 /// A number and the largest it has been since the start or the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaked {
@@ -85,6 +87,22 @@ pub struct Counts {
     pub whole_free_granules_bytes: usize,
     /// Bytes that the device has and that others hold (other processes, contexts), where it can be told.
     pub held_by_others_bytes: Option<usize>,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { capacity_bytes, allocated_bytes, reserved_bytes, free_bytes, .. } = self;
+        let (largest, fragmentation) = (self.largest_free_block_bytes, self.fragmentation());
+        write!(
+            f,
+            "of {capacity_bytes} bytes {reserved_bytes} are reserved, of which {allocated_bytes} are allocated and {free_bytes} free "
+        )?;
+        write!(f, "(largest free block {largest}, fragmentation {fragmentation:.2})")?;
+        match self.held_by_others_bytes {
+            Some(others) => write!(f, "; others hold {others}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Counts {

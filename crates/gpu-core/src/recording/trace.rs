@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use crate::pool::{BlockId, BlockState, Event, SegmentInfo};
+use crate::replay;
 use crate::source::StreamId;
 
 /// Writes what is asked of a pool as the lines that `megabatch memory replay` reads: `{"op":"alloc","id":7,"bytes":1048576,"stream":0}`,
@@ -35,14 +36,14 @@ impl<W: Write> TraceWriter<W> {
             Event::Allocated { id, requested_bytes, stream, .. } => self.allocated(*id, (*requested_bytes, *stream)),
             Event::Freed { id, .. } => {
                 let id = self.ids.remove(id).expect("a block is allocated before it is freed");
-                self.write(format_args!("{{\"op\":\"free\",\"id\":{id}}}"));
+                self.write(&replay::Event::Free { id });
             }
-            Event::Step => self.write(format_args!("{{\"op\":\"step\"}}")),
+            Event::Step => self.write(&replay::Event::Step),
             // Whoever replays it asks too, and gives back at once what another policy may have.
-            Event::Short { bytes, stream, .. } => {
+            Event::Short { bytes, stream, .. } if *bytes <= replay::BLOCK_BYTES_MAX => {
                 let id = self.next_id();
-                self.write_alloc(id, (*bytes, *stream));
-                self.write(format_args!("{{\"op\":\"free\",\"id\":{id}}}"));
+                self.write(&replay::Event::Alloc { id, bytes: *bytes, stream: *stream });
+                self.write(&replay::Event::Free { id });
             }
             _ => {}
         }
@@ -59,14 +60,10 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    fn allocated(&mut self, block: BlockId, size: (usize, StreamId)) {
+    fn allocated(&mut self, block: BlockId, (bytes, stream): (usize, StreamId)) {
         let id = self.next_id();
         self.ids.insert(block, id);
-        self.write_alloc(id, size);
-    }
-
-    fn write_alloc(&mut self, id: u64, (bytes, StreamId(stream)): (usize, StreamId)) {
-        self.write(format_args!("{{\"op\":\"alloc\",\"id\":{id},\"bytes\":{bytes},\"stream\":{stream}}}"));
+        self.write(&replay::Event::Alloc { id, bytes, stream });
     }
 
     fn next_id(&mut self) -> u64 {
@@ -74,9 +71,9 @@ impl<W: Write> TraceWriter<W> {
         self.ids_total - 1
     }
 
-    fn write(&mut self, line: std::fmt::Arguments<'_>) {
+    fn write(&mut self, event: &replay::Event) {
         if self.failure.is_none() {
-            self.failure = writeln!(self.out, "{line}").err();
+            self.failure = replay::write(&mut self.out, event).err();
         }
     }
 }

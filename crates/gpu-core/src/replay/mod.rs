@@ -29,7 +29,7 @@ use std::collections::HashMap;
 
 pub use outcome::{OutOfMemory, Outcome};
 pub use policy::{Limits, Policy};
-pub use trace::{Event, Line, Reader, TraceError, write};
+pub use trace::{BLOCK_BYTES_MAX, Event, Line, Reader, TraceError, write};
 
 use crate::source::{Simulated, StreamId};
 use allocator::Allocator;

@@ -120,7 +120,8 @@ impl World {
         }
     }
 
-    /// Asserts that a request could not have been met: neither by rearranging granules nor, at the boundary of a step, by moving blocks.
+    /// Asserts that a request could not have been met: neither by rearranging granules nor, at the boundary of a step, by moving blocks. Of a
+    /// source that cannot map a granule twice nothing of the kind is promised.
     fn assert_due(&mut self, bytes: usize, shortage: &Shortage) {
         let reserved = self.pool.stats().reserved_bytes.now;
         match shortage {
@@ -128,8 +129,9 @@ impl World {
                 let free = self.pool.source_mut().free_bytes().unwrap_or(usize::MAX);
                 let have = (reserved + (counts.capacity_bytes - reserved).min(free)) / self.granule_bytes;
                 let touched = self.granules_touched();
-                let stitchable = self.pool.source().can_alias() && touched + bytes.div_ceil(self.granule_bytes) <= have;
-                let enough = stitchable || self.granules_compact(bytes).is_some_and(|needed| needed <= have);
+                let scattered = touched + bytes.div_ceil(self.granule_bytes);
+                let needed = self.granules_compact(bytes).map_or(scattered, |compact| compact.min(scattered));
+                let enough = self.pool.source().can_alias() && needed <= have;
                 assert!(
                     !enough || self.faulted(),
                     "{bytes} bytes, {touched} of {have} granules are touched: {counts:?}"

@@ -7,8 +7,11 @@ use megabatch_gpu_core::snapshot::{Block, FORMAT_VERSION, Kind, Reason, Segment,
 
 pub(super) const GRANULE: usize = 4096;
 
-/// A snapshot of segments whose blocks have so many bytes and belong to the owners named; `-` is free, `>` is lent.
-pub(super) fn snapshot(segments: &[(u64, Kind, &[(usize, &str)])]) -> Snapshot {
+/// A segment by its address, its kind and its blocks: their bytes and their owners, of whom `-` is nobody and `>` a view.
+pub(super) type Sketch<'a> = (u64, Kind, &'a [(usize, &'a str)]);
+
+/// A snapshot of the segments sketched.
+pub(super) fn snapshot(segments: &[Sketch<'_>]) -> Snapshot {
     let segments = segments.iter().map(|&(address, kind, blocks)| segment((address, kind), blocks)).collect();
     Snapshot {
         format_version: FORMAT_VERSION,

@@ -129,7 +129,7 @@ impl Part<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{GRANULE, snapshot};
+    use super::super::made_up::{GRANULE, Sketch, snapshot};
     use super::*;
 
     fn widths(row: &Row) -> f64 {
@@ -174,8 +174,7 @@ mod tests {
     fn of_many_segments_the_largest_are_drawn() {
         let small = [(GRANULE, "a")];
         let large = [(2 * GRANULE, "b")];
-        let mut segments: Vec<(u64, Kind, &[(usize, &str)])> =
-            (0..100).map(|k| (k * 0x10_0000, Kind::Home, small.as_slice())).collect();
+        let mut segments: Vec<Sketch<'_>> = (0..100).map(|k| (k * 0x10_0000, Kind::Home, small.as_slice())).collect();
         segments[50].2 = &large;
         let (chart, left_out) = map(&snapshot(&segments));
         assert_eq!(chart.rows.len(), ROWS_MAX);

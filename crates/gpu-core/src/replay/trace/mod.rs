@@ -10,6 +10,9 @@ pub use read::Reader;
 
 use crate::source::StreamId;
 
+/// Largest block that a trace may ask for, in bytes: all the memory that 48-bit addresses reach.
+pub const BLOCK_BYTES_MAX: usize = 1 << 48;
+
 /// Something that a program asked of its allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

@@ -4,13 +4,11 @@ use std::io::{BufRead, Read as _};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Event, Line, TraceError};
+use super::{BLOCK_BYTES_MAX, Event, Line, TraceError};
 use crate::source::StreamId;
 
 /// Longest line that is read, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// Largest block that a trace may ask for: all the memory that 48-bit addresses reach.
-const BLOCK_BYTES_MAX: u64 = 1 << 48;
 
 /// Reads a trace line by line; holds no more than a line and the ids of the live blocks.
 ///
@@ -109,7 +107,7 @@ fn parse(line: u64, text: &[u8]) -> Result<Event, TraceError> {
     match fields.op.as_ref().map(|op| (op, op.as_str())) {
         None => Err(TraceError::Missing { line, op: "an event", field: "op" }),
         Some((_, Some("alloc"))) => {
-            let bytes = required("alloc", ("bytes", fields.bytes.as_ref()), BLOCK_BYTES_MAX)?;
+            let bytes = required("alloc", ("bytes", fields.bytes.as_ref()), BLOCK_BYTES_MAX as u64)?;
             let stream = number(("stream", fields.stream.as_ref()), u32::MAX.into())?.unwrap_or(0);
             let bytes = usize::try_from(bytes).expect("addresses have 64 bits");
             Ok(Event::Alloc { id: id("alloc")?, bytes, stream: StreamId(stream as u32) })
@@ -204,7 +202,7 @@ mod tests {
 
     /// Traces without an error: an id is allocated when it is not live, and freed when it is.
     fn events() -> impl Strategy<Value = Vec<Event>> {
-        let wish = (0..8_u64, 0..=BLOCK_BYTES_MAX as usize, any::<u32>(), any::<bool>());
+        let wish = (0..8_u64, 0..=BLOCK_BYTES_MAX, any::<u32>(), any::<bool>());
         prop::collection::vec(wish, 0..40).prop_map(|wishes| {
             let mut live = std::collections::HashSet::new();
             let event = |(id, bytes, stream, step)| match step {
