@@ -281,7 +281,7 @@ mod tests {
         assert!(matches!(never, Error::NeverFits { largest_bytes, .. } if largest_bytes > 60), "{never}");
         let Error::NeverFits { largest_bytes, .. } = never else { unreachable!("just seen") };
         let now = Buffer::<u8>::zeros(&device.scope("now"), largest_bytes).unwrap_err();
-        assert!(matches!(now, Error::OutOfMemory { counts, .. } if counts.allocated_bytes >= 60), "{now}");
+        assert!(matches!(&now, Error::OutOfMemory { counts, .. } if counts.allocated_bytes >= 60), "{now}");
 
         // The refused allocation was booked for a moment, so that only the peak and the total may have seen it.
         assert_eq!((device.usage().allocated_bytes, device.usage().buffers), (before.allocated_bytes, before.buffers));
