@@ -34,6 +34,26 @@ pub(super) const CHURN: Pattern = Pattern {
     make: churn,
 };
 
+/// A comb of which no tooth begins where its neighbour's granule ends.
+pub(super) const ODD_COMB: Pattern = Pattern {
+    name: "odd-comb",
+    about: "2 GiB in blocks of 3.5 MiB, every second one freed, then blocks of 7 MiB, no steps",
+    capacity_bytes: ROOMY_BYTES,
+    max_split_bytes: None,
+    largest_power_of_two_bytes: None,
+    make: odd_comb,
+};
+
+/// Blocks of hardly more than a granule: what is lost at their ends is a large part of them.
+pub(super) const NARROW_CHURN: Pattern = Pattern {
+    name: "narrow-churn",
+    about: "blocks of 2 to 8 MiB that come and go at random, up to 2 GiB, no steps",
+    capacity_bytes: ROOMY_BYTES,
+    max_split_bytes: None,
+    largest_power_of_two_bytes: None,
+    make: narrow_churn,
+};
+
 /// Frees every second block; the others.
 fn thin(tape: &mut Tape, blocks: Vec<Block>) -> Vec<Block> {
     let mut kept = Vec::new();
@@ -70,6 +90,30 @@ fn doubling_comb(tape: &mut Tape, _: &mut Random) {
         teeth.extend(tape.alloc_all(wide));
     }
     tape.free_all(teeth);
+}
+
+fn odd_comb(tape: &mut Tape, _: &mut Random) {
+    let teeth = tape.alloc_all([7 * MIB / 2; 584]);
+    let teeth = thin(tape, teeth);
+    let wide = tape.alloc_all([7 * MIB; 146]);
+    tape.free_all(teeth);
+    tape.free_all(wide);
+}
+
+fn narrow_churn(tape: &mut Tape, random: &mut Random) {
+    let (mut live, mut live_bytes): (Vec<(Block, usize)>, usize) = (Vec::new(), 0);
+    for _ in 0..30_000 {
+        let bytes = random.between(2 * MIB, 8 * MIB);
+        while live_bytes + bytes > 2 * GIB {
+            let which = random.between(0, live.len());
+            let (block, bytes) = live.swap_remove(which);
+            tape.free(block);
+            live_bytes -= bytes;
+        }
+        live.push((tape.alloc(bytes), bytes));
+        live_bytes += bytes;
+    }
+    tape.free_all(live.into_iter().map(|(block, _)| block));
 }
 
 fn churn(tape: &mut Tape, random: &mut Random) {

@@ -55,6 +55,8 @@ pub const PATTERNS: &[Pattern] = &[
     combs::COMB,
     combs::DOUBLING_COMB,
     combs::CHURN,
+    combs::ODD_COMB,
+    combs::NARROW_CHURN,
     robson::SMALL_BLOCKS,
     field_case::PATTERN,
 ];
@@ -129,7 +131,7 @@ impl Size {
         size
     }
 
-    /// Whether our pool promises to hold no more than 1.02 times what is live at the peak: more than 1 GiB in blocks of a granule or more.
+    /// Whether it is our pool's goal to hold no more than 1.02 times what is live at the peak: more than 1 GiB in blocks of a granule or more.
     pub fn is_promised(&self) -> bool {
         self.peak_live_bytes > GIB && self.smallest_block_bytes >= GRANULE_BYTES
     }
