@@ -21,6 +21,8 @@ use crate::source::{Granule, Refusal};
 const MAPPED_MAX: usize = 8;
 /// Dormant views that are looked at before a new one is made.
 const LOOKS: usize = 16;
+/// Free tiles that are looked at for a place for what is less than a granule.
+const EDGES: usize = 256;
 
 /// Which free bytes a block would be stitched from.
 #[derive(Debug)]
@@ -134,26 +136,22 @@ impl Home {
         let mut missing = bytes >> self.granule_shift();
         missing += usize::from(rest > 0 && edge.is_none());
 
-        let tiles = self.free_tiles(self.granule_bytes(), tag);
-        let mut runs: Vec<_> = tiles.map(|tile| self.whole(tile.start..tile.end())).collect();
-        runs.retain(|run| !run.is_empty());
-        runs.sort_unstable_by_key(|run| (run.len(), run.start));
         let (first, last) = match edge {
             Some(edge) if edge.start % self.granule_bytes() == 0 => (None, Some(edge)),
             edge => (edge, None),
         };
         let is_cut = rest > 0 && first.is_none() && last.is_none();
         let mut pieces: Vec<Bytes> = first.into_iter().collect();
-        for run in runs {
-            let taken = missing.min(run.len());
-            if taken > 0 {
-                push_joined(&mut pieces, self.range(&(run.start..run.start + taken)));
-                missing -= taken;
+        let mut runs = self.free_tiles(self.granule_bytes(), tag).map(|tile| self.whole(tile.start..tile.end()));
+        while missing > 0 {
+            let run = runs.next().ok_or(missing)?;
+            let taken = run.start..run.end.min(run.start + missing);
+            missing -= taken.len();
+            if !taken.is_empty() {
+                push_joined(&mut pieces, self.range(&taken));
             }
         }
-        if missing > 0 {
-            return Err(missing);
-        }
+        drop(runs);
         if is_cut {
             pieces.last_mut().expect("a whole granule").end -= self.granule_bytes() - rest;
         }
@@ -161,10 +159,11 @@ impl Home {
         Ok(Plan { pieces })
     }
 
-    /// Where `bytes`, less than a granule, fit at the beginning or the end of a granule that is in use already; the tightest such place.
+    /// Where `bytes`, less than a granule, fit at the beginning or the end of a granule that is in use already; the tightest of the places in
+    /// the smallest free tiles.
     fn edge(&self, bytes: usize, tag: Tag) -> Option<Bytes> {
         let mask = self.granule_bytes() - 1;
-        let edges = self.free_tiles(bytes, tag).flat_map(|tile| {
+        let edges = self.free_tiles(bytes, tag).take(EDGES).flat_map(|tile| {
             let begins = (tile.end() & !mask).max(tile.start)..tile.end();
             let ends = tile.start..tile.end().min((tile.start + mask) & !mask);
             let begins = (begins.start & mask == 0).then(|| (begins.len(), begins.start..begins.start + bytes));
@@ -174,7 +173,7 @@ impl Home {
         edges.min_by_key(|(room, edge)| (*room, edge.start)).map(|(_, edge)| edge)
     }
 
-    /// The free tiles of at least `bytes` that `tag` may use, and perhaps some that are hardly smaller.
+    /// Free tiles of nobody's and of `tag` from about `bytes` on, each from small to large.
     fn free_tiles(&self, bytes: usize, tag: Tag) -> impl Iterator<Item = &Tile> {
         let mut bins = vec![&self.bins()[Tag::NOBODY.index()]];
         if tag != Tag::NOBODY {
