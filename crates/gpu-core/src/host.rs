@@ -23,7 +23,7 @@ const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 ///
 /// On Linux it is a file in memory, so that the CPU stitches as a GPU does. Its pages are small where the system is set up as usual; anonymous
 /// memory could have huge ones (`madvise(MADV_HUGEPAGE)`), but training does not notice: 12 steps of the five timeframes of the example
-/// `throughput` of megabatch-trainer take the same processor time on either and on memory of the system allocator (medians within 3 %,
+/// `throughput` of megabatch-trainer take the same processor time on either and on memory of the system allocator (medians of five within 4 %,
 /// which is less than runs differ by), and huge pages make a tenth more memory resident.
 pub(crate) fn source() -> Box<dyn Source> {
     let capacity_bytes = free_memory::total_bytes().unwrap_or(CAPACITY_BYTES_UNKNOWN) / GRANULE_BYTES * GRANULE_BYTES;

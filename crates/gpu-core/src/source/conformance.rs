@@ -233,8 +233,20 @@ fn clean(source: &mut Probe) {
     source.write(address, &pattern(2, all));
     give_back(source, address, granules);
 
+    // Another granule at an address at which one was used.
+    let (address, mut granules) = mapped(source, 4);
+    assert_clean_outside(source, address, all);
+    source.write(address, &pattern(4, all));
+    source.unmap(address, granule_bytes);
+    source.destroy(granules.remove(0));
+    granules.insert(0, source.create().unwrap());
+    source.map(address, &granules[..1]).unwrap();
+    assert_clean_outside(source, address, all);
+    give_back(source, address, granules);
+
     let (address, granules) = mapped(source, 4);
-    source.write(address, &pattern(3, 0));
+    assert_clean_outside(source, address, granule_bytes);
+    source.write(address, &pattern(3, granule_bytes));
     source.copy(address, address + 2 * granule_bytes as u64, granule_bytes).unwrap();
     assert_clean_outside(source, address, all);
     assert_eq!(source.unclean(address, all), address..address + all as u64, "all was claimed");
