@@ -161,7 +161,7 @@ fn each_call_is_refused_once() {
 fn with_one_refusal((seed, events): (u64, u64), call: u64) -> u64 {
     let (mut world, allowed) = Setting::Streams.world();
     let mut script = Script::new(seed, allowed, (CAPACITY_BYTES, GRANULE_BYTES));
-    let refusal = if call % 2 == 0 { Refusal::OutOfMemory } else { script::failed() };
+    let refusal = if call.is_multiple_of(2) { Refusal::OutOfMemory } else { script::failed() };
     world.refuse_call(call, refusal);
     (0..events).for_each(|_| world.happen(&script.next(world.live_bytes())));
     let calls = world.pool.source().driver_calls();
