@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod fuzz;
 mod gates;
+mod gpu_check;
 mod kernels;
 mod kill;
 mod layers;
@@ -27,6 +28,7 @@ cargo xtask COMMAND
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
+  gpu-check       builds what scripts/gpu-check packs for a machine with a GPU and without Rust
   kernels [--check]
                   compiles every .cu to the .ptx beside it, or compares with what is there; reports registers, spills and shared memory
                   on every GPU; installs NVIDIA's compiler (300 MB) under target/
@@ -60,6 +62,7 @@ fn run(args: &[String]) -> Result<()> {
         "bench" => bench::run(rest),
         "peers" => bench::peers(rest),
         "fuzz" => fuzz::run(rest),
+        "gpu-check" => gpu_check::run(rest),
         "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
         "report" => report::run(rest),

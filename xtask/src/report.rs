@@ -11,7 +11,7 @@ use crate::workspace::{Workspace, succeed};
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 /// What a reader must find on the page.
-const TEXTS: [&str; 18] = [
+const TEXTS: [&str; 20] = [
     "Loss by step",
     "Loss by epoch",
     "Learning rate",
@@ -27,6 +27,8 @@ const TEXTS: [&str; 18] = [
     "Time of each epoch by phase",
     "Memory",
     "Allocated by step",
+    "Allocated over time",
+    "Memory map",
     "Machine",
     "instruction set",
     "Configuration",

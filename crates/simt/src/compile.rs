@@ -145,10 +145,14 @@ impl Compiler {
 
 /// `simt` in the target folder of the test that runs, which `cargo clean` clears; else in the system's temporary folder.
 pub(crate) fn cache_folder() -> Result<PathBuf> {
-    let target =
-        std::env::current_exe().ok().and_then(|program| Some(program.parent()?.parent()?.parent()?.to_owned()));
-    let target = target.filter(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap_or_else(std::env::temp_dir);
-    let folder = target.join("simt");
+    let folder = target_folder().unwrap_or_else(std::env::temp_dir).join("simt");
     fs::create_dir_all(&folder).map_err(|source| Error::Io { path: folder.clone(), source })?;
     Ok(folder)
+}
+
+/// Cargo puts a test program in `<target>/<profile>/deps`.
+fn target_folder() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let folder = program.parent().filter(|folder| folder.ends_with("deps"))?;
+    Some(folder.parent()?.parent()?.to_owned())
 }

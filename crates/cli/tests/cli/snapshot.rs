@@ -23,7 +23,7 @@ fn a_run_leaves_its_peak_as_text_picture_and_page() {
         assert!(labels(&summary).contains(&label), "{label}: {summary}");
     }
     let picture = stage.text("map.svg");
-    assert!(picture.starts_with("<svg xmlns=") && picture.contains("<title>model/parameters: "), "{picture}");
+    assert!(picture.starts_with("<svg xmlns=") && picture.contains("<title>activations: "), "{picture}");
 
     let text = stage.run("memory snapshot run/memory.json").success();
     let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();

@@ -44,7 +44,7 @@ mod private {
     pub trait Sealed {}
 }
 
-/// Reduces each row of `x` [rows, columns] to an element of `out` [rows].
+/// Reduces each row of `x`, `[rows, columns]`, to an element of `out`, `[rows]`.
 ///
 /// # Errors
 /// Of [`Buffer::zeros`], where a row has more than 8192 elements: the results of the chunks need memory, on the scope of `out`. What the device
@@ -80,7 +80,7 @@ fn cuda<T: Reducible>(
     cuda(gpu, reduction, (&partial, chunks), out)
 }
 
-/// Reduces each chunk of `x` [rows, columns] to an element of `out` [rows, chunks].
+/// Reduces each chunk of `x`, `[rows, columns]`, to an element of `out`, `[rows, chunks]`.
 fn pass<T: Reducible>(
     gpu: &Gpu,
     reduction: Reduction,

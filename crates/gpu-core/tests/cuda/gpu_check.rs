@@ -9,7 +9,7 @@ mod check;
 fn every_check_has_its_line_and_what_fails_is_the_verdict() {
     let driver = driver_with_kernels();
     driver.fail("cuLaunchKernel", 1, 700);
-    let report = check::run(0, &check::Plan::small()).unwrap();
+    let report = check::run(0, &check::Plan::quick()).unwrap();
     let text = report.markdown("2026-01-02");
     for piece in [
         ", 2026-01-02\n",

@@ -179,7 +179,7 @@ mod tests {
         let (chart, left_out) = map(&snapshot(&segments));
         assert_eq!(chart.rows.len(), ROWS_MAX);
         assert!(chart.rows.iter().any(|row| row.spans[0].text.starts_with("b: ")));
-        assert_eq!(left_out.unwrap(), "Not drawn: 62 segments, the smallest, with 253.952 kB together.");
+        assert_eq!(left_out.unwrap(), "Not drawn: 61 segments, the smallest, with 249.856 kB together.");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The suite of memory sources on the GPU's memory.
 
 use megabatch_gpu_core::Result;
-use megabatch_gpu_core::cuda::{Gpu, Stream};
+use megabatch_gpu_core::cuda::{Gpu, Stream, Transfer};
 use megabatch_gpu_core::source::Cuda;
 use megabatch_gpu_core::source::conformance::{Bytes, Probe};
 
@@ -25,13 +25,13 @@ impl Bytes for PinnedBytes {
         host.as_mut_slice().copy_from_slice(bytes);
         // SAFETY: the suite writes mapped addresses only, and the copy is waited for.
         let upload = unsafe { self.gpu.default_stream().upload(host, address) };
-        upload.and_then(|upload| upload.wait()).expect("a copy to the GPU");
+        upload.and_then(Transfer::wait).expect("a copy to the GPU");
     }
 
     fn read(&mut self, address: u64, bytes: &mut [u8]) {
         let host = self.gpu.pinned(bytes.len()).expect("pinned memory");
         // SAFETY: the suite reads mapped addresses only, and the copy is waited for.
         let download = unsafe { self.gpu.default_stream().download(address, host) };
-        bytes.copy_from_slice(download.and_then(|download| download.wait()).expect("a copy from the GPU").as_slice());
+        bytes.copy_from_slice(download.and_then(Transfer::wait).expect("a copy from the GPU").as_slice());
     }
 }
