@@ -17,7 +17,7 @@ const LOOKS: usize = 8;
 /// Tiles in bins of like size, each bin a list through the tiles.
 #[derive(Debug)]
 pub(super) struct Bins {
-    heads: Vec<u32>,
+    heads: Box<[u32; BINS]>,
     filled: [u64; WORDS],
     /// Words of `filled` that are not zero.
     summary: u32,
@@ -25,7 +25,7 @@ pub(super) struct Bins {
 
 impl Bins {
     pub(super) fn new() -> Self {
-        Bins { heads: vec![NONE; BINS], filled: [0; WORDS], summary: 0 }
+        Bins { heads: Box::new([NONE; BINS]), filled: [0; WORDS], summary: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,16 +66,31 @@ impl Bins {
     /// A tile of at least `bytes`: nearly the smallest there is, of equal ones that with the lowest address. Finds one if there is one.
     pub(super) fn find(&self, tiling: &Tiling, bytes: usize) -> Option<TileId> {
         let bin = bin_of(bytes);
-        let fits = |tile: &TileId| tiling.get(*tile).bytes >= bytes;
-        let tightest = |tile: &TileId| (tiling.get(*tile).bytes, tiling.get(*tile).start);
         // Of the own bin some may be too small; of the bins above all fit.
-        if let Some(tile) = self.bin(tiling, bin).take(LOOKS).filter(fits).min_by_key(tightest) {
+        if let Some(tile) = self.tightest(tiling, bin, bytes) {
             return Some(tile);
         }
-        if let Some(larger) = self.filled_from(bin + 1) {
-            return self.bin(tiling, larger).take(LOOKS).min_by_key(tightest);
+        match self.filled_from(bin + 1) {
+            Some(larger) => self.tightest(tiling, larger, bytes),
+            None => self.bin(tiling, bin).skip(LOOKS).find(|&tile| tiling.get(tile).bytes >= bytes),
         }
-        self.bin(tiling, bin).find(fits)
+    }
+
+    /// The tightest of the first tiles of a bin.
+    fn tightest(&self, tiling: &Tiling, bin: usize, bytes: usize) -> Option<TileId> {
+        let mut best = None;
+        let mut tightest = (usize::MAX, usize::MAX);
+        let mut next = TileId::from_link(self.heads[bin]);
+        for _ in 0..LOOKS {
+            let Some(id) = next else { break };
+            let tile = tiling.get(id);
+            if tile.bytes >= bytes && (tile.bytes, tile.start) < tightest {
+                tightest = (tile.bytes, tile.start);
+                best = next;
+            }
+            next = TileId::from_link(tile.bin_after);
+        }
+        best
     }
 
     /// All tiles of at least `bytes`, and perhaps some that are hardly smaller, from small to large bins.

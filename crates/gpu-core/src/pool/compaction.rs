@@ -35,9 +35,13 @@ impl Pool {
         if !self.at_boundary {
             return Ok(None);
         }
+        let attainable = self.attainable_granules();
+        if self.stats.allocated_bytes.now + want.bytes > attainable * self.home.granule_bytes() {
+            return Ok(None);
+        }
         // Copies run after the work of every stream; so may the blocks that are given of what they free.
         self.settle()?;
-        let goal = self.goal(want);
+        let goal = self.goal(want, attainable);
         let mut place = self.place_in_room(want);
         for stage in STAGES {
             if place.is_none() {
@@ -48,13 +52,17 @@ impl Pool {
         Ok(place)
     }
 
-    fn goal(&mut self, want: &Want) -> Goal {
+    fn goal(&self, want: &Want, attainable: usize) -> Goal {
+        let stitches = self.source.can_alias() || want.class.is_some();
+        let granules = want.bytes.div_ceil(self.home.granule_bytes());
+        Goal { want: *want, touched_max: if stitches { attainable.checked_sub(granules) } else { None } }
+    }
+
+    /// Granules that the pool holds or could create now.
+    fn attainable_granules(&mut self) -> usize {
         let granule_bytes = self.home.granule_bytes();
         let creatable = self.source.free_bytes().map_or(usize::MAX, |free| free / granule_bytes);
-        let attainable = self.home.held() + creatable.min(self.home.slots() - self.home.held());
-        let stitches = self.source.can_alias() || want.class.is_some();
-        let granules = want.bytes.div_ceil(granule_bytes);
-        Goal { want: *want, touched_max: if stitches { attainable.checked_sub(granules) } else { None } }
+        self.home.held() + creatable.min(self.home.slots() - self.home.held())
     }
 
     pub(super) fn has_room(&self, goal: &Goal) -> bool {
@@ -177,7 +185,7 @@ impl Pool {
         let joined = self.home.tiling().at(start);
         let tile = self.home.take(joined, start..start + bytes, Kind::Live(index));
         self.blocks.at_mut(index).place = Place::Whole(tile);
-        self.moved(index, from, to);
+        self.moved(index);
         self.stats.copied_bytes_total += bytes as u64;
         Ok(self.home.tiling().after(tile))
     }
@@ -185,22 +193,27 @@ impl Pool {
     /// Copies a live block to a place that was taken for it. If the copy fails, the place is given back.
     fn relocate(&mut self, index: u32, to: Place) -> Result<(), Refusal> {
         let bytes = self.blocks.at(index).bytes;
-        let addresses = (self.address_of(&self.blocks.at(index).place), self.address_of(&to));
-        if let Err(refusal) = self.source.copy(addresses.0, addresses.1, bytes) {
+        let (from, address) = (self.blocks.at(index).address, self.address_of(&to));
+        if let Err(refusal) = self.source.copy(from, address, bytes) {
             self.vacate(&to, Tag::NOBODY);
             return Err(refusal);
         }
         let from = std::mem::replace(&mut self.blocks.at_mut(index).place, to);
         self.vacate(&from, Tag::NOBODY);
-        self.moved(index, addresses.0, addresses.1);
+        self.moved(index);
         self.stats.copied_bytes_total += bytes as u64;
         Ok(())
     }
 
-    /// Takes note that a block is at another address.
-    pub(super) fn moved(&mut self, index: u32, from: u64, to: u64) {
-        let live = self.blocks.at(index);
+    /// Takes note of the address of a block that may have another place.
+    pub(super) fn moved(&mut self, index: u32) {
+        let to = self.address_of(&self.blocks.at(index).place);
+        let live = self.blocks.at_mut(index);
         let (bytes, tag) = (live.bytes, live.tag.index());
+        let from = std::mem::replace(&mut live.address, to);
+        if from == to {
+            return;
+        }
         self.memory.gone(from, bytes, tag);
         self.memory.born(to, bytes, tag);
         self.stats.inactive_split_bytes.set(self.inactive_split_bytes());

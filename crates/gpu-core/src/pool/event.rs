@@ -101,6 +101,7 @@ impl Watch {
         self.0 = observer;
     }
 
+    #[inline]
     pub(super) fn tell(&mut self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &mut self.0 {
             observer(&event());

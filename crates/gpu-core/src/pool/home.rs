@@ -158,7 +158,12 @@ impl Home {
 
     /// A free tile of nobody's or of `tag` that `bytes` fit in: nearly the smallest.
     pub(super) fn fit(&self, bytes: usize, tag: Tag) -> Option<TileId> {
-        let found = [Tag::NOBODY, tag].into_iter().filter_map(|tag| self.bins[tag.index()].find(&self.tiling, bytes));
+        let own = self.bins[tag.index()].find(&self.tiling, bytes);
+        let nobodys = &self.bins[Tag::NOBODY.index()];
+        if tag == Tag::NOBODY || nobodys.is_empty() {
+            return own;
+        }
+        let found = own.into_iter().chain(nobodys.find(&self.tiling, bytes));
         found.min_by_key(|&tile| (self.get(tile).bytes, self.get(tile).start))
     }
 
@@ -177,6 +182,9 @@ impl Home {
     pub(super) fn cut(&self, tile: TileId, bytes: usize) -> Bytes {
         let found = self.get(tile);
         let low = found.start..found.start + bytes;
+        if found.bytes == bytes {
+            return low;
+        }
         let high = found.end() - bytes..found.end();
         if self.cost(&high) < self.cost(&low) { high } else { low }
     }
@@ -292,22 +300,22 @@ impl Home {
     }
 
     fn touch(&mut self, range: &Bytes) {
-        let slots = self.touching(range);
-        let (first, last) = (slots.start, slots.end - 1);
-        self.touched += self.cost(range);
+        let (first, last) = (range.start >> self.granule_shift, (range.end - 1) >> self.granule_shift);
+        self.touched += usize::from(self.edges[first] == 0);
         self.edges[first] += 1;
         if last != first {
+            self.touched += last - first - 1 + usize::from(self.edges[last] == 0);
             self.edges[last] += 1;
         }
     }
 
     fn untouch(&mut self, range: &Bytes) {
-        let slots = self.touching(range);
-        let (first, last) = (slots.start, slots.end - 1);
+        let (first, last) = (range.start >> self.granule_shift, (range.end - 1) >> self.granule_shift);
         self.edges[first] -= 1;
+        self.touched -= usize::from(self.edges[first] == 0);
         if last != first {
             self.edges[last] -= 1;
+            self.touched -= last - first - 1 + usize::from(self.edges[last] == 0);
         }
-        self.touched -= self.cost(range);
     }
 }

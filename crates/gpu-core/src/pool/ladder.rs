@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::order::Tag;
-use super::place::{Place, Want};
+use super::place::{Place, Stitched, Want};
 use super::slab::class_slots;
 use super::tiling::{Kind, TileId};
 use super::{Bytes, Pool, Shortage};
@@ -29,11 +29,9 @@ const LADDER: [Rung; 6] = [
 ];
 
 impl Pool {
-    /// Climbs the ladder.
-    pub(super) fn place(&mut self, want: &Want) -> Result<Place, Shortage> {
-        if let Some(place) = self.fit(want) {
-            return Ok(place);
-        }
+    /// Climbs the ladder from its second rung on.
+    #[cold]
+    pub(super) fn climb(&mut self, want: &Want) -> Result<Place, Shortage> {
         let mut failure = None;
         for rung in LADDER {
             match rung(self, want) {
@@ -46,11 +44,18 @@ impl Pool {
     }
 
     /// A free block, without a call to the driver: of a slab, or cut from the tightest free tile.
+    #[inline]
     pub(super) fn fit(&mut self, want: &Want) -> Option<Place> {
         let Some(class) = want.class else { return self.fit_whole(want) };
-        if let Some((slab, slot)) = self.slabs.take(class, want.tag) {
-            return Some(Place::Slot { slab, slot });
+        match self.slabs.take(class, want.tag) {
+            Some((slab, slot)) => Some(Place::Slot { slab, slot }),
+            None => self.fit_slab(class, want),
         }
+    }
+
+    /// A block of a new slab.
+    #[cold]
+    fn fit_slab(&mut self, class: usize, want: &Want) -> Option<Place> {
         let (tile, granule) = self.home.fit_granule(want.tag)?;
         self.add_slab((tile, granule), (class, want.tag));
         self.slabs.take(class, want.tag).map(|(slab, slot)| Place::Slot { slab, slot })
@@ -62,6 +67,7 @@ impl Pool {
         want.class.and_then(|_| self.fit_whole(want))
     }
 
+    #[inline(never)]
     fn fit_whole(&mut self, want: &Want) -> Option<Place> {
         let tile = self.home.fit(want.bytes, want.tag)?;
         let range = self.home.cut(tile, want.bytes);
@@ -77,6 +83,7 @@ impl Pool {
     }
 
     /// Takes back what a block had.
+    #[inline]
     pub(super) fn vacate(&mut self, place: &Place, tag: Tag) {
         match place {
             &Place::Whole(tile) => self.home.give_back(tile, tag),
@@ -86,13 +93,16 @@ impl Pool {
                     self.home.give_back(slab.tile, tag);
                 }
             }
-            Place::Stitched(stitched) => {
-                for &piece in &stitched.pieces {
-                    self.home.give_back(piece, tag);
-                }
-                self.views.leave(stitched.view);
-            }
+            Place::Stitched(stitched) => self.leave_view(stitched, tag),
         }
+    }
+
+    #[cold]
+    fn leave_view(&mut self, stitched: &Stitched, tag: Tag) {
+        for &piece in &stitched.pieces {
+            self.home.give_back(piece, tag);
+        }
+        self.views.leave(stitched.view);
     }
 
     /// The first address of a place.

@@ -69,7 +69,7 @@ pub(super) struct StepMemory {
 impl StepMemory {
     /// The key of a request at this moment.
     pub(super) fn key(&self, bytes: usize, tag: usize) -> u64 {
-        mixed(self.live ^ digest(0, bytes, tag))
+        self.live ^ (bytes as u64).wrapping_mul(ODD) ^ (tag as u64).rotate_left(56)
     }
 
     /// Where the block of this key was when a step last came by here.
@@ -134,15 +134,12 @@ impl StepMemory {
     }
 }
 
-/// A digest of one block. The digest of a set of blocks is the sum of theirs.
-pub(super) fn digest(address: u64, bytes: usize, tag: usize) -> u64 {
-    mixed(address ^ (bytes as u64).rotate_left(24) ^ (tag as u64).rotate_left(56))
-}
+/// 2^64 divided by the golden ratio: odd, and its bits look random.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood 2014), after an addition that keeps 0 from being mapped to itself.
-fn mixed(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+/// A digest of one block; that of a set of blocks is the sum of theirs. Two multiplications let every bit of address, size and stream
+/// reach every bit of the sum. Should two sets share a digest all the same, a seat is tried in vain.
+pub(super) fn digest(address: u64, bytes: usize, tag: usize) -> u64 {
+    let x = (address ^ (bytes as u64).rotate_left(24) ^ (tag as u64).rotate_left(56)).wrapping_mul(ODD);
+    (x ^ (x >> 32)).wrapping_mul(ODD)
 }

@@ -146,19 +146,17 @@ impl Pool {
     /// # Errors
     /// [`Shortage`], and then no block has changed.
     pub fn allocate(&mut self, request: &Request) -> Result<BlockId, Shortage> {
-        let placed = self.want(request).and_then(|want| {
+        let found = self.want(request).and_then(|want| {
             let key = self.memory.key(want.bytes, want.tag.index());
-            let place = self.recall(key, &want).map_or_else(|| self.place(&want), Ok)?;
-            Ok((want, key, place))
-        });
-        match placed {
-            Ok((want, key, place)) => Ok(self.enter(request, (want, key), place)),
-            Err(shortage) => {
-                self.stats.shortages_total += 1;
-                self.tell_of_shortage(request);
-                Err(shortage)
+            match self.recall(key, &want).or_else(|| self.fit(&want)) {
+                Some(place) => Ok(self.enter(request, (want, key), place)),
+                None => self.climb(&want).map(|place| self.enter(request, (want, key), place)),
             }
-        }
+        });
+        found.inspect_err(|_| {
+            self.stats.shortages_total += 1;
+            self.tell_of_shortage(request);
+        })
     }
 
     /// Takes a block back that `stream` (the one of its request) was the last to use.
@@ -167,7 +165,7 @@ impl Pool {
     /// If the block is not live.
     pub fn free(&mut self, block: BlockId) {
         let live = self.blocks.remove(block).expect("a block is freed once");
-        let address = self.address_of(&live.place);
+        let address = live.address;
         self.vacate(&live.place, live.tag);
         self.memory.gone(address, live.bytes, live.tag.index());
         self.at_boundary = false;
@@ -190,7 +188,7 @@ impl Pool {
     /// # Panics
     /// If the block is not live.
     pub fn address(&self, block: BlockId) -> u64 {
-        self.address_of(&self.blocks.get(block).expect("the block is live").place)
+        self.blocks.get(block).expect("the block is live").address
     }
 
     /// Tells the pool that a step of the work ends here: what follows is likely to repeat what lay between the last two boundaries, and
@@ -265,6 +263,7 @@ impl Pool {
         self.memory.born(address, want.bytes, want.tag.index());
         let id = self.blocks.insert(Live {
             place,
+            address,
             bytes: want.bytes,
             requested_bytes: request.bytes,
             tag: want.tag,

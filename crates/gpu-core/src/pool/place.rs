@@ -59,6 +59,8 @@ pub(super) struct Stitched {
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) place: Place,
+    /// The first address of its place.
+    pub(super) address: u64,
     pub(super) bytes: usize,
     pub(super) requested_bytes: usize,
     pub(super) tag: Tag,
@@ -149,6 +151,7 @@ mod tests {
     fn live() -> Live {
         Live {
             place: Place::Slot { slab: 0, slot: 0 },
+            address: 0,
             bytes: 512,
             requested_bytes: 1,
             tag: Tag::NOBODY,

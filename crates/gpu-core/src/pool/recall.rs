@@ -9,8 +9,13 @@ use super::{Bytes, Pool};
 
 impl Pool {
     /// The place that a block of this key had when a step last came by here.
+    #[inline]
     pub(super) fn recall(&mut self, key: u64, want: &Want) -> Option<Place> {
         let seat = self.memory.recall(key)?;
+        self.take_seat(seat, want)
+    }
+
+    fn take_seat(&mut self, seat: Seat, want: &Want) -> Option<Place> {
         match seat.form {
             Form::View(view) => self.recall_view(view, seat, want),
             Form::Slot => self.recall_slot(self.home.offset(seat.address)?, want),

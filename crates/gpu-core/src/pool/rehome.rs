@@ -30,15 +30,9 @@ impl Pool {
         }
         let order = self.order_of_granules();
         let address = self.map_in_order(&order)?;
-        let addresses: Vec<(u32, u64)> =
-            self.blocks.iter().map(|(index, live)| (index, self.address_of(&live.place))).collect();
         self.move_home(address, &order);
-        for (index, from) in addresses {
-            let to = self.address_of(&self.blocks.at(index).place);
-            if from != to {
-                self.moved(index, from, to);
-            }
-        }
+        let blocks: Vec<u32> = self.blocks.iter().map(|(index, _)| index).collect();
+        blocks.into_iter().for_each(|index| self.moved(index));
         self.slide(goal)
     }
 

@@ -184,7 +184,7 @@ impl Pool {
     fn live_info(&self, index: u32) -> BlockInfo {
         let live = self.blocks.at(index);
         BlockInfo {
-            address: self.address_of(&live.place),
+            address: live.address,
             bytes: live.bytes,
             requested_bytes: live.requested_bytes,
             state: BlockState::Live,

@@ -23,8 +23,9 @@ pub(super) fn class_of(bytes: usize, granule_bytes: usize) -> Option<usize> {
         return Some(units - 1);
     }
     let octave = (units - 1).ilog2() as usize;
-    let step = 1 << (octave - 2);
-    Some(4 * (octave - 1) + units.div_ceil(step) - 5)
+    // Of a step of 2^(octave - 2) units, so that there are four in an octave.
+    let steps = ((units - 1) >> (octave - 2)) + 1;
+    Some(4 * (octave - 1) + steps - 5)
 }
 
 /// Bytes of a block of a class.
@@ -115,9 +116,14 @@ impl Slabs {
     }
 
     /// A free block of a slab that has one.
-    pub(super) fn take_free(&mut self, slab: u32) -> u32 {
-        let slot = self.get(slab).first_free();
-        self.take_slot(slab, slot);
+    pub(super) fn take_free(&mut self, index: u32) -> u32 {
+        let slab = self.get_mut(index);
+        let slot = slab.first_free();
+        slab.take(slot);
+        if slab.is_full() {
+            let (granule, class, tag) = (slab.granule, slab.class, slab.tag);
+            self.open[tag.index()][class].remove(granule);
+        }
         slot as u32
     }
 

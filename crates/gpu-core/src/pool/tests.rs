@@ -1,5 +1,6 @@
 //! The pool on a source that keeps the contents of memory, against a model that knows only which blocks live.
 
+mod examples;
 mod ground;
 
 use std::collections::BTreeSet;

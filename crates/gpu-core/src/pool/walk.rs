@@ -91,7 +91,8 @@ impl Pool {
                     );
                 }
             }
-            let digest = super::memory_of_steps::digest(self.address_of(&live.place), live.bytes, live.tag.index());
+            assert_eq!(live.address, self.address_of(&live.place));
+            let digest = super::memory_of_steps::digest(live.address, live.bytes, live.tag.index());
             live_digest = live_digest.wrapping_add(digest);
         }
         let in_use = self.tiles().filter(|(_, tile)| matches!(tile.kind, Kind::Live(_) | Kind::Piece(_))).count();
