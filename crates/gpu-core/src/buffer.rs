@@ -88,7 +88,7 @@ impl<T: Pod> Buffer<T> {
     /// Copies `values` here, and waits until it is done.
     ///
     /// # Errors
-    /// [`Error::Driver`] for a buffer on a GPU that fails.
+    /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails.
     ///
     /// # Panics
     /// If there are more values or fewer than elements.
@@ -104,7 +104,7 @@ impl<T: Pod> Buffer<T> {
     /// Copies the elements to `values`, after all work that was submitted to the device.
     ///
     /// # Errors
-    /// [`Error::Driver`] for a buffer on a GPU that fails, or where work that was submitted earlier has failed.
+    /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails, or where work that was submitted earlier has failed.
     ///
     /// # Panics
     /// If there is room for more elements or fewer.
@@ -130,7 +130,7 @@ impl<T: Pod> Buffer<T> {
     /// Sets every element to zero, in the order of the device's default stream.
     ///
     /// # Errors
-    /// [`Error::Driver`] for a buffer on a GPU that fails.
+    /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails.
     pub fn set_zero(&mut self) -> Result<()> {
         match &self.memory {
             Memory::Host(_) => self.as_mut_slice().fill(T::zeroed()),
