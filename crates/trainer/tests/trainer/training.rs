@@ -75,7 +75,7 @@ fn the_observer_hears_steps_validations_and_the_end() {
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config, samples.shape().clone()).unwrap();
     let mut heard = Vec::new();
-    let mut allocations = Vec::new();
+    let (mut allocations, mut epochs) = (Vec::new(), Vec::new());
     let outcome = trainer.train(&run, &mut |event| {
         match event {
             Event::Step(step) => {
@@ -89,12 +89,18 @@ fn the_observer_hears_steps_validations_and_the_end() {
                 assert_eq!(validation.metrics.rmse.len(), 2);
                 heard.push(format!("validation {} of epoch {}", validation.step, validation.epoch));
             }
+            Event::Epoch(epoch) => {
+                assert!(epoch.allocated_bytes <= epoch.allocated_bytes_peak, "{epoch:?}");
+                assert!(epoch.allocated_bytes_peak <= epoch.reserved_bytes_peak, "{epoch:?}");
+                epochs.push((epoch.step, epoch.epoch));
+            }
             _ => panic!("{event:?}"),
         }
         ControlFlow::Continue(())
     });
     let outcome = outcome.unwrap();
     assert_eq!((outcome.steps, outcome.end), (12, End::Finished));
+    assert_eq!(epochs, [(5, 0), (10, 1)]);
     let validations: Vec<_> = heard.iter().filter(|line| line.starts_with('v')).collect();
     // Every fourth step, the ends of epochs of five steps, and the end.
     let expected = [(4, 0), (5, 0), (8, 1), (10, 1), (12, 2)].map(|(s, e)| format!("validation {s} of epoch {e}"));
