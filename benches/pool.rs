@@ -52,7 +52,7 @@ fn request(bytes: usize) -> Request {
 /// A pool in which 10,000 blocks live and as many have come and gone.
 fn inhabited(mix: Mix, random: &mut Random) -> (Pool, Vec<BlockId>) {
     let mut pool = pool(CAPACITY_BYTES);
-    let mut allocate = |pool: &mut Pool, random: &mut Random| {
+    let allocate = |pool: &mut Pool, random: &mut Random| {
         pool.allocate(&request(mix.bytes(random))).expect("the device is large enough")
     };
     let mut live: Vec<BlockId> = (0..LIVE_BLOCKS).map(|_| allocate(&mut pool, random)).collect();

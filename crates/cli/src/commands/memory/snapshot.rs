@@ -26,7 +26,7 @@ const LISTED: usize = 12;
   megabatch memory snapshot runs/first/oom-1.json --svg map.svg
   megabatch memory snapshot runs/first --pickle memory.pickle   # open it on https://pytorch.org/memory_viz")]
 pub(super) struct Args {
-    /// A snapshot (memory.json or oom-<n>.json), or the folder of a run for the latest in it
+    /// A snapshot (memory.json or oom-N.json), or the folder of a run for the latest in it
     snapshot: PathBuf,
     /// Write it for PyTorch's memory viewer
     #[arg(long, value_name = "OUT")]
