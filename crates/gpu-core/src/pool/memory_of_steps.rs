@@ -17,7 +17,8 @@
 //! begins as this one did. ∎
 //!
 //! A first step of training makes what stays (the optimizer's state); the second begins with all that and ends with the same blocks; the
-//! third begins as the second did. So from the third repetition on nothing is called. What is left is an order of streams where
+//! third begins as the second did. So from the third repetition on nothing is called; if memory is so tight that compaction has to move in
+//! the second what the first left, from the fourth on. What is left is an order of streams where
 //! one takes over memory that another used within the step: that is the price of sharing, and it is paid each time.
 //!
 //! Several steps are kept, so that steps of training and of evaluation may alternate, and blocks may be kept over a boundary in turns. What is
