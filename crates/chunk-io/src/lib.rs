@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod atomic;
+mod cost;
 mod error;
 mod file;
 mod inspect;
@@ -15,6 +16,7 @@ mod text;
 mod timeframe;
 mod windows;
 
+pub use cost::ReadCost;
 pub use error::{Error, Fault, Result};
 pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,

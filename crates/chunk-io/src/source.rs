@@ -13,6 +13,7 @@ use serde::Serialize;
 
 pub use series::ResidentSeries;
 
+use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::series::SeriesFile;
@@ -169,32 +170,30 @@ impl Source {
     /// # Errors
     /// [`Error::BadRequest`] if the range passes the end of the file or the memory has another size; [`Error::Hdf5`] if the
     /// file cannot be read.
-    pub fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<()> {
+    pub fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<ReadCost> {
         if samples.start > samples.end || samples.end > self.shape().samples {
             return Err(self.beyond_the_end(&format!("samples {}..{}", samples.start, samples.end)));
         }
         self.check_memory(samples.len(), &out)?;
         match &self.data {
-            Data::Series(series) => series.gather(samples, out),
-            Data::Windows(windows) => return windows.read(samples, out),
+            Data::Series(series) => Ok(series.gather(samples, out)),
+            Data::Windows(windows) => windows.read(samples, out),
         }
-        Ok(())
     }
 
     /// Copies the samples of a list, in its order and with its repetitions, into the caller's memory.
     ///
     /// # Errors
     /// As [`Source::read`].
-    pub fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<()> {
+    pub fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
         if let Some(sample) = samples.iter().find(|&&sample| sample >= self.shape().samples) {
             return Err(self.beyond_the_end(&format!("sample {sample}")));
         }
         self.check_memory(samples.len(), &out)?;
         match &self.data {
-            Data::Series(series) => series.gather(samples.iter().copied(), out),
-            Data::Windows(windows) => return windows.gather(samples, out),
+            Data::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
+            Data::Windows(windows) => windows.gather(samples, out),
         }
-        Ok(())
     }
 
     fn beyond_the_end(&self, asked: &str) -> Error {

@@ -2,6 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -9,6 +10,7 @@ use hdf5::Dataset;
 use hdf5::types::TypeDescriptor;
 use megabatch_gpu_core::{Buffer, Scope};
 
+use crate::cost::ReadCost;
 use crate::error::{Error, Fault, Result, innermost};
 use crate::file::InputFile;
 use crate::slab::{Element, is_ieee_half, read_rows};
@@ -38,6 +40,8 @@ pub(crate) struct Table {
     pub(crate) dataset: Dataset,
     chunk: Option<Vec<usize>>,
     to_f32: ToF32,
+    /// Of an element in the file, before any filter.
+    element_bytes: u64,
 }
 
 /// Who makes f32 of the elements. HDF5's own code for what the processor does in one instruction is slow, and gives a NaN other
@@ -73,6 +77,7 @@ impl Table {
             shape,
             chunk: dataset.chunk(),
             to_f32,
+            element_bytes: dataset.dtype().map_or(0, |dtype| dtype.size() as u64),
             dataset,
         };
         match table.shape.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis)) {
@@ -118,14 +123,17 @@ impl Table {
     }
 
     /// Reads `rows` of the first axis into `out` as f32.
-    pub(crate) fn read_f32(&self, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
+    pub(crate) fn read_f32(&self, rows: Range<usize>, out: &mut [f32]) -> Result<ReadCost> {
+        let started = Instant::now();
+        let bytes_read = out.len() as u64 * self.element_bytes;
         match self.to_f32 {
             ToF32::Hdf5 => self.read_rows(rows, out),
             ToF32::FromHalf => self.read_staged::<f16>(rows, out, <[f16]>::convert_to_f32_slice),
             ToF32::FromDouble => self.read_staged::<f64>(rows, out, |doubles, out| {
                 out.iter_mut().zip(doubles).for_each(|(narrow, &wide)| *narrow = wide as f32);
             }),
-        }
+        }?;
+        Ok(ReadCost { bytes_read, disk: started.elapsed(), ..ReadCost::default() })
     }
 
     /// Reads `rows` as `T` in batches and converts each.

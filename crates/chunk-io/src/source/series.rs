@@ -1,7 +1,10 @@
 #![forbid(unsafe_code)]
 
+use std::time::Instant;
+
 use megabatch_gpu_core::{Buffer, Scope};
 
+use crate::cost::ReadCost;
 use crate::error::Result;
 use crate::series::SeriesFile;
 use crate::shape::SampleSlices;
@@ -64,7 +67,8 @@ impl ResidentSeries {
     }
 
     /// Copies samples into memory of the right size; each is a sample of the file.
-    pub(super) fn gather(&self, samples: impl Iterator<Item = usize> + Clone, out: SampleSlices<'_>) {
+    pub(super) fn gather(&self, samples: impl Iterator<Item = usize> + Clone, out: SampleSlices<'_>) -> ReadCost {
+        let started = Instant::now();
         for (timeframe, features) in out.features.into_iter().enumerate() {
             self.gather_windows(timeframe, samples.clone(), features);
         }
@@ -72,6 +76,7 @@ impl ResidentSeries {
         for (row, sample) in out.targets.chunks_exact_mut(horizons).zip(samples) {
             row.copy_from_slice(&self.targets()[sample * horizons..(sample + 1) * horizons]);
         }
+        ReadCost { copy: started.elapsed(), ..ReadCost::default() }
     }
 
     /// The window of a sample is `steps` consecutive rows of the bars, so that it is one copy.

@@ -1,10 +1,12 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
+use std::time::Instant;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::SourceOptions;
+use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::shape::{SampleSlices, TimeframeShape};
 use crate::table::Table;
@@ -49,27 +51,29 @@ impl WindowsSource {
         self.held.is_some()
     }
 
-    pub(super) fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<()> {
+    pub(super) fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<ReadCost> {
+        let mut cost = ReadCost::default();
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
-            match self.held_rows(i) {
-                Some(rows) => {
+            cost += match self.held_rows(i) {
+                Some(rows) => copied(|| {
                     let row_len = table.row_len();
                     out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
-                }
+                }),
                 None => table.read_f32(samples.clone(), out)?,
-            }
+            };
         }
-        Ok(())
+        Ok(cost)
     }
 
-    pub(super) fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<()> {
+    pub(super) fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
+        let mut cost = ReadCost::default();
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
-            match self.held_rows(i) {
-                Some(rows) => gather_held(rows, samples, out),
+            cost += match self.held_rows(i) {
+                Some(rows) => copied(|| gather_held(rows, samples, out)),
                 None => self.gather_from_file(table, samples, out)?,
-            }
+            };
         }
-        Ok(())
+        Ok(cost)
     }
 
     /// Features by timeframe, then the targets.
@@ -83,7 +87,8 @@ impl WindowsSource {
     }
 
     /// Reads in the order of the file, each chunk once, and scatters the rows to their places.
-    fn gather_from_file(&self, table: &Table, samples: &[usize], out: &mut [f32]) -> Result<()> {
+    fn gather_from_file(&self, table: &Table, samples: &[usize], out: &mut [f32]) -> Result<ReadCost> {
+        let mut cost = ReadCost::default();
         let row_len = table.row_len();
         let mut order: Vec<usize> = (0..samples.len()).collect();
         order.sort_unstable_by_key(|&place| samples[place]);
@@ -96,14 +101,16 @@ impl WindowsSource {
                         Buffer::zeros(&self.scope, rows.len() * row_len).map_err(Error::memory(self.file.path()))?;
                 }
                 let staged = &mut staging.as_mut_slice()[..rows.len() * row_len];
-                table.read_f32(rows.clone(), staged)?;
-                for &place in places {
-                    let from = (samples[place] - rows.start) * row_len;
-                    out[place * row_len..][..row_len].copy_from_slice(&staged[from..from + row_len]);
-                }
+                cost += table.read_f32(rows.clone(), staged)?;
+                cost += copied(|| {
+                    for &place in places {
+                        let from = (samples[place] - rows.start) * row_len;
+                        out[place * row_len..][..row_len].copy_from_slice(&staged[from..from + row_len]);
+                    }
+                });
             }
         }
-        Ok(())
+        Ok(cost)
     }
 }
 
@@ -128,6 +135,13 @@ fn split_by_size<'a>(
         places = rest;
         Some(piece)
     })
+}
+
+/// What `copy`, which moves values within memory, took.
+fn copied(copy: impl FnOnce()) -> ReadCost {
+    let started = Instant::now();
+    copy();
+    ReadCost { copy: started.elapsed(), ..ReadCost::default() }
 }
 
 fn gather_held(rows: &[f32], samples: &[usize], out: &mut [f32]) {

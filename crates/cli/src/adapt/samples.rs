@@ -86,7 +86,8 @@ impl Samples for SourceSamples {
 
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
         let (features, targets) = batch.slices_mut();
-        Ok(self.source.gather(samples, SampleSlices { features, targets })?)
+        self.source.gather(samples, SampleSlices { features, targets })?;
+        Ok(())
     }
 
     fn series(&self) -> Option<SeriesView<'_>> {
