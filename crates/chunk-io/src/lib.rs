@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod atomic;
+mod convert;
 mod cost;
 mod error;
 mod file;
@@ -16,6 +17,9 @@ mod text;
 mod timeframe;
 mod windows;
 
+pub use convert::{
+    Conversion, ConvertOptions, Observer, ConversionProgress, ConversionStage, StorageChoice, StorageForm, convert,
+};
 pub use cost::ReadCost;
 pub use error::{Error, Fault, Result};
 pub use inspect::{
