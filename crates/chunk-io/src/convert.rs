@@ -53,7 +53,13 @@ pub struct ConvertOptions {
 
 impl Default for ConvertOptions {
     fn default() -> Self {
-        ConvertOptions { to: None, storage: StorageChoice::default(), timeframe: None, memory_bytes: 512 << 20, threads: 0 }
+        ConvertOptions {
+            to: None,
+            storage: StorageChoice::default(),
+            timeframe: None,
+            memory_bytes: 512 << 20,
+            threads: 0,
+        }
     }
 }
 
@@ -186,6 +192,14 @@ pub fn convert<'a>(
             Err(error)
         }
     }
+}
+
+/// The layout of the file at `path`, without opening its tables. A file that says nothing has windows, if anything.
+///
+/// # Errors
+/// As [`SeriesFile::open`](crate::SeriesFile::open), as far as the file as a whole goes.
+pub fn layout_of(path: impl AsRef<Path>) -> Result<Layout> {
+    Layout::recognise(&InputFile::open(path.as_ref())?)
 }
 
 /// What every kind of conversion begins with.

@@ -18,7 +18,8 @@ mod timeframe;
 mod windows;
 
 pub use convert::{
-    Conversion, ConvertOptions, Observer, ConversionProgress, ConversionStage, StorageChoice, StorageForm, convert,
+    Conversion, ConversionProgress, ConversionStage, ConvertOptions, Observer, StorageChoice, StorageForm, convert,
+    layout_of,
 };
 pub use cost::ReadCost;
 pub use error::{Error, Fault, Result};

@@ -56,7 +56,12 @@ impl Copier {
         Ok(())
     }
 
-    fn copy_object(&mut self, (from, to): (&Group, &Group), (name, path): (&str, &str), input: &InputFile) -> Result<()> {
+    fn copy_object(
+        &mut self,
+        (from, to): (&Group, &Group),
+        (name, path): (&str, &str),
+        input: &InputFile,
+    ) -> Result<()> {
         let failed = |action| input.failed(path, action);
         let info = from.loc_info_by_name(name).map_err(failed("look at the object"))?;
         // An object may have several names, and a group may be within itself.
@@ -68,7 +73,8 @@ impl Copier {
             LocationType::Group => {
                 let old = from.group(name).map_err(failed("open the group"))?;
                 let exists = to.link_exists(name);
-                let new = if exists { to.group(name) } else { to.create_group(name) }.map_err(failed("create the group"))?;
+                let new =
+                    if exists { to.group(name) } else { to.create_group(name) }.map_err(failed("create the group"))?;
                 self.copy_group((&old, &new), path, input)?;
                 self.copy_attributes((&old, &new), path, &BTreeSet::new(), input)
             }
@@ -107,7 +113,8 @@ impl Copier {
                 continue;
             }
             if !raw::copy_attribute(from, to, &name).map_err(failed())? {
-                self.left_out.push(format!("{path}@{name}: references to objects, which mean something in their own file only"));
+                self.left_out
+                    .push(format!("{path}@{name}: references to objects, which mean something in their own file only"));
             }
         }
         Ok(())
@@ -124,7 +131,12 @@ pub(super) fn is_plain(dataset: &Dataset) -> bool {
     let kind = dataset.dtype().and_then(|dtype| dtype.to_descriptor());
     let plain = matches!(
         kind,
-        Ok(Type::Integer(_) | Type::Unsigned(_) | Type::Float(_) | Type::Boolean | Type::FixedAscii(_) | Type::FixedUnicode(_))
+        Ok(Type::Integer(_)
+            | Type::Unsigned(_)
+            | Type::Float(_)
+            | Type::Boolean
+            | Type::FixedAscii(_)
+            | Type::FixedUnicode(_))
     );
     plain && dataset.ndim() > 0 && dataset.size() > 0
 }

@@ -69,7 +69,12 @@ pub(super) struct WindowFeed<'a> {
 
 impl<'a> WindowFeed<'a> {
     /// The windows of `steps` bars of `row_bytes` each.
-    pub(super) fn new(bars: TableFeed<'a>, (steps, row_bytes): (usize, usize), ends: &'a [i64], work: &Work<'_>) -> Self {
+    pub(super) fn new(
+        bars: TableFeed<'a>,
+        (steps, row_bytes): (usize, usize),
+        ends: &'a [i64],
+        work: &Work<'_>,
+    ) -> Self {
         let held_max = (work.batch_bytes() / row_bytes.max(1)).max(steps);
         WindowFeed { bars, steps, row_bytes, ends, held_max, held: (0..0, Vec::new()) }
     }

@@ -8,7 +8,7 @@ use super::chains::TrackedTimeframe;
 use super::feed::TableFeed;
 use super::overlap::WindowForm;
 use super::{ConvertOptions, Job};
-use crate::error::{Fault, Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
 use crate::table::{Expect, Kind};
 use crate::timeframe::{duration_seconds, name_problem};

@@ -32,9 +32,8 @@ pub(super) fn read_rows(dataset: &Dataset, rows: &Range<usize>, out: &mut [u8]) 
     // SAFETY: all handles are alive until the end of this function. `memory` spans as many elements of the file's own type as
     // `out` has room for, as asserted, so that HDF5 converts nothing and writes `out` and nothing else. The types that come here
     // hold no pointers (`is_plain`). The guard keeps other threads out of the library.
-    let status = unsafe {
-        H5Dread(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, out.as_mut_ptr().cast())
-    };
+    let status =
+        unsafe { H5Dread(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, out.as_mut_ptr().cast()) };
     checked(status)
 }
 
@@ -62,9 +61,8 @@ pub(super) fn write_chunk(dataset: &Dataset, first_row: usize, (mask, bytes): (u
     offset[0] = first_row as hsize_t;
     let _guard = LOCK.lock();
     // SAFETY: the dataset is alive; `offset` has an entry for each of its axes; HDF5 reads `bytes.len()` bytes of `bytes`.
-    let status = unsafe {
-        H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, mask, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast())
-    };
+    let status =
+        unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, mask, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) };
     checked(status)
 }
 

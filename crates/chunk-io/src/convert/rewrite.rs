@@ -35,7 +35,8 @@ pub(super) fn same_layout(job: &Job<'_>, spool: Spool, work: &mut Work<'_>) -> R
     for (object, dataset) in plain_datasets(input)? {
         let shape = dataset.shape();
         let choice = (&job.options.storage, LeftOpen::AsItWas);
-        let bulk = Bulk::new(&object, (shape, dataset.clone()), choice).map_err(input.failed(&object, "look at the dataset"))?;
+        let bulk = Bulk::new(&object, (shape, dataset.clone()), choice)
+            .map_err(input.failed(&object, "look at the dataset"))?;
         tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, dataset)) });
     }
     let mut copier = Copier::default();
@@ -67,10 +68,16 @@ fn done(job: &Job<'_>) -> Done {
     let layout = Layout::recognise(job.input).unwrap_or(Layout::Windows);
     // A file that is neither can be stored anew as well.
     match layout {
-        Layout::Series => SeriesFile::from_file(job.input.clone(), job.scope).map_or(Done { samples: 0, bars: Vec::new() }, |series| {
-            let bars = series.timeframes().iter().map(|timeframe| (timeframe.name().to_owned(), timeframe.close_times().len()));
-            Done { samples: series.shape().samples, bars: bars.collect() }
-        }),
+        Layout::Series => SeriesFile::from_file(job.input.clone(), job.scope).map_or(
+            Done { samples: 0, bars: Vec::new() },
+            |series| {
+                let bars = series
+                    .timeframes()
+                    .iter()
+                    .map(|timeframe| (timeframe.name().to_owned(), timeframe.close_times().len()));
+                Done { samples: series.shape().samples, bars: bars.collect() }
+            },
+        ),
         Layout::Windows => {
             let windows = WindowsFile::from_file(job.input.clone(), job.scope);
             Done { samples: windows.map_or(0, |windows| windows.shape().samples), bars: Vec::new() }

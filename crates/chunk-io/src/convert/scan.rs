@@ -161,11 +161,8 @@ fn replay(ledger: &mut Ledger, given: &Given, (spool, record): (&mut Spool, &Rec
         && ledger.samples() + count <= given.samples()
         && 4 + 4 * (count * width) as u64 <= record.bytes;
     assert!(fits, "a record whose checksum holds was written for this place in this file");
-    let placement = |words: &[u32]| Placement {
-        chain: words[0],
-        follows: words[1].checked_sub(1),
-        new_bars: words[2..].to_vec(),
-    };
+    let placement =
+        |words: &[u32]| Placement { chain: words[0], follows: words[1].checked_sub(1), new_bars: words[2..].to_vec() };
     let placements: Vec<Placement> =
         words(spool, record.offset + 4, count * width)?.chunks_exact(width).map(placement).collect();
     enter(ledger, given, (&placements, record.offset));
@@ -255,7 +252,8 @@ fn contradicting(given: &Given, row: usize, mismatch: &Mismatch) -> Error {
             "at step {step} the row that sample {earlier_row} has at step {earlier_step}, as most rows of the two windows agree so"
         ),
         found: "another row".to_owned(),
-        fix: "a series cannot hold both; write the windows again from closed bars that do not change any more".to_owned(),
+        fix: "a series cannot hold both; write the windows again from closed bars that do not change any more"
+            .to_owned(),
     };
     Error::invalid(given.file.path(), fault)
 }

@@ -179,7 +179,8 @@ fn impossible(given: &Given, contradiction: &Contradiction) -> Error {
     let fault = Fault {
         object: given.object(contradiction.timeframe).to_owned(),
         index: Some(given.row(contradiction.position)),
-        expected: "the samples of one instrument, each continuing an earlier one or coming after all of them".to_owned(),
+        expected: "the samples of one instrument, each continuing an earlier one or coming after all of them"
+            .to_owned(),
         found: contradiction.reason.clone(),
         fix: "correct /samples/instrument".to_owned(),
     };

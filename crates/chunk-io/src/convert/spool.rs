@@ -116,7 +116,11 @@ impl<M: Medium> Spool<M> {
     }
 
     /// Appends a record whose payload is `parts`, one after the other.
-    pub(super) fn append(&mut self, (kind, mask, index): (u32, u32, u64), parts: &[impl AsRef<[u8]>]) -> Result<Record> {
+    pub(super) fn append(
+        &mut self,
+        (kind, mask, index): (u32, u32, u64),
+        parts: &[impl AsRef<[u8]>],
+    ) -> Result<Record> {
         let bytes = parts.iter().map(|part| part.as_ref().len() as u64).sum();
         let record = Record { kind, mask, index, offset: self.end + RECORD_HEADER_BYTES as u64, bytes };
         let mut header = record.header();
@@ -187,8 +191,13 @@ fn read_record(medium: &mut impl Read, (at, length): (u64, u64)) -> io::Result<O
         hash.update(part);
         left -= part.len() as u64;
     }
-    let record =
-        Record { kind: number(&head[..4]) as u32, mask: number(&head[4..8]) as u32, index: number(&head[8..16]), offset, bytes };
+    let record = Record {
+        kind: number(&head[..4]) as u32,
+        mask: number(&head[4..8]) as u32,
+        index: number(&head[8..16]),
+        offset,
+        bytes,
+    };
     Ok((hash.digest() == number(checksum)).then_some(record))
 }
 

@@ -26,7 +26,10 @@ use crate::text::AttributeValue;
 pub(super) fn run(job: &Job<'_>, mut spool: Spool, work: &mut Work<'_>) -> Result<Done> {
     let given = Given::open(job)?;
     if given.order.is_some() {
-        work.notes.push("the samples are not in the order of their times; they were gone through in it, and keep their places".to_owned());
+        work.notes.push(
+            "the samples are not in the order of their times; they were gone through in it, and keep their places"
+                .to_owned(),
+        );
     }
     let targets = targets(job, &given)?;
     targets.check(work)?;
@@ -80,17 +83,21 @@ fn targets(job: &Job<'_>, given: &Given) -> Result<Bulk> {
 fn note(series: &SeriesIndex, given: &Given, work: &mut Work<'_>) {
     if series.time_kind == TimeKind::Ordinal {
         let why = match &series.contradiction {
-            Some(contradiction) => format!("/timestamps do not fit bars of one length ({contradiction}) and are kept as they are"),
+            Some(contradiction) => {
+                format!("/timestamps do not fit bars of one length ({contradiction}) and are kept as they are")
+            }
             None => "the file has no /timestamps".to_owned(),
         };
         work.notes.push(format!("times in the series tell the order of the samples only (time_kind = ordinal): {why}"));
     }
     if let Some(instruments) = series.instruments.as_ref().filter(|_| series.numbered) {
         let count = instruments.names.len();
-        work.notes.push(format!("{count} instruments were told apart and are numbered, as the file does not name them"));
+        work.notes
+            .push(format!("{count} instruments were told apart and are numbered, as the file does not name them"));
     }
     if given.unnamed {
-        work.notes.push(format!("the timeframe has no name in the file and is called {} in the series", given.names[0]));
+        work.notes
+            .push(format!("the timeframe has no name in the file and is called {} in the series", given.names[0]));
     }
 }
 
@@ -164,7 +171,12 @@ fn copy_others(job: &Job<'_>, (file, series): (&File, &SeriesIndex), given: &Giv
     Ok(())
 }
 
-fn write_feature_names(output: &OutputFile<'_>, (k, name): (usize, &str), given: &Given, input: &InputFile) -> Result<()> {
+fn write_feature_names(
+    output: &OutputFile<'_>,
+    (k, name): (usize, &str),
+    given: &Given,
+    input: &InputFile,
+) -> Result<()> {
     let features = given.file.shape().timeframes[k].features;
     let object = format!("/feature_names/{name}");
     let candidates = [object.clone(), "/feature_names".to_owned()];
@@ -194,6 +206,7 @@ fn verify(job: &Job<'_>, (path, series): (&Path, &SeriesIndex), given: &Given, w
     }
     let targets = targets(job, given)?;
     let mut old = TableFeed::new(given.file.path(), targets.like.clone());
-    let mut new = TableFeed::new(path, file.root.dataset("/targets").map_err(file.failed("/targets", "open the dataset"))?);
+    let mut new =
+        TableFeed::new(path, file.root.dataset("/targets").map_err(file.failed("/targets", "open the dataset"))?);
     compare(("/targets", targets.rows(), targets.row_bytes()), [&mut old, &mut new], work)
 }

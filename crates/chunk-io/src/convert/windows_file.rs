@@ -27,7 +27,8 @@ pub(super) fn tasks<'a>(job: &Job<'_>, series: &'a SeriesFile, work: &Work<'_>) 
         let failed = || input.failed(&values, "open the dataset");
         let like = input.root.dataset(&values).map_err(failed())?;
         let shape = vec![samples, timeframe.steps(), timeframe.feature_names().len()];
-        let bulk = Bulk::new(&object(job, series, timeframe.name())?, (shape, like.clone()), choice).map_err(failed())?;
+        let bulk =
+            Bulk::new(&object(job, series, timeframe.name())?, (shape, like.clone()), choice).map_err(failed())?;
         let row_bytes = bulk.row_bytes() / timeframe.steps();
         let bars = TableFeed::new(&input.path, like);
         let feed = WindowFeed::new(bars, (timeframe.steps(), row_bytes), timeframe.sample_ends(), work);
@@ -56,7 +57,8 @@ pub(super) fn write_others(job: &Job<'_>, (file, series): (&File, &SeriesFile)) 
     }
     output.write_attribute(file, "layout", &"windows".into())?;
     let mut copier = Copier::default();
-    copier.skipped_attributes = ["layout", "format_version", "time_kind", "unnamed_timeframe"].map(str::to_owned).into();
+    copier.skipped_attributes =
+        ["layout", "format_version", "time_kind", "unnamed_timeframe"].map(str::to_owned).into();
     copier.skipped.extend(["/series", "/samples/time", "/samples/end", "/features"].map(str::to_owned));
     copier.written.insert("/targets".to_owned());
     for timeframe in series.timeframes() {

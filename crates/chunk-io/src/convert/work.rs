@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use megabatch_gpu_core::{Buffer, Scope};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::{ConvertOptions, Observer, ConversionProgress, ConversionStage};
+use super::{ConversionProgress, ConversionStage, ConvertOptions, Observer};
 use crate::error::{Error, Result};
 
 /// A conversion under way.
