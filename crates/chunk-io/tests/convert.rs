@@ -29,7 +29,7 @@ fn run(input: &Path, out: &Path, options: &ConvertOptions) -> Result<Conversion,
 
 /// All samples of a file, as bits.
 fn samples(path: &Path) -> (Vec<Vec<u32>>, Option<Vec<i64>>) {
-    let source = Source::open_with(path, &scope(), SourceOptions { resident_bytes_max: 0 }).unwrap();
+    let source = Source::open_with(path, &scope(), SourceOptions { resident_bytes_max: 0, ..SourceOptions::default() }).unwrap();
     let mut block = SampleBlock::zeros(source.shape(), source.shape().samples);
     source.read(0..source.shape().samples, block.slices()).unwrap();
     let bits = |values: &Vec<f32>| values.iter().map(|value| value.to_bits()).collect();

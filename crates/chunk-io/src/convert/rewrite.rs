@@ -123,9 +123,9 @@ fn pack(spool: &mut Spool, (tasks, found): (&mut [Task<'_>], &[Record]), work: &
     let mut before = 0;
     for (number, Task { bulk, feed }) in tasks.iter_mut().enumerate() {
         let there = (records.len() - before).min(bulk.units());
-        let whole = records[before..before + there].iter().enumerate();
+        let mut whole = records[before..before + there].iter().enumerate();
         let in_place = |(unit, record): (usize, &Record)| record.kind == CHUNK && record.index == index(number, unit);
-        assert!(whole.map(in_place).all(|there| there), "a record whose checksum holds was written for this place");
+        assert!(whole.all(in_place), "a record whose checksum holds was written for this place");
         work.advance((there * bulk.unit_rows()).min(bulk.rows()) as u64 * bulk.row_bytes() as u64)?;
         bulk.pack((&mut **feed, there), work, &mut |unit, packed, work| {
             records.push(spool.append((CHUNK, packed.mask, index(number, unit)), &[&packed.bytes])?);
