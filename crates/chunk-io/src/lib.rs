@@ -2,6 +2,8 @@
 
 mod atomic;
 mod cost;
+#[allow(dead_code, unused_imports, reason = "the positional reader is what calls it")]
+mod decode;
 mod error;
 mod file;
 mod inspect;
