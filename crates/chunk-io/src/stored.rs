@@ -8,12 +8,12 @@ use std::os::fd::{BorrowedFd, RawFd};
 use hdf5::types::TypeDescriptor;
 use hdf5::{Dataset, Datatype};
 use hdf5_sys::LOCK;
+use hdf5_sys::h5d::{H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS, H5D_fill_time_t, H5D_fill_value_t};
 use hdf5_sys::h5f::H5Fget_vfd_handle;
 use hdf5_sys::h5p::{
     H5P_DEFAULT, H5Pfill_value_defined, H5Pget_chunk_opts, H5Pget_fill_time, H5Pget_fill_value, H5Pget_filter2,
     H5Pget_nfilters,
 };
-use hdf5_sys::h5d::{H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS, H5D_fill_time_t, H5D_fill_value_t};
 use hdf5_sys::h5t::{H5T_norm_t, H5T_order_t, H5Tget_ebias, H5Tget_fields, H5Tget_norm, H5Tget_order};
 use hdf5_sys::h5z::H5Zfilter_avail;
 

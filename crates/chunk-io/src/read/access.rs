@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::cache::{fetch_ahead, read_cached};
 use super::file::{Extent, RawFile};
 use super::scratch::{Aligned, PAGE_BYTES};
-use super::{Direct, Reading};
+use super::{Direct, NonFinite, Reading};
 use crate::error::{Error, Result};
 
 /// Where a task finds the page cache empty, the system is asked to fetch this much of what the next ones will read: enough for a disk
@@ -46,21 +46,24 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Reads `extent`, a part of those of `task`, to memory of the thread's own.
-    pub(super) fn read_staged<'s>(&self, task: usize, extent: Extent, staging: &'s mut Aligned) -> Result<&'s [u8]> {
-        let all = 0..extent.bytes;
+    /// Reads `extent`, a part of those of `task`, to memory of the thread's own, and tells which part of that it is.
+    pub(super) fn read_staged(&self, task: usize, extent: Extent, staging: &mut Aligned) -> Result<Range<usize>> {
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
         let cached = self.read_cached(extent, out)?;
         if cached == extent.bytes {
-            return Ok(staging.part(all));
+            return Ok(0..extent.bytes);
         }
         if let Some(part) = self.read_past_cache(extent, staging)? {
-            return Ok(staging.part(part));
+            return Ok(part);
         }
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
         let rest = Extent { offset: extent.offset + cached as u64, bytes: extent.bytes - cached };
         self.read_plainly(task, rest, &mut out[cached..])?;
-        Ok(staging.part(all))
+        Ok(0..extent.bytes)
+    }
+
+    pub(super) fn non_finite(&self) -> NonFinite {
+        self.reading.options.non_finite
     }
 
     /// What the page cache has of the beginning of `extent`, where it is to be asked.

@@ -6,6 +6,13 @@
 //! the file, or the index of its chunks, is asked of the library once ([`placement`]); from then on rows are positional reads
 //! ([`positional`]) or chunks decoded here ([`chunks`]), over several threads. All else goes through the library ([`library`]).
 
+mod access;
+#[cfg(target_os = "linux")]
+#[path = "cache_linux.rs"]
+mod cache;
+#[cfg(not(target_os = "linux"))]
+#[path = "cache_portable.rs"]
+mod cache;
 mod chunks;
 mod file;
 mod index;
@@ -16,22 +23,19 @@ mod placement;
 mod positional;
 mod rows;
 mod scratch;
-#[cfg(target_os = "linux")]
-#[path = "cache_linux.rs"]
-mod cache;
-#[cfg(not(target_os = "linux"))]
-#[path = "cache_portable.rs"]
-mod cache;
+mod span;
+mod stored_rows;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 
 pub(crate) use file::Identity;
-pub(crate) use library::{ToF32, read_by_library, to_f32_by_library};
+pub(crate) use library::{Failure, LibraryRows, ToF32};
+pub(crate) use non_finite::Tally;
+use non_finite::check;
 pub use non_finite::{NonFinite, NonFiniteFound};
-pub(crate) use non_finite::{Tally, check};
-pub(crate) use placement::{Way, way};
+pub(crate) use placement::{Question, Way, way};
 pub(crate) use rows::Rows;
 use scratch::Scratch;
 
@@ -85,13 +89,23 @@ impl Reading {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(crate) fn note_non_finite(&self, found: &NonFiniteFound) {
+        let mut all = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *all {
+            None => *all = Some(found.clone()),
+            Some(all) => all.add(found),
+        }
+    }
+
     /// Why reads past the page cache were given up, if they were.
     pub(crate) fn direct_refused(&self) -> Option<&str> {
         self.direct_refused.get().map(String::as_str)
     }
 
     fn note_refusal(&self, reason: &std::io::Error) {
-        self.direct_refused.get_or_init(|| format!("reads past the page cache are refused by the file system ({reason}); the page cache is used"));
+        self.direct_refused.get_or_init(|| {
+            format!("reads past the page cache are refused by the file system ({reason}); the page cache is used")
+        });
     }
 
     fn take_scratch(&self) -> Scratch {

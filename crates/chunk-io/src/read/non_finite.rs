@@ -25,8 +25,18 @@ pub struct NonFiniteFound {
     pub count: u64,
     /// The dataset in which they were found first.
     pub dataset: String,
-    /// Place of the first in that dataset, by axis: sample, step, feature.
+    /// Place of the first in that dataset, in its order, by axis: sample, step, feature.
     pub index: Vec<usize>,
+}
+
+impl NonFiniteFound {
+    /// Adds what a later request found.
+    pub(super) fn add(&mut self, later: &NonFiniteFound) {
+        self.count += later.count;
+        if self.dataset == later.dataset && later.index < self.index {
+            self.index.clone_from(&later.index);
+        }
+    }
 }
 
 /// Count and least flat index of values that are not finite.

@@ -42,7 +42,8 @@ pub(super) fn in_parallel<T: Send>(
     let results: Vec<_> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..workers).map(|_| scope.spawn(labour)).collect();
         let own = labour();
-        let joined = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let joined =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         std::iter::once(own).chain(joined).collect()
     });
     let mut done = Done::default();
@@ -104,6 +105,9 @@ mod tests {
             });
             assert!(failed.unwrap_err().to_string().starts_with("20: "), "{workers}");
         }
-        assert_eq!(in_parallel(&reading, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap().found, Tally::default());
+        assert_eq!(
+            in_parallel(&reading, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap().found,
+            Tally::default()
+        );
     }
 }

@@ -84,13 +84,16 @@ pub(crate) fn way(question: &Question<'_>, reading: &Reading) -> Result<Way> {
     if let Some(bytes) = fill_bytes(dataset).map_err(failed)? {
         to_f32(float, &bytes, &mut fill);
     }
-    let mut stored =
-        Stored { file, object: object.to_owned(), grid, float, fill: fill[0], place: Place::Nowhere };
+    let mut stored = Stored { file, object: object.to_owned(), grid, float, fill: fill[0], place: Place::Nowhere };
     if properties.layout() == Layout::Contiguous {
         stored.place = stored.contiguous(dataset)?;
         return Ok(Way::Own(stored));
     }
     let filters = filters(dataset).map_err(failed)?;
+    let plain = filters.is_empty() && stored.grid.has_whole_rows();
+    if !plain {
+        stored.require_bounded_chunks()?;
+    }
     if !filters.is_empty() && leaves_edges_unfiltered(dataset).map_err(failed)? {
         return Ok(Way::Library("its chunks at the edge are stored without filters".to_owned()));
     }
@@ -98,7 +101,7 @@ pub(crate) fn way(question: &Question<'_>, reading: &Reading) -> Result<Way> {
         let names: Vec<&str> = filters.iter().map(|filter| filter.name.as_str()).collect();
         return Ok(Way::Library(format!("its filters are {}", names.join(", "))));
     };
-    stored.place = stored.chunks(dataset, pipeline, filters.is_empty())?;
+    stored.place = stored.chunks(dataset, pipeline, plain)?;
     Ok(Way::Own(stored))
 }
 
@@ -128,11 +131,7 @@ const CHUNK_OVERSIZE_MAX: u64 = 64;
 impl Stored {
     /// Bytes of an element in the file.
     pub(super) fn width(&self) -> usize {
-        match self.float.width {
-            FloatWidth::F16 => 2,
-            FloatWidth::F32 => 4,
-            FloatWidth::F64 => 8,
-        }
+        self.float.bytes()
     }
 
     /// Whether the file's bytes are those of an f32 in memory.
@@ -160,10 +159,10 @@ impl Stored {
     }
 
     fn contiguous(&self, dataset: &Dataset) -> Result<Place> {
-        // Behind a user block the library tells an address also of what has none; the size tells.
+        // Behind a user block the library gives an address also to what has none; the size tells.
         let (Some(offset), 1..) = (dataset.offset(), dataset.storage_size()) else { return Ok(Place::Nowhere) };
         let bytes = self.grid.shape[0] * self.row_len() * self.width();
-        self.require_within(Extent { offset, bytes }, None)?;
+        self.require_within(Extent { offset, bytes }, Vec::new)?;
         Ok(Place::Contiguous { offset })
     }
 
@@ -175,11 +174,7 @@ impl Stored {
             };
             Error::DamagedIndex { path: self.file.path.clone(), object: self.object.clone(), detail }
         })?;
-        if plain && self.grid.has_whole_rows() {
-            return Ok(Place::PlainChunks { index });
-        }
-        self.require_bounded_chunks()?;
-        Ok(Place::Chunks { index, pipeline })
+        Ok(if plain { Place::PlainChunks { index } } else { Place::Chunks { index, pipeline } })
     }
 
     /// Bytes of a decoded chunk.
@@ -205,14 +200,14 @@ impl Stored {
     }
 
     /// Refuses an extent beyond the end of the file: of the chunk that begins with the element `chunk`, or of a contiguous dataset.
-    pub(super) fn require_within(&self, extent: Extent, chunk: Option<Vec<usize>>) -> Result<()> {
+    pub(super) fn require_within(&self, extent: Extent, chunk: impl FnOnce() -> Vec<usize>) -> Result<()> {
         if extent.end() <= self.file.bytes() {
             return Ok(());
         }
         Err(Error::BeyondEnd {
             path: self.file.path.clone(),
             object: self.object.clone(),
-            chunk,
+            chunk: chunk(),
             bytes: extent.bytes as u64,
             offset: extent.offset,
             file_bytes: self.file.bytes(),

@@ -10,13 +10,6 @@ pub(crate) enum Rows<'a> {
 }
 
 impl Rows<'_> {
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Rows::Range(rows) => rows.len(),
-            Rows::List(rows) => rows.len(),
-        }
-    }
-
     /// The rows as runs of consecutive ones.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let (range, mut list): (_, &[usize]) = match self {

@@ -9,10 +9,15 @@ use crate::decode::Decoder;
 pub(super) const PAGE_BYTES: usize = 4096;
 
 /// What a thread works with. It grows to what its largest piece needs, a block or a chunk, and is kept for the next request.
-#[derive(Default)]
 pub(crate) struct Scratch {
     pub(super) staging: Aligned,
     pub(super) decoder: Decoder,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch { staging: Aligned::default(), decoder: Decoder::new() }
+    }
 }
 
 impl std::fmt::Debug for Scratch {

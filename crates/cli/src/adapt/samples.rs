@@ -22,7 +22,7 @@ pub(crate) struct SourceSamples {
 impl SourceSamples {
     /// Opens `path`. What fits into half of `memory_bytes` stays in memory; the rest is read when it is asked for.
     pub(crate) fn open(path: &Path, device: &Device, memory_bytes: usize) -> megabatch_chunk_io::Result<Self> {
-        let options = SourceOptions { resident_bytes_max: memory_bytes / 2 };
+        let options = SourceOptions { resident_bytes_max: memory_bytes / 2, ..SourceOptions::default() };
         let source = Source::open_with(path, &device.scope("data"), options)?;
         let shape = trainer_shape(source.shape());
         let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());
