@@ -5,6 +5,7 @@ mod cost;
 mod error;
 mod file;
 mod inspect;
+mod plan;
 mod predictions;
 mod series;
 mod shape;
@@ -21,6 +22,10 @@ pub use error::{Error, Fault, Result};
 pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
     TimeframeInspection, inspect,
+};
+pub use plan::{
+    CHUNK_SHARE, ChunkPlan, Filling, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence, Shortage,
+    read_amplification, recommend, remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
