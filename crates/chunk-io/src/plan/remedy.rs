@@ -36,7 +36,7 @@ impl Remedy {
 /// # Panics
 /// As [`read_amplification`].
 pub fn remedy(
-    order: impl Iterator<Item = usize> + Clone,
+    order: &(impl Iterator<Item = usize> + Clone),
     (rows, stored_rows): (usize, usize),
     row_bytes: u64,
     samples_per_chunk: usize,

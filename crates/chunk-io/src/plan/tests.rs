@@ -130,7 +130,7 @@ fn amplification_counts_what_every_chunk_of_the_loader_decodes() {
 fn a_remedy_is_the_largest_chunk_that_wastes_nothing() {
     let runs = |run: usize| (0..64 / run).rev().flat_map(move |k| k * run..(k + 1) * run);
     let remedy =
-        |run, row_bytes, loaded| remedy(runs(run).collect::<Vec<_>>().into_iter(), (64, 32), row_bytes, loaded);
+        |run, row_bytes, loaded| remedy(&runs(run).collect::<Vec<_>>().into_iter(), (64, 32), row_bytes, loaded);
     assert_eq!(remedy(32, 1 << 20, 8), Some(Remedy::ChunkRows(8)));
     assert_eq!(remedy(1, 1 << 20, 4), Some(Remedy::ChunkRows(4)));
     assert_eq!(remedy(32, 1 << 20, 32), None);
