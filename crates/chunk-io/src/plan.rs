@@ -145,14 +145,7 @@ impl ChunkPlan {
         let sample_bytes = request.shape.sample_bytes();
         let room = request.room(sample_bytes)?;
         if request.resident_bytes <= room {
-            return Ok(ChunkPlan {
-                residence: Residence::Resident,
-                sample_bytes,
-                samples_per_chunk: request.shape.samples,
-                chunks: 1,
-                chunk_bytes: request.resident_bytes,
-                data_bytes: request.resident_bytes,
-            });
+            return Ok(Self::resident(request.shape, request.resident_bytes));
         }
         let chunk_bytes = request.chunk_room(room)?;
         let fitting = usize::try_from(chunk_bytes / sample_bytes).unwrap_or(usize::MAX);
@@ -170,6 +163,18 @@ impl ChunkPlan {
             chunk_bytes,
             data_bytes: chunk_bytes * request.filling.chunks_on_device(),
         })
+    }
+
+    /// The plan for data of `bytes` that stay in memory. A series always does: its windows are indices, and its bars are few.
+    pub fn resident(shape: &Shape, bytes: u64) -> Self {
+        ChunkPlan {
+            residence: Residence::Resident,
+            sample_bytes: shape.sample_bytes(),
+            samples_per_chunk: shape.samples,
+            chunks: 1,
+            chunk_bytes: bytes,
+            data_bytes: bytes,
+        }
     }
 }
 
