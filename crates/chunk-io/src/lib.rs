@@ -5,6 +5,7 @@ mod cost;
 mod error;
 mod file;
 mod inspect;
+mod loader;
 mod predictions;
 mod series;
 mod shape;
@@ -22,6 +23,7 @@ pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
     TimeframeInspection, inspect,
 };
+pub use loader::{LoadedBatch, Loader, LoaderOptions, Rows, SeriesWindows, Stalls};
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
