@@ -6,6 +6,7 @@ mod error;
 mod file;
 mod inspect;
 mod plan;
+mod loader;
 mod predictions;
 mod series;
 mod shape;
@@ -27,6 +28,7 @@ pub use plan::{
     CHUNK_SHARE, ChunkPlan, Filling, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence, Shortage,
     read_amplification, recommend, remedy,
 };
+pub use loader::{LoadedBatch, Loader, LoaderOptions, Rows, SeriesWindows, Stalls};
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
