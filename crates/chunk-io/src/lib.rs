@@ -5,8 +5,8 @@ mod cost;
 mod error;
 mod file;
 mod inspect;
-mod plan;
 mod loader;
+mod plan;
 mod predictions;
 mod series;
 mod shape;
@@ -24,11 +24,11 @@ pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
     TimeframeInspection, inspect,
 };
+pub use loader::{LoadedBatch, Loader, LoaderOptions, Rows, SeriesWindows, Stalls};
 pub use plan::{
     CHUNK_SHARE, ChunkPlan, Filling, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence, Shortage,
     read_amplification, recommend, remedy,
 };
-pub use loader::{LoadedBatch, Loader, LoaderOptions, Rows, SeriesWindows, Stalls};
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
