@@ -58,7 +58,8 @@ fn check_windows(path: &Path) {
         expected.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap())).collect();
     for resident_bytes_max in [0, usize::MAX] {
         let scope = Device::cpu().scope("data");
-        let source = Source::open_with(path, &scope, SourceOptions { resident_bytes_max }).unwrap();
+        let source =
+            Source::open_with(path, &scope, SourceOptions { resident_bytes_max, ..SourceOptions::default() }).unwrap();
         let samples = source.shape().samples;
         let mut all = SampleBlock::zeros(source.shape(), samples);
         source.read(0..samples, all.slices()).unwrap();

@@ -26,7 +26,7 @@ pub(crate) struct SourceSamples {
 impl SourceSamples {
     /// Opens `path`. Windows of up to `resident_bytes_max` stay in memory; larger ones are read when they are asked for.
     pub(crate) fn open(path: &Path, device: &Device, resident_bytes_max: usize) -> megabatch_chunk_io::Result<Self> {
-        let options = SourceOptions { resident_bytes_max };
+        let options = SourceOptions { resident_bytes_max, ..SourceOptions::default() };
         let source = Source::open_with(path, &device.scope("data"), options)?;
         let shape = trainer_shape(source.shape());
         let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());

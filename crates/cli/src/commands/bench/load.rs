@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use megabatch_chunk_io::{LoadedBatch, Loader, LoaderOptions, Source, SourceOptions, Stalls};
+use clap::ValueEnum;
+use megabatch_chunk_io::{Direct, LoadedBatch, Loader, LoaderOptions, Source, SourceOptions, Stalls};
 use megabatch_gpu_core::Device;
 use megabatch_order::{Batches, Batching, Order};
 use serde::Serialize;
@@ -38,9 +39,25 @@ pub(crate) struct Args {
     /// Read all windows before the first batch and keep them in memory; a series always is
     #[arg(long)]
     resident: bool,
+    /// Threads that read and decode; 0 for as many as the processor runs at once
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Whether reading passes the page cache by
+    #[arg(long, value_enum, default_value_t = DirectArg::Off)]
+    direct: DirectArg,
     /// Epochs; the fastest counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DirectArg {
+    /// Through it
+    Off,
+    /// Past it for what it does not hold
+    WhenCold,
+    /// Always past it
+    On,
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
@@ -87,7 +104,12 @@ fn deliver(args: &Args, epoch: u64) -> Result<Epoch> {
     let (start, processor) = (Instant::now(), processor_seconds());
     let device = Device::cpu();
     let resident_bytes_max = if args.resident { usize::MAX } else { 0 };
-    let options = SourceOptions { resident_bytes_max, ..SourceOptions::default() };
+    let direct = match args.direct {
+        DirectArg::Off => Direct::Off,
+        DirectArg::WhenCold => Direct::WhenCold,
+        DirectArg::On => Direct::On,
+    };
+    let options = SourceOptions { resident_bytes_max, threads: args.threads, direct, ..SourceOptions::default() };
     let source = Arc::new(Source::open_with(&args.file, &device.scope("data"), options)?);
     let shape = source.shape().clone();
     let order = match args.shuffled {
