@@ -6,6 +6,8 @@ mod decode;
 mod error;
 mod file;
 mod inspect;
+mod loader;
+mod plan;
 mod predictions;
 mod read;
 mod series;
@@ -24,6 +26,11 @@ pub use error::{Error, Fault, Result};
 pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
     TimeframeInspection, inspect,
+};
+pub use loader::{LoadedBatch, Loader, LoaderOptions, Rows, SeriesWindows, Stalls};
+pub use plan::{
+    CHUNK_SHARE, ChunkPlan, Filling, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence, Shortage,
+    read_amplification, recommend, remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite, NonFiniteFound};

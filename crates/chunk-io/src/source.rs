@@ -248,13 +248,28 @@ impl Source {
     /// # Errors
     /// As [`Source::read`].
     pub fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
-        if let Some(sample) = samples.iter().find(|&&sample| sample >= self.shape().samples) {
-            return Err(self.beyond_the_end(&format!("sample {sample}")));
-        }
+        self.check_list(samples)?;
         self.check_memory(samples.len(), &out)?;
         match &self.data {
             Data::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
             Data::Windows(windows) => windows.gather(samples, out),
+        }
+    }
+
+    /// The rows of a windows file that is held in memory: those of the `i`-th timeframe, `[N, T, F]`, or after the last one the
+    /// targets, `[N, K]`.
+    pub(crate) fn held_table(&self, i: usize) -> Option<&[f32]> {
+        match &self.data {
+            Data::Series(_) => None,
+            Data::Windows(windows) => windows.held_rows(i),
+        }
+    }
+
+    /// Refuses a list with a sample that the file does not have.
+    pub(crate) fn check_list(&self, samples: &[usize]) -> Result<()> {
+        match samples.iter().find(|&&sample| sample >= self.shape().samples) {
+            Some(sample) => Err(self.beyond_the_end(&format!("sample {sample}"))),
+            None => Ok(()),
         }
     }
 

@@ -79,7 +79,7 @@ impl WindowsSource {
         self.file.features().iter().chain([self.file.targets()])
     }
 
-    fn held_rows(&self, i: usize) -> Option<&[f32]> {
+    pub(super) fn held_rows(&self, i: usize) -> Option<&[f32]> {
         let held = self.held.as_ref()?;
         Some(held.features.get(i).unwrap_or(&held.targets).as_slice())
     }
