@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use hdf5::types::TypeDescriptor;
 use hdf5::{Dataset, Datatype};
 use hdf5_sys::LOCK;
-use hdf5_sys::h5d::{H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS, H5D_fill_time_t, H5D_fill_value_t};
+use hdf5_sys::h5d::{H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS, H5D_fill_time_t, H5D_fill_value_t, H5Dget_chunk_index_type};
 use hdf5_sys::h5f::H5Fget_vfd_handle;
 use hdf5_sys::h5p::{
     H5P_DEFAULT, H5Pfill_value_defined, H5Pget_chunk_opts, H5Pget_fill_time, H5Pget_fill_value, H5Pget_filter2,
@@ -18,6 +18,9 @@ use hdf5_sys::h5t::{H5T_norm_t, H5T_order_t, H5Tget_ebias, H5Tget_fields, H5Tget
 use hdf5_sys::h5z::H5Zfilter_avail;
 
 use crate::decode::{ByteOrder, Float, FloatWidth};
+
+/// `H5D_CHUNK_IDX_EARRAY` of H5Dpublic.h, which the bindings leave out.
+const H5D_CHUNK_IDX_EARRAY: c_uint = 4;
 
 /// A filter of a dataset's pipeline, as its header has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +98,17 @@ pub(crate) fn leaves_edges_unfiltered(dataset: &Dataset) -> hdf5::Result<bool> {
     // SAFETY: `properties` is alive and a list for a chunked dataset; HDF5 writes the integer.
     checked(unsafe { H5Pget_chunk_opts(properties.id(), &mut options) })?;
     Ok(options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS != 0)
+}
+
+/// Whether HDF5 tells the places of chunks wrongly: its iteration over an extensible array, the index of a dataset that is unlimited along
+/// one axis, takes that axis for the first (HDF5 2.2.0, `H5D__earray_idx_iterate_cb`). Reading through the library is not affected.
+pub(crate) fn misplaces_chunks(dataset: &Dataset) -> hdf5::Result<bool> {
+    let first_is_unlimited = dataset.space()?.maxdims().first() == Some(&None);
+    let mut kind = 0;
+    let _guard = LOCK.lock();
+    // SAFETY: `dataset` is alive and chunked; HDF5 writes the number.
+    checked(unsafe { H5Dget_chunk_index_type(dataset.id(), &mut kind) })?;
+    Ok(kind == H5D_CHUNK_IDX_EARRAY && !first_is_unlimited)
 }
 
 /// What is read where no value was ever written: the bytes of one element in the dataset's own type, `None` for zeros because the

@@ -16,6 +16,8 @@ use crate::error::{Error, Result};
 /// Where a task finds the page cache empty, the system is asked to fetch this much of what the next ones will read: enough for a disk
 /// to have several requests at hand, little enough to stay in the cache until its turn.
 const AHEAD_BYTES: usize = 16 << 20;
+/// Each of them is a call.
+const EXTENTS_AHEAD_MAX: usize = 256;
 
 /// A file during one request, the extents of which are known.
 pub(super) struct Access<'a> {
@@ -109,18 +111,21 @@ impl<'a> Access<'a> {
         self.file.direct.is_some() && self.reading.direct_refused().is_none()
     }
 
-    /// Has the system fetch what the tasks from `task` on will read, [`AHEAD_BYTES`] of it.
+    /// Has the system fetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of it, and what it was not told of yet.
     fn fetch_ahead(&self, task: usize) {
-        let first = self.extents.partition_point(|&(of, _)| of < task).max(self.fetched.load(Ordering::Relaxed));
+        let first = self.extents.partition_point(|&(of, _)| of < task);
         let mut bytes = 0;
-        let wanted = self.extents[first..].iter().take_while(|(of, extent)| {
+        let wanted = self.extents[first..].iter().take(EXTENTS_AHEAD_MAX).take_while(|(_, extent)| {
             bytes += extent.bytes;
-            bytes <= AHEAD_BYTES && *of < task + TASKS_AHEAD_MAX
+            bytes <= AHEAD_BYTES
         });
-        let wanted: Vec<Extent> = wanted.map(|&(_, extent)| extent).collect();
-        self.fetched.fetch_max(first + wanted.len(), Ordering::Relaxed);
-        for together in wanted.chunk_by(|a, b| b.offset >= a.offset && b.offset <= a.end() + PAGE_BYTES as u64) {
-            let (offset, end) = (together[0].offset, together[together.len() - 1].end());
+        let end = first + wanted.count();
+        let first = first.max(self.fetched.fetch_max(end, Ordering::Relaxed));
+        let Some(wanted) = self.extents.get(first..end) else { return };
+        for together in
+            wanted.chunk_by(|(_, a), (_, b)| b.offset >= a.offset && b.offset <= a.end() + PAGE_BYTES as u64)
+        {
+            let (offset, end) = (together[0].1.offset, together[together.len() - 1].1.end());
             fetch_ahead(&self.file.file, offset, end - offset);
         }
     }
@@ -130,6 +135,3 @@ impl<'a> Access<'a> {
         Error::Io { path: self.file.path.clone(), action: "read the file", source }
     }
 }
-
-/// Tasks may be small: no more of them are fetched ahead.
-const TASKS_AHEAD_MAX: usize = 256;

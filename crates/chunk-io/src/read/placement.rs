@@ -12,7 +12,7 @@ use super::file::{Extent, Identity, RawFile};
 use super::index::{ChunkIndex, Grid, Unusable};
 use crate::decode::{ByteOrder, Filter, Float, FloatWidth, Pipeline, to_f32};
 use crate::error::{Error, Result, innermost};
-use crate::stored::{StoredFilter, fill_bytes, filters, ieee_float, leaves_edges_unfiltered};
+use crate::stored::{StoredFilter, fill_bytes, filters, ieee_float, leaves_edges_unfiltered, misplaces_chunks};
 
 /// Who reads a dataset.
 #[derive(Debug)]
@@ -93,6 +93,9 @@ pub(crate) fn way(question: &Question<'_>, reading: &Reading) -> Result<Way> {
     let plain = filters.is_empty() && stored.grid.has_whole_rows();
     if !plain {
         stored.require_bounded_chunks()?;
+    }
+    if misplaces_chunks(dataset).map_err(failed)? {
+        return Ok(Way::Library("it grows along an axis that is not the first".to_owned()));
     }
     if !filters.is_empty() && leaves_edges_unfiltered(dataset).map_err(failed)? {
         return Ok(Way::Library("its chunks at the edge are stored without filters".to_owned()));
