@@ -151,9 +151,10 @@ fn substitute(l: &[f64], n: usize, b: &mut [f64]) {
 
 #[cfg(test)]
 mod tests {
+    use megabatch_order::random::{Stream, uniform};
+
     use super::*;
     use crate::model::{SampleShape, Timeframe};
-    use crate::random::{Stream, uniform};
     use crate::samples::{InMemory, Samples};
 
     /// Two timeframes; targets are linear in the last bars, the second one constant; one feature repeats another.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use megabatch_gpu_core::Device;
+use megabatch_order::StepSamples;
 
 use crate::baseline::Baselines;
 use crate::carried::Carried;
@@ -21,7 +22,7 @@ use crate::model::{Model, SampleShape};
 use crate::optimizer::Optimizer;
 use crate::prefetch::{Feed, Source, with_batches};
 use crate::samples::{Batch, Samples};
-use crate::schedule::{Schedule, StepSamples};
+use crate::schedule::Schedule;
 use crate::step::{Changes, Engine, Objective, Totals};
 use crate::tensor::TensorSet;
 use crate::weights::{load_weights, save_weights};
