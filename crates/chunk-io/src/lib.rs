@@ -19,6 +19,7 @@ mod stored;
 mod table;
 mod text;
 mod timeframe;
+mod upload;
 mod windows;
 
 pub use cost::ReadCost;
@@ -40,4 +41,5 @@ pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDa
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;
 pub use timeframe::timeframe_order;
+pub use upload::{DeviceChunk, DeviceTable, HostChunk, Uploader, gather_windows, swap_bytes};
 pub use windows::{WindowsFile, WindowsHeader, WindowsWriter, write_windows};
