@@ -14,7 +14,7 @@ use super::rows::{Rows, cut, take};
 use super::scratch::{Aligned, Scratch};
 use super::span::{BLOCK_BYTES, Extended, Span, spans};
 use super::{Reading, check};
-use crate::decode::{Decoder, Pipeline};
+use crate::decode::{Corrupt, Decoded, Decoder, Pipeline};
 use crate::error::{Error, Result};
 
 /// Chunks that are decoded at the same time take no more than this with what they are decoded from, beyond the first.
@@ -218,9 +218,8 @@ impl Request<'_> {
             return Ok(());
         };
         let started = Instant::now();
-        let decoded = decoder
-            .decode(self.pipeline, entry.mask, stored)
-            .map_err(|corrupt| self.stored.damaged(entry, place, corrupt.to_string()))?;
+        let decoded: Result<Decoded<'_>, Corrupt> = decoder.decode(self.pipeline, entry.mask, stored);
+        let decoded = decoded.map_err(|corrupt| self.stored.damaged(entry, place, corrupt.to_string()))?;
         let decode = started.elapsed();
         self.stored.copy_runs(place, &mut band.pieces, |elements, out| decoded.copy(elements, out));
         done.cost.decode += decode;
