@@ -134,7 +134,7 @@ impl Stored {
 
     /// Refuses a chunk that takes more bytes than its filters could have made of it.
     fn require_plausible(&self, entry: Entry, place: [usize; 3]) -> Result<()> {
-        let bytes_max = self.chunk_bytes() + self.chunk_bytes() / 8 + 4096;
+        let bytes_max = self.chunk_bytes() + self.chunk_bytes() / 8 + 64;
         if u64::from(entry.bytes) <= bytes_max {
             return Ok(());
         }
