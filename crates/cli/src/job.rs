@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use megabatch_chunk_io::{ChunkPlan, Filling, Layout, PlanRequest, Residence, Shortage};
+use megabatch_chunk_io::{ChunkPlan, Filling, Layout, PlanRequest, Residence, Shortage, Source};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     self as trainer, CarriedStates, Checkpoints, EarlyStopping, Footprint, Form, LastBatch, Loss, LrSchedule,
@@ -14,7 +14,7 @@ use crate::adapt::samples::SourceSamples;
 use crate::adapt::split::split_source;
 use crate::config::Config;
 use crate::failure::{self, Failure};
-use crate::plan::bytes;
+use crate::plan::{bytes, decoded_rows};
 
 /// Memory that is assumed where the system does not tell how much is free.
 const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
@@ -30,6 +30,8 @@ pub(crate) struct Job {
     pub(crate) training: trainer::Config,
     /// How the data pass through memory.
     pub(crate) chunks: Result<ChunkPlan, Shortage>,
+    /// Rows of the file that are decoded together, 1 where none are.
+    stored_rows: usize,
 }
 
 /// What a job is opened for.
@@ -85,7 +87,7 @@ impl Job {
             _ => 0,
         };
         let held_bytes = self.held_bytes() - windows_bytes as usize;
-        let beside = Beside { model_bytes, held_bytes, batch_size };
+        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows: self.stored_rows };
         chunks(&self.samples, &self.config, self.memory_bytes, beside)
     }
 
@@ -112,14 +114,15 @@ impl Job {
         let training = training_config(&config);
         let model_bytes = footprint(&samples, &split, &training)?.total_bytes();
         let held_bytes = device.usage().allocated_bytes;
-        let beside = Beside { model_bytes, held_bytes, batch_size: training.batch_size };
+        let stored_rows = stored_rows(samples.source())?;
+        let beside = Beside { model_bytes, held_bytes, batch_size: training.batch_size, stored_rows };
         let chunks = chunks(&samples, &config, memory_bytes, beside);
         let stays = chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
         if request.intent == Intent::Run && stays && !samples.source().is_resident() {
             drop(samples);
             samples = open(usize::MAX)?;
         }
-        Ok(Job { device, memory_bytes, samples, split, config, training, chunks })
+        Ok(Job { device, memory_bytes, samples, split, config, training, chunks, stored_rows })
     }
 }
 
@@ -129,6 +132,15 @@ struct Beside {
     /// Of a series all; of windows what tells their times.
     held_bytes: usize,
     batch_size: usize,
+    stored_rows: usize,
+}
+
+/// Rows of windows that are decoded together: a chunk that ends with them leaves none to be decoded twice.
+fn stored_rows(source: &Source) -> Result<usize> {
+    if source.layout() == Layout::Series {
+        return Ok(1);
+    }
+    Ok(source.storage()?.iter().filter_map(decoded_rows).max().unwrap_or(1))
 }
 
 /// How `samples` pass through memory of `memory_bytes`.
@@ -136,7 +148,7 @@ fn chunks(
     samples: &SourceSamples,
     config: &Config,
     memory_bytes: usize,
-    Beside { model_bytes, held_bytes, batch_size }: Beside,
+    Beside { model_bytes, held_bytes, batch_size, stored_rows }: Beside,
 ) -> Result<ChunkPlan, Shortage> {
     let source = samples.source();
     if source.layout() == Layout::Series {
@@ -156,7 +168,7 @@ fn chunks(
             Some(batch_bytes)
         },
         batch_size,
-        stored_rows: 1,
+        stored_rows,
     })
 }
 

@@ -7,6 +7,7 @@ use megabatch_chunk_io::{ChunkPlan, Layout, Recommendation, Residence, recommend
 use serde::Serialize;
 
 use super::bytes;
+use super::reads::{DatasetReads, epoch_reads};
 use crate::adapt::meaning::Meaning;
 use crate::job::Job;
 
@@ -29,6 +30,8 @@ pub(crate) struct DataPlan {
     pub(crate) batches_per_chunk: usize,
     /// What to begin with on a device with as much memory.
     pub(crate) recommended: Recommendation,
+    /// What an epoch of training reads, by dataset; empty where the data stay in memory.
+    pub(crate) reads: Vec<DatasetReads>,
 }
 
 impl DataPlan {
@@ -44,6 +47,10 @@ impl DataPlan {
             resident_bytes: job.data_bytes(&chunks),
             batches_per_chunk: chunks.samples_per_chunk.div_ceil(job.training.batch_size),
             recommended: recommend(job.memory_bytes as u64),
+            reads: match chunks.residence {
+                Residence::Resident => Vec::new(),
+                Residence::Chunked => epoch_reads(job, chunks.samples_per_chunk)?,
+            },
             chunks,
         })
     }
@@ -60,8 +67,9 @@ impl DataPlan {
                 bytes(chunks.chunk_bytes as usize)
             ),
         };
+        let reads: String = self.reads.iter().map(DatasetReads::to_text).collect();
         format!(
-            "data      {residence}\nadvised   chunks of {}, batches of {} for as much memory as is available\n",
+            "data      {residence}\nadvised   chunks of {}, batches of {} for as much memory as is available\n{reads}",
             bytes(recommended.chunk_bytes as usize),
             recommended.batch_size
         )

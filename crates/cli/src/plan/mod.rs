@@ -2,6 +2,7 @@
 
 mod data;
 mod memory;
+mod reads;
 
 use anyhow::Result;
 use megabatch_trainer::{Model, SampleShape, Samples as _, Split};
@@ -9,6 +10,7 @@ use serde::Serialize;
 
 pub(crate) use data::DataPlan;
 pub(crate) use memory::MemoryPlan;
+pub(crate) use reads::decoded_rows;
 
 use crate::adapt::split::utc;
 use crate::job::Job;

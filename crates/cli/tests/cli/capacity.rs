@@ -155,3 +155,23 @@ fn a_chunk_that_does_not_fit_is_refused_with_one_that_does() {
         "{plan} --set gpu_optimization.chunk_size_gb=0.00001 --set gpu_optimization.batch_size={advised}"
     ));
 }
+
+#[test]
+fn what_an_order_decodes_in_vain_is_told_with_what_mends_it() {
+    let stage = Stage::new();
+    let synth = "synth windows.h5 --layout windows --samples 600 --steps 100 --features 50 --targets 2 --chunk-rows 32";
+    stage.succeeds(synth);
+    // Eight samples at a time, far apart: each costs a chunk of 32.
+    let plan =
+        format!("plan --data windows.h5 --memory-gb 0.01 {SMALL_MODEL} --set gpu_optimization.use_chunk_loader=false");
+    let features = |more: &str| stage.succeeds(&format!("{plan} {more}"))["data"]["reads"][0].clone();
+    let shuffled = features("--set training.run_length=1");
+    assert_eq!((&shuffled["object"], &shuffled["chunk"][0]), (&"/features".into(), &32.into()));
+    let amplification = shuffled["read_amplification"].as_f64().unwrap();
+    assert!((20.0..=32.0).contains(&amplification), "{shuffled}");
+    let remedy = shuffled["remedy"].as_str().unwrap();
+    assert!(remedy.starts_with("megabatch convert windows.h5 windows.better.h5 --"), "{remedy}");
+
+    let in_runs = features("--set training.run_length=32");
+    assert!(in_runs["read_amplification"].as_f64().unwrap() < amplification / 4.0, "{in_runs}");
+}
