@@ -22,7 +22,9 @@ const MEMORY_BYTES_MAX: u64 = 256 << 20;
 fn good_files(folder: &Path) -> Vec<PathBuf> {
     // The earliest form of a file has no checksums, so that nothing in it is safe from the changes.
     let (earliest, latest) = (LibraryVersion::Earliest, LibraryVersion::latest());
-    let forms: [(&str, LibraryVersion, fn(&hdf5::File) -> Dataset); 7] = [
+    /// Name, version of the format, and what creates the dataset.
+    type Form = (&'static str, LibraryVersion, fn(&hdf5::File) -> Dataset);
+    let forms: [Form; 7] = [
         ("contiguous", earliest, |file| file.new_dataset::<f32>().shape([9, 8, 5]).create("features").unwrap()),
         ("plain", earliest, |file| chunked(file, [2, 8, 5]).shape([9, 8, 5]).create("features").unwrap()),
         ("gzip", earliest, |file| {
@@ -42,7 +44,7 @@ fn good_files(folder: &Path) -> Vec<PathBuf> {
         }),
     ];
     let values: Vec<f32> = (0..9 * 8 * 5).map(|k| written("/features", k)).collect();
-    let write = |(name, version, create): (&str, LibraryVersion, fn(&hdf5::File) -> Dataset)| {
+    let write = |(name, version, create): Form| {
         let path = folder.join(name).with_extension("h5");
         let mut builder = hdf5::FileBuilder::new();
         builder.with_fapl(|access| access.libver_bounds(version, latest));

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use megabatch_chunk_io::{SampleBlock, Source, SourceOptions};
+use megabatch_chunk_io::{SampleBlock, Source, SourceOptions, TimeframeShape};
 use megabatch_gpu_core::Device;
 
 /// Set in the process that reads.
@@ -151,7 +151,7 @@ fn read_ours(path: &Path, options: SourceOptions) -> Result<(Vec<String>, Vec<Ve
     let source = Source::open_with(path, &Device::cpu().scope("data"), options)?;
     let objects = source.storage()?.into_iter().map(|dataset| dataset.object).collect();
     let shape = source.shape();
-    let sample_len = shape.timeframes.iter().map(|timeframe| timeframe.window_len()).sum::<usize>() + shape.horizons;
+    let sample_len = shape.timeframes.iter().map(TimeframeShape::window_len).sum::<usize>() + shape.horizons;
     let samples = shape.samples.min(VALUES_MAX / sample_len);
     let mut block = SampleBlock::zeros(shape, samples);
     source.read(0..samples, block.slices())?;
