@@ -118,6 +118,32 @@ pub enum Error {
         fix: String,
     },
 
+    /// A series of these windows would be no smaller than they are.
+    #[error(
+        "{path}: a series would save nothing: the windows take {windows_bytes} bytes and their bars with indices {series_bytes}; {detail}"
+    )]
+    NothingSaved {
+        /// The windows file.
+        path: PathBuf,
+        /// Bytes of the windows, uncompressed.
+        windows_bytes: u64,
+        /// Bytes of the bars, close times and indices, uncompressed; of as many as were looked at when it became clear.
+        series_bytes: u64,
+        /// What is known about why, and what to do.
+        detail: String,
+    },
+
+    /// A conversion was broken off by its caller; the same call continues it.
+    #[error("{path}: interrupted after {done_bytes} of {total_bytes} bytes; the same command goes on from there")]
+    Interrupted {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// Bytes done so far.
+        done_bytes: u64,
+        /// Bytes to be done in all.
+        total_bytes: u64,
+    },
+
     /// The file is another than it was when it was opened.
     #[error("{path}: the file changed while it was in use: {what}; open it again when nothing writes to it")]
     Changed {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod atomic;
+mod convert;
 mod cost;
 mod decode;
 mod error;
@@ -22,6 +23,10 @@ mod timeframe;
 mod upload;
 mod windows;
 
+pub use convert::{
+    Conversion, ConversionProgress, ConversionStage, ConvertOptions, Observer, StorageChoice, StorageForm, convert,
+    layout_of,
+};
 pub use cost::ReadCost;
 pub use error::{Error, Fault, Result};
 pub use inspect::{

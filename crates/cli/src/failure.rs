@@ -130,7 +130,7 @@ fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
     match error {
         Error::Memory { source, .. } => of_device(source),
         Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
-        Error::Io { .. } => None,
+        Error::Io { .. } | Error::Interrupted { .. } => None,
         _ => Some(Kind::Data),
     }
 }

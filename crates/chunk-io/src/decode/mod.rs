@@ -23,6 +23,8 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use corrupt::Corrupt;
+pub(crate) use decoded::Decoded;
 pub(crate) use decoder::Decoder;
 pub(crate) use floats::{ByteOrder, Float, FloatWidth, to_f32};
 pub(crate) use pipeline::{Filter, Pipeline};
