@@ -210,6 +210,11 @@ impl SeriesFile {
         Ok(attributes)
     }
 
+    /// Values by timeframe, then the targets.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.timeframes.iter().map(SeriesTimeframeFile::values_table).chain([&self.targets])
+    }
+
     pub(crate) fn targets_table(&self) -> &Table {
         &self.targets
     }

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
 use crate::forecasts::Forecasts;
-use crate::job::{Job, Request, data_path};
+use crate::job::{Intent, Job, Request, data_path};
 use crate::plan::Plan;
 use crate::report::{DataFacts, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::RunFolder;
@@ -66,6 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         device: &args.device,
         max_steps: args.max_steps,
         memory_bytes: None,
+        intent: Intent::Run,
     })?;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
