@@ -3,10 +3,9 @@
 //! The port of samples that load themselves ahead, many batches at a time.
 
 use std::error::Error as StdError;
-use std::ops::Sub;
+use std::ops::{AddAssign, Sub};
 use std::time::Duration;
 
-use megabatch_gpu_core::Scope;
 use serde::Serialize;
 
 /// The samples of each batch to come, in order.
@@ -17,11 +16,12 @@ type SourceError = Box<dyn StdError + Send + Sync>;
 
 /// Samples that do not fit in memory, and are read in pieces of many batches rather than batch by batch.
 pub trait LoadAhead: Sync {
-    /// Begins to load the batches `lists`, in memory booked on `scope`.
+    /// Begins to load the batches `lists`, in memory of the source's own. A validation that interrupts training loads its batches
+    /// beside those of training.
     ///
     /// # Errors
     /// Where there is no memory, or whatever keeps the source from beginning.
-    fn load<'a>(&'a self, lists: BatchLists<'a>, scope: &Scope) -> Result<Box<dyn LoadedBatches + 'a>, SourceError>;
+    fn load<'a>(&'a self, lists: BatchLists<'a>) -> Result<Box<dyn LoadedBatches + 'a>, SourceError>;
 }
 
 /// Batches that were loaded, in the order of their lists.
@@ -68,6 +68,15 @@ impl Waits {
     /// All of the waiting.
     pub fn total(&self) -> Duration {
         self.disk + self.decode + self.copy
+    }
+}
+
+impl AddAssign for Waits {
+    fn add_assign(&mut self, other: Waits) {
+        self.disk += other.disk;
+        self.decode += other.decode;
+        self.copy += other.copy;
+        self.bytes_read += other.bytes_read;
     }
 }
 

@@ -25,8 +25,8 @@ pub struct Footprint {
     pub optimizer_bytes: usize,
     /// What the forward pass keeps for the backward pass, for each shard in work.
     pub activations_bytes: usize,
-    /// Batches: the one in work and the one being read, twice while a validation interrupts training. Or chunks of them, see
-    /// [`Footprint::with_chunks_of`].
+    /// Batches: the one in work and the one being read, twice while a validation interrupts training. None are taken for samples that
+    /// load themselves ahead ([`LoadAhead`](crate::LoadAhead)), whose memory is the source's.
     pub batches_bytes: usize,
     /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
     pub carried_bytes: usize,
@@ -97,13 +97,6 @@ impl Footprint {
         let validation = if is_validated { streamed_len(hidden, &states.validation) } else { 0 };
         let numbers = training.sum::<usize>() + validation;
         Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
-    }
-
-    /// This footprint for samples that load themselves ahead ([`LoadAhead`](crate::LoadAhead)) in chunks of `chunk_samples`, which take
-    /// the batches' place: the chunk in work and the one being read, twice while a validation interrupts training. It is the most:
-    /// a chunk is no larger than what is left to load.
-    pub fn with_chunks_of(self, config: &Config, chunk_samples: usize) -> Self {
-        Footprint { batches_bytes: self.batches_bytes / config.batch_size * chunk_samples, ..self }
     }
 
     /// All of it.

@@ -29,14 +29,14 @@ pub(crate) struct Source<'a> {
 
 /// Gives `consume` the batches of `schedule` in order, and reads the next ones while it works on those before. Reading ends when
 /// `consume` returns, whatever is left of the schedule. All memory lives until then, so that its peak is a matter of shapes and
-/// not of timing: two batches, the one being consumed and the one being read; or what the samples take that load themselves ahead.
+/// not of timing: two batches, the one being consumed and the one being read; or what samples take that load themselves ahead.
 pub(crate) fn with_batches<'a, T>(
     source: Source<'a>,
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
     consume: impl FnOnce(&mut Feed<'_>) -> Result<T>,
 ) -> Result<T> {
     if let Some(samples) = source.samples.load_ahead() {
-        let batches = samples.load(Box::new(schedule), source.scope).map_err(|source| Error::LoadAhead { source })?;
+        let batches = samples.load(Box::new(schedule)).map_err(|source| Error::LoadAhead { source })?;
         return consume(&mut Feed::Loaded(Loaded::new(batches, source.samples.shape())));
     }
     let (give_back, empty) = sync_channel(2);
