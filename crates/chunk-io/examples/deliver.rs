@@ -10,7 +10,9 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use megabatch_chunk_io::{Direct, NonFinite, ReadCost, SampleBlock, SampleSlices, Source, SourceOptions};
+use megabatch_chunk_io::{
+    Direct, NonFinite, ReadCost, SampleBlock, SampleSlices, Source, SourceOptions, TimeframeShape,
+};
 use megabatch_gpu_core::Device;
 use serde_json::json;
 
@@ -57,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let (seconds, cpu, cost, sum) = epochs.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).ok_or("--epochs is 0")?;
     let shape = source.shape();
-    let sample_len = shape.timeframes.iter().map(|timeframe| timeframe.window_len()).sum::<usize>() + shape.horizons;
+    let sample_len = shape.timeframes.iter().map(TimeframeShape::window_len).sum::<usize>() + shape.horizons;
     let bytes = (shape.samples * sample_len * size_of::<f32>()) as f64;
     let line = json!({
         "file": plan.path, "pattern": if plan.gather { "gather" } else { "read" }, "batch": plan.batch, "slab": plan.slab,

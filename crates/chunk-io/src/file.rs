@@ -122,8 +122,13 @@ impl InputFile {
         move |error| Error::hdf5(&path, &object, action)(error)
     }
 
-    /// The error for an object that is not there, which lists what is.
+    /// The error for an object that is not there, which lists what is; or for one that is there and cannot be opened.
     pub(crate) fn missing(&self, object: &str, expected: &str) -> Error {
+        if let Err(error) = self.root.loc_type_by_name(object)
+            && self.root.link_exists(object)
+        {
+            return self.failed(object, "open the object")(error);
+        }
         let listed = |(path, dataset): &(String, hdf5::Dataset)| format!("{path} {:?}", dataset.shape());
         let datasets = self.all_datasets();
         let mut contents: Vec<String> = datasets.iter().take(20).map(listed).collect();

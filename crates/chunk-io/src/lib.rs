@@ -20,6 +20,7 @@ mod stored;
 mod table;
 mod text;
 mod timeframe;
+mod upload;
 mod windows;
 
 pub use convert::{
@@ -45,4 +46,5 @@ pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDa
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;
 pub use timeframe::timeframe_order;
+pub use upload::{DeviceChunk, DeviceTable, HostChunk, Uploader, gather_windows, swap_bytes};
 pub use windows::{WindowsFile, WindowsHeader, WindowsWriter, write_windows};

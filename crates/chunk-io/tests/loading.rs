@@ -47,7 +47,7 @@ fn write(folder: &Path, place: Place, (bars, storage): (usize, Storage)) -> Path
 
 fn open(path: &Path, place: Place) -> Arc<Source> {
     let resident_bytes_max = if place == Place::WindowsOnDisk { 0 } else { usize::MAX };
-    let options = SourceOptions { resident_bytes_max };
+    let options = SourceOptions { resident_bytes_max, ..SourceOptions::default() };
     Arc::new(Source::open_with(path, &scope("data"), options).unwrap())
 }
 

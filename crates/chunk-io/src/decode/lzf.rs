@@ -6,14 +6,17 @@
 //! - otherwise a back reference: n = c >> 5 is its length less 2; where n is 7 the next byte is added to it. The last byte is the lower
 //!   part of the distance less 1, the lower five bits of c the upper part. A reference may overlap what it writes.
 //!
-//! The fast form differs from one that copies byte by byte in three things. (1) It copies whole vectors, also past the end of a run: what is
-//! wrong there is overwritten by the next one, and the memory is longer than the chunk. (2) It takes literals and the reference that
-//! mostly follows them together, with no literals as a case of some, as a branch on which it is would be guessed wrong half of the time.
-//! (3) Where a reference overlaps itself by less than a vector, a vector is filled with its bytes again and again, and then stored.
+//! The fast form differs from one that copies byte by byte in these things. (1) It copies a vector for any short run, also past its end: what is
+//! wrong there is overwritten by the next run, and the memory is longer than the chunk. (2) Whether a run is of literals or a reference is
+//! as good as random, and a branch on it would be guessed wrong half of the time. So that there is none, the stream is staged behind
+//! what it decompresses to, a piece at a time, and a run of either kind is a copy within one slice. (3) What is left to a branch is
+//! rare: references that are long, overlap themselves or are wrong.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod tests;
+
+use std::hint::select_unpredictable;
 
 use super::corrupt::{Corrupt, Density};
 use super::scratch::Scratch;
@@ -23,22 +26,34 @@ const FILTER: &str = "LZF";
 const LITERALS_MAX: usize = 32;
 const REFERENCE_MAX: usize = 264;
 
+/// From this control byte on a byte of length follows.
+const LENGTH_FOLLOWS: usize = 7 << 5;
+
 /// The longest reference takes three bytes.
 const DENSITY: Density = Density { filter: FILTER, expansion_max: REFERENCE_MAX / 3 };
 
-/// Bytes that the fast form copies of a reference at a time.
-const VECTOR: usize = 16;
+/// Bytes that are copied at a time: the longest run of literals.
+const VECTOR: usize = LITERALS_MAX;
 
-/// What a step of the fast form reads and writes at most, a run of literals and a reference.
-const STEP_READ_MAX: usize = 1 + LITERALS_MAX + 3;
-const STEP_WRITTEN_MAX: usize = LITERALS_MAX + REFERENCE_MAX + VECTOR;
+/// Bytes that are copied at a time of a reference that is not short.
+const WORD: usize = size_of::<u128>();
+
+/// What a run reads and writes at most, in whole vectors.
+const RUN_READ_MAX: usize = 1 + VECTOR;
+const RUN_WRITTEN_MAX: usize = REFERENCE_MAX + VECTOR;
+
+/// Bytes of the stream that are staged at a time. They stay in the first-level cache.
+const STAGED: usize = 4096;
 
 /// Decompresses a stream that is to hold `expected` bytes; returns how many it held, which is `expected`.
 pub(super) fn decompress(stored: &[u8], (out, expected): (&mut Scratch, usize)) -> Result<usize, Corrupt> {
     DENSITY.check(stored.len(), expected)?;
-    let mut stream = Stream { stored, read: 0, out: out.provide(expected + STEP_WRITTEN_MAX), written: 0, expected };
-    stream.wide_runs()?;
-    while stream.read < stored.len() && stream.written <= expected {
+    let out = out.provide(expected + RUN_WRITTEN_MAX + STAGED + RUN_READ_MAX);
+    let mut stream = Stream { stored, read: 0, out, written: 0, expected };
+    while stream.written < expected && stream.read + RUN_READ_MAX < stored.len() {
+        stream.staged_runs()?;
+    }
+    while stream.written <= expected && stream.read < stored.len() {
         stream.run()?;
     }
     match stream.written {
@@ -48,7 +63,7 @@ pub(super) fn decompress(stored: &[u8], (out, expected): (&mut Scratch, usize)) 
     }
 }
 
-/// A stream half decompressed. `out` has [`STEP_WRITTEN_MAX`] bytes more than are expected.
+/// A stream half decompressed. `out` has room for `expected` bytes, for a run more, and for what is staged.
 struct Stream<'a> {
     stored: &'a [u8],
     read: usize,
@@ -70,99 +85,117 @@ impl Stream<'_> {
             self.written += literals.len();
             return Ok(());
         }
-        let (length, distance, bytes) = reference(from).ok_or_else(cut_off)?;
-        if distance > self.written {
-            return Err(Corrupt::LzfReference { at, distance, written: self.written });
-        }
-        for to in self.written..self.written + length {
-            self.out[to] = self.out[to - distance];
-        }
-        self.read += bytes;
-        self.written += length;
+        let reference = Reference::read(from).ok_or_else(cut_off)?;
+        self.read += reference.bytes;
+        self.written = reference.repeat(self.out, self.written).ok_or(reference.beyond(at, self.written))?;
         Ok(())
     }
 
-    /// Runs until either side has no room for another step.
-    fn wide_runs(&mut self) -> Result<(), Corrupt> {
-        let (stored, out) = (self.stored, &mut *self.out);
-        let (mut read, mut written) = (self.read, self.written);
-        while written < self.expected
-            && let Some(from) = stored[read..].first_chunk::<STEP_READ_MAX>()
-        {
-            let literals = match usize::from(from[0]) {
-                control if control < LITERALS_MAX => control + 1,
-                _ => 0,
-            };
-            put(out, written, from[1..].first_chunk::<LITERALS_MAX>().expect("a step has the longest run"));
-            written += literals;
-            let at = if literals == 0 { 0 } else { literals + 1 };
-            read += at;
-            let from = from[at..].first_chunk::<3>().expect("a step has literals and a reference");
-            if usize::from(from[0]) < LITERALS_MAX {
-                continue;
+    /// The runs that begin in the next [`STAGED`] bytes of the stream, but those that its end may cut off.
+    fn staged_runs(&mut self) -> Result<(), Corrupt> {
+        let begin = self.out.len() - STAGED - RUN_READ_MAX;
+        let from = &self.stored[self.read..];
+        let staged = &from[..from.len().min(STAGED + RUN_READ_MAX)];
+        self.out[begin..][..staged.len()].copy_from_slice(staged);
+        let end = begin + staged.len() - RUN_READ_MAX;
+        let mut at = Position { read: begin, written: self.written };
+        loop {
+            at = short_runs(self.out, at, Position { read: end, written: self.expected });
+            if at.read >= end || at.written >= self.expected {
+                break;
             }
-            let (length, distance, bytes) = reference(from).expect("three bytes are the longest reference");
-            if distance > written {
-                return Err(Corrupt::LzfReference { at: read, distance, written });
-            }
-            repeat(out, written, (distance, length));
-            read += bytes;
-            written += length;
+            let reference = Reference::read(&self.out[at.read..]).expect("a run is staged whole");
+            let stored_at = self.read + at.read - begin;
+            let written = reference.repeat(self.out, at.written);
+            at.written = written.ok_or_else(|| reference.beyond(stored_at, at.written))?;
+            at.read += reference.bytes;
         }
-        (self.read, self.written) = (read, written);
+        (self.read, self.written) = (self.read + at.read - begin, at.written);
         Ok(())
     }
 }
 
-/// Length, distance and bytes of the reference that `from` begins with.
-#[inline(always)]
-fn reference(from: &[u8]) -> Option<(usize, usize, usize)> {
-    let control = usize::from(from[0]);
-    let (longer, bytes) = if control >> 5 == 7 { (usize::from(*from.get(1)?), 3) } else { (0, 2) };
-    let distance = (control & 31) << 8 | usize::from(*from.get(bytes - 1)?);
-    Some(((control >> 5) + 2 + longer, distance + 1, bytes))
+/// Where the next run is read from, and where it is written to, both in one slice.
+#[derive(Clone, Copy)]
+struct Position {
+    read: usize,
+    written: usize,
 }
 
-#[inline(always)]
-fn put<const N: usize>(out: &mut [u8], at: usize, vector: &[u8; N]) {
-    *out[at..].first_chunk_mut().expect("there is room beyond the chunk") = *vector;
-}
-
-#[inline(always)]
-fn take<const N: usize>(out: &[u8], at: usize) -> [u8; N] {
-    *out[at..].first_chunk().expect("there is room beyond the chunk")
-}
-
-/// Writes `length` bytes from `at` on, and up to a vector more: the `distance` bytes before, again and again.
-#[inline(always)]
-fn repeat(out: &mut [u8], at: usize, (distance, length): (usize, usize)) {
-    if distance < VECTOR {
-        return fill(out, at, (distance, length));
-    }
-    let mut to = at;
-    while to < at + length {
-        let vector: [u8; VECTOR] = take(out, to - distance);
-        put(out, to, &vector);
-        to += VECTOR;
-    }
-}
-
-/// [`repeat`] for a distance below a vector's length.
+/// Copies runs that are literals or short references until either end, or until a run that is neither.
 #[inline(never)]
-fn fill(out: &mut [u8], at: usize, (distance, length): (usize, usize)) {
+fn short_runs(out: &mut [u8], Position { mut read, mut written }: Position, end: Position) -> Position {
+    while read < end.read && written < end.written {
+        let &[control, low] = out[read..].first_chunk().expect("a run is staged whole");
+        let (control, literals) = (usize::from(control), usize::from(control) < LITERALS_MAX);
+        let distance = ((control & 31) << 8 | usize::from(low)) + 1;
+        let length = select_unpredictable(literals, control + 1, (control >> 5) + 2);
+        let source = select_unpredictable(literals, read + 1, written.wrapping_sub(distance));
+        // Literals lie behind what is written, so that their distance wraps around.
+        let overlaps = written.wrapping_sub(source) < length;
+        if overlaps | (control >= LENGTH_FOLLOWS) | (source > out.len() - VECTOR) {
+            break;
+        }
+        out.copy_within(source..source + VECTOR, written);
+        written += length;
+        read += select_unpredictable(literals, control + 2, 2);
+    }
+    Position { read, written }
+}
+
+/// A back reference, and how many bytes of the stream it takes.
+struct Reference {
+    distance: usize,
+    length: usize,
+    bytes: usize,
+}
+
+impl Reference {
+    fn read(from: &[u8]) -> Option<Self> {
+        let control = usize::from(from[0]);
+        let (longer, bytes) = if control >= LENGTH_FOLLOWS { (usize::from(*from.get(1)?), 3) } else { (0, 2) };
+        let distance = ((control & 31) << 8 | usize::from(*from.get(bytes - 1)?)) + 1;
+        Some(Reference { distance, length: (control >> 5) + 2 + longer, bytes })
+    }
+
+    /// Writes from `at` on what lies `distance` before, and up to a vector more; returns where it ends. `None` if that begins before
+    /// the first byte.
+    fn repeat(&self, out: &mut [u8], at: usize) -> Option<usize> {
+        let end = at + self.length;
+        let source = at.checked_sub(self.distance)?;
+        if self.distance < WORD {
+            fill(&mut out[source..end + WORD], self.distance);
+            return Some(end);
+        }
+        let mut to = at;
+        while to < end {
+            out.copy_within(to - self.distance..to - self.distance + WORD, to);
+            to += WORD;
+        }
+        Some(end)
+    }
+
+    fn beyond(&self, at: usize, written: usize) -> Corrupt {
+        Corrupt::LzfReference { at, distance: self.distance, written }
+    }
+}
+
+/// Repeats the first `distance` bytes of `out`, less than a word, until a word before its end.
+fn fill(out: &mut [u8], distance: usize) {
     let bits = 8 * distance as u32;
-    let mut vector = u128::from_le_bytes(take(out, at - distance)) & (u128::MAX >> (u128::BITS - bits));
-    // The pattern doubles until the vector is full.
+    let first = u128::from_le_bytes(*out.first_chunk().expect("a reference and a word"));
+    let mut word = first & (u128::MAX >> (u128::BITS - bits));
+    // The bytes are doubled until the word is full.
     let mut filled = bits;
     while filled < u128::BITS {
-        vector |= vector << filled;
+        word |= word << filled;
         filled *= 2;
     }
-    // The next vector begins where the pattern does.
-    let step = VECTOR - VECTOR % distance;
-    let mut to = at;
-    while to < at + length {
-        put(out, to, &vector.to_le_bytes());
+    // The next word begins where the bytes do.
+    let step = WORD - WORD % distance;
+    let mut to = distance;
+    while to < out.len() - WORD {
+        *out[to..].first_chunk_mut().expect("a word before the end") = word.to_le_bytes();
         to += step;
     }
 }

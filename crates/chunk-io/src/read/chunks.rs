@@ -14,7 +14,7 @@ use super::rows::{Rows, cut, take};
 use super::scratch::{Aligned, Scratch};
 use super::span::{BLOCK_BYTES, Extended, Span, spans};
 use super::{Reading, check};
-use crate::decode::{Decoder, Pipeline};
+use crate::decode::{Corrupt, Decoded, Decoder, Pipeline};
 use crate::error::{Error, Result};
 
 /// Chunks that are decoded at the same time take no more than this with what they are decoded from, beyond the first.
@@ -134,7 +134,7 @@ impl Stored {
 
     /// Refuses a chunk that takes more bytes than its filters could have made of it.
     fn require_plausible(&self, entry: Entry, place: [usize; 3]) -> Result<()> {
-        let bytes_max = self.chunk_bytes() + self.chunk_bytes() / 8 + 4096;
+        let bytes_max = self.chunk_bytes() + self.chunk_bytes() / 8 + 64;
         if u64::from(entry.bytes) <= bytes_max {
             return Ok(());
         }
@@ -218,9 +218,8 @@ impl Request<'_> {
             return Ok(());
         };
         let started = Instant::now();
-        let decoded = decoder
-            .decode(self.pipeline, entry.mask, stored)
-            .map_err(|corrupt| self.stored.damaged(entry, place, corrupt.to_string()))?;
+        let decoded: Result<Decoded<'_>, Corrupt> = decoder.decode(self.pipeline, entry.mask, stored);
+        let decoded = decoded.map_err(|corrupt| self.stored.damaged(entry, place, corrupt.to_string()))?;
         let decode = started.elapsed();
         self.stored.copy_runs(place, &mut band.pieces, |elements, out| decoded.copy(elements, out));
         done.cost.decode += decode;

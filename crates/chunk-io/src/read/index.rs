@@ -102,8 +102,9 @@ pub(crate) enum Unusable {
 }
 
 impl ChunkIndex {
-    /// Asks HDF5 for the places of all chunks. `file_bytes` is the length of the file, which no index can outgrow: one that goes in a
-    /// circle is noticed by it.
+    /// Asks HDF5 for the places of all chunks. All of its indices tell them in the order of their numbers, but the one that
+    /// `misplaces_chunks` is about; one that goes in a circle is noticed by that, and by `file_bytes`, the length of the file, which no
+    /// index can outgrow.
     pub(crate) fn read(dataset: &Dataset, grid: &Grid, file_bytes: u64) -> Result<Self, Unusable> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut promised = 0_u64;
@@ -111,28 +112,19 @@ impl ChunkIndex {
         let visited = dataset.chunks_visit(|chunk| {
             // An entry takes two bytes at the very least, beside the chunk itself.
             promised = promised.saturating_add(chunk.size).saturating_add(2);
+            let Some(number) = grid.number_of_origin(chunk.offset) else { return 0 };
+            let bytes = u32::try_from(chunk.size).unwrap_or(u32::MAX);
             if promised > file_bytes {
                 lie = Some(format!("its chunks take {promised} bytes or more, and the file has {file_bytes}"));
-                return -1;
+            } else if entries.last().is_some_and(|last| last.number >= number) {
+                lie = Some(format!("the chunk at {:?} comes after one that is behind it", chunk.offset));
             }
-            let Some(number) = grid.number_of_origin(chunk.offset) else { return 0 };
-            let Ok(bytes) = u32::try_from(chunk.size) else {
-                lie = Some(format!("the chunk at {:?} takes {} bytes", chunk.offset, chunk.size));
-                return -1;
-            };
             entries.push(Entry { number, offset: chunk.addr, bytes, mask: chunk.filter_mask });
-            0
+            if lie.is_some() { -1 } else { 0 }
         });
-        if let Some(lie) = lie {
-            return Err(Unusable::Lies(lie));
-        }
-        visited.map_err(Unusable::Hdf5)?;
-        if !entries.is_sorted_by_key(|entry| entry.number) {
-            entries.sort_unstable_by_key(|entry| entry.number);
-        }
-        match entries.windows(2).find(|pair| pair[0].number == pair[1].number) {
-            Some(pair) => Err(Unusable::Lies(format!("it has chunk number {} twice", pair[0].number))),
-            None => Ok(ChunkIndex { entries }),
+        match lie {
+            Some(lie) => Err(Unusable::Lies(lie)),
+            None => visited.map_err(Unusable::Hdf5).map(|()| ChunkIndex { entries }),
         }
     }
 

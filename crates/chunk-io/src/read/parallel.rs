@@ -1,13 +1,12 @@
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::scratch::Scratch;
 use super::{Reading, Tally};
 use crate::cost::ReadCost;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What a piece of work took and found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +56,7 @@ pub(super) fn in_parallel<T: Send>(
             Err(_) => {}
         }
     }
-    first_failure.map_or(Ok(done), |(_, error)| Err(error))
+    first_failure.map_or(Ok(done), |(_, error)| Err(*error))
 }
 
 struct Queue<I> {
@@ -67,7 +66,7 @@ struct Queue<I> {
 
 impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
     /// Takes tasks until there are none or one has failed. Those taken before it, which are earlier in the order, are completed.
-    fn work_off(&self, mut work: impl FnMut(usize, T) -> Result<Done>) -> Result<Done, (usize, crate::Error)> {
+    fn work_off(&self, mut work: impl FnMut(usize, T) -> Result<Done>) -> Result<Done, (usize, Box<Error>)> {
         let mut done = Done::default();
         while !self.failed.load(Ordering::Relaxed) {
             let next = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -76,7 +75,7 @@ impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
                 Ok(part) => done.merge(part),
                 Err(error) => {
                     self.failed.store(true, Ordering::Relaxed);
-                    return Err((k, error));
+                    return Err((k, Box::new(error)));
                 }
             }
         }
@@ -87,7 +86,6 @@ impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
 
     #[test]
     fn every_task_is_done_once_and_the_first_failure_is_told() {

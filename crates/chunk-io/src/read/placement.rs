@@ -17,7 +17,7 @@ use crate::stored::{StoredFilter, fill_bytes, filters, ieee_float, leaves_edges_
 /// Who reads a dataset.
 #[derive(Debug)]
 pub(crate) enum Way {
-    Own(Stored),
+    Own(Box<Stored>),
     /// The HDF5 library, for this reason.
     Library(String),
 }
@@ -87,7 +87,7 @@ pub(crate) fn way(question: &Question<'_>, reading: &Reading) -> Result<Way> {
     let mut stored = Stored { file, object: object.to_owned(), grid, float, fill: fill[0], place: Place::Nowhere };
     if properties.layout() == Layout::Contiguous {
         stored.place = stored.contiguous(dataset)?;
-        return Ok(Way::Own(stored));
+        return Ok(Way::Own(Box::new(stored)));
     }
     let filters = filters(dataset).map_err(failed)?;
     let plain = filters.is_empty() && stored.grid.has_whole_rows();
@@ -105,7 +105,7 @@ pub(crate) fn way(question: &Question<'_>, reading: &Reading) -> Result<Way> {
         return Ok(Way::Library(format!("its filters are {}", names.join(", "))));
     };
     stored.place = stored.chunks(dataset, pipeline, plain)?;
-    Ok(Way::Own(stored))
+    Ok(Way::Own(Box::new(stored)))
 }
 
 /// Registered numbers of the filters that are undone here (HDF5 File Format Specification, IV.A.2.l, and h5py's registration of LZF).

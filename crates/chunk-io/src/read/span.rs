@@ -73,7 +73,9 @@ mod tests {
         let small = |offset, bytes| Piece(Some(Extent { offset, bytes }), false);
         let large = |offset, bytes| Piece(Some(Extent { offset, bytes }), true);
         let far = HOLE_BYTES_MAX + 11;
-        let cases: [(Vec<Piece>, &[(u64, usize, usize)]); 6] = [
+        /// Pieces, and offset, bytes and pieces of each span.
+        type Case<'a> = (Vec<Piece>, &'a [(u64, usize, usize)]);
+        let cases: [Case<'_>; 6] = [
             (vec![], &[]),
             (vec![small(10, 5), small(0, 10)], &[(0, 15, 2)]),
             (vec![small(0, 10), small(0, 10), small(2, 3)], &[(0, 10, 3)]),

@@ -24,7 +24,7 @@ fn stream(runs: &[Run]) -> Vec<u8> {
 fn decompressed(stored: &[u8], expected: usize) -> Result<Vec<u8>, Corrupt> {
     let mut scratch = Scratch::default();
     // What an earlier chunk leaves in the memory is not to show.
-    scratch.provide(expected + STEP_WRITTEN_MAX).fill(0xa5);
+    scratch.provide(expected + RUN_WRITTEN_MAX + STAGED + RUN_READ_MAX).fill(0xa5);
     decompress(stored, (&mut scratch, expected)).map(|found| scratch.filled(found).to_vec())
 }
 

@@ -1,5 +1,8 @@
 //! Byte planes, as the shuffle filter leaves them, to f32: the shuffle, the byte order and the width undone in one pass.
 
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "calls of vector instructions")]
+mod avx2;
 mod portable;
 
 use std::array;
@@ -44,15 +47,61 @@ fn from_doubles(planes: [&[u8]; 8], out: &mut [f32]) {
     }
 }
 
-/// A join of N planes in the widest form that the processor has.
+/// A join in the widest form that the processor has.
 macro_rules! join {
-    ($name:ident, $word:ty, $planes:literal) => {
-        fn $name(planes: [&[u8]; $planes], out: &mut [$word]) {
+    ($name:ident, $word:ty) => {
+        fn $name(planes: [&[u8]; size_of::<$word>()], out: &mut [$word]) {
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has the instructions.
+                #[allow(unsafe_code, reason = "the vector forms ask for their instructions")]
+                return unsafe { avx2::$name(planes, out) };
+            }
             portable::$name(planes, out);
         }
     };
 }
 
-join!(join_u16, u16, 2);
-join!(join_u32, u32, 4);
-join!(join_u64, u64, 8);
+join!(join_u16, u16);
+join!(join_u32, u32);
+join!(join_u64, u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is chosen here, and the portable form, against the definition; at lengths around a vector and starts that are not aligned.
+    macro_rules! check {
+        ($name:ident, $word:ty) => {
+            const N: usize = size_of::<$word>();
+            let bytes: Vec<u8> = (0..N as u32 * 300).map(|k| (k.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            for len in (0..130).chain([255, 256, 257]) {
+                for start in [0, 1, 7] {
+                    let planes: [&[u8]; N] = array::from_fn(|byte| &bytes[byte * 300 + start..][..len]);
+                    let expected: Vec<$word> =
+                        (0..len).map(|k| <$word>::from_le_bytes(planes.map(|plane| plane[k]))).collect();
+                    for join in [$name, portable::$name] {
+                        let mut found = vec![0; len];
+                        join(planes, &mut found);
+                        assert_eq!(found, expected, "{len} from {start}");
+                    }
+                }
+            }
+        };
+    }
+
+    #[test]
+    fn two_planes_are_joined() {
+        check!(join_u16, u16);
+    }
+
+    #[test]
+    fn four_planes_are_joined() {
+        check!(join_u32, u32);
+    }
+
+    #[test]
+    fn eight_planes_are_joined() {
+        check!(join_u64, u64);
+    }
+}
