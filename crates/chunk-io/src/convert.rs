@@ -164,7 +164,7 @@ pub fn convert<'a>(
     if found.discarded {
         work.notes.push("what another conversion into this file had done so far was discarded".to_owned());
     }
-    let job = Job { input: &input, scope, options, records: found.records };
+    let job = Job { input: &input, out, scope, options, records: found.records };
     let bytes_before = length(&input.path)?;
     let continued = !job.records.is_empty();
     let done = match (from, to) {
@@ -205,6 +205,7 @@ pub fn layout_of(path: impl AsRef<Path>) -> Result<Layout> {
 /// What every kind of conversion begins with.
 struct Job<'a> {
     input: &'a InputFile,
+    out: &'a Path,
     scope: &'a Scope,
     options: &'a ConvertOptions,
     /// What an earlier run did already.

@@ -55,6 +55,13 @@ pub enum Error {
         source: Box<dyn StdError + Send + Sync>,
     },
 
+    /// The source of samples failed to load what is ahead.
+    #[error("loading samples ahead failed: {source}")]
+    LoadAhead {
+        /// What the source said.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+
     /// The samples have another shape than the model.
     #[error("the model takes {model}, but the samples are {samples}; use data made as the training data was")]
     SamplesShape {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod ahead;
 mod baseline;
 mod carried;
 mod checkpoint;
@@ -35,8 +36,10 @@ mod step;
 mod stream;
 mod tensor;
 mod train;
+mod view;
 mod weights;
 
+pub use ahead::{BatchLists, LentBatch, LoadAhead, LoadedBatches, Waits};
 pub use baseline::Baselines;
 pub use checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};
 pub use clip::{clip_by_norm, global_norm};
@@ -65,4 +68,5 @@ pub use split::{Purge, Split, SplitFractions, split};
 pub use step::Compute;
 pub use tensor::{Layout, TensorSet};
 pub use train::{End, Outcome, Run, Trainer};
+pub use view::BatchView;
 pub use weights::{load_weights, save_weights};

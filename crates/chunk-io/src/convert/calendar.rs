@@ -110,3 +110,31 @@ fn arrivals(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>, mut visit: imp
         last[chain] = Some(time);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_close_at_full_lengths_between_the_samples_that_tell() {
+        type Case<'a> = (i64, Option<i64>, usize, Option<&'a [i64]>);
+        let cases: [Case<'_>; 9] = [
+            (60, None, 3, Some(&[40, 50, 60])),
+            (63, None, 3, Some(&[40, 50, 60])),
+            (-3, None, 2, Some(&[-20, -10])),
+            (63, Some(53), 1, Some(&[60])),
+            // No full length lies between the two samples: the bar closed by the second.
+            (67, Some(62), 1, Some(&[67])),
+            (60, Some(30), 3, Some(&[40, 50, 60])),
+            (60, Some(40), 3, None),
+            (60, Some(60), 1, None),
+            (i64::MIN + 5, None, 2, None),
+        ];
+        for (time, before, bars, expected) in cases {
+            let mut close = vec![0; bars];
+            let arrival = Arrival { position: 0, chain: 0, first: 0, bars, time, before };
+            let filled = fill(&mut close, &arrival, 10).map(|()| &close[..]);
+            assert_eq!(filled, expected, "{time} {before:?} {bars}");
+        }
+    }
+}

@@ -189,3 +189,73 @@ impl TrackedTimeframe {
         usize::try_from(bars).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places samples, each a window of four letters at a time, in a timeframe of bars of `bar_ns`.
+    fn place(
+        bar_ns: Option<i64>,
+        open_max: usize,
+        samples: &[(i64, &str)],
+    ) -> Vec<Result<(u32, Option<u32>, u32), usize>> {
+        let form = WindowForm { steps: 4, row_bytes: 1 };
+        let mut tracker = Tracker::new(vec![TrackedTimeframe { form, bar_ns }], open_max);
+        let mut place = |(row, &(time, window)): (usize, &(i64, &str))| {
+            let sample = Sample { row, time, instrument: None, windows: vec![window.as_bytes()] };
+            let placed = tracker.place(&sample);
+            placed.map(|placed| (placed.chain, placed.follows, placed.new_bars[0])).map_err(|mismatch| mismatch.step)
+        };
+        samples.iter().enumerate().map(|sample| place(sample)).collect()
+    }
+
+    #[test]
+    fn samples_continue_the_chain_that_they_overlap_with() {
+        let strides = place(None, 9, &[(1, "abcd"), (2, "bcde"), (3, "bcde"), (4, "efgh"), (5, "ijkl")]);
+        assert_eq!(
+            strides,
+            [Ok((0, None, 4)), Ok((0, None, 1)), Ok((0, None, 0)), Ok((0, None, 3)), Ok((1, Some(0), 4))]
+        );
+        let turns = [(1, "abcd"), (1, "ABCD"), (2, "bcde"), (2, "BCDE"), (9, "wxyz"), (9, "WXYZ")];
+        let placed = place(Some(1), 9, &turns);
+        assert_eq!(placed[2..4], [Ok((0, None, 1)), Ok((1, None, 1))]);
+        // Which instrument goes on after the hole cannot be told where they take turns.
+        assert_eq!(placed[4..], [Ok((2, None, 4)), Ok((3, None, 4))]);
+        assert_eq!(place(Some(1), 1, &turns)[2], Ok((2, None, 4)), "one chain is remembered");
+    }
+
+    #[test]
+    fn times_say_what_is_due() {
+        // All bars are alike: as many are new as closed in between.
+        assert_eq!(place(Some(10), 9, &[(10, "aaaa"), (35, "aaaa")])[1], Ok((0, None, 2)));
+        // Nothing is shared though one bar closed: another instrument. After a hole it may be the same.
+        assert_eq!(place(Some(10), 9, &[(10, "abcd"), (20, "wxyz")])[1], Ok((1, None, 4)));
+        assert_eq!(place(Some(10), 9, &[(10, "abcd"), (50, "wxyz")])[1], Ok((1, Some(0), 4)));
+        assert_eq!(place(Some(10), 9, &[(10, "abcd"), (0, "bcde")])[1], Ok((1, None, 4)), "not back in time");
+        assert_eq!(place(Some(10), 9, &[(10, "abcd"), (20, "bcXe")])[1], Err(2));
+    }
+
+    #[test]
+    fn a_tracker_goes_on_as_one_that_never_stopped() {
+        let form = WindowForm { steps: 4, row_bytes: 1 };
+        let timeframe = TrackedTimeframe { form, bar_ns: None };
+        let windows = ["aaab", "aaba", "baaa", "aaaa", "aaaa", "aaac", "wxyz", "xyzw"];
+        let sample =
+            |row: usize| Sample { row, time: row as i64, instrument: None, windows: vec![windows[row].as_bytes()] };
+        let mut whole = Tracker::new(vec![timeframe], 3);
+        let placed: Vec<Placement> = (0..windows.len()).map(|row| whole.place(&sample(row)).unwrap()).collect();
+        for stop in 1..windows.len() {
+            let chains = placed[stop - 1].chain + 1;
+            let mut resumed = Tracker::new(vec![timeframe], 3);
+            for chain in 0..chains {
+                let last = (0..stop).rev().find(|&row| placed[row].chain == chain).unwrap();
+                resumed.remember((chain, &placed[last].new_bars), &sample(last));
+            }
+            let steady = stop == 1 || placed[stop - 1].chain == placed[stop - 2].chain;
+            resumed.resume(chains as usize, steady);
+            let rest: Vec<Placement> = (stop..windows.len()).map(|row| resumed.place(&sample(row)).unwrap()).collect();
+            assert_eq!(rest, placed[stop..], "stopped after {stop}");
+        }
+    }
+}

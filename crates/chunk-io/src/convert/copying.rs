@@ -11,6 +11,9 @@ use super::raw;
 use crate::error::Result;
 use crate::file::InputFile;
 
+/// Groups may be so deep.
+const DEPTH_MAX: usize = 128;
+
 /// What becomes of the objects of a file when it is copied.
 #[derive(Debug, Default)]
 pub(super) struct Copier {
@@ -41,6 +44,7 @@ impl Copier {
     }
 
     fn copy_group(&mut self, (from, to): (&Group, &Group), path: &str, input: &InputFile) -> Result<()> {
+        check_depth(path, input)?;
         let links = from.links(IndexType::Name, IterationOrder::Increasing);
         for (name, link) in links.map_err(input.failed(path, "list the group"))? {
             let inner = format!("{path}/{name}");
@@ -138,7 +142,17 @@ pub(super) fn is_plain(dataset: &Dataset) -> bool {
             | Type::FixedAscii(_)
             | Type::FixedUnicode(_))
     );
-    plain && dataset.ndim() > 0 && dataset.size() > 0
+    let bytes = dataset.shape().iter().try_fold(8_usize, |bytes, &axis| bytes.checked_mul(axis));
+    plain && dataset.ndim() > 0 && bytes.is_some_and(|bytes| (1..=isize::MAX as usize).contains(&bytes))
+}
+
+/// Refuses groups within groups without end, which only a damaged file has.
+fn check_depth(path: &str, input: &InputFile) -> Result<()> {
+    if path.matches('/').count() <= DEPTH_MAX {
+        return Ok(());
+    }
+    let begins: String = path.chars().take(64).collect();
+    Err(input.broken(&begins, &format!("groups at most {DEPTH_MAX} deep"), "deeper ones"))
 }
 
 /// The datasets of a file that can be stored anew, by path; each once, under the first of its names.
@@ -146,6 +160,7 @@ pub(super) fn plain_datasets(input: &InputFile) -> Result<Vec<(String, Dataset)>
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut groups = vec![(String::new(), (*input.root).clone())];
     while let Some((path, group)) = groups.pop() {
+        check_depth(&path, input)?;
         let links = group.links(IndexType::Name, IterationOrder::Increasing);
         for (name, link) in links.map_err(input.failed(&path, "list the group"))? {
             let inner = format!("{path}/{name}");

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::ops::Range;
 
+use hdf5::dataset::FillValue;
 use hdf5::plist::DatasetCreate;
 use hdf5::{Dataset, Dataspace, File, Group, Hyperslab, Location, SliceOrIndex};
 use hdf5_sys::LOCK;
@@ -76,6 +77,7 @@ pub(super) fn create_like(
     let name = c_string(object)?;
     let element = like.dtype()?;
     let original = like.dcpl()?;
+    let filled = original.fill_value_defined() == FillValue::UserDefined;
     let mut fill = vec![0_u8; element.size()];
     {
         let _guard = LOCK.lock();
@@ -84,7 +86,8 @@ pub(super) fn create_like(
         let status = unsafe {
             let links = H5Pcreate(*H5P_CLS_LINK_CREATE);
             H5Pset_create_intermediate_group(links, 1);
-            if H5Pget_fill_value(original.id(), element.id(), fill.as_mut_ptr().cast()) >= 0 {
+            // One that the library chose itself would be written to all of a contiguous dataset, if it were set.
+            if filled && H5Pget_fill_value(original.id(), element.id(), fill.as_mut_ptr().cast()) >= 0 {
                 H5Pset_fill_value(plist.id(), element.id(), fill.as_ptr().cast());
             }
             let (element, space) = (element.id(), space.id());

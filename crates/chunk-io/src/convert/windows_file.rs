@@ -50,7 +50,7 @@ fn object(job: &Job<'_>, series: &SeriesFile, name: &str) -> Result<String> {
 /// All but the windows; what a reader of the windows should know.
 pub(super) fn write_others(job: &Job<'_>, (file, series): (&File, &SeriesFile)) -> Result<Vec<String>> {
     let input = job.input;
-    let output = OutputFile { path: &input.path, file, storage: job.options.storage.of_lists() };
+    let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };
     let ordinal = input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal"));
     if !ordinal {
         output.write("/timestamps", &[series.shape().samples], series.sample_times())?;
@@ -64,7 +64,7 @@ pub(super) fn write_others(job: &Job<'_>, (file, series): (&File, &SeriesFile)) 
     for timeframe in series.timeframes() {
         let (values, object) = (format!("/series/{}/values", timeframe.name()), object(job, series, timeframe.name())?);
         let old = input.root.dataset(&values).map_err(input.failed(&values, "open the dataset"))?;
-        let new = file.dataset(&object).map_err(Error::hdf5(&input.path, &object, "open the dataset"))?;
+        let new = file.dataset(&object).map_err(Error::hdf5(job.out, &object, "open the dataset"))?;
         copier.copy_attributes((&old, &new), &values, &BTreeSet::from(["seq_len".to_owned()]), input)?;
         let names = format!("/feature_names/{}", timeframe.name());
         if input.attribute(&names, "generated")?.is_some() {

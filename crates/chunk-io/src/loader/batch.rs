@@ -40,6 +40,11 @@ impl<'a> LoadedBatch<'a> {
         self.samples.is_empty()
     }
 
+    /// Dimensions of the samples, of which the file has more than the batch.
+    pub fn shape(&self) -> &'a Shape {
+        self.shape
+    }
+
     /// The samples' indices in the file, `[B]`.
     pub fn samples(&self) -> &'a [usize] {
         self.samples

@@ -2,11 +2,14 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::sync::Arc;
 
 use megabatch_chunk_io::{SampleBlock, SampleSlices, SeriesTimeframeFile, Shape, Source, SourceOptions};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Batch, SampleShape, Samples, Series, SeriesView, Timeframe};
+use megabatch_trainer::{Batch, LoadAhead, SampleShape, Samples, Series, SeriesView, Timeframe};
 use xxhash_rust::xxh3::Xxh3;
+
+use super::loading::Chunks;
 
 /// Samples that are looked at together for a fingerprint; of large windows, all that are.
 const FINGERPRINT_SAMPLES: usize = 32;
@@ -17,10 +20,12 @@ const FINGERPRINT_BYTES: u64 = 1 << 30;
 
 /// A data file as the trainer reads it.
 pub(crate) struct SourceSamples {
-    source: Source,
+    pub(super) source: Arc<Source>,
     shape: SampleShape,
     /// First bar of each segment in each timeframe; empty for windows.
     segment_starts: Vec<Vec<i64>>,
+    /// For windows that do not stay in memory.
+    pub(super) chunks: Chunks,
 }
 
 impl SourceSamples {
@@ -31,7 +36,8 @@ impl SourceSamples {
         let shape = trainer_shape(source.shape());
         let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());
         let segment_starts = timeframes.iter().map(segment_starts).collect();
-        Ok(SourceSamples { source, shape, segment_starts })
+        let chunks = Chunks::new(source.shape(), &device.scope("data/chunks"));
+        Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks })
     }
 
     /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies and however it is compressed.
@@ -73,6 +79,11 @@ impl SourceSamples {
         Ok(())
     }
 
+    /// Has what does not stay in memory read `chunk_samples` at once, for training in batches of `batch_size`.
+    pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize) {
+        self.chunks.set_samples(chunk_samples, batch_size);
+    }
+
     /// The file behind the samples.
     pub(crate) fn source(&self) -> &Source {
         &self.source
@@ -103,6 +114,10 @@ impl Samples for SourceSamples {
             segment_starts: &self.segment_starts[k],
         });
         Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
+    }
+
+    fn load_ahead(&self) -> Option<&dyn LoadAhead> {
+        (!self.source.is_resident()).then_some(self)
     }
 
     fn instrument(&self, sample: usize) -> Option<&str> {

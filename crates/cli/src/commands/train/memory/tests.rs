@@ -54,6 +54,7 @@ fn step(step: u64) -> Event<'static> {
         grad_norm: 0.0,
         lr: 0.0,
         data_wait_s: 0.0,
+        data_waits: None,
         forward_s: 0.0,
         backward_s: 0.0,
         optimizer_s: 0.0,
