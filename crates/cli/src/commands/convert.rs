@@ -165,7 +165,9 @@ fn answer(args: &Args, done: &Conversion, seconds: f64) -> Answer {
         text.push_str(&format!("\n{name:>4}: {bars} bars"));
     }
     let (before, after) = (bytes(done.bytes_before as usize), bytes(done.bytes_after as usize));
-    text.push_str(&format!("\n{before} → {after}, {ratio:.1} times smaller, in {seconds:.2} s"));
+    let change =
+        if ratio < 1.0 { format!("{:.1} times larger", 1.0 / ratio) } else { format!("{ratio:.1} times smaller") };
+    text.push_str(&format!("\n{before} → {after}, {change}, in {seconds:.2} s"));
     if done.continued {
         text.push_str(", going on where an earlier run was");
     }

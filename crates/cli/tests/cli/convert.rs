@@ -11,7 +11,7 @@ const SERIES: &str = "synth series.h5 --samples 300 --timeframes M1:48,M5:24 --f
 fn a_series_becomes_windows_and_windows_a_series() {
     let stage = Stage::new();
     stage.succeeds(SERIES);
-    let there = stage.succeeds("convert series.h5 windows.h5");
+    let there = stage.succeeds("convert series.h5 windows.h5 --to windows --storage contiguous");
     assert_eq!((&there["from"], &there["to"]), (&"series".into(), &"windows".into()));
     assert_eq!((&there["samples"], &there["verified"]), (&300.into(), &true.into()));
     let back = stage.succeeds("convert windows.h5 back.h5");
