@@ -55,16 +55,19 @@ impl std::fmt::Display for Gpu {
     }
 }
 
-/// The arguments of a kernel that never runs.
-pub(crate) struct Arguments;
+/// Arguments in the order of a kernel's parameters. Made by [`arguments!`](crate::arguments).
+#[derive(Clone, Debug, Default)]
+pub struct Arguments;
 
 impl Arguments {
-    pub(crate) fn new() -> Self {
+    /// No arguments.
+    pub fn new() -> Self {
         Arguments
     }
 
+    /// These and `value` after them; messages call it `text`.
     #[must_use]
-    pub(crate) fn with(self, _text: &'static str, _value: impl bytemuck::Pod) -> Self {
+    pub fn with(self, _text: &'static str, _value: impl bytemuck::Pod) -> Self {
         self
     }
 }

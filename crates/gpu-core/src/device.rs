@@ -111,8 +111,11 @@ impl Device {
         }
     }
 
-    /// Panics unless buffers of the two devices can take part in one operation: both on the CPU, or on one GPU.
-    pub(crate) fn assert_beside(&self, other: &Device) {
+    /// Sees to it that buffers of the two devices can take part in one operation: both on the CPU, or on one GPU.
+    ///
+    /// # Panics
+    /// If they cannot.
+    pub fn assert_beside(&self, other: &Device) {
         let together = match (self, other) {
             (Device::Cpu(_), Device::Cpu(_)) => true,
             (Device::Cuda(one), Device::Cuda(other)) => one.gpu.to_string() == other.gpu.to_string(),

@@ -54,17 +54,10 @@ impl Arguments {
     }
 }
 
-/// The arguments of a kernel: numbers, addresses, `#[repr(C)]` structs. Their types decide how many bytes are passed, so that a literal
-/// needs its suffix: `arguments![address, len as u32, 0.5f32]`.
-#[macro_export]
-macro_rules! arguments {
-    ($($value:expr),* $(,)?) => {
-        $crate::cuda::Arguments::new()$(.with(stringify!($value), $value))*
-    };
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::arguments;
+
     #[test]
     fn values_stand_where_the_addresses_say() {
         let len = 3u32;

@@ -3,12 +3,11 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use super::launch::{Kernel, Launch};
 use crate::buffer::Buffer;
 use crate::convert;
-use crate::cuda::{Arguments, Gpu};
-use crate::device::Device;
+use crate::device::{Cuda, Device};
 use crate::error::Result;
+use crate::kernel::{Arguments, Kernel, Launch};
 
 /// Elements that a thread of the kernel converts.
 const PER_THREAD: usize = 4;
@@ -41,18 +40,18 @@ pub fn cast<From: CastTo<To>, To: Pod>(from: &Buffer<From>, to: &mut Buffer<To>)
     from.scope().device().assert_beside(to.scope().device());
     match to.scope().device().clone() {
         Device::Cpu(_) => From::cast_slice(from.as_slice(), to.as_mut_slice()),
-        Device::Cuda(device) => cuda(&device.shared_gpu(), from, to)?,
+        Device::Cuda(device) => cuda(&device, from, to)?,
     }
     Ok(())
 }
 
-fn cuda<From: CastTo<To>, To: Pod>(gpu: &Gpu, from: &Buffer<From>, to: &mut Buffer<To>) -> Result<()> {
+fn cuda<From: CastTo<To>, To: Pod>(device: &Cuda, from: &Buffer<From>, to: &mut Buffer<To>) -> Result<()> {
     let kernel = Kernel { module: "cast", ptx: include_str!("cast.ptx"), name: From::KERNEL };
     let arguments =
         Arguments::new().with("from", from.address()).with("to", to.address()).with("len", from.len() as u64);
     // SAFETY: the kernel reads and writes `len` elements of its types, which both buffers have; what is submitted to the default
     // stream later, the memory's next use included, runs after it.
-    unsafe { kernel.submit(gpu, Launch::over(from.len().div_ceil(PER_THREAD)), &arguments) }
+    unsafe { kernel.submit(device, Launch::over(from.len().div_ceil(PER_THREAD)), &arguments) }
 }
 
 macro_rules! casts {
@@ -92,7 +91,7 @@ mod tests {
     use megabatch_simt::Arg;
     use proptest::prelude::*;
 
-    use super::super::harness;
+    use super::super::harness::HARNESS;
     use super::*;
 
     /// Equal bits, or both NaN.
@@ -102,7 +101,7 @@ mod tests {
         let mut found = vec![To::zeroed(); from.len()];
         let launch = Launch::over(from.len().div_ceil(PER_THREAD));
         let mut arguments = [Arg::from(from), Arg::from(&mut found[..]), Arg::from(from.len() as u64)];
-        harness::run(From::KERNEL, launch, &mut arguments);
+        HARNESS.run(From::KERNEL, launch, &mut arguments);
         for (k, (&found, &expected)) in found.iter().zip(&expected).enumerate() {
             let same = bytemuck::bytes_of(&found) == bytemuck::bytes_of(&expected);
             assert!(same || is_nan(found) && is_nan(expected), "{} of element {k} of {}", From::KERNEL, from.len());

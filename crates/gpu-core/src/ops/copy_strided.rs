@@ -2,11 +2,10 @@
 
 use bytemuck::Pod;
 
-use super::launch::{Kernel, Launch};
 use crate::buffer::Buffer;
-use crate::cuda::{Arguments, Gpu};
-use crate::device::Device;
+use crate::device::{Cuda, Device};
 use crate::error::Result;
+use crate::kernel::{Arguments, Kernel, Launch};
 
 /// Most dimensions of a box, after those that can be walked as one are merged.
 const DIMENSIONS_MAX: usize = 6;
@@ -53,12 +52,12 @@ pub fn copy_strided<T: Pod>(from: &Buffer<T>, to: &mut Buffer<T>, copy: &Strided
     from.scope().device().assert_beside(to.scope().device());
     match to.scope().device().clone() {
         Device::Cpu(_) => cpu(from.as_slice(), to.as_mut_slice(), &copy),
-        Device::Cuda(device) => cuda(&device.shared_gpu(), (from, to), &copy)?,
+        Device::Cuda(device) => cuda(&device, (from, to), &copy)?,
     }
     Ok(())
 }
 
-fn cuda<T: Pod>(gpu: &Gpu, (from, to): (&Buffer<T>, &mut Buffer<T>), copy: &StridedCopy<'_>) -> Result<()> {
+fn cuda<T: Pod>(device: &Cuda, (from, to): (&Buffer<T>, &mut Buffer<T>), copy: &StridedCopy<'_>) -> Result<()> {
     let name = format!("copy_strided_{}", size_of::<T>());
     let kernel = Kernel { module: "copy_strided", ptx: include_str!("copy_strided.ptx"), name: &name };
     let address = |buffer: &Buffer<T>, start: usize| buffer.address() + (start * size_of::<T>()) as u64;
@@ -69,7 +68,7 @@ fn cuda<T: Pod>(gpu: &Gpu, (from, to): (&Buffer<T>, &mut Buffer<T>), copy: &Stri
         .with("box", packed);
     // SAFETY: the box lies within both buffers, as `check` has seen; what is submitted to the default stream later, the memory's
     // next use included, runs after it.
-    unsafe { kernel.submit(gpu, Launch::over(packed.count as usize), &arguments) }
+    unsafe { kernel.submit(device, Launch::over(packed.count as usize), &arguments) }
 }
 
 /// Row by row along the innermost dimension.
@@ -169,7 +168,7 @@ mod tests {
     use megabatch_simt::Arg;
     use proptest::prelude::*;
 
-    use super::super::harness;
+    use super::super::harness::HARNESS;
     use super::*;
 
     fn dimension((len, from_stride, to_stride): (usize, usize, usize)) -> Dimension {
@@ -211,7 +210,7 @@ mod tests {
         let packed = Box::of(&merged(dimensions));
         let mut found = vec![0u32; to_len];
         let mut arguments = [Arg::from(&from[starts.0..]), Arg::from(&mut found[starts.1..]), Arg::of_struct(&packed)];
-        harness::run("copy_strided_4", Launch::over(packed.count as usize), &mut arguments);
+        HARNESS.run("copy_strided_4", Launch::over(packed.count as usize), &mut arguments);
         assert_eq!(found, expected, "{copy:?} by the kernel");
     }
 
@@ -245,7 +244,7 @@ mod tests {
             let packed = Box::of(&[dimension((3, 2, 1))]);
             let kernel = format!("copy_strided_{}", size_of::<T>());
             let mut arguments = [Arg::from(from), Arg::from(&mut to[..]), Arg::of_struct(&packed)];
-            harness::run(&kernel, Launch::over(3), &mut arguments);
+            HARNESS.run(&kernel, Launch::over(3), &mut arguments);
             assert_eq!(to, [from[0], from[2], from[4]]);
         }
         check(&[1u8, 2, 3, 4, 5]);

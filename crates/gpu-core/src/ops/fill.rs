@@ -2,11 +2,10 @@
 
 use bytemuck::Pod;
 
-use super::launch::{Kernel, Launch};
 use crate::buffer::Buffer;
-use crate::cuda::{Arguments, Gpu};
-use crate::device::Device;
+use crate::device::{Cuda, Device};
 use crate::error::Result;
+use crate::kernel::{Arguments, Kernel, Launch};
 
 /// Bytes that a thread writes.
 const BYTES_PER_THREAD: usize = 16;
@@ -22,7 +21,7 @@ pub fn fill<T: Pod>(buffer: &mut Buffer<T>, value: T) -> Result<()> {
     const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 16) };
     match buffer.scope().device().clone() {
         Device::Cpu(_) => cpu(buffer.as_mut_slice(), value),
-        Device::Cuda(device) => cuda(&device.shared_gpu(), buffer, value)?,
+        Device::Cuda(device) => cuda(&device, buffer, value)?,
     }
     Ok(())
 }
@@ -31,14 +30,14 @@ fn cpu<T: Pod>(to: &mut [T], value: T) {
     to.fill(value);
 }
 
-fn cuda<T: Pod>(gpu: &Gpu, to: &mut Buffer<T>, value: T) -> Result<()> {
+fn cuda<T: Pod>(device: &Cuda, to: &mut Buffer<T>, value: T) -> Result<()> {
     let bytes = to.len() * size_of::<T>();
     let kernel = Kernel { module: "fill", ptx: include_str!("fill.ptx"), name: "fill" };
     let arguments =
         Arguments::new().with("to", to.address()).with("pattern", pattern(value)).with("bytes", bytes as u64);
     // SAFETY: the kernel writes `bytes` bytes from `to` on, which the buffer has; what is submitted to the default stream later,
     // the memory's next use included, runs after it.
-    unsafe { kernel.submit(gpu, Launch::over(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
+    unsafe { kernel.submit(device, Launch::over(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
 }
 
 /// The bytes of `value`, repeated over 16: what the kernel writes at a time.
@@ -53,7 +52,7 @@ mod tests {
     use half::f16;
     use megabatch_simt::Arg;
 
-    use super::super::harness;
+    use super::super::harness::HARNESS;
     use super::*;
 
     /// Both sides of a length near the vector, the block and the grid.
@@ -68,7 +67,7 @@ mod tests {
             let launch = Launch::over(bytes.len().div_ceil(BYTES_PER_THREAD));
             let count = bytes.len() as u64;
             let mut arguments = [Arg::from(bytes), Arg::of_struct(&pattern(value)), Arg::from(count)];
-            harness::run("fill", launch, &mut arguments);
+            HARNESS.run("fill", launch, &mut arguments);
             assert_eq!(found, buffer.as_slice(), "{len} times {value:?}");
         }
     }

@@ -7,7 +7,6 @@ mod copy_strided;
 mod fill;
 #[cfg(test)]
 mod harness;
-mod launch;
 mod reduce;
 
 pub use cast::{CastTo, cast};

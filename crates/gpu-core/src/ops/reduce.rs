@@ -10,12 +10,11 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use super::launch::{Kernel, Launch};
 use crate::buffer::Buffer;
 use crate::convert;
-use crate::cuda::{Arguments, Gpu};
-use crate::device::Device;
+use crate::device::{Cuda, Device};
 use crate::error::Result;
+use crate::kernel::{Arguments, Kernel, Launch};
 
 const LANES: usize = 256;
 const CHUNK: usize = 8192;
@@ -59,30 +58,30 @@ pub fn reduce<T: Reducible>(reduction: Reduction, x: &Buffer<T>, out: &mut Buffe
     x.scope().device().assert_beside(out.scope().device());
     match out.scope().device().clone() {
         Device::Cpu(_) => cpu(reduction, (x.as_slice(), columns), out.as_mut_slice()),
-        Device::Cuda(device) => cuda(&device.shared_gpu(), reduction, (x, columns), out)?,
+        Device::Cuda(device) => cuda(&device, reduction, (x, columns), out)?,
     }
     Ok(())
 }
 
 /// Passes over the results of chunks until each row has one.
 fn cuda<T: Reducible>(
-    gpu: &Gpu,
+    device: &Cuda,
     reduction: Reduction,
     (x, columns): (&Buffer<T>, usize),
     out: &mut Buffer<f32>,
 ) -> Result<()> {
     let chunks = chunk_count(columns);
     if chunks == 1 {
-        return pass(gpu, reduction, (x, columns), out);
+        return pass(device, reduction, (x, columns), out);
     }
     let mut partial = Buffer::zeros(out.scope(), out.len() * chunks)?;
-    pass(gpu, reduction, (x, columns), &mut partial)?;
-    cuda(gpu, reduction, (&partial, chunks), out)
+    pass(device, reduction, (x, columns), &mut partial)?;
+    cuda(device, reduction, (&partial, chunks), out)
 }
 
 /// Reduces each chunk of `x`, `[rows, columns]`, to an element of `out`, `[rows, chunks]`.
 fn pass<T: Reducible>(
-    gpu: &Gpu,
+    device: &Cuda,
     reduction: Reduction,
     (x, columns): (&Buffer<T>, usize),
     out: &mut Buffer<f32>,
@@ -96,7 +95,7 @@ fn pass<T: Reducible>(
         .with("chunks", chunk_count(columns) as u32);
     // SAFETY: a block reads within its chunk of a row of `x` and writes its own element of `out`, of which there are as many as blocks;
     // what is submitted to the default stream later, the memory's next use included, runs after it.
-    unsafe { kernel.submit(gpu, Launch::of_blocks(out.len()), &arguments) }
+    unsafe { kernel.submit(device, Launch::of_blocks(out.len()), &arguments) }
 }
 
 fn cpu<T: Reducible>(reduction: Reduction, (x, columns): (&[T], usize), out: &mut [f32]) {
@@ -190,7 +189,7 @@ mod tests {
     use megabatch_simt::Arg;
     use proptest::prelude::*;
 
-    use super::super::harness;
+    use super::super::harness::HARNESS;
     use super::*;
 
     /// One pass of the kernel: [rows, columns] → [rows, chunks].
@@ -200,7 +199,7 @@ mod tests {
         let launch = Launch::of_blocks(rows * chunks);
         let mut arguments =
             [Arg::from(x), Arg::from(&mut out[..]), Arg::from(columns as u64), Arg::from(chunks as u32)];
-        harness::run(&kernel::<T>(reduction), launch, &mut arguments);
+        HARNESS.run(&kernel::<T>(reduction), launch, &mut arguments);
         out
     }
 

@@ -3,18 +3,13 @@
 use megabatch_gpu_core::ops::conformance::CASES;
 use megabatch_gpu_core::ops::fill;
 use megabatch_gpu_core::{Buffer, Device};
-use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_simt::{Checks, Kernels, Options};
+use megabatch_simt::Harness;
+use megabatch_simt::driver::FakeDriver;
 
 /// The fake driver, with every operation's kernel.
 pub(crate) fn driver_with_kernels() -> FakeDriver {
-    let driver = FakeDriver::whole();
-    let sources = ["cast", "copy_strided", "fill", "reduce"];
-    let sources = sources.map(|name| format!("{}/src/ops/{name}.cu", env!("CARGO_MANIFEST_DIR")));
-    let options = Options { checks: Checks::Barriers, ..Options::default() };
-    driver.add_kernels(Kernels::compile_with(&sources, &options).unwrap().path());
-    driver.set(Setting::Deferred, 1);
-    driver
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
+    Harness::new(folder, &["cast", "copy_strided", "fill", "reduce"]).driver()
 }
 
 fn with_kernels() -> (FakeDriver, Device) {

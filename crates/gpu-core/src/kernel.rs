@@ -1,0 +1,137 @@
+//! Kernels of operations, for every crate that has some: how many threads run one, what it is given, and running it.
+//!
+//! An operation is a `.rs` with its kernel beside it, as `.cu` and as the `.ptx` that `cargo xtask kernels` makes of that. The code is the same in
+//! a build without the feature `cuda`, where there is no [`Cuda`] to call it with.
+//!
+//! ```
+//! use megabatch_gpu_core::kernel::{Kernel, Launch};
+//! use megabatch_gpu_core::{Buffer, Device, Result, arguments};
+//!
+//! /// Multiplies every element by `factor`.
+//! fn scale(buffer: &mut Buffer<f32>, factor: f32) -> Result<()> {
+//!     match buffer.scope().device().clone() {
+//!         Device::Cuda(cuda) => {
+//!             // Normally include_str! of the .ptx.
+//!             let kernel = Kernel { module: "scale", ptx: ".version 7.0 …", name: "scale" };
+//!             let arguments = arguments![buffer.address(), factor, buffer.len() as u64];
+//!             // SAFETY: the kernel changes the buffer's elements, of which there are as many; what is submitted to the
+//!             // default stream later, the memory's next use included, runs after it.
+//!             unsafe { kernel.submit(&cuda, Launch::over(buffer.len()), &arguments) }
+//!         }
+//!         _ => Ok(buffer.as_mut_slice().iter_mut().for_each(|element| *element *= factor)),
+//!     }
+//! }
+//!
+//! let mut buffer = Buffer::from_slice(&Device::cpu().scope("example"), &[1.0f32, 2.0])?;
+//! scale(&mut buffer, 3.0)?;
+//! assert_eq!(buffer.to_vec()?, [3.0, 6.0]);
+//! # Ok::<(), megabatch_gpu_core::Error>(())
+//! ```
+
+pub use crate::cuda::Arguments;
+
+use crate::device::Cuda;
+use crate::error::Result;
+
+/// Threads of a block in every [`Launch`].
+pub const BLOCK_THREADS: u32 = 256;
+
+/// A grid of one dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    blocks: u32,
+}
+
+impl Launch {
+    /// At least `threads` threads, in as few blocks as that takes; `None` for none, as no grid is empty.
+    ///
+    /// # Panics
+    /// If a grid cannot have so many: 2³¹ − 1 blocks, which is 8 TiB of work at 16 bytes a thread.
+    pub fn over(threads: usize) -> Option<Self> {
+        Launch::of_blocks(threads.div_ceil(BLOCK_THREADS as usize))
+    }
+
+    /// `blocks` blocks of [`BLOCK_THREADS`]; `None` for none.
+    ///
+    /// # Panics
+    /// As [`Launch::over`].
+    pub fn of_blocks(blocks: usize) -> Option<Self> {
+        let blocks = i32::try_from(blocks).expect("a grid has at most 2^31 - 1 blocks") as u32;
+        (blocks > 0).then_some(Launch { blocks })
+    }
+}
+
+/// Blocks, and threads of each.
+impl From<Launch> for (u32, u32) {
+    fn from(launch: Launch) -> Self {
+        (launch.blocks, BLOCK_THREADS)
+    }
+}
+
+/// The arguments of a kernel: numbers, addresses, `#[repr(C)]` structs. Their types decide how many bytes are passed, so that a literal
+/// needs its suffix: `arguments![address, len as u32, 0.5f32]`.
+#[macro_export]
+macro_rules! arguments {
+    ($($value:expr),* $(,)?) => {
+        $crate::kernel::Arguments::new()$(.with(stringify!($value), $value))*
+    };
+}
+
+/// A kernel of an operation: its PTX, compiled into the program, and its name there.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel<'k> {
+    /// What the GPU keeps the compiled PTX under: the operation's file name, with its crate's before it outside gpu-core, such as `segment/sum`.
+    pub module: &'static str,
+    /// The text of the `.ptx`.
+    pub ptx: &'static str,
+    /// The `extern "C"` name of the kernel.
+    pub name: &'k str,
+}
+
+impl Kernel<'_> {
+    /// Submits the kernel to the default stream, and does not wait for it; nothing for an empty grid.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel), [`Error::KernelArguments`](crate::Error::KernelArguments),
+    /// [`Error::KernelArgument`](crate::Error::KernelArgument) or [`Error::LaunchLimit`](crate::Error::LaunchLimit) for what does not fit
+    /// the PTX or the GPU; [`Error::Driver`](crate::Error::Driver) where a call fails. Nothing is submitted then.
+    ///
+    /// # Safety
+    /// The kernel reads and writes through the addresses among its arguments. It stays within the memory behind them for this grid and these
+    /// arguments, and nothing touches on another stream what it writes, or writes what it reads, unless ordered by events.
+    /// Buffers that are dropped early are no danger: their memory's next use comes later on the default stream.
+    #[cfg(feature = "cuda")]
+    pub unsafe fn submit(&self, cuda: &Cuda, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
+        let Some((blocks, threads)) = launch.map(Into::into) else { return Ok(()) };
+        let module = cuda.gpu().module(self.module, self.ptx)?;
+        let grid = crate::cuda::Grid::of(blocks, threads);
+        // SAFETY: as the caller promised.
+        unsafe { module.kernel(self.name)?.launch(&cuda.gpu().default_stream(), &grid, arguments) }
+    }
+
+    /// Never runs: a build without the feature `cuda` has no [`Cuda`].
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Safety
+    /// Nothing is asked for.
+    #[cfg(not(feature = "cuda"))]
+    pub unsafe fn submit(&self, cuda: &Cuda, _launch: Option<Launch>, _arguments: &Arguments) -> Result<()> {
+        cuda.shared_gpu().never()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_covers_its_threads() {
+        let cases = [(0, None), (1, Some(1)), (255, Some(1)), (256, Some(1)), (257, Some(2)), (1 << 39, None)];
+        for (threads, blocks) in &cases[..5] {
+            assert_eq!(Launch::over(*threads).map(|launch| launch.blocks), *blocks, "{threads}");
+        }
+        assert!(std::panic::catch_unwind(|| Launch::over(cases[5].0)).is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! The kernels of a crate's operations, for the tests of those operations.
+
+use std::sync::OnceLock;
+
+use crate::argument::Arg;
+use crate::compile::{Checks, Options};
+use crate::driver::{FakeDriver, Setting};
+use crate::kernels::{Geometry, Kernels};
+
+/// The kernels of one folder on the CPU. They are compiled, with every check, when the first is launched, and failures are panics.
+///
+/// ```
+/// use megabatch_simt::{Arg, Harness};
+///
+/// static HARNESS: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels"), &["saxpy"]);
+///
+/// let (x, mut y) = ([1.0f32, 2.0, 3.0], [10.0f32; 3]);
+/// let mut arguments = [Arg::from(2.0f32), Arg::from(&x[..]), Arg::from(&mut y[..]), Arg::from(3u32)];
+/// HARNESS.run("saxpy", Some((1, 32)), &mut arguments);
+/// assert_eq!(y, [12.0, 14.0, 16.0]);
+/// ```
+#[derive(Debug)]
+pub struct Harness {
+    folder: &'static str,
+    names: &'static [&'static str],
+    kernels: OnceLock<Kernels>,
+}
+
+impl Harness {
+    /// Of the sources `names`, without their ending `.cu`, in `folder`.
+    pub const fn new(folder: &'static str, names: &'static [&'static str]) -> Self {
+        Harness { folder, names, kernels: OnceLock::new() }
+    }
+
+    /// Launches `kernel` in so many blocks of so many threads, as a GPU would be asked to; nothing for an empty grid.
+    ///
+    /// # Panics
+    /// If the sources do not compile, and if [`Kernels::launch`] fails.
+    pub fn run(&self, kernel: &str, grid: Option<impl Into<(u32, u32)>>, arguments: &mut [Arg<'_>]) {
+        let Some((blocks, threads)) = grid.map(Into::into) else { return };
+        let kernels = self.kernels.get_or_init(|| self.compiled(Checks::Memory));
+        let done = kernels.launch(kernel, Geometry::linear(blocks, threads), arguments);
+        done.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// A fresh fake driver that has these kernels, and does work only when somebody waits for it.
+    ///
+    /// # Panics
+    /// If the sources do not compile, and as [`FakeDriver::whole`].
+    pub fn driver(&self) -> FakeDriver {
+        let driver = FakeDriver::whole();
+        driver.add_kernels(self.compiled(Checks::Barriers).path());
+        driver.set(Setting::Deferred, 1);
+        driver
+    }
+
+    fn compiled(&self, checks: Checks) -> Kernels {
+        let sources: Vec<String> = self.names.iter().map(|name| format!("{}/{name}.cu", self.folder)).collect();
+        let options = Options { checks, ..Options::default() };
+        Kernels::compile_with(&sources, &options).unwrap_or_else(|error| panic!("{error}"))
+    }
+}
