@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-bars", &[]),
     ("megabatch-simt", &[]),
     ("megabatch-chunk-io", &["megabatch-gpu-core"]),
+    ("megabatch-segment", &["megabatch-gpu-core"]),
     ("megabatch-trainer", &["megabatch-gpu-core"]),
 ];
 
