@@ -1,10 +1,14 @@
 //! Maxima and minima of segments, with the rows that they were found in.
 
+use std::marker::PhantomData;
+use std::ops::Range;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use rayon::prelude::*;
 
-use super::parallel::{Inputs, each_row, row};
+use super::isa::{self, Loops};
+use super::parallel::{AsTheyLie, Inputs, Listed, Order, each_row, row, tile_of};
 use crate::error::Result;
 use crate::plan::{Level, SegmentPlan};
 
@@ -219,35 +223,61 @@ fn cpu<B: Better>(level: Level<'_>, from: From<'_>, (out, argument): (&mut [f32]
     let from = (from.x.as_slice(), from.argument.map(Buffer::as_slice), from.none);
     let outputs = inputs.outputs_per_task(columns);
     let tasks = out.par_chunks_mut(outputs * columns).zip(argument.par_chunks_mut(outputs * columns));
-    tasks.enumerate().for_each(|(task, (out, argument))| {
-        let rows = out.chunks_exact_mut(columns).zip(argument.chunks_exact_mut(columns));
-        for (output, (out, argument)) in (task * outputs..).zip(rows) {
-            let places = inputs.of(output);
-            match inputs.order {
-                None => rows_of::<B>(places, from, (out, argument)),
-                Some(order) => rows_of::<B>(order[places].iter().map(|&row| row as usize), from, (out, argument)),
-            }
-        }
+    tasks.enumerate().for_each(|(task, to)| {
+        isa::run(Outputs::<B> { first: task * outputs, columns, inputs, from, to, better: PhantomData });
     });
 }
 
+/// Some of the outputs of a reduction.
+struct Outputs<'a, B> {
+    first: usize,
+    columns: usize,
+    inputs: Inputs<'a>,
+    from: (&'a [f32], Option<&'a [u32]>, u32),
+    to: (&'a mut [f32], &'a mut [u32]),
+    better: PhantomData<B>,
+}
+
+impl<B: Better> Loops for Outputs<'_, B> {
+    #[inline(always)]
+    fn run(self) {
+        match self.inputs.order {
+            None => self.in_order(AsTheyLie),
+            Some(order) => self.in_order(Listed(order)),
+        }
+    }
+}
+
+impl<B: Better> Outputs<'_, B> {
+    #[inline(always)]
+    fn in_order(self, order: impl Order) {
+        let (out, argument) = self.to;
+        let to = out.chunks_exact_mut(self.columns).zip(argument.chunks_exact_mut(self.columns));
+        for (output, to) in (self.first..).zip(to) {
+            one::<B>((order, self.inputs.of(output)), self.from, to);
+        }
+    }
+}
+
 /// One output, [columns] of values and of arguments. Columns are taken as many at a time as stay in registers from row to row.
-fn rows_of<B: Better>(
-    mut rows: impl Iterator<Item = usize> + Clone,
+#[inline(always)]
+fn one<B: Better>(
+    (order, places): (impl Order, Range<usize>),
     (x, found, none): (&[f32], Option<&[u32]>, u32),
     (out, argument): (&mut [f32], &mut [u32]),
 ) {
     let columns = out.len();
-    let Some(start) = rows.next() else {
+    if places.is_empty() {
         out.fill(0.0);
         argument.fill(none);
         return;
-    };
+    }
     let mut first = 0;
     while first < columns {
-        let (from, rows) = ((x, columns, first), (start, rows.clone()));
+        let (from, rows) = ((x, columns, first), (order, places.clone()));
         let to = (&mut out[first..], &mut argument[first..]);
         first += match columns - first {
+            64.. => tile::<B, 64>(rows, from, to),
             16.. => tile::<B, 16>(rows, from, to),
             4.. => tile::<B, 4>(rows, from, to),
             _ => tile::<B, 1>(rows, from, to),
@@ -261,29 +291,30 @@ fn rows_of<B: Better>(
 }
 
 /// The arguments are rows of `x`.
+#[inline(always)]
 fn tile<B: Better, const WIDTH: usize>(
-    (start, rows): (usize, impl Iterator<Item = usize>),
-    (x, columns, first): (&[f32], usize, usize),
+    (order, mut places): (impl Order, Range<usize>),
+    from: (&[f32], usize, usize),
     (out, argument): (&mut [f32], &mut [u32]),
 ) -> usize {
-    let tile_of = |row: usize| &x[row * columns + first..][..WIDTH];
-    let (mut best, mut places) = ([0.0; WIDTH], [start as u32; WIDTH]);
-    best.copy_from_slice(tile_of(start));
-    for row in rows {
-        let from = tile_of(row);
+    let start = places.next().expect("the caller has seen one");
+    let (mut best, mut arguments) = ([0.0; WIDTH], [order.row(start) as u32; WIDTH]);
+    best.copy_from_slice(tile_of::<WIDTH>(order, start, from));
+    for place in places {
+        let (x, row) = (tile_of::<WIDTH>(order, place, from), order.row(place) as u32);
         for k in 0..WIDTH {
-            let takes = B::takes(from[k], best[k]);
-            best[k] = if takes { from[k] } else { best[k] };
-            places[k] = if takes { row as u32 } else { places[k] };
+            let takes = B::takes(x[k], best[k]);
+            best[k] = if takes { x[k] } else { best[k] };
+            arguments[k] = if takes { row } else { arguments[k] };
         }
     }
     out[..WIDTH].copy_from_slice(&best);
-    argument[..WIDTH].copy_from_slice(&places);
+    argument[..WIDTH].copy_from_slice(&arguments);
     WIDTH
 }
 
 fn backward_cpu(segment: &[u32], (argument, d_out, columns): (&[u32], &[f32], usize), d_x: &mut [f32]) {
-    each_row(segment, columns, d_x, |number, segment, d_x| {
+    each_row((segment, columns), &[bytemuck::cast_slice(argument), d_out], d_x, |number, segment, d_x| {
         let argument = &argument[segment * columns..][..columns];
         let d_out = row(d_out, segment, columns);
         for ((d_x, &argument), &d_out) in d_x.iter_mut().zip(argument).zip(d_out) {

@@ -1,10 +1,14 @@
 //! Sums and means of segments, and the maxima that softmax needs.
 
+use std::marker::PhantomData;
+use std::ops::Range;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use rayon::prelude::*;
 
-use super::parallel::Inputs;
+use super::isa::{self, Loops};
+use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
 use crate::error::Result;
 use crate::plan::{Level, SegmentPlan};
 
@@ -119,17 +123,50 @@ fn cpu(fold: Fold, inputs: Inputs<'_>, (x, columns): (&[f32], usize), (out, coun
     }
     let outputs = inputs.outputs_per_task(columns);
     out.par_chunks_mut(outputs * columns).enumerate().for_each(|(task, out)| {
-        for (output, out) in (task * outputs..).zip(out.chunks_exact_mut(columns)) {
-            match fold {
-                Fold::Sum | Fold::Mean => one::<Sum>(inputs, output, x, out),
-                Fold::Greatest => one::<Greatest>(inputs, output, x, out),
+        let first = task * outputs;
+        match fold {
+            Fold::Sum | Fold::Mean => {
+                isa::run(Outputs::<Sum> { first, inputs, x: (x, columns), counts, out, combine: PhantomData })
             }
-            if let Some(counts) = counts {
+            Fold::Greatest => {
+                isa::run(Outputs::<Greatest> { first, inputs, x: (x, columns), counts, out, combine: PhantomData })
+            }
+        }
+    });
+}
+
+/// Some of the outputs of a reduction.
+struct Outputs<'a, C> {
+    first: usize,
+    inputs: Inputs<'a>,
+    x: (&'a [f32], usize),
+    counts: Option<&'a [u32]>,
+    out: &'a mut [f32],
+    combine: PhantomData<C>,
+}
+
+impl<C: Combine> Loops for Outputs<'_, C> {
+    #[inline(always)]
+    fn run(self) {
+        match self.inputs.order {
+            None => self.in_order(AsTheyLie),
+            Some(order) => self.in_order(Listed(order)),
+        }
+    }
+}
+
+impl<C: Combine> Outputs<'_, C> {
+    #[inline(always)]
+    fn in_order(self, order: impl Order) {
+        let (x, columns) = self.x;
+        for (output, out) in (self.first..).zip(self.out.chunks_exact_mut(columns)) {
+            one::<C>((order, self.inputs.of(output)), x, out);
+            if let Some(counts) = self.counts {
                 let count = (counts[output + 1] - counts[output]).max(1) as f32;
                 out.iter_mut().for_each(|out| *out /= count);
             }
         }
-    });
+    }
 }
 
 /// How two numbers become one.
@@ -161,37 +198,31 @@ impl Combine for Greatest {
     }
 }
 
-/// One output, [columns].
-fn one<C: Combine>(inputs: Inputs<'_>, output: usize, x: &[f32], out: &mut [f32]) {
-    let places = inputs.of(output);
-    match inputs.order {
-        None => rows::<C>(&places, x, out),
-        Some(order) => rows::<C>(&order[places].iter().map(|&row| row as usize), x, out),
-    }
-}
-
-/// Columns are taken as many at a time as stay in registers from row to row.
-fn rows<C: Combine>(rows: &(impl Iterator<Item = usize> + Clone), x: &[f32], out: &mut [f32]) {
+/// One output, [columns]. Columns are taken as many at a time as stay in registers from row to row.
+#[inline(always)]
+fn one<C: Combine>((order, places): (impl Order, Range<usize>), x: &[f32], out: &mut [f32]) {
     let (columns, mut first) = (out.len(), 0);
     while first < columns {
-        let (from, rows) = ((x, columns, first), rows.clone());
+        let (from, rows) = ((x, columns, first), (order, places.clone()));
         first += match columns - first {
-            32.. => tile::<C, 32>(rows, from, &mut out[first..]),
-            8.. => tile::<C, 8>(rows, from, &mut out[first..]),
+            64.. => tile::<C, 64>(rows, from, &mut out[first..]),
+            16.. => tile::<C, 16>(rows, from, &mut out[first..]),
+            4.. => tile::<C, 4>(rows, from, &mut out[first..]),
             _ => tile::<C, 1>(rows, from, &mut out[first..]),
         };
     }
 }
 
+#[inline(always)]
 fn tile<C: Combine, const WIDTH: usize>(
-    rows: impl Iterator<Item = usize>,
-    (x, columns, first): (&[f32], usize, usize),
+    (order, places): (impl Order, Range<usize>),
+    from: (&[f32], usize, usize),
     out: &mut [f32],
 ) -> usize {
     let mut results = [C::IDENTITY; WIDTH];
-    for row in rows {
-        let from = &x[row * columns + first..][..WIDTH];
-        results.iter_mut().zip(from).for_each(|(result, &x)| *result = C::combine(*result, x));
+    for place in places {
+        let x = tile_of::<WIDTH>(order, place, from);
+        results.iter_mut().zip(x).for_each(|(result, &x)| *result = C::combine(*result, x));
     }
     out[..WIDTH].copy_from_slice(&results);
     WIDTH

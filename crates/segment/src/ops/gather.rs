@@ -73,7 +73,7 @@ fn cuda(
 }
 
 fn cpu(segment: &[u32], (values, columns, counts): (&[f32], usize, Option<&[u32]>), out: &mut [f32]) {
-    each_row(segment, columns, out, |_, segment, out| {
+    each_row((segment, columns), &[values], out, |_, segment, out| {
         let values = row(values, segment, columns);
         match counts {
             None => out.copy_from_slice(values),

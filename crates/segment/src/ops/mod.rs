@@ -23,6 +23,7 @@ mod fold;
 mod gather;
 #[cfg(test)]
 mod harness;
+mod isa;
 mod parallel;
 mod shared;
 mod softmax;

@@ -91,11 +91,11 @@ fn cuda(device: &Cuda, plan: &SegmentPlan, (step, columns): (Step<'_>, usize), t
 fn cpu(segment: &[u32], (step, columns): (Step<'_>, usize), to: &mut [f32]) {
     let [one, other] = step.operands().map(Buffer::as_slice);
     match step {
-        Step::Equal { .. } => each_row(segment, columns, to, |number, segment, to| {
+        Step::Equal { .. } => each_row((segment, columns), &[other], to, |number, segment, to| {
             let operands = row(one, number, columns).iter().zip(row(other, segment, columns));
             to.iter_mut().zip(operands).for_each(|(to, (x, out))| *to = if x == out { 1.0 } else { 0.0 });
         }),
-        Step::Share { .. } => each_row(segment, columns, to, |_, segment, to| {
+        Step::Share { .. } => each_row((segment, columns), &[one, other], to, |_, segment, to| {
             let operands = row(one, segment, columns).iter().zip(row(other, segment, columns));
             to.iter_mut().zip(operands).for_each(|(to, (d_out, equals))| *to *= d_out / equals);
         }),

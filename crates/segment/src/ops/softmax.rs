@@ -117,27 +117,27 @@ fn cpu(segment: &[u32], (step, columns): (Step<'_>, usize), to: &mut [f32]) {
     match step {
         Step::Exp { x, maxima } => {
             let (x, maxima) = (x.as_slice(), maxima.as_slice());
-            each_row(segment, columns, to, |number, segment, to| {
+            each_row((segment, columns), &[maxima], to, |number, segment, to| {
                 let (x, maxima) = (row(x, number, columns), row(maxima, segment, columns));
                 to.iter_mut().zip(x).zip(maxima).for_each(|((to, x), maximum)| *to = exp(x - maximum));
             });
         }
         Step::Divide { sums } => {
             let sums = sums.as_slice();
-            each_row(segment, columns, to, |_, segment, to| {
+            each_row((segment, columns), &[sums], to, |_, segment, to| {
                 to.iter_mut().zip(row(sums, segment, columns)).for_each(|(to, sum)| *to /= sum);
             });
         }
         Step::Product { y, d_y } => {
             let (y, d_y) = (y.as_slice(), d_y.as_slice());
-            each_row(segment, columns, to, |number, _, to| {
+            each_row((segment, columns), &[], to, |number, _, to| {
                 let (y, d_y) = (row(y, number, columns), row(d_y, number, columns));
                 to.iter_mut().zip(y).zip(d_y).for_each(|((to, y), d_y)| *to = y * d_y);
             });
         }
         Step::Backward { y, d_y, dots } => {
             let (y, d_y, dots) = (y.as_slice(), d_y.as_slice(), dots.as_slice());
-            each_row(segment, columns, to, |number, segment, to| {
+            each_row((segment, columns), &[dots], to, |number, segment, to| {
                 let (y, d_y) = (row(y, number, columns), row(d_y, number, columns));
                 let operands = y.iter().zip(d_y).zip(row(dots, segment, columns));
                 to.iter_mut().zip(operands).for_each(|(to, ((y, d_y), dot))| *to = y * (d_y - dot));
