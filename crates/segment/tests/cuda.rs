@@ -10,7 +10,7 @@ use megabatch_simt::driver::FakeDriver;
 
 fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
-    let driver = Harness::new(folder, &["extremum", "fold", "gather", "shared", "softmax"]).driver();
+    let driver = Harness::new(folder, &["extremum", "extremum_backward", "fold", "gather", "softmax"]).driver();
     (driver, Device::select("cuda:0").unwrap())
 }
 

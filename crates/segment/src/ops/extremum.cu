@@ -1,4 +1,4 @@
-// Maxima and minima of rows with the rows they are in, and the way back. Source of extremum.ptx; launched by extremum.rs.
+// Maxima and minima of rows with the rows they are in. Source of extremum.ptx; launched by extremum.rs.
 #include "place.cuh"
 
 // A NaN takes the place of every number, and keeps it.
@@ -51,13 +51,3 @@ __device__ inline void extremum(const unsigned* __restrict__ offsets, const unsi
 
 EXTREMUM(segment_max, Max)
 EXTREMUM(segment_min, Min)
-
-// segment: [rows].  argument, d_out: [segments, columns].  d_x: [rows, columns], `len` numbers, one a thread.
-extern "C" __global__ void segment_extremum_backward(const unsigned* __restrict__ segment, const unsigned* __restrict__ argument,
-                                                     const float* __restrict__ d_out, float* __restrict__ d_x, u64 columns, u64 len) {
-  u64 k = thread_number();
-  if (k >= len) return;
-  Place at = place(k, columns);
-  u64 number = segment[at.row] * columns + at.column;
-  d_x[k] = argument[number] == at.row ? d_out[number] : 0.0f;
-}

@@ -8,7 +8,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use rayon::prelude::*;
 
 use super::isa::{self, Loops};
-use super::parallel::{AsTheyLie, Inputs, Listed, Order, each_row, row, tile_of};
+use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
 use crate::error::Result;
 use crate::plan::{Level, SegmentPlan};
 
@@ -54,40 +54,6 @@ pub fn max(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buf
 /// As [`max`].
 pub fn min(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buffer<u32>)) -> Result<()> {
     extremum(Extremum::Min, plan, x, out)
-}
-
-/// The backward pass of [`max`] and [`min`]: `argument` and `d_out` [segments, D] → `d_x` [rows, D], where the row that is the argument has
-/// all of the gradient and the others 0.
-///
-/// So does `torch_scatter`. PyTorch shares it among equals: [`extremum_backward_shared`](super::extremum_backward_shared).
-///
-/// # Errors
-/// [`Error::Device`](crate::Error::Device): what the device says of the launch.
-///
-/// # Panics
-/// As [`max`].
-pub fn extremum_backward(
-    plan: &SegmentPlan,
-    argument: &Buffer<u32>,
-    d_out: &Buffer<f32>,
-    d_x: &mut Buffer<f32>,
-) -> Result<()> {
-    let columns = plan.columns(d_x.len(), d_out.len());
-    assert_eq!(argument.len(), d_out.len(), "there is an argument for each number of the gradient");
-    plan.device().assert_beside(argument.scope().device());
-    plan.device().assert_beside(d_out.scope().device());
-    plan.device().assert_beside(d_x.scope().device());
-    match plan.device() {
-        Device::Cuda(device) => backward_cuda(device, plan, (argument, d_out, columns), d_x),
-        _ => {
-            backward_cpu(
-                plan.segment().as_slice(),
-                (argument.as_slice(), d_out.as_slice(), columns),
-                d_x.as_mut_slice(),
-            );
-            Ok(())
-        }
-    }
 }
 
 /// Values and the rows they are in, [rows, columns]. Without arguments each number's is its own row.
@@ -167,27 +133,6 @@ fn cuda(
     // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them, and the arrays have as many rows and
     // outputs of `columns`; a thread writes one number of each output. What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
-}
-
-fn backward_cuda(
-    device: &Cuda,
-    plan: &SegmentPlan,
-    (argument, d_out, columns): (&Buffer<u32>, &Buffer<f32>, usize),
-    d_x: &mut Buffer<f32>,
-) -> Result<()> {
-    let name = "segment_extremum_backward";
-    let kernel = Kernel { module: "segment/extremum", ptx: include_str!("extremum.ptx"), name };
-    let arguments = arguments![
-        plan.segment().address(),
-        argument.address(),
-        d_out.address(),
-        d_x.address(),
-        columns as u64,
-        d_x.len() as u64,
-    ];
-    // SAFETY: the plan has a segment below the number of segments for each row, and the arrays have as many segments and rows of
-    // `columns`; a thread writes one number of `d_x`. What is submitted to the default stream later runs after it.
-    Ok(unsafe { kernel.submit(device, Launch::over(d_x.len()), &arguments) }?)
 }
 
 /// Which of two numbers is kept.
@@ -313,16 +258,6 @@ fn tile<B: Better, const WIDTH: usize>(
     WIDTH
 }
 
-fn backward_cpu(segment: &[u32], (argument, d_out, columns): (&[u32], &[f32], usize), d_x: &mut [f32]) {
-    each_row((segment, columns), &[bytemuck::cast_slice(argument), d_out], d_x, |number, segment, d_x| {
-        let argument = &argument[segment * columns..][..columns];
-        let d_out = row(d_out, segment, columns);
-        for ((d_x, &argument), &d_out) in d_x.iter_mut().zip(argument).zip(d_out) {
-            *d_x = if argument == number as u32 { d_out } else { 0.0 };
-        }
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use megabatch_simt::Arg;
@@ -380,26 +315,5 @@ mod tests {
         assert_eq!((out.as_slice()[599], argument.as_slice()[599]), (599.0, 599));
         assert_eq!((out.as_slice()[0], argument.as_slice()[0]), (0.0, 600));
         assert_eq!(by_kernel(Extremum::Max, &case), (out.as_slice().to_vec(), argument.as_slice().to_vec()));
-    }
-
-    #[test]
-    fn the_kernel_of_the_backward_pass_has_the_cpus_bits() {
-        each_case(|case| {
-            let (mut out, mut argument) = (case.per_segment(), case.arguments());
-            max(&case.plan, &case.x, (&mut out, &mut argument)).unwrap();
-            let (mut expected, mut d_x) = (case.per_row(), vec![f32::NAN; case.x.len()]);
-            extremum_backward(&case.plan, &argument, &case.values, &mut expected).unwrap();
-            let (launch, len) = (Launch::over(d_x.len()), d_x.len() as u64);
-            let mut arguments = [
-                Arg::from(case.plan.segment().as_slice()),
-                Arg::from(argument.as_slice()),
-                Arg::from(case.values.as_slice()),
-                Arg::from(&mut d_x[..]),
-                Arg::from(case.columns as u64),
-                Arg::from(len),
-            ];
-            HARNESS.run("segment_extremum_backward", launch, &mut arguments);
-            check_same(&d_x, expected.as_slice(), &case.to_string());
-        });
     }
 }

@@ -118,20 +118,24 @@ fn cuda(
 }
 
 fn cpu(fold: Fold, inputs: Inputs<'_>, (x, columns): (&[f32], usize), (out, counts): (&mut [f32], Option<&[u32]>)) {
+    match fold {
+        Fold::Sum | Fold::Mean => in_tasks::<Sum>(inputs, (x, columns), (out, counts)),
+        Fold::Greatest => in_tasks::<Greatest>(inputs, (x, columns), (out, counts)),
+    }
+}
+
+fn in_tasks<C: Combine + Sync + Send>(
+    inputs: Inputs<'_>,
+    x: (&[f32], usize),
+    (out, counts): (&mut [f32], Option<&[u32]>),
+) {
+    let columns = x.1;
     if columns == 0 {
         return;
     }
     let outputs = inputs.outputs_per_task(columns);
     out.par_chunks_mut(outputs * columns).enumerate().for_each(|(task, out)| {
-        let first = task * outputs;
-        match fold {
-            Fold::Sum | Fold::Mean => {
-                isa::run(Outputs::<Sum> { first, inputs, x: (x, columns), counts, out, combine: PhantomData })
-            }
-            Fold::Greatest => {
-                isa::run(Outputs::<Greatest> { first, inputs, x: (x, columns), counts, out, combine: PhantomData })
-            }
-        }
+        isa::run(Outputs::<C> { first: task * outputs, inputs, x, counts, out, combine: PhantomData });
     });
 }
 

@@ -8,8 +8,10 @@ use megabatch_simt::Harness;
 
 use crate::plan::SegmentPlan;
 
-pub(super) static HARNESS: Harness =
-    Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops"), &["extremum", "fold", "gather", "shared", "softmax"]);
+pub(super) static HARNESS: Harness = Harness::new(
+    concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops"),
+    &["extremum", "extremum_backward", "fold", "gather", "softmax"],
+);
 
 /// Rows in segments, and numbers for both.
 pub(super) struct Case {

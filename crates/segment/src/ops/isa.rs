@@ -54,3 +54,39 @@ fn avx512<L: Loops>(loops: L) {
 fn avx2<L: Loops>(loops: L) {
     loops.run();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::exp::exp;
+    use super::*;
+
+    /// Additions, products, comparisons and the exponential function.
+    struct Mixed<'a>(&'a [f32], &'a mut [f32]);
+
+    impl Loops for Mixed<'_> {
+        #[inline(always)]
+        fn run(self) {
+            for (x, out) in self.0.iter().zip(self.1) {
+                *out = if *x > -3.0 { *x * *x + 0.1 } else { exp(*x) };
+            }
+        }
+    }
+
+    fn bits(run: impl FnOnce(Mixed<'_>)) -> Vec<u32> {
+        let x: Vec<f32> = (0..1000).map(|k| k as f32 * -0.0917).collect();
+        let mut out = vec![0.0; x.len()];
+        run(Mixed(&x, &mut out));
+        out.into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn the_width_of_vectors_changes_no_bit() {
+        let expected = bits(|loops| loops.run());
+        assert_eq!(bits(|loops| run(loops)), expected);
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has what the function is compiled for.
+            assert_eq!(bits(|loops| unsafe { avx2(loops) }), expected);
+        }
+    }
+}

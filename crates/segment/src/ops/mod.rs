@@ -19,17 +19,17 @@
 pub mod conformance;
 mod exp;
 mod extremum;
+mod extremum_backward;
 mod fold;
 mod gather;
 #[cfg(test)]
 mod harness;
 mod isa;
 mod parallel;
-mod shared;
 mod softmax;
 
-pub use extremum::{extremum_backward, max, min};
+pub use extremum::{max, min};
+pub use extremum_backward::{extremum_backward, extremum_backward_shared};
 pub use fold::{mean, sum};
 pub use gather::{gather, mean_backward};
-pub use shared::extremum_backward_shared;
 pub use softmax::{softmax, softmax_backward};

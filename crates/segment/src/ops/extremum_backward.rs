@@ -1,4 +1,4 @@
-//! The backward pass of maxima and minima that shares the gradient among equals.
+//! The backward passes of maxima and minima: to the row that was found, and shared among equals.
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
@@ -8,10 +8,40 @@ use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
 
+/// The backward pass of [`max`](super::max) and [`min`](super::min): `argument` and `d_out` [segments, D] → `d_x` [rows, D], where the row that is the argument has
+/// all of the gradient and the others 0.
+///
+/// So does `torch_scatter`. PyTorch shares it among equals: [`extremum_backward_shared`].
+///
+/// # Errors
+/// [`Error::Device`](crate::Error::Device): what the device says of the launch.
+///
+/// # Panics
+/// If the lengths are not those of one number of columns, and if the arrays are on several devices.
+pub fn extremum_backward(
+    plan: &SegmentPlan,
+    argument: &Buffer<u32>,
+    d_out: &Buffer<f32>,
+    d_x: &mut Buffer<f32>,
+) -> Result<()> {
+    let columns = plan.columns(d_x.len(), d_out.len());
+    assert_eq!(argument.len(), d_out.len(), "there is an argument for each number of the gradient");
+    plan.device().assert_beside(argument.scope().device());
+    plan.device().assert_beside(d_out.scope().device());
+    plan.device().assert_beside(d_x.scope().device());
+    match plan.device() {
+        Device::Cuda(device) => cuda_found(device, plan, (argument, d_out, columns), d_x),
+        _ => {
+            cpu_found(plan.segment().as_slice(), (argument.as_slice(), d_out.as_slice(), columns), d_x.as_mut_slice());
+            Ok(())
+        }
+    }
+}
+
 /// The backward pass of [`max`](super::max) and [`min`](super::min) that PyTorch's `scatter_reduce` has: `x` [rows, D], and `out` and `d_out`
 /// [segments, D] → `d_x` [rows, D], where the rows that are equal to the extremum have equal shares of the gradient and the others 0.
 ///
-/// It reads `x` again, and takes two passes more than [`extremum_backward`](super::extremum_backward). As there, a NaN is equal to none, and makes the column of its
+/// It reads `x` again, and takes two passes more than [`extremum_backward`]. As there, a NaN is equal to none, and makes the column of its
 /// segment NaN.
 ///
 /// # Errors
@@ -35,6 +65,37 @@ pub fn extremum_backward_shared(
     let mut equals = Buffer::zeros(d_x.scope(), out.len())?;
     sum(plan, d_x, &mut equals)?;
     rows(plan, Step::Share { d_out, equals: &equals }, columns, d_x)
+}
+
+fn cuda_found(
+    device: &Cuda,
+    plan: &SegmentPlan,
+    (argument, d_out, columns): (&Buffer<u32>, &Buffer<f32>, usize),
+    d_x: &mut Buffer<f32>,
+) -> Result<()> {
+    let name = "segment_extremum_backward";
+    let kernel = Kernel { module: "segment/extremum_backward", ptx: include_str!("extremum_backward.ptx"), name };
+    let arguments = arguments![
+        plan.segment().address(),
+        argument.address(),
+        d_out.address(),
+        d_x.address(),
+        columns as u64,
+        d_x.len() as u64,
+    ];
+    // SAFETY: the plan has a segment below the number of segments for each row, and the arrays have as many segments and rows of
+    // `columns`; a thread writes one number of `d_x`. What is submitted to the default stream later runs after it.
+    Ok(unsafe { kernel.submit(device, Launch::over(d_x.len()), &arguments) }?)
+}
+
+fn cpu_found(segment: &[u32], (argument, d_out, columns): (&[u32], &[f32], usize), d_x: &mut [f32]) {
+    each_row((segment, columns), &[bytemuck::cast_slice(argument), d_out], d_x, |number, segment, d_x| {
+        let argument = &argument[segment * columns..][..columns];
+        let d_out = row(d_out, segment, columns);
+        for ((d_x, &argument), &d_out) in d_x.iter_mut().zip(argument).zip(d_out) {
+            *d_x = if argument == number as u32 { d_out } else { 0.0 };
+        }
+    });
 }
 
 /// What is done to every row.
@@ -73,7 +134,8 @@ fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>
 }
 
 fn cuda(device: &Cuda, plan: &SegmentPlan, (step, columns): (Step<'_>, usize), to: &mut Buffer<f32>) -> Result<()> {
-    let kernel = Kernel { module: "segment/shared", ptx: include_str!("shared.ptx"), name: step.kernel() };
+    let kernel =
+        Kernel { module: "segment/extremum_backward", ptx: include_str!("extremum_backward.ptx"), name: step.kernel() };
     let [one, other] = step.operands();
     let arguments = arguments![
         plan.segment().address(),
@@ -110,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_have_the_cpus_bits() {
+    fn the_kernels_that_share_have_the_cpus_bits() {
         each_case(|case| {
             let equal = Step::Equal { x: &case.x, out: &case.values };
             for step in [equal, Step::Share { d_out: &case.values, equals: &case.values }] {
@@ -129,6 +191,27 @@ mod tests {
                 HARNESS.run(step.kernel(), launch, &mut arguments);
                 check_same(&to, expected.as_slice(), &format!("{}, {case}", step.kernel()));
             }
+        });
+    }
+
+    #[test]
+    fn the_kernel_of_the_backward_pass_has_the_cpus_bits() {
+        each_case(|case| {
+            let (mut out, mut argument) = (case.per_segment(), case.arguments());
+            super::super::max(&case.plan, &case.x, (&mut out, &mut argument)).unwrap();
+            let (mut expected, mut d_x) = (case.per_row(), vec![f32::NAN; case.x.len()]);
+            extremum_backward(&case.plan, &argument, &case.values, &mut expected).unwrap();
+            let (launch, len) = (Launch::over(d_x.len()), d_x.len() as u64);
+            let mut arguments = [
+                Arg::from(case.plan.segment().as_slice()),
+                Arg::from(argument.as_slice()),
+                Arg::from(case.values.as_slice()),
+                Arg::from(&mut d_x[..]),
+                Arg::from(case.columns as u64),
+                Arg::from(len),
+            ];
+            HARNESS.run("segment_extremum_backward", launch, &mut arguments);
+            check_same(&d_x, expected.as_slice(), &case.to_string());
         });
     }
 }

@@ -1,5 +1,16 @@
-// Gradients shared among equals. Source of shared.ptx; launched by shared.rs.
+// Gradients of maxima and minima: to the row that was found, and shared among equals. Source of extremum_backward.ptx; launched by
+// extremum_backward.rs.
 #include "place.cuh"
+
+// segment: [rows].  argument, d_out: [segments, columns].  d_x: [rows, columns], `len` numbers, one a thread.
+extern "C" __global__ void segment_extremum_backward(const unsigned* __restrict__ segment, const unsigned* __restrict__ argument,
+                                                     const float* __restrict__ d_out, float* __restrict__ d_x, u64 columns, u64 len) {
+  u64 k = thread_number();
+  if (k >= len) return;
+  Place at = place(k, columns);
+  u64 number = segment[at.row] * columns + at.column;
+  d_x[k] = argument[number] == at.row ? d_out[number] : 0.0f;
+}
 
 // segment: [rows].  x: [rows, columns].  out: [segments, columns].  to: [rows, columns], `len` numbers, one a thread.
 extern "C" __global__ void segment_equal(const unsigned* __restrict__ segment, const float* __restrict__ x, const float* __restrict__ out,
