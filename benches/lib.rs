@@ -1,5 +1,9 @@
 //! Made-up data that the benchmarks share: deterministic, and of no meaning.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+mod stored;
+
+pub use stored::StoredChunk;
 
 use megabatch_bars::{Bar, Bars, Timeframe};
 use megabatch_chunk_io::{Series, SeriesTimeframe};

@@ -1,6 +1,8 @@
 //! What the fuzz targets share: any bytes, read as a file of bars in every mode, end in bars that keep the promises of
 //! [`read`] or in an error.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+pub mod chunk;
 
 use std::cell::RefCell;
 use std::io::{Seek, SeekFrom, Write};

@@ -11,9 +11,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-gpu-core", &["megabatch-cuda-lazy"]),
     ("megabatch-bars", &[]),
     ("megabatch-simt", &[]),
-    ("megabatch-chunk-io", &["megabatch-gpu-core"]),
+    ("megabatch-order", &[]),
+    ("megabatch-chunk-io", &["megabatch-gpu-core", "megabatch-order"]),
     ("megabatch-segment", &["megabatch-gpu-core"]),
-    ("megabatch-trainer", &["megabatch-gpu-core"]),
+    ("megabatch-trainer", &["megabatch-gpu-core", "megabatch-order"]),
 ];
 
 /// Packages that compose the libraries and that nothing depends on.

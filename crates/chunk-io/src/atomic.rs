@@ -26,8 +26,13 @@ pub(crate) fn write_atomically<T, E: From<Error>>(
     let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
     temporary.as_file().sync_all().map_err(io("bring the file to disk"))?;
     temporary.persist(path).map_err(|e| Error::NotWritable { path: path.to_owned(), source: e.error })?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io("bring the folder to disk"))?;
+    sync_folder(path).map_err(io("bring the folder to disk"))?;
     Ok(filled)
+}
+
+/// Brings the folder that `path` is in to disk, and with it the name that a rename gave a file.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -50,7 +55,7 @@ fn create_temporary(path: &Path, folder: &Path) -> Result<NamedTempFile> {
 }
 
 /// A rename would replace a write-protected file without asking; its owner protected it for a reason.
-fn refuse_to_replace(existing: &std::fs::Metadata) -> io::Result<()> {
+pub(crate) fn refuse_to_replace(existing: &std::fs::Metadata) -> io::Result<()> {
     if existing.is_dir() {
         Err(io::Error::from(io::ErrorKind::IsADirectory))
     } else if existing.permissions().readonly() {

@@ -118,6 +118,137 @@ pub enum Error {
         fix: String,
     },
 
+    /// A series of these windows would be no smaller than they are.
+    #[error(
+        "{path}: a series would save nothing: the windows take {windows_bytes} bytes and their bars with indices {series_bytes}; {detail}"
+    )]
+    NothingSaved {
+        /// The windows file.
+        path: PathBuf,
+        /// Bytes of the windows, uncompressed.
+        windows_bytes: u64,
+        /// Bytes of the bars, close times and indices, uncompressed; of as many as were looked at when it became clear.
+        series_bytes: u64,
+        /// What is known about why, and what to do.
+        detail: String,
+    },
+
+    /// A conversion was broken off by its caller; the same call continues it.
+    #[error("{path}: interrupted after {done_bytes} of {total_bytes} bytes; the same command goes on from there")]
+    Interrupted {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// Bytes done so far.
+        done_bytes: u64,
+        /// Bytes to be done in all.
+        total_bytes: u64,
+    },
+
+    /// The file is another than it was when it was opened.
+    #[error("{path}: the file changed while it was in use: {what}; open it again when nothing writes to it")]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// In words.
+        what: String,
+    },
+
+    /// Values lie beyond the end of the file.
+    #[error(
+        "{path}: {object}{}: its {bytes} bytes from byte {offset} on pass the end of the file, which has {file_bytes}; the file was cut short or its index is damaged: copy or write it again",
+        at_chunk(chunk)
+    )]
+    BeyondEnd {
+        /// The file.
+        path: PathBuf,
+        /// The dataset.
+        object: String,
+        /// Indices of the first element of the chunk; empty for a dataset that is not in chunks.
+        chunk: Vec<usize>,
+        /// Where they begin in the file.
+        offset: u64,
+        /// How many there are.
+        bytes: u64,
+        /// Length of the file.
+        file_bytes: u64,
+    },
+
+    /// A chunk does not hold what it should.
+    #[error(
+        "{path}: {object}{} (byte {offset} of the file): {detail}; the chunk is damaged: copy or write the file again",
+        at_chunk(chunk)
+    )]
+    DamagedChunk {
+        /// The file.
+        path: PathBuf,
+        /// The dataset.
+        object: String,
+        /// Indices of the chunk's first element.
+        chunk: Vec<usize>,
+        /// Where the chunk begins in the file.
+        offset: u64,
+        /// What is wrong with it.
+        detail: String,
+    },
+
+    /// The list of a dataset's chunks cannot be true.
+    #[error("{path}: {object}: the index of its chunks is damaged: {detail}; copy or write the file again")]
+    DamagedIndex {
+        /// The file.
+        path: PathBuf,
+        /// The dataset.
+        object: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+
+    /// The chunks of a dataset are so large that decoding one could exhaust the memory.
+    #[error(
+        "{path}: {object}: a chunk of {chunk:?} elements takes {bytes} bytes decoded, more than the {bytes_max} that a dataset of its size may ask for; write it with chunks of about 1 MiB"
+    )]
+    ChunkTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The dataset.
+        object: String,
+        /// Shape of a chunk.
+        chunk: Vec<usize>,
+        /// Bytes of a decoded chunk.
+        bytes: u64,
+        /// The most that is taken on.
+        bytes_max: u64,
+    },
+
+    /// A dataset went through a filter that this build does not have.
+    #[error(
+        "{path}: {object}: the filter {name} (number {id}) is not built in; write the dataset again with gzip or lzf, for example with h5repack where the filter is installed"
+    )]
+    FilterMissing {
+        /// The file.
+        path: PathBuf,
+        /// The dataset.
+        object: String,
+        /// Number under which the filter is registered with The HDF Group.
+        id: i32,
+        /// What its writer called it.
+        name: String,
+    },
+
+    /// Values are NaN or infinite, and [`NonFinite::Fail`](crate::NonFinite::Fail) was asked for.
+    #[error(
+        "{path}: {object}{index:?}: NaN or infinite, as {count} values of this request are; drop or repair such rows where the file is made"
+    )]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The dataset.
+        object: String,
+        /// The first of them, by axis.
+        index: Vec<usize>,
+        /// How many there are in what was asked for.
+        count: u64,
+    },
+
     /// Memory could not be had.
     #[error("{path}: {source}")]
     Memory {
@@ -179,6 +310,10 @@ impl std::fmt::Display for Fault {
         }
         write!(f, ": expected {}, found {}; {}", self.expected, self.found, self.fix)
     }
+}
+
+fn at_chunk(chunk: &[usize]) -> String {
+    if chunk.is_empty() { String::new() } else { format!(", chunk at {chunk:?}") }
 }
 
 /// The innermost frame of an HDF5 error: its root cause, in HDF5's words.

@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hdf5::{Group, LocationType};
 
 use crate::error::{Error, Fault, Result, innermost};
+use crate::read::{Identity, ReadOptions, Reading};
 use crate::table::{Expect, Table};
 use crate::text::{AttributeValue, is_text, read_attribute, read_texts};
 
@@ -19,10 +21,17 @@ const LISTED_MAX: usize = 1_000;
 pub(crate) struct InputFile {
     pub(crate) path: PathBuf,
     pub(crate) root: hdf5::File,
+    /// The file as it was when it was opened.
+    pub(crate) opened: Identity,
+    pub(crate) reading: Arc<Reading>,
 }
 
 impl InputFile {
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, ReadOptions::default())
+    }
+
+    pub(crate) fn open_with(path: &Path, options: ReadOptions) -> Result<Self> {
         let metadata = fs::metadata(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::NotFound { path: path.to_owned() },
             _ => Error::Io { path: path.to_owned(), action: "look at the file", source },
@@ -32,7 +41,8 @@ impl InputFile {
         }
         check_signature(path, metadata.len())?;
         let root = hdf5::File::open(path).map_err(|error| classify(path, metadata.len(), &error))?;
-        Ok(InputFile { path: path.to_owned(), root })
+        let (opened, reading) = (Identity::of(&metadata), Arc::new(Reading::new(options)));
+        Ok(InputFile { path: path.to_owned(), root, opened, reading })
     }
 
     /// The numeric dataset `object`, checked against what the layout asks for.
@@ -112,8 +122,13 @@ impl InputFile {
         move |error| Error::hdf5(&path, &object, action)(error)
     }
 
-    /// The error for an object that is not there, which lists what is.
+    /// The error for an object that is not there, which lists what is; or for one that is there and cannot be opened.
     pub(crate) fn missing(&self, object: &str, expected: &str) -> Error {
+        if let Err(error) = self.root.loc_type_by_name(object)
+            && self.root.link_exists(object)
+        {
+            return self.failed(object, "open the object")(error);
+        }
         let listed = |(path, dataset): &(String, hdf5::Dataset)| format!("{path} {:?}", dataset.shape());
         let datasets = self.all_datasets();
         let mut contents: Vec<String> = datasets.iter().take(20).map(listed).collect();

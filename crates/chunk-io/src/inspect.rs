@@ -242,7 +242,7 @@ impl TimeSpan {
 }
 
 /// Each sample that has a predecessor of its own instrument, with that one's time.
-fn previous_of_same_instrument<'a>(
+pub(crate) fn previous_of_same_instrument<'a>(
     times: &'a [i64],
     instruments: Option<&'a [i32]>,
 ) -> impl Iterator<Item = (usize, i64)> + 'a {

@@ -1,32 +1,50 @@
 #![doc = include_str!("../README.md")]
 
 mod atomic;
+mod convert;
 mod cost;
+mod decode;
 mod error;
 mod file;
 mod inspect;
+mod loader;
+mod plan;
 mod predictions;
+mod read;
 mod series;
 mod shape;
 mod slab;
 mod source;
 mod storage;
+mod stored;
 mod table;
 mod text;
 mod timeframe;
+mod upload;
 mod windows;
 
+pub use convert::{
+    Conversion, ConversionProgress, ConversionStage, ConvertOptions, Observer, StorageChoice, StorageForm, convert,
+    layout_of,
+};
 pub use cost::ReadCost;
 pub use error::{Error, Fault, Result};
 pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
     TimeframeInspection, inspect,
 };
+pub use loader::{LoadedBatch, Loader, LoaderOptions, Rows, SeriesWindows, Stalls};
+pub use plan::{
+    CHUNK_SHARE, ChunkPlan, Filling, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence, Shortage,
+    read_amplification, recommend, remedy,
+};
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
+pub use read::{Direct, NonFinite, NonFiniteFound};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
-pub use source::{Layout, ResidentSeries, Source, SourceOptions};
+pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDataset};
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;
 pub use timeframe::timeframe_order;
+pub use upload::{DeviceChunk, DeviceTable, HostChunk, Uploader, gather_windows, swap_bytes};
 pub use windows::{WindowsFile, WindowsHeader, WindowsWriter, write_windows};

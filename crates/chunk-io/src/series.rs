@@ -9,6 +9,7 @@ mod write;
 
 use std::collections::BTreeMap;
 
+pub(crate) use open::FORMAT_VERSION;
 pub use open::SeriesFile;
 pub use timeframe::SeriesTimeframeFile;
 pub use write::write_series;

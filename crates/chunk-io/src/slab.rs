@@ -1,15 +1,13 @@
-//! Rows of a dataset to and from the caller's memory, and the form of its floats: the one place of this crate that calls HDF5's C functions.
+//! Rows of a dataset to and from the caller's memory: with `stored`, the only file that calls HDF5's C functions.
 
 use std::ops::Range;
 
 use bytemuck::Pod;
 use half::f16;
-use hdf5::types::TypeDescriptor;
 use hdf5::{Dataset, Dataspace, Datatype, H5Type, Hyperslab, SliceOrIndex};
 use hdf5_sys::LOCK;
 use hdf5_sys::h5d::{H5Dread, H5Dwrite};
 use hdf5_sys::h5p::H5P_DEFAULT;
-use hdf5_sys::h5t::{H5Tget_ebias, H5Tget_fields};
 
 /// A number that HDF5 converts from any other number type when it reads and to it when it writes.
 pub(crate) trait Element: H5Type + Pod {}
@@ -57,22 +55,6 @@ pub(crate) fn write_rows<T: Element>(dataset: &Dataset, rows: &Range<usize>, val
         H5Dwrite(dataset.id(), element, memory, file, H5P_DEFAULT, values.as_ptr().cast())
     };
     checked(status)
-}
-
-/// Whether a type is IEEE 754 binary16 of either byte order, and not, say, bfloat16, which is as wide.
-pub(crate) fn is_ieee_half(dtype: &Datatype) -> bool {
-    if dtype.size() != 2 || !matches!(dtype.to_descriptor(), Ok(TypeDescriptor::Float(_))) {
-        return false;
-    }
-    let [mut sign, mut exponent, mut exponent_bits, mut mantissa, mut mantissa_bits] = [0; 5];
-    let _guard = LOCK.lock();
-    // SAFETY: `dtype` is a live float type, as checked above; HDF5 writes to the five distinct locals and keeps no pointer.
-    let (status, bias) = unsafe {
-        let id = dtype.id();
-        let status = H5Tget_fields(id, &mut sign, &mut exponent, &mut exponent_bits, &mut mantissa, &mut mantissa_bits);
-        (status, H5Tget_ebias(id))
-    };
-    status >= 0 && (sign, exponent, exponent_bits, mantissa, mantissa_bits, bias) == (15, 10, 5, 0, 10, 15)
 }
 
 /// What both directions hand to HDF5: the rows in the file, and contiguous memory of the same shape.

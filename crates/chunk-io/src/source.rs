@@ -3,10 +3,12 @@
 //! One reading interface over both layouts.
 
 mod series;
+pub(crate) mod stored;
 mod windows;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use megabatch_gpu_core::Scope;
 use serde::Serialize;
@@ -14,12 +16,15 @@ use serde::Serialize;
 pub use series::ResidentSeries;
 
 use crate::cost::ReadCost;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
+use crate::inspect::previous_of_same_instrument;
+use crate::read::{Direct, NonFinite, NonFiniteFound, ReadOptions, Reading};
 use crate::series::SeriesFile;
 use crate::shape::{SampleSlices, Shape};
 use crate::text::AttributeValue;
 use crate::windows::WindowsFile;
+pub use stored::{ReadBy, StoredDataset};
 use windows::WindowsSource;
 
 /// Which of the two layouts a file has.
@@ -57,17 +62,28 @@ impl Layout {
     }
 }
 
-/// How a [`Source`] uses memory.
+/// How a [`Source`] reads, and what it holds in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceOptions {
     /// A windows file whose samples take at most this many bytes as f32 is read once and held; a larger one is read from
     /// disk at each request. A series is always held.
     pub resident_bytes_max: usize,
+    /// Threads that read and decode; 0 for as many as the processor runs at once. What is read does not depend on it.
+    pub threads: usize,
+    /// Whether data pass the page cache by.
+    pub direct: Direct,
+    /// What becomes of NaN and infinities.
+    pub non_finite: NonFinite,
 }
 
 impl Default for SourceOptions {
     fn default() -> Self {
-        SourceOptions { resident_bytes_max: 1 << 30 }
+        SourceOptions {
+            resident_bytes_max: 1 << 30,
+            threads: 0,
+            direct: Direct::default(),
+            non_finite: NonFinite::default(),
+        }
     }
 }
 
@@ -75,6 +91,7 @@ impl Default for SourceOptions {
 #[derive(Debug)]
 pub struct Source {
     data: Data,
+    reading: Arc<Reading>,
 }
 
 #[derive(Debug)]
@@ -97,14 +114,16 @@ impl Source {
     /// # Errors
     /// As [`SeriesFile::open`].
     pub fn open_with(path: impl AsRef<Path>, scope: &Scope, options: SourceOptions) -> Result<Self> {
-        let file = InputFile::open(path.as_ref())?;
+        let SourceOptions { threads, direct, non_finite, .. } = options;
+        let file = InputFile::open_with(path.as_ref(), ReadOptions { threads, direct, non_finite })?;
+        let reading = Arc::clone(&file.reading);
         let data = match Layout::recognise(&file)? {
             Layout::Series => Data::Series(ResidentSeries::load(SeriesFile::from_file(file, scope)?, scope)?),
             Layout::Windows => {
                 Data::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
             }
         };
-        Ok(Source { data })
+        Ok(Source { data, reading })
     }
 
     /// The file.
@@ -165,6 +184,49 @@ impl Source {
         }
     }
 
+    /// Values that were NaN or infinite among those read so far, where [`SourceOptions::non_finite`] has them looked for; what is held in
+    /// memory was looked at when the file was opened.
+    pub fn non_finite(&self) -> Option<NonFiniteFound> {
+        self.reading.non_finite()
+    }
+
+    /// What is worth knowing about how the file is read so far, in sentences.
+    pub fn notes(&self) -> Vec<String> {
+        self.reading.direct_refused().map(str::to_owned).into_iter().collect()
+    }
+
+    /// How each dataset of features and targets is stored and read: features by timeframe, then the targets.
+    ///
+    /// # Errors
+    /// Those of reading the index of the chunks: [`Error::DamagedIndex`], [`Error::ChunkTooLarge`], [`Error::BeyondEnd`],
+    /// [`Error::Changed`], [`Error::Hdf5`].
+    pub fn storage(&self) -> Result<Vec<StoredDataset>> {
+        match &self.data {
+            Data::Series(series) => series.file().tables().map(StoredDataset::of).collect(),
+            Data::Windows(windows) => windows.tables().map(StoredDataset::of).collect(),
+        }
+    }
+
+    /// Refuses samples that are not in the order of time, for a caller to whom it matters. Times of one instrument must not decrease; a
+    /// file without times passes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the first sample that is earlier than the one before.
+    pub fn require_time_order(&self) -> Result<()> {
+        let times = self.sample_times().unwrap_or_default();
+        let mut pairs = previous_of_same_instrument(times, self.sample_instruments());
+        let Some((n, earlier)) = pairs.find(|&(n, earlier)| times[n] < earlier) else { return Ok(()) };
+        let object = if self.layout() == Layout::Series { "/samples/time" } else { "/timestamps" };
+        let fault = Fault {
+            object: object.to_owned(),
+            index: Some(n),
+            expected: format!("a time of {earlier} or later, that of the sample before"),
+            found: times[n].to_string(),
+            fix: "sort the samples by time where the file is made".to_owned(),
+        };
+        Err(Error::invalid(self.path(), fault))
+    }
+
     /// Copies the samples of a range, half-open from 0, into the caller's memory.
     ///
     /// # Errors
@@ -186,13 +248,28 @@ impl Source {
     /// # Errors
     /// As [`Source::read`].
     pub fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
-        if let Some(sample) = samples.iter().find(|&&sample| sample >= self.shape().samples) {
-            return Err(self.beyond_the_end(&format!("sample {sample}")));
-        }
+        self.check_list(samples)?;
         self.check_memory(samples.len(), &out)?;
         match &self.data {
             Data::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
             Data::Windows(windows) => windows.gather(samples, out),
+        }
+    }
+
+    /// The rows of a windows file that is held in memory: those of the `i`-th timeframe, `[N, T, F]`, or after the last one the
+    /// targets, `[N, K]`.
+    pub(crate) fn held_table(&self, i: usize) -> Option<&[f32]> {
+        match &self.data {
+            Data::Series(_) => None,
+            Data::Windows(windows) => windows.held_rows(i),
+        }
+    }
+
+    /// Refuses a list with a sample that the file does not have.
+    pub(crate) fn check_list(&self, samples: &[usize]) -> Result<()> {
+        match samples.iter().find(|&&sample| sample >= self.shape().samples) {
+            Some(sample) => Err(self.beyond_the_end(&format!("sample {sample}"))),
+            None => Ok(()),
         }
     }
 

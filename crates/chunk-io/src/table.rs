@@ -2,18 +2,20 @@
 
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
 
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use hdf5::Dataset;
 use hdf5::types::TypeDescriptor;
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use crate::cost::ReadCost;
 use crate::error::{Error, Fault, Result, innermost};
 use crate::file::InputFile;
-use crate::slab::{Element, is_ieee_half, read_rows};
+use crate::read::{
+    Failure, Identity, LibraryRows, NonFinite, NonFiniteFound, Question, Reading, Rows, Tally, ToF32, Way, way,
+};
+use crate::slab::{Element, read_rows};
+use crate::stored::{StoredFilter, filters};
 
 /// Kind of a dataset's elements, whatever their width and byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub(crate) struct Expect {
     pub(crate) ranks: RangeInclusive<usize>,
 }
 
-/// A numeric dataset of known kind and rank. Elements are converted by HDF5 as they are read.
+/// A numeric dataset of known kind and rank. Elements are converted as they are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     path: PathBuf,
@@ -40,24 +42,11 @@ pub(crate) struct Table {
     pub(crate) dataset: Dataset,
     chunk: Option<Vec<usize>>,
     to_f32: ToF32,
-    /// Of an element in the file, before any filter.
-    element_bytes: u64,
+    opened: Identity,
+    reading: Arc<Reading>,
+    /// Found out when values are first read.
+    way: Arc<OnceLock<Way>>,
 }
-
-/// Who makes f32 of the elements. HDF5's own code for what the processor does in one instruction is slow, and gives a NaN other
-/// bits in one byte order than in the other; so that it only swaps bytes for the common types.
-#[derive(Clone, Copy, Debug)]
-enum ToF32 {
-    /// HDF5: 32-bit floats, and narrow ones of unusual form.
-    Hdf5,
-    /// This crate, from IEEE half precision; exact.
-    FromHalf,
-    /// This crate, from f64 (to which HDF5 widens integers); to nearest, ties to even.
-    FromDouble,
-}
-
-/// Elements that become f32 here are staged this many bytes at a time, in whole chunks.
-const STAGING_BYTES: usize = 1 << 20;
 
 impl Table {
     pub(crate) fn open(file: &InputFile, object: &str, expect: &Expect) -> Result<Self> {
@@ -67,7 +56,6 @@ impl Table {
         let dataset = file.root.dataset(object).map_err(file.failed(object, "open the dataset"))?;
         let shape = dataset.shape();
         let (kind, kind_name) = kind_of(&dataset);
-        let to_f32 = to_f32(&dataset, kind);
         if !expect.kinds.contains(&kind) || !expect.ranks.contains(&shape.len()) {
             return Err(file.broken(object, expect.what, &format!("{kind_name} of shape {shape:?}")));
         }
@@ -76,8 +64,10 @@ impl Table {
             object: object.to_owned(),
             shape,
             chunk: dataset.chunk(),
-            to_f32,
-            element_bytes: dataset.dtype().map_or(0, |dtype| dtype.size() as u64),
+            to_f32: ToF32::of(&dataset, kind == Kind::Integer),
+            opened: file.opened.clone(),
+            reading: Arc::clone(&file.reading),
+            way: Arc::default(),
             dataset,
         };
         match table.shape.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis)) {
@@ -101,6 +91,11 @@ impl Table {
         self.chunk.as_ref().map(|chunk| chunk[0])
     }
 
+    /// Shape of a chunk, if the dataset is chunked.
+    pub(crate) fn chunk(&self) -> Option<&[usize]> {
+        self.chunk.as_deref()
+    }
+
     pub(crate) fn require_rows(&self, expected: usize, as_many_as: &str) -> Result<()> {
         if self.rows() == expected {
             return Ok(());
@@ -122,40 +117,48 @@ impl Table {
         read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error))
     }
 
-    /// Reads `rows` of the first axis into `out` as f32.
-    pub(crate) fn read_f32(&self, rows: Range<usize>, out: &mut [f32]) -> Result<ReadCost> {
-        let started = Instant::now();
-        let bytes_read = out.len() as u64 * self.element_bytes;
-        match self.to_f32 {
-            ToF32::Hdf5 => self.read_rows(rows, out),
-            ToF32::FromHalf => self.read_staged::<f16>(rows, out, <[f16]>::convert_to_f32_slice),
-            ToF32::FromDouble => self.read_staged::<f64>(rows, out, |doubles, out| {
-                out.iter_mut().zip(doubles).for_each(|(narrow, &wide)| *narrow = wide as f32);
-            }),
-        }?;
-        Ok(ReadCost { bytes_read, disk: started.elapsed(), ..ReadCost::default() })
+    /// Reads rows of the first axis into `out` as f32, row-major. Memory that the library may need is booked on `scope`.
+    pub(crate) fn read_f32(&self, rows: &Rows<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
+        let done = match self.way()? {
+            Way::Own(stored) => stored.read(rows, out, &self.reading)?,
+            Way::Library(_) => self.by_library().read(rows, out, scope).map_err(|failure| match failure {
+                Failure::Hdf5(error) => self.unreadable(&error),
+                Failure::Memory(error) => Error::memory(&self.path)(error),
+            })?,
+        };
+        self.report(done.found)?;
+        Ok(done.cost)
     }
 
-    /// Reads `rows` as `T` in batches and converts each.
-    fn read_staged<T: Element>(
-        &self,
-        rows: Range<usize>,
-        out: &mut [f32],
-        convert: impl Fn(&[T], &mut [f32]),
-    ) -> Result<()> {
-        let row_len = self.row_len();
-        let unit = self.chunk_rows().unwrap_or(1);
-        let batch_rows = (STAGING_BYTES / size_of::<T>() / row_len.max(1)).max(1).next_multiple_of(unit);
-        let mut staged = Vec::new();
-        let mut first = rows.start;
-        while first < rows.end {
-            // Batches end with a chunk, so that none is decoded twice.
-            let end = (first / unit * unit + batch_rows).min(rows.end);
-            staged.resize((end - first) * row_len, T::zeroed());
-            self.read_rows(first..end, &mut staged)?;
-            convert(&staged, &mut out[(first - rows.start) * row_len..][..staged.len()]);
-            first = end;
+    fn by_library(&self) -> LibraryRows<'_> {
+        LibraryRows {
+            dataset: &self.dataset,
+            to_f32: self.to_f32,
+            row_len: self.row_len(),
+            chunk_rows: self.chunk_rows(),
+            non_finite: self.reading.options.non_finite,
         }
+    }
+
+    /// Who reads the values.
+    pub(crate) fn way(&self) -> Result<&Way> {
+        if let Some(way) = self.way.get() {
+            return Ok(way);
+        }
+        let Table { dataset, object, shape, path, opened, .. } = self;
+        let found = way(&Question { dataset, object, shape, path, opened }, &self.reading)?;
+        Ok(self.way.get_or_init(|| found))
+    }
+
+    /// Notes values that were not finite, and refuses them if they are to be refused.
+    fn report(&self, found: Tally) -> Result<()> {
+        let Some(first) = found.first else { return Ok(()) };
+        let index = index_of(first, &self.shape);
+        if self.reading.options.non_finite == NonFinite::Fail {
+            let (path, object) = (self.path.clone(), self.object.clone());
+            return Err(Error::NotFinite { path, object, index, count: found.count });
+        }
+        self.reading.note_non_finite(&NonFiniteFound { count: found.count, dataset: self.object.clone(), index });
         Ok(())
     }
 
@@ -167,14 +170,19 @@ impl Table {
 
     pub(crate) fn read_f32_vec(&self) -> Result<Vec<f32>> {
         let mut values = vec![0.0; self.rows() * self.row_len()];
-        self.read_f32(0..self.rows(), &mut values)?;
+        self.read_f32_range(0..self.rows(), &mut values)?;
         Ok(values)
+    }
+
+    /// Reads `rows` of the first axis into `out` as f32, row-major.
+    pub(crate) fn read_f32_range(&self, rows: Range<usize>, out: &mut [f32]) -> Result<ReadCost> {
+        self.read_f32(&Rows::Range(rows), out, &Device::cpu().scope("staging"))
     }
 
     /// The whole dataset as f32 in memory booked on `scope`.
     pub(crate) fn read_f32_buffer(&self, scope: &Scope) -> Result<Buffer<f32>> {
         let mut buffer = Buffer::zeros(scope, self.rows() * self.row_len()).map_err(Error::memory(&self.path))?;
-        self.read_f32(0..self.rows(), buffer.as_mut_slice())?;
+        self.read_f32(&Rows::Range(0..self.rows()), buffer.as_mut_slice(), scope)?;
         Ok(buffer)
     }
 
@@ -199,27 +207,33 @@ impl Table {
     }
 
     fn unreadable(&self, error: &hdf5::Error) -> Error {
-        let unknown = |filter: &hdf5::filters::Filter| (!filter.is_available()).then(|| format!("{filter:?}"));
-        let fix = match self.dataset.filters().iter().find_map(unknown) {
-            Some(filter) => format!("the filter {filter} is not built in; rewrite the dataset with gzip or lzf"),
-            None => "the file may be damaged; copy or write it again".to_owned(),
-        };
+        let filters = filters(&self.dataset).unwrap_or_default();
+        if let Some(StoredFilter { id, name, .. }) = filters.into_iter().find(|filter| !filter.available) {
+            return Error::FilterMissing { path: self.path.clone(), object: self.object.clone(), id, name };
+        }
         Error::Hdf5 {
             path: self.path.clone(),
             object: self.object.clone(),
             action: "read the values",
             detail: innermost(error),
-            fix,
+            fix: "the file may be damaged; copy or write it again".to_owned(),
         }
     }
 }
 
-fn to_f32(dataset: &Dataset, kind: Kind) -> ToF32 {
-    match dataset.dtype() {
-        Ok(dtype) if is_ieee_half(&dtype) => ToF32::FromHalf,
-        Ok(dtype) if kind == Kind::Integer || dtype.size() > size_of::<f32>() => ToF32::FromDouble,
-        _ => ToF32::Hdf5,
-    }
+/// The index by axis of the element with the flat index `flat` in row-major order.
+fn index_of(mut flat: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&axis| {
+            let place = flat % axis;
+            flat /= axis;
+            place
+        })
+        .collect();
+    index.reverse();
+    index
 }
 
 fn kind_of(dataset: &Dataset) -> (Kind, String) {

@@ -2,85 +2,34 @@
 //!
 //! Runs where `MEGABATCH_PYTHON` names a Python with numpy and h5py.
 
+mod h5py_side;
 mod made;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
 
+use h5py_side::{check_every_way, hdf5_files, python, run};
 use made::Plan;
-use megabatch_chunk_io::{SampleBlock, Source, SourceOptions, WriteOptions, write_series};
+use megabatch_chunk_io::{Source, WriteOptions, write_series};
 use megabatch_gpu_core::Device;
 use serde_json::Value;
 
-/// HDF5 opens files without close-on-exec: a Python that one test starts while another writes would inherit the file and its lock.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn python(test: &str) -> Option<(PathBuf, MutexGuard<'static, ()>)> {
-    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let python = std::env::var_os("MEGABATCH_PYTHON").map(|python| (PathBuf::from(python), turn));
-    if python.is_none() {
-        println!("{test}: skipped, MEGABATCH_PYTHON is unset (a Python with numpy and h5py)");
-    }
-    python
-}
-
-fn run(python: &Path, arguments: &[&Path]) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/h5py_files.py");
-    let output = Command::new(python).arg(script).args(arguments).output().expect("MEGABATCH_PYTHON can be run");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
+const SCRIPT: &str = "h5py_files.py";
 
 #[test]
 fn windows_files_of_h5py_are_read_bit_for_bit() {
     let Some((python, _turn)) = python("windows_files_of_h5py_are_read_bit_for_bit") else { return };
     let folder = tempfile::tempdir().unwrap();
-    run(&python, &[Path::new("write"), folder.path()]);
-    let mut files = 0;
-    for entry in std::fs::read_dir(folder.path()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "h5") {
-            check_windows(&path);
-            files += 1;
-        }
-    }
-    assert_eq!(files, 36);
-}
-
-/// Every sample by every way of reading, against the bytes that h5py saw.
-fn check_windows(path: &Path) {
-    let expected = std::fs::read(path.with_extension("f32")).unwrap();
-    let expected: Vec<u32> =
-        expected.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap())).collect();
-    for resident_bytes_max in [0, usize::MAX] {
-        let scope = Device::cpu().scope("data");
-        let source = Source::open_with(path, &scope, SourceOptions { resident_bytes_max }).unwrap();
-        let samples = source.shape().samples;
-        let mut all = SampleBlock::zeros(source.shape(), samples);
-        source.read(0..samples, all.slices()).unwrap();
-        let flat: Vec<u32> = all.features.iter().chain([&all.targets]).flat_map(|values| bits(values)).collect();
-        assert_eq!(flat, expected, "{}", path.display());
-
-        let list = [6, 0, 3, 3, 2, 6];
-        let mut gathered = SampleBlock::zeros(source.shape(), list.len());
-        source.gather(&list, gathered.slices()).unwrap();
-        for (gathered, all) in gathered.features.iter().zip(&all.features) {
-            let row_len = all.len() / samples;
-            let rows = list.iter().flat_map(|&n| &all[n * row_len..(n + 1) * row_len]).copied().collect::<Vec<_>>();
-            assert_eq!(bits(gathered), bits(&rows), "{}", path.display());
-        }
-    }
+    run(&python, SCRIPT, &[Path::new("write"), folder.path()]);
+    let files = hdf5_files(folder.path());
+    assert_eq!(files.len(), 36);
+    files.iter().for_each(|path| check_every_way(path));
 }
 
 #[test]
 fn timeframes_of_h5py_come_shortest_first() {
     let Some((python, _turn)) = python("timeframes_of_h5py_come_shortest_first") else { return };
     let folder = tempfile::tempdir().unwrap();
-    run(&python, &[Path::new("write"), folder.path()]);
+    run(&python, SCRIPT, &[Path::new("write"), folder.path()]);
     for (name, expected) in [("sequences", &["M1", "H1", "D1"][..]), ("grouped", &["M5", "M30"])] {
         let source = Source::open(folder.path().join(name).with_extension("h5"), &Device::cpu().scope("data")).unwrap();
         let names: Vec<_> = source.shape().timeframes.iter().map(|timeframe| timeframe.name.clone().unwrap()).collect();
@@ -95,7 +44,7 @@ fn h5py_reads_a_series_as_it_was_written() {
     let path = folder.path().join("series.h5");
     let series = made::series(&Plan::two_instruments());
     write_series(&path, &series, &WriteOptions::default()).unwrap();
-    run(&python, &[Path::new("dump"), &path, folder.path()]);
+    run(&python, SCRIPT, &[Path::new("dump"), &path, folder.path()]);
     let index: Value = serde_json::from_slice(&std::fs::read(folder.path().join("index.json")).unwrap()).unwrap();
 
     let samples = series.sample_time.len();

@@ -105,7 +105,7 @@ proptest! {
         }).unwrap();
 
         for resident_bytes_max in [0, usize::MAX] {
-            let source = Source::open_with(&path, &scope(), SourceOptions { resident_bytes_max }).unwrap();
+            let source = Source::open_with(&path, &scope(), SourceOptions { resident_bytes_max, ..SourceOptions::default() }).unwrap();
             prop_assert_eq!(source.layout(), Layout::Windows);
             prop_assert_eq!(source.shape(), &shape);
             prop_assert_eq!(source.sample_times(), Some(&series.sample_time[..]));
@@ -250,7 +250,9 @@ fn doubles_are_rounded_in_batches_that_cover_every_row_once() {
         .write_raw(&vec![0.0_f32; samples])
         .unwrap();
     file.close().unwrap();
-    let source = Source::open_with(&path, &scope(), SourceOptions { resident_bytes_max: 0 }).unwrap();
+    let source =
+        Source::open_with(&path, &scope(), SourceOptions { resident_bytes_max: 0, ..SourceOptions::default() })
+            .unwrap();
     for range in [0..samples, 5..samples, 69..71, 299..300] {
         let mut block = SampleBlock::zeros(source.shape(), range.len());
         source.read(range.clone(), block.slices()).unwrap();

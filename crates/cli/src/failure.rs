@@ -112,7 +112,9 @@ fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
 fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
     use megabatch_trainer::Error;
     match error {
-        Error::Setting { .. } | Error::NothingLeft { .. } | Error::OtherRun { .. } => Some(Kind::Usage),
+        Error::Setting { .. } | Error::Order(_) | Error::NothingLeft { .. } | Error::OtherRun { .. } => {
+            Some(Kind::Usage)
+        }
         Error::Memory(error) => of_device(error),
         Error::Threads { .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. } | Error::Weights { .. } | Error::Safetensors { .. } | Error::Checkpoint { .. } => {
@@ -128,7 +130,7 @@ fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
     match error {
         Error::Memory { source, .. } => of_device(source),
         Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
-        Error::Io { .. } => None,
+        Error::Io { .. } | Error::Interrupted { .. } => None,
         _ => Some(Kind::Data),
     }
 }

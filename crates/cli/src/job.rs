@@ -3,17 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use megabatch_chunk_io::{ChunkPlan, Filling, Layout, PlanRequest, Residence, Shortage, Source};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    self as trainer, Checkpoints, EarlyStopping, Form, LastBatch, Loss, LrSchedule, LrScheduleKind, ModelConfig,
-    OptimizerConfig, OptimizerKind, Run, Split,
+    self as trainer, CarriedStates, Checkpoints, EarlyStopping, Footprint, Form, LastBatch, Loss, LrSchedule,
+    LrScheduleKind, ModelConfig, OptimizerConfig, OptimizerKind, Run, Samples as _, Split,
 };
 
 use crate::adapt::samples::SourceSamples;
 use crate::adapt::split::split_source;
 use crate::config::Config;
 use crate::failure::{self, Failure};
-use crate::plan::bytes;
+use crate::plan::{bytes, decoded_rows};
 
 /// Memory that is assumed where the system does not tell how much is free.
 const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
@@ -27,6 +28,19 @@ pub(crate) struct Job {
     pub(crate) split: Split,
     pub(crate) config: Config,
     pub(crate) training: trainer::Config,
+    /// How the data pass through memory.
+    pub(crate) chunks: Result<ChunkPlan, Shortage>,
+    /// Rows of the file that are decoded together, 1 where none are.
+    stored_rows: usize,
+}
+
+/// What a job is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// To run: data that stay in memory are read.
+    Run,
+    /// To be looked at: windows are not read.
+    Plan,
 }
 
 /// What the command line says about a job beside the configuration.
@@ -37,6 +51,7 @@ pub(crate) struct Request<'a> {
     pub(crate) max_steps: Option<u64>,
     /// Memory of another machine, to plan for it.
     pub(crate) memory_bytes: Option<usize>,
+    pub(crate) intent: Intent,
 }
 
 impl Job {
@@ -46,9 +61,39 @@ impl Job {
         Run { samples: &self.samples, train, validation, checkpoints: Some(checkpoints) }
     }
 
-    /// Bytes that the data hold in memory.
-    pub(crate) fn data_bytes(&self) -> usize {
+    /// Bytes that are held in memory for the data by now.
+    pub(crate) fn held_bytes(&self) -> usize {
         self.device.scope("data").usage().allocated_bytes
+    }
+
+    /// Bytes that the data hold in memory during a run: as samples, and what tells their times.
+    pub(crate) fn data_bytes(&self, chunks: &ChunkPlan) -> usize {
+        match self.samples.source().is_resident() {
+            true => self.held_bytes(),
+            false => self.held_bytes() + usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX / 2),
+        }
+    }
+
+    /// Bytes that `training` takes beside the data.
+    pub(crate) fn footprint(&self, training: &trainer::Config) -> Result<Footprint> {
+        footprint(&self.samples, &self.split, training)
+    }
+
+    /// How the data would pass through memory in batches of `batch_size`, beside a model that takes `model_bytes`.
+    pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, Shortage> {
+        // Windows in memory are what is planned for, and not beside it.
+        let windows_bytes = match self.samples.source() {
+            source if source.layout() == Layout::Windows && source.is_resident() => source.shape().windows_bytes(),
+            _ => 0,
+        };
+        let held_bytes = self.held_bytes() - windows_bytes as usize;
+        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows: self.stored_rows };
+        chunks(&self.samples, &self.config, self.memory_bytes, beside)
+    }
+
+    /// The size of a chunk, where the user set it.
+    pub(crate) fn chunk_bytes_set(&self) -> Option<u64> {
+        chunk_bytes_set(&self.config)
     }
 
     /// Opens the data and splits it.
@@ -61,12 +106,85 @@ impl Job {
         let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
-        let samples =
-            SourceSamples::open(&path, &device, memory_bytes).map_err(|error| not_even_data(error, memory_bytes))?;
+        let open = |resident_bytes_max| {
+            SourceSamples::open(&path, &device, resident_bytes_max).map_err(|error| not_even_data(error, memory_bytes))
+        };
+        let mut samples = open(0)?;
         let split = split_source(samples.source(), &config)?;
         let training = training_config(&config);
-        Ok(Job { device, memory_bytes, samples, split, config, training })
+        let model_bytes = footprint(&samples, &split, &training)?.total_bytes();
+        let held_bytes = device.usage().allocated_bytes;
+        let stored_rows = stored_rows(samples.source())?;
+        let beside = Beside { model_bytes, held_bytes, batch_size: training.batch_size, stored_rows };
+        let chunks = chunks(&samples, &config, memory_bytes, beside);
+        let stays = chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
+        if request.intent == Intent::Run && stays && !samples.source().is_resident() {
+            drop(samples);
+            samples = open(usize::MAX)?;
+        }
+        Ok(Job { device, memory_bytes, samples, split, config, training, chunks, stored_rows })
     }
+}
+
+/// What data have to leave room for, and what they are taken in.
+struct Beside {
+    model_bytes: usize,
+    /// Of a series all; of windows what tells their times.
+    held_bytes: usize,
+    batch_size: usize,
+    stored_rows: usize,
+}
+
+/// Rows of windows that are decoded together: a chunk that ends with them leaves none to be decoded twice.
+fn stored_rows(source: &Source) -> Result<usize> {
+    if source.layout() == Layout::Series {
+        return Ok(1);
+    }
+    Ok(source.storage()?.iter().filter_map(decoded_rows).max().unwrap_or(1))
+}
+
+/// How `samples` pass through memory of `memory_bytes`.
+fn chunks(
+    samples: &SourceSamples,
+    config: &Config,
+    memory_bytes: usize,
+    Beside { model_bytes, held_bytes, batch_size, stored_rows }: Beside,
+) -> Result<ChunkPlan, Shortage> {
+    let source = samples.source();
+    if source.layout() == Layout::Series {
+        return Ok(ChunkPlan::resident(source.shape(), held_bytes as u64));
+    }
+    let batch_bytes = source.shape().sample_bytes().saturating_mul(batch_size as u64);
+    ChunkPlan::of(&PlanRequest {
+        shape: source.shape(),
+        resident_bytes: source.shape().windows_bytes(),
+        device_bytes: memory_bytes as u64,
+        model_bytes: (model_bytes + held_bytes) as u64,
+        filling: Filling::Device,
+        // Without the chunk loader a chunk is a batch.
+        chunk_bytes: if config.flag("gpu_optimization.use_chunk_loader") {
+            chunk_bytes_set(config)
+        } else {
+            Some(batch_bytes)
+        },
+        batch_size,
+        stored_rows,
+    })
+}
+
+fn chunk_bytes_set(config: &Config) -> Option<u64> {
+    config.optional_number("gpu_optimization.chunk_size_gb").map(|gigabytes| (gigabytes * 1e9) as u64)
+}
+
+/// Bytes that `training` takes beside the data.
+fn footprint(samples: &SourceSamples, split: &Split, training: &trainer::Config) -> Result<Footprint> {
+    let shape = samples.shape();
+    let footprint = Footprint::of(training, shape, split.validation.len())?;
+    if !training.carry_state {
+        return Ok(footprint);
+    }
+    let states = CarriedStates::of(samples, &split.train, &split.validation)?;
+    Ok(footprint.with_carried_states(training, shape, &states))
 }
 
 /// The device of that name, as far as the trainer can use it. `auto` is the best one that it can.

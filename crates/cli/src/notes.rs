@@ -48,6 +48,10 @@ fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
             "training.early_stopping_min_delta does nothing without training.early_stopping".to_owned(),
         ),
         (
+            job.config.count("gpu_optimization.num_workers") > 0,
+            "gpu_optimization.num_workers does nothing: one background thread loads ahead of training, on all processors".to_owned(),
+        ),
+        (
             job.training.step_samples() > job.split.train.len(),
             format!(
                 "an optimizer step takes {} samples and there are {} to train on: an epoch is one smaller step",

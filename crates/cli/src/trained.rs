@@ -40,7 +40,7 @@ impl Trained {
         let config = folder.config(&[])?;
         let (step, weights) = weights_file(&folder, which)?;
         let device = Device::cpu();
-        let samples = SourceSamples::open(&data_path(&config, data)?, &device, free_memory_bytes(&device))?;
+        let samples = SourceSamples::open(&data_path(&config, data)?, &device, free_memory_bytes(&device) / 2)?;
         require_same_meaning(&folder, &samples)?;
         if data.is_none() {
             tell_changed_data(&folder, &samples)?;

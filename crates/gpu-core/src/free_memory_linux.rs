@@ -1,28 +1,70 @@
 #![forbid(unsafe_code)]
 
 use std::fs::read_to_string;
+use std::path::Path;
 
-/// What the kernel deems available, or what the control group of a container leaves, whichever is less.
+/// What the kernel deems available, or what the control groups of the process leave, whichever is least.
 pub(crate) fn free_bytes() -> Option<usize> {
     let available = bytes_of("MemAvailable:", &read_to_string("/proc/meminfo").ok()?)?;
-    let left = group().map(|(limit, used)| limit.saturating_sub(used));
-    Some(left.map_or(available, |left| left.min(available)))
+    Some(limits().into_iter().map(Limit::left).fold(available, usize::min))
 }
 
-/// What the machine has, or the limit of the control group, whichever is less.
+/// What the machine has, or the limit of a control group of the process, whichever is least.
 pub(crate) fn total_bytes() -> Option<usize> {
     let total = bytes_of("MemTotal:", &read_to_string("/proc/meminfo").ok()?)?;
-    Some(group().map_or(total, |(limit, _)| limit.min(total)))
+    Some(limits().into_iter().map(|limit| limit.bytes).fold(total, usize::min))
 }
 
-/// Limit and use in bytes of the process's control group, where it has a limit. Within a container the process sees its own group
-/// at the root of the hierarchy, version 2 or 1.
-fn group() -> Option<(usize, usize)> {
-    let read = |limit: &str, used: &str| limit_and_use(&read_to_string(limit).ok()?, &read_to_string(used).ok()?);
-    read("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current").or_else(|| {
-        let folder = "/sys/fs/cgroup/memory/memory";
-        read(&format!("{folder}.limit_in_bytes"), &format!("{folder}.usage_in_bytes"))
-    })
+/// The limit of one control group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    bytes: usize,
+    used: usize,
+    /// Of what is used, the page cache of files, which the kernel takes back when memory is short.
+    cached: usize,
+}
+
+impl Limit {
+    fn left(self) -> usize {
+        self.bytes.saturating_sub(self.used.saturating_sub(self.cached))
+    }
+}
+
+/// The limits on the way from the process's control group up to the root, in version 2 and in version 1. Within a container the process
+/// may see its own group at the root, and the path that /proc tells may lead nowhere.
+fn limits() -> Vec<Limit> {
+    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let ways = [("0::", Version::Two), (":memory:", Version::One)];
+    let ways = ways.into_iter().flat_map(|(mark, version)| {
+        let path = groups.lines().find_map(|line| line.split_once(mark)).map_or("/", |(_, path)| path);
+        Path::new(path).ancestors().map(move |folder| (folder.to_owned(), version)).collect::<Vec<_>>()
+    });
+    ways.filter_map(|(folder, version)| version.limit_of(&folder)).collect()
+}
+
+/// A hierarchy of control groups: where it is and what its files are called (cgroups(7)).
+#[derive(Clone, Copy)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    fn limit_of(self, group: &Path) -> Option<Limit> {
+        let (root, limit, used, cached) = match self {
+            Version::One => (
+                "/sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                ["total_inactive_file ", "total_active_file "],
+            ),
+            Version::Two => ("/sys/fs/cgroup", "memory.max", "memory.current", ["inactive_file ", "active_file "]),
+        };
+        let folder = Path::new(root).join(group.strip_prefix("/").unwrap_or(group));
+        let read = |name: &str| read_to_string(folder.join(name)).ok();
+        let statistics = read("memory.stat").unwrap_or_default();
+        limit_and_use((&read(limit)?, &read(used)?), cached.map(|name| number_of(name, &statistics)))
+    }
 }
 
 /// A line of /proc/meminfo (proc_meminfo(5)), which is in units of 1024 bytes.
@@ -32,8 +74,14 @@ fn bytes_of(name: &str, meminfo: &str) -> Option<usize> {
 }
 
 /// Limit and use of a control group; `None` where it sets no limit, which version 2 writes as `max`.
-fn limit_and_use(limit: &str, used: &str) -> Option<(usize, usize)> {
-    Some((limit.trim().parse().ok()?, used.trim().parse().ok()?))
+fn limit_and_use((limit, used): (&str, &str), cached: [Option<usize>; 2]) -> Option<Limit> {
+    let cached = cached.iter().flatten().sum();
+    Some(Limit { bytes: limit.trim().parse().ok()?, used: used.trim().parse().ok()?, cached })
+}
+
+/// The number behind `name` in lines of a name and a number.
+fn number_of(name: &str, lines: &str) -> Option<usize> {
+    lines.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -51,7 +99,15 @@ mod tests {
 
     #[test]
     fn a_group_without_a_limit_leaves_everything() {
-        assert_eq!(limit_and_use("max\n", "5\n"), None);
-        assert_eq!(limit_and_use("100\n", "30\n"), Some((100, 30)));
+        assert_eq!(limit_and_use(("max\n", "5\n"), [None, None]), None);
+        let limit = limit_and_use(("100\n", "30\n"), [Some(4), None]).unwrap();
+        assert_eq!((limit, limit.left()), (Limit { bytes: 100, used: 30, cached: 4 }, 74));
+    }
+
+    #[test]
+    fn the_cache_of_files_is_found_among_the_statistics() {
+        let statistics = "inactive_anon 8\ninactive_file 5\ntotal_inactive_file 7\n";
+        assert_eq!(number_of("inactive_file ", statistics), Some(5));
+        assert_eq!(number_of("active_file ", statistics), None);
     }
 }

@@ -35,7 +35,7 @@ pub struct Csr<'a, I> {
 }
 
 impl<'a, I: Index> Csr<'a, I> {
-    /// The matrix of `row_ptr`, [rows + 1], and `col`, [edges], with `columns` columns. Both arrays are looked through once.
+    /// The matrix of `row_ptr`, `[rows + 1]`, and `col`, `[edges]`, with `columns` columns. Both arrays are looked through once.
     ///
     /// # Errors
     /// [`Error::NoOffsets`], [`Error::FirstOffset`], [`Error::DecreasingOffset`] or [`Error::LastOffset`] for offsets that do not divide
@@ -65,12 +65,12 @@ impl<'a, I: Index> Csr<'a, I> {
         self.col.len()
     }
 
-    /// Offsets of the rows, [rows + 1].
+    /// Offsets of the rows, `[rows + 1]`.
     pub fn row_ptr(&self) -> &'a [I] {
         self.row_ptr
     }
 
-    /// Columns of the edges, [edges].
+    /// Columns of the edges, `[edges]`.
     pub fn col(&self) -> &'a [I] {
         self.col
     }

@@ -13,16 +13,16 @@ use crate::sort::{Sorted, sort};
 /// Edges in the order of one of their ends, stably: by row it is a CSR, by column a CSC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compressed<I> {
-    /// Where the edges of each row (or column) begin, and the end of the last: [rows + 1].
+    /// Where the edges of each row (or column) begin, and the end of the last: `[rows + 1]`.
     pub offsets: Vec<I>,
-    /// The other end of each edge: [edges].
+    /// The other end of each edge: `[edges]`.
     pub indices: Vec<I>,
-    /// The place of each edge in the list that it came from, by which its weight and attributes are found: [edges].
+    /// The place of each edge in the list that it came from, by which its weight and attributes are found: `[edges]`.
     pub edges: Vec<I>,
 }
 
 impl<I: Index> Compressed<I> {
-    /// Edges given by their ends (COO), `row` and `col`, both [edges], by row. Of PyTorch Geometric's `edge_index`, whose edges go from
+    /// Edges given by their ends (COO), `row` and `col`, both `[edges]`, by row. Of PyTorch Geometric's `edge_index`, whose edges go from
     /// `edge_index[0]` to `edge_index[1]`, the row that gathers is `edge_index[1]`.
     ///
     /// A counting sort: its time is that of reading the edges a few times, and the order does not depend on the number of threads.

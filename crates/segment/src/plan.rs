@@ -23,13 +23,13 @@ pub(crate) const PIECE: u32 = 512;
 pub struct SegmentPlan {
     rows: usize,
     segments: usize,
-    /// Where the rows of each segment begin in the order of segments: [segments + 1].
+    /// Where the rows of each segment begin in the order of segments: `[segments + 1]`.
     offsets: Buffer<u32>,
     /// Where the segments are too long for one piece each: the pieces' offsets, those of pieces of pieces, … and the segments' at last.
     levels: Vec<Buffer<u32>>,
     /// The rows in the order of segments; `None` where they lie so.
     order: Option<Buffer<u32>>,
-    /// The segment of each row: [rows].
+    /// The segment of each row: `[rows]`.
     segment: Buffer<u32>,
 }
 

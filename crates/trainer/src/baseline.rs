@@ -9,7 +9,7 @@ use crate::evaluate::Selection;
 use crate::form::Form;
 use crate::matmul::{Matrix, Output, multiply};
 use crate::prefetch::{Source, with_batches};
-use crate::samples::Batch;
+use crate::view::BatchView;
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It only keeps features that are
 /// constant or repeat each other (the time of day in several timeframes) from making the equations singular.
@@ -51,7 +51,7 @@ impl Baselines {
         let source = Source { samples, scope: &scope, capacity: BATCH_SAMPLES, form: Form::Fast };
         with_batches(source, indices.chunks(BATCH_SAMPLES).map(<[usize]>::to_vec), |feed| {
             while let Some(batch) = feed.next()? {
-                normal.add(batch);
+                normal.add(&batch);
             }
             Ok(())
         })?;
@@ -62,7 +62,7 @@ impl Baselines {
     }
 
     /// Each baseline's name and its predictions [B, K] for a batch.
-    pub fn predict(&self, batch: &Batch) -> [(&'static str, Vec<f32>); 3] {
+    pub fn predict(&self, batch: &BatchView<'_>) -> [(&'static str, Vec<f32>); 3] {
         let outputs = self.mean.len();
         let (x, width) = last_bars(batch);
         let mut linear = vec![0.0; batch.len() * outputs];
@@ -77,7 +77,7 @@ impl Baselines {
 }
 
 /// The last bar's features of every timeframe side by side, then 1: [B, P], and P.
-fn last_bars(batch: &Batch) -> (Vec<f64>, usize) {
+fn last_bars(batch: &BatchView<'_>) -> (Vec<f64>, usize) {
     let timeframes = &batch.shape().timeframes;
     let mut x = Vec::new();
     for sample in 0..batch.len() {
@@ -99,7 +99,7 @@ struct NormalEquations {
 }
 
 impl NormalEquations {
-    fn add(&mut self, batch: &Batch) {
+    fn add(&mut self, batch: &BatchView<'_>) {
         let (x, width) = last_bars(batch);
         let y: Vec<f64> = batch.targets().iter().copied().map(f64::from).collect();
         let x = Matrix::new(&x, [batch.len(), width]);
@@ -151,10 +151,11 @@ fn substitute(l: &[f64], n: usize, b: &mut [f64]) {
 
 #[cfg(test)]
 mod tests {
+    use megabatch_order::random::{Stream, uniform};
+
     use super::*;
     use crate::model::{SampleShape, Timeframe};
-    use crate::random::{Stream, uniform};
-    use crate::samples::{InMemory, Samples};
+    use crate::samples::{Batch, InMemory, Samples};
 
     /// Two timeframes; targets are linear in the last bars, the second one constant; one feature repeats another.
     fn linear_samples(samples: usize) -> InMemory {
@@ -181,12 +182,12 @@ mod tests {
         batch.resize(50);
         samples.gather(&(150..200).collect::<Vec<_>>(), &mut batch).unwrap();
 
-        let [(_, zeros), (_, means), (_, linear)] = baselines.predict(&batch);
+        let [(_, zeros), (_, means), (_, linear)] = baselines.predict(&batch.view());
         assert!(zeros.iter().all(|&y| y == 0.0));
         let training: f64 = (0..150).map(|n| f64::from(samples_target(&samples, n))).sum::<f64>() / 150.0;
         assert!((f64::from(means[0]) - training).abs() < 1e-6 && means[1] == 3.0, "{means:?}");
         // The ridge moves the coefficients by about its share, 1e-8, and single precision rounds the result.
-        let error = linear.iter().zip(batch.targets()).map(|(y, target)| (y - target).abs()).fold(0.0, f32::max);
+        let error = linear.iter().zip(batch.view().targets()).map(|(y, target)| (y - target).abs()).fold(0.0, f32::max);
         assert!(error < 1e-5, "{error}");
     }
 
@@ -194,7 +195,7 @@ mod tests {
         let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), 1).unwrap();
         batch.resize(1);
         samples.gather(&[n], &mut batch).unwrap();
-        batch.targets()[0]
+        batch.view().targets()[0]
     }
 
     #[test]

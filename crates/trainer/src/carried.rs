@@ -17,9 +17,10 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::form::Memory;
 use crate::model::{Model, ModelConfig, Timeframe};
-use crate::samples::{Batch, Samples};
+use crate::samples::Samples;
 use crate::series::SeriesView;
 use crate::tensor::{Layout, Slot as Tensor, TensorSet};
+use crate::view::BatchView;
 
 /// What the windows of a timeframe start from: states `[layers, 2, H]`, the hidden and then the cell state of each layer.
 #[derive(Clone, Copy)]
@@ -164,7 +165,7 @@ impl Carried {
     }
 
     /// Notes what the shards of `batch` have computed, in the order of its samples.
-    pub(crate) fn note(&mut self, batch: &Batch, computed: &[(&Memory, Range<usize>)]) {
+    pub(crate) fn note(&mut self, batch: &BatchView<'_>, computed: &[(&Memory, Range<usize>)]) {
         self.timeframes.par_iter_mut().enumerate().for_each(|(k, timeframe)| {
             for (memory, samples) in computed {
                 timeframe.note(&batch.ends(k)[samples.clone()], memory, k);

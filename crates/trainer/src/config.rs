@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::dropout::{Dropout, check_rate};
@@ -86,17 +87,6 @@ impl Default for Config {
             form: Form::Fast,
         }
     }
-}
-
-/// What happens to the samples at an epoch's end that are fewer than an optimizer step takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LastBatch {
-    /// They make a smaller step, whose loss and gradients are means over themselves.
-    #[default]
-    Keep,
-    /// They are left out of this epoch. The order draws anew which ones they are in each epoch.
-    Drop,
 }
 
 impl Config {

@@ -4,12 +4,13 @@
 //!
 //! Whether a number is dropped is a pure function of (seed, step, timeframe, window, layer, t, unit). Samples that share a window
 //! therefore share its mask, however they are spread over batches, shards and threads, and the backward pass draws the forward
-//! pass's mask again in place of keeping it. The numbers are those of Philox4x32-10, see [`random`](crate::random): (seed, step,
+//! pass's mask again in place of keeping it. The numbers are those of Philox4x32-10, see [`megabatch_order::random`]: (seed, step,
 //! timeframe, layer) make its key, (unit, t / 4, the window's end) its counter, and t mod 4 picks one of the four words of its
 //! answer, so that sixteen units of four steps are sixteen equal computations.
 
+use megabatch_order::random::{Stream, bits, halves, philox4x32};
+
 use crate::error::{Error, Result};
-use crate::random::{Stream, bits, halves, philox4x32};
 
 /// The dropout of one optimizer step, as `torch.nn.LSTM` defines it: on the outputs of every layer but the last, each dropped
 /// with the probability `rate`, the others scaled by 1 / (1 - `rate`). It takes other numbers from step to step.

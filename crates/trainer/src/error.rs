@@ -29,6 +29,10 @@ pub enum Error {
     #[error(transparent)]
     Memory(#[from] megabatch_gpu_core::Error),
 
+    /// The samples cannot be visited in such an order.
+    #[error(transparent)]
+    Order(#[from] megabatch_order::Error),
+
     /// The operating system gave no threads for the pool.
     #[error("cannot start {threads} threads: {source}; ask for fewer")]
     Threads {
@@ -47,6 +51,13 @@ pub enum Error {
         last: usize,
         /// Number of samples asked for.
         count: usize,
+        /// What the source said.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+
+    /// The source of samples failed to load what is ahead.
+    #[error("loading samples ahead failed: {source}")]
+    LoadAhead {
         /// What the source said.
         source: Box<dyn StdError + Send + Sync>,
     },

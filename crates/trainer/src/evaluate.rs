@@ -14,10 +14,11 @@ use crate::loss::Loss;
 use crate::metrics::{Metrics, MetricsSum};
 use crate::model::Model;
 use crate::prefetch::{Source, with_batches};
-use crate::samples::{Batch, Samples};
+use crate::samples::Samples;
 use crate::step::{Compute, Engine, Purpose};
 use crate::stream::{Streamed, distinct_ends};
 use crate::tensor::TensorSet;
+use crate::view::BatchView;
 use crate::weights::load_weights;
 
 /// A model's errors on some samples, beside those of the baselines.
@@ -164,7 +165,7 @@ impl Predictions<'_> {
     fn for_each(
         &mut self,
         selection: Selection<'_>,
-        mut each: impl FnMut(&Batch, &[f32]) -> Result<Next>,
+        mut each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
         let Compute { batch_size, form, .. } = self.compute;
@@ -178,10 +179,10 @@ impl Predictions<'_> {
             while let Some(batch) = feed.next()? {
                 let outputs = &mut outputs[..batch.targets().len()];
                 match &mut streamed {
-                    None => self.engine.predict(self.model, self.parameters, batch, outputs),
-                    Some(streamed) => streamed.predict((self.model, self.parameters), batch, outputs),
+                    None => self.engine.predict(self.model, self.parameters, &batch, outputs),
+                    Some(streamed) => streamed.predict((self.model, self.parameters), &batch, outputs),
                 }
-                if each(batch, outputs)? == Next::Stop {
+                if each(&batch, outputs)? == Next::Stop {
                     break;
                 }
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::ahead::Waits;
 use crate::metrics::Metrics;
 
 /// What training tells its observer, who may end it by answering `ControlFlow::Break`; a checkpoint is then saved first,
@@ -50,6 +51,9 @@ pub struct StepEvent {
     pub lr: f64,
     /// Time in which the computation waited for data.
     pub data_wait_s: f64,
+    /// The same by cause, where the samples load themselves ahead ([`LoadAhead`](crate::LoadAhead)).
+    #[serde(flatten)]
+    pub data_waits: Option<Waits>,
     /// Time of the forward pass.
     pub forward_s: f64,
     /// Time of the backward pass.

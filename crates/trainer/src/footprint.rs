@@ -25,7 +25,8 @@ pub struct Footprint {
     pub optimizer_bytes: usize,
     /// What the forward pass keeps for the backward pass, for each shard in work.
     pub activations_bytes: usize,
-    /// Batches: the one in work and the one being read, twice while a validation interrupts training.
+    /// Batches: the one in work and the one being read, twice while a validation interrupts training. None are taken for samples that
+    /// load themselves ahead ([`LoadAhead`](crate::LoadAhead)), whose memory is the source's.
     pub batches_bytes: usize,
     /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
     pub carried_bytes: usize,

@@ -14,9 +14,9 @@ use crate::fast::{self, PackedWeights};
 use crate::lstm::InputGradients;
 use crate::model::Model;
 use crate::pass::Pass;
-use crate::samples::Batch;
 use crate::step::Purpose;
 use crate::tensor::TensorSet;
+use crate::view::BatchView;
 
 /// How a model is computed: the same mathematics, equal up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub(crate) struct Weights<'a> {
 /// Some samples of a batch, and what their windows are computed with beside the weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Shard<'a> {
-    pub(crate) batch: &'a Batch,
+    pub(crate) batch: &'a BatchView<'a>,
     pub(crate) samples: Range<usize>,
     /// The states that windows start from, if not from zero.
     pub(crate) carried: Option<&'a Carried>,
@@ -67,7 +67,7 @@ impl<'a> Shard<'a> {
         &self.batch.starts(k)[self.samples.clone()]
     }
 
-    /// What tells the windows of timeframe `k` apart, see [`Batch::ends`].
+    /// What tells the windows of timeframe `k` apart, see [`BatchView::ends`].
     pub(crate) fn ends(&self, k: usize) -> &'a [usize] {
         &self.batch.ends(k)[self.samples.clone()]
     }

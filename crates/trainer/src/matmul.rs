@@ -90,11 +90,11 @@ pub(crate) fn multiply<S: crate::Scalar>(a: Matrix<'_, S>, b: Matrix<'_, S>, int
 
 #[cfg(test)]
 mod tests {
+    use megabatch_order::random::{Stream, uniform};
     use proptest::prelude::*;
 
     use super::*;
     use crate::Scalar;
-    use crate::random::{Stream, uniform};
 
     fn naive<S: Scalar>(
         [m, k, n]: [usize; 3],

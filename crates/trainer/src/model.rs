@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use megabatch_gpu_core::Scope;
+use megabatch_order::random::{Stream, uniform};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::head::Head;
 use crate::lstm::{Lstm, Sizes};
-use crate::random::{Stream, uniform};
 use crate::scalar::Scalar;
 use crate::tensor::{Layout, TensorSet};
 

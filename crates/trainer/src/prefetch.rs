@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Scope;
 
+use crate::ahead::{LentBatch, LoadedBatches, Waits};
 use crate::error::{Error, Result};
 use crate::form::Form;
+use crate::model::SampleShape;
 use crate::samples::{Batch, Samples};
+use crate::view::{BatchView, Laid, Places};
 
 /// Where batches come from and the memory that they take.
 #[derive(Clone, Copy)]
@@ -24,14 +27,18 @@ pub(crate) struct Source<'a> {
     pub(crate) form: Form,
 }
 
-/// Gathers the batches of `schedule` in order while `consume` works on those before. Two batches exist at any time: the one
-/// being consumed and the one being read. Reading ends when `consume` returns, whatever is left of the schedule, and both
-/// live until then, so that the peak of memory is a matter of shapes and not of timing.
-pub(crate) fn with_batches<T>(
-    source: Source<'_>,
-    schedule: impl Iterator<Item = Vec<usize>> + Send,
-    consume: impl FnOnce(&mut Feed) -> Result<T>,
+/// Gives `consume` the batches of `schedule` in order, and reads the next ones while it works on those before. Reading ends when
+/// `consume` returns, whatever is left of the schedule. All memory lives until then, so that its peak is a matter of shapes and
+/// not of timing: two batches, the one being consumed and the one being read; or what samples take that load themselves ahead.
+pub(crate) fn with_batches<'a, T>(
+    source: Source<'a>,
+    schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
+    consume: impl FnOnce(&mut Feed<'_>) -> Result<T>,
 ) -> Result<T> {
+    if let Some(samples) = source.samples.load_ahead() {
+        let batches = samples.load(Box::new(schedule)).map_err(|source| Error::LoadAhead { source })?;
+        return consume(&mut Feed::Loaded(Loaded::new(batches, source.samples.shape())));
+    }
     let (give_back, empty) = sync_channel(2);
     for _ in 0..2 {
         let batch = Batch::new(source.scope, source.samples.shape(), source.capacity)?;
@@ -47,7 +54,7 @@ pub(crate) fn with_batches<T>(
             read(source, schedule, &empty, &ready);
         });
         // Owned by this closure, so that it is gone, and the reader told to end, before the scope waits for the reader.
-        let mut feed = Feed { gathered, give_back, current: None, waited: Duration::ZERO };
+        let mut feed = Feed::Gathered(Gathered { gathered, give_back, current: None, waited: Duration::ZERO });
         consume(&mut feed)
     })
 }
@@ -92,28 +99,85 @@ fn gather(Source { samples, form, .. }: Source<'_>, indices: &[usize], batch: &m
 }
 
 /// The batches, in the order of the schedule.
-pub(crate) struct Feed {
+pub(crate) enum Feed<'a> {
+    /// Read batch by batch by a thread of [`with_batches`].
+    Gathered(Gathered),
+    /// Loaded ahead by the samples themselves.
+    Loaded(Loaded<'a>),
+}
+
+impl Feed<'_> {
+    /// The next batch, or `None` after the last one. The batch before it is given back to its reader.
+    pub(crate) fn next(&mut self) -> Result<Option<BatchView<'_>>> {
+        match self {
+            Feed::Gathered(gathered) => gathered.next(),
+            Feed::Loaded(loaded) => loaded.next(),
+        }
+    }
+
+    /// Time spent waiting for data since the last call, by cause where the cause is known.
+    pub(crate) fn take_waited(&mut self) -> (Duration, Option<Waits>) {
+        match self {
+            Feed::Gathered(gathered) => (std::mem::take(&mut gathered.waited), None),
+            Feed::Loaded(loaded) => {
+                let waits = loaded.take_waits();
+                (waits.total(), Some(waits))
+            }
+        }
+    }
+}
+
+/// Batches that the thread of [`with_batches`] gathers.
+pub(crate) struct Gathered {
     gathered: Receiver<Result<Batch>>,
     give_back: SyncSender<Batch>,
     current: Option<Batch>,
     waited: Duration,
 }
 
-impl Feed {
-    /// The next batch, or `None` after the last one. The batch before it is given back to the reader.
-    pub(crate) fn next(&mut self) -> Result<Option<&Batch>> {
+impl Gathered {
+    fn next(&mut self) -> Result<Option<BatchView<'_>>> {
         if let Some(done) = self.current.take() {
             self.give_back.send(done).expect("the receiver outlives the feed and has room for both batches");
         }
         let start = Instant::now();
         self.current = self.gathered.recv().ok().transpose()?;
         self.waited += start.elapsed();
-        Ok(self.current.as_ref())
+        Ok(self.current.as_ref().map(Batch::view))
+    }
+}
+
+/// Batches that the samples load, as they are to be computed with.
+pub(crate) struct Loaded<'a> {
+    batches: Box<dyn LoadedBatches + 'a>,
+    shape: &'a SampleShape,
+    places: Places,
+    /// Waiting that was told already.
+    told: Waits,
+}
+
+impl<'a> Loaded<'a> {
+    fn new(batches: Box<dyn LoadedBatches + 'a>, shape: &'a SampleShape) -> Self {
+        Loaded { batches, shape, places: Places::with_capacity(shape, 0), told: Waits::default() }
     }
 
-    /// Time spent waiting for the reader since the last call.
-    pub(crate) fn take_waited(&mut self) -> Duration {
-        std::mem::take(&mut self.waited)
+    fn next(&mut self) -> Result<Option<BatchView<'_>>> {
+        let Some(batch) = self.batches.next().map_err(|source| Error::LoadAhead { source })? else { return Ok(None) };
+        let LentBatch { samples, features, targets } = batch;
+        let lent: Vec<usize> = features.iter().map(|windows| windows.len()).collect();
+        let windows = (0..self.shape.timeframes.len()).map(|k| samples.len() * self.shape.window_len(k));
+        assert_eq!(lent, windows.collect::<Vec<_>>(), "a source lends the windows of the samples in its own shape");
+        assert_eq!(targets.len(), samples.len() * self.shape.outputs, "a source lends the samples' targets");
+        self.places.lay_windows(self.shape, samples.len());
+        self.places.end_at_samples(samples);
+        Ok(Some(BatchView { shape: self.shape, features, places: &self.places, laid: Laid::Windows, targets }))
+    }
+
+    fn take_waits(&mut self) -> Waits {
+        let all = self.batches.waits();
+        let since = all - self.told;
+        self.told = all;
+        since
     }
 }
 
@@ -122,7 +186,7 @@ mod tests {
     use megabatch_gpu_core::Device;
 
     use super::*;
-    use crate::model::{SampleShape, Timeframe};
+    use crate::model::Timeframe;
     use crate::samples::InMemory;
 
     fn samples() -> InMemory {
@@ -157,7 +221,7 @@ mod tests {
     fn reading_ends_with_its_consumer() {
         let (samples, scope) = (samples(), Device::cpu().scope("batches"));
         let source = Source { samples: &samples, scope: &scope, capacity: 1, form: Form::Plain };
-        let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(Batch::len)));
+        let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));
     }
 }

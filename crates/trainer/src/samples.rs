@@ -6,9 +6,11 @@ use std::error::Error as StdError;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use crate::ahead::LoadAhead;
 use crate::error::{Error, Result};
 use crate::model::SampleShape;
 use crate::series::SeriesView;
+use crate::view::{BatchView, Laid, Places};
 
 /// A source of samples, addressed by index. Reading happens on another thread than training, hence `Sync`.
 pub trait Samples: Sync {
@@ -36,6 +38,12 @@ pub trait Samples: Sync {
         None
     }
 
+    /// A loader of the source's own, for one that is not in memory. Training then takes its batches from there, in place of calling
+    /// [`gather`](Samples::gather).
+    fn load_ahead(&self) -> Option<&dyn LoadAhead> {
+        None
+    }
+
     /// The name of the instrument that `sample` is of, for a source of several: errors are then told of each besides all.
     fn instrument(&self, _sample: usize) -> Option<&str> {
         None
@@ -49,21 +57,9 @@ pub struct Batch {
     samples: usize,
     /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they cover.
     features: Vec<Buffer<f32>>,
-    /// Row of each window's first bar, [B] each.
-    starts: Vec<Vec<usize>>,
-    /// Row of each window's last bar in its series, [B] each; the sample's index where samples are not slices of series.
-    ends: Vec<Vec<usize>>,
+    places: Places,
     laid: Laid,
     targets: Buffer<f32>, // [B, K]
-}
-
-/// How the windows of a batch lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Laid {
-    /// One after another.
-    Windows,
-    /// As slices of the bars that they cover.
-    Series,
 }
 
 impl Batch {
@@ -76,8 +72,7 @@ impl Batch {
         Ok(Batch {
             samples: 0,
             features: (0..shape.timeframes.len()).map(window).collect::<Result<_>>()?,
-            starts: vec![Vec::with_capacity(capacity); shape.timeframes.len()],
-            ends: vec![Vec::with_capacity(capacity); shape.timeframes.len()],
+            places: Places::with_capacity(shape, capacity),
             laid: Laid::Windows,
             targets: Buffer::zeros(scope, capacity * shape.outputs)?,
             shape: shape.clone(),
@@ -93,10 +88,7 @@ impl Batch {
         assert!(samples <= capacity, "{samples} samples in a batch for {capacity}");
         self.samples = samples;
         self.laid = Laid::Windows;
-        for (starts, timeframe) in self.starts.iter_mut().zip(&self.shape.timeframes) {
-            starts.clear();
-            starts.extend((0..samples).map(|sample| sample * timeframe.steps));
-        }
+        self.places.lay_windows(&self.shape, samples);
     }
 
     /// B.
@@ -114,23 +106,20 @@ impl Batch {
         &self.shape
     }
 
-    /// Windows of the k-th timeframe, [B, T, F].
-    ///
-    /// # Panics
-    /// If the batch was taken from series, which happens inside this crate only.
-    pub fn features(&self, k: usize) -> &[f32] {
-        assert_eq!(self.laid, Laid::Windows, "windows of a batch that holds series");
-        &self.features[k].as_slice()[..self.samples * self.shape.window_len(k)]
+    /// The samples, to be read.
+    pub fn view(&self) -> BatchView<'_> {
+        BatchView {
+            shape: &self.shape,
+            features: self.features.iter().map(Buffer::as_slice).collect(),
+            places: &self.places,
+            laid: self.laid,
+            targets: &self.targets.as_slice()[..self.samples * self.shape.outputs],
+        }
     }
 
     /// Windows of the k-th timeframe for writing, [B, T, F].
     pub fn features_mut(&mut self, k: usize) -> &mut [f32] {
         &mut self.features[k].as_mut_slice()[..self.samples * self.shape.window_len(k)]
-    }
-
-    /// Targets, [B, K].
-    pub fn targets(&self) -> &[f32] {
-        &self.targets.as_slice()[..self.samples * self.shape.outputs]
     }
 
     /// Targets for writing, [B, K].
@@ -146,45 +135,19 @@ impl Batch {
         (windows.collect(), &mut self.targets.as_mut_slice()[..samples * shape.outputs])
     }
 
-    /// The window of one sample in timeframe `k`, [T, F].
-    pub(crate) fn window(&self, k: usize, sample: usize) -> &[f32] {
-        let start = self.starts[k][sample] * self.shape.timeframes[k].features;
-        &self.features[k].as_slice()[start..start + self.shape.window_len(k)]
-    }
-
-    /// The bars of timeframe `k` that windows are slices of, [.., F].
-    pub(crate) fn bars(&self, k: usize) -> &[f32] {
-        self.features[k].as_slice()
-    }
-
-    /// Row among [`bars`](Batch::bars) of the first bar of each sample's window.
-    pub(crate) fn starts(&self, k: usize) -> &[usize] {
-        &self.starts[k]
-    }
-
-    /// What tells each sample's window of timeframe `k` from others: the row of its last bar in the series, or the sample's index
-    /// where samples are not slices of series.
-    pub(crate) fn ends(&self, k: usize) -> &[usize] {
-        &self.ends[k]
-    }
-
     /// Notes which samples, of `series` if there are any, the batch holds.
     ///
     /// # Errors
     /// As [`SeriesView::window_start`].
     pub(crate) fn note_ends(&mut self, series: Option<&SeriesView<'_>>, samples: &[usize]) -> Result<()> {
-        for (k, ends) in self.ends.iter_mut().enumerate() {
-            let end = |&sample: &usize| -> Result<usize> {
-                match series {
-                    None => Ok(sample),
-                    Some(series) => {
-                        Ok(series.window_start(&self.shape, k, sample)? + self.shape.timeframes[k].steps - 1)
-                    }
-                }
-            };
+        let Some(series) = series else {
+            self.places.end_at_samples(samples);
+            return Ok(());
+        };
+        for (k, ends) in self.places.ends.iter_mut().enumerate() {
             ends.clear();
-            for sample in samples {
-                ends.push(end(sample)?);
+            for &sample in samples {
+                ends.push(series.window_start(&self.shape, k, sample)? + self.shape.timeframes[k].steps - 1);
             }
         }
         Ok(())
@@ -225,23 +188,8 @@ impl Batch {
             bars[rows * width..][..copied.len()].copy_from_slice(copied);
             rows += start + steps - first;
             end = start + steps;
-            self.starts[k][sample] = rows - steps;
+            self.places.starts[k][sample] = rows - steps;
         }
-    }
-
-    /// The first infinite or NaN number: the name of its tensor, as in `inspect --dump`, and its index there.
-    pub(crate) fn first_non_finite(&self) -> Option<(String, usize)> {
-        for (k, timeframe) in self.shape.timeframes.iter().enumerate() {
-            for sample in 0..self.samples {
-                if let Some(index) = self.window(k, sample).iter().position(|x| !x.is_finite()) {
-                    let dot = if timeframe.name.is_empty() { "" } else { "." };
-                    let name = format!("features{dot}{}", timeframe.name);
-                    return Some((name, sample * self.shape.window_len(k) + index));
-                }
-            }
-        }
-        let index = self.targets().iter().position(|x| !x.is_finite())?;
-        Some(("targets".to_owned(), index))
     }
 }
 

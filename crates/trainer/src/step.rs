@@ -19,10 +19,10 @@ use crate::fast::PackedWeights;
 use crate::form::{Form, Memory, Shard, Weights};
 use crate::loss::Loss;
 use crate::model::Model;
-use crate::samples::Batch;
 use crate::series::Series;
 use crate::stream::{Streamed, work_off};
 use crate::tensor::TensorSet;
+use crate::view::BatchView;
 
 /// Samples that one thread takes through the model at a time. Part of the arithmetic: another size sums in another order.
 pub(crate) const SHARD_SAMPLES: usize = 32;
@@ -126,7 +126,7 @@ impl Engine {
     pub(crate) fn accumulate(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
-        batch: &Batch,
+        batch: &BatchView<'_>,
         objective: Objective,
         Changes { gradients, mut carried }: Changes<'_>,
     ) -> Totals {
@@ -159,7 +159,13 @@ impl Engine {
     }
 
     /// Writes the model's outputs for `batch`, [B, K].
-    pub(crate) fn predict(&mut self, model: &Model, parameters: &TensorSet<f32>, batch: &Batch, outputs: &mut [f32]) {
+    pub(crate) fn predict(
+        &mut self,
+        model: &Model,
+        parameters: &TensorSet<f32>,
+        batch: &BatchView<'_>,
+        outputs: &mut [f32],
+    ) {
         let weights = Weights { model, parameters, packed: self.weights.as_ref() };
         let width = model.shape().outputs;
         let rows = outputs.chunks_mut(width * SHARD_SAMPLES).zip(shards_of(batch.len()));

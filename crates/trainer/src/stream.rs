@@ -12,9 +12,10 @@ use crate::carried::series_of;
 use crate::error::Result;
 use crate::form::{Memory, Weights};
 use crate::model::Model;
-use crate::samples::{Batch, Samples};
+use crate::samples::Samples;
 use crate::series::Series;
 use crate::tensor::TensorSet;
+use crate::view::BatchView;
 
 /// The top layers' hidden states at the last bars of some samples' windows.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl Streamed {
     pub(crate) fn predict(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
-        batch: &Batch,
+        batch: &BatchView<'_>,
         outputs: &mut [f32],
     ) {
         let hidden = model.config().hidden;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use megabatch_gpu_core::Device;
+use megabatch_order::StepSamples;
 
 use crate::baseline::Baselines;
 use crate::carried::Carried;
@@ -20,10 +21,11 @@ use crate::events::{EpochEvent, Event, Observer, StepEvent, ValidationEvent};
 use crate::model::{Model, SampleShape};
 use crate::optimizer::Optimizer;
 use crate::prefetch::{Feed, Source, with_batches};
-use crate::samples::{Batch, Samples};
-use crate::schedule::{Schedule, StepSamples};
+use crate::samples::Samples;
+use crate::schedule::Schedule;
 use crate::step::{Changes, Engine, Objective, Totals};
 use crate::tensor::TensorSet;
+use crate::view::BatchView;
 use crate::weights::{load_weights, save_weights};
 
 /// A model in training on one device.
@@ -188,7 +190,7 @@ impl Trainer {
     }
 
     /// One optimizer step: gradients of its batches, norm, clip, update.
-    fn training_step(&mut self, feed: &mut Feed, schedule: &Schedule) -> Result<StepEvent> {
+    fn training_step(&mut self, feed: &mut Feed<'_>, schedule: &Schedule) -> Result<StepEvent> {
         let start = Instant::now();
         let work = schedule.step(self.step);
         let count = work.positions.len() * self.model.shape().outputs;
@@ -202,10 +204,10 @@ impl Trainer {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             let model = (&self.model, &self.parameters);
             let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
-            let part = self.engine.accumulate(model, batch, objective, changes);
+            let part = self.engine.accumulate(model, &batch, objective, changes);
             let finite = part.loss_sum.is_finite() && self.gradients.first_non_finite().is_none();
             if !finite {
-                return Err(self.blame(batch, part.loss_sum / count as f64));
+                return Err(self.blame(&batch, part.loss_sum / count as f64));
             }
             totals.loss_sum += part.loss_sum;
             totals.forward += part.forward;
@@ -224,6 +226,7 @@ impl Trainer {
         self.step += 1;
         self.device.step();
 
+        let (waited, waits) = feed.take_waited();
         Ok(StepEvent {
             step: self.step,
             steps: schedule.steps,
@@ -232,7 +235,8 @@ impl Trainer {
             loss,
             grad_norm,
             lr,
-            data_wait_s: feed.take_waited().as_secs_f64(),
+            data_wait_s: waited.as_secs_f64(),
+            data_waits: waits,
             forward_s: totals.forward.as_secs_f64(),
             backward_s: totals.backward.as_secs_f64(),
             optimizer_s: update_start.elapsed().as_secs_f64(),
@@ -334,7 +338,7 @@ impl Trainer {
 
     /// Finds the first number that is not finite, in the order of computation: the batch, the weights, the outputs, the
     /// gradients.
-    fn blame(&mut self, batch: &Batch, loss: f64) -> Error {
+    fn blame(&mut self, batch: &BatchView<'_>, loss: f64) -> Error {
         let mut outputs = vec![0.0; batch.targets().len()];
         self.engine.predict(&self.model, &self.parameters, batch, &mut outputs);
         let weights = self.parameters.first_non_finite().map(|(name, index)| (name.to_owned(), index));

@@ -49,7 +49,7 @@ pub(super) fn scan(table: &Table, names: Vec<String>) -> Result<Vec<ColumnStatis
     for first in (0..rows).step_by(piece_rows) {
         let end = rows.min(first + piece_rows);
         piece.resize((end - first) * row_len, 0.0);
-        table.read_f32(first..end, &mut piece)?;
+        table.read_f32_range(first..end, &mut piece)?;
         let lines_before = first * row_len / columns.len();
         for (line, values) in piece.chunks_exact(columns.len()).enumerate() {
             columns.iter_mut().zip(values).for_each(|(column, &value)| column.add(value, lines_before + line));

@@ -16,7 +16,7 @@ use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
 /// The version of the series layout that this crate writes and reads.
-pub(super) const FORMAT_VERSION: i64 = 1;
+pub(crate) const FORMAT_VERSION: i64 = 1;
 
 const TARGETS: Expect = Expect { what: "numbers [N, K]", kinds: &[Kind::Float, Kind::Integer], ranks: 2..=2 };
 pub(super) const TIMES: Expect =
@@ -208,6 +208,11 @@ impl SeriesFile {
             }
         }
         Ok(attributes)
+    }
+
+    /// Values by timeframe, then the targets.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.timeframes.iter().map(SeriesTimeframeFile::values_table).chain([&self.targets])
     }
 
     pub(crate) fn targets_table(&self) -> &Table {

@@ -2,37 +2,47 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::sync::Arc;
 
 use megabatch_chunk_io::{SampleBlock, SampleSlices, SeriesTimeframeFile, Shape, Source, SourceOptions};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Batch, SampleShape, Samples, Series, SeriesView, Timeframe};
+use megabatch_trainer::{Batch, LoadAhead, SampleShape, Samples, Series, SeriesView, Timeframe};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Samples that are looked at together for a fingerprint; of windows too large for memory, all that are.
+use super::loading::Chunks;
+
+/// Samples that are looked at together for a fingerprint; of large windows, all that are.
 const FINGERPRINT_SAMPLES: usize = 32;
+
+/// Windows up to this size are looked at whole for a fingerprint, whether they are in memory or not: it must not depend on how much
+/// memory there is.
+const FINGERPRINT_BYTES: u64 = 1 << 30;
 
 /// A data file as the trainer reads it.
 pub(crate) struct SourceSamples {
-    source: Source,
+    pub(super) source: Arc<Source>,
     shape: SampleShape,
     /// First bar of each segment in each timeframe; empty for windows.
     segment_starts: Vec<Vec<i64>>,
+    /// For windows that do not stay in memory.
+    pub(super) chunks: Chunks,
 }
 
 impl SourceSamples {
-    /// Opens `path`. What fits into half of `memory_bytes` stays in memory; the rest is read when it is asked for.
-    pub(crate) fn open(path: &Path, device: &Device, memory_bytes: usize) -> megabatch_chunk_io::Result<Self> {
-        let options = SourceOptions { resident_bytes_max: memory_bytes / 2 };
+    /// Opens `path`. Windows of up to `resident_bytes_max` stay in memory; larger ones are read when they are asked for.
+    pub(crate) fn open(path: &Path, device: &Device, resident_bytes_max: usize) -> megabatch_chunk_io::Result<Self> {
+        let options = SourceOptions { resident_bytes_max, ..SourceOptions::default() };
         let source = Source::open_with(path, &device.scope("data"), options)?;
         let shape = trainer_shape(source.shape());
         let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());
         let segment_starts = timeframes.iter().map(segment_starts).collect();
-        Ok(SourceSamples { source, shape, segment_starts })
+        let chunks = Chunks::new(source.shape(), &device.scope("data/chunks"));
+        Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks })
     }
 
     /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies and however it is compressed.
     ///
-    /// Of windows that are too large for memory it sees times and [`FINGERPRINT_SAMPLES`] of the samples, the first and the last
+    /// Of windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the samples, the first and the last
     /// among them; of everything else every number.
     pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
         let mut hash = Xxh3::new();
@@ -55,7 +65,7 @@ impl SourceSamples {
 
     fn hash_windows(&self, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
         let last = self.len() - 1;
-        let looked_at: Vec<usize> = match self.source.is_resident() {
+        let looked_at: Vec<usize> = match self.source.shape().windows_bytes() <= FINGERPRINT_BYTES {
             true => (0..=last).collect(),
             false => (0..FINGERPRINT_SAMPLES).map(|k| last * k / (FINGERPRINT_SAMPLES - 1)).collect(),
         };
@@ -67,6 +77,11 @@ impl SourceSamples {
             }
         }
         Ok(())
+    }
+
+    /// Has what does not stay in memory read `chunk_samples` at once, for training in batches of `batch_size`.
+    pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize) {
+        self.chunks.set_samples(chunk_samples, batch_size);
     }
 
     /// The file behind the samples.
@@ -99,6 +114,10 @@ impl Samples for SourceSamples {
             segment_starts: &self.segment_starts[k],
         });
         Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
+    }
+
+    fn load_ahead(&self) -> Option<&dyn LoadAhead> {
+        (!self.source.is_resident()).then_some(self)
     }
 
     fn instrument(&self, sample: usize) -> Option<&str> {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::answer::Answer;
 use crate::config::Config;
-use crate::job::{Job, Request, data_path};
+use crate::job::{Intent, Job, Request, data_path};
 use crate::plan::Plan;
 use crate::run::RunFolder;
 
@@ -38,7 +38,14 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     config.set_path("data.path", &std::path::absolute(data)?);
     config.set_path("output.dir", &args.out);
     let folder = RunFolder::new(&args.out)?;
-    let job = Job::open(Request { config, data: None, device: "cpu", max_steps: None, memory_bytes: None })?;
+    let job = Job::open(Request {
+        config,
+        data: None,
+        device: "cpu",
+        max_steps: None,
+        memory_bytes: None,
+        intent: Intent::Plan,
+    })?;
     let plan = Plan::of(&job)?;
     let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
     trainer.load_weights(&args.weights)?;

@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod config;
+mod convert;
 mod demo;
 mod eval;
 mod export;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Inspect(inspect::Args),
     Leak(leak::Args),
     Plan(plan::Args),
+    Convert(convert::Args),
     Train(train::Args),
     Eval(eval::Args),
     Predict(predict::Args),
@@ -70,6 +72,7 @@ pub(crate) fn run(command: Command) -> Result<Answer> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Leak(args) => leak::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Predict(args) => predict::run(&args),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::answer::Answer;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::job::{Job, Request};
+use crate::job::{Intent, Job, Request};
 use crate::plan::Plan;
 
 /// Compute what a run will take; refuse what would not fit and say what would
@@ -48,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         device: &args.device,
         max_steps: args.max_steps,
         memory_bytes,
+        intent: Intent::Plan,
     })?;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;

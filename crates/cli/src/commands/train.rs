@@ -4,7 +4,7 @@ mod memory;
 mod watch;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use megabatch_trainer::{
@@ -17,13 +17,13 @@ use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
 use crate::forecasts::Forecasts;
-use crate::job::{Job, Request, data_path};
+use crate::job::{Intent, Job, Request, data_path};
 use crate::plan::Plan;
 use crate::report::{DataFacts, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::RunFolder;
 use crate::trained::{Which, weights_file};
 use memory::{explain_shortage, record, record_trace};
-use watch::Watch;
+use watch::{Waited, Watch};
 
 /// Train a model; everything the run leaves is in one folder
 #[derive(clap::Args)]
@@ -60,18 +60,20 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
-    let job = Job::open(Request {
+    let mut job = Job::open(Request {
         config,
         data: args.data.as_deref(),
         device: &args.device,
         max_steps: args.max_steps,
         memory_bytes: None,
+        intent: Intent::Run,
     })?;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
     if args.resume {
         require_same_data(&folder, &plan)?;
     }
+    job.samples.load_in_chunks_of(plan.data.chunks.samples_per_chunk, job.training.batch_size);
     record(&job);
     let trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone());
     let mut trainer = trainer.map_err(|error| explain_shortage(&folder, &job.device, error.into()))?;
@@ -162,13 +164,13 @@ impl Session {
         let start = Instant::now();
         let mut watch = Watch::new(&self.folder, &self.job, (first_step, self.plan.steps))?;
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
-        let peaks = watch.finish()?;
+        let (peaks, waited) = watch.finish()?;
         let evaluation = self.evaluate(&mut trainer, outcome)?;
         let memory = self.memory(peaks)?;
         // Predictions for the report take the trainer's place in memory.
         drop(trainer);
         self.write_report(evaluation.as_ref(), &memory)?;
-        Ok(self.answer(outcome, start, evaluation.as_ref()))
+        Ok(self.answer(outcome, (start.elapsed(), waited), evaluation.as_ref()))
     }
 
     /// What the session's memory came to; kept in the run's folder, where it is recorded.
@@ -239,8 +241,8 @@ impl Session {
         Ok(write_atomically(&self.folder.report_file(), report.to_html().as_bytes())?)
     }
 
-    fn answer(&self, outcome: Outcome, start: Instant, evaluation: Option<&Evaluation>) -> Answer {
-        let seconds = start.elapsed().as_secs_f64();
+    fn answer(&self, outcome: Outcome, (took, waited): (Duration, Waited), evaluation: Option<&Evaluation>) -> Answer {
+        let seconds = took.as_secs_f64();
         let Outcome { steps, end, .. } = outcome;
         let mut text = match end {
             End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
@@ -267,6 +269,8 @@ impl Session {
             "ended_early": outcome.end == End::StoppedEarly,
             "steps": outcome.steps,
             "seconds": seconds,
+            "data_wait_s": waited.seconds,
+            "data_waits": waited.causes,
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
             "evaluation": evaluation,
             "notes": self.plan.notes,

@@ -187,21 +187,29 @@ pub(crate) const KEYS: &[Key] = &[
         "gpu_optimization.use_chunk_loader",
         Kind::Bool,
         "true",
-        "Whether data that do not fit in memory are loaded in large chunks. What fits stays resident, whatever this says.",
+        "Whether data that do not fit in memory are loaded in large chunks, or else batch by batch. What fits stays resident, whatever \
+         this says.",
     ),
     key(
         "gpu_optimization.chunk_size_gb",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
         "auto",
-        "Memory for data, in units of 10^9 bytes. `auto` is three quarters of what the device has.",
+        "Size of the chunks in which data pass through memory that do not fit, in units of 10^9 bytes. There are two at a time: `auto` is \
+         half of what the model leaves of the memory, and three eighths of all of it at most.",
     ),
     key(
         "gpu_optimization.num_workers",
         COUNT_OR_ZERO,
         "0",
-        "Accepted, without effect: one background thread prepares the next batch, and no worker processes are needed.",
+        "Accepted, without effect: there are no worker processes. One background thread loads the next chunk while training works on the one \
+         before, and reading and decoding take all the processors that are free.",
     ),
-    key("gpu_optimization.pin_memory", Kind::Bool, "true", "Accepted, without effect on the CPU."),
+    key(
+        "gpu_optimization.pin_memory",
+        Kind::Bool,
+        "true",
+        "Accepted, without effect on the CPU, which computes where data are loaded to.",
+    ),
     key(
         "gpu_optimization.persistent_workers",
         Kind::Bool,

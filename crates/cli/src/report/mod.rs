@@ -143,6 +143,7 @@ mod tests {
     use crate::evaluation::Part;
     use crate::forecasts::Pairs;
     use crate::plan::{DataPlan, MemoryPlan, SplitPlan};
+    use megabatch_chunk_io::ChunkPlan;
 
     fn plan() -> Plan {
         let timeframe = Timeframe { name: "M1".into(), steps: 4, features: 3 };
@@ -160,8 +161,13 @@ mod tests {
                 samples: 100,
                 windows_bytes: 1,
                 resident_bytes: 1,
-                chunks: 1,
-                samples_per_chunk: 100,
+                chunks: ChunkPlan::resident(
+                    &megabatch_chunk_io::Shape { samples: 100, timeframes: Vec::new(), horizons: 1 },
+                    1,
+                ),
+                batches_per_chunk: 2,
+                recommended: megabatch_chunk_io::recommend(1 << 30),
+                reads: Vec::new(),
             },
             split: SplitPlan {
                 train: 70,
@@ -185,6 +191,7 @@ mod tests {
                 training,
                 total_bytes: 10 + training.total_bytes(),
                 available_bytes: 1_000_000,
+                phases: Vec::new(),
             },
         }
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::chart::{Axis, Columns, Layer, Words};
 use super::html::{Section, Table, paragraph};
 use super::number::{fixed, percent, plural, seconds};
+use crate::plan::bytes;
 
 const PHASES: [&str; 7] =
     ["forward", "backward", "optimizer", "waiting for data", "rest of the step", "validation", "saving"];
@@ -34,10 +35,28 @@ pub(crate) fn section(metrics: &[Value]) -> Section {
             seconds(total.sum()),
             plural(epochs.len(), "epoch"),
         )));
+        body.push_str(&waiting(metrics));
         body.push_str(&columns(first_epoch, &epochs));
         body.push_str(&table(first_epoch, &epochs, &total));
     }
     Section { id: "time", title: "Time by phase", body }
+}
+
+/// What the waiting for data was for, where they passed through memory.
+fn waiting(metrics: &[Value]) -> String {
+    let steps = || metrics.iter().filter(|metric| metric["data_disk_s"].is_number());
+    if steps().next().is_none() {
+        return String::new();
+    }
+    let sum = |key: &str| steps().filter_map(|metric| metric[key].as_f64()).sum::<f64>();
+    paragraph(&format!(
+        "The data passed through memory in chunks, {} read in all. Of the waiting for them, {} were for the file to be read, {} for its \
+         filters to be undone and {} for values to be moved to their place.",
+        bytes(sum("data_bytes_read") as usize),
+        seconds(sum("data_disk_s")),
+        seconds(sum("data_decode_s")),
+        seconds(sum("data_copy_s")),
+    ))
 }
 
 /// The times of consecutive epochs, and the number of the first, from 1.
@@ -176,6 +195,22 @@ mod tests {
         for part in ["Time of each epoch by phase", "waiting for data", "17.8 s", "epoch 2, backward: 2.00 s"] {
             assert!(body.contains(part), "{part}: {body}");
         }
+    }
+
+    #[test]
+    fn waiting_for_data_that_passed_through_memory_is_told_by_cause() {
+        let mut passing = step(0, 2.0);
+        for (key, value) in
+            [("data_disk_s", 0.5), ("data_decode_s", 0.25), ("data_copy_s", 2.0), ("data_bytes_read", 1.5e6)]
+        {
+            passing[key] = json!(value);
+        }
+        let body = section(&[step(0, 2.0), passing.clone(), passing]).body;
+        for part in ["3.000 MB read in all", "1.00 s were for the file", "500 ms for its filters", "4.00 s for values"]
+        {
+            assert!(body.contains(part), "{part}: {body}");
+        }
+        assert!(!section(&[step(0, 2.0)]).body.contains("passed through memory"));
     }
 
     #[test]

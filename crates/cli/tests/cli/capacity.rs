@@ -98,3 +98,80 @@ fn memory_is_a_number_above_zero() {
         assert!(message.contains("expected a number above 0"), "{message}");
     }
 }
+
+/// 600 windows of 100 bars with 5 features: 2,008 bytes each with their targets, 1.2 MB together.
+fn windows_stage() -> Stage {
+    let stage = Stage::new();
+    stage.succeeds(
+        "synth windows.h5 --layout windows --samples 600 --steps 100 --features 5 --targets 2 --compression none",
+    );
+    stage
+}
+
+const SMALL_MODEL: &str =
+    "--set model.hidden=2 --set training.threads=1 --set gpu_optimization.batch_size=8 --set data.purge=0s";
+
+#[test]
+fn windows_stay_while_a_chunk_holds_them_and_pass_in_chunks_otherwise() {
+    let stage = windows_stage();
+    let plan = |memory_mb: f64, more: &str| {
+        stage.succeeds(&format!("plan --data windows.h5 --memory-gb {} {SMALL_MODEL} {more}", memory_mb / 1e3))
+    };
+    let roomy = plan(2.0, "");
+    let data =
+        |plan: &Value, name: &str| plan["data"][name].as_u64().unwrap_or_else(|| panic!("no data.{name} in {plan}"));
+    assert_eq!(roomy["data"]["residence"], "resident");
+    assert_eq!((data(&roomy, "chunks"), data(&roomy, "samples_per_chunk")), (1, 600));
+
+    let tight = plan(1.0, "");
+    assert_eq!(tight["data"]["residence"], "chunked");
+    let samples = data(&tight, "samples_per_chunk");
+    assert_eq!((samples % 8, data(&tight, "chunks")), (0, 600_u64.div_ceil(samples)));
+    assert_eq!(data(&tight, "chunk_bytes"), samples * 2_008);
+    // Two chunks are in flight, and the rest is what tells the samples' times.
+    assert_eq!(part(&tight, "data_bytes"), 2 * samples * 2_008 + 600 * 8);
+    assert!(part(&tight, "total_bytes") <= part(&tight, "available_bytes"));
+    let phases = tight["memory"]["phases"].as_array().unwrap();
+    assert_eq!(phases.last().unwrap()["bytes"], tight["memory"]["total_bytes"]);
+
+    let small = plan(1.0, "--set gpu_optimization.chunk_size_gb=0.0001");
+    assert_eq!(data(&small, "samples_per_chunk"), 48);
+    let single = plan(1.0, "--set gpu_optimization.use_chunk_loader=false");
+    assert_eq!(data(&single, "samples_per_chunk"), 8);
+}
+
+#[test]
+fn a_chunk_that_does_not_fit_is_refused_with_one_that_does() {
+    let stage = windows_stage();
+    let plan = format!("plan --data windows.h5 --memory-gb 0.001 {SMALL_MODEL}");
+    let [message, _] = stage.fails(&format!("{plan} --set gpu_optimization.chunk_size_gb=0.6"), CAPACITY);
+    assert!(message.starts_with("gpu_optimization.chunk_size_gb=0.6: two such chunks"), "{message}");
+
+    let [message, _] = stage.fails(&format!("{plan} --set gpu_optimization.chunk_size_gb=0.00001"), CAPACITY);
+    assert!(message.contains("does not hold one batch of 8 samples"), "{message}");
+    let advised = number_after(&message, "gpu_optimization.batch_size=");
+    assert_eq!(advised, 4, "{message}");
+    stage.succeeds(&format!(
+        "{plan} --set gpu_optimization.chunk_size_gb=0.00001 --set gpu_optimization.batch_size={advised}"
+    ));
+}
+
+#[test]
+fn what_an_order_decodes_in_vain_is_told_with_what_mends_it() {
+    let stage = Stage::new();
+    let synth = "synth windows.h5 --layout windows --samples 600 --steps 100 --features 50 --targets 2 --chunk-rows 32";
+    stage.succeeds(synth);
+    // Eight samples at a time, far apart: each costs a chunk of 32.
+    let plan =
+        format!("plan --data windows.h5 --memory-gb 0.01 {SMALL_MODEL} --set gpu_optimization.use_chunk_loader=false");
+    let features = |more: &str| stage.succeeds(&format!("{plan} {more}"))["data"]["reads"][0].clone();
+    let shuffled = features("--set training.run_length=1");
+    assert_eq!((&shuffled["object"], &shuffled["chunk"][0]), (&"/features".into(), &32.into()));
+    let amplification = shuffled["read_amplification"].as_f64().unwrap();
+    assert!((20.0..=32.0).contains(&amplification), "{shuffled}");
+    let remedy = shuffled["remedy"].as_str().unwrap();
+    assert!(remedy.starts_with("megabatch convert windows.h5 windows.better.h5 --"), "{remedy}");
+
+    let in_runs = features("--set training.run_length=32");
+    assert!(in_runs["read_amplification"].as_f64().unwrap() < amplification / 4.0, "{in_runs}");
+}

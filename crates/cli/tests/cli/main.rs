@@ -4,6 +4,7 @@
 mod bad_input;
 mod capacity;
 mod config;
+mod convert;
 mod data;
 mod devices;
 mod exchange;

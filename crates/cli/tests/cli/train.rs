@@ -212,6 +212,7 @@ fn settings_that_do_nothing_are_told() {
         ("training.lr_min=0.0001", "training.lr_min does nothing"),
         ("training.warmup_steps=500", "training.warmup_steps is 500 of 30 steps"),
         ("training.early_stopping_min_delta=1", "training.early_stopping_min_delta does nothing"),
+        ("gpu_optimization.num_workers=4", "gpu_optimization.num_workers does nothing"),
         ("training.batch_size=1000", "an optimizer step takes 1000 samples and there are 140"),
         ("data.purge=0s", "data.purge leaves "),
     ] {

@@ -29,10 +29,10 @@ const COLUMNS: [usize; 4] = [1, 4, 7, 64];
 struct Example {
     scope: Scope,
     plan: SegmentPlan,
-    /// [rows, columns].
+    /// `[rows, columns]`.
     x: Buffer<f32>,
     d_x: Buffer<f32>,
-    /// [segments, columns].
+    /// `[segments, columns]`.
     values: Buffer<f32>,
     out: Buffer<f32>,
 }

@@ -28,7 +28,7 @@ impl Extremum {
     }
 }
 
-/// The greatest of each segment's rows in each column, and which row it is in: `x` [rows, D] → `out` and `argument` [segments, D].
+/// The greatest of each segment's rows in each column, and which row it is in: `x` `[rows, D]` → `out` and `argument` `[segments, D]`.
 ///
 /// Of several that are equal, the argument is the first row. A NaN is greater than all numbers, and the first is the argument. An empty segment has 0
 /// and, as argument, the number of rows, which no row has.
@@ -56,7 +56,7 @@ pub fn min(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buf
     extremum(Extremum::Min, plan, x, out)
 }
 
-/// Values and the rows they are in, [rows, columns]. Without arguments each number's is its own row.
+/// Values and the rows they are in, `[rows, columns]`. Without arguments each number's is its own row.
 #[derive(Clone, Copy)]
 struct From<'a> {
     x: &'a Buffer<f32>,
@@ -204,7 +204,7 @@ impl<B: Better> Outputs<'_, B> {
     }
 }
 
-/// One output, [columns] of values and of arguments. Columns are taken as many at a time as stay in registers from row to row.
+/// One output, `[columns]` of values and of arguments. Columns are taken as many at a time as stay in registers from row to row.
 #[inline(always)]
 fn one<B: Better>(
     (order, places): (impl Order, Range<usize>),

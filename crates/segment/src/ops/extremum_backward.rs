@@ -8,7 +8,7 @@ use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
 
-/// The backward pass of [`max`](super::max) and [`min`](super::min): `argument` and `d_out` [segments, D] → `d_x` [rows, D], where the row that is the argument has
+/// The backward pass of [`max`](super::max) and [`min`](super::min): `argument` and `d_out` `[segments, D]` → `d_x` `[rows, D]`, where the row that is the argument has
 /// all of the gradient and the others 0.
 ///
 /// So does `torch_scatter`. PyTorch shares it among equals: [`extremum_backward_shared`].
@@ -38,8 +38,8 @@ pub fn extremum_backward(
     }
 }
 
-/// The backward pass of [`max`](super::max) and [`min`](super::min) that PyTorch's `scatter_reduce` has: `x` [rows, D], and `out` and `d_out`
-/// [segments, D] → `d_x` [rows, D], where the rows that are equal to the extremum have equal shares of the gradient and the others 0.
+/// The backward pass of [`max`](super::max) and [`min`](super::min) that PyTorch's `scatter_reduce` has: `x` `[rows, D]`, and `out` and `d_out`
+/// `[segments, D]` → `d_x` `[rows, D]`, where the rows that are equal to the extremum have equal shares of the gradient and the others 0.
 ///
 /// It reads `x` again, and takes two passes more than [`extremum_backward`]. As there, a NaN is equal to none, and makes the column of its
 /// segment NaN.

@@ -31,7 +31,7 @@ impl Fold {
     }
 }
 
-/// The sum of each segment's rows: `x` [rows, D] → `out` [segments, D]. An empty segment's is 0; a NaN makes the sum NaN.
+/// The sum of each segment's rows: `x` `[rows, D]` → `out` `[segments, D]`. An empty segment's is 0; a NaN makes the sum NaN.
 ///
 /// As `torch.zeros(segments, D).scatter_reduce(0, index, x, "sum")`; up to 512 rows are added in the same order.
 ///
@@ -45,7 +45,7 @@ pub fn sum(plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Buffer<f32>) -> Result
     fold(Fold::Sum, plan, x, out)
 }
 
-/// The mean of each segment's rows: `x` [rows, D] → `out` [segments, D]. An empty segment's is 0; a NaN makes the mean NaN.
+/// The mean of each segment's rows: `x` `[rows, D]` → `out` `[segments, D]`. An empty segment's is 0; a NaN makes the mean NaN.
 ///
 /// As `torch.zeros(segments, D).scatter_reduce(0, index, x, "mean", include_self=False)`.
 ///
@@ -77,7 +77,7 @@ pub(super) fn fold(fold: Fold, plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Bu
     Ok(())
 }
 
-/// One reduction of `x`, [inputs, columns], to `out`, [outputs, columns]. With `counts`, offsets of as many outputs, it is divided by the numbers of
+/// One reduction of `x`, `[inputs, columns]`, to `out`, `[outputs, columns]`. With `counts`, offsets of as many outputs, it is divided by the numbers of
 /// rows that they say.
 fn pass(
     fold: Fold,
@@ -202,7 +202,7 @@ impl Combine for Greatest {
     }
 }
 
-/// One output, [columns]. Columns are taken as many at a time as stay in registers from row to row.
+/// One output, `[columns]`. Columns are taken as many at a time as stay in registers from row to row.
 #[inline(always)]
 fn one<C: Combine>((order, places): (impl Order, Range<usize>), x: &[f32], out: &mut [f32]) {
     let (columns, mut first) = (out.len(), 0);

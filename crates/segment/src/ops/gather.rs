@@ -7,7 +7,7 @@ use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
 
-/// The row of each row's segment: `values` [segments, D] → `out` [rows, D].
+/// The row of each row's segment: `values` `[segments, D]` → `out` `[rows, D]`.
 ///
 /// With a plan of an index, `values[index]` of PyTorch. It is the backward pass of [`sum`](super::sum()), and `sum` is its own.
 ///
@@ -20,7 +20,7 @@ pub fn gather(plan: &SegmentPlan, values: &Buffer<f32>, out: &mut Buffer<f32>) -
     divided(plan, values, None, out)
 }
 
-/// The backward pass of [`mean`](super::mean): `d_out` [segments, D] → `d_x` [rows, D], where each row has its segment's gradient divided by the
+/// The backward pass of [`mean`](super::mean): `d_out` `[segments, D]` → `d_x` `[rows, D]`, where each row has its segment's gradient divided by the
 /// number of the segment's rows.
 ///
 /// # Errors

@@ -18,9 +18,9 @@ pub(super) struct Case {
     name: &'static str,
     pub(super) plan: SegmentPlan,
     pub(super) columns: usize,
-    /// [rows, columns].
+    /// `[rows, columns]`.
     pub(super) x: Buffer<f32>,
-    /// [segments, columns].
+    /// `[segments, columns]`.
     pub(super) values: Buffer<f32>,
 }
 

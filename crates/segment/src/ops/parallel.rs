@@ -88,7 +88,7 @@ pub(super) fn tile_of<const WIDTH: usize>(
     &x[order.row(place) * columns + first..][..WIDTH]
 }
 
-/// Calls `write` for every row of `to`, [rows, columns], with its number, its segment and the row itself. `of_segments`, [segments, columns], are
+/// Calls `write` for every row of `to`, `[rows, columns]`, with its number, its segment and the row itself. `of_segments`, `[segments, columns]`, are
 /// the arrays from which it takes the row of the segment.
 pub(super) fn each_row(
     (segment, columns): (&[u32], usize),
@@ -129,7 +129,7 @@ impl<W: Fn(usize, usize, &mut [f32])> Loops for Rows<'_, W> {
     }
 }
 
-/// Row `row` of `x`, [rows, columns].
+/// Row `row` of `x`, `[rows, columns]`.
 #[inline(always)]
 pub(super) fn row(x: &[f32], row: usize, columns: usize) -> &[f32] {
     &x[row * columns..][..columns]

@@ -9,7 +9,7 @@ use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
 
-/// The softmax of each segment's rows, each column for itself: `x` [rows, D] → `y` [rows, D], yᵣ = exp(xᵣ − m) / Σ exp(xᵢ − m), where m is the
+/// The softmax of each segment's rows, each column for itself: `x` `[rows, D]` → `y` `[rows, D]`, yᵣ = exp(xᵣ − m) / Σ exp(xᵢ − m), where m is the
 /// segment's maximum and the sum goes over its rows. Attention has a column a head.
 ///
 /// As `torch_geometric.utils.softmax`, which adds 10⁻¹⁶ to the sum: it is at least 1, and in f32 that changes nothing. A NaN or +∞ in a
@@ -31,7 +31,7 @@ pub fn softmax(plan: &SegmentPlan, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Resu
     rows(plan, Step::Divide { sums: &sums }, columns, y)
 }
 
-/// The backward pass of [`softmax`]: `y`, which it gave, and `d_y` [rows, D] → `d_x` [rows, D], d_xᵣ = yᵣ (d_yᵣ − Σ yᵢ d_yᵢ), where the sum goes over the
+/// The backward pass of [`softmax`]: `y`, which it gave, and `d_y` `[rows, D]` → `d_x` `[rows, D]`, d_xᵣ = yᵣ (d_yᵣ − Σ yᵢ d_yᵢ), where the sum goes over the
 /// rows of the segment.
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub fn softmax_backward(plan: &SegmentPlan, y: &Buffer<f32>, d_y: &Buffer<f32>, 
     rows(plan, Step::Backward { y, d_y, dots: &dots }, columns, d_x)
 }
 
-/// What is done to every row, from rows [rows, D] and segments [segments, D].
+/// What is done to every row, from rows `[rows, D]` and segments `[segments, D]`.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     /// exp(x − maximum of the segment).

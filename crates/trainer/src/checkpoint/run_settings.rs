@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
+use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
-use crate::config::LastBatch;
 use crate::error::{Error, Result};
 use crate::learning_rate::{LrSchedule, LrScheduleKind};
 use crate::loss::Loss;

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use megabatch_gpu_core::Device;
+use megabatch_order::LastBatch;
 
 use super::*;
-use crate::config::LastBatch;
 use crate::early_stopping::Plateau;
 use crate::form::Form;
 use crate::learning_rate::LrSchedule;

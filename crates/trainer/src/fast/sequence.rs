@@ -43,7 +43,7 @@ pub(super) struct Input<'a> {
     pub(super) bars: &'a [f32], // [.., F]
     /// Row among `bars` of each window's first bar.
     pub(super) starts: &'a [usize],
-    /// What tells the windows apart: see [`Batch::ends`](crate::samples::Batch::ends).
+    /// What tells the windows apart: see [`BatchView::ends`](crate::view::BatchView::ends).
     pub(super) ends: &'a [usize],
     /// Bars in each; T, or fewer.
     pub(super) steps: usize,

@@ -10,7 +10,7 @@ pub(super) struct Windows {
     steps: usize,
     /// First bar of each distinct window, ascending: a row of the batch.
     starts: Vec<usize>,
-    /// What tells each distinct window from those of other batches: see [`Batch::ends`](crate::samples::Batch::ends).
+    /// What tells each distinct window from those of other batches: see [`BatchView::ends`](crate::view::BatchView::ends).
     ends: Vec<usize>,
     /// The distinct window of each sample.
     of_sample: Vec<usize>,

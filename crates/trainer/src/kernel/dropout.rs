@@ -7,8 +7,9 @@
 //! Departure: the sixteen units of four steps are drawn at once, and their words lie in the lower halves of 64-bit numbers with
 //! anything above them: then compilers turn a round into multiplications of 32 by 32 bits, shifts and exclusive ors alone.
 
+use megabatch_order::random::{PHILOX_KEY_STEPS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS};
+
 use super::{Draw, PANEL};
-use crate::random::{PHILOX_KEY_STEPS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS};
 
 /// Steps whose numbers are the words of one answer.
 pub(super) const WORDS: usize = 4;

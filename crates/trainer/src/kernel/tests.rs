@@ -1,9 +1,10 @@
 //! Every instruction set of this processor against loops of a few lines in double precision.
 
+use megabatch_order::random::{Stream, uniform};
+use proptest::prelude::*;
+
 use super::*;
 use crate::dropout::Dropout;
-use crate::random::{Stream, uniform};
-use proptest::prelude::*;
 
 fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len as u64).map(|i| uniform(Stream { seed: 3, name }, i) as f32 - 0.5).collect()

@@ -146,10 +146,10 @@ mod tests {
     use std::sync::Arc;
 
     use megabatch_gpu_core::Device;
+    use megabatch_order::random::{Stream, uniform};
 
     use super::*;
     use crate::lstm::{InputGradients, forward};
-    use crate::random::{Stream, uniform};
     use crate::tensor::Layout;
 
     /// Over 600 steps the gradient falls far below the smallest number; on its way it must not stay among the subnormal ones,

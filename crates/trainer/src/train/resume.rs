@@ -4,11 +4,13 @@
 
 use std::path::PathBuf;
 
+use megabatch_order::StepSamples;
+
 use super::{Run, Trainer};
 use crate::carried::{Carried, carried_rows};
 use crate::checkpoint::{Arithmetic, Resumed, RunSettings, State};
 use crate::error::Result;
-use crate::schedule::{Schedule, StepSamples};
+use crate::schedule::Schedule;
 
 impl Trainer {
     /// Goes back to the latest checkpoint of `run` that can be read, from which [`Trainer::train`] goes on bit for bit as the

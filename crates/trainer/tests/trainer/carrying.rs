@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::made_up::{config, listen, samples, series};
 use crate::resuming::state;
 use megabatch_gpu_core::{Device, Scope};
+use megabatch_order::Order;
 use megabatch_trainer::{
     Batch, CarriedStates, Checkpoints, Config, Dropout, Error, Event, Form, InputGradients, Loss, Model,
-    OptimizerConfig, OptimizerKind, Order, Pass, Run, SampleShape, Samples, SeriesInMemory, SeriesView, TensorSet,
-    Timeframe, Trainer,
+    OptimizerConfig, OptimizerKind, Pass, Run, SampleShape, Samples, SeriesInMemory, SeriesView, TensorSet, Timeframe,
+    Trainer,
 };
 
 fn carrying() -> Config {

@@ -47,7 +47,8 @@ fn an_exported_model_predicts_as_the_trained_one() {
         .predict(selection, |indices, predictions| {
             batch.resize(indices.len());
             samples.gather(indices, &mut batch).unwrap();
-            squares += predictions.iter().zip(batch.targets()).map(|(y, t)| f64::from(y - t).powi(2)).sum::<f64>();
+            squares +=
+                predictions.iter().zip(batch.view().targets()).map(|(y, t)| f64::from(y - t).powi(2)).sum::<f64>();
             visited.extend_from_slice(indices);
             Ok::<(), Error>(())
         })
@@ -174,7 +175,7 @@ fn huber_is_minimised_and_evaluated_in_both_forms() {
         samples.gather(&indices, &mut batch).unwrap();
         predictor
             .predict(selection, |_, predictions| {
-                for (y, target) in predictions.iter().zip(batch.targets()) {
+                for (y, target) in predictions.iter().zip(batch.view().targets()) {
                     let error = f64::from(y - target).abs();
                     naive += if error < delta { 0.5 * error.powi(2) } else { delta * (error - 0.5 * delta) };
                 }

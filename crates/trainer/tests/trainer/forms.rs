@@ -22,8 +22,8 @@ fn materialised(series: &SeriesInMemory) -> InMemory {
     let mut batch = Batch::new(&Device::cpu().scope("test"), &shape, series.len()).unwrap();
     batch.resize(series.len());
     series.gather(&(0..series.len()).collect::<Vec<_>>(), &mut batch).unwrap();
-    let windows = (0..shape.timeframes.len()).map(|k| batch.features(k).to_vec()).collect();
-    InMemory::new(shape, windows, batch.targets().to_vec()).unwrap()
+    let windows = (0..shape.timeframes.len()).map(|k| batch.view().features(k).to_vec()).collect();
+    InMemory::new(shape, windows, batch.view().targets().to_vec()).unwrap()
 }
 
 /// What one step of gradient descent at rate 1 without clipping changes: the gradients; and its loss.

@@ -7,6 +7,7 @@ mod choosing;
 mod ending;
 mod evaluating;
 mod forms;
+mod loading;
 mod made_up;
 mod resuming;
 mod streaming;

@@ -1,7 +1,7 @@
 //! `megabatch memory`: what allocators make of a program's requests, and what the memory of a run looked like.
 
 mod replay;
-mod size;
+pub(super) mod size;
 mod snapshot;
 mod table;
 mod trace;

@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 /// An amount of memory, from one byte on: `1048576`, `512MiB`, `44.18GiB`, `16GB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ByteSize(pub(super) usize);
+pub(crate) struct ByteSize(pub(crate) usize);
 
 const UNITS: [(&str, u128); 9] = [
     ("", 1),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
-use megabatch_trainer::Event;
+use megabatch_trainer::{Event, Waits};
 use serde_json::Value;
 
 use super::memory::MemoryWatch;
@@ -14,11 +14,20 @@ use crate::progress::Progress;
 use crate::report::Peaks;
 use crate::run::{MetricsLog, RunFolder};
 
+/// How long the steps of a session waited for data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waited {
+    pub(super) seconds: f64,
+    /// By cause, where data pass through memory.
+    pub(super) causes: Option<Waits>,
+}
+
 /// The observer of a run.
 pub(super) struct Watch<'a> {
     log: MetricsLog,
     progress: Progress,
     memory: MemoryWatch<'a>,
+    waited: Waited,
     interrupted: Arc<AtomicBool>,
     /// The first failure to write the log; it ends the run.
     failure: Option<anyhow::Error>,
@@ -36,13 +45,24 @@ impl<'a> Watch<'a> {
         let log = MetricsLog::open_after(folder, first_step)?;
         let mut progress = Progress::start("train", steps, "steps");
         progress.begin_at(first_step);
-        Ok(Watch { log, progress, memory: MemoryWatch::new(job, first_step), interrupted, failure: None })
+        Ok(Watch {
+            log,
+            progress,
+            memory: MemoryWatch::new(job, first_step),
+            waited: Waited::default(),
+            interrupted,
+            failure: None,
+        })
     }
 
     pub(super) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         let metric = serde_json::to_value(event).expect("events serialize without error");
         self.write(&metric);
         self.show(event, &metric);
+        if let Event::Step(step) = event {
+            self.waited.seconds += step.data_wait_s;
+            step.data_waits.iter().for_each(|waits| *self.waited.causes.get_or_insert_default() += *waits);
+        }
         if let Some(leak) = self.memory.see(event) {
             self.write(&leak.metric());
             self.progress.note(&format!("warning: {}", leak.sentence()));
@@ -77,9 +97,9 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The peaks of the epochs that were followed.
-    pub(super) fn finish(self) -> Result<Peaks> {
-        let peaks = self.memory.into_peaks();
-        self.failure.map_or(Ok(peaks), Err)
+    /// The peaks of the epochs that were followed, and what their steps waited.
+    pub(super) fn finish(self) -> Result<(Peaks, Waited)> {
+        let answer = (self.memory.into_peaks(), self.waited);
+        self.failure.map_or(Ok(answer), Err)
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::commands::{self, Cli};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::job::Request;
+use crate::job::{Intent, Request};
 use crate::plan::Plan;
 
 /// A job on made-up data in `folder`, with `settings`.
@@ -21,7 +21,15 @@ fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
     }
     let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
     let config = Config::load(None, &settings).unwrap();
-    Job::open(Request { config, data: Some(&data), device: "cpu", max_steps: None, memory_bytes: None }).unwrap()
+    Job::open(Request {
+        config,
+        data: Some(&data),
+        device: "cpu",
+        max_steps: None,
+        memory_bytes: None,
+        intent: Intent::Run,
+    })
+    .unwrap()
 }
 
 fn epoch(epoch: u64) -> Event<'static> {
@@ -46,6 +54,7 @@ fn step(step: u64) -> Event<'static> {
         grad_norm: 0.0,
         lr: 0.0,
         data_wait_s: 0.0,
+        data_waits: None,
         forward_s: 0.0,
         backward_s: 0.0,
         optimizer_s: 0.0,
@@ -86,7 +95,7 @@ fn the_largest_peak_of_all_epochs_is_that_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path(), &[]);
     let mut watch = MemoryWatch::new(&job, 0);
-    let data_bytes = job.data_bytes();
+    let data_bytes = job.held_bytes();
     for (k, bytes) in [1_000, 9_000, 2_000].into_iter().enumerate() {
         drop(Buffer::<u8>::zeros(&job.device.scope("batches"), bytes).unwrap());
         watch.see(&epoch(k as u64));

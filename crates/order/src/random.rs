@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Counter-based random numbers: every draw is a pure function of (seed, name, index).
 //!
 //! No draw depends on how many came before it, so that a tensor's initial values do not change when another tensor is
@@ -9,32 +7,36 @@
 
 /// A sequence of random numbers: one seed and one name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stream<'a> {
-    pub(crate) seed: u64,
-    pub(crate) name: &'a str,
+pub struct Stream<'a> {
+    /// The key.
+    pub seed: u64,
+    /// Tells the sequences of a seed apart.
+    pub name: &'a str,
 }
 
 /// The `index`-th number of the stream, uniform in [0, 1), a multiple of 2⁻⁵³.
-pub(crate) fn uniform(stream: Stream<'_>, index: u64) -> f64 {
+pub fn uniform(stream: Stream<'_>, index: u64) -> f64 {
     const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
     (bits(stream, index) >> 11) as f64 * UNIT
 }
 
 /// The `index`-th 64 bits of the stream.
-pub(crate) fn bits(stream: Stream<'_>, index: u64) -> u64 {
+pub fn bits(stream: Stream<'_>, index: u64) -> u64 {
     let [i0, i1] = halves(index);
     let [n0, n1] = halves(fnv1a(stream.name));
     let [x0, x1, ..] = philox4x32(halves(stream.seed), [i0, i1, n0, n1]);
     u64::from(x0) | u64::from(x1) << 32
 }
 
-/// The constants of Philox4x32-10.
-pub(crate) const PHILOX_ROUNDS: usize = 10;
-pub(crate) const PHILOX_MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-pub(crate) const PHILOX_KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+/// Rounds of Philox4x32-10.
+pub const PHILOX_ROUNDS: usize = 10;
+/// What each round of Philox4x32 multiplies the even words of the counter by.
+pub const PHILOX_MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+/// What each round of Philox4x32 adds to the words of the key.
+pub const PHILOX_KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// Ten rounds of Philox4x32.
-pub(crate) fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
+/// Ten rounds of Philox4x32: four random words of a key and a counter.
+pub fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for _ in 0..PHILOX_ROUNDS {
         let [low0, high0] = halves(u64::from(counter[0]) * u64::from(PHILOX_MULTIPLIERS[0]));
         let [low1, high1] = halves(u64::from(counter[2]) * u64::from(PHILOX_MULTIPLIERS[1]));
@@ -50,7 +52,7 @@ fn fnv1a(name: &str) -> u64 {
 }
 
 /// The low and the high 32 bits.
-pub(crate) fn halves(x: u64) -> [u32; 2] {
+pub fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 

@@ -1,9 +1,9 @@
-//! `megabatch bench`: what this machine does, measured.
+//! `megabatch bench train`: training steps, without data that have to be read.
 
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use clap::{Subcommand, ValueEnum};
+use clap::ValueEnum;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Config, Event, Form, ModelConfig, OptimizerConfig, OptimizerKind, Run, SampleShape, Samples, SeriesInMemory,
@@ -11,28 +11,14 @@ use megabatch_trainer::{
 };
 use serde_json::json;
 
+use super::usage::peak_rss_bytes;
 use crate::answer::Answer;
 use crate::plan::bytes;
-
-/// Measure what this machine does
-#[derive(clap::Args)]
-#[command(
-    after_help = "Example:\n  megabatch bench train --model multi --batch 64 --features 128 --hidden 128 --threads 2"
-)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Subcommand)]
-enum What {
-    Train(TrainArgs),
-}
 
 /// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch bench train --model single --batch 128 --features 167 --shuffled")]
-struct TrainArgs {
+pub(crate) struct Args {
     /// The model
     #[arg(long, value_enum, default_value_t = ModelKind::Multi)]
     model: ModelKind,
@@ -80,8 +66,7 @@ enum ModelKind {
 
 const TARGETS: usize = 36;
 
-pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let What::Train(args) = &args.what;
+pub(super) fn run(args: &Args) -> Result<Answer> {
     let samples = made_up(args)?;
     let device = Device::cpu();
     let config = Config {
@@ -128,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 const SHUFFLED_SAMPLES: usize = 100_000;
 
 /// A sample every minute over made-up series: a window of M5 is thus that of five samples, and one of H4 that of 240.
-fn made_up(args: &TrainArgs) -> Result<SeriesInMemory> {
+fn made_up(args: &Args) -> Result<SeriesInMemory> {
     // Name, bars in a window, minutes in a bar.
     let windows: &[(&str, usize, usize)] = match args.model {
         ModelKind::Multi => &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)],
@@ -148,11 +133,4 @@ fn made_up(args: &TrainArgs) -> Result<SeriesInMemory> {
 /// Numbers in [-1, 1) that look random: the golden ratio's multiplicative hash of their index.
 fn noise(len: usize) -> Vec<f32> {
     (0..len as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
-}
-
-/// Peak resident memory of the process (`VmHWM` of proc_pid_status(5)); `None` where the system has no such file.
-fn peak_rss_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }

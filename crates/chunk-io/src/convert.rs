@@ -1,0 +1,271 @@
+//! One file into another: windows ⇄ series, chunks of another size, another compression.
+
+mod bulk;
+mod calendar;
+mod chains;
+mod copying;
+mod feed;
+mod given;
+mod ledger;
+mod overlap;
+mod packing;
+mod part;
+mod raw;
+mod rewrite;
+mod scan;
+mod series_index;
+mod spool;
+mod to_series;
+mod windows_file;
+mod work;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use megabatch_gpu_core::Scope;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::file::InputFile;
+use crate::source::Layout;
+use crate::storage::{Compression, Storage};
+use part::check_output;
+use work::{Work, beside};
+
+/// What [`convert`] is to do.
+#[derive(Clone, Debug)]
+pub struct ConvertOptions {
+    /// Layout of the new file; that of the old one if `None`.
+    pub to: Option<Layout>,
+    /// How tables are stored.
+    pub storage: StorageChoice,
+    /// Name that a timeframe without one gets in a series; `features` if `None`.
+    pub timeframe: Option<String>,
+    /// Bytes of values that are in memory at a time, about. Indices and times of the samples come on top, as they do whenever a
+    /// file is open.
+    pub memory_bytes: usize,
+    /// Threads that compress; 0 for one a core.
+    pub threads: usize,
+}
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        ConvertOptions {
+            to: None,
+            storage: StorageChoice::default(),
+            timeframe: None,
+            memory_bytes: 512 << 20,
+            threads: 0,
+        }
+    }
+}
+
+/// How the new file's tables are stored. What is left open stays as it was where the layout stays, and is [`Storage::default`]
+/// where it changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StorageChoice {
+    /// Contiguous or chunked.
+    pub form: Option<StorageForm>,
+    /// Rows of the first axis in a chunk of a table; lists such as those of times keep chunks of about 1 MiB.
+    pub chunk_rows: Option<NonZeroUsize>,
+    /// Compression of a chunk.
+    pub compression: Option<Compression>,
+}
+
+/// The two ways in which HDF5 stores tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageForm {
+    /// One block.
+    Contiguous,
+    /// Pieces of whole rows.
+    Chunked,
+}
+
+/// How far a conversion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConversionProgress {
+    /// What is being done.
+    pub stage: ConversionStage,
+    /// Bytes done, of all stages.
+    pub done_bytes: u64,
+    /// Bytes to be done in all.
+    pub total_bytes: u64,
+}
+
+/// The stages of a conversion, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConversionStage {
+    /// Values are read and worked on; an interrupted conversion is continued here.
+    Converting,
+    /// The new file is written.
+    Writing,
+    /// The new file is compared with the old one.
+    Verifying,
+}
+
+/// Is told how far a conversion is, and may break it off.
+pub type Observer<'a> = dyn FnMut(ConversionProgress) -> ControlFlow<()> + 'a;
+
+/// What a conversion came to.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Conversion {
+    /// Layout of the old file.
+    pub from: Layout,
+    /// Layout of the new file.
+    pub to: Layout,
+    /// Number of samples; 0 for a file of neither layout.
+    pub samples: usize,
+    /// Bars by timeframe, shortest first, where one of the files is a series.
+    pub bars: Vec<(String, usize)>,
+    /// Length of the old file.
+    pub bytes_before: u64,
+    /// Length of the new file.
+    pub bytes_after: u64,
+    /// Whether every value of the new file was read back and compared with the old one: always, as nothing else is published.
+    pub verified: bool,
+    /// Whether an interrupted conversion was continued.
+    pub continued: bool,
+    /// What a reader of the new file should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Makes the file `out` of the file `input` as `options` say.
+///
+/// `out` appears whole, after every value was read back from it and compared with the old file's, bit for bit; before that, whatever
+/// was there stays. Values keep their type and byte order. What a killed or interrupted conversion has done is kept beside `out`
+/// and is continued by the same call; [`Conversion::continued`] tells. Buffers are booked on `scope`.
+///
+/// # Errors
+/// [`Error::Invalid`] if the file breaks a rule of its layout, or windows contradict the overlap that they show, naming dataset,
+/// sample and step; [`Error::NothingSaved`] if a series would be no smaller; [`Error::BadRequest`] for options that contradict each
+/// other; [`Error::Interrupted`] if `observe` breaks off; [`Error::Locked`] while another process does the same conversion.
+pub fn convert<'a>(
+    input: impl AsRef<Path>,
+    out: &'a Path,
+    options: &ConvertOptions,
+    (scope, observe): (&Scope, &'a mut Observer<'a>),
+) -> Result<Conversion> {
+    let input = InputFile::open(input.as_ref())?;
+    check_output(out)?;
+    if matches!((fs::canonicalize(&input.path), fs::canonicalize(out)), (Ok(a), Ok(b)) if a == b) {
+        return Err(refused(out, "a conversion of the file into itself", "the two must be different files"));
+    }
+    options.storage.check(out)?;
+    let from = Layout::recognise(&input)?;
+    let to = options.to.unwrap_or(from);
+    let mut work = Work::new(out, options, (scope, observe))?;
+    let identity = identity(&input, to, options)?;
+    let (spool, found) = spool::Spool::open(beside(out, "convert"), &identity)?;
+    if found.discarded {
+        work.notes.push("what another conversion into this file had done so far was discarded".to_owned());
+    }
+    let job = Job { input: &input, out, scope, options, records: found.records };
+    let bytes_before = length(&input.path)?;
+    let continued = !job.records.is_empty();
+    let done = match (from, to) {
+        (Layout::Windows, Layout::Series) => to_series::run(&job, spool, &mut work),
+        (Layout::Series, Layout::Windows) => rewrite::to_windows(&job, spool, &mut work),
+        _ => rewrite::same_layout(&job, spool, &mut work),
+    };
+    match done {
+        Ok(Done { samples, bars }) => Ok(Conversion {
+            from,
+            to,
+            samples,
+            bars,
+            bytes_before,
+            bytes_after: length(out)?,
+            verified: true,
+            continued,
+            notes: work.notes,
+        }),
+        Err(error) => {
+            if !is_worth_continuing(&error, out) {
+                // The refusal matters more than a file that cannot be removed.
+                let _ = fs::remove_file(beside(out, "convert"));
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The layout of the file at `path`, without opening its tables. A file that says nothing has windows, if anything.
+///
+/// # Errors
+/// As [`SeriesFile::open`](crate::SeriesFile::open), as far as the file as a whole goes.
+pub fn layout_of(path: impl AsRef<Path>) -> Result<Layout> {
+    Layout::recognise(&InputFile::open(path.as_ref())?)
+}
+
+/// What every kind of conversion begins with.
+struct Job<'a> {
+    input: &'a InputFile,
+    out: &'a Path,
+    scope: &'a Scope,
+    options: &'a ConvertOptions,
+    /// What an earlier run did already.
+    records: Vec<spool::Record>,
+}
+
+/// What every kind of conversion ends with.
+struct Done {
+    samples: usize,
+    bars: Vec<(String, usize)>,
+}
+
+impl StorageChoice {
+    fn check(&self, out: &Path) -> Result<()> {
+        if self.form == Some(StorageForm::Contiguous) && (self.chunk_rows.is_some() || self.compression.is_some()) {
+            let fix = "contiguous tables have no chunks and no compression; leave out one or the other";
+            return Err(refused(out, "contiguous tables with a size of chunks or a compression", fix));
+        }
+        Ok(())
+    }
+
+    /// The storage of a list or another small dataset that is written anew.
+    fn of_lists(&self) -> Storage {
+        match (self.form, self.compression) {
+            (Some(StorageForm::Contiguous), _) => Storage::Contiguous,
+            (_, Some(compression)) => Storage::Chunked { rows: None, compression },
+            _ => Storage::default(),
+        }
+    }
+}
+
+fn refused(out: &Path, asked: &str, fix: &str) -> Error {
+    Error::BadRequest {
+        path: out.to_owned(),
+        asked: asked.to_owned(),
+        found: "that cannot be".to_owned(),
+        fix: fix.to_owned(),
+    }
+}
+
+/// What must be the same for a conversion to be continued. Memory and threads need not be.
+fn identity(input: &InputFile, to: Layout, options: &ConvertOptions) -> Result<String> {
+    let io = |source| Error::Io { path: input.path.clone(), action: "look at the file", source };
+    let metadata = fs::metadata(&input.path).map_err(io)?;
+    let path = fs::canonicalize(&input.path).map_err(io)?;
+    let modified = metadata.modified().map_err(io)?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ConvertOptions { storage, timeframe, .. } = options;
+    Ok(format!("{path:?} {} {} {to} {storage:?} {timeframe:?}", metadata.len(), modified.as_nanos()))
+}
+
+/// Whether what was done so far is of use to the same call later: what was at fault lies outside the input and the options.
+fn is_worth_continuing(error: &Error, out: &Path) -> bool {
+    match error {
+        Error::Interrupted { .. } | Error::Io { .. } | Error::NotWritable { .. } | Error::Memory { .. } => true,
+        Error::Hdf5 { path, .. } => path == out,
+        _ => false,
+    }
+}
+
+fn length(path: &Path) -> Result<u64> {
+    let io = |source| Error::Io { path: path.to_owned(), action: "look at the file", source };
+    Ok(fs::metadata(path).map_err(io)?.len())
+}

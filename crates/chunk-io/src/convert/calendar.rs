@@ -1,0 +1,140 @@
+#![forbid(unsafe_code)]
+
+//! When bars closed, as far as the times of the samples that see them tell.
+//!
+//! A bar closed after the last sample that does not see it and not after the first that does. It is taken to have closed at the
+//! last full multiple of the timeframe's length in that span, or, where there is none, at the end of the span: the time of the
+//! sample. Bars that one sample brings together are one length apart.
+
+use super::ledger::Ledger;
+
+/// First bar of each chain in a timeframe's bars.
+pub(super) type Offsets = [Vec<usize>];
+
+/// The times that the bars are put in order with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock<'a> {
+    /// Time of each sample, by position.
+    pub(super) times: &'a [i64],
+    /// Length of a bar of each timeframe; measured by the samples where it is not known.
+    pub(super) bar_ns: &'a [Option<i64>],
+    /// The chain that each chain comes after, in its instrument.
+    pub(super) after: &'a [Option<usize>],
+}
+
+/// Where the samples' times contradict the order in which bars appear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Contradiction {
+    pub(super) timeframe: usize,
+    pub(super) position: usize,
+    /// What there is no room for.
+    pub(super) reason: String,
+}
+
+/// Bars that a sample brings.
+struct Arrival {
+    position: usize,
+    chain: usize,
+    /// First and number of them, counted from the chain's first bar.
+    first: usize,
+    bars: usize,
+    time: i64,
+    /// Time of the last sample of the instrument that does not see them.
+    before: Option<i64>,
+}
+
+/// The close time of each bar of a timeframe.
+pub(super) fn close_times(
+    ledger: &Ledger,
+    (timeframe, offsets): (usize, &Offsets),
+    clock: &Clock<'_>,
+) -> Result<Vec<i64>, Contradiction> {
+    let measured = || measure(ledger, timeframe, clock);
+    let Some(bar_ns) = clock.bar_ns[timeframe].or_else(measured) else {
+        let reason = "nothing tells how long a bar is: no two samples of one instrument are a bar apart".to_owned();
+        return Err(Contradiction { timeframe, position: 0, reason });
+    };
+    let mut close = vec![0; ledger.bars(timeframe)];
+    let mut contradiction = None;
+    arrivals(ledger, timeframe, clock, |arrival| {
+        let first = offsets[timeframe][arrival.chain] + arrival.first;
+        let filled = fill(&mut close[first..first + arrival.bars], &arrival, bar_ns);
+        let reason = || {
+            let Arrival { bars, time, before, .. } = arrival;
+            let before = before.map_or("the beginning of time".to_owned(), |before| before.to_string());
+            format!("{bars} bars of {bar_ns} ns cannot have closed after {before} and by {time}")
+        };
+        if filled.is_none() && contradiction.is_none() {
+            contradiction = Some(Contradiction { timeframe, position: arrival.position, reason: reason() });
+        }
+    });
+    contradiction.map_or(Ok(close), Err)
+}
+
+/// The shortest time that a bar takes, by the samples that bring some and that are not the first of their chain.
+fn measure(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>) -> Option<i64> {
+    let mut shortest = None;
+    arrivals(ledger, timeframe, clock, |arrival| {
+        let bars = arrival.bars as i64;
+        let elapsed = arrival.before.and_then(|before| arrival.time.checked_sub(before)).filter(|_| arrival.first > 0);
+        if let Some(each) = elapsed.map(|elapsed| elapsed / bars).filter(|&each| each > 0) {
+            shortest = Some(shortest.map_or(each, |shortest: i64| shortest.min(each)));
+        }
+    });
+    shortest
+}
+
+fn fill(close: &mut [i64], arrival: &Arrival, bar_ns: i64) -> Option<()> {
+    let Arrival { time, before, .. } = *arrival;
+    let free = |closed: i64| before.is_none_or(|before| closed > before);
+    let on_grid = time.checked_sub(time.rem_euclid(bar_ns))?;
+    let mut closed = if free(on_grid) { on_grid } else { time };
+    for (k, slot) in close.iter_mut().rev().enumerate() {
+        closed = if k == 0 { closed } else { closed.checked_sub(bar_ns)? };
+        *slot = Some(closed).filter(|&closed| free(closed))?;
+    }
+    Some(())
+}
+
+/// Calls `visit` for every sample that brings bars, in the order of placement.
+fn arrivals(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>, mut visit: impl FnMut(Arrival)) {
+    let mut bars = vec![0; ledger.chains.len()];
+    let mut last: Vec<Option<i64>> = vec![None; ledger.chains.len()];
+    for (position, (&chain, &end)) in ledger.chain_of.iter().zip(&ledger.ends[timeframe]).enumerate() {
+        let (chain, end, time) = (chain as usize, end as usize + 1, clock.times[position]);
+        if end > bars[chain] {
+            let before = last[chain].or_else(|| clock.after[chain].and_then(|after| last[after]));
+            visit(Arrival { position, chain, first: bars[chain], bars: end - bars[chain], time, before });
+            bars[chain] = end;
+        }
+        last[chain] = Some(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_close_at_full_lengths_between_the_samples_that_tell() {
+        type Case<'a> = (i64, Option<i64>, usize, Option<&'a [i64]>);
+        let cases: [Case<'_>; 9] = [
+            (60, None, 3, Some(&[40, 50, 60])),
+            (63, None, 3, Some(&[40, 50, 60])),
+            (-3, None, 2, Some(&[-20, -10])),
+            (63, Some(53), 1, Some(&[60])),
+            // No full length lies between the two samples: the bar closed by the second.
+            (67, Some(62), 1, Some(&[67])),
+            (60, Some(30), 3, Some(&[40, 50, 60])),
+            (60, Some(40), 3, None),
+            (60, Some(60), 1, None),
+            (i64::MIN + 5, None, 2, None),
+        ];
+        for (time, before, bars, expected) in cases {
+            let mut close = vec![0; bars];
+            let arrival = Arrival { position: 0, chain: 0, first: 0, bars, time, before };
+            let filled = fill(&mut close, &arrival, 10).map(|()| &close[..]);
+            assert_eq!(filled, expected, "{time} {before:?} {bars}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+#![forbid(unsafe_code)]
+
+//! Everything else in a file: groups, small or unusual datasets, attributes and links, as they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hdf5::types::TypeDescriptor;
+use hdf5::{Dataset, File, Group, IndexType, IterationOrder, LinkType, Location, LocationInfo, LocationType};
+
+use super::raw;
+use crate::error::Result;
+use crate::file::InputFile;
+
+/// Groups may be so deep.
+const DEPTH_MAX: usize = 128;
+
+/// What becomes of the objects of a file when it is copied.
+#[derive(Debug, Default)]
+pub(super) struct Copier {
+    /// Objects that do not come along, each with all below it.
+    pub(super) skipped: BTreeSet<String>,
+    /// Attributes of the root that do not come along.
+    pub(super) skipped_attributes: BTreeSet<String>,
+    /// Datasets that are in the new file already, values and all; only their attributes are copied.
+    pub(super) written: BTreeSet<String>,
+    /// What could not be copied, in words.
+    pub(super) left_out: Vec<String>,
+    seen: BTreeMap<Key, String>,
+}
+
+/// What tells one object of a file from another.
+type Key = (u64, String);
+
+impl Copier {
+    /// Copies what `input` holds into `to`.
+    pub(super) fn copy(&mut self, input: &InputFile, to: &File) -> Result<()> {
+        for path in &self.written {
+            let info = input.root.loc_info_by_name(path).map_err(input.failed(path, "look at the object"))?;
+            self.seen.insert(key(&info), path.clone());
+        }
+        self.copy_group((&input.root, to), "", input)?;
+        let skipped = std::mem::take(&mut self.skipped_attributes);
+        self.copy_attributes((&input.root, to), "/", &skipped, input)
+    }
+
+    fn copy_group(&mut self, (from, to): (&Group, &Group), path: &str, input: &InputFile) -> Result<()> {
+        check_depth(path, input)?;
+        let links = from.links(IndexType::Name, IterationOrder::Increasing);
+        for (name, link) in links.map_err(input.failed(path, "list the group"))? {
+            let inner = format!("{path}/{name}");
+            if self.skipped.contains(&inner) {
+                continue;
+            }
+            if link.link_type == LinkType::Hard {
+                self.copy_object((from, to), (&name, &inner), input)?;
+            } else {
+                raw::copy_link(from, to, &name).map_err(input.failed(&inner, "copy the link"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_object(
+        &mut self,
+        (from, to): (&Group, &Group),
+        (name, path): (&str, &str),
+        input: &InputFile,
+    ) -> Result<()> {
+        let failed = |action| input.failed(path, action);
+        let info = from.loc_info_by_name(name).map_err(failed("look at the object"))?;
+        // An object may have several names, and a group may be within itself.
+        let first = self.seen.entry(key(&info)).or_insert_with(|| path.to_owned());
+        if first != path {
+            return to.link_hard(first, name).map_err(failed("link the object"));
+        }
+        match info.loc_type {
+            LocationType::Group => {
+                let old = from.group(name).map_err(failed("open the group"))?;
+                let exists = to.link_exists(name);
+                let new =
+                    if exists { to.group(name) } else { to.create_group(name) }.map_err(failed("create the group"))?;
+                self.copy_group((&old, &new), path, input)?;
+                self.copy_attributes((&old, &new), path, &BTreeSet::new(), input)
+            }
+            LocationType::Dataset if self.written.contains(path) => {
+                let old = from.dataset(name).map_err(failed("open the dataset"))?;
+                let new = to.dataset(name).map_err(failed("open the dataset"))?;
+                self.copy_attributes((&old, &new), path, &BTreeSet::new(), input)
+            }
+            LocationType::Dataset => {
+                let old = from.dataset(name).map_err(failed("open the dataset"))?;
+                old.copy_to(to, name).map_err(failed("copy the dataset"))
+            }
+            LocationType::NamedDatatype => {
+                let old = from.committed_datatype(name).map_err(failed("open the type"))?;
+                old.copy_to(to, name).map_err(failed("copy the type"))
+            }
+            _ => {
+                self.left_out.push(format!("{path}: an object of a kind that is not known here"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies the attributes of an object but those in `skipped`, and those that are there already.
+    pub(super) fn copy_attributes(
+        &mut self,
+        (from, to): (&Location, &Location),
+        path: &str,
+        skipped: &BTreeSet<String>,
+        input: &InputFile,
+    ) -> Result<()> {
+        let failed = || input.failed(path, "copy the attributes");
+        let present = to.attr_names().map_err(failed())?;
+        for name in from.attr_names().map_err(failed())? {
+            if skipped.contains(&name) || present.contains(&name) {
+                continue;
+            }
+            if !raw::copy_attribute(from, to, &name).map_err(failed())? {
+                self.left_out
+                    .push(format!("{path}@{name}: references to objects, which mean something in their own file only"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn key(info: &LocationInfo) -> Key {
+    (info.fileno, format!("{:?}", info.token))
+}
+
+/// Whether a dataset's elements are of one size and hold no pointers, so that its bytes can be stored anew.
+pub(super) fn is_plain(dataset: &Dataset) -> bool {
+    use TypeDescriptor as Type;
+    let kind = dataset.dtype().and_then(|dtype| dtype.to_descriptor());
+    let plain = matches!(
+        kind,
+        Ok(Type::Integer(_)
+            | Type::Unsigned(_)
+            | Type::Float(_)
+            | Type::Boolean
+            | Type::FixedAscii(_)
+            | Type::FixedUnicode(_))
+    );
+    let bytes = dataset.shape().iter().try_fold(8_usize, |bytes, &axis| bytes.checked_mul(axis));
+    plain && dataset.ndim() > 0 && bytes.is_some_and(|bytes| (1..=isize::MAX as usize).contains(&bytes))
+}
+
+/// Refuses groups within groups without end, which only a damaged file has.
+fn check_depth(path: &str, input: &InputFile) -> Result<()> {
+    if path.matches('/').count() <= DEPTH_MAX {
+        return Ok(());
+    }
+    let begins: String = path.chars().take(64).collect();
+    Err(input.broken(&begins, &format!("groups at most {DEPTH_MAX} deep"), "deeper ones"))
+}
+
+/// The datasets of a file that can be stored anew, by path; each once, under the first of its names.
+pub(super) fn plain_datasets(input: &InputFile) -> Result<Vec<(String, Dataset)>> {
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut groups = vec![(String::new(), (*input.root).clone())];
+    while let Some((path, group)) = groups.pop() {
+        check_depth(&path, input)?;
+        let links = group.links(IndexType::Name, IterationOrder::Increasing);
+        for (name, link) in links.map_err(input.failed(&path, "list the group"))? {
+            let inner = format!("{path}/{name}");
+            if link.link_type != LinkType::Hard {
+                continue;
+            }
+            let info = group.loc_info_by_name(&name).map_err(input.failed(&inner, "look at the object"))?;
+            if !seen.insert(key(&info)) {
+                continue;
+            }
+            match info.loc_type {
+                LocationType::Group => {
+                    groups.push((inner.clone(), group.group(&name).map_err(input.failed(&inner, "open the group"))?));
+                }
+                LocationType::Dataset => {
+                    let dataset = group.dataset(&name).map_err(input.failed(&inner, "open the dataset"))?;
+                    found.extend(is_plain(&dataset).then_some((inner, dataset)));
+                }
+                _ => {}
+            }
+        }
+    }
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found)
+}

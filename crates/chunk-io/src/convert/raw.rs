@@ -1,0 +1,170 @@
+//! Rows, chunks and attributes as the bytes that the file holds, of whatever type: what HDF5's safe layer does not offer.
+
+use std::ffi::CString;
+use std::ops::Range;
+
+use hdf5::dataset::FillValue;
+use hdf5::plist::DatasetCreate;
+use hdf5::{Dataset, Dataspace, File, Group, Hyperslab, Location, SliceOrIndex};
+use hdf5_sys::LOCK;
+use hdf5_sys::h5::hsize_t;
+use hdf5_sys::h5a::{H5Aclose, H5Acreate2, H5Aread, H5Awrite};
+use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dread, H5Dwrite, H5Dwrite_chunk};
+use hdf5_sys::h5i::hid_t;
+use hdf5_sys::h5l::H5Lcopy;
+use hdf5_sys::h5p::{
+    H5P_CLS_LINK_CREATE, H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pget_fill_value, H5Pset_create_intermediate_group,
+    H5Pset_fill_value,
+};
+use hdf5_sys::h5t::{H5T_class_t, H5Tdetect_class, H5Treclaim};
+
+/// Reads `rows` of the first axis into `out` without any conversion: the elements' bytes in the file's type and byte order.
+///
+/// # Panics
+/// If `out` has another length than the rows.
+pub(super) fn read_rows(dataset: &Dataset, rows: &Range<usize>, out: &mut [u8]) -> hdf5::Result<()> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    let (memory, file) = spaces(dataset, rows)?;
+    let element = dataset.dtype()?;
+    assert_eq!(memory.size() * element.size(), out.len(), "the caller's memory must hold exactly the rows");
+    let _guard = LOCK.lock();
+    // SAFETY: all handles are alive until the end of this function. `memory` spans as many elements of the file's own type as
+    // `out` has room for, as asserted, so that HDF5 converts nothing and writes `out` and nothing else. The types that come here
+    // hold no pointers (`is_plain`). The guard keeps other threads out of the library.
+    let status =
+        unsafe { H5Dread(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, out.as_mut_ptr().cast()) };
+    checked(status)
+}
+
+/// Writes `bytes`, elements in the type of `dataset`, to `rows` of the first axis.
+///
+/// # Panics
+/// If `bytes` has another length than the rows.
+pub(super) fn write_rows(dataset: &Dataset, rows: &Range<usize>, bytes: &[u8]) -> hdf5::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let (memory, file) = spaces(dataset, rows)?;
+    let element = dataset.dtype()?;
+    assert_eq!(memory.size() * element.size(), bytes.len(), "the bytes must be exactly the rows");
+    let _guard = LOCK.lock();
+    // SAFETY: as in `read_rows`, with HDF5 reading `bytes`.
+    let status =
+        unsafe { H5Dwrite(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, bytes.as_ptr().cast()) };
+    checked(status)
+}
+
+/// Stores `bytes` as the chunk of `dataset` that begins with row `first_row`, filters being applied already but those in `mask`.
+pub(super) fn write_chunk(dataset: &Dataset, first_row: usize, (mask, bytes): (u32, &[u8])) -> hdf5::Result<()> {
+    let mut offset: Vec<hsize_t> = vec![0; dataset.ndim()];
+    offset[0] = first_row as hsize_t;
+    let _guard = LOCK.lock();
+    // SAFETY: the dataset is alive; `offset` has an entry for each of its axes; HDF5 reads `bytes.len()` bytes of `bytes`.
+    let status =
+        unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, mask, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) };
+    checked(status)
+}
+
+/// Creates the dataset `object` of `space` with the type of `like`, and its fill value, in the layout of `plist`.
+pub(super) fn create_like(
+    file: &File,
+    (object, space): (&str, &Dataspace),
+    like: &Dataset,
+    plist: &DatasetCreate,
+) -> hdf5::Result<Dataset> {
+    let name = c_string(object)?;
+    let element = like.dtype()?;
+    let original = like.dcpl()?;
+    let filled = original.fill_value_defined() == FillValue::UserDefined;
+    let mut fill = vec![0_u8; element.size()];
+    {
+        let _guard = LOCK.lock();
+        // SAFETY: every handle is alive; `fill` has room for one element, which holds no pointers (`is_plain`); the handles made
+        // here are closed here. The guard spans the calls.
+        let status = unsafe {
+            let links = H5Pcreate(*H5P_CLS_LINK_CREATE);
+            H5Pset_create_intermediate_group(links, 1);
+            // One that the library chose itself would be written to all of a contiguous dataset, if it were set.
+            if filled && H5Pget_fill_value(original.id(), element.id(), fill.as_mut_ptr().cast()) >= 0 {
+                H5Pset_fill_value(plist.id(), element.id(), fill.as_ptr().cast());
+            }
+            let (element, space) = (element.id(), space.id());
+            let created = H5Dcreate2(file.id(), name.as_ptr(), element, space, links, plist.id(), H5P_DEFAULT);
+            H5Pclose(links);
+            if created >= 0 { H5Dclose(created) } else { -1 }
+        };
+        checked(status)?;
+    }
+    file.dataset(object)
+}
+
+/// Copies the soft or external link `name` as it is, whether or not it leads anywhere.
+pub(super) fn copy_link(from: &Group, to: &Group, name: &str) -> hdf5::Result<()> {
+    let name = c_string(name)?;
+    let _guard = LOCK.lock();
+    // SAFETY: both groups are alive and the name ends with a zero.
+    let status = unsafe { H5Lcopy(from.id(), name.as_ptr(), to.id(), name.as_ptr(), H5P_DEFAULT, H5P_DEFAULT) };
+    checked(status)
+}
+
+/// Copies the attribute `name`, value and type bit for bit; `false` if it holds references, which mean something in their own
+/// file only.
+pub(super) fn copy_attribute(from: &Location, to: &Location, name: &str) -> hdf5::Result<bool> {
+    let attribute = from.attr(name)?;
+    let (kind, space) = (attribute.dtype()?, attribute.space()?);
+    let mut value = vec![0_u8; kind.size() * space.size()];
+    let name = c_string(name)?;
+    let _guard = LOCK.lock();
+    // SAFETY: every handle is alive; `value` has room for the whole attribute in its own type. What HDF5 allocates for values of
+    // variable length is given back once it is written. The guard spans the calls.
+    let status = unsafe {
+        if H5Tdetect_class(kind.id(), H5T_class_t::H5T_REFERENCE) > 0 {
+            return Ok(false);
+        }
+        let copied = H5Acreate2(to.id(), name.as_ptr(), kind.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT);
+        let status = if copied < 0 || value.is_empty() {
+            copied.min(0) as i32
+        } else {
+            transfer(attribute.id(), copied, (kind.id(), space.id()), &mut value)
+        };
+        if copied >= 0 {
+            H5Aclose(copied);
+        }
+        status
+    };
+    checked(status)?;
+    Ok(true)
+}
+
+/// # Safety
+/// Both attributes and both parts of their form are alive, `value` has the size of the whole attribute, and the caller holds the lock.
+unsafe fn transfer(from: hid_t, to: hid_t, (kind, space): (hid_t, hid_t), value: &mut [u8]) -> i32 {
+    // SAFETY: as the caller says. Reclaiming touches only what reading allocated, also where the type has none of it.
+    unsafe {
+        if H5Aread(from, kind, value.as_mut_ptr().cast()) < 0 {
+            return -1;
+        }
+        let written = H5Awrite(to, kind, value.as_ptr().cast());
+        H5Treclaim(kind, space, H5P_DEFAULT, value.as_mut_ptr().cast());
+        written
+    }
+}
+
+fn c_string(text: &str) -> hdf5::Result<CString> {
+    CString::new(text).map_err(|_| hdf5::Error::from(format!("the name {text:?} has a zero byte")))
+}
+
+fn spaces(dataset: &Dataset, rows: &Range<usize>) -> hdf5::Result<(Dataspace, Dataspace)> {
+    let mut shape = dataset.shape();
+    let mut axes = vec![SliceOrIndex::from(..); shape.len()];
+    axes[0] = SliceOrIndex::SliceCount { start: rows.start, step: 1, count: rows.len(), block: 1 };
+    shape[0] = rows.len();
+    Ok((Dataspace::try_new(shape)?, dataset.space()?.select(Hyperslab::from(axes))?))
+}
+
+/// Must be called under the lock that the failed call held: the error stack is the library's last.
+fn checked(status: i32) -> hdf5::Result<()> {
+    if status < 0 { Err(hdf5::Error::query()?) } else { Ok(()) }
+}

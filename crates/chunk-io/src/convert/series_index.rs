@@ -1,0 +1,188 @@
+#![forbid(unsafe_code)]
+
+//! The index arrays of a series, made of the placements of all samples.
+
+use super::calendar::{Clock, Contradiction, close_times};
+use super::given::Given;
+use super::ledger::{Extent, Ledger};
+use crate::error::{Error, Fault, Result};
+use crate::series::Instruments;
+
+/// How the times of a series came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeKind {
+    /// From the samples' times and the length of the bars.
+    Reconstructed,
+    /// They tell the order only.
+    Ordinal,
+}
+
+/// Everything about a series but its values and targets.
+#[derive(Debug)]
+pub(super) struct SeriesIndex {
+    pub(super) time_kind: TimeKind,
+    /// By row of the windows file, as all that is about samples.
+    pub(super) sample_time: Vec<i64>,
+    pub(super) instruments: Option<Instruments>,
+    /// Whether the instruments have their names from here.
+    pub(super) numbered: bool,
+    pub(super) timeframes: Vec<TimeframeIndex>,
+    /// Why the times are ordinal, where the file has times.
+    pub(super) contradiction: Option<String>,
+}
+
+/// One timeframe of a [`SeriesIndex`].
+#[derive(Debug)]
+pub(super) struct TimeframeIndex {
+    pub(super) bars: usize,
+    pub(super) close_time: Vec<i64>,
+    pub(super) sample_end: Vec<i64>,
+    pub(super) instrument_start: Vec<i64>,
+    /// Empty where every instrument is one segment.
+    pub(super) segment_start: Vec<i64>,
+    /// Where the bars lie in the spool, each piece with its first bar.
+    pub(super) extents: Vec<(usize, Extent)>,
+}
+
+/// Puts the chains of all samples in order.
+///
+/// # Errors
+/// [`Error::Invalid`] if samples of one named instrument cannot be those of one.
+pub(super) fn index(ledger: &Ledger, given: &Given) -> Result<SeriesIndex> {
+    let groups = groups(ledger, given);
+    let offsets: Vec<Vec<usize>> = (0..given.forms.len()).map(|k| offsets(ledger, &groups, k)).collect();
+    let mut after = vec![None; ledger.chains.len()];
+    groups.iter().flat_map(|group| group.windows(2)).for_each(|pair| after[pair[1]] = Some(pair[0]));
+
+    let times: Vec<i64> = (0..ledger.samples()).map(|position| given.time(position)).collect();
+    let all_close_times = |times: &[i64], bar_ns: &[Option<i64>]| -> Result<Vec<Vec<i64>>, Contradiction> {
+        let clock = Clock { times, bar_ns, after: &after };
+        (0..given.forms.len()).map(|k| close_times(ledger, (k, &offsets), &clock)).collect()
+    };
+    let timed = given.file.sample_times().map(|_| all_close_times(&times, &given.bar_ns()));
+    let (time_kind, times, close, contradiction) = match timed {
+        Some(Ok(close)) => (TimeKind::Reconstructed, times, close, None),
+        failed => {
+            let times = ordinals(ledger.samples(), given);
+            let close = all_close_times(&times, &vec![Some(1); given.forms.len()]);
+            let close = close.map_err(|contradiction| impossible(given, &contradiction))?;
+            let contradiction = failed.and_then(Result::err).map(|contradiction| describe(given, &contradiction));
+            (TimeKind::Ordinal, times, close, contradiction)
+        }
+    };
+    let timeframe = |(k, close_time): (usize, Vec<i64>)| {
+        let chains = (ledger, &groups[..], &offsets[k][..]);
+        timeframe_index(k, chains, given, close_time)
+    };
+    Ok(SeriesIndex {
+        time_kind,
+        sample_time: by_row(given, &times),
+        instruments: instruments(ledger, given, &groups),
+        numbered: given.instruments.is_none(),
+        timeframes: close.into_iter().enumerate().map(timeframe).collect(),
+        contradiction,
+    })
+}
+
+/// The chains of each instrument, in the order of their times.
+fn groups(ledger: &Ledger, given: &Given) -> Vec<Vec<usize>> {
+    let Some(instruments) = &given.instruments else { return ledger.instruments() };
+    let mut groups = vec![Vec::new(); instruments.names.len()];
+    for (c, chain) in ledger.chains.iter().enumerate() {
+        let instrument = given.instrument(chain.positions.start).expect("the file names instruments");
+        groups[instrument as usize].push(c);
+    }
+    groups
+}
+
+/// First bar of each chain.
+fn offsets(ledger: &Ledger, groups: &[Vec<usize>], timeframe: usize) -> Vec<usize> {
+    let mut offsets = vec![0; ledger.chains.len()];
+    let mut next = 0;
+    for &chain in groups.iter().flatten() {
+        offsets[chain] = next;
+        next += ledger.chains[chain].timeframes[timeframe].bars;
+    }
+    offsets
+}
+
+/// Times that tell nothing but the order of the samples, so far apart that the bars of a window fit between two.
+fn ordinals(samples: usize, given: &Given) -> Vec<i64> {
+    let apart = given.forms.iter().map(|form| form.steps as i64).max().unwrap_or(0) + 1;
+    (1..=samples as i64).map(|position| position * apart).collect()
+}
+
+fn timeframe_index(
+    k: usize,
+    (ledger, groups, offsets): (&Ledger, &[Vec<usize>], &[usize]),
+    given: &Given,
+    close_time: Vec<i64>,
+) -> TimeframeIndex {
+    let (mut segment_start, mut instrument_start, mut extents) = (Vec::new(), vec![0], Vec::new());
+    for group in groups {
+        let mut end = *instrument_start.last().expect("it begins with 0");
+        for &chain in group {
+            let bars = &ledger.chains[chain].timeframes[k];
+            segment_start.extend(bars.segments.iter().map(|segment| (offsets[chain] + segment) as i64));
+            let mut first = offsets[chain];
+            for &extent in &bars.extents {
+                extents.push((first, extent));
+                first += extent.bars;
+            }
+            end = first as i64;
+        }
+        instrument_start.push(end);
+    }
+    let with_bars = groups.iter().filter(|group| !group.is_empty()).count();
+    let one_segment_each = segment_start.len() == with_bars;
+    let in_order = ledger.chain_of.iter().zip(&ledger.ends[k]);
+    let ends: Vec<i64> = in_order.map(|(&chain, &end)| end + offsets[chain as usize] as i64).collect();
+    TimeframeIndex {
+        bars: close_time.len(),
+        close_time,
+        sample_end: by_row(given, &ends),
+        instrument_start: if groups.len() > 1 || given.instruments.is_some() { instrument_start } else { Vec::new() },
+        segment_start: if one_segment_each { Vec::new() } else { segment_start },
+        extents,
+    }
+}
+
+fn instruments(ledger: &Ledger, given: &Given, groups: &[Vec<usize>]) -> Option<Instruments> {
+    if let Some(given) = &given.instruments {
+        return Some(Instruments { names: given.names.clone(), sample_instrument: given.of_sample.clone() });
+    }
+    if groups.len() < 2 {
+        return None;
+    }
+    let mut of_chain = vec![0; ledger.chains.len()];
+    for (instrument, group) in groups.iter().enumerate() {
+        group.iter().for_each(|&chain| of_chain[chain] = instrument as i32);
+    }
+    let in_order: Vec<i32> = ledger.chain_of.iter().map(|&chain| of_chain[chain as usize]).collect();
+    let names = (0..groups.len()).map(|instrument| format!("instrument_{instrument}")).collect();
+    Some(Instruments { names, sample_instrument: by_row(given, &in_order) })
+}
+
+/// What is given by position, by row of the file.
+fn by_row<T: Copy + Default>(given: &Given, by_position: &[T]) -> Vec<T> {
+    let mut rows = vec![T::default(); by_position.len()];
+    by_position.iter().enumerate().for_each(|(position, &value)| rows[given.row(position)] = value);
+    rows
+}
+
+fn describe(given: &Given, contradiction: &Contradiction) -> String {
+    let Contradiction { timeframe, position, reason } = contradiction;
+    format!("{} at sample {}: {reason}", given.names[*timeframe], given.row(*position))
+}
+
+fn impossible(given: &Given, contradiction: &Contradiction) -> Error {
+    let fault = Fault {
+        object: given.object(contradiction.timeframe).to_owned(),
+        index: Some(given.row(contradiction.position)),
+        expected: "the samples of one instrument, each continuing an earlier one or coming after all of them"
+            .to_owned(),
+        found: contradiction.reason.clone(),
+        fix: "correct /samples/instrument".to_owned(),
+    };
+    Error::invalid(given.file.path(), fault)
+}

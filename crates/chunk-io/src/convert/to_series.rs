@@ -1,0 +1,212 @@
+#![forbid(unsafe_code)]
+
+//! Windows into a series.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use hdf5::File;
+
+use super::bulk::{Bulk, LeftOpen, compare};
+use super::copying::Copier;
+use super::feed::{Feed, SpoolFeed, TableFeed, WindowFeed};
+use super::given::Given;
+use super::part::Part;
+use super::scan::{require_saving, scan};
+use super::series_index::{SeriesIndex, TimeKind, index};
+use super::spool::Spool;
+use super::work::Work;
+use super::{ConversionStage, Done, Job};
+use crate::error::{Error, Result};
+use crate::file::InputFile;
+use crate::series::{FORMAT_VERSION, SeriesFile};
+use crate::storage::OutputFile;
+use crate::text::AttributeValue;
+
+pub(super) fn run(job: &Job<'_>, mut spool: Spool, work: &mut Work<'_>) -> Result<Done> {
+    let given = Given::open(job)?;
+    if given.order.is_some() {
+        work.notes.push(
+            "the samples are not in the order of their times; they were gone through in it, and keep their places"
+                .to_owned(),
+        );
+    }
+    let targets = targets(job, &given)?;
+    targets.check(work)?;
+    // The number of bars is not known yet, but that a chunk of as many as asked for would be too large is.
+    (0..given.names.len()).try_for_each(|k| values(job, &given, (k, given.samples()))?.check(work))?;
+    let bytes: u64 = targets.bytes() + given.windows_bytes();
+    work.expect(2 * bytes);
+    let ledger = scan(&given, (&mut spool, &job.records), work)?;
+    require_saving(&ledger, &given)?;
+    let series = index(&ledger, &given)?;
+    note(&series, &given, work);
+
+    work.enter(ConversionStage::Writing);
+    let part = Part::of(work.out);
+    part.create(|file| {
+        write_index(&OutputFile { path: work.out, file, storage: job.options.storage.of_lists() }, &series, &given)?;
+        for (k, timeframe) in series.timeframes.iter().enumerate() {
+            let bulk = values(job, &given, (k, timeframe.bars))?;
+            let feed = SpoolFeed { spool: &mut spool, extents: timeframe.extents.clone() };
+            write_bulk((file, &bulk), feed, work)?;
+        }
+        let feed = TableFeed::new(&job.input.path, targets.like.clone());
+        write_bulk((file, &targets), feed, work)?;
+        work.advance(targets.bytes())?;
+        copy_others(job, (file, &series), &given, work)
+    })?;
+    work.enter(ConversionStage::Verifying);
+    verify(job, (part.path(), &series), &given, work)?;
+    part.publish()?;
+    spool.remove()?;
+    let bars = given.names.iter().cloned().zip(series.timeframes.iter().map(|timeframe| timeframe.bars));
+    Ok(Done { samples: given.samples(), bars: bars.collect() })
+}
+
+/// The values of a timeframe of so many bars.
+fn values(job: &Job<'_>, given: &Given, (k, bars): (usize, usize)) -> Result<Bulk> {
+    let like = given.dataset(k).clone();
+    let shape = vec![bars, given.file.shape().timeframes[k].features];
+    let choice = (&job.options.storage, LeftOpen::Default);
+    Bulk::new(&format!("/series/{}/values", given.names[k]), (shape, like), choice)
+        .map_err(job.input.failed(given.object(k), "look at the dataset"))
+}
+
+fn targets(job: &Job<'_>, given: &Given) -> Result<Bulk> {
+    let failed = || job.input.failed("/targets", "open the dataset");
+    let like = job.input.root.dataset("/targets").map_err(failed())?;
+    let shape = vec![given.samples(), given.file.shape().horizons];
+    Bulk::new("/targets", (shape, like), (&job.options.storage, LeftOpen::Default)).map_err(failed())
+}
+
+fn note(series: &SeriesIndex, given: &Given, work: &mut Work<'_>) {
+    if series.time_kind == TimeKind::Ordinal {
+        let why = match &series.contradiction {
+            Some(contradiction) => {
+                format!("/timestamps do not fit bars of one length ({contradiction}) and are kept as they are")
+            }
+            None => "the file has no /timestamps".to_owned(),
+        };
+        work.notes.push(format!("times in the series tell the order of the samples only (time_kind = ordinal): {why}"));
+    }
+    if let Some(instruments) = series.instruments.as_ref().filter(|_| series.numbered) {
+        let count = instruments.names.len();
+        work.notes
+            .push(format!("{count} instruments were told apart and are numbered, as the file does not name them"));
+    }
+    if given.unnamed {
+        work.notes
+            .push(format!("the timeframe has no name in the file and is called {} in the series", given.names[0]));
+    }
+}
+
+fn write_bulk((file, bulk): (&File, &Bulk), mut feed: impl Feed, work: &mut Work<'_>) -> Result<()> {
+    let dataset = bulk.create(file, work.out)?;
+    bulk.pack((&mut feed, 0), work, &mut |unit, packed, work| bulk.write((&dataset, work.out), unit, packed))
+}
+
+fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, given: &Given) -> Result<()> {
+    let root = |name: &str, value: AttributeValue| output.write_attribute(output.file, name, &value);
+    root("layout", "series".into())?;
+    root("format_version", FORMAT_VERSION.into())?;
+    let kind = if series.time_kind == TimeKind::Ordinal { "ordinal" } else { "reconstructed" };
+    root("time_kind", kind.into())?;
+    if given.unnamed {
+        root("unnamed_timeframe", given.names[0].as_str().into())?;
+    }
+    let samples = series.sample_time.len();
+    output.write("/samples/time", &[samples], &series.sample_time)?;
+    for (name, timeframe) in given.names.iter().zip(&series.timeframes) {
+        let list = |name: String, values: &[i64]| output.write(&name, &[values.len()], values).map(drop);
+        list(format!("/series/{name}/close_time"), &timeframe.close_time)?;
+        list(format!("/samples/end/{name}"), &timeframe.sample_end)?;
+        if !timeframe.instrument_start.is_empty() {
+            list(format!("/series/{name}/instrument_start"), &timeframe.instrument_start)?;
+        }
+        if !timeframe.segment_start.is_empty() {
+            list(format!("/series/{name}/segment_start"), &timeframe.segment_start)?;
+        }
+    }
+    if let Some(instruments) = &series.instruments {
+        output.write_texts("/instruments", &instruments.names)?;
+        output.write("/samples/instrument", &[samples], &instruments.sample_instrument)?;
+    }
+    if series.numbered && series.instruments.is_some() {
+        root("instruments_kind", "numbered".into())?;
+    }
+    Ok(())
+}
+
+/// What the windows file has besides windows, and what of it a series demands.
+fn copy_others(job: &Job<'_>, (file, series): (&File, &SeriesIndex), given: &Given, work: &mut Work<'_>) -> Result<()> {
+    let output = OutputFile { path: work.out, file, storage: job.options.storage.of_lists() };
+    let input = job.input;
+    let mut copier = Copier::default();
+    copier.skipped_attributes = ["layout", "format_version"].map(str::to_owned).into();
+    copier.skipped.extend((0..given.names.len()).map(|k| given.object(k).to_owned()));
+    copier.skipped.extend(["/series", "/samples/time", "/samples/end"].map(str::to_owned));
+    if series.instruments.is_some() {
+        copier.skipped.extend(["/instruments", "/samples/instrument"].map(str::to_owned));
+    }
+    if series.time_kind == TimeKind::Reconstructed {
+        copier.skipped.insert("/timestamps".to_owned());
+    }
+    // A group of windows only would be left empty.
+    copier.skipped.extend(["/features", "/sequences"].map(str::to_owned).into_iter().filter(|group| {
+        let windows = given.file.features().iter().filter(|table| table.object.starts_with(&**group)).count();
+        windows > 0 && input.root.group(group).is_ok_and(|group| group.len() == windows as u64)
+    }));
+    copier.skipped.insert("/feature_names".to_owned());
+    copier.written.insert("/targets".to_owned());
+    for (k, name) in given.names.iter().enumerate() {
+        let object = format!("/series/{name}/values");
+        let values = file.dataset(&object).map_err(Error::hdf5(work.out, &object, "open the dataset"))?;
+        output.write_attribute(&values, "seq_len", &AttributeValue::Int(given.forms[k].steps as i64))?;
+        copier.copy_attributes((given.dataset(k), &values), given.object(k), &BTreeSet::new(), input)?;
+        write_feature_names(&output, (k, name), given, input)?;
+    }
+    copier.copy(input, file)?;
+    work.notes.extend(copier.left_out.into_iter().map(|what| format!("not copied: {what}")));
+    Ok(())
+}
+
+fn write_feature_names(
+    output: &OutputFile<'_>,
+    (k, name): (usize, &str),
+    given: &Given,
+    input: &InputFile,
+) -> Result<()> {
+    let features = given.file.shape().timeframes[k].features;
+    let object = format!("/feature_names/{name}");
+    let candidates = [object.clone(), "/feature_names".to_owned()];
+    let found = candidates.iter().find_map(|object| input.texts(object, Some(features)).ok());
+    if let Some(names) = found {
+        return output.write_texts(&object, &names);
+    }
+    let names: Vec<String> = (0..features).map(|feature| format!("feature_{feature}")).collect();
+    output.write_texts(&object, &names)?;
+    let dataset = output.file.dataset(&object).map_err(Error::hdf5(output.path, &object, "open the dataset"))?;
+    output.write_attribute(&dataset, "generated", &AttributeValue::Int(1))
+}
+
+/// Opens the new file as any reader would, and compares all windows and targets.
+fn verify(job: &Job<'_>, (path, series): (&Path, &SeriesIndex), given: &Given, work: &mut Work<'_>) -> Result<()> {
+    let file = InputFile::open(path)?;
+    let checked = SeriesFile::from_file(file.clone(), job.scope)?;
+    for (k, timeframe) in series.timeframes.iter().enumerate() {
+        let object = format!("/series/{}/values", given.names[k]);
+        let form = given.forms[k];
+        let bars = TableFeed::new(path, file.root.dataset(&object).map_err(file.failed(&object, "open the dataset"))?);
+        let index = checked.timeframes().iter().find(|index| index.name() == given.names[k]);
+        let ends = index.map_or(&timeframe.sample_end[..], |index| index.sample_ends());
+        let mut new = WindowFeed::new(bars, (form.steps, form.row_bytes), ends, work);
+        let mut old = TableFeed::new(given.file.path(), given.dataset(k).clone());
+        compare((given.object(k), given.samples(), form.bytes()), [&mut old, &mut new], work)?;
+    }
+    let targets = targets(job, given)?;
+    let mut old = TableFeed::new(given.file.path(), targets.like.clone());
+    let mut new =
+        TableFeed::new(path, file.root.dataset("/targets").map_err(file.failed("/targets", "open the dataset"))?);
+    compare(("/targets", targets.rows(), targets.row_bytes()), [&mut old, &mut new], work)
+}

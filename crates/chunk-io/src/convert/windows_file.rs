@@ -1,0 +1,78 @@
+#![forbid(unsafe_code)]
+
+//! A series into windows.
+
+use std::collections::BTreeSet;
+
+use hdf5::File;
+
+use super::Job;
+use super::bulk::{Bulk, LeftOpen};
+use super::copying::Copier;
+use super::feed::{TableFeed, WindowFeed};
+use super::rewrite::Task;
+use super::work::Work;
+use crate::error::{Error, Result};
+use crate::series::SeriesFile;
+use crate::storage::OutputFile;
+use crate::text::AttributeValue;
+
+/// The windows of each timeframe, and the targets.
+pub(super) fn tasks<'a>(job: &Job<'_>, series: &'a SeriesFile, work: &Work<'_>) -> Result<Vec<Task<'a>>> {
+    let (input, samples) = (job.input, series.shape().samples);
+    let choice = (&job.options.storage, LeftOpen::Default);
+    let mut tasks = Vec::new();
+    for timeframe in series.timeframes() {
+        let values = format!("/series/{}/values", timeframe.name());
+        let failed = || input.failed(&values, "open the dataset");
+        let like = input.root.dataset(&values).map_err(failed())?;
+        let shape = vec![samples, timeframe.steps(), timeframe.feature_names().len()];
+        let bulk =
+            Bulk::new(&object(job, series, timeframe.name())?, (shape, like.clone()), choice).map_err(failed())?;
+        let row_bytes = bulk.row_bytes() / timeframe.steps();
+        let bars = TableFeed::new(&input.path, like);
+        let feed = WindowFeed::new(bars, (timeframe.steps(), row_bytes), timeframe.sample_ends(), work);
+        tasks.push(Task { bulk, feed: Box::new(feed) });
+    }
+    let failed = || input.failed("/targets", "open the dataset");
+    let like = input.root.dataset("/targets").map_err(failed())?;
+    let bulk = Bulk::new("/targets", (like.shape(), like.clone()), choice).map_err(failed())?;
+    tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, like)) });
+    Ok(tasks)
+}
+
+/// Where a timeframe's windows lie: below `/features`, or that itself for one that had no name.
+fn object(job: &Job<'_>, series: &SeriesFile, name: &str) -> Result<String> {
+    let unnamed = job.input.attribute("/", "unnamed_timeframe")? == Some(AttributeValue::from(name));
+    Ok(if unnamed && series.timeframes().len() == 1 { "/features".to_owned() } else { format!("/features/{name}") })
+}
+
+/// All but the windows; what a reader of the windows should know.
+pub(super) fn write_others(job: &Job<'_>, (file, series): (&File, &SeriesFile)) -> Result<Vec<String>> {
+    let input = job.input;
+    let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };
+    let ordinal = input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal"));
+    if !ordinal {
+        output.write("/timestamps", &[series.shape().samples], series.sample_times())?;
+    }
+    output.write_attribute(file, "layout", &"windows".into())?;
+    let mut copier = Copier::default();
+    copier.skipped_attributes =
+        ["layout", "format_version", "time_kind", "unnamed_timeframe"].map(str::to_owned).into();
+    copier.skipped.extend(["/series", "/samples/time", "/samples/end", "/features"].map(str::to_owned));
+    copier.written.insert("/targets".to_owned());
+    for timeframe in series.timeframes() {
+        let (values, object) = (format!("/series/{}/values", timeframe.name()), object(job, series, timeframe.name())?);
+        let old = input.root.dataset(&values).map_err(input.failed(&values, "open the dataset"))?;
+        let new = file.dataset(&object).map_err(Error::hdf5(job.out, &object, "open the dataset"))?;
+        copier.copy_attributes((&old, &new), &values, &BTreeSet::from(["seq_len".to_owned()]), input)?;
+        let names = format!("/feature_names/{}", timeframe.name());
+        if input.attribute(&names, "generated")?.is_some() {
+            copier.skipped.insert(names);
+        }
+    }
+    copier.copy(input, file)?;
+    let mut notes: Vec<String> = copier.left_out.iter().map(|what| format!("not copied: {what}")).collect();
+    notes.push("a windows file has no close times, no segments, and no bars that no window shows".to_owned());
+    Ok(notes)
+}

@@ -1,0 +1,76 @@
+#![forbid(unsafe_code)]
+
+//! What every step of a conversion has at hand: threads, memory, and someone to tell how far it is.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use megabatch_gpu_core::{Buffer, Scope};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::{ConversionProgress, ConversionStage, ConvertOptions, Observer};
+use crate::error::{Error, Result};
+
+/// A conversion under way.
+pub(super) struct Work<'a> {
+    pub(super) out: &'a Path,
+    pub(super) threads: ThreadPool,
+    pub(super) notes: Vec<String>,
+    scope: Scope,
+    memory_bytes: usize,
+    progress: ConversionProgress,
+    observer: &'a mut Observer<'a>,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(
+        out: &'a Path,
+        options: &ConvertOptions,
+        (scope, observer): (&Scope, &'a mut Observer<'a>),
+    ) -> Result<Self> {
+        let threads = ThreadPoolBuilder::new().num_threads(options.threads).build().map_err(|error| Error::Io {
+            path: out.to_owned(),
+            action: "start threads",
+            source: std::io::Error::other(error),
+        })?;
+        let progress = ConversionProgress { stage: ConversionStage::Converting, done_bytes: 0, total_bytes: 0 };
+        let scope = scope.child("convert");
+        Ok(Work { out, threads, notes: Vec::new(), scope, memory_bytes: options.memory_bytes, progress, observer })
+    }
+
+    /// Bytes that a step may read at once: the packed form and what HDF5 holds take as much again.
+    pub(super) fn batch_bytes(&self) -> usize {
+        self.memory_bytes / 4
+    }
+
+    pub(super) fn buffer(&self, bytes: usize) -> Result<Buffer<u8>> {
+        Buffer::zeros(&self.scope, bytes).map_err(Error::memory(self.out))
+    }
+
+    pub(super) fn expect(&mut self, total_bytes: u64) {
+        self.progress.total_bytes = total_bytes;
+    }
+
+    pub(super) fn enter(&mut self, stage: ConversionStage) {
+        self.progress.stage = stage;
+    }
+
+    /// Says that so many more bytes are done.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if the observer wants no more.
+    pub(super) fn advance(&mut self, bytes: u64) -> Result<()> {
+        self.progress.done_bytes += bytes;
+        let ConversionProgress { done_bytes, total_bytes, .. } = self.progress;
+        match (self.observer)(self.progress) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Interrupted { path: self.out.to_owned(), done_bytes, total_bytes }),
+        }
+    }
+}
+
+/// `.NAME.ENDING` beside `out`.
+pub(super) fn beside(out: &Path, ending: &str) -> PathBuf {
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    out.with_file_name(format!(".{name}.{ending}"))
+}

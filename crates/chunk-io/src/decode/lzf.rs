@@ -1,0 +1,201 @@
+//! Decompresses liblzf's format, which h5py's filter `lzf` writes.
+//!
+//! A stream is a sequence of runs, each begun by a byte c:
+//!
+//! - c < 32: c + 1 literal bytes follow.
+//! - otherwise a back reference: n = c >> 5 is its length less 2; where n is 7 the next byte is added to it. The last byte is the lower
+//!   part of the distance less 1, the lower five bits of c the upper part. A reference may overlap what it writes.
+//!
+//! The fast form differs from one that copies byte by byte in these things. (1) It copies a vector for any short run, also past its end: what is
+//! wrong there is overwritten by the next run, and the memory is longer than the chunk. (2) Whether a run is of literals or a reference is
+//! as good as random, and a branch on it would be guessed wrong half of the time. So that there is none, the stream is staged behind
+//! what it decompresses to, a piece at a time, and a run of either kind is a copy within one slice. (3) What is left to a branch is
+//! rare: references that are long, overlap themselves or are wrong.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod tests;
+
+use std::hint::select_unpredictable;
+
+use super::corrupt::{Corrupt, Density};
+use super::scratch::Scratch;
+
+const FILTER: &str = "LZF";
+
+const LITERALS_MAX: usize = 32;
+const REFERENCE_MAX: usize = 264;
+
+/// From this control byte on a byte of length follows.
+const LENGTH_FOLLOWS: usize = 7 << 5;
+
+/// The longest reference takes three bytes.
+const DENSITY: Density = Density { filter: FILTER, expansion_max: REFERENCE_MAX / 3 };
+
+/// Bytes that are copied at a time: the longest run of literals.
+const VECTOR: usize = LITERALS_MAX;
+
+/// Bytes that are copied at a time of a reference that is not short.
+const WORD: usize = size_of::<u128>();
+
+/// What a run reads and writes at most, in whole vectors.
+const RUN_READ_MAX: usize = 1 + VECTOR;
+const RUN_WRITTEN_MAX: usize = REFERENCE_MAX + VECTOR;
+
+/// Bytes of the stream that are staged at a time. They stay in the first-level cache.
+const STAGED: usize = 4096;
+
+/// Decompresses a stream that is to hold `expected` bytes; returns how many it held, which is `expected`.
+pub(super) fn decompress(stored: &[u8], (out, expected): (&mut Scratch, usize)) -> Result<usize, Corrupt> {
+    DENSITY.check(stored.len(), expected)?;
+    let out = out.provide(expected + RUN_WRITTEN_MAX + STAGED + RUN_READ_MAX);
+    let mut stream = Stream { stored, read: 0, out, written: 0, expected };
+    while stream.written < expected && stream.read + RUN_READ_MAX < stored.len() {
+        stream.staged_runs()?;
+    }
+    while stream.written <= expected && stream.read < stored.len() {
+        stream.run()?;
+    }
+    match stream.written {
+        found if found < expected => Err(Corrupt::TooShort { filter: FILTER, found, expected }),
+        found if found > expected => Err(Corrupt::TooLong { filter: FILTER, expected }),
+        found => Ok(found),
+    }
+}
+
+/// A stream half decompressed. `out` has room for `expected` bytes, for a run more, and for what is staged.
+struct Stream<'a> {
+    stored: &'a [u8],
+    read: usize,
+    out: &'a mut [u8],
+    written: usize,
+    expected: usize,
+}
+
+impl Stream<'_> {
+    /// One run, byte by byte.
+    fn run(&mut self) -> Result<(), Corrupt> {
+        let (at, from) = (self.read, &self.stored[self.read..]);
+        let cut_off = || Corrupt::LzfCutOff { at, stored_bytes: self.stored.len() };
+        let control = usize::from(from[0]);
+        if control < LITERALS_MAX {
+            let literals = from.get(1..control + 2).ok_or_else(cut_off)?;
+            self.out[self.written..][..literals.len()].copy_from_slice(literals);
+            self.read += 1 + literals.len();
+            self.written += literals.len();
+            return Ok(());
+        }
+        let reference = Reference::read(from).ok_or_else(cut_off)?;
+        self.read += reference.bytes;
+        self.written = reference.repeat(self.out, self.written).ok_or(reference.beyond(at, self.written))?;
+        Ok(())
+    }
+
+    /// The runs that begin in the next [`STAGED`] bytes of the stream, but those that its end may cut off.
+    fn staged_runs(&mut self) -> Result<(), Corrupt> {
+        let begin = self.out.len() - STAGED - RUN_READ_MAX;
+        let from = &self.stored[self.read..];
+        let staged = &from[..from.len().min(STAGED + RUN_READ_MAX)];
+        self.out[begin..][..staged.len()].copy_from_slice(staged);
+        let end = begin + staged.len() - RUN_READ_MAX;
+        let mut at = Position { read: begin, written: self.written };
+        loop {
+            at = short_runs(self.out, at, Position { read: end, written: self.expected });
+            if at.read >= end || at.written >= self.expected {
+                break;
+            }
+            let reference = Reference::read(&self.out[at.read..]).expect("a run is staged whole");
+            let stored_at = self.read + at.read - begin;
+            let written = reference.repeat(self.out, at.written);
+            at.written = written.ok_or_else(|| reference.beyond(stored_at, at.written))?;
+            at.read += reference.bytes;
+        }
+        (self.read, self.written) = (self.read + at.read - begin, at.written);
+        Ok(())
+    }
+}
+
+/// Where the next run is read from, and where it is written to, both in one slice.
+#[derive(Clone, Copy)]
+struct Position {
+    read: usize,
+    written: usize,
+}
+
+/// Copies runs that are literals or short references until either end, or until a run that is neither.
+#[inline(never)]
+fn short_runs(out: &mut [u8], Position { mut read, mut written }: Position, end: Position) -> Position {
+    while read < end.read && written < end.written {
+        let &[control, low] = out[read..].first_chunk().expect("a run is staged whole");
+        let (control, literals) = (usize::from(control), usize::from(control) < LITERALS_MAX);
+        let distance = ((control & 31) << 8 | usize::from(low)) + 1;
+        let length = select_unpredictable(literals, control + 1, (control >> 5) + 2);
+        let source = select_unpredictable(literals, read + 1, written.wrapping_sub(distance));
+        // Literals lie behind what is written, so that their distance wraps around.
+        let overlaps = written.wrapping_sub(source) < length;
+        if overlaps | (control >= LENGTH_FOLLOWS) | (source > out.len() - VECTOR) {
+            break;
+        }
+        out.copy_within(source..source + VECTOR, written);
+        written += length;
+        read += select_unpredictable(literals, control + 2, 2);
+    }
+    Position { read, written }
+}
+
+/// A back reference, and how many bytes of the stream it takes.
+struct Reference {
+    distance: usize,
+    length: usize,
+    bytes: usize,
+}
+
+impl Reference {
+    fn read(from: &[u8]) -> Option<Self> {
+        let control = usize::from(from[0]);
+        let (longer, bytes) = if control >= LENGTH_FOLLOWS { (usize::from(*from.get(1)?), 3) } else { (0, 2) };
+        let distance = ((control & 31) << 8 | usize::from(*from.get(bytes - 1)?)) + 1;
+        Some(Reference { distance, length: (control >> 5) + 2 + longer, bytes })
+    }
+
+    /// Writes from `at` on what lies `distance` before, and up to a vector more; returns where it ends. `None` if that begins before
+    /// the first byte.
+    fn repeat(&self, out: &mut [u8], at: usize) -> Option<usize> {
+        let end = at + self.length;
+        let source = at.checked_sub(self.distance)?;
+        if self.distance < WORD {
+            fill(&mut out[source..end + WORD], self.distance);
+            return Some(end);
+        }
+        let mut to = at;
+        while to < end {
+            out.copy_within(to - self.distance..to - self.distance + WORD, to);
+            to += WORD;
+        }
+        Some(end)
+    }
+
+    fn beyond(&self, at: usize, written: usize) -> Corrupt {
+        Corrupt::LzfReference { at, distance: self.distance, written }
+    }
+}
+
+/// Repeats the first `distance` bytes of `out`, less than a word, until a word before its end.
+fn fill(out: &mut [u8], distance: usize) {
+    let bits = 8 * distance as u32;
+    let first = u128::from_le_bytes(*out.first_chunk().expect("a reference and a word"));
+    let mut word = first & (u128::MAX >> (u128::BITS - bits));
+    // The bytes are doubled until the word is full.
+    let mut filled = bits;
+    while filled < u128::BITS {
+        word |= word << filled;
+        filled *= 2;
+    }
+    // The next word begins where the bytes do.
+    let step = WORD - WORD % distance;
+    let mut to = distance;
+    while to < out.len() - WORD {
+        *out[to..].first_chunk_mut().expect("a word before the end") = word.to_le_bytes();
+        to += step;
+    }
+}

@@ -1,0 +1,97 @@
+#![forbid(unsafe_code)]
+
+//! Batches of a source, made ready while those before them are being consumed.
+
+mod ahead;
+mod batch;
+mod chunk;
+mod reader;
+mod resident;
+mod rows;
+mod stalls;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use megabatch_gpu_core::Scope;
+
+use crate::error::Result;
+use crate::source::Source;
+use ahead::Ahead;
+pub use batch::LoadedBatch;
+use chunk::Lists;
+use resident::Resident;
+pub use rows::{Rows, SeriesWindows};
+pub use stalls::Stalls;
+
+/// How a [`Loader`] uses memory.
+#[derive(Clone, Copy, Debug)]
+pub struct LoaderOptions<'a> {
+    /// Samples in a chunk: as many consecutive batches as have no more samples together are read at once. A batch of more makes a
+    /// chunk of its own. Nothing but speed and memory depends on it.
+    pub chunk_samples: usize,
+    /// Where the memory of the two chunks is booked. It is host memory, so that the scope is one of the CPU device.
+    pub scope: &'a Scope,
+}
+
+/// The batches of a source in a given order, each a view and none a copy of its own.
+///
+/// Samples on disk come in chunks of consecutive batches, laid out as the batches have them. A thread of the loader's own reads
+/// the next chunk while the one before is consumed; both have their memory from the first to the last, and there is no third.
+/// Samples that the source holds in memory are not read at all, and there is no thread.
+///
+/// Dropping the loader ends the thread, after the read that it is in.
+pub struct Loader<I: Iterator> {
+    source: Arc<Source>,
+    supply: Supply<I>,
+}
+
+/// Where batches are.
+enum Supply<I: Iterator> {
+    /// In memory, all of them.
+    Resident(Resident<I>),
+    /// On disk; in memory as far as they were read ahead.
+    Ahead(Box<Ahead<I>>),
+}
+
+impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
+    /// A loader of `batches`, each a list of samples in any order and with any repetitions, that begins to read at once.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory) when there is no room for the chunks, [`Error::Io`](crate::Error::Io) when the
+    /// system gives no thread.
+    pub fn new(source: &Arc<Source>, batches: I, options: LoaderOptions<'_>) -> Result<Self> {
+        let supply = if source.is_resident() {
+            Supply::Resident(Resident::new(batches))
+        } else {
+            // What would not fit into a chunk of everything would be there twice.
+            let chunk_samples = options.chunk_samples.min(source.shape().samples);
+            let reader = Arc::clone(source) as Arc<dyn reader::Reader>;
+            Supply::Ahead(Box::new(Ahead::start(reader, Lists::new(batches, chunk_samples), options.scope)?))
+        };
+        Ok(Loader { source: Arc::clone(source), supply })
+    }
+
+    /// The next batch, or `None` after the last. It is lent until the one after it is asked for.
+    ///
+    /// # Errors
+    /// As [`Source::gather`], when the chunk that the batch would be in cannot be read: once, after which there are no more batches.
+    ///
+    /// # Panics
+    /// If reading panicked.
+    pub fn next_batch(&mut self) -> Result<Option<LoadedBatch<'_>>> {
+        match &mut self.supply {
+            Supply::Resident(resident) => resident.next_batch(&self.source),
+            Supply::Ahead(ahead) => ahead.next_batch(),
+        }
+    }
+
+    /// What was delivered so far, and what it took.
+    pub fn stalls(&self) -> Stalls {
+        match &self.supply {
+            Supply::Resident(resident) => resident.stalls(),
+            Supply::Ahead(ahead) => ahead.stalls(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+use std::ops::Range;
+
+use super::chunk::Chunk;
+use super::rows::{Rows, SeriesWindows};
+use crate::shape::Shape;
+use crate::source::Source;
+
+/// A batch as it lies in memory, lent by a [`Loader`](super::Loader).
+#[derive(Clone, Debug)]
+pub struct LoadedBatch<'a> {
+    shape: &'a Shape,
+    samples: &'a [usize],
+    place: Place<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Place<'a> {
+    Chunk { chunk: &'a Chunk, places: Range<usize> },
+    Source(&'a Source),
+}
+
+impl<'a> LoadedBatch<'a> {
+    /// The batch at `places` among the samples of a chunk.
+    pub(super) fn of_chunk(shape: &'a Shape, chunk: &'a Chunk, places: Range<usize>) -> Self {
+        LoadedBatch { shape, samples: &chunk.samples()[places.clone()], place: Place::Chunk { chunk, places } }
+    }
+
+    /// The batch of `samples`, which `source` holds in memory.
+    pub(super) fn of_source(source: &'a Source, samples: &'a [usize]) -> Self {
+        LoadedBatch { shape: source.shape(), samples, place: Place::Source(source) }
+    }
+
+    /// Number of samples, B.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Dimensions of the samples, of which the file has more than the batch.
+    pub fn shape(&self) -> &'a Shape {
+        self.shape
+    }
+
+    /// The samples' indices in the file, `[B]`.
+    pub fn samples(&self) -> &'a [usize] {
+        self.samples
+    }
+
+    /// The windows of the k-th timeframe, `[B, T, F]`: a row is a window `[T, F]`.
+    ///
+    /// # Panics
+    /// If there are not so many timeframes.
+    pub fn features(&self, k: usize) -> Rows<'a> {
+        assert!(k < self.shape.timeframes.len(), "timeframe {k} of {}", self.shape.timeframes.len());
+        match self.series(k) {
+            Some(windows) => Rows::windows(windows),
+            None => self.table(k, self.shape.timeframes[k].window_len()),
+        }
+    }
+
+    /// The targets, `[B, K]`.
+    pub fn targets(&self) -> Rows<'a> {
+        let width = self.shape.horizons;
+        match &self.place {
+            Place::Source(source) if let Some(series) = source.series() => {
+                Rows::among(series.targets(), self.samples, width)
+            }
+            _ => self.table(self.shape.timeframes.len(), width),
+        }
+    }
+
+    /// The bars of the k-th timeframe and the ends of the batch's windows in them; `None` for samples of a windows file.
+    ///
+    /// # Panics
+    /// If there are not so many timeframes.
+    pub fn series(&self, k: usize) -> Option<SeriesWindows<'a>> {
+        let Place::Source(source) = self.place else { return None };
+        let series = source.series()?;
+        let timeframe = &series.file().timeframes()[k];
+        Some(SeriesWindows {
+            values: series.values(k),
+            steps: timeframe.steps(),
+            features: timeframe.feature_names().len(),
+            sample_ends: timeframe.sample_ends(),
+            samples: self.samples,
+        })
+    }
+
+    /// The batch's rows of the `i`-th table of a windows file, in which a row has `width` values.
+    fn table(&self, i: usize, width: usize) -> Rows<'a> {
+        match &self.place {
+            Place::Chunk { chunk, places } => Rows::consecutive(chunk.rows(i, width, places), places.len(), width),
+            Place::Source(source) => {
+                let all = source.held_table(i).expect("what is not read ahead is held");
+                Rows::among(all, self.samples, width)
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+#![forbid(unsafe_code)]
+
+//! How data pass through memory, decided before any of it is read: arithmetic on shapes, no input or output.
+
+mod amplification;
+mod device;
+mod remedy;
+
+use serde::Serialize;
+
+pub use amplification::{ReadAmplification, read_amplification};
+pub use device::{CHUNK_SHARE, Recommendation, recommend};
+pub use remedy::{Remedy, remedy};
+
+use crate::shape::{Shape, TimeframeShape};
+
+impl Shape {
+    /// Bytes of one sample as windows and targets in single precision: T·F·4 a timeframe and K·4.
+    ///
+    /// Saturates; no such sample fits in memory.
+    pub fn sample_bytes(&self) -> u64 {
+        let bytes = |len: usize| (len as u64).saturating_mul(size_of::<f32>() as u64);
+        let windows = self
+            .timeframes
+            .iter()
+            .map(|TimeframeShape { steps, features, .. }| bytes(*steps).saturating_mul(*features as u64));
+        windows.fold(bytes(self.horizons), u64::saturating_add)
+    }
+
+    /// Bytes of all samples as windows and targets in single precision.
+    pub fn windows_bytes(&self) -> u64 {
+        self.sample_bytes().saturating_mul(self.samples as u64)
+    }
+}
+
+/// What a [`ChunkPlan`] is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanRequest<'a> {
+    /// Dimensions of the samples.
+    pub shape: &'a Shape,
+    /// Bytes that the data take when all of them are in memory: [`Shape::windows_bytes`], or those of the series.
+    pub resident_bytes: u64,
+    /// Memory that the device can hand out.
+    pub device_bytes: u64,
+    /// What the run takes beside its data: weights, gradients, activations.
+    pub model_bytes: u64,
+    /// Where a chunk lies while it is filled.
+    pub filling: Filling,
+    /// Size of a chunk, where the user says it; or else it follows from the device's memory.
+    pub chunk_bytes: Option<u64>,
+    /// Samples of a batch; a chunk holds whole batches.
+    pub batch_size: usize,
+    /// Rows of the file's own chunks, 1 for a contiguous dataset: a chunk that ends with one of them leaves nothing to be decoded twice.
+    pub stored_rows: usize,
+}
+
+/// Where a chunk lies while the one before it is trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Filling {
+    /// In the memory that training uses, as on the CPU: two chunks share it.
+    Device,
+    /// In the host's, from where it is copied to the device.
+    Host,
+}
+
+/// How the data of a run pass through memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ChunkPlan {
+    /// Whether data stay in memory or pass through it.
+    pub residence: Residence,
+    /// Bytes of a sample, see [`Shape::sample_bytes`].
+    pub sample_bytes: u64,
+    /// Samples in each chunk but the last.
+    pub samples_per_chunk: usize,
+    /// Chunks in which an epoch of all samples passes; 1 where the data stay.
+    pub chunks: usize,
+    /// Bytes of a full chunk.
+    pub chunk_bytes: u64,
+    /// Bytes of the device's memory that data take at most: all of them, or the chunks in flight.
+    pub data_bytes: u64,
+}
+
+/// Whether data stay in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Residence {
+    /// All of them are read once and stay.
+    Resident,
+    /// Chunks of them pass through, once an epoch.
+    Chunked,
+}
+
+/// Why a plan is not possible, and the nearest that would be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Shortage {
+    /// The model leaves nothing.
+    #[error(
+        "the model takes {model_bytes} of {device_bytes} bytes, and data of at least {least_bytes} bytes must have room beside it"
+    )]
+    Model {
+        /// What the run takes beside its data.
+        model_bytes: u64,
+        /// Memory that the device can hand out.
+        device_bytes: u64,
+        /// The least that data can do with: the chunks in flight, of one sample each.
+        least_bytes: u64,
+    },
+
+    /// A chunk does not hold one batch.
+    #[error(
+        "a chunk of {chunk_bytes} bytes holds {fitting} samples of {sample_bytes} bytes, less than a batch of {batch_size}"
+    )]
+    Batch {
+        /// Room of a chunk.
+        chunk_bytes: u64,
+        /// Bytes of a sample.
+        sample_bytes: u64,
+        /// Samples that a chunk holds: the largest batch that would do.
+        fitting: usize,
+        /// Samples of a batch.
+        batch_size: usize,
+    },
+
+    /// The chunks in flight do not fit beside the model, at the size that the user gave.
+    #[error("chunks of {chunk_bytes} bytes do not fit beside the model; {fitting_bytes} bytes would")]
+    Chunk {
+        /// As the user gave it.
+        chunk_bytes: u64,
+        /// The largest that fits.
+        fitting_bytes: u64,
+    },
+}
+
+impl ChunkPlan {
+    /// The plan for windows: all of them stay where one chunk would hold them; or else chunks of [`CHUNK_SHARE`] of the device's
+    /// memory, less where the model leaves less, of whole batches, ending with a chunk of the file where a common multiple fits.
+    ///
+    /// Samples of a chunk are ⌊chunk bytes ÷ (Σ T·F·4 + K·4)⌋ before that alignment.
+    ///
+    /// # Errors
+    /// [`Shortage`], which names the nearest setting that would do.
+    pub fn of(request: &PlanRequest<'_>) -> Result<Self, Shortage> {
+        let sample_bytes = request.shape.sample_bytes();
+        let room = request.room(sample_bytes)?;
+        if request.resident_bytes <= room {
+            return Ok(Self::resident(request.shape, request.resident_bytes));
+        }
+        let chunk_bytes = request.chunk_room(room)?;
+        let fitting = usize::try_from(chunk_bytes / sample_bytes).unwrap_or(usize::MAX);
+        let batch_size = request.batch_size.min(request.shape.samples);
+        if fitting < batch_size {
+            return Err(Shortage::Batch { chunk_bytes, sample_bytes, fitting, batch_size });
+        }
+        let samples_per_chunk = aligned(fitting, batch_size, request.stored_rows);
+        let chunk_bytes = samples_per_chunk as u64 * sample_bytes;
+        Ok(ChunkPlan {
+            residence: Residence::Chunked,
+            sample_bytes,
+            samples_per_chunk,
+            chunks: request.shape.samples.div_ceil(samples_per_chunk),
+            chunk_bytes,
+            data_bytes: chunk_bytes * request.filling.chunks_on_device(),
+        })
+    }
+
+    /// The plan for data of `bytes` that stay in memory. A series always does: its windows are indices, and its bars are few.
+    pub fn resident(shape: &Shape, bytes: u64) -> Self {
+        ChunkPlan {
+            residence: Residence::Resident,
+            sample_bytes: shape.sample_bytes(),
+            samples_per_chunk: shape.samples,
+            chunks: 1,
+            chunk_bytes: bytes,
+            data_bytes: bytes,
+        }
+    }
+}
+
+impl PlanRequest<'_> {
+    /// Bytes for data: what the model leaves, and no more than the share of a chunk.
+    fn room(&self, sample_bytes: u64) -> Result<u64, Shortage> {
+        let left = self.device_bytes.saturating_sub(self.model_bytes);
+        let least_bytes = (sample_bytes * self.filling.chunks_on_device()).min(self.resident_bytes);
+        if left < least_bytes {
+            let PlanRequest { model_bytes, device_bytes, .. } = *self;
+            return Err(Shortage::Model { model_bytes, device_bytes, least_bytes });
+        }
+        Ok(left.min((self.device_bytes as f64 * CHUNK_SHARE) as u64))
+    }
+
+    /// Bytes of one chunk, of those that share `room`.
+    fn chunk_room(&self, room: u64) -> Result<u64, Shortage> {
+        let in_flight = self.filling.chunks_on_device();
+        let fitting_bytes = self.device_bytes.saturating_sub(self.model_bytes) / in_flight;
+        match self.chunk_bytes {
+            Some(chunk_bytes) if chunk_bytes > fitting_bytes => Err(Shortage::Chunk { chunk_bytes, fitting_bytes }),
+            Some(chunk_bytes) => Ok(chunk_bytes),
+            None => Ok(room / in_flight),
+        }
+    }
+}
+
+impl Filling {
+    fn chunks_on_device(self) -> u64 {
+        match self {
+            Filling::Device => 2,
+            Filling::Host => 1,
+        }
+    }
+}
+
+/// The most samples, up to `fitting`, that are whole batches and, where so many fit, whole chunks of the file.
+fn aligned(fitting: usize, batch_size: usize, stored_rows: usize) -> usize {
+    let common = least_common_multiple(batch_size, stored_rows.max(1)).filter(|&common| common <= fitting);
+    let unit = common.unwrap_or(batch_size);
+    fitting / unit * unit
+}
+
+fn least_common_multiple(a: usize, b: usize) -> Option<usize> {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x).checked_mul(b)
+}
+
+#[cfg(test)]
+mod tests;

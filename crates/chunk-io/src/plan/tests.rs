@@ -1,0 +1,165 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+fn shape(samples: usize, windows: &[(usize, usize)], horizons: usize) -> Shape {
+    let timeframe = |&(steps, features): &(usize, usize)| TimeframeShape { name: None, steps, features };
+    Shape { samples, timeframes: windows.iter().map(timeframe).collect(), horizons }
+}
+
+fn request(shape: &Shape, device_bytes: u64) -> PlanRequest<'_> {
+    PlanRequest {
+        shape,
+        resident_bytes: shape.windows_bytes(),
+        device_bytes,
+        model_bytes: GIB,
+        filling: Filling::Host,
+        chunk_bytes: None,
+        batch_size: 128,
+        stored_rows: 1,
+    }
+}
+
+#[test]
+fn devices_have_their_recommended_chunks_and_batches() {
+    for (device, chunk, batch_size) in [
+        (8, 6.0, 64),
+        (12, 9.0, 96),
+        (16, 12.0, 128),
+        (24, 18.0, 192),
+        (10, 7.5, 80),
+        (40, 30.0, 320),
+        (48, 36.0, 384),
+        (80, 60.0, 640),
+        (141, 105.75, 1128),
+    ] {
+        let chunk_bytes = (chunk * GIB as f64) as u64;
+        assert_eq!(recommend(device * GIB), Recommendation { chunk_bytes, batch_size }, "{device} GiB");
+    }
+    assert_eq!(recommend(0).batch_size, 8);
+}
+
+#[test]
+fn a_sample_takes_its_windows_and_targets() {
+    let five = shape(1, &[480, 288, 192, 96, 48].map(|steps| (steps, 128)), 36);
+    assert_eq!(five.timeframes.iter().map(|timeframe| timeframe.steps).sum::<usize>(), 1104);
+    assert_eq!(five.sample_bytes(), 565_392);
+    assert_eq!(shape(51_779, &[(360, 167)], 36).sample_bytes(), 360 * 167 * 4 + 36 * 4);
+    assert_eq!(shape(2, &[(usize::MAX, usize::MAX)], 1).windows_bytes(), u64::MAX);
+}
+
+#[test]
+fn what_a_chunk_holds_stays_in_memory() {
+    let data = shape(51_779, &[(360, 167)], 36);
+    let plan = ChunkPlan::of(&request(&data, 16 * GIB)).unwrap();
+    assert_eq!((plan.residence, plan.chunks, plan.samples_per_chunk), (Residence::Resident, 1, 51_779));
+    assert_eq!(plan.data_bytes, data.windows_bytes());
+
+    let plan = ChunkPlan::of(&request(&data, 8 * GIB)).unwrap();
+    // ⌊6 GiB ÷ 240,624 bytes⌋ = 26,773 samples, of which 209 batches of 128 are whole.
+    assert_eq!((plan.residence, plan.chunks, plan.samples_per_chunk), (Residence::Chunked, 2, 209 * 128));
+}
+
+#[test]
+fn five_timeframes_pass_in_chunks_of_three_quarters() {
+    let data = shape(250_000, &[480, 288, 192, 96, 48].map(|steps| (steps, 128)), 36);
+    for (device, fitting) in [(8, 11_394), (12, 17_091), (16, 22_789), (24, 34_183)] {
+        let plan = ChunkPlan::of(&PlanRequest { batch_size: 1, ..request(&data, device * GIB) }).unwrap();
+        assert_eq!(plan.samples_per_chunk, fitting, "{device} GiB");
+        assert_eq!(plan.chunks, 250_000_usize.div_ceil(fitting));
+    }
+}
+
+#[test]
+fn a_model_that_leaves_less_than_three_quarters_makes_chunks_smaller() {
+    let data = shape(1_000_000, &[(100, 10)], 1);
+    let samples = |model_bytes| {
+        let request = PlanRequest { model_bytes, batch_size: 1, ..request(&data, GIB) };
+        ChunkPlan::of(&request).map(|plan| plan.samples_per_chunk)
+    };
+    assert_eq!(samples(0), samples(GIB / 4));
+    assert_eq!(samples(GIB / 2).unwrap(), (GIB / 2 / 4004) as usize);
+    let shortage = samples(GIB - 4003).unwrap_err();
+    assert_eq!(shortage, Shortage::Model { model_bytes: GIB - 4003, device_bytes: GIB, least_bytes: 4004 });
+}
+
+#[test]
+fn a_chunk_holds_whole_batches_and_whole_chunks_of_the_file() {
+    let data = shape(1_000_000, &[(100, 10)], 1);
+    let samples = |batch_size, stored_rows| {
+        let request =
+            PlanRequest { chunk_bytes: Some(1000 * 4004), batch_size, stored_rows, ..request(&data, GIB + GIB / 4) };
+        ChunkPlan::of(&request).unwrap().samples_per_chunk
+    };
+    for (batch_size, stored_rows, expected) in
+        [(64, 1, 960), (64, 32, 960), (64, 48, 960), (64, 100, 960), (1, 300, 900), (96, 64, 960), (30, 32, 960)]
+    {
+        assert_eq!(samples(batch_size, stored_rows), expected, "batches of {batch_size}, stored in {stored_rows}");
+    }
+}
+
+#[test]
+fn shortages_name_what_would_do() {
+    let data = shape(1_000_000, &[(100, 10)], 1);
+    let small = PlanRequest { chunk_bytes: Some(100 * 4004), ..request(&data, 2 * GIB) };
+    assert_eq!(
+        ChunkPlan::of(&small).unwrap_err(),
+        Shortage::Batch { chunk_bytes: 100 * 4004, sample_bytes: 4004, fitting: 100, batch_size: 128 }
+    );
+    assert!(ChunkPlan::of(&PlanRequest { batch_size: 100, ..small }).is_ok());
+    let large = PlanRequest { chunk_bytes: Some(GIB), filling: Filling::Device, ..small };
+    assert_eq!(ChunkPlan::of(&large).unwrap_err(), Shortage::Chunk { chunk_bytes: GIB, fitting_bytes: GIB / 2 });
+    assert!(ChunkPlan::of(&PlanRequest { chunk_bytes: Some(GIB / 2), ..large }).is_ok());
+}
+
+#[test]
+fn amplification_counts_what_every_chunk_of_the_loader_decodes() {
+    let count =
+        |order: &[usize], rows, stored, loaded| read_amplification(order.iter().copied(), (rows, stored), loaded);
+    let in_order: Vec<usize> = (0..10).collect();
+    // Four chunks of the file, the last of one row; the loader's chunks end with them, and then between them.
+    assert_eq!(count(&in_order, 10, 3, 6), ReadAmplification { rows: 10, rows_decoded: 10 });
+    assert_eq!(count(&in_order, 10, 3, 5), ReadAmplification { rows: 10, rows_decoded: 13 });
+    assert_eq!(count(&[0, 9, 3, 8, 1], 10, 5, 1).factor(), 5.0);
+    assert_eq!(count(&[], 10, 5, 1).factor(), 1.0);
+}
+
+#[test]
+fn a_remedy_is_the_largest_chunk_that_wastes_nothing() {
+    let runs = |run: usize| (0..64 / run).rev().flat_map(move |k| k * run..(k + 1) * run);
+    let remedy =
+        |run, row_bytes, loaded| remedy(&runs(run).collect::<Vec<_>>().into_iter(), (64, 32), row_bytes, loaded);
+    assert_eq!(remedy(32, 1 << 20, 8), Some(Remedy::ChunkRows(8)));
+    assert_eq!(remedy(1, 1 << 20, 4), Some(Remedy::ChunkRows(4)));
+    assert_eq!(remedy(32, 1 << 20, 32), None);
+    assert_eq!(remedy(32, 1 << 10, 8), Some(Remedy::Contiguous), "chunks of 8 KiB");
+    assert_eq!(Remedy::ChunkRows(8).options(), "--chunk-rows 8");
+}
+
+proptest! {
+    /// A plan holds what it promises, whatever is asked for.
+    #[test]
+    fn a_plan_fits(
+        (samples, steps, features, horizons) in (1usize..5_000, 1usize..50, 1usize..20, 1usize..5),
+        (device_bytes, model_bytes) in (1u64..20_000_000, 0u64..10_000_000),
+        (batch_size, stored_rows, host) in (1usize..300, 1usize..100, any::<bool>()),
+        chunk_bytes in prop::option::of(1u64..5_000_000),
+    ) {
+        let data = shape(samples, &[(steps, features)], horizons);
+        let filling = if host { Filling::Host } else { Filling::Device };
+        let request = PlanRequest { model_bytes, filling, chunk_bytes, batch_size, stored_rows, ..request(&data, device_bytes) };
+        if let Ok(plan) = ChunkPlan::of(&request) {
+            prop_assert!(plan.data_bytes + model_bytes <= device_bytes);
+            prop_assert!(plan.samples_per_chunk >= batch_size.min(samples));
+            prop_assert_eq!(plan.chunks, samples.div_ceil(plan.samples_per_chunk));
+            if plan.residence == Residence::Chunked {
+                prop_assert_eq!(plan.samples_per_chunk % batch_size.min(samples), 0);
+                prop_assert!(chunk_bytes.is_none_or(|limit| plan.chunk_bytes <= limit));
+            } else {
+                prop_assert_eq!(plan.data_bytes, data.windows_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+#![forbid(unsafe_code)]
+
+//! Reading extents of a file by the way that the options and the page cache suggest.
+
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::cache::{fetch_ahead, read_cached};
+use super::file::{Extent, RawFile};
+use super::scratch::{Aligned, PAGE_BYTES};
+use super::{Direct, NonFinite, Reading};
+use crate::error::{Error, Result};
+
+/// Where a task finds the page cache empty, the system is asked to fetch this much of what the next ones will read: enough for a disk
+/// to have several requests at hand, little enough to stay in the cache until its turn.
+const AHEAD_BYTES: usize = 16 << 20;
+/// Each of them is a call.
+const EXTENTS_AHEAD_MAX: usize = 256;
+
+/// A file during one request, the extents of which are known.
+pub(super) struct Access<'a> {
+    file: &'a RawFile,
+    reading: &'a Reading,
+    /// In the order in which tasks read them, each with the task's number.
+    extents: Vec<(usize, Extent)>,
+    /// Extents before this one were fetched ahead.
+    fetched: AtomicUsize,
+}
+
+impl<'a> Access<'a> {
+    pub(super) fn new(file: &'a RawFile, reading: &'a Reading, extents: Vec<(usize, Extent)>) -> Self {
+        Access { file, reading, extents, fetched: AtomicUsize::new(0) }
+    }
+
+    /// Reads `extent`, a part of those of `task`, to `out`, which is as long.
+    pub(super) fn read(&self, task: usize, extent: Extent, out: &mut [u8], staging: &mut Aligned) -> Result<()> {
+        let cached = self.read_cached(extent, out)?;
+        if cached == out.len() {
+            return Ok(());
+        }
+        let rest = Extent { offset: extent.offset + cached as u64, bytes: out.len() - cached };
+        match self.read_past_cache(rest, staging)? {
+            Some(part) => out[cached..].copy_from_slice(staging.part(part)),
+            None => self.read_plainly(task, rest, &mut out[cached..])?,
+        }
+        Ok(())
+    }
+
+    /// Reads `extent`, a part of those of `task`, to memory of the thread's own, and tells which part of that it is.
+    pub(super) fn read_staged(&self, task: usize, extent: Extent, staging: &mut Aligned) -> Result<Range<usize>> {
+        let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
+        let cached = self.read_cached(extent, out)?;
+        if cached == extent.bytes {
+            return Ok(0..extent.bytes);
+        }
+        if let Some(part) = self.read_past_cache(extent, staging)? {
+            return Ok(part);
+        }
+        let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
+        let rest = Extent { offset: extent.offset + cached as u64, bytes: extent.bytes - cached };
+        self.read_plainly(task, rest, &mut out[cached..])?;
+        Ok(0..extent.bytes)
+    }
+
+    pub(super) fn non_finite(&self) -> NonFinite {
+        self.reading.options.non_finite
+    }
+
+    /// What the page cache has of the beginning of `extent`, where it is to be asked.
+    fn read_cached(&self, extent: Extent, out: &mut [u8]) -> Result<usize> {
+        if self.reading.options.direct == Direct::On && self.may_pass_cache() {
+            return Ok(0);
+        }
+        read_cached(&self.file.file, extent.offset, out).map_err(|error| self.file.failed(error))
+    }
+
+    fn read_plainly(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<()> {
+        self.fetch_ahead(task);
+        self.file.file.read_exact_at(out, extent.offset).map_err(|error| self.file.failed(error))
+    }
+
+    /// Reads the pages around `extent` past the page cache, and tells where in `staging` it is; `None` where that is not wanted, or
+    /// where the file system refuses it, which is noted.
+    fn read_past_cache(&self, extent: Extent, staging: &mut Aligned) -> Result<Option<Range<usize>>> {
+        let Some(direct) = self.file.direct.as_ref().filter(|_| self.may_pass_cache()) else { return Ok(None) };
+        let start = extent.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+        let needed = (extent.end() - start) as usize;
+        let out = staging.sized(needed.next_multiple_of(PAGE_BYTES)).map_err(|_| self.no_memory(extent))?;
+        let mut filled = 0;
+        while filled < needed {
+            match direct.read_at(&mut out[filled..], start + filled as u64) {
+                Ok(0) => return Err(self.file.failed(io::ErrorKind::UnexpectedEof.into())),
+                Ok(bytes) if filled + bytes >= needed => filled = needed,
+                // The next read has to start at a page too.
+                Ok(bytes) if bytes >= PAGE_BYTES => filled += bytes / PAGE_BYTES * PAGE_BYTES,
+                Ok(_) => return Err(self.file.failed(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.reading.note_refusal(&error);
+                    return Ok(None);
+                }
+                Err(error) => return Err(self.file.failed(error)),
+            }
+        }
+        Ok(Some(needed - extent.bytes..needed))
+    }
+
+    fn may_pass_cache(&self) -> bool {
+        self.file.direct.is_some() && self.reading.direct_refused().is_none()
+    }
+
+    /// Has the system fetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of it, and what it was not told of yet.
+    fn fetch_ahead(&self, task: usize) {
+        let first = self.extents.partition_point(|&(of, _)| of < task);
+        let mut bytes = 0;
+        let wanted = self.extents[first..].iter().take(EXTENTS_AHEAD_MAX).take_while(|(_, extent)| {
+            bytes += extent.bytes;
+            bytes <= AHEAD_BYTES
+        });
+        let end = first + wanted.count();
+        let first = first.max(self.fetched.fetch_max(end, Ordering::Relaxed));
+        let Some(wanted) = self.extents.get(first..end) else { return };
+        for together in
+            wanted.chunk_by(|(_, a), (_, b)| b.offset >= a.offset && b.offset <= a.end() + PAGE_BYTES as u64)
+        {
+            let (offset, end) = (together[0].1.offset, together[together.len() - 1].1.end());
+            fetch_ahead(&self.file.file, offset, end - offset);
+        }
+    }
+
+    fn no_memory(&self, extent: Extent) -> Error {
+        let source = io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {} bytes of it", extent.bytes));
+        Error::Io { path: self.file.path.clone(), action: "read the file", source }
+    }
+}

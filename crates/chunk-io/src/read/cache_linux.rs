@@ -1,0 +1,32 @@
+#![forbid(unsafe_code)]
+
+//! What Linux tells about its page cache, and does to it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+/// Reads what the page cache holds from `offset` on, up to the first page that it does not, and tells how many bytes that is; 0 where
+/// the file system cannot tell.
+pub(super) fn read_cached(file: &File, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+    match preadv2(file, &mut [IoSliceMut::new(out)], offset, ReadWriteFlags::NOWAIT) {
+        Ok(bytes) => Ok(bytes),
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::INTR) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Has the system fetch a part of the file that will be read soon. It is a hint: where it fails, reading is as slow as without.
+pub(super) fn fetch_ahead(file: &File, offset: u64, bytes: u64) {
+    let _ = fadvise(file, offset, NonZeroU64::new(bytes), Advice::WillNeed);
+}
+
+/// Opens a file for reads past the page cache.
+pub(super) fn open_direct(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path)
+}

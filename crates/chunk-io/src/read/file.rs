@@ -1,0 +1,124 @@
+#![forbid(unsafe_code)]
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use hdf5::Dataset;
+use hdf5::file::FileDriver;
+
+use super::cache::open_direct;
+use super::{Direct, Reading};
+use crate::error::{Error, Result};
+use crate::stored::file_of_hdf5;
+
+/// What tells that a file is still the one that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    pub(crate) bytes: u64,
+    modified_ns: (i64, i64),
+}
+
+impl Identity {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Identity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified_ns: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+
+    fn same_file(&self, other: &Identity) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// In words, how `now` differs from the file that was opened.
+    fn difference(&self, now: &Identity) -> String {
+        if !self.same_file(now) {
+            "another file is in its place".to_owned()
+        } else if self.bytes != now.bytes {
+            format!("it had {} bytes and has {}", self.bytes, now.bytes)
+        } else {
+            "it was written to".to_owned()
+        }
+    }
+}
+
+/// Bytes of a file, from `offset` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Extent {
+    /// One past the last byte.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes as u64)
+    }
+}
+
+/// The file that holds a dataset's values, by handles of our own.
+#[derive(Debug)]
+pub(crate) struct RawFile {
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    /// The same file past the page cache, where that is wanted and allowed.
+    pub(super) direct: Option<File>,
+    identity: Identity,
+}
+
+impl RawFile {
+    /// The file from which HDF5 reads `dataset`, which an external link may have led to. `main` is the file that was opened by name,
+    /// as it was then.
+    ///
+    /// `None` if HDF5 does not read it by plain system calls, or may have values of it in memory that are not written yet.
+    pub(super) fn open(dataset: &Dataset, main: &Identity, reading: &Reading) -> Result<Option<Self>> {
+        let Ok(of_hdf5) = dataset.file() else { return Ok(None) };
+        let sec2 = of_hdf5.access_plist().is_ok_and(|access| matches!(access.get_driver(), Ok(FileDriver::Sec2)));
+        if !sec2 || !of_hdf5.is_read_only() {
+            return Ok(None);
+        }
+        let path = PathBuf::from(dataset.filename());
+        let failed = |source| Error::Io { path: path.clone(), action: "open the file", source };
+        let file = File::open(&path).map_err(failed)?;
+        let identity = Identity::of(&file.metadata().map_err(failed)?);
+        let by_hdf5 = Identity::of(&file_of_hdf5(&of_hdf5).and_then(|file| file.metadata()).map_err(failed)?);
+        // Where a link leads to another file, what that was when `main` was opened is not known.
+        let expected = if by_hdf5.same_file(main) { main } else { &by_hdf5 };
+        if *expected != identity {
+            return Err(Error::Changed { what: expected.difference(&identity), path });
+        }
+        let direct = match reading.options.direct {
+            Direct::Off => None,
+            Direct::WhenCold | Direct::On => open_direct(&path).map_err(|error| reading.note_refusal(&error)).ok(),
+        };
+        Ok(Some(RawFile { path, file, direct, identity }))
+    }
+
+    /// Length of the file in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.identity.bytes
+    }
+
+    /// Refuses a file that was written to since its index was read.
+    pub(super) fn require_unchanged(&self) -> Result<()> {
+        let now = Identity::of(&self.file.metadata().map_err(|error| self.failed(error))?);
+        if now == self.identity {
+            return Ok(());
+        }
+        Err(Error::Changed { path: self.path.clone(), what: self.identity.difference(&now) })
+    }
+
+    pub(super) fn failed(&self, source: io::Error) -> Error {
+        let path = self.path.clone();
+        match source.kind() {
+            io::ErrorKind::UnexpectedEof => Error::Changed { path, what: "it became shorter".to_owned() },
+            _ => Error::Io { path, action: "read the file", source },
+        }
+    }
+}

@@ -1,0 +1,118 @@
+#![forbid(unsafe_code)]
+
+//! Rows of a dataset as f32 in the caller's memory, as fast as they come from the disk.
+//!
+//! A dataset that lies in its file in one of the usual forms is read past the HDF5 library, which runs under one lock: its place in
+//! the file, or the index of its chunks, is asked of the library once ([`placement`]); from then on rows are positional reads
+//! ([`positional`]) or chunks decoded here ([`chunks`]), over several threads. All else goes through the library ([`library`]).
+
+mod access;
+#[cfg(target_os = "linux")]
+#[path = "cache_linux.rs"]
+mod cache;
+#[cfg(not(target_os = "linux"))]
+#[path = "cache_portable.rs"]
+mod cache;
+mod chunks;
+mod file;
+mod index;
+mod library;
+mod non_finite;
+mod parallel;
+mod placement;
+mod positional;
+mod rows;
+mod scratch;
+mod span;
+mod stored_rows;
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use serde::Serialize;
+
+pub(crate) use file::Identity;
+pub(crate) use library::{Failure, LibraryRows, ToF32};
+pub(crate) use non_finite::Tally;
+use non_finite::check;
+pub use non_finite::{NonFinite, NonFiniteFound};
+pub(crate) use placement::{Question, Way, way};
+pub(crate) use rows::Rows;
+use scratch::Scratch;
+
+/// Whether data pass the page cache by (`O_DIRECT`). Where the file system refuses, they are read as if it were `Off`, and
+/// [`Source::notes`](crate::Source::notes) says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direct {
+    /// Through the page cache, which keeps what was read for the next time as long as memory allows.
+    #[default]
+    Off,
+    /// What the page cache holds is taken from there, the rest past it: the cache keeps what it has.
+    WhenCold,
+    /// Always past it.
+    On,
+}
+
+/// How a file is read; part of [`SourceOptions`](crate::SourceOptions).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadOptions {
+    /// 0 for as many as the processor runs at once.
+    pub(crate) threads: usize,
+    pub(crate) direct: Direct,
+    pub(crate) non_finite: NonFinite,
+}
+
+/// What all datasets of one open file share.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) options: ReadOptions,
+    found: Mutex<Option<NonFiniteFound>>,
+    /// Memory of threads that are not reading now.
+    idle: Mutex<Vec<Scratch>>,
+    direct_refused: OnceLock<String>,
+}
+
+impl Reading {
+    pub(crate) fn new(options: ReadOptions) -> Self {
+        Reading { options, ..Reading::default() }
+    }
+
+    fn threads(&self) -> usize {
+        match self.options.threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
+            threads => threads,
+        }
+    }
+
+    /// Values that are not finite seen so far, where the options have them looked for.
+    pub(crate) fn non_finite(&self) -> Option<NonFiniteFound> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn note_non_finite(&self, found: &NonFiniteFound) {
+        let mut all = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *all {
+            None => *all = Some(found.clone()),
+            Some(all) => all.add(found),
+        }
+    }
+
+    /// Why reads past the page cache were given up, if they were.
+    pub(crate) fn direct_refused(&self) -> Option<&str> {
+        self.direct_refused.get().map(String::as_str)
+    }
+
+    fn note_refusal(&self, reason: &std::io::Error) {
+        self.direct_refused.get_or_init(|| {
+            format!("reads past the page cache are refused by the file system ({reason}); the page cache is used")
+        });
+    }
+
+    fn take_scratch(&self) -> Scratch {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give_scratch(&self, scratch: Scratch) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+    }
+}

@@ -1,0 +1,111 @@
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::scratch::Scratch;
+use super::{Reading, Tally};
+use crate::cost::ReadCost;
+use crate::error::{Error, Result};
+
+/// What a piece of work took and found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) cost: ReadCost,
+    pub(crate) found: Tally,
+}
+
+impl Done {
+    pub(super) fn merge(&mut self, other: Done) {
+        self.cost += other.cost;
+        self.found.merge(other.found);
+    }
+}
+
+/// Does the tasks in their order on `workers` threads, this one among them. The error is that of the first task in order that
+/// fails, whatever the number of threads.
+pub(super) fn in_parallel<T: Send>(
+    reading: &Reading,
+    workers: usize,
+    tasks: Vec<T>,
+    work: impl Fn(&mut Scratch, usize, T) -> Result<Done> + Sync,
+) -> Result<Done> {
+    let workers = workers.clamp(1, tasks.len().max(1));
+    let queue = Queue { tasks: Mutex::new(tasks.into_iter().enumerate()), failed: AtomicBool::new(false) };
+    let labour = || {
+        let mut scratch = reading.take_scratch();
+        let result = queue.work_off(|k, task| work(&mut scratch, k, task));
+        reading.give_scratch(scratch);
+        result
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..workers).map(|_| scope.spawn(labour)).collect();
+        let own = labour();
+        let joined =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        std::iter::once(own).chain(joined).collect()
+    });
+    let mut done = Done::default();
+    let mut first_failure = None;
+    for result in results {
+        match result {
+            Ok(part) => done.merge(part),
+            Err((k, error)) if first_failure.as_ref().is_none_or(|(first, _)| k < *first) => {
+                first_failure = Some((k, error));
+            }
+            Err(_) => {}
+        }
+    }
+    first_failure.map_or(Ok(done), |(_, error)| Err(*error))
+}
+
+struct Queue<I> {
+    tasks: Mutex<I>,
+    failed: AtomicBool,
+}
+
+impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
+    /// Takes tasks until there are none or one has failed. Those taken before it, which are earlier in the order, are completed.
+    fn work_off(&self, mut work: impl FnMut(usize, T) -> Result<Done>) -> Result<Done, (usize, Box<Error>)> {
+        let mut done = Done::default();
+        while !self.failed.load(Ordering::Relaxed) {
+            let next = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((k, task)) = next else { break };
+            match work(k, task) {
+                Ok(part) => done.merge(part),
+                Err(error) => {
+                    self.failed.store(true, Ordering::Relaxed);
+                    return Err((k, Box::new(error)));
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_is_done_once_and_the_first_failure_is_told() {
+        let reading = Reading::default();
+        for workers in [1, 3, 100] {
+            let done = in_parallel(&reading, workers, (0..50_u64).collect(), |_, k, task| {
+                assert_eq!(k as u64, task);
+                Ok(Done { found: Tally { count: task, first: Some(k) }, ..Done::default() })
+            });
+            assert_eq!(done.unwrap().found, Tally { count: 49 * 50 / 2, first: Some(0) });
+
+            let failed = in_parallel(&reading, workers, (0..50).collect(), |_, _, task: usize| match task {
+                20.. => Err(Error::NotFound { path: task.to_string().into() }),
+                _ => Ok(Done::default()),
+            });
+            assert!(failed.unwrap_err().to_string().starts_with("20: "), "{workers}");
+        }
+        assert_eq!(
+            in_parallel(&reading, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap().found,
+            Tally::default()
+        );
+    }
+}

@@ -1,0 +1,173 @@
+#![forbid(unsafe_code)]
+
+//! Rows that lie in the file as they are: read straight to their place where they are f32 of this machine, or else converted on the way.
+
+use std::time::Instant;
+
+use super::access::Access;
+use super::file::Extent;
+use super::index::ChunkIndex;
+use super::parallel::{Done, in_parallel};
+use super::placement::{Place, Stored};
+use super::rows::{Rows, cut, take};
+use super::scratch::Scratch;
+use super::span::{BLOCK_BYTES, Extended, Span, spans};
+use super::{Direct, Reading, check};
+use crate::cost::ReadCost;
+use crate::decode::to_f32;
+use crate::error::{Error, Result};
+
+/// A piece of fewer bytes is copied from where it was read together with its neighbours; a larger one is worth a call of its own.
+const LARGE_BYTES: usize = 64 << 10;
+/// Reads under way at once past the page cache, whatever the number of threads: they wait for the disk and take no processor.
+const IN_FLIGHT: usize = 4;
+/// A thread is not worth starting for less.
+const BYTES_A_THREAD: usize = 512 << 10;
+
+/// Consecutive elements in the file and in the caller's memory.
+struct Piece<'a> {
+    extent: Extent,
+    /// Flat index of the first element in the dataset.
+    first: usize,
+    is_large: bool,
+    out: &'a mut [f32],
+}
+
+impl Extended for Piece<'_> {
+    fn extent(&self) -> Option<Extent> {
+        Some(self.extent)
+    }
+
+    fn is_large(&self) -> bool {
+        self.is_large
+    }
+}
+
+impl Stored {
+    /// Reads `rows` of a dataset that is contiguous or in plain chunks.
+    pub(super) fn read_positional(&self, rows: &Rows<'_>, out: &mut [f32], reading: &Reading) -> Result<Done> {
+        let mut done = Done::default();
+        let pieces = self.pieces(rows, out, reading, &mut done)?;
+        let bytes: usize = pieces.iter().map(|piece| piece.extent.bytes).sum();
+        let spans = spans(pieces);
+        let extents = spans.iter().enumerate().filter_map(|(task, span)| Some((task, span.extent?))).collect();
+        let access = Access::new(&self.file, reading, extents);
+        let workers = match reading.options.direct {
+            Direct::On => reading.threads().max(IN_FLIGHT),
+            _ => reading.threads().min(bytes / BYTES_A_THREAD + 1),
+        };
+        done.merge(in_parallel(reading, workers, spans, |scratch, task, span| {
+            self.read_span((&access, task), scratch, span)
+        })?);
+        Ok(done)
+    }
+
+    /// The pieces to be read; what was never written is filled in at once.
+    fn pieces<'a>(
+        &self,
+        rows: &Rows<'_>,
+        mut out: &'a mut [f32],
+        reading: &Reading,
+        done: &mut Done,
+    ) -> Result<Vec<Piece<'a>>> {
+        let row_len = self.row_len();
+        let mut pieces = Vec::new();
+        for run in rows.runs() {
+            for together in cut(run, self.rows_together()) {
+                let out = take(&mut out, together.len() * row_len);
+                let first = together.start * row_len;
+                match self.offset_of(together.start)? {
+                    Some(offset) => self.cut_to_blocks((offset, first), out, &mut pieces)?,
+                    None => {
+                        out.fill(self.fill);
+                        done.found.merge(check(reading.options.non_finite, first, out));
+                    }
+                }
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// Rows are consecutive in the file up to each multiple of this number.
+    fn rows_together(&self) -> usize {
+        if matches!(self.place, Place::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX }
+    }
+
+    /// Where a row begins in the file, `None` if it was never written.
+    fn offset_of(&self, row: usize) -> Result<Option<u64>> {
+        let row_bytes = (self.row_len() * self.width()) as u64;
+        match &self.place {
+            Place::Nowhere | Place::Chunks { .. } => Ok(None),
+            Place::Contiguous { offset } => Ok(Some(offset + row as u64 * row_bytes)),
+            Place::PlainChunks { index } => self.offset_in_chunk(index, row, row_bytes),
+        }
+    }
+
+    fn offset_in_chunk(&self, index: &ChunkIndex, row: usize, row_bytes: u64) -> Result<Option<u64>> {
+        let place = [row / self.grid.chunk[0], 0, 0];
+        let Some(entry) = index.get(self.grid.number(place)) else { return Ok(None) };
+        if u64::from(entry.bytes) != self.chunk_bytes() {
+            return Err(Error::DamagedChunk {
+                path: self.file.path.clone(),
+                object: self.object.clone(),
+                chunk: self.grid.origin(place),
+                offset: entry.offset,
+                detail: format!("expected {} bytes, found {}", self.chunk_bytes(), entry.bytes),
+            });
+        }
+        self.require_within(entry.extent(), || self.grid.origin(place))?;
+        Ok(Some(entry.offset + (row % self.grid.chunk[0]) as u64 * row_bytes))
+    }
+
+    /// Adds `out`, which lies at `offset` and has the flat index `first`, in pieces that end at multiples of a block in the file, so that
+    /// no page is read twice.
+    fn cut_to_blocks<'a>(
+        &self,
+        (mut offset, mut first): (u64, usize),
+        mut out: &'a mut [f32],
+        pieces: &mut Vec<Piece<'a>>,
+    ) -> Result<()> {
+        self.require_within(Extent { offset, bytes: out.len() * self.width() }, Vec::new)?;
+        let is_large = self.is_native() && out.len() * self.width() >= LARGE_BYTES;
+        while !out.is_empty() {
+            let to_boundary = BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize;
+            let elements = (to_boundary / self.width()).max(1).min(out.len());
+            let extent = Extent { offset, bytes: elements * self.width() };
+            pieces.push(Piece { extent, first, is_large, out: take(&mut out, elements) });
+            offset = extent.end();
+            first += elements;
+        }
+        Ok(())
+    }
+
+    fn read_span(
+        &self,
+        (access, task): (&Access<'_>, usize),
+        scratch: &mut Scratch,
+        span: Span<Piece<'_>>,
+    ) -> Result<Done> {
+        let Span { extent: Some(extent), mut pieces } = span else { return Ok(Done::default()) };
+        let started = Instant::now();
+        let mut done =
+            Done { cost: ReadCost { bytes_read: extent.bytes as u64, ..ReadCost::default() }, ..Done::default() };
+        if let [piece] = &mut pieces[..]
+            && self.is_native()
+        {
+            access.read(task, extent, bytemuck::cast_slice_mut(piece.out), &mut scratch.staging)?;
+            done.cost.disk = started.elapsed();
+        } else {
+            let part = access.read_staged(task, extent, &mut scratch.staging)?;
+            let bytes = scratch.staging.part(part);
+            done.cost.disk = started.elapsed();
+            for piece in &mut pieces {
+                let start = (piece.extent.offset - extent.offset) as usize;
+                to_f32(self.float, &bytes[start..start + piece.extent.bytes], piece.out);
+            }
+            done.cost.copy = started.elapsed() - done.cost.disk;
+        }
+        for piece in &mut pieces {
+            done.found.merge(check(access.non_finite(), piece.first, piece.out));
+        }
+        Ok(done)
+    }
+}

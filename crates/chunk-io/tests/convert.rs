@@ -1,0 +1,382 @@
+//! Windows become a series and a series windows, without losing a bit.
+
+mod recorded;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use megabatch_chunk_io::{
+    Compression, Conversion, ConvertOptions, Error, Layout, SampleBlock, SeriesFile, Source, SourceOptions,
+    StorageChoice, StorageForm, convert,
+};
+use megabatch_gpu_core::{Device, Scope};
+use proptest::prelude::*;
+use recorded::{Recording, Windows};
+
+fn scope() -> Scope {
+    Device::cpu().scope("data")
+}
+
+fn to(layout: Layout) -> ConvertOptions {
+    ConvertOptions { to: Some(layout), threads: 1, ..ConvertOptions::default() }
+}
+
+fn run(input: &Path, out: &Path, options: &ConvertOptions) -> Result<Conversion, Error> {
+    convert(input, out, options, (&scope(), &mut |_| ControlFlow::Continue(())))
+}
+
+/// All samples of a file, as bits.
+fn samples(path: &Path) -> (Vec<Vec<u32>>, Option<Vec<i64>>) {
+    let source =
+        Source::open_with(path, &scope(), SourceOptions { resident_bytes_max: 0, ..SourceOptions::default() }).unwrap();
+    let mut block = SampleBlock::zeros(source.shape(), source.shape().samples);
+    source.read(0..source.shape().samples, block.slices()).unwrap();
+    let bits = |values: &Vec<f32>| values.iter().map(|value| value.to_bits()).collect();
+    (block.features.iter().chain([&block.targets]).map(bits).collect(), source.sample_times().map(<[i64]>::to_vec))
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Windows → series → windows → series: the same samples, times where there are some, and the same bars the second time.
+fn round_trip(windows: &Windows, options: &ConvertOptions) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    windows.write(&at("windows.h5"));
+    let to_series = ConvertOptions { to: Some(Layout::Series), ..options.clone() };
+    let to_windows = ConvertOptions { to: Some(Layout::Windows), ..options.clone() };
+    let first = run(&at("windows.h5"), &at("series.h5"), &to_series).unwrap();
+    prop_assert_eq!((first.from, first.to, first.samples), (Layout::Windows, Layout::Series, windows.rows.len()));
+    run(&at("series.h5"), &at("again.h5"), &to_windows).unwrap();
+    let second = run(&at("again.h5"), &at("series2.h5"), &to_series).unwrap();
+    prop_assert_eq!(&first.bars, &second.bars);
+
+    let (values, times) = samples(&at("windows.h5"));
+    prop_assert_eq!(&samples(&at("series.h5")).0, &values);
+    let (again, again_times) = samples(&at("again.h5"));
+    prop_assert_eq!(&again, &values);
+    prop_assert_eq!(again_times, times);
+    let files =
+        [at("series.h5"), at("series2.h5")].map(|path| SeriesFile::open(path, &scope()).unwrap().read().unwrap());
+    for (a, b) in files[0].timeframes.iter().zip(&files[1].timeframes) {
+        prop_assert_eq!(
+            (&a.close_time, &a.sample_end, &a.segment_start),
+            (&b.close_time, &b.sample_end, &b.segment_start)
+        );
+    }
+    prop_assert_eq!(&files[0].instruments, &files[1].instruments);
+    prop_assert_eq!(names_in(folder.path()), ["again.h5", "series.h5", "series2.h5", "windows.h5"]);
+    Ok(())
+}
+
+fn compressions() -> impl Strategy<Value = StorageChoice> {
+    let compression = prop::option::of(prop_oneof![
+        Just(Compression::None),
+        (0_u8..10).prop_map(|level| Compression::Gzip { level }),
+        Just(Compression::Lzf)
+    ]);
+    let chunked = (compression, prop::option::of(1_usize..9)).prop_map(|(compression, rows)| StorageChoice {
+        form: None,
+        chunk_rows: rows.and_then(NonZeroUsize::new),
+        compression,
+    });
+    prop_oneof![
+        3 => chunked,
+        1 => Just(StorageChoice { form: Some(StorageForm::Contiguous), ..StorageChoice::default() })
+    ]
+}
+
+fn recordings() -> impl Strategy<Value = Vec<Recording>> {
+    let recording = (8_usize..40, 1_usize..4, prop::collection::vec((0_usize..30, 0_usize..5), 0..3));
+    let recording =
+        recording.prop_map(|(samples, stride, odd)| Recording { samples, stride, odd, ..Recording::default() });
+    prop::collection::vec(recording, 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn windows_of_any_stride_come_back_from_their_series(
+        recordings in recordings(), higher in any::<bool>(), timed in any::<bool>(), storage in compressions(),
+        memory_bytes in prop_oneof![Just(1 << 12), Just(1 << 20)]
+    ) {
+        let windows = Windows::of(&recordings, if higher { &[("M1", 1, 12, 3), ("M5", 5, 6, 2)] } else { &[("M1", 1, 12, 3)] });
+        let windows = if timed { windows } else { windows.without_times() };
+        round_trip(&windows, &ConvertOptions { storage, memory_bytes, threads: 1, ..ConvertOptions::default() })?;
+    }
+
+    #[test]
+    fn shuffled_samples_are_found_by_their_times(seed in any::<u64>(), recordings in recordings()) {
+        let mut windows = Windows::of(&recordings[..1], &[("M1", 1, 12, 3)]);
+        windows.shuffle(seed);
+        round_trip(&windows, &to(Layout::Series))?;
+    }
+}
+
+const ONE: &[(&str, usize, usize, usize)] = &[("M1", 1, 12, 3)];
+const TWO: &[(&str, usize, usize, usize)] = &[("M1", 1, 12, 3), ("M5", 5, 6, 2)];
+
+fn recording(samples: usize, stride: usize) -> Recording {
+    Recording { samples, stride, ..Recording::default() }
+}
+
+fn series(path: &Path) -> megabatch_chunk_io::Series {
+    SeriesFile::open(path, &scope()).unwrap().read().unwrap()
+}
+
+#[test]
+fn bars_are_stored_once_and_closed_when_the_samples_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let windows = Windows::of(&[recording(30, 1)], TWO);
+    windows.write(&at("windows.h5"));
+    let done = run(&at("windows.h5"), &at("series.h5"), &to(Layout::Series)).unwrap();
+    assert_eq!(done.bars, [("M1".to_owned(), 41), ("M5".to_owned(), 11)]);
+    assert!(done.verified && !done.continued && done.notes.is_empty(), "{:?}", done.notes);
+    let series = series(&at("series.h5"));
+    let minutes = |times: &[i64]| times.iter().map(|time| time / 60_000_000_000).collect::<Vec<_>>();
+    assert_eq!(minutes(&series.timeframes[0].close_time), (24_999_989..=25_000_029).collect::<Vec<_>>());
+    let fives: Vec<i64> = (24_999_975..=25_000_025).step_by(5).collect();
+    assert_eq!(minutes(&series.timeframes[1].close_time), fives);
+    assert_eq!(series.sample_time, windows.rows.iter().map(|row| row.time).collect::<Vec<_>>());
+    assert_eq!(series.attributes["time_kind"].to_string(), "reconstructed");
+    assert_eq!(series.timeframes[0].feature_names, ["feature_0", "feature_1", "feature_2"]);
+    assert!(series.timeframes[0].segment_start.is_empty() && series.instruments.is_none());
+}
+
+#[test]
+fn a_hole_parts_segments_and_a_step_back_in_time_instruments() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let holed = Recording { samples: 20, odd: vec![(10, 4)], ..Recording::default() };
+    Windows::of(&[holed, recording(15, 2)], ONE).write(&at("windows.h5"));
+    let done = run(&at("windows.h5"), &at("series.h5"), &to(Layout::Series)).unwrap();
+    assert!(done.notes[0].starts_with("2 instruments were told apart and are numbered"), "{:?}", done.notes);
+    let series = series(&at("series.h5"));
+    let instruments = series.instruments.unwrap();
+    assert_eq!(instruments.names, ["instrument_0", "instrument_1"]);
+    assert_eq!(instruments.sample_instrument, [vec![0; 20], vec![1; 15]].concat());
+    assert_eq!(series.timeframes[0].segment_start, [0, 21, 42]);
+    assert_eq!(series.timeframes[0].instrument_start, [0, 42, 42 + 12 + 28]);
+}
+
+#[test]
+fn samples_may_take_turns_between_instruments() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut windows = Windows::of(&[recording(30, 1), recording(30, 1)], TWO);
+    windows.rows.sort_by_key(|row| row.time);
+    windows.write(&at("windows.h5"));
+    run(&at("windows.h5"), &at("series.h5"), &to(Layout::Series)).unwrap();
+    let series = series(&at("series.h5"));
+    assert_eq!(series.instruments.unwrap().sample_instrument, [0, 1].repeat(30));
+    assert_eq!(series.timeframes[0].close_time.len(), 2 * 41);
+}
+
+#[test]
+fn times_that_do_not_fit_are_kept_beside_ordinal_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut windows = Windows::of(&[recording(30, 3)], ONE);
+    for (n, row) in windows.rows.iter_mut().enumerate() {
+        row.time = 1_000 + 20 * n as i64;
+    }
+    windows.write(&at("timed.h5"));
+    windows.without_times().write(&at("untimed.h5"));
+    for (name, note) in [("timed.h5", "/timestamps do not fit bars of one length"), ("untimed.h5", "no /timestamps")] {
+        let done = run(&at(name), &at("series.h5"), &to(Layout::Series)).unwrap();
+        assert!(done.notes[0].contains(note), "{:?}", done.notes);
+        let series = series(&at("series.h5"));
+        assert_eq!(series.attributes["time_kind"].to_string(), "ordinal");
+        assert_eq!(series.sample_time[..3], [13, 26, 39]);
+        run(&at("series.h5"), &at("again.h5"), &to(Layout::Windows)).unwrap();
+        assert_eq!(samples(&at("again.h5")), samples(&at(name)));
+    }
+}
+
+#[test]
+fn a_timeframe_without_a_name_gets_one_and_loses_it_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    Windows::of(&[recording(30, 1)], &[("", 1, 12, 3)]).write(&at("windows.h5"));
+    for (given, name) in [(None, "features"), (Some("M1"), "M1")] {
+        let options = ConvertOptions { timeframe: given.map(str::to_owned), ..to(Layout::Series) };
+        let done = run(&at("windows.h5"), &at("series.h5"), &options).unwrap();
+        assert_eq!(done.bars, [(name.to_owned(), 41)]);
+        // The length of the bars is that of the shortest step between samples where the name does not tell.
+        assert_eq!(series(&at("series.h5")).attributes["time_kind"].to_string(), "reconstructed");
+        run(&at("series.h5"), &at("again.h5"), &to(Layout::Windows)).unwrap();
+        assert!(hdf5::File::open(at("again.h5")).unwrap().dataset("features").is_ok());
+        assert_eq!(samples(&at("again.h5")), samples(&at("windows.h5")));
+    }
+}
+
+#[test]
+fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
+    type Change = fn(&mut Windows);
+    let cases: [(&str, Change, &str); 5] = [
+        (
+            "one row differs",
+            |windows| windows.rows[7].windows[0][4 * 3 + 1] = 0.5,
+            "/features/M1[7]: expected at step 4 the row that sample 6 has at step 5, as most rows of the two windows agree so, found another row",
+        ),
+        (
+            "a bar that had not closed",
+            |windows| {
+                for (n, row) in windows.rows.iter_mut().enumerate() {
+                    row.windows[1][5 * 2] = n as f32;
+                }
+            },
+            "/features/M5[1]: expected at step 5 the row that sample 0 has at step 5",
+        ),
+        (
+            "windows scaled one by one",
+            |windows| {
+                for (n, row) in windows.rows.iter_mut().enumerate() {
+                    row.windows.iter_mut().flatten().for_each(|value| *value = n as f32 + (*value).abs().min(0.5));
+                }
+            },
+            "a series would save nothing: the windows take 5760 bytes and their bars with indices",
+        ),
+        ("one sample", |windows| windows.rows.truncate(1), "a series would save nothing: the windows take 192 bytes"),
+        (
+            "long strides",
+            |windows| *windows = Windows::of(&[recording(20, 11)], ONE),
+            "and continue one another too little; convert with --to windows",
+        ),
+    ];
+    for (name, change, expected) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut windows = Windows::of(&[recording(30, 1)], TWO);
+        change(&mut windows);
+        windows.write(&at("windows.h5"));
+        let message = run(&at("windows.h5"), &at("out.h5"), &to(Layout::Series)).unwrap_err().to_string();
+        assert!(message.contains(expected), "{name}: {message}");
+        assert_eq!(names_in(folder.path()), ["windows.h5"], "{name}");
+    }
+}
+
+#[test]
+fn contradicting_options_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    Windows::of(&[recording(30, 1)], ONE).write(&at("windows.h5"));
+    let storage = |form, rows, compression| StorageChoice { form, chunk_rows: NonZeroUsize::new(rows), compression };
+    let contiguous = Some(StorageForm::Contiguous);
+    let cases = [
+        ("out.h5", storage(contiguous, 4, None), 1 << 20, "contiguous tables have no chunks"),
+        ("out.h5", storage(contiguous, 0, Some(Compression::Lzf)), 1 << 20, "contiguous tables have no chunks"),
+        ("windows.h5", StorageChoice::default(), 1 << 20, "the two must be different files"),
+        ("missing/out.h5", StorageChoice::default(), 1 << 20, "cannot write here"),
+        ("..", StorageChoice::default(), 1 << 20, "cannot write here"),
+    ];
+    for (out, storage, memory_bytes, expected) in cases {
+        let options = ConvertOptions { storage, memory_bytes, ..ConvertOptions::default() };
+        let message = run(&at("windows.h5"), &at(out), &options).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(names_in(folder.path()), ["windows.h5"]);
+    }
+}
+
+/// Converts with `options` into `name`, breaking off after so many reports; whether it was broken off.
+fn broken_off(folder: &Path, options: &ConvertOptions, reports: usize) -> bool {
+    let mut seen = 0;
+    let result = convert(
+        folder.join("in.h5"),
+        &folder.join("out.h5"),
+        options,
+        (&scope(), &mut |_| {
+            seen += 1;
+            if seen > reports { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }),
+    );
+    match result {
+        Ok(_) => false,
+        Err(Error::Interrupted { .. }) => true,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_conversion_that_is_broken_off_anywhere_goes_on_to_the_same_file() {
+    let small = StorageChoice { chunk_rows: NonZeroUsize::new(3), ..StorageChoice::default() };
+    for (layout, storage) in [(Layout::Series, small), (Layout::Windows, small)] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        // Little memory makes many records.
+        let options = ConvertOptions { storage, memory_bytes: 2_000, ..to(layout) };
+        let windows = Windows::of(&[recording(24, 1), recording(13, 2)], TWO);
+        windows.write(&at("in.h5"));
+        let whole = tempfile::tempdir().unwrap();
+        let whole = whole.path().join("out.h5");
+        run(&at("in.h5"), &whole, &options).unwrap();
+        let whole = fs::read(whole).unwrap();
+
+        let mut reports = 0;
+        while broken_off(folder.path(), &options, reports) {
+            assert_eq!(names_in(folder.path()), [".out.h5.convert", "in.h5"], "{layout} {reports}");
+            let spool = fs::read(at(".out.h5.convert")).unwrap();
+            let cuts = [spool.len(), spool.len() - 1, spool.len() * 2 / 3, spool.len() / 2 + 1, 40, 31, 0];
+            for cut in cuts.into_iter().filter(|cut| *cut <= spool.len()) {
+                fs::write(at(".out.h5.convert"), &spool[..cut]).unwrap();
+                let done = run(&at("in.h5"), &at("out.h5"), &options).unwrap();
+                assert!(fs::read(at("out.h5")).unwrap() == whole, "{layout}: after {reports} reports, cut to {cut}");
+                assert_eq!(names_in(folder.path()), ["in.h5", "out.h5"]);
+                assert!(done.verified && (done.continued || cut < spool.len() || reports == 0));
+                fs::remove_file(at("out.h5")).unwrap();
+            }
+            reports += 5;
+        }
+        assert!(reports > 20, "{layout}: only {reports} reports");
+    }
+}
+
+#[test]
+fn a_spool_of_another_input_or_of_other_options_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    Windows::of(&[recording(24, 1)], ONE).write(&at("in.h5"));
+    let options = ConvertOptions { memory_bytes: 2_000, ..to(Layout::Series) };
+    assert!(broken_off(folder.path(), &options, 4));
+    Windows::of(&[recording(25, 1)], ONE).write(&at("in.h5"));
+    let done = run(&at("in.h5"), &at("out.h5"), &options).unwrap();
+    assert!(!done.continued && done.notes[0].contains("discarded"), "{:?}", done.notes);
+    assert_eq!(samples(&at("out.h5")).0, samples(&at("in.h5")).0);
+}
+
+#[test]
+fn memory_is_bounded_whatever_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let windows = Windows::of(&[recording(2_000, 1)], &[("M1", 1, 60, 16)]);
+    windows.write(&at("in.h5"));
+    drop(windows);
+    for (from, out, layout) in
+        [("in.h5", "s.h5", Layout::Series), ("s.h5", "w.h5", Layout::Windows), ("w.h5", "x.h5", Layout::Windows)]
+    {
+        let device = Device::cpu();
+        let scope = device.scope("data");
+        let storage = StorageChoice { chunk_rows: NonZeroUsize::new(8), ..StorageChoice::default() };
+        let options = ConvertOptions { to: Some(layout), storage, memory_bytes: 1 << 19, ..ConvertOptions::default() };
+        convert(at(from), &at(out), &options, (&scope, &mut |_| ControlFlow::Continue(()))).unwrap();
+        let peak = device.usage().allocated_bytes_peak;
+        assert!(peak <= (1 << 19) + 3 * 8 * 2_000 * 2, "{out}: {peak} bytes");
+    }
+    assert_eq!(samples(&at("x.h5")), samples(&at("in.h5")));
+
+    let storage = StorageChoice { chunk_rows: NonZeroUsize::new(2_000), ..StorageChoice::default() };
+    let options = ConvertOptions { storage, memory_bytes: 1 << 19, ..ConvertOptions::default() };
+    let message = run(&at("in.h5"), &at("y.h5"), &options).unwrap_err().to_string();
+    assert!(
+        message.contains("chunks of 2000 rows of 3840 bytes") && message.contains("allow more memory"),
+        "{message}"
+    );
+}

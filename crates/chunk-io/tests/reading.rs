@@ -1,0 +1,256 @@
+//! Rows read past the HDF5 library are those that it reads, whatever is asked for; and what the options promise.
+
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+use megabatch_chunk_io::{Direct, Error, NonFinite, ReadBy, SampleBlock, Source, SourceOptions};
+use megabatch_gpu_core::Device;
+use proptest::prelude::*;
+
+/// Nothing is held in memory, so that each request reads the file.
+const FROM_FILE: SourceOptions =
+    SourceOptions { resident_bytes_max: 0, threads: 2, direct: Direct::Off, non_finite: NonFinite::Pass };
+
+fn open(path: &Path, options: SourceOptions) -> Source {
+    Source::open_with(path, &Device::cpu().scope("data"), options).unwrap()
+}
+
+/// How a dataset is stored.
+#[derive(Clone, Debug)]
+struct Form {
+    shape: [usize; 3],
+    chunk: Option<[usize; 3]>,
+    filters: u8,
+    width: u8,
+}
+
+fn forms() -> impl Strategy<Value = Form> {
+    let axes = (1_usize..30, 1_usize..12, 1_usize..9);
+    (axes, prop::option::of((1_usize..7, 1_usize..13, 1_usize..10)), 0_u8..5, 0_u8..3).prop_map(
+        |((n, t, f), chunk, filters, width)| Form {
+            shape: [n, t, f],
+            chunk: chunk.map(|(rows, steps, features)| [rows.min(n), steps.min(t), features.min(f)]),
+            filters,
+            width,
+        },
+    )
+}
+
+/// Writes `features` in this form, and targets.
+fn write(path: &Path, form: &Form) {
+    let file = hdf5::File::create(path).unwrap();
+    let elements: usize = form.shape.iter().product();
+    let values = (0..elements).map(|k| ((k * 7919) % 1009) as f32 * 0.25 - 100.0);
+    match form.width {
+        0 => write_as(&file, form, &values.map(half::f16::from_f32).collect::<Vec<_>>()),
+        1 => write_as(&file, form, &values.collect::<Vec<_>>()),
+        _ => write_as(&file, form, &values.map(f64::from).collect::<Vec<_>>()),
+    }
+    file.new_dataset::<f32>().shape([form.shape[0], 1]).create("targets").unwrap();
+}
+
+fn write_as<T: hdf5::H5Type>(file: &hdf5::File, form: &Form, values: &[T]) {
+    let builder = file.new_dataset::<T>();
+    let builder = match form.chunk {
+        None => builder,
+        Some(chunk) => {
+            let builder = builder.chunk(chunk);
+            match form.filters {
+                0 => builder,
+                1 => builder.deflate(3),
+                2 => builder.shuffle().deflate(6).fletcher32(),
+                3 => builder.shuffle().lzf(),
+                _ => builder.fletcher32(),
+            }
+        }
+    };
+    builder.shape(form.shape).create("features").unwrap().write_raw(values).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_rows_are_as_the_library_reads_them(
+        form in forms(), list in prop::collection::vec(0_usize..1000, 0..40), ends in (0_usize..1000, 0_usize..1000), threads in 1_usize..4
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("windows.h5");
+        write(&path, &form);
+        let [samples, steps, features] = form.shape;
+        let library: Vec<f32> = hdf5::File::open(&path).unwrap().dataset("features").unwrap().read_raw().unwrap();
+        let row = steps * features;
+
+        let source = open(&path, SourceOptions { threads, ..FROM_FILE });
+        let list: Vec<usize> = list.into_iter().map(|sample| sample % samples).collect();
+        let mut gathered = SampleBlock::zeros(source.shape(), list.len());
+        source.gather(&list, gathered.slices()).unwrap();
+        let expected = list.iter().flat_map(|&sample| &library[sample * row..(sample + 1) * row]);
+        prop_assert!(gathered.features[0].iter().eq(expected));
+
+        let (a, b) = (ends.0 % (samples + 1), ends.1 % (samples + 1));
+        let range = a.min(b)..a.max(b);
+        let mut read = SampleBlock::zeros(source.shape(), range.len());
+        source.read(range.clone(), read.slices()).unwrap();
+        prop_assert_eq!(&read.features[0], &library[range.start * row..range.end * row]);
+        let ways = source.storage().unwrap();
+        prop_assert!(!matches!(ways[0].read_by, ReadBy::Library { .. }), "{:?}", ways[0]);
+    }
+}
+
+/// A file of 20 samples in chunks, with NaN and infinities at three places of the features and one of the targets.
+fn dirty(path: &Path) {
+    let file = hdf5::File::create(path).unwrap();
+    let mut values = vec![1.0_f32; 20 * 3 * 2];
+    values[7 * 6 + 2 * 2 + 1] = f32::NAN;
+    values[7 * 6 + 5] = f32::NAN;
+    values[9 * 6] = f32::INFINITY;
+    values[19 * 6 + 3] = f32::NEG_INFINITY;
+    let dataset = file.new_dataset::<f32>().chunk([4, 2, 2]).deflate(1).shape([20, 3, 2]);
+    dataset.create("features").unwrap().write_raw(&values).unwrap();
+    let mut targets = vec![0.5_f64; 20];
+    targets[3] = f64::NAN;
+    file.new_dataset::<f64>().shape([20, 1]).create("targets").unwrap().write_raw(&targets).unwrap();
+}
+
+#[test]
+fn values_that_are_not_finite_are_passed_counted_zeroed_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dirty.h5");
+    dirty(&path);
+    for threads in [1, 3] {
+        let read = |non_finite, samples: std::ops::Range<usize>| {
+            let source = open(&path, SourceOptions { threads, non_finite, ..FROM_FILE });
+            let mut block = SampleBlock::zeros(source.shape(), samples.len());
+            source.read(samples, block.slices()).map(|_| (block, source.non_finite()))
+        };
+        let (block, found) = read(NonFinite::Pass, 0..20).unwrap();
+        assert!(found.is_none() && block.features[0][47].is_nan());
+
+        let (block, found) = read(NonFinite::Count, 0..20).unwrap();
+        let found = found.unwrap();
+        assert_eq!((found.count, found.dataset.as_str(), &found.index[..]), (4, "/features", &[7, 2, 1][..]));
+        assert!(block.features[0][47].is_nan() && block.targets[3].is_nan());
+
+        let (block, found) = read(NonFinite::Zero, 8..20).unwrap();
+        assert_eq!(found.unwrap().index, [9, 0, 0]);
+        assert_eq!((block.features[0][6], block.features[0][7], block.features[0][11 * 6 + 3]), (0.0, 1.0, 0.0));
+
+        let message = read(NonFinite::Fail, 0..20).unwrap_err().to_string();
+        assert!(message.contains("/features[7, 2, 1]: NaN or infinite, as 3 values of this request are"), "{message}");
+        let message = read(NonFinite::Fail, 0..6).unwrap_err().to_string();
+        assert!(message.contains("/targets[3, 0]: NaN or infinite, as 1 values"), "{message}");
+        assert!(read(NonFinite::Fail, 4..7).unwrap().1.is_none());
+    }
+    let held = SourceOptions { resident_bytes_max: 1 << 20, non_finite: NonFinite::Fail, ..FROM_FILE };
+    let error = Source::open_with(&path, &Device::cpu().scope("data"), held).unwrap_err();
+    assert!(matches!(error, Error::NotFinite { .. }), "{error}");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_open_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("windows.h5");
+    let form = Form { shape: [20, 5, 3], chunk: None, filters: 0, width: 1 };
+    type Change = fn(&Path);
+    let changes: [(Change, &str); 3] = [
+        (
+            |path| {
+                let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+                file.seek(SeekFrom::End(0)).unwrap();
+                file.write_all(b"more").unwrap();
+            },
+            "bytes and has",
+        ),
+        (|path| std::fs::File::options().write(true).open(path).unwrap().set_len(2100).unwrap(), "bytes and has 2100"),
+        (
+            |path| {
+                let file = std::fs::File::options().write(true).open(path).unwrap();
+                file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+            },
+            "it was written to",
+        ),
+    ];
+    for (change, expected) in changes {
+        for read_before in [true, false] {
+            write(&path, &form);
+            let source = open(&path, FROM_FILE);
+            let mut block = SampleBlock::zeros(source.shape(), 3);
+            if read_before {
+                source.read(0..3, block.slices()).unwrap();
+            }
+            change(&path);
+            let message = source.gather(&[19, 0, 4], block.slices()).unwrap_err().to_string();
+            assert!(
+                message.contains("the file changed while it was in use") && message.contains(expected),
+                "{message}"
+            );
+        }
+    }
+    write(&path, &form);
+    let source = open(&path, FROM_FILE);
+    write(&folder.path().join("other.h5"), &form);
+    std::fs::rename(folder.path().join("other.h5"), &path).unwrap();
+    let message = source.read(0..3, SampleBlock::zeros(source.shape(), 3).slices()).unwrap_err().to_string();
+    assert!(message.contains("another file is in its place"), "{message}");
+}
+
+#[test]
+fn where_the_page_cache_cannot_be_passed_it_is_used_and_said() {
+    let memory = Path::new("/dev/shm");
+    let Ok(folder) = tempfile::tempdir_in(memory) else {
+        println!(
+            "where_the_page_cache_cannot_be_passed_it_is_used_and_said: skipped, there is no {}",
+            memory.display()
+        );
+        return;
+    };
+    let path = folder.path().join("windows.h5");
+    write(&path, &Form { shape: [20, 5, 3], chunk: Some([3, 5, 3]), filters: 1, width: 1 });
+    let read = |direct| {
+        let source = open(&path, SourceOptions { direct, ..FROM_FILE });
+        let mut block = SampleBlock::zeros(source.shape(), 20);
+        source.read(0..20, block.slices()).unwrap();
+        (block, source.notes())
+    };
+    let (expected, notes) = read(Direct::Off);
+    assert!(notes.is_empty());
+    let (found, notes) = read(Direct::On);
+    assert_eq!(found, expected);
+    // Some memory file systems take such reads; the data are the same either way.
+    assert!(notes.iter().all(|note| note.contains("refused by the file system")), "{notes:?}");
+}
+
+#[test]
+fn times_that_go_back_are_refused_where_their_order_matters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("windows.h5");
+    for (times, expected) in
+        [(vec![1_i64, 5, 5, 9], None), (vec![1, 5, 4, 9], Some("/timestamps[2]: expected a time of 5 or later"))]
+    {
+        write(&path, &Form { shape: [4, 2, 1], chunk: None, filters: 0, width: 1 });
+        let file = hdf5::File::open_rw(&path).unwrap();
+        file.new_dataset::<i64>().shape([4]).create("timestamps").unwrap().write_raw(&times).unwrap();
+        file.close().unwrap();
+        let ordered = open(&path, FROM_FILE).require_time_order().map_err(|error| error.to_string());
+        match expected {
+            None => ordered.unwrap(),
+            Some(expected) => assert!(ordered.unwrap_err().contains(expected)),
+        }
+    }
+}
+
+#[test]
+fn storage_tells_what_a_planner_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("windows.h5");
+    write(&path, &Form { shape: [20, 5, 3], chunk: Some([6, 5, 2]), filters: 2, width: 2 });
+    let [features, targets] = &open(&path, FROM_FILE).storage().unwrap()[..] else { panic!("features and targets") };
+    assert_eq!((&features.object[..], &features.shape[..], features.element_bytes), ("/features", &[20, 5, 3][..], 8));
+    assert_eq!(features.chunk, Some(vec![6, 5, 2]));
+    assert_eq!(features.filters, ["shuffle", "deflate", "fletcher32"]);
+    assert_eq!(features.read_by, ReadBy::Chunk);
+    assert!((1..20 * 5 * 3 * 8 * 2).contains(&features.stored_bytes), "{features:?}");
+    // Never written: nothing takes room.
+    assert_eq!((targets.stored_bytes, &targets.read_by, &targets.chunk), (0, &ReadBy::Position, &None));
+}

@@ -1,0 +1,77 @@
+//! The data of a run: how they pass through memory, and what reading them costs.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use megabatch_chunk_io::{ChunkPlan, Layout, Recommendation, Residence, recommend};
+use serde::Serialize;
+
+use super::bytes;
+use super::reads::{DatasetReads, epoch_reads};
+use crate::adapt::meaning::Meaning;
+use crate::job::Job;
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DataPlan {
+    pub(crate) path: PathBuf,
+    /// Of the samples; a run resumes on data of the same fingerprint only.
+    pub(crate) fingerprint: String,
+    /// What the model sees and predicts, where the file tells: a model is used on data of the same meaning only.
+    pub(crate) meaning: Meaning,
+    pub(crate) layout: Layout,
+    pub(crate) samples: usize,
+    /// Bytes of the samples as windows, whichever the layout.
+    pub(crate) windows_bytes: u64,
+    /// Bytes held in memory during the run, the chunks in flight included.
+    pub(crate) resident_bytes: usize,
+    #[serde(flatten)]
+    pub(crate) chunks: ChunkPlan,
+    /// Batches in each chunk but the last.
+    pub(crate) batches_per_chunk: usize,
+    /// What to begin with on a device with as much memory.
+    pub(crate) recommended: Recommendation,
+    /// What an epoch of training reads, by dataset; empty where the data stay in memory.
+    pub(crate) reads: Vec<DatasetReads>,
+}
+
+impl DataPlan {
+    pub(super) fn of(job: &Job, chunks: ChunkPlan) -> Result<Self> {
+        let source = job.samples.source();
+        Ok(DataPlan {
+            path: source.path().to_owned(),
+            fingerprint: job.samples.fingerprint()?,
+            meaning: Meaning::of(source)?,
+            layout: source.layout(),
+            samples: source.shape().samples,
+            windows_bytes: source.shape().windows_bytes(),
+            resident_bytes: job.data_bytes(&chunks),
+            batches_per_chunk: chunks.samples_per_chunk.div_ceil(job.training.batch_size),
+            recommended: recommend(job.memory_bytes as u64),
+            reads: match chunks.residence {
+                Residence::Resident => Vec::new(),
+                Residence::Chunked => epoch_reads(job, chunks.samples_per_chunk)?,
+            },
+            chunks,
+        })
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let DataPlan { windows_bytes, resident_bytes, chunks, batches_per_chunk, recommended, .. } = self;
+        let windows_bytes = bytes(usize::try_from(*windows_bytes).unwrap_or(usize::MAX));
+        let residence = match chunks.residence {
+            Residence::Resident => format!("{} stay in memory ({windows_bytes} as windows)", bytes(*resident_bytes)),
+            Residence::Chunked => format!(
+                "{windows_bytes} as windows in {} chunks of {} samples, {batches_per_chunk} batches, {} each",
+                chunks.chunks,
+                chunks.samples_per_chunk,
+                bytes(chunks.chunk_bytes as usize)
+            ),
+        };
+        let reads: String = self.reads.iter().map(DatasetReads::to_text).collect();
+        format!(
+            "data      {residence}\nadvised   chunks of {}, batches of {} for as much memory as is available\n{reads}",
+            bytes(recommended.chunk_bytes as usize),
+            recommended.batch_size
+        )
+    }
+}

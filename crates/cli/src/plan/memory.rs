@@ -1,0 +1,144 @@
+//! The memory of a run by what it is for and by phase, and what to change where it is too much.
+
+use anyhow::Result;
+use megabatch_chunk_io::Shortage;
+use megabatch_trainer::{self as trainer, Footprint};
+use serde::Serialize;
+
+use super::bytes;
+use crate::failure::Failure;
+use crate::job::Job;
+
+/// Peak bytes of a run, by what they are for.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MemoryPlan {
+    pub(crate) data_bytes: usize,
+    #[serde(flatten)]
+    pub(crate) training: Footprint,
+    pub(crate) total_bytes: usize,
+    /// What the device could hand out when the plan was made.
+    pub(crate) available_bytes: usize,
+    pub(crate) phases: Vec<Phase>,
+}
+
+/// A stretch of a run, and its peak.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Phase {
+    pub(crate) name: &'static str,
+    pub(crate) bytes: usize,
+}
+
+impl MemoryPlan {
+    pub(super) fn of(job: &Job, data_bytes: usize, training: Footprint) -> Self {
+        let total_bytes = data_bytes + training.total_bytes();
+        // A validation comes on top of training, with batches of its own.
+        let validates = !job.split.validation.is_empty();
+        let of_validation = if validates { training.batches_bytes / 2 } else { 0 };
+        let mut phases = vec![
+            Phase { name: "loading", bytes: data_bytes },
+            Phase { name: "training", bytes: total_bytes - of_validation },
+        ];
+        if validates {
+            phases.push(Phase { name: "validation", bytes: total_bytes });
+        }
+        MemoryPlan { data_bytes, training, total_bytes, available_bytes: job.memory_bytes, phases }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases } = self;
+        let parts = [
+            ("data", *data_bytes),
+            ("parameters", training.parameters_bytes),
+            ("gradients", training.gradients_bytes),
+            ("optimizer", training.optimizer_bytes),
+            ("activations", training.activations_bytes),
+            ("batches", training.batches_bytes),
+            ("carried", training.carried_bytes),
+            ("total", *total_bytes),
+            ("available", *available_bytes),
+        ];
+        let line = |(name, size): (&str, usize)| format!("  {name:<12}{:>12}\n", bytes(size));
+        let parts: String = parts.into_iter().map(line).collect();
+        let phases: String = phases.iter().map(|phase| line((phase.name, phase.bytes))).collect();
+        format!("peak memory\n{parts}\npeak memory by phase\n{phases}")
+    }
+}
+
+/// The failure of a job that needs more than there is, with the nearest setting that would do.
+pub(super) fn would_not_fit(job: &Job, needed: usize) -> Result<anyhow::Error> {
+    let advice = match largest_batch(job)? {
+        None if job.held_bytes() >= job.memory_bytes => {
+            "the data alone would not; give more memory or less data".to_owned()
+        }
+        None => "not even one sample at a time would; use a smaller model.hidden, fewer layers or shorter windows"
+            .to_owned(),
+        Some(batch) => {
+            let effective = job.training.step_samples();
+            format!(
+                "gpu_optimization.batch_size={batch} would, with gpu_optimization.gradient_accumulation_steps={} for the same \
+                 {effective} samples a step",
+                effective / batch
+            )
+        }
+    };
+    let (needed, available) = (bytes(needed), bytes(job.memory_bytes));
+    Ok(Failure::capacity(format!("a run needs {needed} and {available} are available: it would not fit; {advice}")))
+}
+
+/// The failure of a job whose data cannot pass through memory, with the nearest setting that would do.
+pub(super) fn no_way_through(job: &Job, shortage: &Shortage) -> Result<anyhow::Error> {
+    match *shortage {
+        Shortage::Chunk { chunk_bytes, fitting_bytes } => Ok(Failure::capacity(format!(
+            "gpu_optimization.chunk_size_gb={}: two such chunks beside the model would not fit into {}; \
+             gpu_optimization.chunk_size_gb={} would, and auto chooses",
+            gigabytes(chunk_bytes),
+            bytes(job.memory_bytes),
+            gigabytes(fitting_bytes)
+        ))),
+        Shortage::Batch { chunk_bytes, sample_bytes, batch_size, .. } => {
+            let batch_bytes = sample_bytes.saturating_mul(batch_size as u64);
+            let at_least = match job.chunk_bytes_set() {
+                Some(_) => format!("; or gpu_optimization.chunk_size_gb={}", gigabytes(batch_bytes + 1_000_000)),
+                None => String::new(),
+            };
+            let error = would_not_fit(job, usize::try_from(batch_bytes).unwrap_or(usize::MAX))?;
+            Ok(error.context(format!(
+                "a chunk of {} does not hold one batch of {batch_size} samples, {}{at_least}",
+                bytes(chunk_bytes as usize),
+                bytes(batch_bytes as usize)
+            )))
+        }
+        _ => {
+            let least = job.footprint(&job.training)?.total_bytes() as u64 + least_data_bytes(job);
+            would_not_fit(job, usize::try_from(least).unwrap_or(usize::MAX))
+        }
+    }
+}
+
+/// What data take at least: two chunks of a batch.
+fn least_data_bytes(job: &Job) -> u64 {
+    2 * job.training.batch_size as u64 * job.samples.source().shape().sample_bytes()
+}
+
+/// In units of 10^9 bytes, rounded down to what can be typed.
+fn gigabytes(bytes: u64) -> f64 {
+    (bytes / 1_000_000) as f64 / 1e3
+}
+
+/// The largest batch that fits and divides the samples of an optimizer step, so that accumulation makes up for it.
+fn largest_batch(job: &Job) -> Result<Option<usize>> {
+    let step_samples = job.training.step_samples();
+    let fits = |batch_size: usize| -> Result<bool> {
+        let training = trainer::Config { batch_size, ..job.training.clone() };
+        let footprint = job.footprint(&training)?.total_bytes();
+        let Ok(chunks) = job.chunks_beside(footprint, batch_size) else { return Ok(false) };
+        Ok(job.data_bytes(&chunks) + footprint <= job.memory_bytes)
+    };
+    // A larger batch never takes less: the first that does not fit ends the search.
+    let (mut fitting, mut too_large) = (0, job.training.batch_size);
+    while too_large - fitting > 1 {
+        let middle = fitting + (too_large - fitting) / 2;
+        if fits(middle)? { fitting = middle } else { too_large = middle }
+    }
+    Ok((1..=fitting).rev().find(|batch| step_samples.is_multiple_of(*batch)))
+}

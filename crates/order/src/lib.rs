@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod batches;
+mod error;
+mod order;
+pub mod random;
+mod ranks;
+
+pub use batches::{Batches, Batching, LastBatch, StepSamples};
+pub use error::{Error, Result};
+pub use order::{EpochOrder, Order};
+pub use ranks::Rank;
