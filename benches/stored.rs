@@ -2,7 +2,7 @@
 #![deny(unsafe_code)]
 
 #[path = "../crates/chunk-io/src/decode/mod.rs"]
-#[allow(dead_code, reason = "not all that the reader calls is measured")]
+#[allow(dead_code, unused_imports, reason = "not all that the reader calls is measured")]
 mod decode;
 
 use decode::{ByteOrder, Decoder, Filter, Float, FloatWidth, Pipeline};

@@ -150,7 +150,7 @@ def o_direct(path, samples, args):
 
 
 def megabatch(path, samples, args, *, threads, direct="off"):
-    command = [args.megabatch, "--json", "bench", "load", str(path), "--batch", str(BATCH), "--chunk-samples", str(SLAB)]
+    command = [args.megabatch, "--json", "bench", "load", str(path), "--batch", str(BATCH), "--chunk-samples", str(BATCH)]
     command += ["--threads", str(threads), "--direct", direct, "--epochs", "1"] + (["--shuffled"] if args.shuffled else [])
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:

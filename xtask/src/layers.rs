@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-simt", &[]),
     ("megabatch-order", &[]),
     ("megabatch-chunk-io", &["megabatch-gpu-core", "megabatch-order"]),
+    ("megabatch-segment", &["megabatch-gpu-core"]),
     ("megabatch-trainer", &["megabatch-gpu-core", "megabatch-order"]),
 ];
 

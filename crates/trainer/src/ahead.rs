@@ -39,11 +39,11 @@ pub trait LoadedBatches {
 /// A batch in the source's own memory.
 #[derive(Clone, Debug)]
 pub struct LentBatch<'a> {
-    /// The indices of its samples, [B].
+    /// The indices of its samples, `[B]`.
     pub samples: &'a [usize],
-    /// Their windows, [B, T, F] a timeframe.
+    /// Their windows, `[B, T, F]` a timeframe.
     pub features: Vec<&'a [f32]>,
-    /// Their targets, [B, K].
+    /// Their targets, `[B, K]`.
     pub targets: &'a [f32],
 }
 
@@ -94,7 +94,6 @@ impl Sub for Waits {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
 fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())
 }

@@ -5,7 +5,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::cache::{fetch_ahead, read_cached};
 use super::file::{Extent, RawFile};
@@ -13,7 +13,7 @@ use super::scratch::{Aligned, PAGE_BYTES};
 use super::{Direct, NonFinite, Reading};
 use crate::error::{Error, Result};
 
-/// Where a task finds the page cache empty, the system is asked to fetch this much of what the next ones will read: enough for a disk
+/// Once a task has found the page cache empty, the system is kept fetching this much of what the next ones will read: enough for a disk
 /// to have several requests at hand, little enough to stay in the cache until its turn.
 const AHEAD_BYTES: usize = 16 << 20;
 /// Each of them is a call.
@@ -27,16 +27,18 @@ pub(super) struct Access<'a> {
     extents: Vec<(usize, Extent)>,
     /// Extents before this one were fetched ahead.
     fetched: AtomicUsize,
+    /// Whether a task had to wait for the disk.
+    cold: AtomicBool,
 }
 
 impl<'a> Access<'a> {
     pub(super) fn new(file: &'a RawFile, reading: &'a Reading, extents: Vec<(usize, Extent)>) -> Self {
-        Access { file, reading, extents, fetched: AtomicUsize::new(0) }
+        Access { file, reading, extents, fetched: AtomicUsize::new(0), cold: AtomicBool::new(false) }
     }
 
     /// Reads `extent`, a part of those of `task`, to `out`, which is as long.
     pub(super) fn read(&self, task: usize, extent: Extent, out: &mut [u8], staging: &mut Aligned) -> Result<()> {
-        let cached = self.read_cached(extent, out)?;
+        let cached = self.read_cached(task, extent, out)?;
         if cached == out.len() {
             return Ok(());
         }
@@ -51,7 +53,7 @@ impl<'a> Access<'a> {
     /// Reads `extent`, a part of those of `task`, to memory of the thread's own, and tells which part of that it is.
     pub(super) fn read_staged(&self, task: usize, extent: Extent, staging: &mut Aligned) -> Result<Range<usize>> {
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
-        let cached = self.read_cached(extent, out)?;
+        let cached = self.read_cached(task, extent, out)?;
         if cached == extent.bytes {
             return Ok(0..extent.bytes);
         }
@@ -69,15 +71,20 @@ impl<'a> Access<'a> {
     }
 
     /// What the page cache has of the beginning of `extent`, where it is to be asked.
-    fn read_cached(&self, extent: Extent, out: &mut [u8]) -> Result<usize> {
+    fn read_cached(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<usize> {
         if self.reading.options.direct == Direct::On && self.may_pass_cache() {
             return Ok(0);
+        }
+        if self.cold.load(Ordering::Relaxed) {
+            self.fetch_ahead(task);
         }
         read_cached(&self.file.file, extent.offset, out).map_err(|error| self.file.failed(error))
     }
 
     fn read_plainly(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<()> {
-        self.fetch_ahead(task);
+        if !self.cold.swap(true, Ordering::Relaxed) {
+            self.fetch_ahead(task);
+        }
         self.file.file.read_exact_at(out, extent.offset).map_err(|error| self.file.failed(error))
     }
 

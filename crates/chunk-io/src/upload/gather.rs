@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 /// Widths in numbers that the kernel moves at once, the widest first: 16, 8 and 4 bytes.
 const VECTORS: [usize; 3] = [4, 2, 1];
 
-/// Copies windows out of a series: `series` [bars, F] and `ends` [n], the index of each window's last bar → `out` [n, T, F], row-major.
+/// Copies windows out of a series: `series` `[bars, F]` and `ends` `[n]`, the index of each window's last bar → `out` `[n, T, F]`, row-major.
 ///
 /// A window that does not lie within the series is NaN throughout.
 ///

@@ -1,0 +1,94 @@
+#![forbid(unsafe_code)]
+
+use thiserror::Error;
+
+/// `Result` with this crate's [`Error`](enum@Error).
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can be wrong with the arrays that say which row belongs to which segment, and what a device can answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There are no offsets at all.
+    #[error("{array} is empty: {segments} segments have one offset more, and no segments have the offset 0")]
+    NoOffsets {
+        /// Name of the array.
+        array: &'static str,
+        /// Number of segments that would have these offsets.
+        segments: usize,
+    },
+
+    /// The first offset is not 0.
+    #[error("{array}[0] is {found}, and offsets begin with 0")]
+    FirstOffset {
+        /// Name of the array.
+        array: &'static str,
+        /// The first offset.
+        found: u64,
+    },
+
+    /// A segment ends before it begins.
+    #[error(
+        "{array}[{position}] is {found}, less than the {before} before it: offsets never decrease; sort the rows by segment"
+    )]
+    DecreasingOffset {
+        /// Name of the array.
+        array: &'static str,
+        /// The place of the offset that is less than the one before it.
+        position: usize,
+        /// The offset there.
+        found: u64,
+        /// The offset before it.
+        before: u64,
+    },
+
+    /// The last offset is not the number of rows.
+    #[error("{array} ends with {found}, but there are {rows} to divide among the segments")]
+    LastOffset {
+        /// Name of the array.
+        array: &'static str,
+        /// The last offset.
+        found: u64,
+        /// Number of rows (of edges, in a graph).
+        rows: usize,
+    },
+
+    /// An index has no counterpart.
+    #[error("{array}[{position}] is {found}, but indices go from 0 to below {count}")]
+    IndexOutOfRange {
+        /// Name of the array.
+        array: &'static str,
+        /// Where in the array.
+        position: usize,
+        /// The index there.
+        found: u64,
+        /// Number of things that indices count.
+        count: usize,
+    },
+
+    /// The two ends of the edges are not as many.
+    #[error("{rows} edges have a row and {columns} a column: both arrays list the same edges")]
+    UnequalEnds {
+        /// Length of the array of rows.
+        rows: usize,
+        /// Length of the array of columns.
+        columns: usize,
+    },
+
+    /// There is more than the index type can count.
+    #[error("{rows} rows in {segments} segments are more than indices of {index_bits} bits count; {remedy}")]
+    TooMany {
+        /// Number of rows (of edges, in a graph).
+        rows: u64,
+        /// Number of segments.
+        segments: usize,
+        /// Width of an index.
+        index_bits: u32,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+
+    /// What the device said.
+    #[error(transparent)]
+    Device(#[from] megabatch_gpu_core::Error),
+}

@@ -1,0 +1,319 @@
+//! Maxima and minima of segments, with the rows that they were found in.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
+use rayon::prelude::*;
+
+use super::isa::{self, Loops};
+use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
+use crate::error::Result;
+use crate::plan::{Level, SegmentPlan};
+
+/// Which end of the order of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extremum {
+    Max,
+    Min,
+}
+
+impl Extremum {
+    fn kernel(self) -> &'static str {
+        match self {
+            Extremum::Max => "segment_max",
+            Extremum::Min => "segment_min",
+        }
+    }
+}
+
+/// The greatest of each segment's rows in each column, and which row it is in: `x` `[rows, D]` → `out` and `argument` `[segments, D]`.
+///
+/// Of several that are equal, the argument is the first row. A NaN is greater than all numbers, and the first is the argument. An empty segment has 0
+/// and, as argument, the number of rows, which no row has.
+///
+/// Values are those of `torch.zeros(segments, D).scatter_reduce(0, index, x, "amax", include_self=False)`; arguments, and what stands
+/// for an empty segment, those of `torch_scatter.scatter_max`, which does not see NaN, however.
+///
+/// # Errors
+/// As [`sum`](super::sum()).
+///
+/// # Panics
+/// As [`sum`](super::sum()).
+pub fn max(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buffer<u32>)) -> Result<()> {
+    extremum(Extremum::Max, plan, x, out)
+}
+
+/// The least of each segment's rows in each column, and which row it is in. As [`max`], with less for greater; a NaN is less than all numbers.
+///
+/// # Errors
+/// As [`max`].
+///
+/// # Panics
+/// As [`max`].
+pub fn min(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buffer<u32>)) -> Result<()> {
+    extremum(Extremum::Min, plan, x, out)
+}
+
+/// Values and the rows they are in, `[rows, columns]`. Without arguments each number's is its own row.
+#[derive(Clone, Copy)]
+struct From<'a> {
+    x: &'a Buffer<f32>,
+    argument: Option<&'a Buffer<u32>>,
+    columns: usize,
+    /// The argument of an empty segment.
+    none: u32,
+}
+
+/// One reduction after the other, until each segment has one row.
+fn extremum(
+    which: Extremum,
+    plan: &SegmentPlan,
+    x: &Buffer<f32>,
+    (out, argument): (&mut Buffer<f32>, &mut Buffer<u32>),
+) -> Result<()> {
+    let columns = plan.columns(x.len(), out.len());
+    assert_eq!(argument.len(), out.len(), "there is an argument for each value");
+    plan.device().assert_beside(x.scope().device());
+    plan.device().assert_beside(out.scope().device());
+    plan.device().assert_beside(argument.scope().device());
+    let (last, mut partial) = (plan.levels().len() - 1, None::<(Buffer<f32>, Buffer<u32>)>);
+    for (depth, level) in plan.levels().enumerate() {
+        let (x, found) = partial.as_ref().map_or((x, None), |(x, argument)| (x, Some(argument)));
+        let from = From { x, argument: found, columns, none: plan.rows() as u32 };
+        if depth == last {
+            return pass(which, level, from, (out, argument));
+        }
+        let len = (level.offsets.len() - 1) * columns;
+        let (mut pieces, mut arguments) = (Buffer::zeros(out.scope(), len)?, Buffer::zeros(out.scope(), len)?);
+        pass(which, level, from, (&mut pieces, &mut arguments))?;
+        partial = Some((pieces, arguments));
+    }
+    Ok(())
+}
+
+fn pass(
+    which: Extremum,
+    level: Level<'_>,
+    from: From<'_>,
+    (out, argument): (&mut Buffer<f32>, &mut Buffer<u32>),
+) -> Result<()> {
+    match out.scope().device().clone() {
+        Device::Cuda(device) => cuda(&device, (which, level), from, (out, argument)),
+        _ => {
+            let (out, argument) = (out.as_mut_slice(), argument.as_mut_slice());
+            match which {
+                Extremum::Max => cpu::<Greater>(level, from, (out, argument)),
+                Extremum::Min => cpu::<Less>(level, from, (out, argument)),
+            }
+            Ok(())
+        }
+    }
+}
+
+fn cuda(
+    device: &Cuda,
+    (which, level): (Extremum, Level<'_>),
+    from: From<'_>,
+    (out, argument): (&mut Buffer<f32>, &mut Buffer<u32>),
+) -> Result<()> {
+    let kernel = Kernel { module: "segment/extremum", ptx: include_str!("extremum.ptx"), name: which.kernel() };
+    let arguments = arguments![
+        level.offsets.address(),
+        level.order.map_or(0, Buffer::address),
+        from.x.address(),
+        from.argument.map_or(0, Buffer::address),
+        out.address(),
+        argument.address(),
+        from.none,
+        from.columns as u64,
+        out.len() as u64,
+    ];
+    // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them, and the arrays have as many rows and
+    // outputs of `columns`; a thread writes one number of each output. What is submitted to the default stream later runs after it.
+    Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
+}
+
+/// Which of two numbers is kept.
+trait Better {
+    /// Whether `new`, from a later row, takes the place of `old`. A NaN takes that of every number, and keeps it.
+    fn takes(new: f32, old: f32) -> bool;
+}
+
+struct Greater;
+
+impl Better for Greater {
+    #[inline(always)]
+    fn takes(new: f32, old: f32) -> bool {
+        (new > old) | (new.is_nan() & !old.is_nan())
+    }
+}
+
+struct Less;
+
+impl Better for Less {
+    #[inline(always)]
+    fn takes(new: f32, old: f32) -> bool {
+        (new < old) | (new.is_nan() & !old.is_nan())
+    }
+}
+
+fn cpu<B: Better>(level: Level<'_>, from: From<'_>, (out, argument): (&mut [f32], &mut [u32])) {
+    let columns = from.columns;
+    if columns == 0 {
+        return;
+    }
+    let inputs = Inputs { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
+    let from = (from.x.as_slice(), from.argument.map(Buffer::as_slice), from.none);
+    let outputs = inputs.outputs_per_task(columns);
+    let tasks = out.par_chunks_mut(outputs * columns).zip(argument.par_chunks_mut(outputs * columns));
+    tasks.enumerate().for_each(|(task, to)| {
+        isa::run(Outputs::<B> { first: task * outputs, columns, inputs, from, to, better: PhantomData });
+    });
+}
+
+/// Some of the outputs of a reduction.
+struct Outputs<'a, B> {
+    first: usize,
+    columns: usize,
+    inputs: Inputs<'a>,
+    from: (&'a [f32], Option<&'a [u32]>, u32),
+    to: (&'a mut [f32], &'a mut [u32]),
+    better: PhantomData<B>,
+}
+
+impl<B: Better> Loops for Outputs<'_, B> {
+    #[inline(always)]
+    fn run(self) {
+        match self.inputs.order {
+            None => self.in_order(AsTheyLie),
+            Some(order) => self.in_order(Listed(order)),
+        }
+    }
+}
+
+impl<B: Better> Outputs<'_, B> {
+    #[inline(always)]
+    fn in_order(self, order: impl Order) {
+        let (out, argument) = self.to;
+        let to = out.chunks_exact_mut(self.columns).zip(argument.chunks_exact_mut(self.columns));
+        for (output, to) in (self.first..).zip(to) {
+            one::<B>((order, self.inputs.of(output)), self.from, to);
+        }
+    }
+}
+
+/// One output, `[columns]` of values and of arguments. Columns are taken as many at a time as stay in registers from row to row.
+#[inline(always)]
+fn one<B: Better>(
+    (order, places): (impl Order, Range<usize>),
+    (x, found, none): (&[f32], Option<&[u32]>, u32),
+    (out, argument): (&mut [f32], &mut [u32]),
+) {
+    let columns = out.len();
+    if places.is_empty() {
+        out.fill(0.0);
+        argument.fill(none);
+        return;
+    }
+    let mut first = 0;
+    while first < columns {
+        let (from, rows) = ((x, columns, first), (order, places.clone()));
+        let to = (&mut out[first..], &mut argument[first..]);
+        first += match columns - first {
+            64.. => tile::<B, 64>(rows, from, to),
+            16.. => tile::<B, 16>(rows, from, to),
+            4.. => tile::<B, 4>(rows, from, to),
+            _ => tile::<B, 1>(rows, from, to),
+        };
+    }
+    if let Some(found) = found {
+        for (column, argument) in argument.iter_mut().enumerate() {
+            *argument = found[*argument as usize * columns + column];
+        }
+    }
+}
+
+/// The arguments are rows of `x`.
+#[inline(always)]
+fn tile<B: Better, const WIDTH: usize>(
+    (order, mut places): (impl Order, Range<usize>),
+    from: (&[f32], usize, usize),
+    (out, argument): (&mut [f32], &mut [u32]),
+) -> usize {
+    let start = places.next().expect("the caller has seen one");
+    let (mut best, mut arguments) = ([0.0; WIDTH], [order.row(start) as u32; WIDTH]);
+    best.copy_from_slice(tile_of::<WIDTH>(order, start, from));
+    for place in places {
+        let (x, row) = (tile_of::<WIDTH>(order, place, from), order.row(place) as u32);
+        for k in 0..WIDTH {
+            let takes = B::takes(x[k], best[k]);
+            best[k] = if takes { x[k] } else { best[k] };
+            arguments[k] = if takes { row } else { arguments[k] };
+        }
+    }
+    out[..WIDTH].copy_from_slice(&best);
+    argument[..WIDTH].copy_from_slice(&arguments);
+    WIDTH
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_simt::Arg;
+
+    use super::super::harness::{Case, HARNESS, check_same, each_case};
+    use super::*;
+
+    /// Every pass of the kernel, from rows to segments.
+    fn by_kernel(which: Extremum, case: &Case) -> (Vec<f32>, Vec<u32>) {
+        let (plan, columns) = (&case.plan, case.columns);
+        let mut input = (case.x.as_slice().to_vec(), None::<Vec<u32>>);
+        for level in plan.levels() {
+            let len = (level.offsets.len() - 1) * columns;
+            let (mut out, mut argument) = (vec![f32::NAN; len], vec![7; len]);
+            let mut arguments = [
+                Arg::from(level.offsets.as_slice()),
+                level.order.map_or(Arg::null(), |order| Arg::from(order.as_slice())),
+                Arg::from(&input.0[..]),
+                input.1.as_ref().map_or(Arg::null(), |argument| Arg::from(&argument[..])),
+                Arg::from(&mut out[..]),
+                Arg::from(&mut argument[..]),
+                Arg::from(plan.rows() as u32),
+                Arg::from(columns as u64),
+                Arg::from(len as u64),
+            ];
+            HARNESS.run(which.kernel(), Launch::over(len), &mut arguments);
+            input = (out, Some(argument));
+        }
+        (input.0, input.1.unwrap())
+    }
+
+    #[test]
+    fn the_kernels_have_the_cpus_bits() {
+        each_case(|case| {
+            for which in [Extremum::Max, Extremum::Min] {
+                let (mut out, mut argument) = (case.per_segment(), case.arguments());
+                extremum(which, &case.plan, &case.x, (&mut out, &mut argument)).unwrap();
+                let (values, arguments) = by_kernel(which, case);
+                check_same(&values, out.as_slice(), &format!("{which:?}, {case}"));
+                assert_eq!(arguments, argument.as_slice(), "{which:?}, {case}");
+            }
+        });
+    }
+
+    /// 599 empty segments and one of two pieces, the second of which has the number that stands for no row.
+    #[test]
+    fn a_piece_is_not_taken_for_no_row() {
+        let mut offsets = vec![0u32; 600];
+        offsets.push(600);
+        let scope = Device::cpu().scope("test");
+        let mut case = Case::new("empty ones first", SegmentPlan::of_offsets(&scope, &offsets).unwrap(), 1);
+        case.x.as_mut_slice().iter_mut().zip(0..).for_each(|(x, row)| *x = row as f32);
+        let (mut out, mut argument) = (case.per_segment(), case.arguments());
+        max(&case.plan, &case.x, (&mut out, &mut argument)).unwrap();
+        assert_eq!((out.as_slice()[599], argument.as_slice()[599]), (599.0, 599));
+        assert_eq!((out.as_slice()[0], argument.as_slice()[0]), (0.0, 600));
+        assert_eq!(by_kernel(Extremum::Max, &case), (out.as_slice().to_vec(), argument.as_slice().to_vec()));
+    }
+}

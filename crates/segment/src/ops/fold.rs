@@ -1,0 +1,274 @@
+//! Sums and means of segments, and the maxima that softmax needs.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
+use rayon::prelude::*;
+
+use super::isa::{self, Loops};
+use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
+use crate::error::Result;
+use crate::plan::{Level, SegmentPlan};
+
+/// What is made of the rows of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fold {
+    Sum,
+    /// The sum divided by the number of rows, or by 1 where there are none.
+    Mean,
+    /// −∞ where there are no rows, NaN where there is one among them.
+    Greatest,
+}
+
+impl Fold {
+    fn kernel(self) -> &'static str {
+        match self {
+            Fold::Sum | Fold::Mean => "segment_sum",
+            Fold::Greatest => "segment_greatest",
+        }
+    }
+}
+
+/// The sum of each segment's rows: `x` `[rows, D]` → `out` `[segments, D]`. An empty segment's is 0; a NaN makes the sum NaN.
+///
+/// As `torch.zeros(segments, D).scatter_reduce(0, index, x, "sum")`; up to 512 rows are added in the same order.
+///
+/// # Errors
+/// [`Error::Device`](crate::Error::Device): what the device says of the launch; where a segment has more than 512 rows, that there is no memory for
+/// intermediate results, which are on the scope of `out`.
+///
+/// # Panics
+/// If the lengths are not those of one number of columns, and if the arrays are on several devices.
+pub fn sum(plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Buffer<f32>) -> Result<()> {
+    fold(Fold::Sum, plan, x, out)
+}
+
+/// The mean of each segment's rows: `x` `[rows, D]` → `out` `[segments, D]`. An empty segment's is 0; a NaN makes the mean NaN.
+///
+/// As `torch.zeros(segments, D).scatter_reduce(0, index, x, "mean", include_self=False)`.
+///
+/// # Errors
+/// As [`sum`].
+///
+/// # Panics
+/// As [`sum`].
+pub fn mean(plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Buffer<f32>) -> Result<()> {
+    fold(Fold::Mean, plan, x, out)
+}
+
+/// One reduction after the other, until each segment has one row.
+pub(super) fn fold(fold: Fold, plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Buffer<f32>) -> Result<()> {
+    let columns = plan.columns(x.len(), out.len());
+    plan.device().assert_beside(x.scope().device());
+    plan.device().assert_beside(out.scope().device());
+    let (last, mut partial) = (plan.levels().len() - 1, None::<Buffer<f32>>);
+    for (depth, level) in plan.levels().enumerate() {
+        let input = (partial.as_ref().unwrap_or(x), columns);
+        if depth == last {
+            let counts = (fold == Fold::Mean).then(|| plan.offsets());
+            return pass(fold, level, input, (out, counts));
+        }
+        let mut pieces = Buffer::zeros(out.scope(), (level.offsets.len() - 1) * columns)?;
+        pass(fold, level, input, (&mut pieces, None))?;
+        partial = Some(pieces);
+    }
+    Ok(())
+}
+
+/// One reduction of `x`, `[inputs, columns]`, to `out`, `[outputs, columns]`. With `counts`, offsets of as many outputs, it is divided by the numbers of
+/// rows that they say.
+fn pass(
+    fold: Fold,
+    level: Level<'_>,
+    (x, columns): (&Buffer<f32>, usize),
+    (out, counts): (&mut Buffer<f32>, Option<&Buffer<u32>>),
+) -> Result<()> {
+    match out.scope().device().clone() {
+        Device::Cuda(device) => cuda(&device, (fold, level), (x, columns), (out, counts)),
+        _ => {
+            let inputs = Inputs { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
+            let counts = counts.map(Buffer::as_slice);
+            cpu(fold, inputs, (x.as_slice(), columns), (out.as_mut_slice(), counts));
+            Ok(())
+        }
+    }
+}
+
+fn cuda(
+    device: &Cuda,
+    (fold, level): (Fold, Level<'_>),
+    (x, columns): (&Buffer<f32>, usize),
+    (out, counts): (&mut Buffer<f32>, Option<&Buffer<u32>>),
+) -> Result<()> {
+    let kernel = Kernel { module: "segment/fold", ptx: include_str!("fold.ptx"), name: fold.kernel() };
+    let arguments = arguments![
+        level.offsets.address(),
+        level.order.map_or(0, Buffer::address),
+        x.address(),
+        out.address(),
+        counts.map_or(0, Buffer::address),
+        columns as u64,
+        out.len() as u64,
+    ];
+    // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them, and `x` and `out` have as many rows
+    // and outputs of `columns`; a thread writes one number of `out`. What is submitted to the default stream later runs after it.
+    Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
+}
+
+fn cpu(fold: Fold, inputs: Inputs<'_>, (x, columns): (&[f32], usize), (out, counts): (&mut [f32], Option<&[u32]>)) {
+    match fold {
+        Fold::Sum | Fold::Mean => in_tasks::<Sum>(inputs, (x, columns), (out, counts)),
+        Fold::Greatest => in_tasks::<Greatest>(inputs, (x, columns), (out, counts)),
+    }
+}
+
+fn in_tasks<C: Combine + Sync + Send>(
+    inputs: Inputs<'_>,
+    x: (&[f32], usize),
+    (out, counts): (&mut [f32], Option<&[u32]>),
+) {
+    let columns = x.1;
+    if columns == 0 {
+        return;
+    }
+    let outputs = inputs.outputs_per_task(columns);
+    out.par_chunks_mut(outputs * columns).enumerate().for_each(|(task, out)| {
+        isa::run(Outputs::<C> { first: task * outputs, inputs, x, counts, out, combine: PhantomData });
+    });
+}
+
+/// Some of the outputs of a reduction.
+struct Outputs<'a, C> {
+    first: usize,
+    inputs: Inputs<'a>,
+    x: (&'a [f32], usize),
+    counts: Option<&'a [u32]>,
+    out: &'a mut [f32],
+    combine: PhantomData<C>,
+}
+
+impl<C: Combine> Loops for Outputs<'_, C> {
+    #[inline(always)]
+    fn run(self) {
+        match self.inputs.order {
+            None => self.in_order(AsTheyLie),
+            Some(order) => self.in_order(Listed(order)),
+        }
+    }
+}
+
+impl<C: Combine> Outputs<'_, C> {
+    #[inline(always)]
+    fn in_order(self, order: impl Order) {
+        let (x, columns) = self.x;
+        for (output, out) in (self.first..).zip(self.out.chunks_exact_mut(columns)) {
+            one::<C>((order, self.inputs.of(output)), x, out);
+            if let Some(counts) = self.counts {
+                let count = (counts[output + 1] - counts[output]).max(1) as f32;
+                out.iter_mut().for_each(|out| *out /= count);
+            }
+        }
+    }
+}
+
+/// How two numbers become one.
+trait Combine {
+    const IDENTITY: f32;
+
+    fn combine(a: f32, b: f32) -> f32;
+}
+
+struct Sum;
+
+impl Combine for Sum {
+    const IDENTITY: f32 = 0.0;
+
+    #[inline(always)]
+    fn combine(a: f32, b: f32) -> f32 {
+        a + b
+    }
+}
+
+struct Greatest;
+
+impl Combine for Greatest {
+    const IDENTITY: f32 = f32::NEG_INFINITY;
+
+    #[inline(always)]
+    fn combine(a: f32, b: f32) -> f32 {
+        if b > a || b.is_nan() { b } else { a }
+    }
+}
+
+/// One output, `[columns]`. Columns are taken as many at a time as stay in registers from row to row.
+#[inline(always)]
+fn one<C: Combine>((order, places): (impl Order, Range<usize>), x: &[f32], out: &mut [f32]) {
+    let (columns, mut first) = (out.len(), 0);
+    while first < columns {
+        let (from, rows) = ((x, columns, first), (order, places.clone()));
+        first += match columns - first {
+            64.. => tile::<C, 64>(rows, from, &mut out[first..]),
+            16.. => tile::<C, 16>(rows, from, &mut out[first..]),
+            4.. => tile::<C, 4>(rows, from, &mut out[first..]),
+            _ => tile::<C, 1>(rows, from, &mut out[first..]),
+        };
+    }
+}
+
+#[inline(always)]
+fn tile<C: Combine, const WIDTH: usize>(
+    (order, places): (impl Order, Range<usize>),
+    from: (&[f32], usize, usize),
+    out: &mut [f32],
+) -> usize {
+    let mut results = [C::IDENTITY; WIDTH];
+    for place in places {
+        let x = tile_of::<WIDTH>(order, place, from);
+        results.iter_mut().zip(x).for_each(|(result, &x)| *result = C::combine(*result, x));
+    }
+    out[..WIDTH].copy_from_slice(&results);
+    WIDTH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::harness::{Case, check_same, each_case};
+    use super::*;
+    use megabatch_simt::Arg;
+
+    /// Every pass of the kernel, from rows to segments.
+    fn by_kernel(fold: Fold, case: &Case) -> Vec<f32> {
+        let (plan, columns) = (&case.plan, case.columns);
+        let (mut input, last) = (case.x.as_slice().to_vec(), plan.levels().len() - 1);
+        for (depth, level) in plan.levels().enumerate() {
+            let mut out = vec![f32::NAN; (level.offsets.len() - 1) * columns];
+            let counts = (fold == Fold::Mean && depth == last).then(|| plan.offsets().as_slice());
+            let (launch, len) = (Launch::over(out.len()), out.len() as u64);
+            let mut arguments = [
+                Arg::from(level.offsets.as_slice()),
+                level.order.map_or(Arg::null(), |order| Arg::from(order.as_slice())),
+                Arg::from(&input[..]),
+                Arg::from(&mut out[..]),
+                counts.map_or(Arg::null(), Arg::from),
+                Arg::from(columns as u64),
+                Arg::from(len),
+            ];
+            super::super::harness::HARNESS.run(fold.kernel(), launch, &mut arguments);
+            input = out;
+        }
+        input
+    }
+
+    #[test]
+    fn the_kernels_have_the_cpus_bits() {
+        each_case(|case| {
+            for how in [Fold::Sum, Fold::Mean, Fold::Greatest] {
+                let mut out = case.per_segment();
+                fold(how, &case.plan, &case.x, &mut out).unwrap();
+                check_same(&by_kernel(how, case), out.as_slice(), &format!("{how:?}, {case}"));
+            }
+        });
+    }
+}
