@@ -126,7 +126,7 @@ pub struct Conversion {
     pub bytes_before: u64,
     /// Length of the new file.
     pub bytes_after: u64,
-    /// Whether every value of the new file was read back and compared with the old one: always, as nothing else is published.
+    /// Whether every table of the new file was read back and compared with the old one: always, as nothing else is published.
     pub verified: bool,
     /// Whether an interrupted conversion was continued.
     pub continued: bool,
@@ -136,7 +136,7 @@ pub struct Conversion {
 
 /// Makes the file `out` of the file `input` as `options` say.
 ///
-/// `out` appears whole, after every value was read back from it and compared with the old file's, bit for bit; before that, whatever
+/// `out` appears whole, after every table was read back from it and compared with the old file's, bit for bit; before that, whatever
 /// was there stays. Values keep their type and byte order. What a killed or interrupted conversion has done is kept beside `out`
 /// and is continued by the same call; [`Conversion::continued`] tells. Buffers are booked on `scope`.
 ///

@@ -77,7 +77,7 @@ fn everything_in_a_file_comes_along() {
         assert_eq!(file.attr("text").unwrap().read_scalar::<VarLenUnicode>().unwrap().as_str(), "μ and €");
         assert_eq!(file.group("notes").unwrap().attr("version").unwrap().read_scalar::<f64>().unwrap(), 1.5);
         let units = file.dataset("features").unwrap().attr("units").unwrap().read_raw::<VarLenUnicode>().unwrap();
-        assert_eq!(units.iter().map(|unit| unit.as_str()).collect::<Vec<_>>(), ["a", "", "bcd"]);
+        assert_eq!(units.iter().map(VarLenUnicode::as_str).collect::<Vec<_>>(), ["a", "", "bcd"]);
         assert_eq!(file.dataset("notes/texts").unwrap().read_raw::<VarLenUnicode>().unwrap()[2].as_str(), "bcd");
         assert!(file.dataset("notes/scalar").unwrap().read_scalar::<f32>().unwrap().is_nan());
         assert_eq!(file.dataset("notes/empty").unwrap().shape(), [0, 5]);

@@ -194,20 +194,19 @@ impl TrackedTimeframe {
 mod tests {
     use super::*;
 
+    /// Chain, the chain that it follows and the new bars; or the step that contradicts.
+    type Placed = Result<(u32, Option<u32>, u32), usize>;
+
     /// Places samples, each a window of four letters at a time, in a timeframe of bars of `bar_ns`.
-    fn place(
-        bar_ns: Option<i64>,
-        open_max: usize,
-        samples: &[(i64, &str)],
-    ) -> Vec<Result<(u32, Option<u32>, u32), usize>> {
+    fn place(bar_ns: Option<i64>, open_max: usize, samples: &[(i64, &str)]) -> Vec<Placed> {
         let form = WindowForm { steps: 4, row_bytes: 1 };
         let mut tracker = Tracker::new(vec![TrackedTimeframe { form, bar_ns }], open_max);
-        let mut place = |(row, &(time, window)): (usize, &(i64, &str))| {
+        let place = |(row, &(time, window)): (usize, &(i64, &str))| {
             let sample = Sample { row, time, instrument: None, windows: vec![window.as_bytes()] };
             let placed = tracker.place(&sample);
             placed.map(|placed| (placed.chain, placed.follows, placed.new_bars[0])).map_err(|mismatch| mismatch.step)
         };
-        samples.iter().enumerate().map(|sample| place(sample)).collect()
+        samples.iter().enumerate().map(place).collect()
     }
 
     #[test]

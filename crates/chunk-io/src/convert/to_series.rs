@@ -194,6 +194,9 @@ fn write_feature_names(
 fn verify(job: &Job<'_>, (path, series): (&Path, &SeriesIndex), given: &Given, work: &mut Work<'_>) -> Result<()> {
     let file = InputFile::open(path)?;
     let checked = SeriesFile::from_file(file.clone(), job.scope)?;
+    if checked.sample_times() != series.sample_time {
+        return Err(file.broken("/samples/time", "the times of the samples, as they were", "others"));
+    }
     for (k, timeframe) in series.timeframes.iter().enumerate() {
         let object = format!("/series/{}/values", given.names[k]);
         let form = given.forms[k];

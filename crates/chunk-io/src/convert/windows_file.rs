@@ -17,7 +17,7 @@ use crate::series::SeriesFile;
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
 
-/// The windows of each timeframe, and the targets.
+/// The windows of each timeframe, the targets, and the times where they are times.
 pub(super) fn tasks<'a>(job: &Job<'_>, series: &'a SeriesFile, work: &Work<'_>) -> Result<Vec<Task<'a>>> {
     let (input, samples) = (job.input, series.shape().samples);
     let choice = (&job.options.storage, LeftOpen::Default);
@@ -34,11 +34,22 @@ pub(super) fn tasks<'a>(job: &Job<'_>, series: &'a SeriesFile, work: &Work<'_>) 
         let feed = WindowFeed::new(bars, (timeframe.steps(), row_bytes), timeframe.sample_ends(), work);
         tasks.push(Task { bulk, feed: Box::new(feed) });
     }
-    let failed = || input.failed("/targets", "open the dataset");
-    let like = input.root.dataset("/targets").map_err(failed())?;
-    let bulk = Bulk::new("/targets", (like.shape(), like.clone()), choice).map_err(failed())?;
-    tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, like)) });
+    let mut tables = vec![("/targets", "/targets")];
+    if !is_ordinal(job)? {
+        tables.push(("/samples/time", "/timestamps"));
+    }
+    for (old, new) in tables {
+        let failed = || input.failed(old, "open the dataset");
+        let like = input.root.dataset(old).map_err(failed())?;
+        let bulk = Bulk::new(new, (like.shape(), like.clone()), choice).map_err(failed())?;
+        tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, like)) });
+    }
     Ok(tasks)
+}
+
+/// Whether the times of the series tell the order only; times that the samples had before are kept beside them.
+fn is_ordinal(job: &Job<'_>) -> Result<bool> {
+    Ok(job.input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal")))
 }
 
 /// Where a timeframe's windows lie: below `/features`, or that itself for one that had no name.
@@ -51,16 +62,15 @@ fn object(job: &Job<'_>, series: &SeriesFile, name: &str) -> Result<String> {
 pub(super) fn write_others(job: &Job<'_>, (file, series): (&File, &SeriesFile)) -> Result<Vec<String>> {
     let input = job.input;
     let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };
-    let ordinal = input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal"));
-    if !ordinal {
-        output.write("/timestamps", &[series.shape().samples], series.sample_times())?;
-    }
     output.write_attribute(file, "layout", &"windows".into())?;
     let mut copier = Copier::default();
     copier.skipped_attributes =
         ["layout", "format_version", "time_kind", "unnamed_timeframe"].map(str::to_owned).into();
     copier.skipped.extend(["/series", "/samples/time", "/samples/end", "/features"].map(str::to_owned));
     copier.written.insert("/targets".to_owned());
+    if !is_ordinal(job)? {
+        copier.skipped.insert("/timestamps".to_owned());
+    }
     for timeframe in series.timeframes() {
         let (values, object) = (format!("/series/{}/values", timeframe.name()), object(job, series, timeframe.name())?);
         let old = input.root.dataset(&values).map_err(input.failed(&values, "open the dataset"))?;

@@ -68,19 +68,6 @@ impl Windows {
         Windows { timeframes: timeframes.to_vec(), rows, timed: true }
     }
 
-    pub(crate) fn without_times(mut self) -> Self {
-        self.timed = false;
-        self
-    }
-
-    pub(crate) fn shuffle(&mut self, seed: u64) {
-        let mut state = seed;
-        for n in (1..self.rows.len()).rev() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            self.rows.swap(n, (state >> 33) as usize % (n + 1));
-        }
-    }
-
     /// Writes the file as other programs do: chunked, without attributes; a timeframe named "" is `/features` itself.
     pub(crate) fn write(&self, path: &Path) {
         let file = hdf5::File::create(path).unwrap();

@@ -171,7 +171,7 @@ fn answer(args: &Args, done: &Conversion, seconds: f64) -> Answer {
     if done.continued {
         text.push_str(", going on where an earlier run was");
     }
-    text.push_str("\nverified: every value was read back and is the same, bit for bit");
+    text.push_str("\nverified: every table was read back and is the same, bit for bit");
     done.notes.iter().for_each(|note| text.push_str(&format!("\nnote: {note}")));
     let mut json = serde_json::to_value(done).expect("a conversion serialises without error");
     json["out"] = serde_json::json!(args.out);

@@ -39,7 +39,7 @@ fn the_layout_stays_where_the_storage_is_chosen() {
     assert_eq!(windows["to"], "windows");
     let text = stage.run("convert out.h5 again.h5").success();
     let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
-    assert!(text.contains("M1: 347 bars") && text.contains("verified: every value was read back"), "{text}");
+    assert!(text.contains("M1: 347 bars") && text.contains("verified: every table was read back"), "{text}");
 }
 
 #[test]
