@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3, help="timed runs of a round")
     parser.add_argument("--rounds", type=int, default=3)
-    args = parser.parse_args()
+    args = parser.parse_args([word for word in sys.argv[1:] if word != "--"])
     torch.set_num_threads(args.threads)
     torch_side, theirs, ours, plans = TorchSide(args), [], [], []
     for _ in range(args.rounds):

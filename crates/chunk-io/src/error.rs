@@ -277,12 +277,9 @@ impl Error {
     }
 
     pub(crate) fn hdf5(path: &Path, object: &str, action: &'static str) -> impl Fn(hdf5::Error) -> Self {
-        move |source| Error::Hdf5 {
-            path: path.to_owned(),
-            object: object.to_owned(),
-            action,
-            detail: innermost(&source),
-            fix: "the file may be damaged; copy or write it again".to_owned(),
+        move |source| {
+            let detail = innermost(&source);
+            Error::Hdf5 { path: path.to_owned(), object: object.to_owned(), action, fix: fix_of(&detail), detail }
         }
     }
 }
@@ -316,8 +313,31 @@ fn at_chunk(chunk: &[usize]) -> String {
     if chunk.is_empty() { String::new() } else { format!(", chunk at {chunk:?}") }
 }
 
+/// What to do about a failure that HDF5 tells in these words: a full disk is no damage (errno(3), ENOSPC and EDQUOT).
+fn fix_of(detail: &str) -> String {
+    let is_full = ["errno = 28,", "errno = 122,"].iter().any(|errno| detail.contains(errno));
+    let fix = if is_full {
+        "the disk is full: free some space, or write to another disk, and repeat the command"
+    } else {
+        "the file may be damaged; copy or write it again"
+    };
+    fix.to_owned()
+}
+
 /// The innermost frame of an HDF5 error: its root cause, in HDF5's words.
 pub(crate) fn innermost(error: &hdf5::Error) -> String {
     let root = error.stack().and_then(|stack| stack.last().map(|frame| frame.desc().to_owned()));
     root.unwrap_or_else(|| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_damage() {
+        let failed = |errno: u32| format!("file write failed: errno = {errno}, error message = '…', buf = 0x55f7");
+        assert!(fix_of(&failed(28)).starts_with("the disk is full"));
+        assert!(fix_of(&failed(5)).starts_with("the file may be damaged"));
+    }
 }
