@@ -76,7 +76,7 @@ impl DatasetReads {
         let remedy =
             remedy.as_ref().map_or(String::new(), |command| format!("\n          `{command}` would make it 1.0"));
         format!(
-            "reading   {}: {storage}; {read} an epoch, {read_amplification:.2} for each asked for{by}{remedy}\n",
+            "reading   {}: {storage}; {read} an epoch, read amplification {read_amplification:.2}{by}{remedy}\n",
             stored.object
         )
     }
