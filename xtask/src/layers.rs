@@ -14,7 +14,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-order", &[]),
     ("megabatch-chunk-io", &["megabatch-gpu-core", "megabatch-order"]),
     ("megabatch-segment", &["megabatch-gpu-core"]),
-    ("megabatch-trainer", &["megabatch-gpu-core", "megabatch-order"]),
+    ("megabatch-graph-cache", &["megabatch-gpu-core", "megabatch-segment"]),
+    ("megabatch-trainer", &["megabatch-gpu-core", "megabatch-order", "megabatch-segment"]),
 ];
 
 /// Packages that compose the libraries and that nothing depends on.

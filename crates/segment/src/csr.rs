@@ -111,3 +111,47 @@ impl<'a, I: Index> Csr<'a, I> {
         Compressed::by(self.col, &rows, self.columns)
     }
 }
+
+/// A graph's edges by the nodes that they come from (CSC): the view of what [`Csr::transposed`] gives, and as lasting.
+#[derive(Clone, Copy, Debug)]
+pub struct Csc<'a, I> {
+    offsets: &'a [I],
+    rows: &'a [I],
+    edges: &'a [I],
+}
+
+impl<'a, I: Index> Csc<'a, I> {
+    /// The view of `offsets` `[columns + 1]`, `rows` `[edges]` and `edges` `[edges]`. The arrays are looked through once, as far as they can be
+    /// without the CSR: `edges` may be any numbers below its length.
+    ///
+    /// # Errors
+    /// As [`Csr::new`], with `rows` rows.
+    pub fn new((offsets, rows, edges): (&'a [I], &'a [I], &'a [I]), row_count: usize) -> Result<Self> {
+        Csr::new(offsets, rows, row_count)?;
+        if rows.len() != edges.len() {
+            return Err(Error::UnequalEnds { rows: rows.len(), columns: edges.len() });
+        }
+        check_indices("edges", edges, rows.len())?;
+        Ok(Csc { offsets, rows, edges })
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Offsets of the columns, `[columns + 1]`.
+    pub fn offsets(&self) -> &'a [I] {
+        self.offsets
+    }
+
+    /// The row that each edge goes to, `[edges]`.
+    pub fn rows(&self) -> &'a [I] {
+        self.rows
+    }
+
+    /// The place of each edge in the CSR, `[edges]`.
+    pub fn edges(&self) -> &'a [I] {
+        self.edges
+    }
+}

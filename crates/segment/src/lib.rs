@@ -9,7 +9,7 @@ pub mod ops;
 mod plan;
 mod sort;
 
-pub use csr::Csr;
+pub use csr::{Csc, Csr};
 pub use edges::Compressed;
 pub use error::{Error, Result};
 pub use index::Index;

@@ -1,0 +1,20 @@
+#![forbid(unsafe_code)]
+
+use thiserror::Error;
+
+/// `Result` with this crate's [`Error`](enum@Error).
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can be wrong with graphs and with the files that hold them.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The arrays of a graph do not describe one.
+    #[error("graph {graph:?}: {source}")]
+    Csr {
+        /// Key of the graph, empty where it has none yet.
+        graph: String,
+        /// Which array, and where.
+        source: megabatch_segment::Error,
+    },
+}

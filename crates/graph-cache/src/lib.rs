@@ -1,0 +1,9 @@
+#![doc = include_str!("../README.md")]
+
+mod error;
+mod graph;
+mod schema;
+
+pub use error::{Error, Result};
+pub use graph::{Graph, Targets};
+pub use schema::{Schema, TargetLevel};
