@@ -30,6 +30,8 @@ pub(crate) struct Job {
     pub(crate) training: trainer::Config,
     /// How the data pass through memory.
     pub(crate) chunks: Result<ChunkPlan, Shortage>,
+    /// Bytes that were held before any windows were: of a series all, of windows what tells their times.
+    held_beside_bytes: usize,
     /// Rows of the file that are decoded together, 1 where none are.
     stored_rows: usize,
 }
@@ -81,13 +83,8 @@ impl Job {
 
     /// How the data would pass through memory in batches of `batch_size`, beside a model that takes `model_bytes`.
     pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, Shortage> {
-        // Windows in memory are what is planned for, and not beside it.
-        let windows_bytes = match self.samples.source() {
-            source if source.layout() == Layout::Windows && source.is_resident() => source.shape().windows_bytes(),
-            _ => 0,
-        };
-        let held_bytes = self.held_bytes() - windows_bytes as usize;
-        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows: self.stored_rows };
+        let Job { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
+        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows };
         chunks(&self.samples, &self.config, self.memory_bytes, beside)
     }
 
@@ -106,30 +103,27 @@ impl Job {
         let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
-        let open = |resident_bytes_max| {
-            SourceSamples::open(&path, &device, resident_bytes_max).map_err(|error| not_even_data(error, memory_bytes))
-        };
-        let mut samples = open(0)?;
+        let not_even_data = |error| not_even_data(error, memory_bytes);
+        let mut samples = SourceSamples::open(&path, &device, 0).map_err(not_even_data)?;
         let split = split_source(samples.source(), &config)?;
         let training = training_config(&config);
         let model_bytes = footprint(&samples, &split, &training)?.total_bytes();
-        let held_bytes = device.usage().allocated_bytes;
+        let held_beside_bytes = device.usage().allocated_bytes;
         let stored_rows = stored_rows(samples.source())?;
-        let beside = Beside { model_bytes, held_bytes, batch_size: training.batch_size, stored_rows };
+        let beside =
+            Beside { model_bytes, held_bytes: held_beside_bytes, batch_size: training.batch_size, stored_rows };
         let chunks = chunks(&samples, &config, memory_bytes, beside);
         let stays = chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
-        if request.intent == Intent::Run && stays && !samples.source().is_resident() {
-            drop(samples);
-            samples = open(usize::MAX)?;
+        if request.intent == Intent::Run && stays {
+            samples.hold().map_err(not_even_data)?;
         }
-        Ok(Job { device, memory_bytes, samples, split, config, training, chunks, stored_rows })
+        Ok(Job { device, memory_bytes, samples, split, config, training, chunks, held_beside_bytes, stored_rows })
     }
 }
 
 /// What data have to leave room for, and what they are taken in.
 struct Beside {
     model_bytes: usize,
-    /// Of a series all; of windows what tells their times.
     held_bytes: usize,
     batch_size: usize,
     stored_rows: usize,

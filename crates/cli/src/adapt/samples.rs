@@ -43,6 +43,14 @@ impl SourceSamples {
         Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks })
     }
 
+    /// Reads windows into memory that are not there yet.
+    ///
+    /// # Panics
+    /// If a loader is at work on them.
+    pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
+        Arc::get_mut(&mut self.source).expect("no loader is at work").hold()
+    }
+
     /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies and however it is compressed.
     ///
     /// Of windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the samples, the first and the last
