@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod synth;
 mod trained;
+mod usage;
 
 use std::process::ExitCode;
 
