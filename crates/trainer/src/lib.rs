@@ -54,7 +54,10 @@ pub use file::write_atomically;
 pub use follow::Follower;
 pub use footprint::{CarriedStates, Footprint};
 pub use form::Form;
-pub use graph::GraphView;
+pub use graph::{
+    AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
+    GraphOutput, GraphView, NodeGradients, Nodes, PackedAttention, Passes,
+};
 pub use learning_rate::{LrSchedule, LrScheduleKind};
 pub use loss::Loss;
 pub use lstm::InputGradients;
