@@ -18,6 +18,7 @@ mod progress;
 mod recipe;
 mod report;
 mod run;
+mod settings;
 mod synth;
 mod trained;
 mod usage;

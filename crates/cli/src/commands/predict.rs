@@ -41,15 +41,15 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let format = Format::of(&args.out)?;
     let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
-    output::check(&args.out, &[trained.samples.source().path()])?;
-    let range = args.samples.as_ref().map_or(0..trained.len(), |samples| samples.0.clone());
-    if range.end > trained.len() {
-        let file = trained.samples.source().path().display();
+    output::check(&args.out, &[trained.data.path()])?;
+    let range = args.samples.as_ref().map_or(0..trained.units(), |samples| samples.0.clone());
+    if range.end > trained.units() {
+        let file = trained.data.path().display();
         return Err(Failure::usage(format!(
             "--samples {}..{}: {file} has {} samples",
             range.start,
             range.end,
-            trained.len()
+            trained.units()
         )));
     }
     let indices: Vec<usize> = range.clone().collect();
