@@ -275,6 +275,7 @@ pub(crate) fn model_config(config: &Config) -> ModelConfig {
         hidden: config.count("model.hidden"),
         layers: config.count("model.layers"),
         bias: config.flag("model.bias"),
+        ..ModelConfig::default()
     }
 }
 

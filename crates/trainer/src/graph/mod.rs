@@ -2,6 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+mod attention;
+mod batch;
+mod port;
+mod readout;
 mod view;
 
+pub use attention::{AttentionKind, GraphActivation, GraphConfig, GraphDropout, GraphOutput, NodeGradients, Nodes, Passes};
+pub(crate) use attention::{AttentionMemory, AttentionPass, GraphAttention, PackedAttention};
+pub(crate) use batch::{GraphBatch, check_graphs, samples_of};
+pub use port::Graphs;
+pub use readout::Readout;
 pub use view::GraphView;
