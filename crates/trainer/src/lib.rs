@@ -56,7 +56,10 @@ pub use file::write_atomically;
 pub use follow::Follower;
 pub use footprint::{CarriedStates, Footprint};
 pub use form::Form;
-pub use graph::{AttentionKind, GraphActivation, GraphConfig, GraphOutput, GraphView, Graphs, Readout};
+pub use graph::{
+    AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
+    GraphOutput, GraphView, Graphs, NodeGradients, Nodes, PackedAttention, Passes, Readout,
+};
 pub use learning_rate::{LrSchedule, LrScheduleKind};
 pub use loss::Loss;
 pub use lstm::InputGradients;

@@ -8,8 +8,10 @@ mod port;
 mod readout;
 mod view;
 
-pub use attention::{AttentionKind, GraphActivation, GraphConfig, GraphDropout, GraphOutput, NodeGradients, Nodes, Passes};
-pub(crate) use attention::{AttentionMemory, AttentionPass, GraphAttention, PackedAttention};
+pub use attention::{
+    AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
+    GraphOutput, NodeGradients, Nodes, PackedAttention, Passes,
+};
 pub(crate) use batch::{GraphBatch, check_graphs, samples_of};
 pub use port::Graphs;
 pub use readout::Readout;
