@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let samples = made_up(args)?;
     let device = Device::cpu();
     let config = Config {
-        model: ModelConfig { hidden: args.hidden, layers: args.layers, bias: true },
+        model: ModelConfig { hidden: args.hidden, layers: args.layers, ..ModelConfig::default() },
         optimizer: OptimizerConfig { kind: OptimizerKind::Adam, weight_decay: 0.0, ..OptimizerConfig::default() },
         max_steps: Some(args.steps + 1),
         batch_size: args.batch,
