@@ -170,7 +170,10 @@ fn chunk_bytes_set(config: &Config) -> Option<u64> {
 /// Bytes that `training` takes beside the data.
 fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -> Result<Footprint> {
     let shape = samples.shape();
-    let footprint = Footprint::of(training, shape, split.validation.len())?;
+    let footprint = match samples.graphs() {
+        Some(graphs) => Footprint::of_graphs(training, shape, graphs.largest(), split.validation.len())?,
+        None => Footprint::of(training, shape, split.validation.len())?,
+    };
     if !training.carry_state {
         return Ok(footprint);
     }

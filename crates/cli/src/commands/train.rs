@@ -207,7 +207,8 @@ impl Session {
         trainer.load_weights(&weights)?;
         let Job { device, data, split, .. } = &self.job;
         let (samples, part) = (data.samples(), Part::unseen(split));
-        let baselines = Baselines::fit(device, Selection { samples, indices: &split.train })?;
+        let readout = trainer.model().config().readout;
+        let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, readout)?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
         let evaluation = Evaluation::new(part, step, errors);
