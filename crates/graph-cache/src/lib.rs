@@ -1,11 +1,19 @@
 #![doc = include_str!("../README.md")]
 
+mod batch;
 mod builder;
+mod cache;
 mod error;
+mod file;
 mod graph;
+mod resident;
 mod schema;
 
+pub use batch::BlockDiagonal;
 pub use builder::{Builder, Identity};
-pub use error::{Error, Result};
+pub use cache::{BuildOptions, Collected, GraphCache, Progress, Stale, build_cached};
+pub use error::{Change, Error, Result};
+pub use file::{FloatWidth, Floats, GraphFile, IndexWidth, StoredGraph, Widths};
 pub use graph::{Graph, Targets};
+pub use resident::{Addresses, Resident};
 pub use schema::{Schema, TargetLevel};
