@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod build;
 mod builder;
 mod error;
 mod graph;
