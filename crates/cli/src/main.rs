@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod synth;
 mod trained;
+mod universe;
 
 use std::process::ExitCode;
 
