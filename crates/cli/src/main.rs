@@ -21,6 +21,7 @@ mod run;
 mod settings;
 mod synth;
 mod trained;
+mod universe;
 mod usage;
 
 use std::process::ExitCode;

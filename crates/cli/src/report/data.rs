@@ -54,7 +54,11 @@ impl DataFacts {
         let timeframes = file.timeframes();
         let base = has("base").map_or_else(|| timeframes[0].name().to_owned(), str::to_owned);
         Ok(DataFacts {
-            unit: if has("target_kind").is_some() { "pips" } else { "units of the targets" },
+            unit: match has("target_kind") {
+                Some("log_return") => "log return",
+                Some(_) => "pips",
+                None => "units of the targets",
+            },
             bar: format!("bars of {base}"),
             timeframes: timeframes
                 .iter()
