@@ -24,6 +24,72 @@ pub enum Error {
         source: megabatch_segment::Error,
     },
 
+    /// An option of a builder is out of its range.
+    #[error("option {option}: expected {expected}, found {found}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+
+    /// What a graph is to be built from does not fit together.
+    #[error("{object}: expected {expected}")]
+    Data {
+        /// What is wrong, and where it is.
+        object: String,
+        /// What was expected in its place.
+        expected: String,
+    },
+
+    /// A file to import cannot be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+
+    /// A field of a text is not what stands there in the format.
+    #[error("{}: line {line}, column {column}: expected {expected}, found `{found}`", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// Line from 1.
+        line: u64,
+        /// Column from 1: of fields in a delimited text, of characters in one of fixed columns.
+        column: usize,
+        /// What a right file has there.
+        expected: String,
+        /// The field, shortened.
+        found: String,
+    },
+
+    /// A file contradicts itself, or another of the same graphs.
+    #[error("{}: {found}; expected {expected}", path.display())]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+        /// What a right file has, and what to do.
+        expected: String,
+    },
+
+    /// A format has no place for what the graphs hold.
+    #[error("graphs with {what} cannot be exported as {format}: {remedy}")]
+    NotExportable {
+        /// The format.
+        format: &'static str,
+        /// What the graphs have, or lack.
+        what: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+
     /// An array of a graph is not as long as its collection's schema says.
     #[error("graph {graph:?}: {array} has {found} values, and {} rows of {} by the schema", expected.0, expected.1)]
     Shape {
