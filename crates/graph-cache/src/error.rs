@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::schema::TargetLevel;
+
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -99,6 +101,17 @@ pub enum Error {
         found: usize,
         /// Rows and columns that it should have.
         expected: (usize, usize),
+    },
+
+    /// A graph has targets of something else than its collection's schema says.
+    #[error("graph {graph:?}: its targets are {found:?}, and the schema says {expected:?}")]
+    TargetLevel {
+        /// Key of the graph.
+        graph: String,
+        /// What has targets in it.
+        found: TargetLevel,
+        /// What has them by the schema.
+        expected: TargetLevel,
     },
 
     /// A node of a graph has a name that there is not.
