@@ -11,9 +11,9 @@ use megabatch_trainer::{
 };
 use serde_json::json;
 
-use super::usage::peak_rss_bytes;
 use crate::answer::Answer;
 use crate::plan::bytes;
+use crate::usage::peak_rss_bytes;
 
 /// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
 #[derive(clap::Args)]
