@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -20,13 +21,15 @@ pub enum Error {
         source: megabatch_segment::Error,
     },
 
-    /// A file to import cannot be read.
-    #[error("{}: cannot be read: {source}", path.display())]
-    Unreadable {
+    /// The system failed to read or write a file.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
         /// The file.
         path: PathBuf,
+        /// What was to be done.
+        action: &'static str,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 
     /// A field of a text is not what stands there in the format.

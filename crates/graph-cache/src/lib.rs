@@ -2,7 +2,9 @@
 
 mod builder;
 mod error;
+pub mod export;
 mod graph;
+pub mod import;
 mod schema;
 
 pub use builder::{Builder, Identity};
