@@ -100,7 +100,9 @@ impl Evaluation {
     fn information_verdict(&self) -> String {
         let Some(information) = &self.model.information else { return String::new() };
         let number = |values: &[Option<f64>]| values.first().copied().flatten();
-        let (Some(ic), Some(rank_ic)) = (number(&information.ic), number(&information.rank_ic)) else { return String::new() };
+        let (Some(ic), Some(rank_ic)) = (number(&information.ic), number(&information.rank_ic)) else {
+            return String::new();
+        };
         let t = number(&information.rank_ic_t).map_or(String::new(), |t| format!(" (t = {t:.2})"));
         format!(" IC {ic:.4}, rank IC {rank_ic:.4}{t} over {} graphs.", information.ic_graphs[0])
     }

@@ -58,7 +58,7 @@ pub(crate) fn loss(config: &Config) -> Loss {
         Some("huber") => Loss::Huber { delta: config.number("training.huber_delta") },
         Some("cross_entropy") => Loss::CrossEntropy,
         Some("rank_pairwise") => Loss::RankPairwise,
-        Some("rank_listwise") => Loss::RankListwise,
+        Some("rank_listwise") => Loss::RankListwise { temperature: config.number("training.rank_temperature") },
         _ => Loss::Mse,
     }
 }

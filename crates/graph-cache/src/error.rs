@@ -21,6 +21,7 @@ pub enum Error {
         /// Which array, and where.
         source: megabatch_segment::Error,
     },
+<<<<<<< HEAD
 
     /// A file to import cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
@@ -275,4 +276,25 @@ impl Error {
             other => other,
         }
     }
+=======
+    /// An option of a builder is out of its range.
+    #[error("option {option}: expected {expected}, found {found}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+
+    /// What a graph is to be built from does not fit together.
+    #[error("{object}: expected {expected}")]
+    Data {
+        /// What is wrong, and where it is.
+        object: String,
+        /// What was expected in its place.
+        expected: String,
+    },
+>>>>>>> build
 }

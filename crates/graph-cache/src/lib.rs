@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+pub mod build;
 mod builder;
 mod cache;
 mod error;

@@ -323,7 +323,9 @@ fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
             let expected = "node, mean, sum or max for samples that are the nodes of graphs";
             Err(Error::setting("model.readout", &"none", expected))
         }
-        (Some(_), None) => Err(Error::setting("model.readout", &"set", "none for samples that are not nodes of graphs")),
+        (Some(_), None) => {
+            Err(Error::setting("model.readout", &"set", "none for samples that are not nodes of graphs"))
+        }
         (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
             let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
             Err(Error::setting("model.edge_attributes", &config.edge_attributes, expected))

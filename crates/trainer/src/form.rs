@@ -8,8 +8,8 @@ use megabatch_gpu_core::Scope;
 use serde::{Deserialize, Serialize};
 
 use crate::carried::{Carried, Initial};
-use crate::dropout::{Dropout, Mask};
 use crate::decoder::GraphShard;
+use crate::dropout::{Dropout, Mask};
 use crate::error::Result;
 use crate::fast::{self, PackedWeights};
 use crate::lstm::InputGradients;

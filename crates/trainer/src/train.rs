@@ -223,7 +223,12 @@ impl Trainer {
             totals.backward += part.backward;
         }
 
-        assert_eq!(totals.terms, terms, "terms of the loss in step {}, and as `Graphs::labelled` has it", self.step + 1);
+        assert_eq!(
+            totals.terms,
+            terms,
+            "terms of the loss in step {}, and as `Graphs::labelled` has it",
+            self.step + 1
+        );
         let update_start = Instant::now();
         let loss = totals.loss_sum / count as f64;
         let grad_norm = global_norm(&self.gradients);

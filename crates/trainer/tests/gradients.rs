@@ -137,7 +137,8 @@ fn dropout_multiplies_what_the_layer_above_reads_by_its_factors() {
     let scope = Device::cpu().scope("by hand");
     let model = |features, layers| {
         let timeframes = vec![Timeframe { name: "M5".to_owned(), steps, features }];
-        Model::new(SampleShape { timeframes, outputs: 2 }, ModelConfig { hidden, layers, ..ModelConfig::default() }).unwrap()
+        Model::new(SampleShape { timeframes, outputs: 2 }, ModelConfig { hidden, layers, ..ModelConfig::default() })
+            .unwrap()
     };
     let dropout = Dropout::of_step(0.4, 9, 2).unwrap();
     let mut problem =

@@ -22,7 +22,8 @@ use crate::failure::Failure;
 pub(crate) struct CrossSections {
     source: SourceSamples,
     graph: PathBuf,
-    identity: String,
+    /// Of the file of graphs.
+    graphs_fingerprint: u128,
     /// [G] ascending.
     times: Vec<i64>,
     /// The samples of all cross-sections, one after the other.
@@ -80,7 +81,7 @@ impl CrossSections {
         let (edges, strangers): (Vec<Edges>, Vec<usize>) = joined?.into_iter().unzip();
         Ok(CrossSections {
             graph: graph.to_owned(),
-            identity: format!("{:?}", file.identity()),
+            graphs_fingerprint: file.fingerprint(),
             times: times[first..].to_vec(),
             samples: samples[left_out..].to_vec(),
             offsets: offsets[first..].iter().map(|offset| offset - left_out).collect(),
@@ -102,11 +103,11 @@ impl CrossSections {
         &self.times
     }
 
-    /// Of the samples' numbers and of what the graphs were built from.
+    /// Of the samples' numbers and of the graphs.
     pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
         let mut hash = Xxh3::new();
         hash.update(self.source.fingerprint()?.as_bytes());
-        hash.update(self.identity.as_bytes());
+        hash.update(&self.graphs_fingerprint.to_le_bytes());
         Ok(format!("{:032x}", hash.digest128()))
     }
 
@@ -125,11 +126,6 @@ impl CrossSections {
             ));
         }
         notes
-    }
-
-    /// Bytes of the edges in memory.
-    pub(crate) fn edge_bytes(&self) -> usize {
-        self.edges.iter().map(Edges::bytes).sum()
     }
 
     fn range(&self, section: usize) -> Range<usize> {
@@ -280,4 +276,116 @@ fn restrict((graph, attributes): (&StoredGraph<'_>, &[f32]), rows: &[Option<u32>
     }
     let edges = Edges::of_rows(rows.len(), lists.iter().map(|(columns, attributes)| (&columns[..], &attributes[..])))?;
     Ok((edges, strangers))
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_chunk_io::{Instruments, Series, SeriesTimeframe, WriteOptions, write_series};
+    use megabatch_gpu_core::Device;
+    use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, build_cached};
+
+    use super::*;
+
+    const DAY_NS: i64 = 86_400_000_000_000;
+
+    /// Graphs as they are given.
+    struct Given {
+        schema: Schema,
+        keys: Vec<String>,
+        graphs: Vec<Graph>,
+    }
+
+    impl Builder for Given {
+        fn identity(&self) -> Identity {
+            Identity { data: 1, builder: "given/1".to_owned(), parameters: "{}".to_owned() }
+        }
+
+        fn schema(&self) -> &Schema {
+            &self.schema
+        }
+
+        fn keys(&self) -> &[String] {
+            &self.keys
+        }
+
+        fn build(&self, index: usize) -> megabatch_graph_cache::Result<Graph> {
+            Ok(self.graphs[index].clone())
+        }
+    }
+
+    /// Bars of A and B that close on days 1 to 6, and of C from day 4 on, in windows of two; joined with graphs that were known on these days.
+    fn join(folder: &Path, known_days: [i64; 2], names: [&str; 4]) -> Result<CrossSections> {
+        let days = [1..=6, 1..=6, 4..=6];
+        let timeframe = SeriesTimeframe {
+            name: "D1".to_owned(),
+            steps: 2,
+            feature_names: vec!["return".to_owned()],
+            values: (0..15).map(|row| row as f32).collect(),
+            close_time: days.iter().cloned().flatten().map(|day| day * DAY_NS).collect(),
+            sample_end: (1..6).chain(7..12).chain(13..15).collect(),
+            instrument_start: vec![0, 6, 12, 15],
+            ..SeriesTimeframe::default()
+        };
+        let sample_days = [2..=6, 2..=6, 5..=6];
+        let sample_instrument = vec![0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2];
+        let series = Series {
+            timeframes: vec![timeframe],
+            sample_time: sample_days.into_iter().flatten().map(|day| day * DAY_NS).collect(),
+            targets: vec![0.5; 12],
+            instruments: Some(Instruments { names: ["A", "B", "C"].map(str::to_owned).to_vec(), sample_instrument }),
+            ..Series::default()
+        };
+        write_series(&folder.join("bars.h5"), &series, &WriteOptions::default())?;
+
+        let schema = Schema { names: names.map(str::to_owned).to_vec(), weighted: true, ..Schema::default() };
+        // A ← B, then between all that the names have: B ← C, C ← B and C ← A.
+        let early = Graph::from_edges(&schema, vec![1, 2], &[(0, 1, 0.5)])?;
+        let late =
+            Graph::from_edges(&schema, vec![0, 1, 2, 3], &[(0, 1, 0.25), (1, 0, 0.75), (2, 0, 1.0), (3, 2, 2.0)])?;
+        let graphs = [early, late].into_iter().zip(known_days);
+        let graphs = graphs.map(|(graph, day)| Graph { known_time: Some(day * DAY_NS), ..graph }).collect();
+        let given = Given { schema, keys: vec!["early".to_owned(), "late".to_owned()], graphs };
+        let path = folder.join(format!("{names:?} {known_days:?}.mbg"));
+        build_cached(&path, &given, &BuildOptions::default(), &mut |_| {})?;
+        let source = SourceSamples::open(&folder.join("bars.h5"), &Device::cpu(), 0)?;
+        CrossSections::join(source, &path, &Config::load(None, &[])?)
+    }
+
+    #[test]
+    fn samples_of_a_time_are_joined_with_the_last_graph_that_was_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let sections = join(folder.path(), [3, 5], ["C", "B", "A", "Z"]).unwrap();
+        assert_eq!(sections.times(), [3, 4, 5, 6].map(|day| day * DAY_NS));
+        assert_eq!((sections.nodes(0), sections.nodes(2)), (&[1, 6][..], &[3, 8, 10][..]));
+        let edges = |section: usize| {
+            let view = Graphs::graph(&sections, section).unwrap();
+            (view.csr.row_ptr().to_vec(), view.csr.col().to_vec(), view.attributes.to_vec())
+        };
+        // Rows are instruments in order: A ← B at first, then B ← C, C ← B and C ← A; Z has no sample.
+        assert_eq!(edges(1), (vec![0, 1, 1], vec![1], vec![0.5]));
+        assert_eq!(edges(2), (vec![0, 0, 1, 3], vec![2, 1, 0], vec![0.25, 0.75, 1.0]));
+        assert_eq!((sections.largest(), sections.edge_attributes()), ((3, 3), 1));
+        let notes = sections.notes();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("2 samples are older than the first graph of "), "{notes:?}");
+    }
+
+    #[test]
+    fn instruments_that_a_graph_lacks_have_no_neighbours() {
+        let folder = tempfile::tempdir().unwrap();
+        let sections = join(folder.path(), [1, 2], ["X", "B", "A", "Z"]).unwrap();
+        let view = Graphs::graph(&sections, 4).unwrap();
+        assert_eq!((view.nodes(), view.edges()), (3, 0));
+        assert!(sections.notes()[0].contains("2 of 12 samples are of instruments that"), "{:?}", sections.notes());
+    }
+
+    #[test]
+    fn graphs_of_other_names_and_of_later_times_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = |known, names| join(folder.path(), known, names).err().unwrap().to_string();
+        let others = message([1, 2], ["W", "X", "Y", "Z"]);
+        assert!(others.contains("none of its names, such as \"W\", is an instrument of"), "{others}");
+        let late = message([7, 8], ["A", "B", "C", "D"]);
+        assert!(late.contains("are older than its first graph, which was known at 1970-01-08"), "{late}");
+    }
 }

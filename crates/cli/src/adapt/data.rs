@@ -34,7 +34,7 @@ impl Data {
         let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
         if is_graphs(path) {
             return match graph {
-                None => Ok(Data::Graphs(GraphSamples::open(path, config)?)),
+                None => Ok(Data::Graphs(GraphSamples::open(path, config, device)?)),
                 Some(graph) => Err(Failure::usage(format!(
                     "model.graph={}: {} has graphs of its own; leave model.graph at none",
                     graph.display(),

@@ -39,13 +39,6 @@ impl Edges {
             attributes: &self.attributes,
         })
     }
-
-    /// Bytes that the edges take.
-    pub(super) fn bytes(&self) -> usize {
-        let by_column = &self.by_column;
-        let indices = [&self.row_ptr, &self.col, &by_column.offsets, &by_column.indices, &by_column.edges];
-        indices.iter().map(|part| part.len() * size_of::<u32>()).sum::<usize>() + size_of_val(&self.attributes[..])
-    }
 }
 
 #[cfg(test)]
@@ -62,9 +55,6 @@ mod tests {
             (view.csc.offsets(), view.csc.rows(), view.csc.edges()),
             (&[0, 1, 2, 3][..], &[2, 0, 0][..], &[2, 0, 1][..])
         );
-        assert_eq!(
-            (edges.len(), edges.bytes(), view.attributes),
-            (3, 4 * (4 + 3 + 4 + 3 + 3 + 3), &[0.5, 0.25, 1.0][..])
-        );
+        assert_eq!((edges.len(), view.attributes), (3, &[0.5, 0.25, 1.0][..]));
     }
 }

@@ -69,7 +69,9 @@ fn shuffled(units: usize) -> Result<Vec<usize>> {
 }
 
 fn sorted(mut split: Split) -> Split {
-    [&mut split.train, &mut split.validation, &mut split.test].map(|part| part.sort_unstable());
+    for part in [&mut split.train, &mut split.validation, &mut split.test] {
+        part.sort_unstable();
+    }
     split
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_chunk_io::{Shape, TimeframeShape};
+use megabatch_gpu_core::{Buffer, Device};
 use megabatch_graph_cache::{GraphFile, Schema, StoredGraph, TargetLevel};
 use megabatch_trainer::{Batch, GraphView, Graphs, SampleShape, Samples, Split};
 
@@ -28,8 +29,8 @@ pub(crate) struct GraphSamples {
     samples: Vec<usize>,
     /// [G + 1] where the nodes of each graph begin among the samples.
     offsets: Vec<usize>,
-    features: Vec<f32>, // [samples, F]
-    targets: Vec<f32>,  // [samples, K]
+    features: Buffer<f32>, // [samples, F]
+    targets: Buffer<f32>,  // [samples, K]
     edges: StoredEdges,
     edge_attributes: usize,
     labelled: Vec<usize>, // [G]
@@ -40,7 +41,7 @@ impl GraphSamples {
     ///
     /// # Errors
     /// What is wrong with the file; a usage failure where nodes have no features, or nothing has targets.
-    pub(crate) fn open(path: &Path, config: &Config) -> Result<Self> {
+    pub(crate) fn open(path: &Path, config: &Config, device: &Device) -> Result<Self> {
         let file = GraphFile::open(path)?;
         let schema = file.schema();
         let (features, outputs) = (schema.node_features.len(), schema.targets.len());
@@ -58,6 +59,7 @@ impl GraphSamples {
             rows.push(schema, &file.graph(graph)?);
         }
         let Rows { offsets, features: all_features, targets: all_targets, labelled } = rows;
+        let scope = device.scope("data/graphs");
         let nodes = offsets[file.len()];
         let file_shape = Shape {
             samples: nodes,
@@ -70,8 +72,8 @@ impl GraphSamples {
             file_shape,
             samples: (0..nodes).collect(),
             offsets,
-            features: all_features,
-            targets: all_targets,
+            features: Buffer::from_slice(&scope, &all_features)?,
+            targets: Buffer::from_slice(&scope, &all_targets)?,
             edges,
             edge_attributes,
             labelled,
@@ -94,15 +96,9 @@ impl GraphSamples {
         self.file.schema().target_level == TargetLevel::Graph
     }
 
-    /// Bytes in memory: features, targets, and what of the edges is not used where it lies.
-    pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&self.features[..]) + size_of_val(&self.targets[..]) + self.edges.bytes()
-    }
-
-    /// Of what the graphs were built from, and how.
+    /// Of all that the file holds.
     pub(crate) fn fingerprint(&self) -> String {
-        let identity = format!("{:?}", self.file.identity());
-        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(identity.as_bytes()))
+        format!("{:032x}", self.file.fingerprint())
     }
 
     /// The names of the features.
@@ -132,7 +128,7 @@ impl GraphSamples {
     fn classes(&self) -> Vec<usize> {
         let outputs = self.shape.outputs;
         let class = |graph: usize| {
-            let targets = &self.targets[self.offsets[graph] * outputs..][..outputs];
+            let targets = &self.targets.as_slice()[self.offsets[graph] * outputs..][..outputs];
             (0..outputs).max_by(|&a, &b| targets[a].total_cmp(&targets[b])).unwrap_or(0)
         };
         (0..self.file.len()).map(|graph| if self.targets_graphs() { class(graph) } else { 0 }).collect()
@@ -179,8 +175,8 @@ impl Samples for GraphSamples {
 
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let (mut features, targets) = batch.slices_mut();
-        gather_rows(&self.features, samples, features[0]);
-        gather_rows(&self.targets, samples, targets);
+        gather_rows(self.features.as_slice(), samples, features[0]);
+        gather_rows(self.targets.as_slice(), samples, targets);
         Ok(())
     }
 

@@ -73,9 +73,4 @@ impl StoredEdges {
         };
         Ok(GraphView { csr: stored.csr(), csc: stored.csc(), attributes })
     }
-
-    /// Bytes of what was copied.
-    pub(super) fn bytes(&self) -> usize {
-        self.copied.iter().flatten().map(|attributes| size_of_val(&attributes[..])).sum()
-    }
 }

@@ -196,6 +196,12 @@ pub(crate) const KEYS: &[Key] = &[
         "Error, in units of the targets, at which Huber's loss becomes a line.",
     ),
     key(
+        "training.rank_temperature",
+        POSITIVE,
+        "1.0",
+        "What targets are divided by for `rank_listwise`, in their unit: far below their spread, only the best node of each graph counts.",
+    ),
+    key(
         "training.epochs",
         COUNT,
         "10",

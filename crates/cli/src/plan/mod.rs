@@ -97,8 +97,9 @@ impl Plan {
         let SplitPlan { train, validation, test, purged, .. } = &self.split;
         let sentences = vec![
             format!(
-                "{} samples of {} ({} layout): {train} to train on, {validation} to validate, {test} to test, {purged} left out between them.",
-                self.data.samples,
+                "{} {}s of {} ({} layout): {train} to train on, {validation} to validate, {test} to test, {purged} left out between them.",
+                self.data.units,
+                self.data.unit,
                 self.data.path.display(),
                 self.data.layout
             ),
@@ -118,8 +119,8 @@ impl Plan {
         ));
         text.push_str(&self.data.to_text());
         text.push_str(&format!(
-            "batch     {} samples x {} accumulated, runs of {}\n",
-            self.batch_size, self.accumulation_steps, self.run_length
+            "batch     {} {}s x {} accumulated, runs of {}\n",
+            self.batch_size, self.data.unit, self.accumulation_steps, self.run_length
         ));
         text.push_str(&format!("steps     {} an epoch, {} in all\n\n", self.steps_per_epoch, self.steps));
         text.push_str(&self.memory.to_text());

@@ -182,20 +182,20 @@ fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
         self_loops,
     } = graph;
     let fixed = vec![
-        ("model.graph.kind", lower(kind)),
-        ("model.graph.layers", layers.to_string()),
-        ("model.graph.heads", heads.to_string()),
-        ("model.graph.hidden", hidden.to_string()),
-        ("model.graph.output", lower(output)),
-        ("model.graph.output_heads", output_heads.to_string()),
-        ("model.graph.activation", lower(activation)),
-        ("model.graph.residual", residual.to_string()),
-        ("model.graph.negative_slope", negative_slope.to_string()),
-        ("model.graph.self_loops", self_loops.to_string()),
+        ("model.graph_kind", lower(kind)),
+        ("model.graph_layers", layers.to_string()),
+        ("model.graph_heads", heads.to_string()),
+        ("model.graph_hidden", hidden.to_string()),
+        ("model.graph_output", lower(output)),
+        ("model.graph_output_heads", output_heads.to_string()),
+        ("model.graph_activation", lower(activation)),
+        ("model.graph_residual", residual.to_string()),
+        ("model.graph_negative_slope", negative_slope.to_string()),
+        ("model.graph_self_loops", self_loops.to_string()),
     ];
     let free = vec![
-        ("model.graph.dropout", dropout.to_string()),
-        ("model.graph.attention_dropout", attention_dropout.to_string()),
+        ("model.graph_dropout", dropout.to_string()),
+        ("model.graph_attention_dropout", attention_dropout.to_string()),
     ];
     (fixed, free)
 }

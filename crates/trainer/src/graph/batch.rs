@@ -74,8 +74,7 @@ impl<'a> GraphBatch<'a> {
 
 /// Refuses edges that are not of the graph's nodes, or more than memory was taken for.
 fn check_view(graphs: &dyn Graphs, graph: usize, view: &GraphView<'_>) -> Result<()> {
-    let (nodes, (_, edges_max), attributes) =
-        (graphs.nodes(graph).len(), graphs.largest(), graphs.edge_attributes());
+    let (nodes, (_, edges_max), attributes) = (graphs.nodes(graph).len(), graphs.largest(), graphs.edge_attributes());
     let fits = [view.nodes(), view.csr.columns(), view.csc.columns()] == [nodes; 3]
         && view.edges() <= edges_max
         && view.csc.edges().len() == view.edges()

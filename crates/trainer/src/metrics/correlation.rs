@@ -128,7 +128,10 @@ mod tests {
         horizons[1].add(&[1.0, 2.0], &[1.0, 2.0]);
         let all = InformationCoefficients::of(&horizons);
         assert_eq!(all.ic_graphs, [2, 1, 0]);
-        assert_eq!((all.rank_ic.clone(), all.rank_ic_t), (vec![Some(0.0), Some(1.0), None], vec![Some(0.0), None, None]));
+        assert_eq!(
+            (all.rank_ic.clone(), all.rank_ic_t),
+            (vec![Some(0.0), Some(1.0), None], vec![Some(0.0), None, None])
+        );
         assert_eq!(all.rank_ic_std, [Some(2f64.sqrt()), None, None]);
         let r = 9.0 / 84f64.sqrt();
         let (mean, deviation) = ((r - 1.0) / 2.0, (r + 1.0) / 2f64.sqrt());
