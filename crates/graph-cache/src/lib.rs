@@ -1,9 +1,20 @@
 #![doc = include_str!("../README.md")]
 
+mod batch;
+pub mod build;
+mod builder;
+mod cache;
 mod error;
+mod file;
 mod graph;
+mod resident;
 mod schema;
 
-pub use error::{Error, Result};
+pub use batch::BlockDiagonal;
+pub use builder::{Builder, Identity};
+pub use cache::{BuildOptions, Collected, GraphCache, Progress, Stale, build_cached};
+pub use error::{Change, Error, Result};
+pub use file::{FloatWidth, Floats, GraphFile, IndexWidth, StoredGraph, Widths};
 pub use graph::{Graph, Targets};
+pub use resident::{Addresses, Resident};
 pub use schema::{Schema, TargetLevel};

@@ -9,9 +9,9 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::fast::{self, PackedWeights};
 use crate::form::Form;
-use crate::model::{Model, ModelConfig, SampleShape};
+use crate::model::{Encoder, Model, ModelConfig, SampleShape};
 use crate::samples::Samples;
-use crate::step::Purpose;
+use crate::step::{Purpose, Room};
 use crate::stream::{distinct_ends, streamed_len};
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
@@ -62,18 +62,43 @@ impl Footprint {
     /// # Errors
     /// As [`Model::new`].
     pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
+        let room = Room { samples: config.compute().shard_samples(), edges: 0 };
+        Footprint::with_room(config, shape, (room, 1), validation_samples > 0)
+    }
+
+    /// The footprint of training a model over graphs, of which the largest have so many nodes and edges
+    /// ([`Graphs::largest`](crate::Graphs::largest)), with `validation_graphs` to validate on.
+    ///
+    /// # Errors
+    /// As [`Model::new`].
+    pub fn of_graphs(
+        config: &Config,
+        shape: &SampleShape,
+        (nodes, edges): (usize, usize),
+        validation_graphs: usize,
+    ) -> Result<Self> {
+        Footprint::with_room(config, shape, (Room { samples: nodes, edges }, nodes), validation_graphs > 0)
+    }
+
+    /// The footprint with shards of `room`, in batches of so many samples times the batch size.
+    fn with_room(
+        config: &Config,
+        shape: &SampleShape,
+        (room, samples): (Room, usize),
+        validates: bool,
+    ) -> Result<Self> {
         let model = Model::new(shape.clone(), config.model)?;
         let weights = model.layout().len();
-        let (shards, shard_samples) = (config.compute().shards_at_once(), config.compute().shard_samples());
+        let shards = config.compute().shards_at_once(&model);
         let (packed, pass) = match config.form {
-            Form::Plain => (0, pass_len(config, shape)),
+            Form::Plain => (0, pass_len(config, (shape, &model), room)),
             Form::Fast => {
-                let pass = fast::Pass::len(&model, shard_samples, config.purpose());
+                let pass = fast::Pass::len(&model, room, config.purpose());
                 (PackedWeights::len(&model, config.purpose()), pass)
             }
         };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
-        let batches = if validation_samples > 0 { 4 } else { 2 };
+        let batches = if validates { 4 } else { 2 };
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
@@ -81,7 +106,7 @@ impl Footprint {
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
             activations_bytes: bytes(shards * pass),
-            batches_bytes: bytes(batches * config.batch_size * sample),
+            batches_bytes: bytes(batches * config.batch_size * samples * sample),
             carried_bytes: 0,
         })
     }
@@ -111,8 +136,8 @@ impl Footprint {
 }
 
 /// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations` for what each part is.
-fn pass_len(config: &Config, shape: &SampleShape) -> usize {
-    let capacity = config.compute().shard_samples();
+fn pass_len(config: &Config, (shape, model): (&SampleShape, &Model), room: Room) -> usize {
+    let capacity = room.samples;
     let (hidden, layers) = (config.model.hidden, config.model.layers);
     let state = capacity * hidden;
     let drops = config.purpose() == Purpose::Training { dropout: true };
@@ -126,9 +151,9 @@ fn pass_len(config: &Config, shape: &SampleShape) -> usize {
         let dropped = if drops { 2 * (layers - 1) * steps * state } else { 0 };
         inputs + layers * (gates + states + gradients + weight_hh_turned) + between + dropped
     };
-    let lstms: usize = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features)).sum();
-    let head = 2 * capacity * (shape.timeframes.len() * hidden + shape.outputs);
-    lstms + head
+    let lstms = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features));
+    let encoder: usize = if config.model.encoder == Encoder::Lstm { lstms.sum() } else { 0 };
+    encoder + model.decoder().plain_len(room, config.purpose())
 }
 
 #[cfg(test)]
@@ -205,7 +230,7 @@ mod tests {
             let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
             let kind = if adam { OptimizerKind::Adam } else { OptimizerKind::Sgd };
             let config = Config {
-                model: ModelConfig { hidden, layers, bias },
+                model: ModelConfig { hidden, layers, bias, ..ModelConfig::default() },
                 optimizer: OptimizerConfig { kind, ..OptimizerConfig::default() },
                 batch_size,
                 threads,

@@ -1,0 +1,4 @@
+//! The builders against oracles of a few lines.
+
+mod correlation;
+mod oracle;
