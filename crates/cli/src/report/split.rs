@@ -42,9 +42,7 @@ impl SplitFacts {
 pub(crate) fn section(facts: &SplitFacts, plan: &Plan, config: &Config) -> Section {
     let purge = config.settings().find(|(key, _)| *key == "data.purge").map_or("auto", |(_, text)| text);
     let how = match purge {
-        "auto" => {
-            "all whose windows reach back to before the end of the last label of the part before".to_owned()
-        }
+        "auto" => "all whose windows reach back to before the end of the last label of the part before".to_owned(),
         duration => format!("what lies within {duration} of the part before"),
     };
     let mut body = paragraph(&format!(
