@@ -23,3 +23,35 @@ mod synth;
 mod trained;
 mod universe;
 mod usage;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::answer::Form;
+use crate::commands::Cli;
+use crate::failure::Kind;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and the version come this way too, and a program that asks for JSON wants its errors, not its help, as JSON.
+        Err(error) if error.use_stderr() && std::env::args().any(|word| word == "--json") => {
+            return fail(Form::Json, Kind::Usage, error.render().to_string().trim());
+        }
+        Err(error) => error.exit(),
+    };
+    let form = if cli.json { Form::Json } else { Form::Text };
+    match commands::run(cli.command).and_then(|answer| Ok(answer.print(form)?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(form, failure::kind(&error), &failure::message(&error)),
+    }
+}
+
+fn fail(form: Form, kind: Kind, message: &str) -> ExitCode {
+    match form {
+        Form::Text => eprintln!("megabatch: {message}"),
+        Form::Json => eprintln!("{}", serde_json::json!({ "error": message, "exit_code": kind as u8 })),
+    }
+    ExitCode::from(kind as u8)
+}

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::schema::TargetLevel;
+
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -20,6 +22,26 @@ pub enum Error {
         graph: String,
         /// Which array, and where.
         source: megabatch_segment::Error,
+    },
+
+    /// An option of a builder is out of its range.
+    #[error("option {option}: expected {expected}, found {found}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+
+    /// What a graph is to be built from does not fit together.
+    #[error("{object}: expected {expected}")]
+    Data {
+        /// What is wrong, and where it is.
+        object: String,
+        /// What was expected in its place.
+        expected: String,
     },
 
     /// A file to import cannot be read.
@@ -79,6 +101,17 @@ pub enum Error {
         found: usize,
         /// Rows and columns that it should have.
         expected: (usize, usize),
+    },
+
+    /// A graph has targets of something else than its collection's schema says.
+    #[error("graph {graph:?}: its targets are {found:?}, and the schema says {expected:?}")]
+    TargetLevel {
+        /// Key of the graph.
+        graph: String,
+        /// What has targets in it.
+        found: TargetLevel,
+        /// What has them by the schema.
+        expected: TargetLevel,
     },
 
     /// A node of a graph has a name that there is not.
@@ -275,23 +308,4 @@ impl Error {
             other => other,
         }
     }
-    /// An option of a builder is out of its range.
-    #[error("option {option}: expected {expected}, found {found}")]
-    Option {
-        /// Which.
-        option: &'static str,
-        /// Its value.
-        found: String,
-        /// What it may be.
-        expected: &'static str,
-    },
-
-    /// What a graph is to be built from does not fit together.
-    #[error("{object}: expected {expected}")]
-    Data {
-        /// What is wrong, and where it is.
-        object: String,
-        /// What was expected in its place.
-        expected: String,
-    },
 }

@@ -102,7 +102,8 @@ impl Predictor {
     ///
     /// # Errors
     /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`], with carried state
-    /// [`Error::Setting`] for samples that are stored as windows, and whatever `sink` returns.
+    /// [`Error::Setting`] for samples that are stored as windows, for a model over graphs those of [`Trainer::train`](crate::Trainer::train),
+    /// and whatever `sink` returns.
     pub fn predict<E: From<Error>>(
         &mut self,
         selection: Selection<'_>,
@@ -198,6 +199,7 @@ impl Predictions<'_> {
 impl Predictions<'_> {
     /// The states at the last bars of the selection's windows.
     fn stream(&mut self, selection: Selection<'_>) -> Result<Streamed> {
+        self.model.config().check_carried_state()?;
         let series = series_of(selection.samples)?;
         let ends = distinct_ends(selection.samples, selection.indices)?;
         let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, ends)?;
@@ -323,8 +325,9 @@ fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
             let expected = "node, mean, sum or max for samples that are the nodes of graphs";
             Err(Error::setting("model.readout", &"none", expected))
         }
-        (Some(_), None) => {
-            Err(Error::setting("model.readout", &"set", "none for samples that are not nodes of graphs"))
+        (Some(readout), None) => {
+            let readout = format!("{readout:?}").to_lowercase();
+            Err(Error::setting("model.readout", &readout, "none for samples that are not nodes of graphs"))
         }
         (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
             let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";

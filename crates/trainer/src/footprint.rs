@@ -2,6 +2,9 @@
 
 //! The memory of a training run, computed from its shapes before anything is allocated.
 
+#[cfg(test)]
+mod tests;
+
 use serde::Serialize;
 
 use crate::carried::{carried_len, carried_rows};
@@ -154,109 +157,4 @@ fn pass_len(config: &Config, (shape, model): (&SampleShape, &Model), room: Room)
     let lstms = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features));
     let encoder: usize = if config.model.encoder == Encoder::Lstm { lstms.sum() } else { 0 };
     encoder + model.decoder().plain_len(room, config.purpose())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ops::ControlFlow;
-
-    use megabatch_gpu_core::Device;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::model::Timeframe;
-    use crate::optimizer::{OptimizerConfig, OptimizerKind};
-    use crate::samples::InMemory;
-    use crate::series::SeriesInMemory;
-    use crate::train::{Run, Trainer};
-
-    const SAMPLES: usize = 70;
-
-    fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &[usize]) -> [usize; 6] {
-        let device = Device::cpu();
-        let mut trainer = Trainer::new(&device, config.clone(), data.shape().clone()).unwrap();
-        let train: Vec<usize> = (0..60).collect();
-        let run = Run { samples: data, train: &train, validation, checkpoints: None };
-        trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
-        let peak = |labels: &[&str]| -> usize {
-            labels.iter().map(|label| device.scope(label).usage().allocated_bytes_peak).sum()
-        };
-        assert_eq!(
-            device.usage().allocated_bytes_peak,
-            device.usage_by_scope().iter().map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
-        );
-        [
-            peak(&["model/parameters", "model/parameters/packed"]),
-            peak(&["model/gradients", "model/gradients/shards"]),
-            peak(&["optimizer"]),
-            peak(&["activations"]),
-            peak(&["batches"]),
-            peak(&["carried", "carried/streamed"]),
-        ]
-    }
-
-    fn windows(shape: &SampleShape) -> InMemory {
-        let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; SAMPLES * shape.window_len(k)]).collect();
-        InMemory::new(shape.clone(), windows, vec![0.25; SAMPLES * shape.outputs]).unwrap()
-    }
-
-    /// Windows that end three to a bar, in two segments.
-    fn series(shape: &SampleShape) -> SeriesInMemory {
-        let series = shape.timeframes.iter().map(|timeframe| {
-            let end = |n: usize| timeframe.steps - 1 + n / 3 + if n < 40 { 0 } else { timeframe.steps };
-            let ends: Vec<i64> = (0..SAMPLES).map(|n| end(n) as i64).collect();
-            (vec![0.5; (end(SAMPLES) + 1) * timeframe.features], ends)
-        });
-        // The window of sample 40 begins the second segment.
-        let starts = shape.timeframes.iter().map(|timeframe| vec![0, (13 + timeframe.steps) as i64]);
-        let targets = vec![0.25; SAMPLES * shape.outputs];
-        SeriesInMemory::new(shape.clone(), series.collect(), targets).unwrap().with_segments(starts.collect()).unwrap()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-
-        /// The peak of a run is what was computed, byte for byte, whatever its settings.
-        #[test]
-        fn a_run_takes_what_was_computed(
-            timeframes in prop::collection::vec((1usize..5, 1usize..4), 1..4),
-            (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
-            (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
-            [adam, validates, plain, drops, carries] in any::<[bool; 5]>(),
-        ) {
-            let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
-                Timeframe { name: format!("T{k}"), steps, features }
-            };
-            let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
-            let kind = if adam { OptimizerKind::Adam } else { OptimizerKind::Sgd };
-            let config = Config {
-                model: ModelConfig { hidden, layers, bias, ..ModelConfig::default() },
-                optimizer: OptimizerConfig { kind, ..OptimizerConfig::default() },
-                batch_size,
-                threads,
-                accumulation_steps,
-                dropout: if drops { 0.5 } else { 0.0 },
-                carry_state: carries,
-                form: if plain { Form::Plain } else { Form::Fast },
-                ..Config::default()
-            };
-            let validation: &[usize] = if validates { &[60, 61] } else { &[] };
-            let data: Box<dyn Samples> = if carries { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
-            let mut computed = Footprint::of(&config, &shape, validation.len()).unwrap();
-            if carries {
-                let states = CarriedStates::of(&*data, &(0..60).collect::<Vec<_>>(), validation).unwrap();
-                computed = computed.with_carried_states(&config, &shape, &states);
-            }
-            let parts = [
-                computed.parameters_bytes,
-                computed.gradients_bytes,
-                computed.optimizer_bytes,
-                computed.activations_bytes,
-                computed.batches_bytes,
-                computed.carried_bytes,
-            ];
-            prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts);
-            prop_assert_eq!(computed.total_bytes(), parts.iter().sum::<usize>());
-        }
-    }
 }

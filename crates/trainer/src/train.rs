@@ -145,6 +145,8 @@ impl Trainer {
     /// [`Error::Setting`] for early stopping without validation samples, and for carried state of samples that are stored as
     /// windows; [`Error::SamplesShape`], [`Error::NothingLeft`] and
     /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
+    /// for a model over graphs [`Error::Setting`] where the samples are not nodes of graphs, [`Error::GraphOutOfRange`],
+    /// [`Error::Graph`] and [`Error::GraphShape`];
     /// [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
     /// after the last step that was completed.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {

@@ -39,7 +39,7 @@ impl Lock {
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let (lock_path, file) = open(path)?;
         let is_mine = file.try_lock().is_ok() && names(&lock_path, &file);
-        Ok(is_mine.then_some(Lock { path: lock_path, _file: file }))
+        Ok(is_mine.then(|| Lock { path: lock_path, _file: file }))
     }
 }
 

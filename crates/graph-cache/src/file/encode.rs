@@ -11,6 +11,7 @@ use megabatch_gpu_core::convert::f32_to_f16;
 use super::layout::{BlockLayout, FloatWidth, IndexWidth, Shape};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Targets};
+use crate::schema::TargetLevel;
 
 /// A graph as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +66,16 @@ pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
 fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
     graph.csr().map_err(|error| error.of_graph(key))?;
     let (nodes, edges) = (graph.len(), graph.col.len());
-    let targets = match &graph.targets {
-        Targets::None => 0,
-        Targets::Nodes(targets) | Targets::Graph(targets) => targets.len(),
+    let (level, targets) = match &graph.targets {
+        Targets::None => (TargetLevel::None, 0),
+        Targets::Nodes(targets) => (TargetLevel::Node, targets.len()),
+        Targets::Graph(targets) => (TargetLevel::Graph, targets.len()),
     };
+    if level != shape.level {
+        return Err(Error::TargetLevel { graph: key.to_owned(), found: level, expected: shape.level });
+    }
     let lengths = [
+        ("row_ptr", graph.row_ptr.len(), (nodes + 1, 1)),
         ("weights", graph.weights.len(), (edges, shape.weights)),
         ("edge_attributes", graph.edge_attributes.len(), (edges, shape.attributes)),
         ("node_features", graph.node_features.len(), (nodes, shape.features)),

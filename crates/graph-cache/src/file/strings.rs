@@ -35,8 +35,8 @@ impl StringList {
         for (position, &end) in numbers.iter().enumerate() {
             let string = usize::try_from(start).ok().zip(usize::try_from(end).ok());
             let string = string.and_then(|(start, end)| reading.file[bytes.clone()].get(start..end));
-            let string =
-                string.ok_or_else(|| reading.fault(format!("string {position} ends at {end}, before it begins")))?;
+            let outside = || reading.fault(format!("string {position} is from {start} to {end} of {}", bytes.len()));
+            let string = string.ok_or_else(outside)?;
             std::str::from_utf8(string).map_err(|_| reading.fault(format!("string {position} is not UTF-8")))?;
             start = end;
         }
@@ -86,11 +86,12 @@ mod tests {
 
     #[test]
     fn lists_that_are_none_are_refused() {
-        let cases: [(&[u64], &[u8], &str); 6] = [
+        let cases: [(&[u64], &[u8], &str); 7] = [
             (&[], b"", "8 bytes are asked for where 0 are left"),
             (&[3, 1, 2], b"", "3 times 8 bytes"),
             (&[u64::MAX], b"", "18446744073709551615 times 8 bytes"),
-            (&[2, 2, 1], b"ab\0\0\0\0\0\0", "string 1 ends at 1, before it begins"),
+            (&[2, 2, 1], b"ab\0\0\0\0\0\0", "string 0 is from 0 to 2 of 1"),
+            (&[3, 2, 1, 2], b"ab\0\0\0\0\0\0", "string 1 is from 2 to 1 of 2"),
             (&[1, 9], b"ab\0\0\0\0\0\0", "9 times 1 bytes are asked for where 8 are left"),
             (&[1, 1], b"\xff\0\0\0\0\0\0\0", "string 0 is not UTF-8"),
         ];

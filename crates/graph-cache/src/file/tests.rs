@@ -112,10 +112,10 @@ fn graphs_that_are_not_as_their_schema_says_are_refused() {
         (spoiled(|graph| graph.weights.push(0.0)), "weights has 3 values, and 2 rows of 1 by the schema"),
         (spoiled(|graph| graph.edge_attributes.truncate(3)), "edge_attributes has 3 values, and 2 rows of 2"),
         (spoiled(|graph| graph.node_features.clear()), "node_features has 0 values, and 2 rows of 3"),
-        (spoiled(|graph| graph.targets = Targets::Graph(vec![0.0; 2])), "targets has 2 values, and 2 rows of 2"),
+        (spoiled(|graph| graph.targets = Targets::Nodes(vec![0.0; 2])), "targets has 2 values, and 2 rows of 2"),
         (spoiled(|graph| graph.nodes[1] = 9), "node 1 has the name 9, and the schema has 9"),
         (spoiled(|graph| graph.col[0] = 2), "col[0] is 2"),
-        (spoiled(|graph| graph.row_ptr.push(2)), "graph \"day 0\": "),
+        (spoiled(|graph| graph.row_ptr.push(2)), "row_ptr has 4 values, and 3 rows of 1"),
         (spoiled(|graph| graph.weights[1] = 1e6), "weights[1] is 1000000, and f16 ends at 65504"),
     ];
     let widths = Widths { edges: FloatWidth::F16, ..Widths::default() };
@@ -123,6 +123,10 @@ fn graphs_that_are_not_as_their_schema_says_are_refused() {
         let error = bytes_of(&schema(), widths, &[graph]).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
+    let alone = graph(&schema(), 1, &[]);
+    let other = Graph { targets: Targets::Graph(vec![0.0; 2]), ..alone };
+    let error = bytes_of(&schema(), widths, &[other]).unwrap_err().to_string();
+    assert!(error.contains("targets are Graph, and the schema says Node"), "{error}");
     let nameless = Graph { nodes: vec![1], row_ptr: vec![0, 0], ..Graph::default() };
     let error = bytes_of(&Schema::default(), widths, &[nameless]).unwrap_err();
     assert!(matches!(error, Error::Unnamed { node: 0, place: 1, names: 0, .. }), "{error}");
@@ -213,12 +217,12 @@ fn files_with_right_checksums_and_wrong_contents_are_refused() {
         (|file| file.put(40, 0), "header: description has 4096 bytes at 0 where 4096 is next"),
         (|file| file.put(48, u64::MAX), "header: description has 18446744073709551615 bytes"),
         (|file| file.put(48, 4095), "header: description has 4095 bytes"),
-        (|file| file.put(120, 64), "header: blocks has 64 bytes"),
+        (|file| file.put(120, 64), "header: the sections of 3 graphs do not fill"),
         (|file| file.put(128, 5), "blocks: its bytes have the XXH3-64 0000000000000000"),
         (|file| file.bytes[file.sections[0].start] = 3, "description: [3, 4, 4, 1, 1, 0, 0, 0] are not"),
         (|file| file.put(file.sections[0].start + 24, 1), "description: "),
         (|file| file.put(file.sections[0].start + 24, u64::MAX), "description: 18446744073709551615 times 8 bytes"),
-        (|file| file.put(file.sections[1].start + 8, 99), "keys: string 1 ends at 10, before it begins"),
+        (|file| file.put(file.sections[1].start + 8, 99), "keys: string 0 is from 0 to 99 of 15"),
         (|file| file.bytes[file.sections[1].start + 32] = 0xff, "keys: string 0 is not UTF-8"),
         (|file| file.put(file.sections[1].start + 48, 3), "keys: place 0 of their order is 3 of 3"),
         (|file| file.put(file.sections[1].start + 48, 1), "keys: their order is not that of their bytes"),

@@ -4,6 +4,8 @@
 //! has it.
 
 mod attend;
+#[cfg(test)]
+mod tests;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
