@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::answer::Answer;
 use crate::usage::peak_rss_bytes;
 use model::{Model, Size};
-use topology::{Cached, InMemory, Rebuilt, Topology};
+use topology::{Asked, Cached, InMemory, Rebuilt, Topology};
 
 /// Measure a validation loop whose graphs are built in every batch, read from a file, or in memory
 ///
@@ -50,6 +50,10 @@ pub(super) struct Args {
     /// Threads that build; the model has one
     #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     threads: usize,
+    /// Also measure a loop whose graphs another program builds, split at blanks: it reads N, W and k as u32 and the returns [N, W] as f32 from its
+    /// standard input, and answers with the k neighbours of each node, [N, k] u32, little-endian all
+    #[arg(long, value_name = "COMMAND")]
+    rebuild_with: Option<String>,
     /// Times that each loop runs; the fastest counts
     #[arg(long, default_value_t = 5, value_parser = at_least_one)]
     repeats: usize,
@@ -80,9 +84,14 @@ struct Measured {
     window: usize,
     graphs: usize,
     edges: usize,
+    /// By the program that `--rebuild-with` names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt_elsewhere: Option<Loop>,
     rebuilt: Loop,
     cached: Loop,
     in_memory: Loop,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_over_rebuilt_elsewhere: Option<f64>,
     /// Iterations of the loop with the file for each of that which builds.
     cached_over_rebuilt: f64,
     cached_over_in_memory: f64,
@@ -123,13 +132,16 @@ fn measure(args: &Args) -> Result<Measured> {
     let path = folder.path().join("bench.mbg");
     let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |_| {})?;
     let file_built_s = start.elapsed().as_secs_f64();
-    let [rebuilt, cached, in_memory] = loops(args, &builder, &file)?;
+    let elsewhere = args.rebuild_with.as_ref().map(|command| Asked::new(command, panel, (args.window, args.k)));
+    let ([rebuilt, cached, in_memory], rebuilt_elsewhere) = loops(args, &builder, (&file, elsewhere.transpose()?))?;
     Ok(Measured {
         nodes: args.nodes,
         k: args.k,
         window: args.window,
         graphs: args.graphs,
         edges: file.size(0).1,
+        cached_over_rebuilt_elsewhere: rebuilt_elsewhere.map(|other| cached.iterations_per_s / other.iterations_per_s),
+        rebuilt_elsewhere,
         rebuilt,
         cached,
         in_memory,
@@ -142,17 +154,22 @@ fn measure(args: &Args) -> Result<Measured> {
     })
 }
 
-/// The three loops by turns, so that what else the machine does hits all alike; of each the fastest.
-fn loops(args: &Args, builder: &dyn Builder, file: &GraphFile) -> Result<[Loop; 3]> {
+/// The loops by turns, so that what else the machine does hits all alike; of each the fastest.
+fn loops(
+    args: &Args,
+    builder: &dyn Builder,
+    (file, mut elsewhere): (&GraphFile, Option<Asked<'_>>),
+) -> Result<([Loop; 3], Option<Loop>)> {
     let size = Size { features: args.features, layers: args.layers, heads: args.heads, hidden: args.hidden };
     let largest = (args.nodes, (0..file.len()).map(|graph| file.size(graph).1).max().unwrap_or(0));
     let mut model = Model::new(size, largest)?;
     let features = noise(args.nodes * args.features);
     let (mut rebuilt, mut cached, mut in_memory) =
         (Rebuilt::new(builder), Cached(file.clone()), InMemory::new(builder)?);
-    let mut fastest: [Option<Loop>; 3] = [None; 3];
+    let mut fastest: [Option<Loop>; 4] = [None; 4];
     for _ in 0..args.repeats {
-        let ways: [&mut dyn Topology; 3] = [&mut rebuilt, &mut cached, &mut in_memory];
+        let mut ways: Vec<&mut dyn Topology> = vec![&mut rebuilt, &mut cached, &mut in_memory];
+        ways.extend(elsewhere.as_mut().map(|asked| asked as &mut dyn Topology));
         for (way, fastest) in ways.into_iter().zip(&mut fastest) {
             let loop_ = validate((way, args.graphs), &mut model, &features)?;
             if fastest.is_none_or(|fastest| loop_.iterations_per_s > fastest.iterations_per_s) {
@@ -160,7 +177,8 @@ fn loops(args: &Args, builder: &dyn Builder, file: &GraphFile) -> Result<[Loop; 
             }
         }
     }
-    Ok(fastest.map(|fastest| fastest.expect("each loop ran once at least")))
+    let [rebuilt, cached, in_memory, elsewhere] = fastest;
+    Ok(([rebuilt, cached, in_memory].map(|fastest| fastest.expect("each loop ran once at least")), elsewhere))
 }
 
 /// All graphs through the model, once.
@@ -209,7 +227,9 @@ fn noise(len: usize) -> Vec<f32> {
 fn describe(measured: &Measured) -> String {
     let Measured { nodes, edges, graphs, rebuilt, cached, in_memory, .. } = measured;
     let mut lines = vec![format!("{graphs} graphs of {nodes} nodes and {edges} edges, one an iteration")];
-    for (name, way) in [("built in every batch", rebuilt), ("from the file", cached), ("in memory", in_memory)] {
+    let elsewhere = measured.rebuilt_elsewhere.iter().map(|way| ("built elsewhere", way));
+    let here = [("built in every batch", rebuilt), ("from the file", cached), ("in memory", in_memory)];
+    for (name, way) in elsewhere.chain(here) {
         lines.push(format!(
             "{name:>20}: {:9.1} iterations/s, waiting {:6.2} % of the time, {:8.2} µs an iteration",
             way.iterations_per_s,
