@@ -8,9 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use megabatch_bars::{
-    AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, align, prove_no_look_ahead, prove_scalers,
-};
+use megabatch_bars::{AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, prove_no_look_ahead, prove_scalers};
 use megabatch_chunk_io::{AttributeValue, Series, SeriesFile};
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
@@ -55,9 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let file = SeriesFile::open(&args.file, &Device::cpu().scope("leak"))?.read()?;
     let source = Source::of(&args.file, &file)?;
     let recipe = source.recipe_with(&args.source)?;
-    let recordings = recipe.read()?;
+    let mut recordings = recipe.read()?;
+    let series = recordings.align(&recipe)?;
     let (instruments, spec) = (recordings.instruments(), recipe.spec());
-    let series = align(&instruments, &spec)?;
     let scalers = series.scalers();
     let moments = moments(args, &series, &source.zones());
     source.require_same_account(account(&recipe, &recordings, &series)?)?;
@@ -107,6 +105,9 @@ fn answer(args: &Args, moments: &Moments, facts: &Value) -> Answer {
     );
     Answer::new(text, &json)
 }
+
+/// Where the account of a file has its instruments: those that are in it, and those that could not be.
+const LISTS: [&str; 2] = ["instruments", "left_out"];
 
 /// What a file says of where it comes from.
 struct Source<'a> {
@@ -183,9 +184,14 @@ impl<'a> Source<'a> {
         let mut said = self.json.clone();
         for account in [&mut said, &mut found] {
             account["recipe"] = Value::Null;
-            let instruments = account["instruments"].as_array_mut().into_iter().flatten();
-            let files = instruments.flat_map(|instrument| instrument["files"].as_array_mut().into_iter().flatten());
-            files.for_each(|file| file["file"] = Value::Null);
+            for list in LISTS {
+                for instrument in account.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                    // Why an instrument is left out is told with its path.
+                    instrument["reason"] = Value::Null;
+                    let files = instrument["files"].as_array_mut().into_iter().flatten();
+                    files.for_each(|file| file["file"] = Value::Null);
+                }
+            }
         }
         match said == found {
             true => Ok(()),
@@ -194,7 +200,7 @@ impl<'a> Source<'a> {
     }
 
     fn files(&self) -> impl Iterator<Item = &Value> {
-        let instruments = self.json["instruments"].as_array().into_iter().flatten();
+        let instruments = LISTS.into_iter().flat_map(|list| self.json[list].as_array().into_iter().flatten());
         instruments.flat_map(|instrument| instrument["files"].as_array().into_iter().flatten())
     }
 

@@ -32,12 +32,7 @@ impl Problem {
     }
 
     /// Checks `gradient` of the numbers that `place` finds, by central differences at up to 12 of them.
-    fn check(
-        &mut self,
-        memory: &mut AttentionMemory<f64>,
-        gradient: &[f64],
-        place: impl Fn(&mut Self) -> &mut [f64],
-    ) {
+    fn check(&mut self, memory: &mut AttentionMemory<f64>, gradient: &[f64], place: impl Fn(&mut Self) -> &mut [f64]) {
         const STEP: f64 = 1e-6;
         for index in (0..gradient.len()).step_by(gradient.len().div_ceil(12).max(1)) {
             let at = place(self)[index];

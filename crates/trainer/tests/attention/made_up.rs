@@ -24,7 +24,8 @@ impl OwnedGraph {
     pub(crate) fn random(seed: u64, nodes: usize, density: f64, attributes: usize) -> Self {
         let chance = numbers(seed, nodes * nodes);
         let pairs = (0..nodes as u32).flat_map(|row| (0..nodes as u32).map(move |column| (row, column)));
-        let edges: Vec<_> = pairs.zip(chance).filter(|(_, x)| (x + 1.0) / 2.0 < density).map(|(edge, _)| edge).collect();
+        let edges: Vec<_> =
+            pairs.zip(chance).filter(|(_, x)| (x + 1.0) / 2.0 < density).map(|(edge, _)| edge).collect();
         let attributes = numbers(seed + 1, edges.len() * attributes).into_iter().map(|x| x as f32).collect();
         OwnedGraph::new(nodes, &edges, attributes)
     }

@@ -29,10 +29,16 @@ pub(super) fn places((nodes, edges): (usize, usize)) -> usize {
 }
 
 /// The edges that node `node` receives, in the order of their sums.
-pub(super) fn edges_to<'a>(graph: &GraphView<'a>, self_loops: bool, node: usize) -> impl Iterator<Item = Edge> + use<'a> {
+pub(super) fn edges_to<'a>(
+    graph: &GraphView<'a>,
+    self_loops: bool,
+    node: usize,
+) -> impl Iterator<Item = Edge> + use<'a> {
     let (csr, shift) = (graph.csr, if self_loops { node } else { 0 });
-    let given = csr.edges_of(node).map(move |edge| {
-        Edge { place: edge + shift, from: csr.col()[edge] as usize, origin: Origin::Given(edge) }
+    let given = csr.edges_of(node).map(move |edge| Edge {
+        place: edge + shift,
+        from: csr.col()[edge] as usize,
+        origin: Origin::Given(edge),
     });
     let own = Edge { place: csr.edges_of(node).end + node, from: node, origin: Origin::Loop };
     given.filter(move |edge| !(self_loops && edge.from == node)).chain(self_loops.then_some(own))

@@ -80,9 +80,9 @@ pub(super) struct Layer {
 #[derive(Debug)]
 pub(super) enum Scoring {
     Gat {
-        weight: Slot,                // lin.weight [H · C, F]
-        source: Slot,                // att_src [1, H, C]
-        target: Slot,                // att_dst [1, H, C]
+        weight: Slot,                 // lin.weight [H · C, F]
+        source: Slot,                 // att_src [1, H, C]
+        target: Slot,                 // att_dst [1, H, C]
         edge_attention: Option<Slot>, // att_edge [1, H, C]
     },
     GatV2 {
@@ -108,7 +108,12 @@ fn glorot(rows: usize, columns: usize) -> f64 {
 
 impl Layer {
     /// Appends the parameters of layer `l` to `layout`, named `graph.<l>.lin.weight` and so on.
-    pub(super) fn new(kind: AttentionKind, (l, sizes): (usize, LayerSizes), residual: bool, layout: &mut Layout) -> Self {
+    pub(super) fn new(
+        kind: AttentionKind,
+        (l, sizes): (usize, LayerSizes),
+        residual: bool,
+        layout: &mut Layout,
+    ) -> Self {
         let LayerSizes { input, heads, units, attributes, .. } = sizes;
         let (projected, width) = (sizes.projected(), sizes.width());
         let mut drawn = Vec::new();

@@ -27,10 +27,7 @@ pub(super) fn layer_forward<S: Scalar>(
     drop_numbers(masks.0, sizes.input, (&input[..x.len()], x));
 
     let to_len = if memory.to.is_empty() { 0 } else { count * sizes.projected() };
-    let maps = [
-        &mut memory.from.as_mut_slice()[..count * sizes.projected()],
-        &mut memory.to.as_mut_slice()[..to_len],
-    ];
+    let maps = [&mut memory.from.as_mut_slice()[..count * sizes.projected()], &mut memory.to.as_mut_slice()[..to_len]];
     project(parameters, &layer.scoring, (x, sizes.input), maps);
     mean_attributes(&graph, config.self_loops, sizes.attributes, memory.loops.as_mut_slice());
     let y = &mut memory.y.as_mut_slice()[..count * sizes.width()];
@@ -49,8 +46,7 @@ pub(super) fn layer_forward<S: Scalar>(
         for edge in edges_to(&graph, config.self_loops, i) {
             for head in 0..sizes.heads {
                 let factor = masks.1.map_or(1.0, |mask| mask.factor((head, edge.place)));
-                let coefficient =
-                    memory.coefficients.as_slice()[edge.place * sizes.heads + head] * S::from_f64(factor);
+                let coefficient = memory.coefficients.as_slice()[edge.place * sizes.heads + head] * S::from_f64(factor);
                 for unit in 0..sizes.units {
                     let (column, share) = at.output::<S>(head, unit);
                     let value = scores.from[edge.from * sizes.projected() + head * sizes.units + unit];

@@ -5,9 +5,9 @@
 use std::ops::Range;
 
 use super::memory::LayerMemory;
+use crate::graph::GraphView;
 use crate::graph::attention::edges::{Edge, Origin};
 use crate::graph::attention::layer::{LayerSizes, Scoring};
-use crate::graph::GraphView;
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
 
@@ -106,8 +106,7 @@ impl<'a, S: Scalar> Scores<'a, S> {
             return self.leaky(self.linear((i, j), projected, head));
         }
         let weight = self.attention[0];
-        self.columns(head)
-            .fold(S::ZERO, |sum, c| sum + weight[c] * self.leaky(self.joined((i, j), projected, c)))
+        self.columns(head).fold(S::ZERO, |sum, c| sum + weight[c] * self.leaky(self.joined((i, j), projected, c)))
     }
 
     /// Adds what the gradient `d_score` of a score gives to everything that it depends on.

@@ -1,0 +1,195 @@
+//! Edges out of lists of neighbours.
+
+#![forbid(unsafe_code)]
+
+use super::nearest::{Neighbour, Neighbours};
+
+/// Whether an edge comes with the one back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symmetry {
+    /// Not by itself: a node hears from its own neighbours, and may be none of theirs.
+    #[default]
+    None,
+    /// Each edge gets the one back: two nodes are joined where either is a neighbour of the other.
+    Union,
+    /// Two nodes are joined where each is a neighbour of the other.
+    Mutual,
+}
+
+impl Symmetry {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Symmetry::None => "none",
+            Symmetry::Union => "union",
+            Symmetry::Mutual => "mutual",
+        }
+    }
+}
+
+/// Whether nodes send to themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SelfLoops {
+    /// None does.
+    #[default]
+    None,
+    /// Each does, besides its k neighbours.
+    Added,
+}
+
+impl SelfLoops {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SelfLoops::None => "none",
+            SelfLoops::Added => "added",
+        }
+    }
+}
+
+/// What becomes of lists of neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    pub(crate) symmetry: Symmetry,
+    pub(crate) self_loops: SelfLoops,
+    /// The value of a self-loop.
+    pub(crate) own: f64,
+}
+
+/// Edges by receiving node, columns ascending.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Edges {
+    pub(crate) row_ptr: Vec<u32>,
+    pub(crate) col: Vec<u32>,
+    pub(crate) values: Vec<f64>,
+}
+
+impl Edges {
+    fn push(&mut self, column: u32, value: f64) {
+        self.col.push(column);
+        self.values.push(value);
+    }
+
+    /// Each edge's receiving node and sending node.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (usize, usize)> {
+        let rows = self.row_ptr.windows(2).enumerate();
+        let of_row = |(row, bounds): (usize, &[u32])| std::iter::repeat_n(row, (bounds[1] - bounds[0]) as usize);
+        rows.flat_map(of_row).zip(self.col.iter().map(|&column| column as usize))
+    }
+}
+
+pub(crate) fn assemble(neighbours: &Neighbours, parts: Parts) -> Edges {
+    match parts.symmetry {
+        Symmetry::None => rows(neighbours, parts, |row, to| to.extend_from_slice(neighbours.of(row))),
+        Symmetry::Union => both_ways(neighbours, parts, |_| true),
+        Symmetry::Mutual => both_ways(neighbours, parts, |met| met.ways == 2 || met.kept),
+    }
+}
+
+/// A pair of nodes as one of them finds it.
+#[derive(Clone, Copy)]
+struct Met {
+    /// How many of the two have the other as a neighbour.
+    ways: u32,
+    /// Whether either keeps the other in any case.
+    kept: bool,
+}
+
+fn both_ways(neighbours: &Neighbours, parts: Parts, joined: impl Fn(Met) -> bool) -> Edges {
+    let back = transposed(neighbours);
+    rows(neighbours, parts, |row, to| {
+        let (mut own, mut theirs) = (neighbours.of(row).iter().peekable(), back.of(row).iter().peekable());
+        while let Some(column) = lower(own.peek().copied(), theirs.peek().copied()) {
+            let own = own.next_if(|neighbour| neighbour.column == column);
+            let theirs = theirs.next_if(|neighbour| neighbour.column == column);
+            let found = || own.iter().chain(&theirs);
+            let met = Met { ways: found().count() as u32, kept: found().any(|neighbour| neighbour.kept) };
+            if joined(met) {
+                to.extend(found().take(1).copied());
+            }
+        }
+    })
+}
+
+fn lower(own: Option<&Neighbour>, theirs: Option<&Neighbour>) -> Option<u32> {
+    own.into_iter().chain(theirs).map(|neighbour| neighbour.column).min()
+}
+
+/// For each row those that have it as a neighbour, ascending.
+fn transposed(neighbours: &Neighbours) -> Neighbours {
+    let rows = neighbours.offsets.len() - 1;
+    let mut offsets = vec![0; rows + 1];
+    neighbours.list.iter().for_each(|neighbour| offsets[neighbour.column as usize + 1] += 1);
+    for row in 0..rows {
+        offsets[row + 1] += offsets[row];
+    }
+    let mut next = offsets.clone();
+    let mut list = neighbours.list.clone();
+    for row in 0..rows {
+        for neighbour in neighbours.of(row) {
+            let place = &mut next[neighbour.column as usize];
+            list[*place] = Neighbour { column: row as u32, ..*neighbour };
+            *place += 1;
+        }
+    }
+    Neighbours { offsets, list }
+}
+
+/// The edges of each row that `of` writes, and self-loops.
+fn rows(neighbours: &Neighbours, parts: Parts, of: impl Fn(usize, &mut Vec<Neighbour>)) -> Edges {
+    let mut edges = Edges { row_ptr: vec![0], ..Edges::default() };
+    let mut list = Vec::new();
+    for row in 0..neighbours.offsets.len() - 1 {
+        list.clear();
+        of(row, &mut list);
+        let before = list.partition_point(|neighbour| (neighbour.column as usize) < row);
+        list[..before].iter().for_each(|neighbour| edges.push(neighbour.column, neighbour.value));
+        if parts.self_loops == SelfLoops::Added {
+            edges.push(row as u32, parts.own);
+        }
+        list[before..].iter().for_each(|neighbour| edges.push(neighbour.column, neighbour.value));
+        edges.row_ptr.push(edges.col.len() as u32);
+    }
+    edges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 0 hears from 1 and 2, 1 from 0, 2 from 1 whom it keeps, 3 from nobody.
+    fn neighbours() -> Neighbours {
+        let neighbour = |column, kept, value| Neighbour { column, kept, value };
+        let list = vec![
+            neighbour(1, false, 0.5),
+            neighbour(2, false, 0.25),
+            neighbour(0, false, 0.5),
+            neighbour(1, true, 0.1),
+        ];
+        Neighbours { offsets: vec![0, 2, 3, 4, 4], list }
+    }
+
+    #[test]
+    fn edges_are_joined_as_their_ends_have_each_other() {
+        let cases: &[(Symmetry, SelfLoops, &[(usize, usize)])] = &[
+            (Symmetry::None, SelfLoops::None, &[(0, 1), (0, 2), (1, 0), (2, 1)]),
+            (Symmetry::Union, SelfLoops::None, &[(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]),
+            (Symmetry::Mutual, SelfLoops::None, &[(0, 1), (1, 0), (1, 2), (2, 1)]),
+            (Symmetry::Mutual, SelfLoops::Added, &[(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2), (3, 3)]),
+        ];
+        for &(symmetry, self_loops, expected) in cases {
+            let edges = assemble(&neighbours(), Parts { symmetry, self_loops, own: 1.0 });
+            assert_eq!(edges.ends().collect::<Vec<_>>(), expected, "{symmetry:?}");
+            for ((row, column), value) in edges.ends().zip(&edges.values) {
+                let expected = [[1.0, 0.5, 0.25], [0.5, 1.0, 0.1], [0.25, 0.1, 1.0]];
+                let expected = if row == 3 { 1.0 } else { expected[row][column] };
+                assert_eq!(*value, expected, "{symmetry:?}: {row} ← {column}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_rows_have_no_edges() {
+        let none = Neighbours { offsets: vec![0], list: Vec::new() };
+        let parts = Parts { symmetry: Symmetry::Union, self_loops: SelfLoops::Added, own: 1.0 };
+        assert_eq!(assemble(&none, parts), Edges { row_ptr: vec![0], ..Edges::default() });
+    }
+}

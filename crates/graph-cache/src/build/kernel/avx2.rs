@@ -1,0 +1,54 @@
+//! Kernels for x86-64 with AVX2 and FMA: sixteen numbers are two registers of eight.
+
+use std::arch::x86_64::*;
+
+use super::lanes::Lanes;
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(__m256, __m256);
+
+impl Lanes for Avx2 {
+    // Sixteen registers: eight sums, one row of the second operand (two registers) and broadcast numbers.
+    const ROWS: usize = 4;
+    const PANELS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: the caller has AVX2.
+        let all = unsafe { _mm256_set1_ps(x) };
+        Avx2(all, all)
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller has AVX2, and sixteen numbers from `from` on.
+        unsafe { Avx2(_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller has AVX2, and room for sixteen numbers from `to` on.
+        unsafe {
+            _mm256_storeu_ps(to, self.0);
+            _mm256_storeu_ps(to.add(8), self.1);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
+        // SAFETY: the caller has AVX2 and FMA.
+        unsafe { Avx2(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn at_least(self, limit: Self) -> u16 {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let low = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(self.0, limit.0));
+            let high = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(self.1, limit.1));
+            low as u16 | (high as u16) << 8
+        }
+    }
+}
+
+super::entry_points!(Avx2, "avx2,fma");

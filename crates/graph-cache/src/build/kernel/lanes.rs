@@ -1,0 +1,37 @@
+//! Sixteen numbers at once.
+
+/// Sixteen single-precision numbers. Each instruction set implements it in the file named for it.
+///
+/// # Safety
+/// Every function may be called only on a processor with the instruction set of the implementation, and is meant to be inlined into a
+/// function compiled for it. Loads and stores reach sixteen numbers from the pointer on, of any alignment.
+pub(super) trait Lanes: Copy {
+    /// Rows of a tile whose sums stay in registers; divides sixteen.
+    const ROWS: usize;
+    /// Panels of such a tile: one or two.
+    const PANELS: usize;
+
+    unsafe fn splat(x: f32) -> Self;
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    /// self · factor + term, rounded once or twice.
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
+    /// A bit for each number that is `limit` or more, of which NaN is none.
+    unsafe fn at_least(self, limit: Self) -> u16;
+
+    /// Writes `first` + the places of the bits of `mask`, ascending, from `to` on.
+    ///
+    /// # Safety
+    /// There is room for as many numbers as there are bits.
+    #[inline(always)]
+    unsafe fn write_places(mut mask: u16, first: u32, mut to: *mut u32) {
+        while mask != 0 {
+            // SAFETY: one number for each bit, for which the caller has room.
+            unsafe {
+                to.write(first + mask.trailing_zeros());
+                to = to.add(1);
+            }
+            mask &= mask - 1;
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The arithmetic of the search for neighbours: products in single precision to see where they are, sums in double precision to say how near.
+//!
+//! This folder is the one place of the builders with unsafe code. The functions of this file are safe: they check that the slices hold what the
+//! sizes say and pick the instruction set; the kernels rely on that.
+
+#![allow(
+    unsafe_code,
+    reason = "SIMD kernels take raw pointers; the safe functions of this file check the bounds first"
+)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod exact;
+mod isa;
+mod lanes;
+mod portable;
+mod scores;
+
+pub(crate) use exact::sum;
+pub(crate) use isa::Isa;
+
+use isa::InstructionSet;
+
+/// Rows of a panel: `[panel][depth][16]` is how the operands of products lie.
+pub(crate) const PANEL: usize = 16;
+
+/// Panels come in pairs.
+pub(crate) const COLUMNS_TOGETHER: usize = 2 * PANEL;
+
+/// Partial sums of a sum in double precision, which rows are padded with zeros for.
+pub(crate) const LANES: usize = 8;
+
+/// What is between two rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// Σ x·y
+    Product,
+    /// Σ (x − y)²
+    SquaredDistance,
+}
+
+/// Arguments of the kernel `scores`: rows [depth][16], panels [columns / 16][depth][16], start [columns], to [16][columns], which overlaps none of the
+/// others; an even number of panels.
+struct Scores {
+    depth: usize,
+    columns: usize,
+    rows: *const f32,
+    panels: *const f32,
+    start: *const f32,
+    to: *mut f32,
+}
+
+/// Arguments of the kernel `at_least`: row [columns], whole panels, and `to` with room for as many places.
+struct Largest {
+    columns: usize,
+    row: *const f32,
+    limit: f32,
+    to: *mut u32,
+}
+
+/// Arguments of the kernel `between`: rows [.., stride], the stride a multiple of eight; `to` as long as `columns`.
+struct Between<'a> {
+    measure: Measure,
+    rows: &'a [f64],
+    stride: usize,
+    row: u32,
+    columns: &'a [u32],
+    to: &'a mut [f64],
+}
+
+/// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
+macro_rules! entry_points {
+    ($lanes:ty $(, $features:literal)?) => {
+        /// # Safety
+        /// As [`scores`](super::scores::scores).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn scores(s: &super::Scores) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::scores::scores::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`at_least`](super::scores::at_least).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn at_least(l: &super::Largest) -> usize {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::scores::at_least::<$lanes>(l) }
+        }
+
+        /// # Safety
+        /// The processor has the instruction set; nothing else is asked for.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn between(b: &mut super::Between<'_>) {
+            super::exact::between(b);
+        }
+
+        /// # Safety
+        /// The processor has the instruction set; nothing else is asked for.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn run<L: super::Loops>(loops: L) {
+            loops.run();
+        }
+    };
+}
+use entry_points;
+
+/// Calls a kernel of the instruction set that `$isa` proves.
+macro_rules! dispatch {
+    ($isa:expr, $kernel:ident, $arguments:expr) => {
+        // SAFETY: `Isa` proves that the processor has the instruction set; the function around this checked that every pointer reaches what
+        // the sizes say, and its borrows are exclusive where the kernel writes.
+        unsafe {
+            match $isa.instruction_set() {
+                InstructionSet::Portable => portable::$kernel($arguments),
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx2 => avx2::$kernel($arguments),
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx512 => avx512::$kernel($arguments),
+            }
+        }
+    };
+}
+
+/// Loops that are to be compiled for every instruction set; `run` is inlined into each, with all that it calls.
+pub(crate) trait Loops {
+    fn run(self);
+}
+
+/// Runs `loops` as they are compiled for `isa`. Their results are the same for every one, since none fuses a multiplication with an addition.
+pub(crate) fn run<L: Loops>(isa: Isa, loops: L) {
+    dispatch!(isa, run, loops);
+}
+
+/// `to` [16, columns] = `start` [columns] + the product of panel `panel` with all of `panels`, which are `depth` deep.
+///
+/// # Panics
+/// If a slice has another length than these sizes say, or columns are no pairs of panels.
+pub(crate) fn scores(isa: Isa, (panels, depth): (&[f32], usize), panel: usize, start: &[f32], to: &mut [f32]) {
+    let columns = start.len();
+    assert!(columns.is_multiple_of(COLUMNS_TOGETHER), "{columns} columns are no pairs of panels");
+    assert_eq!(panels.len(), columns * depth, "panels of {columns} columns and {depth} rows");
+    assert_eq!(to.len(), PANEL * columns, "sixteen rows of {columns} columns");
+    let rows = panels[panel * depth * PANEL..][..depth * PANEL].as_ptr();
+    let arguments =
+        Scores { depth, columns, rows, panels: panels.as_ptr(), start: start.as_ptr(), to: to.as_mut_ptr() };
+    dispatch!(isa, scores, &arguments);
+}
+
+/// The places in `row` of the numbers that are `limit` or more, ascending, in the front of `to`; how many they are.
+///
+/// # Panics
+/// If the row is no whole number of panels or longer than `to`.
+pub(crate) fn at_least(isa: Isa, row: &[f32], limit: f32, to: &mut [u32]) -> usize {
+    assert!(row.len().is_multiple_of(PANEL) && row.len() <= to.len(), "{} columns", row.len());
+    let arguments = Largest { columns: row.len(), row: row.as_ptr(), limit, to: to.as_mut_ptr() };
+    dispatch!(isa, at_least, &arguments)
+}
+
+/// `to`: the measure between row `row` and each of `columns`, of `rows` with `stride` numbers each. The same bits on every processor.
+///
+/// # Panics
+/// If there is no such row or column, or the stride is no multiple of eight.
+pub(crate) fn between(
+    isa: Isa,
+    (measure, rows, stride): (Measure, &[f64], usize),
+    (row, columns): (u32, &[u32]),
+    to: &mut [f64],
+) {
+    assert!(stride.is_multiple_of(LANES), "rows of {stride}");
+    assert_eq!(columns.len(), to.len());
+    let mut arguments = Between { measure, rows, stride, row, columns, to };
+    dispatch!(isa, between, &mut arguments);
+}
+
+#[cfg(test)]
+mod tests;

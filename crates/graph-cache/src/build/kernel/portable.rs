@@ -1,0 +1,41 @@
+//! Kernels for any processor: arrays of sixteen, which compilers turn into whatever vectors there are.
+
+use super::lanes::Lanes;
+
+#[derive(Clone, Copy)]
+pub(super) struct Portable([f32; 16]);
+
+impl Lanes for Portable {
+    const ROWS: usize = 2;
+    const PANELS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        Portable([x; 16])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's pointer reaches sixteen numbers, and an array is read at any alignment.
+        Portable(unsafe { from.cast::<[f32; 16]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's pointer has room for sixteen numbers, and an array is written at any alignment.
+        unsafe { to.cast::<[f32; 16]>().write_unaligned(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
+        // Not `f32::mul_add`, which is a call of a function where the processor cannot fuse.
+        Portable(std::array::from_fn(|i| self.0[i] * factor.0[i] + term.0[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn at_least(self, limit: Self) -> u16 {
+        (0..16).fold(0, |mask, i| mask | u16::from(self.0[i] >= limit.0[i]) << i)
+    }
+}
+
+super::entry_points!(Portable);

@@ -1,0 +1,89 @@
+//! Sixteen rows of a product Z·Zᵀ in single precision, and which of a row's numbers are large.
+//!
+//! ```text
+//! scores:     for row r of a panel, column c:    to[r][c] = start[c] + Σ_t z[r, t] · z[c, t]
+//! at_least:   the columns c with row[c] ≥ limit, ascending
+//! ```
+//!
+//! Both operands of the product are the same panels: sixteen rows of Z, `[panel][t][16]`. A tile of a few rows and one or two panels is summed in
+//! registers over the whole depth. That each sum of the product is formed twice, once for either of its ends, is the price of never holding
+//! more than sixteen rows of it, which stay in the first-level cache until they have been looked through.
+
+#![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
+
+use super::lanes::Lanes;
+use super::{Largest, PANEL, Scores};
+
+/// # Safety
+/// The pointers of `s` reach all that its sizes say, see [`Scores`]; the processor has the instruction set of V.
+#[inline(always)]
+pub(super) unsafe fn scores<V: Lanes>(s: &Scores) {
+    for panel in (0..s.columns / PANEL).step_by(V::PANELS) {
+        for row in (0..PANEL).step_by(V::ROWS) {
+            // SAFETY: the number of panels is even, so that all panels of the tile exist; its rows divide sixteen.
+            unsafe {
+                match (V::ROWS, V::PANELS) {
+                    (8, 2) => tile::<V, 8, 2>(s, row, panel),
+                    (4, 1) => tile::<V, 4, 1>(s, row, panel),
+                    (2, 1) => tile::<V, 2, 1>(s, row, panel),
+                    _ => unreachable!("every shape of a tile has its line"),
+                }
+            }
+        }
+    }
+}
+
+/// R rows of P panels from `row` and `panel` on.
+#[inline(always)]
+unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &Scores, row: usize, panel: usize) {
+    // SAFETY: rows and panels lie inside the product, whose pointers reach them by its contract.
+    unsafe {
+        let start = s.start.add(panel * PANEL);
+        let mut sums = [[V::splat(0.0); P]; R];
+        for r in 0..R {
+            for q in 0..P {
+                sums[r][q] = V::load(start.add(q * PANEL));
+            }
+        }
+        let stride = s.depth * PANEL;
+        let mut a = s.rows.add(row);
+        let mut b = s.panels.add(panel * stride);
+        for _ in 0..s.depth {
+            let mut columns = [V::splat(0.0); P];
+            for q in 0..P {
+                columns[q] = V::load(b.wrapping_add(q * stride));
+            }
+            for r in 0..R {
+                let factor = V::splat(*a.wrapping_add(r));
+                for q in 0..P {
+                    sums[r][q] = factor.mul_add(columns[q], sums[r][q]);
+                }
+            }
+            a = a.wrapping_add(PANEL);
+            b = b.wrapping_add(PANEL);
+        }
+        for r in 0..R {
+            for q in 0..P {
+                sums[r][q].store(s.to.add((row + r) * s.columns + (panel + q) * PANEL));
+            }
+        }
+    }
+}
+
+/// How many places were written.
+///
+/// # Safety
+/// The pointers of `l` reach all that its sizes say, see [`Largest`]; the processor has the instruction set of V.
+#[inline(always)]
+pub(super) unsafe fn at_least<V: Lanes>(l: &Largest) -> usize {
+    let mut found = 0;
+    for first in (0..l.columns).step_by(PANEL) {
+        // SAFETY: the columns are whole panels, and `to` has room for as many places as there are columns.
+        unsafe {
+            let mask = V::load(l.row.add(first)).at_least(V::splat(l.limit));
+            V::write_places(mask, first as u32, l.to.add(found));
+            found += mask.count_ones() as usize;
+        }
+    }
+    found
+}

@@ -1,0 +1,36 @@
+//! What graphs are built by: the correlation of observations, the likeness of features, nearness in space.
+//!
+//! All of it is arithmetic on slices, without files. What a builder makes is a function of its data and options alone, bit for bit: not of the
+//! processor, of the number of threads, or of whether a graph was made from the one before it.
+
+mod assemble;
+mod cell;
+mod cell_list;
+mod channel;
+mod collections;
+mod correlation;
+mod date;
+mod days;
+mod kernel;
+mod knn;
+mod nearest;
+mod pairwise;
+mod panel;
+mod points;
+mod radius;
+mod random;
+mod rows;
+mod sliding;
+mod window;
+
+pub use assemble::{SelfLoops, Symmetry};
+pub use cell::Cell;
+pub use channel::{Channel, ChannelValues};
+pub use collections::{CorrelationGraphs, PointGraphs, PointRule};
+pub use correlation::{Correlation, Demeaning};
+pub use knn::{Knn, Metric};
+pub use nearest::Sign;
+pub use panel::Panel;
+pub use points::Points;
+pub use radius::Radius;
+pub use random::Rewired;

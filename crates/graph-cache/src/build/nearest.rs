@@ -1,0 +1,281 @@
+//! The search for the most similar rows.
+//!
+//! ```text
+//! for each row i:  the k columns j ≠ i with the largest key(i, j) ≥ threshold, of equal keys the lower columns
+//! ```
+//!
+//! Departure from that loop: the keys of all pairs are never formed. Every pair has a *proposal*, its key to within some ε, which is cheap.
+//!
+//! 1. The columns of a row are dealt into groups, and each group has its largest proposal. The k-th largest of these is at most the k-th
+//!    largest of all proposals: at least k columns have keys of that less ε or more.
+//! 2. Only columns whose proposals are that less 2ε or more can be among the k, and only of these are keys formed, in double precision.
+//!
+//! So the answer is that of the loop, bit for bit, whatever made the proposals.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::kernel::{self, Isa, Loops, PANEL};
+
+/// What rows are compared by. Proposals and keys of a pair are the same from either end.
+pub(crate) trait Similarity: Sync {
+    /// Number of rows, which are the columns too.
+    fn len(&self) -> usize;
+
+    /// Columns of an array of proposals: all there are, and some to whole pairs of panels.
+    fn columns(&self) -> usize;
+
+    /// Writes the proposals of the sixteen rows of a panel, `to` [16, columns], before any [`Sign`].
+    fn propose(&self, panel: usize, to: &mut [f32]);
+
+    /// The most that a proposal is off.
+    fn error(&self) -> f32;
+
+    /// Columns of a row that no proposal is of worth for, ascending: their values are always formed.
+    fn unproposed(&self, row: usize) -> &[u32];
+
+    /// Writes the value of a pair for each of the columns: NaN where there is none.
+    fn values(&self, row: usize, columns: &[u32], to: &mut [f64]);
+}
+
+/// Whether the sign of a similarity counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sign {
+    /// The largest are the nearest; those below zero are far.
+    #[default]
+    Signed,
+    /// The largest magnitudes are the nearest. Weights keep their sign.
+    Absolute,
+}
+
+impl Sign {
+    fn key(self, value: f64) -> f64 {
+        match self {
+            Sign::Signed => value,
+            Sign::Absolute => value.abs(),
+        }
+    }
+}
+
+/// Which of the columns of a row are its neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    pub(crate) k: usize,
+    pub(crate) sign: Sign,
+    /// The least key of a neighbour.
+    pub(crate) threshold: Option<f64>,
+    /// How many are neighbours whatever the threshold says; at most k.
+    pub(crate) kept: usize,
+}
+
+/// A column that was chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Neighbour {
+    pub(crate) column: u32,
+    /// Whether it is one of the [`Choice::kept`] nearest.
+    pub(crate) kept: bool,
+    pub(crate) value: f64,
+}
+
+/// The neighbours of every row, columns ascending.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Neighbours {
+    /// [N + 1].
+    pub(crate) offsets: Vec<usize>,
+    pub(crate) list: Vec<Neighbour>,
+}
+
+impl Neighbours {
+    pub(crate) fn of(&self, row: usize) -> &[Neighbour] {
+        &self.list[self.offsets[row]..self.offsets[row + 1]]
+    }
+}
+
+/// Who shares the work on one search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// All threads: each takes some rows.
+    Rows,
+    /// The calling thread alone, where others have graphs of their own.
+    Alone,
+}
+
+/// The neighbours of every row.
+pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Spread) -> Neighbours {
+    let panels = similarity.len().div_ceil(PANEL);
+    let part = |panels: Range<usize>| {
+        let mut seeker = Seeker::new(similarity, choice);
+        panels.for_each(|panel| seeker.panel(panel));
+        (seeker.counts, seeker.found)
+    };
+    let parts = match spread {
+        Spread::Alone => vec![part(0..panels)],
+        Spread::Rows => {
+            let tasks = panels.min(rayon::current_num_threads() * TASKS_PER_THREAD).max(1);
+            let bounds = move |task: usize| task * panels / tasks..(task + 1) * panels / tasks;
+            (0..tasks).into_par_iter().map(|task| part(bounds(task))).collect()
+        }
+    };
+    let mut neighbours = Neighbours { offsets: vec![0], ..Neighbours::default() };
+    for (counts, found) in parts {
+        for count in counts {
+            neighbours.offsets.push(neighbours.offsets[neighbours.offsets.len() - 1] + count);
+        }
+        neighbours.list.extend(found);
+    }
+    neighbours
+}
+
+/// Enough that a thread that others delay holds up none.
+const TASKS_PER_THREAD: usize = 4;
+
+/// Groups for each neighbour that is looked for: the more, the fewer columns are looked at in vain.
+const GROUPS_PER_NEIGHBOUR: usize = 3;
+
+/// Searches panel after panel, in arrays of its own.
+struct Seeker<'s, S> {
+    similarity: &'s S,
+    choice: Choice,
+    isa: Isa,
+    proposals: Vec<f32>,
+    groups: Vec<f32>,
+    places: Vec<u32>,
+    values: Vec<f64>,
+    ranked: Vec<Neighbour>,
+    counts: Vec<usize>,
+    found: Vec<Neighbour>,
+}
+
+impl<'s, S: Similarity> Seeker<'s, S> {
+    fn new(similarity: &'s S, choice: Choice) -> Self {
+        let columns = similarity.columns();
+        let groups = choice.k.saturating_mul(GROUPS_PER_NEIGHBOUR).min(columns).next_multiple_of(PANEL);
+        Seeker {
+            similarity,
+            choice,
+            isa: Isa::best(),
+            proposals: vec![0.0; PANEL * columns],
+            groups: vec![0.0; groups],
+            places: Vec::new(),
+            values: Vec::new(),
+            ranked: Vec::new(),
+            counts: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    fn panel(&mut self, panel: usize) {
+        let mut proposals = std::mem::take(&mut self.proposals);
+        self.similarity.propose(panel, &mut proposals);
+        if self.choice.sign == Sign::Absolute {
+            kernel::run(self.isa, Magnitudes(&mut proposals));
+        }
+        let (len, columns) = (self.similarity.len(), self.similarity.columns());
+        for (row, proposals) in (panel * PANEL..len).zip(proposals.chunks_exact_mut(columns)) {
+            // No row is a neighbour of itself, nor are the columns after the last.
+            proposals[row] = f32::NEG_INFINITY;
+            proposals[len..].fill(f32::NEG_INFINITY);
+            for &column in self.similarity.unproposed(row) {
+                proposals[column as usize] = f32::NEG_INFINITY;
+            }
+            self.candidates(row, proposals);
+            self.choose(row);
+        }
+        self.proposals = proposals;
+    }
+
+    /// The columns whose values have to be formed, in `places`.
+    fn candidates(&mut self, row: usize, proposals: &[f32]) {
+        let limit = self.limit(proposals);
+        self.places.resize(proposals.len(), 0);
+        let found = kernel::at_least(self.isa, proposals, limit, &mut self.places);
+        self.places.truncate(found);
+        let unproposed = self.similarity.unproposed(row).iter().copied();
+        self.places.extend(unproposed.filter(|&column| column as usize != row));
+    }
+
+    /// What a proposal must be for its column to be a candidate.
+    fn limit(&mut self, proposals: &[f32]) -> f32 {
+        let (k, error) = (self.choice.k, self.similarity.error());
+        let by_threshold = match self.choice.threshold {
+            Some(threshold) if self.choice.kept == 0 => (threshold - 2.0 * f64::from(error)) as f32,
+            _ => f32::MIN,
+        };
+        if k > self.groups.len() {
+            return by_threshold;
+        }
+        self.groups.fill(f32::NEG_INFINITY);
+        kernel::run(self.isa, GroupMaxima { of: proposals, groups: &mut self.groups });
+        let (_, &mut kth, _) = self.groups.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+        (kth - 2.0 * error).max(by_threshold)
+    }
+
+    /// Forms the values of the candidates and takes the neighbours among them.
+    fn choose(&mut self, row: usize) {
+        let Choice { k, sign, threshold, kept } = self.choice;
+        self.values.resize(self.places.len(), 0.0);
+        self.similarity.values(row, &self.places, &mut self.values);
+        let candidates = self.places.iter().zip(&self.values);
+        let candidates = candidates.map(|(&column, &value)| Neighbour { column, kept: false, value });
+        self.ranked.clear();
+        self.ranked.extend(candidates.filter(|candidate| !candidate.value.is_nan()));
+        keep_nearest(&mut self.ranked, k, sign);
+        if kept > 0 {
+            let nearest = kept.min(self.ranked.len());
+            front(&mut self.ranked, nearest, sign);
+            self.ranked[..nearest].iter_mut().for_each(|neighbour| neighbour.kept = true);
+        }
+        if let Some(threshold) = threshold {
+            self.ranked.retain(|neighbour| neighbour.kept || sign.key(neighbour.value) >= threshold);
+        }
+        self.ranked.sort_unstable_by_key(|neighbour| neighbour.column);
+        self.counts.push(self.ranked.len());
+        self.found.extend_from_slice(&self.ranked);
+    }
+}
+
+/// Leaves the `k` nearest.
+fn keep_nearest(ranked: &mut Vec<Neighbour>, k: usize, sign: Sign) {
+    front(ranked, k, sign);
+    ranked.truncate(k);
+}
+
+/// Brings the `count` nearest to the front, in any order; of equal keys those of the lower columns.
+fn front(ranked: &mut [Neighbour], count: usize, sign: Sign) {
+    if count > 0 && count < ranked.len() {
+        let rank = |n: &Neighbour| (sign.key(n.value), n.column);
+        ranked.select_nth_unstable_by(count - 1, |a, b| {
+            let ((key_a, column_a), (key_b, column_b)) = (rank(a), rank(b));
+            key_b.partial_cmp(&key_a).expect("no key is NaN").then(column_a.cmp(&column_b))
+        });
+    }
+}
+
+/// groups[g] = the largest of[j] with j mod G = g
+struct GroupMaxima<'a> {
+    of: &'a [f32],
+    groups: &'a mut [f32],
+}
+
+impl Loops for GroupMaxima<'_> {
+    #[inline(always)]
+    fn run(self) {
+        for round in self.of.chunks(self.groups.len()) {
+            for (largest, &x) in self.groups.iter_mut().zip(round) {
+                *largest = if x > *largest { x } else { *largest };
+            }
+        }
+    }
+}
+
+struct Magnitudes<'a>(&'a mut [f32]);
+
+impl Loops for Magnitudes<'_> {
+    #[inline(always)]
+    fn run(self) {
+        self.0.iter_mut().for_each(|x| *x = x.abs());
+    }
+}

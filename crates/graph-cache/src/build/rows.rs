@@ -1,0 +1,89 @@
+//! Rows of numbers as the search for neighbours takes them.
+
+#![forbid(unsafe_code)]
+
+use super::kernel::{self, COLUMNS_TOGETHER, Isa, LANES, Measure, PANEL};
+
+/// N rows of `depth` numbers, twice: in double precision, of which similarities are made, and in single precision, which only tells where to look
+/// for the largest of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rows {
+    len: usize,
+    depth: usize,
+    /// [N, stride], zeros after the depth.
+    exact: Vec<f64>,
+    /// [columns / 16][depth][16]: row r is place r % 16 of panel r / 16.
+    panels: Vec<f32>,
+    /// [columns] what the proposals of a column start from.
+    start: Vec<f32>,
+}
+
+impl Rows {
+    /// Forgets what there was, and makes room for `len` rows of `depth` zeros.
+    pub(crate) fn reset(&mut self, len: usize, depth: usize) {
+        let columns = len.next_multiple_of(COLUMNS_TOGETHER);
+        (self.len, self.depth) = (len, depth);
+        let stride = self.stride();
+        zeros(&mut self.exact, len * stride);
+        zeros(&mut self.panels, columns * depth);
+        zeros(&mut self.start, columns);
+    }
+
+    /// N.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Columns of the arrays of proposals: N and what it takes to whole pairs of panels.
+    pub(crate) fn columns(&self) -> usize {
+        self.start.len()
+    }
+
+    /// Numbers from one row to the next: the depth and what it takes to whole sums.
+    pub(crate) fn stride(&self) -> usize {
+        self.depth.next_multiple_of(LANES)
+    }
+
+    /// A row in double precision, with the zeros after it, which stay.
+    pub(crate) fn row_mut(&mut self, row: usize) -> &mut [f64] {
+        let stride = self.stride();
+        &mut self.exact[row * stride..][..stride]
+    }
+
+    /// Writes a row in single precision, `of` each number and its place, and what its proposals start from.
+    pub(crate) fn propose_by(&mut self, row: usize, start: f32, of: impl Fn(usize, f64) -> f32) {
+        self.start[row] = start;
+        let from = &self.exact[row * self.depth.next_multiple_of(LANES)..][..self.depth];
+        let panel = &mut self.panels[row / PANEL * PANEL * self.depth..][..PANEL * self.depth];
+        for (t, (&x, sixteen)) in from.iter().zip(panel.chunks_exact_mut(PANEL)).enumerate() {
+            sixteen[row % PANEL] = of(t, x);
+        }
+    }
+
+    /// The proposals of sixteen rows, `to` [16, columns]: their products with all rows, and what these start from.
+    pub(crate) fn propose(&self, isa: Isa, panel: usize, to: &mut [f32]) {
+        kernel::scores(isa, (&self.panels, self.depth), panel, &self.start, to);
+    }
+
+    /// The most that a proposal is off the measure of the same rows in exact arithmetic, or in double precision, where no row's norm is above 1 in
+    /// single precision and nothing starts from more than 1/2.
+    ///
+    /// Both factors of each product are rounded, and each sum of at most depth + 1 terms is (Higham, *Accuracy and Stability of Numerical
+    /// Algorithms*, 2002, section 3.1): at most depth + 3 roundings by u = 2⁻²⁴ of Σ|x·y| + |start| ≤ 3/2. Three more leave room for roundings of
+    /// second order, and for those of the sums with this very number.
+    pub(crate) fn error(&self) -> f32 {
+        const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
+        let underflow = self.depth as f64 * f64::from(f32::MIN_POSITIVE);
+        (1.5 * (self.depth as f64 + 6.0) * UNIT * 1.01 + underflow) as f32
+    }
+
+    /// The measure between a row and each of `columns`.
+    pub(crate) fn between(&self, isa: Isa, measure: Measure, (row, columns): (u32, &[u32]), to: &mut [f64]) {
+        kernel::between(isa, (measure, &self.exact, self.stride()), (row, columns), to);
+    }
+}
+
+fn zeros<T: Default + Clone>(vec: &mut Vec<T>, len: usize) {
+    vec.clear();
+    vec.resize(len, T::default());
+}

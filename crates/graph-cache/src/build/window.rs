@@ -1,0 +1,172 @@
+//! The stretch of a panel that one day's graph sees.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use super::correlation::{Correlation, Demeaning};
+use super::kernel::{Isa, LANES, Loops, run, sum};
+use super::panel::{Panel, is_observed};
+use super::rows::Rows;
+
+/// A series is constant where its deviations are no more than this part of its largest value, which rounding makes of equal numbers.
+const CONSTANT: f64 = 1e-12;
+
+/// What a graph is made of: the observations of its nodes on the days that it looks back on, and on none other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Window {
+    /// Places of the nodes in the panel, ascending.
+    pub(crate) nodes: Vec<u32>,
+    /// [W] weight of each day, and zeros to whole sums; the last is 1.
+    pub(crate) weights: Vec<f64>,
+    /// [N, stride] observations; zero where there is none, and after the last day.
+    pub(crate) values: Vec<f64>,
+    /// [N, stride] 1 where there is an observation and else 0; empty where there are all.
+    pub(crate) observed: Vec<f64>,
+    /// What each node is, [N].
+    pub(crate) kinds: Vec<Kind>,
+    /// [N, W]: √w · (x − x̄) / √(Σ w (x − x̄)²) of nodes that vary and are complete, else zeros. A product of two rows is their correlation.
+    pub(crate) standard: Rows,
+    /// [N] x̄ of such nodes, else 0.
+    pub(crate) means: Vec<f64>,
+    /// [N] √(Σ w (x − x̄)²) of such nodes, else 1.
+    pub(crate) norms: Vec<f64>,
+    /// Mean of each day over all nodes of the panel, where that is taken away.
+    day_means: Vec<f64>,
+}
+
+/// How a node's similarities are formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Observed on every day, and not always the same: products of standard rows.
+    Complete,
+    /// Not observed on some days: over the days that both nodes of a pair have.
+    Incomplete,
+    /// Always the same, so that it correlates with nothing.
+    Constant,
+}
+
+impl Window {
+    /// The days that the graph of day `t` sees.
+    pub(crate) fn days(options: &Correlation, t: usize) -> Range<usize> {
+        t.saturating_sub(options.lookback)..t
+    }
+
+    /// Numbers from one row of `values` to the next.
+    pub(crate) fn stride(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// The row of a node in `values` or `observed`.
+    pub(crate) fn row<'r>(&self, of: &'r [f64], node: usize) -> &'r [f64] {
+        &of[node * self.stride()..][..self.stride()]
+    }
+
+    /// Fills the window with what the graph of day `t` sees.
+    pub(crate) fn fill(&mut self, options: &Correlation, panel: &Panel<'_>, t: usize) {
+        let days = Window::days(options, t);
+        self.weigh(options, days.len());
+        self.average_days(options, panel, days.clone());
+        self.observe(options, panel, days.clone());
+        self.standard.reset(self.nodes.len(), days.len());
+        self.means.clear();
+        self.norms.clear();
+        run(Isa::best(), Standardise(self));
+    }
+
+    /// Equal weights, or 2^(−a / half-life) for the day that is a days before the last.
+    fn weigh(&mut self, options: &Correlation, days: usize) {
+        let weight = |age: usize| options.half_life.map_or(1.0, |half_life| (-(age as f64) / half_life).exp2());
+        self.weights.clear();
+        self.weights.extend((0..days).rev().map(weight));
+        self.weights.resize(days.next_multiple_of(LANES), 0.0);
+    }
+
+    fn average_days(&mut self, options: &Correlation, panel: &Panel<'_>, days: Range<usize>) {
+        self.day_means.clear();
+        self.day_means.resize(days.len(), 0.0);
+        if options.demeaning == Demeaning::None {
+            return;
+        }
+        let mut counts = vec![0.0; days.len()];
+        for node in 0..panel.names().len() {
+            let series = &panel.series(node)[days.clone()];
+            for ((&x, mean), count) in series.iter().zip(&mut self.day_means).zip(&mut counts) {
+                let observed = is_observed(x);
+                *mean += if observed { x } else { 0.0 };
+                *count += if observed { 1.0 } else { 0.0 };
+            }
+        }
+        self.day_means.iter_mut().zip(&counts).for_each(|(mean, &count)| *mean /= f64::max(count, 1.0));
+    }
+
+    /// Takes the nodes with enough observations, and these.
+    fn observe(&mut self, options: &Correlation, panel: &Panel<'_>, days: Range<usize>) {
+        let stride = self.stride();
+        self.nodes.clear();
+        self.kinds.clear();
+        self.values.clear();
+        self.observed.clear();
+        for node in 0..panel.names().len() {
+            let series = &panel.series(node)[days.clone()];
+            let count = series.iter().filter(|&&x| is_observed(x)).count();
+            if count < options.min_observations {
+                continue;
+            }
+            let complete = count == series.len();
+            if !complete && self.observed.is_empty() {
+                self.observed.resize(self.values.len(), 1.0);
+            }
+            let days = series.iter().zip(&self.day_means);
+            self.values.extend(days.map(|(&x, mean)| if is_observed(x) { x - mean } else { 0.0 }));
+            self.values.resize((self.nodes.len() + 1) * stride, 0.0);
+            if !complete || !self.observed.is_empty() {
+                self.observed.extend(series.iter().map(|&x| if is_observed(x) { 1.0 } else { 0.0 }));
+                self.observed.resize(self.values.len(), 0.0);
+            }
+            self.nodes.push(node as u32);
+            self.kinds.push(if complete { Kind::Complete } else { Kind::Incomplete });
+        }
+    }
+}
+
+/// Finds the nodes that do not vary, and brings the complete ones that do to mean 0 and norm 1.
+struct Standardise<'w>(&'w mut Window);
+
+impl Loops for Standardise<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let window = self.0;
+        let roots: Vec<f64> = window.weights.iter().map(|weight| weight.sqrt()).collect();
+        let weight = sum([&window.weights], |[w]| w);
+        for node in 0..window.nodes.len() {
+            let (mut mean, mut norm) = (0.0, 1.0);
+            if window.kinds[node] == Kind::Complete {
+                let values = &window.values[node * roots.len()..][..roots.len()];
+                mean = sum([&window.weights, values], |[w, x]| w * x) / weight;
+                let squares = sum([&window.weights, values], |[w, x]| w * ((x - mean) * (x - mean)));
+                if varies(squares, weight, values) {
+                    norm = squares.sqrt();
+                    let row = window.standard.row_mut(node);
+                    for ((z, &x), &root) in row.iter_mut().zip(values).zip(&roots) {
+                        *z = root * (x - mean) / norm;
+                    }
+                    window.standard.propose_by(node, 0.0, |_, z| z as f32);
+                } else {
+                    window.kinds[node] = Kind::Constant;
+                    mean = 0.0;
+                }
+            }
+            window.means.push(mean);
+            window.norms.push(norm);
+        }
+    }
+}
+
+/// Whether numbers whose weighted squared deviations add up to `squares` vary by more than rounding.
+#[inline(always)]
+pub(crate) fn varies(squares: f64, weight: f64, values: &[f64]) -> bool {
+    let largest = values.iter().fold(0.0, |largest: f64, x| if x.abs() > largest { x.abs() } else { largest });
+    let noise = CONSTANT * largest;
+    squares > noise * noise * weight
+}
