@@ -40,11 +40,12 @@ impl Problem {
                 place(self)[index] = x;
                 self.loss(memory)
             };
-            let slope = (loss_at(at + STEP) - loss_at(at - STEP)) / (2.0 * STEP);
+            let (after, before) = (loss_at(at + STEP), loss_at(at - STEP));
+            let slope = (after - before) / (2.0 * STEP);
             place(self)[index] = at;
             // The loss's rounding of 1e-16 divided by the step, and curvature, which dropout's factors raise to hundreds; no slope of LeakyReLU or
             // ReLU jumps within a step of these numbers.
-            let scale = 1.0 + slope.abs() + loss_at(at);
+            let scale = 1.0 + slope.abs() + before;
             assert!((slope - gradient[index]).abs() < 1e-6 * scale, "{slope} and {}", gradient[index]);
         }
     }

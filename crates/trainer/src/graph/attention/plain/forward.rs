@@ -149,8 +149,8 @@ fn attend<S: Scalar>(
 
 fn activate<S: Scalar>(activation: GraphActivation, x: S) -> S {
     match activation {
-        _ if x > S::ZERO => x,
-        GraphActivation::Elu => x.exp() - S::ONE,
-        GraphActivation::Relu => S::ZERO,
+        GraphActivation::Elu if x < S::ZERO => x.exp() - S::ONE,
+        GraphActivation::Relu if x < S::ZERO => S::ZERO,
+        _ => x,
     }
 }
