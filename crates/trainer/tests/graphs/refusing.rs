@@ -48,7 +48,7 @@ fn settings_that_do_not_go_together_are_named() {
         ),
         (
             |config| config.model.graph = Some(GraphConfig { heads: 0, ..GraphConfig::default() }),
-            "model.graph.heads is 0: expected 1 or more",
+            "model.graph_heads is 0: expected 1 or more",
         ),
     ];
     for (change, expected) in changes {
