@@ -19,3 +19,4 @@ mod resume;
 mod snapshot;
 mod stage;
 mod train;
+mod universe;
