@@ -44,15 +44,6 @@ pub enum Error {
         expected: String,
     },
 
-    /// A file to import cannot be read.
-    #[error("{}: cannot be read: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-
     /// A field of a text is not what stands there in the format.
     #[error("{}: line {line}, column {column}: expected {expected}, found `{found}`", path.display())]
     Field {

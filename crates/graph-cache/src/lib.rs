@@ -5,8 +5,10 @@ pub mod build;
 mod builder;
 mod cache;
 mod error;
+pub mod export;
 mod file;
 mod graph;
+pub mod import;
 mod resident;
 mod schema;
 

@@ -1,6 +1,6 @@
 //! `report.html`: what a run came to, on one page that needs nothing else.
 
-mod chart;
+pub(crate) mod chart;
 mod data;
 mod forecasts;
 mod horizons;

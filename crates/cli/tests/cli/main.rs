@@ -8,6 +8,7 @@ mod convert;
 mod data;
 mod devices;
 mod exchange;
+mod graph;
 mod instruments;
 mod interface;
 mod leak;

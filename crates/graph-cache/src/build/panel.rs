@@ -42,12 +42,12 @@ impl<'a> Panel<'a> {
             );
         }
         if let Some(at) = known.windows(2).position(|pair| pair[0] > pair[1]) {
-            let object = format!("day {}, known at {},", at + 1, iso(known[at + 1]));
+            let object = format!("day {}, known at {}", at + 1, iso(known[at + 1]));
             return data(object, format!("known no earlier than day {at}, at {}", iso(known[at])));
         }
         let mut seen = HashSet::new();
         if let Some(name) = names.iter().find(|name| !seen.insert(name.as_str())) {
-            return data(format!("the name {name:?}, which is there twice,"), "a name of one node".into());
+            return data(format!("the name {name:?} of two nodes"), "a name of one".into());
         }
         Ok(Panel { names, times, known, values })
     }
@@ -131,7 +131,7 @@ mod tests {
             (&[0, 1], &[0], 4, "1 times of knowing"),
             (&[0, 1], &[0, 1], 3, "3 observations"),
             (&[1, 1], &[1, 1], 4, "the time of day 1, 1970-01-01T00:00:00.000000001Z: expected later"),
-            (&[1, 2], &[1, 0], 4, "day 1, known at 1970-01-01T00:00:00Z,: expected known no earlier than day 0"),
+            (&[1, 2], &[1, 0], 4, "day 1, known at 1970-01-01T00:00:00Z: expected known no earlier than day 0"),
         ];
         for &(times, known, values, expected) in cases {
             let error = Panel::new(&names(2), (times, known), &vec![0.0; values]).unwrap_err().to_string();

@@ -14,6 +14,20 @@ impl Columns {
         self.names.len()
     }
 
+    /// The same with rows of NaN at `places` of the result, which ascend.
+    pub(super) fn with_unknown_rows(self, places: &[usize]) -> Columns {
+        let width = self.width();
+        let mut known = self.values.chunks_exact(width.max(1));
+        let rows = self.values.len() / width.max(1) + places.len();
+        let unknown = vec![f32::NAN; width];
+        let row = |place| match places.binary_search(&place) {
+            Ok(_) => unknown.as_slice(),
+            Err(_) => known.next().expect("as many as are not unknown"),
+        };
+        let values = (0..rows).flat_map(row).copied().collect();
+        Columns { names: self.names, values }
+    }
+
     /// These columns and then `others` of the same `rows`.
     pub(super) fn beside(self, others: Columns, rows: usize) -> Columns {
         if self.names.is_empty() || others.names.is_empty() {

@@ -55,7 +55,7 @@ pub enum FeatureRows {
 /// nodes of `none` are of no part. Without it the key is `graph`.
 ///
 /// # Errors
-/// [`Error::Unreadable`](crate::Error::Unreadable), [`Error::Field`](crate::Error::Field), and
+/// [`Error::Io`](crate::Error::Io), [`Error::Field`](crate::Error::Field), and
 /// [`Error::Contradiction`](crate::Error::Contradiction) for a file that is missing, there twice, or without the columns that it has.
 pub fn edge_list(folder: &Path, options: EdgeListOptions) -> Result<Imported> {
     let texts = Text::in_folder(folder, &[EDGES, FEATURES[0], FEATURES[1], KNOWN[0], KNOWN[1]])?;
@@ -98,6 +98,7 @@ pub fn edge_list_texts(texts: &[Text], options: EdgeListOptions) -> Result<Impor
         keys,
         graphs: Graphs::Parts { graph, targets },
         identity: identity(&used, ("edge-list/1", format!(r#"{{"normalize_features":{normalized}}}"#))),
+        notes: Vec::new(),
     })
 }
 
@@ -129,7 +130,7 @@ fn read_edges(text: &Text, nodes: &Nodes) -> Result<(EdgeList, Vec<String>, bool
         row.check_len(header.len())?;
         list.from.push(nodes.place(row.bytes(0)));
         list.to.push(nodes.place(row.bytes(1)));
-        for column in weight {
+        if let Some(column) = weight {
             list.weights.push(row.number(column)?);
         }
         for &column in &attributes {

@@ -7,6 +7,8 @@
 //! | SDF, molecules | [`sdf`] | one a molecule |
 //! | `edge_index` as in PyTorch Geometric, in safetensors | [`edge_index`] | one, or as many as `ptr` or `batch` says |
 //!
+//! [`points`] reads rows of numbers, which [`build`](crate::build) makes graphs of.
+//!
 //! Texts may be compressed with gzip. What a file holds bounds the memory that reading it takes, whatever numbers stand in it. Edges of a node are
 //! in the order of the nodes that they come from; edges given twice, and from a node to itself, are kept.
 
@@ -17,17 +19,23 @@ mod columns;
 mod edge_index;
 mod edge_list;
 mod edges;
+mod points;
 mod sdf;
 mod table;
 mod text;
 mod tu;
 
-pub use edge_index::edge_index;
+pub use edge_index::{edge_index, edge_index_bytes};
 pub use edge_list::{EdgeListOptions, FeatureRows, edge_list, edge_list_texts};
-pub(crate) use sdf::element;
-pub use sdf::{MoleculeEdges, Positions, SdfOptions, sdf};
+pub use points::{PointTable, points};
+pub use sdf::{MoleculeEdges, Positions, SdfOptions, sdf, sdf_text};
 pub use text::Text;
 pub use tu::{tu, tu_texts};
+
+/// Names of the columns that molecules have.
+pub(crate) mod sdf_names {
+    pub(crate) use super::sdf::{EDGE_ATTRIBUTES, POSITION};
+}
 
 use crate::builder::{Builder, Identity};
 use crate::error::Result;
@@ -41,6 +49,14 @@ pub struct Imported {
     keys: Vec<String>,
     graphs: Graphs,
     identity: Identity,
+    notes: Vec<String>,
+}
+
+impl Imported {
+    /// What a user should know of the files: a sentence each, without its stop.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -82,14 +82,25 @@ impl Row<'_> {
 
     /// The field as an integer.
     pub(super) fn integer<T: FromStr>(&self, column: usize, expected: &str) -> Result<T> {
-        let parsed = str::from_utf8(self.bytes(column)).ok().and_then(|text| text.parse().ok());
-        parsed.ok_or_else(|| self.error(column, expected))
+        self.parsed(column).ok_or_else(|| self.error(column, expected))
+    }
+
+    fn parsed<T: FromStr>(&self, column: usize) -> Option<T> {
+        str::from_utf8(self.bytes(column)).ok()?.parse().ok()
     }
 
     /// The field as a finite number.
     pub(super) fn number(&self, column: usize) -> Result<f32> {
-        let number = str::from_utf8(self.bytes(column)).ok().and_then(|text| text.parse::<f32>().ok());
-        number.filter(|number| number.is_finite()).ok_or_else(|| self.error(column, "a finite number"))
+        self.parsed(column)
+            .filter(|number: &f32| number.is_finite())
+            .ok_or_else(|| self.error(column, "a finite number"))
+    }
+
+    /// The field as a finite number in double precision.
+    pub(super) fn wide_number(&self, column: usize) -> Result<f64> {
+        self.parsed(column)
+            .filter(|number: &f64| number.is_finite())
+            .ok_or_else(|| self.error(column, "a finite number"))
     }
 
     /// The field as the number of a target: NaN, which stands for one that is not known, where it is empty or says so.

@@ -25,16 +25,17 @@ impl Text {
     /// Reads a file, plain or compressed with gzip, whatever its name says.
     ///
     /// # Errors
-    /// [`Error::Unreadable`], and as [`new`](Self::new).
+    /// [`Error::Io`], and as [`new`](Self::new).
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+        let bytes =
+            fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), action: "read the file", source })?;
         Text::new(path, bytes)
     }
 
     /// The text in `bytes`, plain or compressed with gzip; `path` is what errors call it.
     ///
     /// # Errors
-    /// [`Error::Unreadable`] for a stream that breaks off; [`Error::Contradiction`] for one that expands more than a hundredfold.
+    /// [`Error::Io`] for a stream that breaks off; [`Error::Contradiction`] for one that expands more than a hundredfold.
     pub fn new(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
         let path = path.into();
         if !bytes.starts_with(GZIP_MAGIC) {
@@ -47,8 +48,13 @@ impl Text {
                 found: format!("{} compressed bytes that expand more than {}-fold", bytes.len(), EXPANSION_MAX.0),
                 expected: "a text; if it is right, decompress it first".to_owned(),
             }),
-            Err(source) => Err(Error::Unreadable { path, source }),
+            Err(source) => Err(Error::Io { path, action: "decompress the file", source }),
         }
+    }
+
+    /// A text that is not compressed.
+    pub(crate) fn plain(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Self {
+        Text { path: path.into(), bytes }
     }
 
     /// The texts in a folder whose names, without `.gz`, end in one of `endings`, in the order of their names.
@@ -56,7 +62,7 @@ impl Text {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn in_folder(folder: &Path, endings: &[&str]) -> Result<Vec<Self>> {
-        let unreadable = |source| Error::Unreadable { path: folder.to_owned(), source };
+        let unreadable = |source| Error::Io { path: folder.to_owned(), action: "read the file", source };
         let mut paths = Vec::new();
         for entry in fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
@@ -137,7 +143,7 @@ mod tests {
         let bomb = Text::new("a", gzip(&vec![b'0'; 4 << 20])).unwrap_err().to_string();
         assert!(bomb.contains("decompress it first"), "{bomb}");
         let half = gzip(b"packed")[..12].to_vec();
-        assert!(matches!(Text::new("a", half), Err(Error::Unreadable { .. })));
+        assert!(matches!(Text::new("a", half), Err(Error::Io { .. })));
     }
 
     #[test]
@@ -148,7 +154,7 @@ mod tests {
         }
         let texts = Text::in_folder(folder.path(), &["_A.txt"]).unwrap();
         assert_eq!(texts.iter().map(Text::name).collect::<Vec<_>>(), ["a_A.txt", "b_A.txt"]);
-        assert!(matches!(Text::in_folder(&folder.path().join("no"), &[]), Err(Error::Unreadable { .. })));
+        assert!(matches!(Text::in_folder(&folder.path().join("no"), &[]), Err(Error::Io { .. })));
     }
 
     #[test]

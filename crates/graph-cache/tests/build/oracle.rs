@@ -1,22 +1,10 @@
 //! What the builders are held to: the formulas, in loops over everything.
 
+use megabatch_graph_cache::Graph;
 use megabatch_graph_cache::build::{Correlation, Demeaning, Panel, SelfLoops, Sign, Symmetry};
 
 /// Rows of (column, value), columns ascending.
 pub(crate) type Edges = Vec<Vec<(usize, f64)>>;
-
-/// Numbers in [0, 1) that look random: SplitMix64 (Steele, Lea & Flood, 2014).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// Nodes and edges of the graph of day `t`.
 pub(crate) fn correlation(options: &Correlation, panel: &Panel<'_>, t: usize) -> (Vec<usize>, Edges) {
@@ -56,7 +44,7 @@ pub(crate) fn correlation(options: &Correlation, panel: &Panel<'_>, t: usize) ->
 }
 
 /// The edges that options make of all values, of which NaN is none.
-fn edges(options: &Correlation, values: &[Vec<f64>]) -> Edges {
+pub(crate) fn edges(options: &Correlation, values: &[Vec<f64>]) -> Edges {
     let key = |x: f64| if options.sign == Sign::Absolute { x.abs() } else { x };
     let nearest: Vec<Vec<usize>> = (0..values.len())
         .map(|i| {
@@ -82,17 +70,17 @@ fn edges(options: &Correlation, values: &[Vec<f64>]) -> Edges {
     (0..values.len()).map(row).collect()
 }
 
-/// Holds a graph to its oracle: the same edges, and weights within `tolerance` of the values.
-pub(crate) fn check(graph: &megabatch_graph_cache::Graph, edges: &Edges, tolerance: f64) {
+/// Holds a graph to its oracle: the same edges, and numbers of its edges that are the values rounded to single precision once.
+pub(crate) fn check(graph: &Graph, numbers: &[f32], edges: &Edges) {
     let csr = graph.csr().unwrap();
-    assert_eq!(csr.rows(), edges.len());
+    assert_eq!((csr.rows(), csr.edges()), (edges.len(), numbers.len()));
     for (row, expected) in edges.iter().enumerate() {
         let columns: Vec<usize> = csr.columns_of(row).iter().map(|&column| column as usize).collect();
         let expected_columns: Vec<usize> = expected.iter().map(|edge| edge.0).collect();
         assert_eq!(columns, expected_columns, "row {row}");
-        for (weight, (column, value)) in graph.weights[csr.edges_of(row)].iter().zip(expected) {
-            let off = (f64::from(*weight) - value).abs();
-            assert!(off <= tolerance, "{row} ← {column}: {weight} for {value}");
+        for (number, (column, value)) in numbers[csr.edges_of(row)].iter().zip(expected) {
+            let off = (f64::from(*number) - value).abs();
+            assert!(off <= 6e-8 * value.abs() + 1e-14, "{row} ← {column}: {number} for {value}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::import::columns::Columns;
 use crate::import::table::{Row, Table};
 use crate::import::text::Text;
 
-/// Most values that a matrix may have for each entry in a sparse file, beyond [`DENSE_VALUES_MIN`]: bags of words have about a hundred.
+/// Most values that a matrix may have for each entry in its file, beyond [`DENSE_VALUES_MIN`]: bags of words have about a hundred.
 const VALUES_PER_ENTRY_MAX: usize = 1000;
 const DENSE_VALUES_MIN: usize = 1 << 20;
 
@@ -40,6 +40,18 @@ fn dense(text: &Text, (mut table, names): (Table<'_>, Vec<String>), nodes: &Node
     Ok(Columns { names, values })
 }
 
+/// Refuses a matrix of `size` that is far more than the entries of its file.
+pub(super) fn check_size(text: &Text, entries: usize, (nodes, width): (usize, usize)) -> Result<()> {
+    let most = entries.saturating_mul(VALUES_PER_ENTRY_MAX).saturating_add(DENSE_VALUES_MIN);
+    match width.saturating_mul(nodes) <= most {
+        true => Ok(()),
+        false => Err(text.contradiction(
+            format!("{entries} entries are to fill {nodes} nodes by {width} columns"),
+            "columns that are numbered from 0 on, or fewer of them",
+        )),
+    }
+}
+
 /// Features by number where all are numbers, or else in the order in which they occur.
 fn sparse(text: &Text, (mut table, columns): (Table<'_>, usize), nodes: &Nodes) -> Result<Columns> {
     let (mut entries, mut features) = (Vec::new(), Names::default());
@@ -49,12 +61,8 @@ fn sparse(text: &Text, (mut table, columns): (Table<'_>, usize), nodes: &Nodes) 
         entries.push((nodes.place(row.bytes(0)), features.place(&row)?, value));
     }
     let (width, numbers) = features.width();
-    let size = width.saturating_mul(nodes.len());
-    if size > entries.len().saturating_mul(VALUES_PER_ENTRY_MAX).saturating_add(DENSE_VALUES_MIN) {
-        let found = format!("{} entries are to fill {} nodes of {width} features", entries.len(), nodes.len());
-        return Err(text.contradiction(found, "features that are numbered from 0 on, or fewer of them"));
-    }
-    let mut values = vec![0.0; size];
+    check_size(text, entries.len(), (nodes.len(), width))?;
+    let mut values = vec![0.0; nodes.len() * width];
     for (node, place, value) in entries {
         let column = if numbers { features.numbers[place] as usize } else { place };
         values[node as usize * width + column] = value;

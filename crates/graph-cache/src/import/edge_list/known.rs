@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+use super::features;
 use super::nodes::Nodes;
 use crate::error::Result;
 use crate::import::classes::Classes;
@@ -67,6 +68,8 @@ impl Known {
             parts[node] = split.map_or(Ok(None), |column| Part::read(&row, column))?;
             rows[node] = Some(Entry::read(&row, &columns, labels)?);
         }
+        let entries = columns.len() * rows.iter().flatten().count();
+        features::check_size(text, entries, (nodes.len(), columns.len()))?;
         let names = columns.iter().map(|&column| header[column].clone()).collect();
         let targets = if labels { one_hot(text, &rows)? } else { numbers(names, &rows) };
         Ok(Known { targets, parts })
@@ -86,7 +89,9 @@ impl Entry {
             return Ok(Entry::Numbers(columns.iter().map(|&column| row.target(column)).collect::<Result<_>>()?));
         }
         let label = columns.iter().filter(|&&column| !row.bytes(column).is_empty());
-        Ok(Entry::Label(label.map(|&column| row.name(column, "a label in UTF-8").map(str::to_owned)).next().transpose()?))
+        Ok(Entry::Label(
+            label.map(|&column| row.name(column, "a label in UTF-8").map(str::to_owned)).next().transpose()?,
+        ))
     }
 }
 
@@ -97,11 +102,9 @@ fn one_hot(text: &Text, rows: &[Option<Entry>]) -> Result<Columns> {
         _ => None,
     };
     let (labelled, labels): (Vec<usize>, Vec<String>) = rows.iter().enumerate().filter_map(label).unzip();
-    let numbers = labels.iter().map(|label| label.parse::<i64>().ok());
-    let keyed: Vec<(Option<i64>, String)> = match numbers.clone().all(|number| number.is_some()) {
-        true => numbers.zip(labels).collect(),
-        false => labels.into_iter().map(|label| (None, label)).collect(),
-    };
+    let number = |label: &String| label.parse::<i64>().ok();
+    let by_number = labels.iter().all(|label| number(label).is_some());
+    let keyed: Vec<_> = labels.into_iter().map(|label| (number(&label).filter(|_| by_number), label)).collect();
     let classes = Classes::of(text, &keyed)?;
     let width = classes.distinct.len();
     let mut values = vec![f32::NAN; rows.len() * width];

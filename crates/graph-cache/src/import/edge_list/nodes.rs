@@ -88,6 +88,7 @@ pub(super) fn check_ends(text: &Text, header: &[String]) -> Result<()> {
     if is_end(0, &["src", "source", "from"]) && is_end(1, &["dst", "target", "to"]) {
         return Ok(());
     }
-    let found = format!("the columns are `{}`", header.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(","));
+    let found =
+        format!("the columns are `{}`", header.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(","));
     Err(text.contradiction(found, "a header that begins with `src,dst`"))
 }

@@ -20,7 +20,10 @@ fn a_split_gives_a_graph_a_part_with_the_targets_of_its_nodes() {
     assert_eq!((schema.targets.join(" "), schema.edge_attributes.join(" ")), ("9 10".into(), "kind".into()));
     let graph = imported.build(0).unwrap();
     assert_eq!((&graph.row_ptr, &graph.col, &graph.weights), (&vec![0, 2, 2, 2], &vec![1, 2], &vec![0.25, 0.5]));
-    assert_eq!((&graph.edge_attributes, graph.node_features), (&vec![0.0, 1.0], vec![0., 0., 1., 0., 0., 0., 1., 0., 0.]));
+    assert_eq!(
+        (&graph.edge_attributes, graph.node_features),
+        (&vec![0.0, 1.0], vec![0., 0., 1., 0., 0., 0., 1., 0., 0.])
+    );
     let Targets::Nodes(train) = graph.targets else { panic!("targets are of nodes") };
     assert_eq!(train[..2], [0.0, 1.0]);
     assert!(train[2..].iter().all(|target| target.is_nan()));
@@ -73,11 +76,20 @@ fn what_does_not_fit_together_is_told() {
         (vec![("edges", "src,dst,w\n0,1,x\n")], "line 2, column 3: expected a finite number, found `x`"),
         (vec![edges, ("features", "x,node\n0,1\n")], "the first column is `x`"),
         (vec![edges, ("features", "node,x\n0,1\n")], "1 of 2 nodes have features"),
-        (vec![edges, ("features", "node,x\n0,1\n1,1\n0,1\n")], "line 4, column 1: expected a node that has no features"),
+        (
+            vec![edges, ("features", "node,x\n0,1\n1,1\n0,1\n")],
+            "line 4, column 1: expected a node that has no features",
+        ),
         (vec![edges, ("features", "node,x\n0,1\n"), ("features_sparse", "node,feature\n")], "take one away"),
-        (vec![edges, ("features_sparse", "node,feature\n0,4000000000\n")], "features that are numbered from 0 on"),
+        (
+            vec![edges, ("features_sparse", "node,feature\n0,4000000000\n")],
+            "1 entries are to fill 2 nodes by 4000000001 columns; expected columns that are numbered",
+        ),
         (vec![edges, ("labels", "node,label,split\n0,a,train\n1,b,dev\n")], "line 3, column 3: expected `train`"),
-        (vec![edges, ("labels", "node,label\n0,a\n0,a\n")], "line 3, column 1: expected a node that is not named above"),
+        (
+            vec![edges, ("labels", "node,label\n0,a\n0,a\n")],
+            "line 3, column 1: expected a node that is not named above",
+        ),
         (vec![edges, ("labels", "node,y\n0,1\n")], "numbers stand in `targets.csv`"),
         (vec![edges, ("targets", "node,y\n0,inf\n")], "targets.csv: line 2, column 2: expected a finite number"),
     ] {

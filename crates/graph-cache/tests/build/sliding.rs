@@ -1,0 +1,81 @@
+//! Graphs that are made one from another.
+
+use megabatch_graph_cache::build::*;
+use proptest::prelude::*;
+
+use crate::correlation::options;
+use crate::data::{Data, Random};
+
+/// Whether every graph of a run is, bit for bit, the one that is built alone.
+fn check(options: &Correlation, panel: &Panel<'_>) {
+    let mut day = 0;
+    let check = |t, graph| {
+        assert_eq!(t, day, "days come in order");
+        assert_eq!(graph, options.build(panel, t).unwrap(), "day {t}");
+        day += 1;
+        Ok(())
+    };
+    options.build_days(panel, 0..panel.days() + 1, check).unwrap();
+    assert_eq!(day, panel.days() + 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_run_has_the_graphs_that_are_built_alone(
+        options in options(), nodes in 0usize..40, seed in any::<u64>(), days in 2usize..120, hole in 0usize..3,
+    ) {
+        let data = Data::new(nodes, days, (seed, [0.0, 0.001, 0.05][hole]));
+        check(&Correlation { lookback: options.lookback + 20, ..options }, &data.panel());
+    }
+}
+
+#[test]
+fn sums_outlive_what_would_spoil_them() {
+    let mut random = Random(7);
+    let (nodes, days) = (33, 220);
+    let value = |random: &mut Random, node: usize, day: usize| match (node % 11, day) {
+        // Days with returns a thousand times the usual ones, which go out of the window again.
+        (0, 70 | 75) => 10.0 * (random.next() - 0.5),
+        // Hardly any change for longer than the window, between ordinary ones.
+        (1, 60..140) => 1e-7 * random.next(),
+        // None at all.
+        (2, 60..140) => 0.0,
+        // Another level, where the mean is all and the deviations are little.
+        (3, 100..) => 1e4 + random.next(),
+        // Far from the other numbers.
+        (4, _) => 1e30 * (random.next() - 0.5),
+        (5, _) => 1e-30 * (random.next() - 0.5),
+        // Late, and gone for a time.
+        (6, 0..30 | 110..160) => f64::NAN,
+        _ => 0.01 * (random.next() - 0.5),
+    };
+    let values = (0..nodes * days).map(|at| value(&mut random, at / days, at % days)).collect();
+    let data = Data::of(days, values);
+    for half_life in [None, Some(20.0)] {
+        for sign in [Sign::Signed, Sign::Absolute] {
+            check(&Correlation { lookback: 40, k: 5, half_life, sign, min_observations: 20, ..Correlation::default() }, &data.panel());
+        }
+    }
+}
+
+#[test]
+fn threads_change_nothing() {
+    let data = Data::new(100, 150, (3, 0.001));
+    let panel = data.panel();
+    let options = Correlation::default();
+    let of = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut graphs = vec![options.build(&panel, 100).unwrap()];
+            let push = |_, graph| {
+                graphs.push(graph);
+                Ok(())
+            };
+            options.build_days(&panel, 60..151, push).unwrap();
+            graphs
+        })
+    };
+    assert_eq!(of(1), of(3));
+}
