@@ -28,7 +28,7 @@ cargo xtask COMMAND
   test [GATE…]    every check that a change must pass, or only the gates named; `test --list` names them
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   experiment NAME…
-                  whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag, molecules
+                  whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag, molecules, sp500
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
   gpu-check       builds what scripts/gpu-check packs for a machine with a GPU and without Rust

@@ -4,6 +4,7 @@
 
 mod graphs;
 mod runner;
+mod shares;
 
 use anyhow::{Result, bail};
 
@@ -13,7 +14,7 @@ use runner::Runner;
 type Experiment = (&'static str, fn(&Runner) -> Result<String>);
 
 const EXPERIMENTS: &[Experiment] =
-    &[("cora", graphs::cora), ("mutag", graphs::mutag), ("molecules", graphs::molecules)];
+    &[("cora", graphs::cora), ("mutag", graphs::mutag), ("molecules", graphs::molecules), ("sp500", shares::sp500)];
 
 /// `experiment NAME…`.
 pub(crate) fn run(args: &[String]) -> Result<()> {

@@ -8,7 +8,9 @@ use std::time::Instant;
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use megabatch_bars::{AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, prove_no_look_ahead, prove_scalers};
+use megabatch_bars::{
+    AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, bar_files, prove_no_look_ahead, prove_scalers,
+};
 use megabatch_chunk_io::{AttributeValue, Series, SeriesFile};
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
@@ -37,7 +39,7 @@ const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
 pub(crate) struct Args {
     /// A series file, as `ingest` writes it
     file: PathBuf,
-    /// The files of bars that it was made of, where they are not where they were
+    /// The files of bars that it was made of, or folders with them, where they are not where they were
     #[arg(long, num_args = 1..)]
     source: Vec<PathBuf>,
     /// Samples drawn at random
@@ -52,7 +54,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let start = Instant::now();
     let file = SeriesFile::open(&args.file, &Device::cpu().scope("leak"))?.read()?;
     let source = Source::of(&args.file, &file)?;
-    let recipe = source.recipe_with(&args.source)?;
+    let moved = args.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
+    let recipe = source.recipe_with(&moved)?;
     let mut recordings = recipe.read()?;
     let series = recordings.align(&recipe)?;
     let (instruments, spec) = (recordings.instruments(), recipe.spec());

@@ -20,3 +20,4 @@ mod resume;
 mod snapshot;
 mod stage;
 mod train;
+mod universe;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::builder::{Builder, Identity};
@@ -54,7 +54,8 @@ impl<'a> Rewired<'a> {
 impl Builder for Rewired<'_> {
     fn identity(&self) -> Identity {
         let Identity { data, builder, parameters } = self.graphs.identity();
-        let parameters = json!({ "graphs": parameters, "seed": self.seed }).to_string();
+        let of_graphs = serde_json::from_str(&parameters).unwrap_or(Value::String(parameters));
+        let parameters = json!({ "graphs": of_graphs, "seed": self.seed }).to_string();
         Identity { data, builder: format!("rewired/1 of {builder}"), parameters }
     }
 
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(in_a_run, [of(1, 0), of(1, 1)]);
         let Identity { data, builder, parameters } = rewired.identity();
         assert_eq!((data, builder.as_str()), (7, "rewired/1 of made/1"));
-        assert_eq!(parameters, r#"{"graphs":"{\"k\":3}","seed":1}"#);
+        assert_eq!(parameters, r#"{"graphs":{"k":3},"seed":1}"#);
         assert_ne!(rewired.identity(), Rewired::new(&made, 2).identity());
     }
 

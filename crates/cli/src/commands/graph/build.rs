@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use megabatch_graph_cache::build::Rewired;
 use megabatch_graph_cache::{
     BuildOptions, Builder, Change, Error, FloatWidth, GraphFile, IndexWidth, Progress as Built, Stale, Widths,
     build_cached,
@@ -26,6 +27,7 @@ use crate::progress::Progress;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --out shares.mbg
+  megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --rewire 1 --out random.mbg
   megabatch graph build cora/ --kind edge-list --normalize-features --out cora.mbg
   megabatch graph build MUTAG/ --kind tu --out mutag.mbg
   megabatch graph build gdb1k.sdf.gz --kind sdf --targets gdb1k.sdf.csv.gz --out gdb1k.mbg
@@ -42,6 +44,9 @@ pub(super) struct Args {
     out: PathBuf,
     #[command(flatten)]
     options: Options,
+    /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs have to be better than
+    #[arg(long, value_name = "SEED")]
+    rewire: Option<u64>,
     /// What weights and attributes of edges are stored in
     #[arg(long, value_enum, default_value_t = FloatArg::F32)]
     edge_width: FloatArg,
@@ -72,7 +77,13 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     output::require_ending(&args.out, &["mbg"])?;
     let inputs: Vec<&Path> = args.inputs.iter().map(PathBuf::as_path).collect();
     output::check(&args.out, &inputs)?;
-    with_source((args.kind, &args.inputs), &args.options, &mut |source| build(args, source))
+    with_source((args.kind, &args.inputs), &args.options, &mut |source| match args.rewire {
+        None => build(args, source),
+        Some(seed) => {
+            let Source { builder, found, facts } = source;
+            build(args, Source { builder: &Rewired::new(builder, seed), found, facts })
+        }
+    })
 }
 
 fn build(args: &Args, source: Source<'_>) -> Result<Answer> {
