@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 pub mod chunk;
+pub mod graphs;
 
 use std::cell::RefCell;
 use std::io::{Seek, SeekFrom, Write};
