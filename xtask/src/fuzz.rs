@@ -1,4 +1,4 @@
-//! Fuzzing: every parser is fed bytes that no program would write: of text, and of the chunks that HDF5 stores.
+//! Fuzzing: every parser is fed bytes that no program would write: of text, of the chunks that HDF5 stores, and of files of graphs.
 //!
 //! The targets are the workspace in `fuzz/`, built by cargo-fuzz with AddressSanitizer. That asks for a nightly compiler or for
 //! `RUSTC_BOOTSTRAP=1`, which makes the stable one accept it.
