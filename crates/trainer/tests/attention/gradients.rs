@@ -97,6 +97,9 @@ proptest! {
         let attention = GraphAttention::new(config, (width, attributes, outputs), &mut layout);
         let mut parameters = TensorSet::zeros(&scope, &Arc::new(layout)).unwrap();
         attention.initial(seed, &mut parameters);
+        // With biases of zero a node that receives nothing would stand on the edge of ReLU.
+        let noise = numbers(seed + 4, parameters.values().len());
+        parameters.values_mut().iter_mut().zip(noise).for_each(|(x, noise)| *x += 0.2 * noise);
         let mut problem = Problem {
             graph: OwnedGraph::random(seed, nodes, density, attributes),
             x: numbers(seed + 2, nodes * width),
