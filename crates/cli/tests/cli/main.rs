@@ -9,6 +9,7 @@ mod data;
 mod devices;
 mod exchange;
 mod graph;
+mod graph_training;
 mod instruments;
 mod interface;
 mod leak;
