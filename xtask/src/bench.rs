@@ -43,7 +43,12 @@ const COMPARISONS: &[Comparison] = &[
         build: &["--package", "megabatch-graph-cache", "--example", "build_speed"],
         program: ("--program", "release/examples/build_speed"),
     },
-    Comparison { name: "graph-cache", script: "graph_cache.py", build: &["--package", "megabatch"], program: MEGABATCH },
+    Comparison {
+        name: "graph-cache",
+        script: "graph_cache.py",
+        build: &["--package", "megabatch"],
+        program: MEGABATCH,
+    },
     Comparison {
         name: "graph-attention",
         script: "graph_attention.py",

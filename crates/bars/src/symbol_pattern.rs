@@ -26,7 +26,7 @@ impl SymbolPattern {
         let starts = stem.char_indices().map(|(start, _)| start).filter(|&start| matches(&self.before, &stem[..start]));
         let symbols = starts.flat_map(|start| ends(start).map(move |end| start..end));
         let fitting = symbols.filter(|symbol| matches(&self.after, &stem[symbol.end..]));
-        fitting.min_by_key(|symbol| symbol.len()).map(|symbol| stem[symbol].to_owned())
+        fitting.min_by_key(ExactSizeIterator::len).map(|symbol| stem[symbol].to_owned())
     }
 }
 

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
-const MODEL: &str = "--set model.hidden=4 --set model.graph_hidden=4 --set model.graph_heads=2 --set model.graph_layers=1";
+const MODEL: &str =
+    "--set model.hidden=4 --set model.graph_hidden=4 --set model.graph_heads=2 --set model.graph_layers=1";
 
 /// Shares as series and graphs, and a run on both.
 fn with_cross_sections() -> Stage {
