@@ -34,7 +34,7 @@ fn stepping(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::new(name, format!("H {hidden}")), |bencher| {
             bencher.iter_batched_ref(
                 || {
-                    let model = ModelConfig { hidden, layers: 1, bias: true };
+                    let model = ModelConfig { hidden, layers: 1, ..ModelConfig::default() };
                     let config = Config { model, batch_size: BATCH, max_steps: Some(STEPS), ..Config::default() };
                     Trainer::new(&Device::cpu(), config, shape.clone()).expect("there is memory")
                 },

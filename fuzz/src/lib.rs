@@ -3,6 +3,8 @@
 #![deny(unsafe_code)]
 
 pub mod chunk;
+pub mod graph_files;
+pub mod graphs;
 
 use std::cell::RefCell;
 use std::io::{Seek, SeekFrom, Write};

@@ -6,7 +6,7 @@ use crate::tools::{self, Venv};
 use crate::workspace::{Workspace, cargo, succeed};
 
 /// What `benches/peers` imports. PyTorch brings its CUDA libraries along, 6 GB, also on a machine without a GPU.
-const PEER_PACKAGES: &[&str] = &["torch", "setuptools>=77.0.3", "numpy", "h5py", "safetensors"];
+const PEER_PACKAGES: &[&str] = &["torch", "setuptools>=77.0.3", "numpy", "h5py", "safetensors", "torch_geometric"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
@@ -36,6 +36,24 @@ const COMPARISONS: &[Comparison] = &[
         script: "segment.py",
         build: &["--package", "megabatch-segment", "--example", "segment_speed"],
         program: ("--program", "release/examples/segment_speed"),
+    },
+    Comparison {
+        name: "graph-build",
+        script: "graph_build.py",
+        build: &["--package", "megabatch-graph-cache", "--example", "build_speed"],
+        program: ("--program", "release/examples/build_speed"),
+    },
+    Comparison {
+        name: "graph-cache",
+        script: "graph_cache.py",
+        build: &["--package", "megabatch"],
+        program: MEGABATCH,
+    },
+    Comparison {
+        name: "graph-attention",
+        script: "graph_attention.py",
+        build: &["--package", "megabatch-trainer", "--example", "graph_attention"],
+        program: ("--program", "release/examples/graph_attention"),
     },
 ];
 

@@ -1,4 +1,4 @@
-//! Fuzzing: every parser is fed bytes that no program would write: of text, and of the chunks that HDF5 stores.
+//! Fuzzing: every parser is fed bytes that no program would write: of text, of the chunks that HDF5 stores, and of files of graphs.
 //!
 //! The targets are the workspace in `fuzz/`, built by cargo-fuzz with AddressSanitizer. That asks for a nightly compiler or for
 //! `RUSTC_BOOTSTRAP=1`, which makes the stable one accept it.
@@ -70,18 +70,18 @@ fn fuzz(workspace: &Workspace, cargo_fuzz: &Path, (target, seconds): (&str, u64)
     // What the fuzzer finds goes into the first folder; the others are read.
     run.arg(target).arg(&found).args(seeds(workspace, target)).arg("--");
     run.arg(format!("-max_total_time={seconds}")).arg(format!("-max_len={INPUT_BYTES_MAX}")).args(LIMITS);
-    if !is_of_chunks(target) {
+    if !is_no_bar_format(target) {
         run.arg(format!("-dict={}", workspace.root.join("fuzz/bars.dict").display()));
     }
     succeed(&mut run)
 }
 
-/// Whether a target, or a folder of its seeds, is of stored chunks, and not of text.
-fn is_of_chunks(name: &str) -> bool {
-    name.starts_with("chunk_")
+/// Whether a target, or a folder of its seeds, is of stored chunks or of graphs, and not of bars.
+fn is_no_bar_format(name: &str) -> bool {
+    name.starts_with("chunk_") || name.starts_with("graph_")
 }
 
-/// Folders of inputs to begin with: those of the target, or of every format of text where it takes any.
+/// Folders of inputs to begin with: those of the target, or of every format of bars where it takes any.
 fn seeds(workspace: &Workspace, target: &str) -> Vec<PathBuf> {
     let seeds = workspace.root.join("fuzz/seeds");
     let own = seeds.join(target);
@@ -89,6 +89,6 @@ fn seeds(workspace: &Workspace, target: &str) -> Vec<PathBuf> {
         return vec![own];
     }
     let folders = std::fs::read_dir(seeds).into_iter().flatten().flatten();
-    let of_text = folders.filter(|folder| !folder.file_name().to_str().is_some_and(is_of_chunks));
-    of_text.map(|folder| folder.path()).filter(|path| path.is_dir()).collect()
+    let of_bars = folders.filter(|folder| !folder.file_name().to_str().is_some_and(is_no_bar_format));
+    of_bars.map(|folder| folder.path()).filter(|path| path.is_dir()).collect()
 }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod demo;
+mod experiment;
 mod fuzz;
 mod gates;
 mod gpu_check;
@@ -26,6 +27,8 @@ cargo xtask COMMAND
   demo [ARGS…]    build megabatch and run its main job on generated bars: `megabatch demo ARGS`
   test [GATE…]    every check that a change must pass, or only the gates named; `test --list` names them
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
+  experiment NAME…
+                  whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag, molecules, sp500
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
   gpu-check       builds what scripts/gpu-check packs for a machine with a GPU and without Rust
@@ -38,8 +41,8 @@ cargo xtask COMMAND
   report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
   trampolines [--check]
                   writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
-  peers [training | loading | segment] [-- ARGS]
-                  megabatch beside PyTorch or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
+  peers [training | loading | segment | graph-build | graph-cache | graph-attention] [-- ARGS]
+                  megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
 
 What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
 ";
@@ -62,6 +65,7 @@ fn run(args: &[String]) -> Result<()> {
         "test" => test::run(rest),
         "bench" => bench::run(rest),
         "peers" => bench::peers(rest),
+        "experiment" => experiment::run(rest),
         "fuzz" => fuzz::run(rest),
         "gpu-check" => gpu_check::run(rest),
         "kernels" => kernels::run(rest),

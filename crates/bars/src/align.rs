@@ -9,11 +9,12 @@ use crate::series::{AlignedSeries, Segment, TimeframeSeries};
 use crate::spec::SeriesSpec;
 use crate::target::Horizon;
 use crate::track::Track;
+use crate::universe::{LeftOut, refused};
 
 /// Makes aligned series of several timeframes from the bars of one, for one instrument or several.
 ///
 /// A sample stands at the close of a base bar that has a full window in every timeframe and a full horizon; with a stride,
-/// at every so-manieth of a segment. Windows and horizons are counted in bars that exist, across holes that the spec's
+/// at every so-manieth of a segment, or, of several instruments, at the bars of every so-manieth instant at which one of them has a bar. Windows and horizons are counted in bars that exist, across holes that the spec's
 /// [`HoleRule`](crate::HoleRule) allows; no sample reaches out of its segment. The bars of each timeframe before the longest
 /// warm-up of its features are left out, and so are segments without a sample.
 ///
@@ -24,21 +25,59 @@ use crate::track::Track;
 /// # Errors
 /// [`Error::Invalid`] for a value out of range, or instruments that do not go together; [`Error::NotAMultiple`] and
 /// [`Error::Straddles`] as in [`resample`]; [`Error::TooShort`] where an instrument has not one sample;
-/// [`Error::TooFewToFit`] where one has too few bars before the time up to which scalers are fitted.
+/// [`Error::TooFewToFit`] where one has too few bars before the time up to which scalers are fitted; [`Error::Several`] where that is so of
+/// several, all of which it names.
 ///
 /// [`Error::Invalid`]: crate::Error::Invalid
 /// [`Error::NotAMultiple`]: crate::Error::NotAMultiple
 /// [`Error::Straddles`]: crate::Error::Straddles
 /// [`Error::TooShort`]: crate::Error::TooShort
 /// [`Error::TooFewToFit`]: crate::Error::TooFewToFit
+/// [`Error::Several`]: crate::Error::Several
 /// [`resample`]: crate::resample
 pub fn align(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<AlignedSeries> {
+    let (series, left_out) = align_usable(instruments, spec)?;
+    if left_out.is_empty() { Ok(series) } else { Err(refused(instruments.len() - left_out.len(), left_out)) }
+}
+
+/// [`align`], but an instrument that has not one sample, or too few bars to fit its scalers on, is left out and named.
+///
+/// The series is what [`align`] makes of the others: with fewer samples the training span may end at another time, so that one instrument can cost
+/// another its place.
+///
+/// # Errors
+/// As [`align`], where not one instrument is left.
+pub fn align_usable(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<(AlignedSeries, Vec<LeftOut>)> {
+    let mut usable = instruments.to_vec();
+    let mut left_out = Vec::new();
+    loop {
+        let lacking = match attempt(&usable, spec)? {
+            Ok(series) => return Ok((series, left_out)),
+            Err(lacking) => lacking,
+        };
+        usable.retain(|instrument| lacking.iter().all(|lacking| lacking.symbol != instrument.name));
+        left_out.extend(lacking);
+        if usable.is_empty() {
+            return Err(refused(0, left_out));
+        }
+    }
+}
+
+/// The series of all the instruments, or those that cannot be in it.
+fn attempt(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Result<AlignedSeries, Vec<LeftOut>>> {
     let draft = Draft::of(instruments, spec)?;
-    let placed = draft.place()?;
-    let Fitted { scalers, warnings } = draft.fit(fit_end_time(&placed.time, spec.train_fraction))?;
+    let placed = draft.place();
+    let lacking = draft.without_samples(&placed);
+    if !lacking.is_empty() {
+        return Ok(Err(lacking));
+    }
+    let Fitted { scalers, warnings } = match draft.fit(fit_end_time(&placed.time, spec.train_fraction)) {
+        Ok(fitted) => fitted,
+        Err(lacking) => return Ok(Err(lacking)),
+    };
     let mut series = finish(draft, placed, scalers);
     series.warnings.extend(warnings);
-    Ok(series)
+    Ok(Ok(series))
 }
 
 /// [`align`] with scalers that are given instead of fitted: new data looks to a model as the data did that it was trained on.
@@ -52,8 +91,13 @@ pub fn align(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Aligne
 pub fn align_with(instruments: &[Instrument<'_>], spec: &SeriesSpec, scalers: &Scalers) -> Result<AlignedSeries> {
     let scalers = scalers.chosen(instruments, spec)?;
     let draft = Draft::of(instruments, spec)?;
-    let placed = draft.place()?;
-    Ok(finish(draft, placed, scalers))
+    let placed = draft.place();
+    let lacking = draft.without_samples(&placed);
+    if lacking.is_empty() {
+        Ok(finish(draft, placed, scalers))
+    } else {
+        Err(refused(instruments.len() - lacking.len(), lacking))
+    }
 }
 
 /// One nanosecond after the last sample of the training span.
@@ -101,13 +145,13 @@ fn finish(draft: Draft<'_>, mut placed: Placed, scalers: Scalers) -> AlignedSeri
 }
 
 fn targets(draft: &Draft<'_>, placed: &Placed) -> Vec<f32> {
-    let &SeriesSpec { horizon: len, target_kind: kind, stride, .. } = draft.spec;
+    let &SeriesSpec { horizon: len, target_kind: kind, .. } = draft.spec;
     let mut targets = Vec::with_capacity(placed.time.len() * len);
     for (piece, bars) in draft.pieces.iter().zip(&placed.bars) {
         let Instrument { bars: all, pip_size, .. } = draft.instruments[piece.instrument];
         // Cut at the segment's end, so that a horizon that left it would be a panic and not a wrong number.
         let close = &all.close[..piece.bars.end];
-        Horizon { kind, len, pip_size }.extend(&mut targets, close, bars.clone().step_by(stride));
+        Horizon { kind, len, pip_size }.extend(&mut targets, close, bars.iter().copied());
     }
     targets
 }

@@ -9,6 +9,7 @@ use crate::spec::SeriesSpec;
 use crate::timeframe::Timeframe;
 use crate::timestamp::display_utc;
 use crate::track::Track;
+use crate::universe::LeftOut;
 
 /// The bars of all segments and timeframes as features, before they are scaled.
 pub(crate) struct Draft<'a> {
@@ -44,15 +45,26 @@ impl<'a> Draft<'a> {
         before(instrument)..before(instrument + 1)
     }
 
-    /// Fits a scaler an instrument and timeframe on the rows before `fit_end_time`.
-    pub(crate) fn fit(&self, fit_end_time: i64) -> Result<Fitted> {
+    /// Fits a scaler an instrument and timeframe on the rows before `fit_end_time`; or says which instruments lack them.
+    pub(crate) fn fit(&self, fit_end_time: i64) -> Result<Fitted, Vec<LeftOut>> {
+        let lacking: Vec<LeftOut> = (0..self.instruments.len())
+            .filter_map(|place| {
+                let error = self.tracks.iter().find_map(|track| self.too_few_to_fit(track, place, fit_end_time))?;
+                Some(self.left_out(place, error))
+            })
+            .collect();
+        if lacking.is_empty() { Ok(self.fitted(fit_end_time)) } else { Err(lacking) }
+    }
+
+    fn fitted(&self, fit_end_time: i64) -> Fitted {
         let mut constant = Vec::new();
         let mut timeframes = Vec::with_capacity(self.tracks.len());
         for track in &self.tracks {
             let timeframe = track.window.timeframe;
             let mut fitted = TimeframeScaler { timeframe, center: Vec::new(), scale: Vec::new() };
             for place in 0..self.instruments.len() {
-                let scaler = self.fit_one(track, place, fit_end_time)?;
+                let rows = self.rows_to_fit(track, place, fit_end_time);
+                let scaler = Scaler::fit(self.spec.scaling, &self.spec.features, rows);
                 fitted.center.extend(scaler.center);
                 fitted.scale.extend(scaler.scale);
                 let whose = self.whose(place);
@@ -63,7 +75,7 @@ impl<'a> Draft<'a> {
         let instruments = self.instruments.iter().map(|instrument| instrument.name.to_owned()).collect();
         let (kind, features) = (self.spec.scaling, self.spec.features.clone());
         let warnings = self.constant_warnings(&constant);
-        Ok(Fitted { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings })
+        Fitted { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings }
     }
 
     /// One warning a feature, with the timeframes and instruments in which it is constant.
@@ -84,24 +96,26 @@ impl<'a> Draft<'a> {
         self.spec.features.iter().filter_map(warning).collect()
     }
 
-    fn fit_one(&self, track: &Track, place: usize, fit_end_time: i64) -> Result<Scaler> {
-        let Instrument { name, bars, .. } = self.instruments[place];
+    /// The rows of one instrument that have closed by its last base bar before `fit_end_time`.
+    fn rows_to_fit<'t>(&self, track: &'t Track, place: usize, fit_end_time: i64) -> &'t [f32] {
+        let bars = self.instruments[place].bars;
         let duration_ns = self.base.duration_ns();
         // A bin that closes in a hole is known to be whole only when the next base bar comes, so that base bars set the end.
         let base_bars = bars.open_time.partition_point(|open_time| open_time + duration_ns < fit_end_time);
         let end = base_bars.checked_sub(1).map_or(i64::MIN, |last| bars.close_time(last));
-        let rows = track.values_closed_at(self.segments_of(place), end);
-        let (count, needed) = (rows.len() / self.spec.features.len(), track.window.seq_len);
-        if count < needed && self.spec.scaling != Scaling::None {
-            return Err(Error::TooFewToFit {
-                instrument: name.to_owned(),
-                timeframe: track.window.timeframe,
-                bars: count,
-                needed,
-                trained_until: display_utc(fit_end_time.saturating_sub(1)),
-            });
-        }
-        Ok(Scaler::fit(self.spec.scaling, &self.spec.features, rows))
+        track.values_closed_at(self.segments_of(place), end)
+    }
+
+    fn too_few_to_fit(&self, track: &Track, place: usize, fit_end_time: i64) -> Option<Error> {
+        let rows = self.rows_to_fit(track, place, fit_end_time);
+        let (bars, needed) = (rows.len() / self.spec.features.len(), track.window.seq_len);
+        (bars < needed && self.spec.scaling != Scaling::None).then(|| Error::TooFewToFit {
+            instrument: self.instruments[place].name.to_owned(),
+            timeframe: track.window.timeframe,
+            bars,
+            needed,
+            trained_until: display_utc(fit_end_time.saturating_sub(1)),
+        })
     }
 
     /// What a message about one of several instruments begins with.

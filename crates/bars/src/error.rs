@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::leak::Leak;
 use crate::timeframe::Timeframe;
 use crate::trouble::Trouble;
+use crate::universe::LeftOut;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -179,6 +180,31 @@ pub enum Error {
         second_symbol: String,
     },
 
+    /// A file's name does not fit the pattern that the symbol is taken from.
+    #[error("{}: its name does not fit `{pattern}`, from which the symbol is to be taken; leave the file out, or give a pattern with {{}} for the symbol and * for anything else", path.display())]
+    UnlikeName {
+        /// The file.
+        path: PathBuf,
+        /// The pattern.
+        pattern: String,
+    },
+
+    /// A folder has no files of bars.
+    #[error("{}: there are no files of bars in the folder; expected names that end in .csv, .tsv or .txt, perhaps with .gz", path.display())]
+    EmptyFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// Several instruments cannot be used.
+    #[error("{} of {instruments} instruments cannot be used (`--on-error skip` leaves them out, where others are left):\n  {}", failed.len(), Lines(failed))]
+    Several {
+        /// Number of all instruments.
+        instruments: usize,
+        /// Those that cannot be used, and why.
+        failed: Vec<LeftOut>,
+    },
+
     /// The size of a pip is not known for the symbol.
     #[error(
         "the pip size of `{symbol}` is not known; give it with `--pip-size`, such as 0.0001 for EURUSD or 0.01 for a share"
@@ -342,6 +368,15 @@ impl fmt::Display for LongestOf {
                 write!(f, " in any of {segments} segments, the longest of which has {longest} bars")
             }
         }
+    }
+}
+
+struct Lines<'a>(&'a [LeftOut]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n  "))
     }
 }
 

@@ -22,6 +22,10 @@ pub(crate) struct Columns {
     pub(crate) close: usize,
     /// Close adjusted for splits and dividends.
     pub(crate) adjusted: Option<usize>,
+    /// New shares for an old one.
+    pub(crate) split: Option<usize>,
+    /// Dividend of a share.
+    pub(crate) dividend: Option<usize>,
     /// Volume; none means zero.
     pub(crate) volume: Option<usize>,
     /// Ask less bid.
@@ -124,6 +128,8 @@ fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
         low: open + 2,
         close: open + 3,
         adjusted: yahoo.then_some(5),
+        split: None,
+        dividend: None,
         volume: (volume < fields.len()).then_some(volume),
         spread: None,
     })

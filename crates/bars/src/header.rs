@@ -28,6 +28,10 @@ const CLOSES: &[&str] =
     &["close", "cerrar", "cierre", "fechamento", "schluss", "schlusskurs", "clôture", "chiusura", "closeprice"];
 /// A close as it would have been without later splits and dividends.
 const ADJUSTED_CLOSES: &[&str] = &["adjclose", "adjustedclose", "closeadj", "adjclosing"];
+/// How many new shares stand for an old one.
+const SPLITS: &[&str] = &["splitcoefficient", "stocksplits", "splitratio"];
+/// What is paid on a share.
+const DIVIDENDS: &[&str] = &["dividendamount", "dividends", "dividend"];
 const SPREADS: &[&str] = &["spread"];
 /// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks come first.
 const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
@@ -73,6 +77,8 @@ pub(crate) fn parse(fields: &Fields<'_>) -> Option<Header> {
         low,
         close,
         adjusted: column(ADJUSTED_CLOSES),
+        split: column(SPLITS),
+        dividend: column(DIVIDENDS),
         volume: column(VOLUMES),
         spread: column(SPREADS),
     }))
@@ -96,12 +102,15 @@ mod tests {
             low: first + 2,
             close: first + 3,
             adjusted: None,
+            split: None,
+            dividend: None,
             volume,
             spread: None,
         };
         let columns = |time, clock, first, volume| Some(Header::Named(named(time, clock, first, volume)));
         let with_spread = Columns { spread: Some(8), ..named(0, Some(1), 2, Some(6)) };
         let adjusted = Columns { adjusted: Some(5), ..named(0, None, 1, Some(6)) };
+        let daily = Columns { split: Some(8), dividend: Some(7), ..adjusted };
         let cases = [
             ("date,time,open,high,low,close,tickvolume,volume,spread", Some(Header::Named(with_spread))),
             ("<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<TICKVOL>,<VOL>,<SPREAD>", Some(Header::Named(with_spread))),
@@ -112,7 +121,10 @@ mod tests {
             ("Date (UTC),Open,High,Low,Close,Vol.", columns(0, None, 1, Some(5))),
             ("Time,Open,High,Low,Close", columns(0, None, 1, None)),
             ("Date,Open,High,Low,Close,Adj Close,Volume", Some(Header::Named(adjusted))),
-            ("timestamp,open,high,low,close,adjusted_close,volume,dividend_amount", Some(Header::Named(adjusted))),
+            (
+                "timestamp,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient",
+                Some(Header::Named(daily)),
+            ),
             ("kuupäev,avamine,kõrgeim,madalaim,sulgemine", Some(Header::Words)),
             ("Date,Price,Open,High,Low,Vol.", Some(Header::Partial { missing: "close" })),
             ("open,high,low,close,volume", Some(Header::Partial { missing: "date" })),

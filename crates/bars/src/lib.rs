@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod adjustment;
 mod align;
 mod bars;
 mod column_order;
@@ -27,6 +28,7 @@ mod lines;
 mod options;
 mod order;
 mod pair;
+mod panel;
 mod perturb;
 mod placing;
 mod proof;
@@ -43,15 +45,18 @@ mod spec;
 mod spread;
 mod summary;
 mod symbol;
+mod symbol_pattern;
 mod target;
 mod timeframe;
 mod timestamp;
 mod track;
 mod trouble;
+mod universe;
 mod weekly_close;
 mod zone;
 
-pub use align::{align, align_with};
+pub use adjustment::{Adjustments, Split};
+pub use align::{align, align_usable, align_with};
 pub use bars::{Bar, Bars};
 pub use date_order::DateOrder;
 pub use error::{Error, Result, Shortage};
@@ -66,9 +71,10 @@ pub use leak::{Difference, Leak};
 pub use ledger::Tally;
 pub use options::{Prices, ReadOptions, Repeats, StampedAt};
 pub use pair::{PairSummary, Times, read_pair};
+pub use panel::{ReturnPanel, WithoutReturns, return_panel};
 pub use perturb::Perturbation;
 pub use proof::{Moment, Proof, prove_no_look_ahead, prove_scalers};
-pub use read::{Recording, read, read_all};
+pub use read::{Recording, read};
 pub use resample::resample;
 pub use scale::Scaling;
 pub use scalers::{Scalers, TimeframeScaler};
@@ -76,7 +82,9 @@ pub use series::{AlignedSeries, Segment, TimeframeSeries};
 pub use spec::{SeriesSpec, Window};
 pub use summary::{BarCounts, FileSummary, ReadSummary};
 pub use symbol::{pip_size_of, symbol_of};
+pub use symbol_pattern::SymbolPattern;
 pub use target::TargetKind;
 pub use timeframe::Timeframe;
 pub use trouble::{Mend, OnError, Trouble};
+pub use universe::{LeftOut, Universe, bar_files, read_all};
 pub use zone::Zone;

@@ -1,5 +1,10 @@
+use std::path::Path;
+
 use crate::date_order::DateOrder;
+use crate::error::{Error, Result};
 use crate::format_name::FormatName;
+use crate::symbol::symbol_of;
+use crate::symbol_pattern::SymbolPattern;
 use crate::timeframe::Timeframe;
 use crate::trouble::OnError;
 use crate::zone::Zone;
@@ -27,6 +32,24 @@ pub struct ReadOptions {
     pub repeats: Repeats,
     /// The symbol; told from the files' names when `None`.
     pub symbol: Option<String>,
+    /// Where the symbol stands in the files' names; as [`symbol_of`] finds it when `None`.
+    pub symbol_pattern: Option<SymbolPattern>,
+}
+
+impl ReadOptions {
+    /// The symbol whose bars a file holds: the one that is stated, or what its name stands for.
+    ///
+    /// # Errors
+    /// [`Error::UnlikeName`] for a name that does not fit the pattern.
+    pub fn symbol_of(&self, path: &Path) -> Result<String> {
+        match (&self.symbol, &self.symbol_pattern) {
+            (Some(symbol), _) => Ok(symbol.clone()),
+            (None, None) => Ok(symbol_of(path)),
+            (None, Some(pattern)) => pattern
+                .symbol_of(path)
+                .ok_or_else(|| Error::UnlikeName { path: path.to_owned(), pattern: pattern.to_string() }),
+        }
+    }
 }
 
 /// Which end of its bar a timestamp stands for. Every known format stamps the open.
@@ -42,12 +65,15 @@ pub enum StampedAt {
 /// Which prices are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prices {
-    /// Those that were quoted.
+    /// Adjusted where the file has an adjusted close, and as quoted otherwise.
     #[default]
+    AdjustedIfGiven,
+    /// Those that were quoted.
     AsQuoted,
     /// Open, high, low and close times adjusted close / close: as they would have been without later splits and
-    /// dividends. The volume stays as it is. Adjusted prices are known only after those splits and dividends: they
-    /// tell returns rightly, and levels not.
+    /// dividends. So the vendor's multipliers count (Yahoo's help, "What is the adjusted close?": those of splits and dividends by the
+    /// standards of the Center for Research in Security Prices). The volume stays as it is. Adjusted prices are known only after those
+    /// splits and dividends: they tell returns rightly, and levels not.
     Adjusted,
 }
 

@@ -34,6 +34,17 @@ pub(crate) struct Clock<'a> {
     pub(crate) repeats: Repeats,
 }
 
+impl Clock<'_> {
+    /// When the bar of a row opens, in UTC, where its time occurs once.
+    pub(crate) fn open_time(&self, row: &Row) -> i64 {
+        let utc_ns = match row.stamp {
+            Stamp::Utc(ns) => ns,
+            Stamp::Wall(ns) => self.zone.utc_ns(ns),
+        };
+        utc_ns - self.stamp_delay_ns
+    }
+}
+
 /// Puts rows in order of time, strictly, and accounts for every one that does not become a bar of its own.
 pub(crate) fn in_order(rows: &[Row], clock: Clock<'_>, ledger: &mut Ledger) -> Result<Bars> {
     let mut order =

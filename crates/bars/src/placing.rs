@@ -3,16 +3,17 @@
 use std::ops::Range;
 
 use crate::draft::Draft;
-use crate::error::{Error, Result, Shortage};
+use crate::error::{Error, Shortage};
 use crate::hole::Weekends;
 use crate::instrument::Piece;
 use crate::series::Segment;
 use crate::timestamp::display_duration;
+use crate::universe::LeftOut;
 
 /// The samples of all instruments.
 pub(crate) struct Placed {
-    /// The base bars at which each segment's samples stand, of which every stride-th is one; empty for a segment too short.
-    pub(crate) bars: Vec<Range<usize>>,
+    /// The base bars at which each segment's samples stand; none in a segment too short.
+    pub(crate) bars: Vec<Vec<usize>>,
     /// Every segment, with its samples.
     pub(crate) segments: Vec<Segment>,
     /// Close time of each sample's base bar.
@@ -21,9 +22,44 @@ pub(crate) struct Placed {
     pub(crate) instrument: Vec<i32>,
 }
 
+/// The instants at which several instruments have their samples, where not every bar has one.
+///
+/// They are every stride-th of those at which a bar of any instrument opens, from the first after which the windows of one are full: what stands
+/// at one instant can be held side by side. Counted along each instrument's own bars, samples would drift apart wherever one lacks a bar. Nothing
+/// later than an instant decides whether it is one of them.
+struct CommonGrid {
+    opens: Vec<i64>,
+    stride: usize,
+}
+
+impl CommonGrid {
+    /// `None` where there is nothing to have in common.
+    fn of(draft: &Draft<'_>) -> Option<Self> {
+        let stride = draft.spec.stride;
+        if stride == 1 || draft.instruments.len() == 1 {
+            return None;
+        }
+        let first = (0..draft.pieces.len()).filter_map(|segment| {
+            let piece = &draft.pieces[segment];
+            let first = draft.first_full(segment)?;
+            Some(draft.instruments[piece.instrument].bars.open_time[first])
+        });
+        let first = first.min()?;
+        let bars = draft.instruments.iter().flat_map(|instrument| &instrument.bars.open_time);
+        let mut opens: Vec<i64> = bars.copied().filter(|&open_time| open_time >= first).collect();
+        opens.sort_unstable();
+        opens.dedup();
+        Some(CommonGrid { opens, stride })
+    }
+
+    fn contains(&self, open_time: i64) -> bool {
+        self.opens.binary_search(&open_time).is_ok_and(|place| place % self.stride == 0)
+    }
+}
+
 impl Draft<'_> {
-    /// Puts a sample at every stride-th base bar of each segment at which all windows are full and a horizon follows.
-    pub(crate) fn place(&self) -> Result<Placed> {
+    /// Puts samples at base bars of each segment at which all windows are full and a horizon follows: at every stride-th.
+    pub(crate) fn place(&self) -> Placed {
         let count = self.pieces.len();
         let mut placed = Placed {
             bars: Vec::with_capacity(count),
@@ -31,11 +67,16 @@ impl Draft<'_> {
             time: vec![],
             instrument: vec![],
         };
+        let grid = CommonGrid::of(self);
         for (segment, piece) in self.pieces.iter().enumerate() {
             let (bars, instrument) = (self.instruments[piece.instrument].bars, piece.instrument as i32);
             let range = self.sample_range(segment);
+            let samples: Vec<usize> = match &grid {
+                None => range.step_by(self.spec.stride).collect(),
+                Some(grid) => range.filter(|&t| grid.contains(bars.open_time[t])).collect(),
+            };
             let start = placed.time.len();
-            placed.time.extend(range.clone().step_by(self.spec.stride).map(|t| bars.close_time(t)));
+            placed.time.extend(samples.iter().map(|&t| bars.close_time(t)));
             placed.instrument.resize(placed.time.len(), instrument);
             placed.segments.push(Segment {
                 instrument,
@@ -44,25 +85,37 @@ impl Draft<'_> {
                 close_time: bars.close_time(piece.bars.end - 1),
                 samples: start..placed.time.len(),
             });
-            placed.bars.push(range);
+            placed.bars.push(samples);
         }
-        for instrument in 0..self.instruments.len() {
-            if placed.bars[self.segments_of(instrument)].iter().all(Range::is_empty) {
-                return Err(self.too_short(instrument));
-            }
-        }
-        Ok(placed)
+        placed
+    }
+
+    /// The instruments without a sample, and what each lacks.
+    pub(crate) fn without_samples(&self, placed: &Placed) -> Vec<LeftOut> {
+        let has_none = |&place: &usize| placed.bars[self.segments_of(place)].iter().all(Vec::is_empty);
+        let left_out = |place: usize| self.left_out(place, self.too_short(place));
+        (0..self.instruments.len()).filter(has_none).map(left_out).collect()
+    }
+
+    pub(crate) fn left_out(&self, instrument: usize, reason: Error) -> LeftOut {
+        LeftOut { symbol: self.instruments[instrument].name.to_owned(), reason }
     }
 
     /// The base bars of a segment at which samples may stand. A window that is full stays full, so that they are one run.
     fn sample_range(&self, segment: usize) -> Range<usize> {
-        let Piece { instrument, bars: piece } = &self.pieces[segment];
+        let piece = &self.pieces[segment].bars;
         let after_last = piece.end.saturating_sub(self.spec.horizon).max(piece.start);
+        self.first_full(segment).map_or(after_last, |first| first.min(after_last))..after_last
+    }
+
+    /// The first base bar of a segment by whose close all windows are full, if there is one.
+    fn first_full(&self, segment: usize) -> Option<usize> {
+        let Piece { instrument, bars: piece } = &self.pieces[segment];
         let full_at: Option<Vec<i64>> = self.tracks.iter().map(|track| track.full_at(segment)).collect();
-        let Some(full_at) = full_at.and_then(|times| times.into_iter().max()) else { return after_last..after_last };
-        let open_time = &self.instruments[*instrument].bars.open_time[piece.start..after_last];
+        let full_at = full_at?.into_iter().max()?;
+        let open_time = &self.instruments[*instrument].bars.open_time[piece.clone()];
         let first = open_time.partition_point(|open_time| open_time + self.base.duration_ns() < full_at);
-        piece.start + first..after_last
+        (first < piece.len()).then_some(piece.start + first)
     }
 
     /// Says what the instrument's longest segment lacks.

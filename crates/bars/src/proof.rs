@@ -49,6 +49,8 @@ pub fn prove_no_look_ahead(
     scalers: &Scalers,
     moment: Moment,
 ) -> Result<Proof> {
+    // Which instants have samples may depend on other instruments' bars; what a sample sees does not.
+    let spec = &SeriesSpec { stride: 1, ..spec.clone() };
     let align = |bars: &Bars| align_with(&[Instrument { bars, ..instrument }], spec, scalers);
     Question { instrument, spec, moment }.prove(&align)
 }

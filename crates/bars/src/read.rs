@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::adjustment::Adjustments;
 use crate::bars::Bars;
 use crate::error::{Error, Result};
 use crate::far_bars;
@@ -13,7 +14,6 @@ use crate::source::Source;
 use crate::spacing::Spacings;
 use crate::spread;
 use crate::summary::{BarCounts, FileSummary, ReadSummary};
-use crate::symbol::symbol_of;
 use crate::timeframe::Timeframe;
 use crate::timestamp::{Stamp, display_utc};
 use crate::weekly_close::{WeekEnds, ZoneChoice};
@@ -70,21 +70,6 @@ pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Record
     Ok(Recording { symbol, bars, summary })
 }
 
-/// Reads the bars of several symbols, each from one or more files: one recording a symbol, in the order of their names.
-///
-/// # Errors
-/// Those of [`read`].
-pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Vec<Recording>> {
-    let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
-    for path in paths.iter().map(AsRef::as_ref) {
-        by_symbol.entry(options.symbol.clone().unwrap_or_else(|| symbol_of(path))).or_default().push(path);
-    }
-    if by_symbol.is_empty() {
-        return Err(Error::NoFiles);
-    }
-    by_symbol.values().map(|paths| read(paths, options)).collect()
-}
-
 impl ReadSummary {
     /// What is in the bars, which are at least one.
     pub(crate) fn of(bars: &Bars, files: Vec<FileSummary>, symbol: String, mut warnings: Vec<String>) -> Self {
@@ -127,27 +112,24 @@ impl Piece {
         let Source { path, format, rows, row_count, preamble, mut ledger, .. } = source;
         let bars = in_order(&rows, clock, &mut ledger)?;
         let (dropped, mended) = ledger.close();
-        let (format, kept) = (format.name, bars.len() as u64);
-        let summary = FileSummary { path, format, zone, zone_why, rows: row_count, preamble, kept, dropped, mended };
+        let adjusted = format.columns.adjusted.and_then(|_| Adjustments::of(&rows, &bars, |row| clock.open_time(row)));
+        let (format, rows, kept) = (format.name, row_count, bars.len() as u64);
+        let summary = FileSummary { path, format, zone, zone_why, rows, preamble, kept, dropped, mended, adjusted };
         Ok(Piece { bars, summary })
     }
 }
 
 fn common_symbol<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<String> {
     let first = paths.first().ok_or(Error::NoFiles)?.as_ref();
-    if let Some(symbol) = &options.symbol {
-        return Ok(symbol.clone());
+    let first_symbol = options.symbol_of(first)?;
+    for second in paths.iter().map(AsRef::as_ref) {
+        let second_symbol = options.symbol_of(second)?;
+        if second_symbol != first_symbol {
+            let (first, second) = (first.to_owned(), second.to_owned());
+            return Err(Error::MixedSymbols { first, first_symbol, second, second_symbol });
+        }
     }
-    let symbol = symbol_of(first);
-    match paths.iter().map(AsRef::as_ref).find(|path| symbol_of(path) != symbol) {
-        None => Ok(symbol),
-        Some(second) => Err(Error::MixedSymbols {
-            first: first.to_owned(),
-            first_symbol: symbol,
-            second: second.to_owned(),
-            second_symbol: symbol_of(second),
-        }),
-    }
+    Ok(first_symbol)
 }
 
 fn refuse_nothing(sources: &[Source]) -> Result<()> {

@@ -1,3 +1,4 @@
+use crate::adjustment::Event;
 use crate::digits::NOISE_MAX;
 use crate::fields::Fields;
 use crate::format::Format;
@@ -15,6 +16,8 @@ pub(crate) struct Row {
     pub(crate) volume: f64,
     /// In the unit of the file.
     pub(crate) spread: f64,
+    /// What the prices were adjusted for.
+    pub(crate) event: Event,
     /// Line number from 1.
     pub(crate) line: u64,
 }
@@ -47,10 +50,15 @@ impl Row {
             close: number(columns.close, "close")?,
             volume: columns.volume.map_or(Ok(0.0), volume)?,
             spread: or_zero(columns.spread, "spread")?,
+            event: Event::NONE,
             line,
         };
         if let Some(column) = columns.adjusted {
-            row.scale(number(column, "the adjusted close")? / row.close);
+            let factor = number(column, "the adjusted close")? / row.close;
+            // Splits and dividends are in the factor already; what the vendor calls them is told and decides nothing.
+            let told = |column: Option<usize>, usual| column.and_then(|column| fields.number(column)).unwrap_or(usual);
+            row.event = Event { factor, split: told(columns.split, 1.0), dividend: told(columns.dividend, 0.0) };
+            row.scale(factor);
         }
         Ok(row)
     }
@@ -107,7 +115,7 @@ impl Row {
 impl Row {
     /// A row of open, high, low and close, for tests.
     pub(crate) fn of(stamp: Stamp, [open, high, low, close]: [f64; 4], line: u64) -> Row {
-        Row { stamp, open, high, low, close, volume: 0.0, spread: 0.0, line }
+        Row { stamp, open, high, low, close, volume: 0.0, spread: 0.0, event: Event::NONE, line }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::instrument::Instrument;
 use crate::scale::Scaling;
 use crate::spec::SeriesSpec;
 use crate::timeframe::Timeframe;
+use crate::universe::refused;
 
 /// How the features of several instruments and timeframes are scaled: fitted, or given as a file holds them.
 ///
@@ -45,7 +46,9 @@ impl Scalers {
     /// [`Error::Invalid`], [`Error::NotAMultiple`] and [`Error::Straddles`] as for `align`; [`Error::TooFewToFit`] where an
     /// instrument has less than a window of bars to fit on.
     pub fn fit(instruments: &[Instrument<'_>], spec: &SeriesSpec, fit_end_time: i64) -> Result<Self> {
-        Ok(Draft::of(instruments, spec)?.fit(fit_end_time)?.scalers)
+        let fitted = Draft::of(instruments, spec)?.fit(fit_end_time);
+        let fitted = fitted.map_err(|lacking| refused(instruments.len() - lacking.len(), lacking))?;
+        Ok(fitted.scalers)
     }
 
     /// Those of the given instruments and timeframes, in their order.

@@ -174,7 +174,7 @@ fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Res
         Prices::Adjusted if format.columns.adjusted.is_none() => {
             return Err(Error::NoAdjustedClose { path: path.to_owned() });
         }
-        Prices::Adjusted => {}
+        Prices::AdjustedIfGiven | Prices::Adjusted => {}
     }
     Ok(format)
 }

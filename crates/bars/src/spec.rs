@@ -27,7 +27,8 @@ pub struct SeriesSpec {
     pub horizon: usize,
     /// What is predicted of each.
     pub target_kind: TargetKind,
-    /// Every how many base bars there is a sample.
+    /// Every how many base bars there is a sample. One instrument counts the bars of each segment; several count the instants at which any of
+    /// them has a bar, so that all have their samples at common ones.
     pub stride: usize,
     /// How features are scaled.
     pub scaling: Scaling,
@@ -57,6 +58,12 @@ impl Default for SeriesSpec {
 }
 
 impl SeriesSpec {
+    /// Whether the size of a pip has a part in the series: in its targets or in a feature.
+    pub fn uses_pips(&self) -> bool {
+        let in_pips = [Feature::PipChange, Feature::SpreadPips];
+        self.target_kind != TargetKind::LogReturn || self.features.iter().any(|feature| in_pips.contains(feature))
+    }
+
     /// Number of bars before a row that its features read.
     pub(crate) fn look_back(&self) -> usize {
         self.features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0)

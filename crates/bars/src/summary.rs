@@ -1,6 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::adjustment::Adjustments;
 use crate::bars::Bars;
 use crate::format_name::FormatName;
 use crate::gaps::Gaps;
@@ -74,6 +75,8 @@ pub struct FileSummary {
     pub dropped: Vec<Tally<Trouble>>,
     /// Rows that were put right, by kind, in the order of the kinds. One row can be there under two kinds.
     pub mended: Vec<Tally<Mend>>,
+    /// What its prices were adjusted for; `None` where they are read as quoted.
+    pub adjusted: Option<Adjustments>,
 }
 
 impl ReadSummary {
@@ -145,6 +148,9 @@ impl fmt::Display for FileSummary {
         }
         if self.preamble > 0 {
             write!(f, ", {} before the header", counted(self.preamble, "line", "lines"))?;
+        }
+        if let Some(adjusted) = &self.adjusted {
+            write!(f, "; adjusted: {adjusted}")?;
         }
         match &self.zone {
             Some(zone) => write!(f, "; times are {zone} ({})", self.zone_why),

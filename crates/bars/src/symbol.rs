@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::symbol_pattern::stem_of;
 
 /// Quote and base currencies whose pairs have the usual pip.
 const CURRENCIES: [&str; 19] = [
@@ -12,17 +13,29 @@ const CURRENCIES: [&str; 19] = [
 /// Traded like currencies, but brokers do not agree on their pip.
 const METALS: [&str; 2] = ["XAU", "XAG"];
 
-/// The symbol that a file's name stands for: the first part of it that starts with a currency pair, or else the whole
-/// name without its endings and without the words `bid` and `ask`.
+/// Names that collections of daily shares have: what stands before the symbol, and after it.
+const SHARES: [(&str, &str); 3] = [("DA-", "-T-"), ("DAILY_ADJUSTED_", ""), ("DAILY_", "")];
+
+/// The symbol that a file's name stands for, in upper case: the first part of it that starts with a currency pair; or else what stands between
+/// `DA-` and `-T-` and after `daily_adjusted_` or `daily_`, as files of daily shares from Alpha Vantage are called; or else the whole name
+/// without its endings and without the words `bid` and `ask`.
 ///
-/// `DAT_ASCII_EURUSD_M1_2018.csv.gz` and `EURUSD5.csv` are EURUSD, `usdjpy-m1-bid-2013.csv` is USDJPY, `AAPL.csv` is AAPL.
+/// `DAT_ASCII_EURUSD_M1_2018.csv.gz` and `EURUSD5.csv` are EURUSD, `usdjpy-m1-bid-2013.csv` is USDJPY, `DA-BRK.B-T-2021-04-21.csv` is BRK.B,
+/// `AAPL.csv` is AAPL. [`SymbolPattern`](crate::SymbolPattern) is for other names.
 pub fn symbol_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
     let pair = name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start);
-    pair.unwrap_or_else(|| {
-        let stem = name.strip_suffix(".GZ").unwrap_or(&name);
-        without_side(stem.rsplit_once('.').map_or(stem, |(stem, _)| stem))
-    })
+    let stem = stem_of(path);
+    pair.or_else(|| share_of(&stem)).unwrap_or_else(|| without_side(&stem))
+}
+
+/// The symbol in a name that collections of daily shares have.
+fn share_of(stem: &str) -> Option<String> {
+    let between = |&(before, after): &(&str, &str)| {
+        let rest = stem.strip_prefix(before)?;
+        if after.is_empty() { Some(rest) } else { rest.split_once(after).map(|(symbol, _)| symbol) }
+    };
+    SHARES.iter().find_map(between).filter(|symbol| !symbol.is_empty()).map(str::to_owned)
 }
 
 /// A name without the word that says whether bid or ask is recorded: both are of one symbol.
@@ -70,6 +83,13 @@ mod tests {
             ("XAUUSD.csv", "XAUUSD"),
             ("AAPL.csv.gz", "AAPL"),
             ("BF.B.csv", "BF.B"),
+            ("DA-BF.B-T-2021-04-21.csv", "BF.B"),
+            ("DA-T-T-2021-04-21.csv.gz", "T"),
+            ("DA--T-2021.csv", "DA--T-2021"),
+            ("DA-AAPL.csv", "DA-AAPL"),
+            ("daily_adjusted_IBM.csv", "IBM"),
+            ("daily_BRK-B.csv", "BRK-B"),
+            ("daily_.csv", "DAILY_"),
             ("EUREUR.csv", "EUREUR"),
             ("bars", "BARS"),
             ("AAPL_bid.csv", "AAPL"),

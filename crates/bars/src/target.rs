@@ -3,22 +3,28 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// What is to be predicted for each of the next base bars, in pips.
+/// What is to be predicted for each of the next base bars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetKind {
-    /// close\[t + k\] - close\[t\]: the change from now.
+    /// close\[t + k\] - close\[t\]: the change from now, in pips.
     #[default]
     Cumulative,
-    /// close\[t + k\] - close\[t + k - 1\]: the change within that bar.
+    /// close\[t + k\] - close\[t + k - 1\]: the change within that bar, in pips.
     Increment,
+    /// ln(close\[t + k\] / close\[t\]): the log return from now, which is the same of a share at any price.
+    LogReturn,
 }
 
 impl TargetKind {
-    /// The name in configurations and files: `cumulative` or `increment`.
+    /// Every kind.
+    pub const ALL: [TargetKind; 3] = [TargetKind::Cumulative, TargetKind::Increment, TargetKind::LogReturn];
+
+    /// The name in configurations and files: `cumulative`, `increment` or `log_return`.
     pub const fn name(self) -> &'static str {
         match self {
             TargetKind::Cumulative => "cumulative",
             TargetKind::Increment => "increment",
+            TargetKind::LogReturn => "log_return",
         }
     }
 }
@@ -33,8 +39,8 @@ impl FromStr for TargetKind {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        [TargetKind::Cumulative, TargetKind::Increment].into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            let expected = "cumulative or increment".to_owned();
+        TargetKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let expected = "cumulative, increment or log_return".to_owned();
             Error::UnknownName { what: "kind of target", name: name.to_owned(), expected }
         })
     }
@@ -50,18 +56,19 @@ pub(crate) struct Horizon {
 }
 
 impl Horizon {
-    /// Adds the targets of the samples at the given places: `[samples, K]` in pips.
+    /// Adds the targets of the samples at the given places: `[samples, K]`.
     ///
     /// # Panics
     /// When a sample has fewer than K closes after it.
     pub(crate) fn extend(&self, targets: &mut Vec<f32>, close: &[f64], samples: impl Iterator<Item = usize>) {
         for t in samples {
             let future = &close[t..=t + self.len];
-            let from = |k: usize| match self.kind {
-                TargetKind::Cumulative => future[0],
-                TargetKind::Increment => future[k - 1],
+            let target = |k: usize| match self.kind {
+                TargetKind::Cumulative => (future[k] - future[0]) / self.pip_size,
+                TargetKind::Increment => (future[k] - future[k - 1]) / self.pip_size,
+                TargetKind::LogReturn => (future[k] / future[0]).ln(),
             };
-            targets.extend((1..=self.len).map(|k| ((future[k] - from(k)) / self.pip_size) as f32));
+            targets.extend((1..=self.len).map(|k| target(k) as f32));
         }
     }
 }
@@ -71,11 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_in_pips() {
+    fn changes_are_in_pips_and_returns_are_not() {
         let close = [1.0, 1.5, 1.25, 2.0, 2.0];
-        for (kind, expected) in
-            [(TargetKind::Cumulative, [9.0, 2.0, 1.0, 3.0, 3.0]), (TargetKind::Increment, [9.0, 2.0, -1.0, 3.0, 0.0])]
-        {
+        let returns = [1.5f64, 1.25, 1.6, 1.6].map(|ratio| ratio.ln() as f32);
+        for (kind, expected) in [
+            (TargetKind::Cumulative, [9.0, 2.0, 1.0, 3.0, 3.0]),
+            (TargetKind::Increment, [9.0, 2.0, -1.0, 3.0, 0.0]),
+            (TargetKind::LogReturn, [9.0, returns[0], returns[1], returns[2], returns[3]]),
+        ] {
             let mut targets = vec![9.0];
             Horizon { kind, len: 2, pip_size: 0.25 }.extend(&mut targets, &close, [0, 2].into_iter());
             assert_eq!(targets, expected, "{kind}");
@@ -91,7 +101,7 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for kind in [TargetKind::Cumulative, TargetKind::Increment] {
+        for kind in TargetKind::ALL {
             assert_eq!(kind.to_string().parse::<TargetKind>().unwrap(), kind);
         }
         assert!("total".parse::<TargetKind>().is_err());

@@ -74,6 +74,13 @@ pub(crate) fn display_utc(ns: i64) -> String {
     Timestamp::from_nanosecond(i128::from(ns)).expect("an i64 of nanoseconds is within jiff's range").to_string()
 }
 
+/// `2018-01-31` for messages.
+pub(crate) fn display_date(ns: i64) -> String {
+    let mut text = display_utc(ns);
+    text.truncate(text.find('T').unwrap_or(text.len()));
+    text
+}
+
 /// `1 d 2 h 3 min` for messages; seconds only where there is nothing larger.
 pub(crate) fn display_duration(ns: i64) -> String {
     let parts = [(ns / DAY_NS, "d"), (ns % DAY_NS / HOUR_NS, "h"), (ns % HOUR_NS / MINUTE_NS, "min")];

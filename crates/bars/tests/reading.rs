@@ -181,9 +181,17 @@ fn what_stands_before_a_header_or_repeats_it_is_no_row() {
 #[test]
 fn prices_are_adjusted_where_that_is_wanted() {
     let text = "date,open,high,low,close,adj close,volume\n2018-07-02,4,8,2,4,2,9\n2018-07-03,4,8,2,4,4,9\n";
-    let adjusted = ReadOptions { prices: Prices::Adjusted, ..ReadOptions::default() };
-    let close = |options| read_texts(&[("AAPL.csv", text)], options).unwrap().bars.close;
-    assert_eq!((close(&ReadOptions::default()), close(&adjusted)), (vec![4.0; 2], vec![2.0, 4.0]));
+    let with = |prices| ReadOptions { prices, ..ReadOptions::default() };
+    let adjusted = with(Prices::Adjusted);
+    for (prices, close, is_told) in [
+        (Prices::AdjustedIfGiven, [2.0, 4.0], true),
+        (Prices::Adjusted, [2.0, 4.0], true),
+        (Prices::AsQuoted, [4.0, 4.0], false),
+    ] {
+        let recording = read_texts(&[("AAPL.csv", text)], &with(prices)).unwrap();
+        assert_eq!((&recording.bars.close[..], recording.summary.files[0].adjusted.is_some()), (&close[..], is_told));
+    }
+    assert_eq!(read_texts(&[("AAPL.csv", &minutes("00", 2))], &ReadOptions::default()).unwrap().bars.len(), 2);
     let error = read_texts(&[("AAPL.csv", &minutes("00", 2))], &adjusted).unwrap_err().to_string();
     assert!(error.contains("AAPL.csv: there is no adjusted close"), "{error}");
 }
@@ -193,7 +201,7 @@ fn several_symbols_are_read_in_one_call() {
     let (early, late) = (minutes("00", 3), minutes("01", 2));
     let texts = [("GBPUSD.csv", &early), ("EURUSD_2.csv", &late), ("EURUSD_1.csv", &early)];
     let files = texts.map(|(name, text)| (name, text.as_bytes()));
-    let recordings = with_files(&files, |paths| read_all(paths, &ReadOptions::default())).unwrap();
+    let recordings = with_files(&files, |paths| read_all(paths, &ReadOptions::default())).unwrap().recordings;
     let found: Vec<_> = recordings.iter().map(|recording| (recording.symbol.as_str(), recording.bars.len())).collect();
     assert_eq!(found, [("EURUSD", 5), ("GBPUSD", 3)]);
     assert!(matches!(read_all::<&str>(&[], &ReadOptions::default()), Err(Error::NoFiles)));

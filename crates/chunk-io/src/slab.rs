@@ -1,5 +1,6 @@
-//! Rows of a dataset to and from the caller's memory: with `stored`, the only file that calls HDF5's C functions.
+//! Rows of a dataset to and from the caller's memory. HDF5's C functions are called here, in `stored` and in `convert/raw`, and nowhere else.
 
+use std::ffi::c_int;
 use std::ops::Range;
 
 use bytemuck::Pod;
@@ -22,20 +23,7 @@ impl Element for i64 {}
 /// # Panics
 /// If `out` has another length than the rows.
 pub(crate) fn read_rows<T: Element>(dataset: &Dataset, rows: &Range<usize>, out: &mut [T]) -> hdf5::Result<()> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    let slab = Slab::<T>::new(dataset, rows)?;
-    assert_eq!(slab.memory.size(), out.len(), "the caller's memory must hold exactly the rows");
-    let _guard = LOCK.lock();
-    // SAFETY: all four handles are alive until the end of this function. `memory` spans `out.len()` elements of the type
-    // `element`, which is `T`'s own, so that HDF5 writes `out` and nothing else; any bits are a valid `T: Pod`. The guard
-    // keeps other threads out of the library.
-    let status = unsafe {
-        let (element, memory, file) = (slab.element.id(), slab.memory.id(), slab.file.id());
-        H5Dread(dataset.id(), element, memory, file, H5P_DEFAULT, out.as_mut_ptr().cast())
-    };
-    checked(status)
+    read(dataset, rows, &Datatype::from_type::<T>()?, bytemuck::cast_slice_mut(out))
 }
 
 /// Writes `values` to `rows` of the first axis.
@@ -43,44 +31,71 @@ pub(crate) fn read_rows<T: Element>(dataset: &Dataset, rows: &Range<usize>, out:
 /// # Panics
 /// If `values` has another length than the rows.
 pub(crate) fn write_rows<T: Element>(dataset: &Dataset, rows: &Range<usize>, values: &[T]) -> hdf5::Result<()> {
-    if values.is_empty() {
+    write(dataset, rows, &Datatype::from_type::<T>()?, bytemuck::cast_slice(values))
+}
+
+/// Reads `rows` of the first axis into `out` without any conversion: the elements' bytes in the file's type, which must hold no
+/// pointers, and byte order.
+///
+/// # Panics
+/// If `out` has another length than the rows.
+pub(crate) fn read_stored_rows(dataset: &Dataset, rows: &Range<usize>, out: &mut [u8]) -> hdf5::Result<()> {
+    read(dataset, rows, &dataset.dtype()?, out)
+}
+
+/// Writes `bytes`, elements in the type of `dataset`, which must hold no pointers, to `rows` of the first axis.
+///
+/// # Panics
+/// If `bytes` has another length than the rows.
+pub(crate) fn write_stored_rows(dataset: &Dataset, rows: &Range<usize>, bytes: &[u8]) -> hdf5::Result<()> {
+    write(dataset, rows, &dataset.dtype()?, bytes)
+}
+
+fn read(dataset: &Dataset, rows: &Range<usize>, element: &Datatype, out: &mut [u8]) -> hdf5::Result<()> {
+    if out.is_empty() {
         return Ok(());
     }
-    let slab = Slab::<T>::new(dataset, rows)?;
-    assert_eq!(slab.memory.size(), values.len(), "the values must be exactly the rows");
+    let Slab { memory, file } = Slab::new(dataset, rows)?;
+    assert_eq!(memory.size() * element.size(), out.len(), "the caller's memory must hold exactly the rows");
     let _guard = LOCK.lock();
-    // SAFETY: as in `read_rows`, with HDF5 reading `values`.
-    let status = unsafe {
-        let (element, memory, file) = (slab.element.id(), slab.memory.id(), slab.file.id());
-        H5Dwrite(dataset.id(), element, memory, file, H5P_DEFAULT, values.as_ptr().cast())
-    };
-    checked(status)
+    // SAFETY: all four handles are alive until the end of this function. `memory` spans as many elements of the type `element` as
+    // `out` has room for, as asserted, so that HDF5 writes `out` and nothing else; any bits are valid for the caller, who reads
+    // plain numbers. The guard keeps other threads out of the library.
+    let status =
+        unsafe { H5Dread(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, out.as_mut_ptr().cast()) };
+    checked(status).map(drop)
 }
 
-/// What both directions hand to HDF5: the rows in the file, and contiguous memory of the same shape.
-struct Slab<T> {
-    element: Datatype,
+fn write(dataset: &Dataset, rows: &Range<usize>, element: &Datatype, bytes: &[u8]) -> hdf5::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let Slab { memory, file } = Slab::new(dataset, rows)?;
+    assert_eq!(memory.size() * element.size(), bytes.len(), "the values must be exactly the rows");
+    let _guard = LOCK.lock();
+    // SAFETY: as in `read`, with HDF5 reading `bytes`.
+    let status =
+        unsafe { H5Dwrite(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, bytes.as_ptr().cast()) };
+    checked(status).map(drop)
+}
+
+/// The rows in the file, and contiguous memory of the same shape.
+struct Slab {
     memory: Dataspace,
     file: Dataspace,
-    marker: std::marker::PhantomData<T>,
 }
 
-impl<T: Element> Slab<T> {
+impl Slab {
     fn new(dataset: &Dataset, rows: &Range<usize>) -> hdf5::Result<Self> {
         let mut shape = dataset.shape();
         let mut axes = vec![SliceOrIndex::from(..); shape.len()];
         axes[0] = SliceOrIndex::SliceCount { start: rows.start, step: 1, count: rows.len(), block: 1 };
         shape[0] = rows.len();
-        Ok(Slab {
-            element: Datatype::from_type::<T>()?,
-            memory: Dataspace::try_new(shape)?,
-            file: dataset.space()?.select(Hyperslab::from(axes))?,
-            marker: std::marker::PhantomData,
-        })
+        Ok(Slab { memory: Dataspace::try_new(shape)?, file: dataset.space()?.select(Hyperslab::from(axes))? })
     }
 }
 
-/// Must be called under the lock that the failed call held: the error stack is the library's last.
-fn checked(status: i32) -> hdf5::Result<()> {
-    if status < 0 { Err(hdf5::Error::query()?) } else { Ok(()) }
+/// What a call answered, or why it failed. Must be called under the lock that the call held: the error stack is the library's last.
+pub(crate) fn checked(status: c_int) -> hdf5::Result<c_int> {
+    if status < 0 { Err(hdf5::Error::query()?) } else { Ok(status) }
 }

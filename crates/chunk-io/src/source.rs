@@ -184,6 +184,17 @@ impl Source {
         }
     }
 
+    /// Reads into memory what is not held there yet, whatever [`SourceOptions::resident_bytes_max`] says.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the device has no room; those of reading.
+    pub fn hold(&mut self) -> Result<()> {
+        match &mut self.data {
+            Data::Windows(windows) if !windows.is_resident() => windows.hold(),
+            _ => Ok(()),
+        }
+    }
+
     /// Values that were NaN or infinite among those read so far, where [`SourceOptions::non_finite`] has them looked for; what is held in
     /// memory was looked at when the file was opened.
     pub fn non_finite(&self) -> Option<NonFiniteFound> {

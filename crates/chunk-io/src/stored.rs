@@ -1,4 +1,4 @@
-//! How a dataset is stored, as far as the safe layer over HDF5 does not tell: with `slab`, the only file that calls HDF5's C functions.
+//! How a dataset is stored, as far as the safe layer over HDF5 does not tell.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::File;
@@ -18,6 +18,7 @@ use hdf5_sys::h5t::{H5T_norm_t, H5T_order_t, H5Tget_ebias, H5Tget_fields, H5Tget
 use hdf5_sys::h5z::H5Zfilter_avail;
 
 use crate::decode::{ByteOrder, Float, FloatWidth};
+use crate::slab::checked;
 
 /// `H5D_CHUNK_IDX_EARRAY` of H5Dpublic.h, which the bindings leave out.
 const H5D_CHUNK_IDX_EARRAY: c_uint = 4;
@@ -148,9 +149,4 @@ pub(crate) fn file_of_hdf5(file: &hdf5::File) -> io::Result<File> {
         let descriptor: RawFd = *handle.cast::<c_int>();
         BorrowedFd::borrow_raw(descriptor).try_clone_to_owned().map(File::from)
     }
-}
-
-/// Must be called under the lock that the failed call held: the error stack is the library's last.
-fn checked(status: c_int) -> hdf5::Result<c_int> {
-    if status < 0 { Err(hdf5::Error::query()?) } else { Ok(status) }
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use megabatch_bars::{AlignedSeries, FileSummary, Gap, ReadSummary, Segment, Tally};
+use megabatch_bars::{Adjustments, AlignedSeries, FileSummary, Gap, LeftOut, ReadSummary, Segment, Tally};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -12,14 +12,27 @@ use crate::recipe::{Recipe, Recordings};
 
 /// The account of a series file.
 pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &AlignedSeries) -> io::Result<Value> {
-    let mut instruments = Vec::with_capacity(recordings.all.len());
-    for (place, (recording, pip_size)) in recordings.all.iter().zip(&recordings.pip_sizes).enumerate() {
+    let all = &recordings.universe.recordings;
+    let uses_pips = recipe.spec().uses_pips();
+    let mut instruments = Vec::with_capacity(all.len());
+    for (place, (recording, pip_size)) in all.iter().zip(&recordings.pip_sizes).enumerate() {
         let mut of_bars = of_bars(&recording.summary)?;
-        of_bars["pip_size"] = json!(pip_size);
+        of_bars["pip_size"] = json!(uses_pips.then_some(pip_size));
         of_bars["segments"] = of_segments(place, aligned);
         instruments.push(of_bars);
     }
-    Ok(json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": aligned.warnings }))
+    let mut account = json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": aligned.warnings });
+    if !recordings.universe.left_out.is_empty() {
+        let left_out = recordings.universe.left_out.iter().map(|left_out| of_left_out(recipe, left_out));
+        account["left_out"] = left_out.collect::<io::Result<Value>>()?;
+    }
+    Ok(account)
+}
+
+fn of_left_out(recipe: &Recipe, LeftOut { symbol, reason }: &LeftOut) -> io::Result<Value> {
+    let file = |path: &Path| Ok(json!({ "file": path, "xxh3_128": fingerprint(path)? }));
+    let files = recipe.files_of(symbol).map(file).collect::<io::Result<Value>>()?;
+    Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
 }
 
 fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
@@ -64,7 +77,7 @@ fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
 }
 
 fn of_file(file: &FileSummary) -> io::Result<Value> {
-    Ok(json!({
+    let mut account = json!({
         "file": file.path,
         "xxh3_128": fingerprint(&file.path)?,
         "format": file.format.name(),
@@ -75,7 +88,18 @@ fn of_file(file: &FileSummary) -> io::Result<Value> {
         "preamble": file.preamble,
         "dropped": of_tallies(&file.dropped),
         "repaired": of_tallies(&file.mended),
-    }))
+    });
+    if let Some(Adjustments { first_factor, last_factor, splits, dividends, .. }) = &file.adjusted {
+        let splits =
+            splits.iter().map(|split| json!({ "open_time_ns": split.open_time, "coefficient": split.coefficient }));
+        account["adjusted"] = json!({
+            "first_factor": first_factor,
+            "last_factor": last_factor,
+            "splits": splits.collect::<Vec<_>>(),
+            "dividends": dividends,
+        });
+    }
+    Ok(account)
 }
 
 fn of_tallies<K: Display>(tallies: &[Tally<K>]) -> Value {

@@ -87,8 +87,27 @@ impl Evaluation {
         self.instruments.iter().map(|(name, errors)| (name.as_str(), OverHorizons::of(errors)))
     }
 
-    /// One sentence: how the model stands against the best baseline, by RMSE averaged over the horizons.
+    /// One sentence: how the model stands against the best baseline, by RMSE averaged over the horizons; of a classification, its accuracy;
+    /// and of cross-sections, how well it ranks them.
     pub(crate) fn verdict(&self) -> String {
+        if let Some(accuracy) = self.model.accuracy {
+            return format!("Accuracy {:.2} % of {}.", 100.0 * accuracy, self.samples);
+        }
+        self.error_verdict() + &self.information_verdict()
+    }
+
+    /// How well the model ranks the nodes of each graph at the first horizon.
+    fn information_verdict(&self) -> String {
+        let Some(information) = &self.model.information else { return String::new() };
+        let number = |values: &[Option<f64>]| values.first().copied().flatten();
+        let (Some(ic), Some(rank_ic)) = (number(&information.ic), number(&information.rank_ic)) else {
+            return String::new();
+        };
+        let t = number(&information.rank_ic_t).map_or(String::new(), |t| format!(" (t = {t:.2})"));
+        format!(" IC {ic:.4}, rank IC {rank_ic:.4}{t} over {} graphs.", information.ic_graphs[0])
+    }
+
+    fn error_verdict(&self) -> String {
         let model = mean(&self.model.rmse);
         let each = self.baselines.iter().map(|(name, metrics)| (name, mean(&metrics.rmse)));
         let best = each.min_by(|a, b| a.1.total_cmp(&b.1));
@@ -123,7 +142,32 @@ impl Evaluation {
             let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), |share| format!("{share:.4}"));
             text.push_str(&format!("  {:>10.4}  {direction:>10}\n", self.model.mae[k]));
         }
-        text + &self.instruments_text() + "\n" + &self.verdict()
+        text + &self.information_text() + &self.instruments_text() + "\n" + &self.verdict()
+    }
+
+    /// A row a horizon: correlations within graphs, averaged over them.
+    fn information_text(&self) -> String {
+        let Some(information) = &self.model.information else { return String::new() };
+        let mut text = "\ncorrelations of predictions and targets within each graph\n\n".to_owned();
+        text.push_str(&format!("{:>8}", "horizon"));
+        let columns = [
+            ("ic", &information.ic),
+            ("std", &information.ic_std),
+            ("t", &information.ic_t),
+            ("rank ic", &information.rank_ic),
+            ("std", &information.rank_ic_std),
+            ("t", &information.rank_ic_t),
+        ];
+        columns.iter().for_each(|(name, _)| text.push_str(&format!("  {name:>10}")));
+        text.push_str(&format!("  {:>10}\n", "graphs"));
+        for (k, graphs) in information.ic_graphs.iter().enumerate() {
+            text.push_str(&format!("{:>8}", k + 1));
+            for (_, values) in &columns {
+                text.push_str(&format!("  {:>10}", values[k].map_or("-".to_owned(), |value| format!("{value:.4}"))));
+            }
+            text.push_str(&format!("  {graphs:>10}\n"));
+        }
+        text
     }
 
     /// A row an instrument.
@@ -193,7 +237,12 @@ mod tests {
     impl Evaluation {
         /// A made-up evaluation with one horizon: the first contender is the model.
         pub(crate) fn of_one_horizon<const N: usize>(rmse: [(&'static str, f64); N]) -> Self {
-            let metrics = |rmse| Metrics { rmse: vec![rmse], mae: vec![rmse], direction_accuracy: vec![Some(0.5)] };
+            let metrics = |rmse| Metrics {
+                rmse: vec![rmse],
+                mae: vec![rmse],
+                direction_accuracy: vec![Some(0.5)],
+                ..Metrics::default()
+            };
             let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
             let model = metrics(rmse[0].1);
             Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, instruments: BTreeMap::new() }

@@ -90,6 +90,7 @@ fn kind_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Kind> {
         .and_then(of_device)
         .or_else(|| cause.downcast_ref().and_then(of_training))
         .or_else(|| cause.downcast_ref().and_then(of_file).or_else(|| cause.downcast_ref().and_then(of_bars)))
+        .or_else(|| cause.downcast_ref().and_then(of_graphs))
 }
 
 fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
@@ -131,6 +132,21 @@ fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
         Error::Memory { source, .. } => of_device(source),
         Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
         Error::Io { .. } | Error::Interrupted { .. } => None,
+        _ => Some(Kind::Data),
+    }
+}
+
+/// `None` leaves the answer to the causes behind the error.
+fn of_graphs(error: &megabatch_graph_cache::Error) -> Option<Kind> {
+    use megabatch_graph_cache::Error;
+    match error {
+        Error::Option { .. } | Error::NoKey { .. } | Error::NotExportable { .. } | Error::TooLargeForF16 { .. } => {
+            Some(Kind::Usage)
+        }
+        Error::BatchTooLarge { .. } => Some(Kind::Capacity),
+        Error::Device(error) => of_device(error),
+        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Some(Kind::Data),
+        Error::Io { .. } | Error::Full { .. } | Error::Stopped => None,
         _ => Some(Kind::Data),
     }
 }

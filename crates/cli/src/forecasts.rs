@@ -7,6 +7,7 @@ use anyhow::Result;
 use megabatch_chunk_io::{SampleBlock, Source};
 use megabatch_trainer::{Compute, Model, Predictor, Samples as _, Selection};
 
+use crate::adapt::samples::SourceSamples;
 use crate::evaluation::Part;
 use crate::job::Job;
 
@@ -37,9 +38,10 @@ const STRETCH: usize = 240;
 const BLOCK: usize = 16;
 
 impl Forecasts {
-    /// Predicts `part` of `job`'s data with `weights`. It takes no more memory than training did, once the trainer is gone.
-    pub(crate) fn of(job: &Job, part: Part, weights: &Path) -> Result<Self> {
-        let Job { device, samples, split, training, .. } = job;
+    /// Predicts `part` of `job`'s data, which are `samples`, with `weights`. It takes no more memory than training did, once the trainer is
+    /// gone.
+    pub(crate) fn of(job: &Job, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Self> {
+        let Job { device, split, training, .. } = job;
         let indices = part.indices(split, samples.len()).into_owned();
         let model = Model::new(samples.shape().clone(), training.model)?;
         let compute = Compute { threads: training.threads, batch_size: training.batch_size, form: training.form };

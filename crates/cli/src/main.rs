@@ -18,8 +18,11 @@ mod progress;
 mod recipe;
 mod report;
 mod run;
+mod settings;
 mod synth;
 mod trained;
+mod universe;
+mod usage;
 
 use std::process::ExitCode;
 

@@ -3,13 +3,18 @@
 use anyhow::Result;
 use megabatch_trainer::{self as trainer, Loss, LrScheduleKind};
 
+use crate::adapt::data::Data;
 use crate::adapt::split::overlapping;
 use crate::job::Job;
 
 /// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
 pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
     let mut notes = idle_settings(job, steps);
-    let [validation, test] = overlapping(job.samples.source(), &job.split)?;
+    notes.extend(job.data.notes());
+    let [validation, test] = match &job.data {
+        Data::Samples(samples) => overlapping(samples.source(), &job.split)?,
+        Data::CrossSections(_) | Data::Graphs(_) => [0; 2],
+    };
     if validation + test > 0 {
         notes.push(format!(
             "data.purge leaves {validation} samples to validate and {test} to test that look back to before the end of labels of the part \

@@ -1,27 +1,29 @@
 //! How a series file is made of bars: which files, how they are read, what is made of them. `ingest` takes it as arguments and
 //! writes it into the file; `leak` reads it there and makes the series again.
 
+mod choices;
 mod lists;
+mod recordings;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use megabatch_bars::{
-    DateOrder, FormatName, HoleRule, Instrument, OnError, Prices, ReadOptions, Recording, Repeats, Scaling, SeriesSpec,
-    StampedAt, TargetKind, Timeframe, Weekends, Window, Zone, pip_size_of, read_all, read_pair, symbol_of,
+    DateOrder, FormatName, HoleRule, OnError, ReadOptions, Scaling, SeriesSpec, SymbolPattern, TargetKind, Timeframe,
+    Window, Zone, bar_files,
 };
 
 use crate::commands::windows::Windows;
 use crate::duration::Duration;
-use crate::failure::Failure;
+use choices::{Quotes, Repeated, Stamp, WeekendRule};
 use lists::{FeatureList, PipSizes};
+pub(crate) use recordings::Recordings;
 
 /// The arguments that decide what a series file holds.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
 pub(crate) struct Recipe {
-    /// Files of bars, in any order; .gz is read as it is. Files of several symbols become several instruments
+    /// Files of bars, in any order, or folders of them; .gz is read as it is. Files of several symbols become several instruments
     #[arg(required_unless_present = "bid")]
     pub(crate) bars: Vec<PathBuf>,
     /// Files of bars of the bid, to be joined with those of the ask to their mean and a spread
@@ -33,7 +35,11 @@ pub(crate) struct Recipe {
     /// Symbol; taken from the files' names if not given
     #[arg(long)]
     symbol: Option<String>,
-    /// Size of a pip in units of the price, for all symbols or by symbol (EURUSD=0.0001,AAPL=0.01); known for currency pairs
+    /// Where the symbol stands in the files' names: {} for it, * for anything else (DA-{}-T-*); names without their endings
+    #[arg(long, conflicts_with = "symbol")]
+    symbol_pattern: Option<SymbolPattern>,
+    /// Size of a pip in units of the price, for all symbols or by symbol (EURUSD=0.0001,AAPL=0.01); known for currency pairs, and not
+    /// needed where neither target nor features are in pips
     #[arg(long, allow_hyphen_values = true)]
     pip_size: Option<PipSizes>,
     /// Format of the files: histdata, metatrader, iso, epoch; recognised if not given
@@ -53,10 +59,11 @@ pub(crate) struct Recipe {
     #[arg(long)]
     base: Option<Timeframe>,
     /// Prices as they were quoted, or adjusted for splits and dividends by the file's adjusted close
-    #[arg(long, value_enum, default_value_t = Quotes::Quoted)]
+    #[arg(long, value_enum, default_value_t = Quotes::Auto)]
     prices: Quotes,
     /// What happens to rows that cannot be used as they stand: fail, skip (drop and count), or repair (put right what can be put
-    /// right without inventing anything, drop the rest)
+    /// right without inventing anything, drop the rest). Of several instruments, one that cannot be used at all is left out and named
+    /// by skip and repair
     #[arg(long, default_value_t = OnError::Fail)]
     on_error: OnError,
     /// Which of several rows of one time stays, where the zone's daylight saving does not tell them apart
@@ -71,10 +78,11 @@ pub(crate) struct Recipe {
     /// Future bars K whose price changes are the targets
     #[arg(long, default_value_t = 36)]
     horizon: usize,
-    /// What is predicted: the change up to each future bar (cumulative) or within it (increment)
+    /// What is predicted: the change in pips up to each future bar (cumulative) or within it (increment), or the log return up to it
+    /// (log_return)
     #[arg(long, default_value = "cumulative")]
     target: TargetKind,
-    /// Every how many bars there is a sample
+    /// Every how many bars there is a sample; several instruments have theirs at common times
     #[arg(long, default_value_t = 1)]
     stride: usize,
     /// Longest hole in the bars that windows may reach across; a longer one ends a segment
@@ -91,138 +99,31 @@ pub(crate) struct Recipe {
     train_fraction: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Stamp {
-    /// The bar's beginning
-    Open,
-    /// The bar's end
-    Close,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Quotes {
-    /// As they were quoted
-    Quoted,
-    /// As they would have been without later splits and dividends
-    Adjusted,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Repeated {
-    /// None: the second is an error, treated as --on-error says
-    Refuse,
-    /// The first
-    First,
-    /// The last
-    Last,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum WeekendRule {
-    /// Like any other hole
-    Span,
-    /// A weekend ends a segment
-    Split,
-}
-
-/// The bars that a recipe reads, with the size of a pip of each symbol.
-pub(crate) struct Recordings {
-    pub(crate) all: Vec<Recording>,
-    pub(crate) pip_sizes: Vec<f64>,
-}
-
-impl Recordings {
-    /// The recordings as they are aligned.
-    pub(crate) fn instruments(&self) -> Vec<Instrument<'_>> {
-        let together = self.all.iter().zip(&self.pip_sizes);
-        together
-            .map(|(Recording { symbol, bars, .. }, &pip_size)| Instrument { name: symbol, bars, pip_size })
-            .collect()
-    }
-}
-
 impl Recipe {
     /// Every file that is read.
     pub(crate) fn files(&self) -> Vec<&Path> {
         self.bars.iter().chain(&self.bid).chain(&self.ask).map(PathBuf::as_path).collect()
     }
 
-    /// Reads the bars.
-    pub(crate) fn read(&self) -> Result<Recordings> {
-        let options = self.read_options();
-        let all = if self.bid.is_empty() { read_all(&self.bars, &options)? } else { self.read_pairs(&options)? };
-        self.require_known_symbols(&all)?;
-        let pip_sizes = all.iter().map(|recording| self.pip_size_of(&recording.symbol)).collect::<Result<_>>()?;
-        Ok(Recordings { all, pip_sizes })
+    /// The recipe with the files of bars that stand in its folders in their place.
+    pub(crate) fn with_files_of_folders(mut self) -> Result<Self> {
+        let files = self.bars.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?;
+        self.bars = files.into_iter().flatten().collect();
+        Ok(self)
     }
 
-    fn read_pairs(&self, options: &ReadOptions) -> Result<Vec<Recording>> {
-        let by_symbol = |paths: &[PathBuf]| {
-            let mut of: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-            for path in paths {
-                of.entry(self.symbol.clone().unwrap_or_else(|| symbol_of(path))).or_default().push(path.clone());
-            }
-            of
-        };
-        let (bids, mut asks) = (by_symbol(&self.bid), by_symbol(&self.ask));
-        let mut recordings = Vec::with_capacity(bids.len());
-        for (symbol, bid) in bids {
-            let ask = asks.remove(&symbol).ok_or_else(|| one_sided(&symbol, "bid", "ask"))?;
-            recordings.push(read_pair(&bid, &ask, options)?);
-        }
-        match asks.into_keys().next() {
-            Some(symbol) => Err(one_sided(&symbol, "ask", "bid")),
-            None => Ok(recordings),
-        }
-    }
-
-    /// A size for a symbol that is not there is a slip of the keyboard, and the true symbol would get another size.
-    fn require_known_symbols(&self, recordings: &[Recording]) -> Result<()> {
-        let Some(PipSizes::BySymbol(sizes)) = &self.pip_size else { return Ok(()) };
-        let symbols: Vec<&str> = recordings.iter().map(|recording| recording.symbol.as_str()).collect();
-        match sizes.keys().find(|symbol| !symbols.contains(&symbol.as_str())) {
-            None => Ok(()),
-            Some(unknown) => Err(Failure::usage(format!(
-                "--pip-size: no bars are of the symbol {unknown}; there are {}",
-                symbols.join(", ")
-            ))),
-        }
-    }
-
-    fn pip_size_of(&self, symbol: &str) -> Result<f64> {
-        match &self.pip_size {
-            Some(PipSizes::All(size)) => return Ok(*size),
-            Some(PipSizes::BySymbol(sizes)) => {
-                if let Some(size) = sizes.get(symbol) {
-                    return Ok(*size);
-                }
-            }
-            None => {}
-        }
-        Ok(pip_size_of(symbol)?)
-    }
-
-    fn read_options(&self) -> ReadOptions {
+    pub(crate) fn read_options(&self) -> ReadOptions {
         ReadOptions {
             format: self.format,
             date_order: self.date_order,
             zone: self.zone.clone(),
-            stamped_at: match self.time {
-                Stamp::Open => StampedAt::Open,
-                Stamp::Close => StampedAt::Close,
-            },
+            stamped_at: self.time.into(),
             base: self.base,
-            prices: match self.prices {
-                Quotes::Quoted => Prices::AsQuoted,
-                Quotes::Adjusted => Prices::Adjusted,
-            },
+            prices: self.prices.into(),
             on_error: self.on_error,
-            repeats: match self.repeats {
-                Repeated::Refuse => Repeats::Refuse,
-                Repeated::First => Repeats::First,
-                Repeated::Last => Repeats::Last,
-            },
+            repeats: self.repeats.into(),
             symbol: self.symbol.clone(),
+            symbol_pattern: self.symbol_pattern.clone(),
         }
     }
 
@@ -237,13 +138,7 @@ impl Recipe {
             stride: self.stride,
             scaling: self.scaling,
             train_fraction: self.train_fraction,
-            holes: HoleRule {
-                longest_ns: self.longest_hole.ns,
-                weekends: match self.weekends {
-                    WeekendRule::Span => Weekends::Spanned,
-                    WeekendRule::Split => Weekends::NotSpanned,
-                },
-            },
+            holes: HoleRule { longest_ns: self.longest_hole.ns, weekends: self.weekends.into() },
         }
     }
 
@@ -252,6 +147,7 @@ impl Recipe {
         let mut words = Vec::new();
         let given = [
             ("symbol", self.symbol.clone()),
+            ("symbol-pattern", self.symbol_pattern.as_ref().map(ToString::to_string)),
             ("pip-size", self.pip_size.as_ref().map(ToString::to_string)),
             ("format", self.format.map(|format| format.to_string())),
             ("date-order", self.date_order.map(|order| order.to_string())),
@@ -293,13 +189,6 @@ impl Recipe {
     }
 }
 
-fn one_sided(symbol: &str, there: &str, missing: &str) -> anyhow::Error {
-    Failure::usage(format!(
-        "{symbol} has bars of the {there} and none of the {missing}: give both sides of every symbol; symbols are taken from the files' \
-         names, or from --symbol"
-    ))
-}
-
 fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("no value is skipped").get_name().to_owned()
 }
@@ -318,6 +207,7 @@ mod tests {
             "EURUSD.csv",
             "a.csv b.csv --symbol X --pip-size 0.5 --format iso --zone new-york+7 --base M5 --time close --on-error repair",
             "a.csv --pip-size=A=0.1,B=2 --repeats last --timeframes H1:9,M1:3 --features rsi_14,body --horizon 3 --stride 7",
+            "folder --symbol-pattern DA-{}-T-* --target log_return --prices quoted",
             "a.csv --longest-hole 90m --weekends split --scaling none --train-fraction 0.123456789 --prices adjusted --target increment",
             "--bid a.csv b.csv --ask c.csv d.csv --zone=-05:00",
         ] {
@@ -328,7 +218,14 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused() {
-        for text in ["", "--bid a.csv", "--ask a.csv", "x.csv --bid a.csv --ask b.csv", "x.csv --longest-hole 5"] {
+        for text in [
+            "",
+            "--bid a.csv",
+            "--ask a.csv",
+            "x.csv --bid a.csv --ask b.csv",
+            "x.csv --longest-hole 5",
+            "x.csv --symbol X --symbol-pattern {}",
+        ] {
             assert_eq!(parsed(text), None, "{text}");
         }
     }

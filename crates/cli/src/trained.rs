@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{self as trainer, Checkpoints, Compute, Model, Predictor, SampleShape, Samples as _, State};
+use megabatch_trainer::{self as trainer, Checkpoints, Compute, Model, ModelConfig, Predictor, SampleShape, State};
 
+use crate::adapt::data::Data;
 use crate::adapt::meaning::Meaning;
-use crate::adapt::samples::SourceSamples;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::job::{data_path, form, free_memory_bytes, model_config, threads};
+use crate::job::{data_path, free_memory_bytes};
 use crate::run::RunFolder;
+use crate::settings::{form, lstm_config, threads};
 
 /// Which checkpoint of a run is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,7 +28,7 @@ pub(crate) enum Which {
 pub(crate) struct Trained {
     pub(crate) device: Device,
     pub(crate) config: Config,
-    pub(crate) samples: SourceSamples,
+    pub(crate) data: Data,
     pub(crate) predictor: Predictor,
     /// The checkpoint's step.
     pub(crate) step: u64,
@@ -40,46 +41,50 @@ impl Trained {
         let config = folder.config(&[])?;
         let (step, weights) = weights_file(&folder, which)?;
         let device = Device::cpu();
-        let samples = SourceSamples::open(&data_path(&config, data)?, &device, free_memory_bytes(&device) / 2)?;
-        require_same_meaning(&folder, &samples)?;
-        if data.is_none() {
-            tell_changed_data(&folder, &samples)?;
+        let is_same_data = data.is_none();
+        let mut data = Data::open(&data_path(&config, data)?, &config, &device)?;
+        if data.shape().windows_bytes() <= free_memory_bytes(&device) as u64 / 2 {
+            data.hold()?;
         }
-        let model = Model::new(trained_shape(&folder)?, model_config(&config))?;
-        if samples.shape() != model.shape() {
-            let (model, samples) = (model.shape().to_string(), samples.shape().to_string());
+        require_same_meaning(&folder, &data)?;
+        if is_same_data {
+            tell_changed_data(&folder, &data)?;
+        }
+        let model = trained_model(&folder)?;
+        if data.samples().shape() != model.shape() {
+            let (model, samples) = (model.shape().to_string(), data.samples().shape().to_string());
             return Err(trainer::Error::SamplesShape { model, samples }.into());
         }
         let batch_size = config.count("gpu_optimization.batch_size");
         let compute = Compute { threads: threads(&config), batch_size, form: form(&config) };
         let predictor = Predictor::open(&device, model, &weights, compute)?;
         let predictor = if config.flag("training.carry_state") { predictor.with_carried_state() } else { predictor };
-        Ok(Trained { device, config, samples, predictor, step })
+        Ok(Trained { device, config, data, predictor, step })
     }
 
-    /// Number of samples in the data.
-    pub(crate) fn len(&self) -> usize {
-        self.samples.len()
+    /// Number of units in the data.
+    pub(crate) fn units(&self) -> usize {
+        self.data.units()
     }
 }
 
 /// The data that a run was trained on are taken to be the same still; where they are not, its errors on them mean something else.
-fn tell_changed_data(folder: &RunFolder, samples: &SourceSamples) -> Result<()> {
+fn tell_changed_data(folder: &RunFolder, data: &Data) -> Result<()> {
     let trained = folder.saved_plan()["data"]["fingerprint"].clone();
-    if trained.is_string() && trained != samples.fingerprint()? {
-        let path = samples.source().path().display();
+    if trained.is_string() && trained != data.fingerprint()? {
+        let path = data.path().display();
         eprintln!("megabatch: {path}: not the samples any more that {} was trained on", folder.root().display());
     }
     Ok(())
 }
 
-fn require_same_meaning(folder: &RunFolder, samples: &SourceSamples) -> Result<()> {
+fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()> {
     let trained: Meaning = serde_json::from_value(folder.saved_plan()["data"]["meaning"].clone()).unwrap_or_default();
-    match trained.difference(&Meaning::of(samples.source())?) {
+    match trained.difference(&data.meaning()?) {
         None => Ok(()),
         Some(difference) => Err(Failure::data(format!(
             "{}: {difference}; the model of {} takes data made as its own were",
-            samples.source().path().display(),
+            data.path().display(),
             folder.root().display()
         ))),
     }
@@ -102,11 +107,18 @@ pub(crate) fn weights_file(folder: &RunFolder, which: Which) -> Result<(u64, Pat
     Ok((step, path.join("model.safetensors")))
 }
 
-/// The shape of the samples that the model was trained on.
-pub(crate) fn trained_shape(folder: &RunFolder) -> Result<SampleShape> {
+/// The model of a run, for the samples that it was trained on.
+pub(crate) fn trained_model(folder: &RunFolder) -> Result<Model> {
     let file = folder.plan_file();
     let fault = |what: &str| Failure::data(format!("{}: {what}; it is written by `megabatch train`", file.display()));
     let text = std::fs::read_to_string(&file).map_err(|error| fault(&error.to_string()))?;
     let plan: serde_json::Value = serde_json::from_str(&text).map_err(|error| fault(&error.to_string()))?;
-    serde_json::from_value(plan["shape"].clone()).map_err(|error| fault(&format!("shape: {error}")))
+    let shape: SampleShape =
+        serde_json::from_value(plan["shape"].clone()).map_err(|error| fault(&format!("shape: {error}")))?;
+    let model: ModelConfig = match &plan["model"] {
+        // Runs from before there were other models.
+        serde_json::Value::Null => lstm_config(&folder.config(&[])?),
+        model => serde_json::from_value(model.clone()).map_err(|error| fault(&format!("model: {error}")))?,
+    };
+    Ok(Model::new(shape, model)?)
 }

@@ -94,9 +94,27 @@ impl<T: Pod> Buffer<T> {
     /// If there are more values or fewer than elements.
     pub fn copy_from(&mut self, values: &[T]) -> Result<()> {
         assert_eq!(values.len(), self.len, "a copy is of as many elements on both sides");
+        self.copy_from_at(0, values)
+    }
+
+    /// Copies `values` to the elements from `start` on, and waits until it is done.
+    ///
+    /// # Errors
+    /// As [`Buffer::copy_from`].
+    ///
+    /// # Panics
+    /// If there are more values than elements from there on.
+    pub fn copy_from_at(&mut self, start: usize, values: &[T]) -> Result<()> {
+        let end = start.checked_add(values.len()).filter(|&end| end <= self.len);
+        let Some(end) = end else {
+            panic!("{} values from {start} on are more than the {} elements", values.len(), self.len);
+        };
         match &self.memory {
-            Memory::Host(_) => self.as_mut_slice().copy_from_slice(values),
-            Memory::Device(block) => block.gpu.write_block(block.address, bytemuck::cast_slice(values))?,
+            Memory::Host(_) => self.as_mut_slice()[start..end].copy_from_slice(values),
+            Memory::Device(block) => {
+                let offset = (start * size_of::<T>()) as u64;
+                block.gpu.write_block(block.address + offset, bytemuck::cast_slice(values))?;
+            }
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use megabatch_graph_cache::build::{Correlation, Panel};
 use megabatch_graph_cache::Result;
+use megabatch_graph_cache::build::{Correlation, Panel};
 use rayon::prelude::*;
 
 fn main() -> Result<()> {

@@ -1,6 +1,12 @@
 #![forbid(unsafe_code)]
 
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
 use thiserror::Error;
+
+use crate::schema::TargetLevel;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -17,6 +23,7 @@ pub enum Error {
         /// Which array, and where.
         source: megabatch_segment::Error,
     },
+
     /// An option of a builder is out of its range.
     #[error("option {option}: expected {expected}, found {found}")]
     Option {
@@ -36,4 +43,260 @@ pub enum Error {
         /// What was expected in its place.
         expected: String,
     },
+
+    /// A field of a text is not what stands there in the format.
+    #[error("{}: line {line}, column {column}: expected {expected}, found `{found}`", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// Line from 1.
+        line: u64,
+        /// Column from 1: of fields in a delimited text, of characters in one of fixed columns.
+        column: usize,
+        /// What a right file has there.
+        expected: String,
+        /// The field, shortened.
+        found: String,
+    },
+
+    /// A file contradicts itself, or another of the same graphs.
+    #[error("{}: {found}; expected {expected}", path.display())]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+        /// What a right file has, and what to do.
+        expected: String,
+    },
+
+    /// A format has no place for what the graphs hold.
+    #[error("graphs with {what} cannot be exported as {format}: {remedy}")]
+    NotExportable {
+        /// The format.
+        format: &'static str,
+        /// What the graphs have, or lack.
+        what: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+
+    /// An array of a graph is not as long as its collection's schema says.
+    #[error("graph {graph:?}: {array} has {found} values, and {} rows of {} by the schema", expected.0, expected.1)]
+    Shape {
+        /// Key of the graph.
+        graph: String,
+        /// Name of the array.
+        array: &'static str,
+        /// Its length.
+        found: usize,
+        /// Rows and columns that it should have.
+        expected: (usize, usize),
+    },
+
+    /// A graph has targets of something else than its collection's schema says.
+    #[error("graph {graph:?}: its targets are {found:?}, and the schema says {expected:?}")]
+    TargetLevel {
+        /// Key of the graph.
+        graph: String,
+        /// What has targets in it.
+        found: TargetLevel,
+        /// What has them by the schema.
+        expected: TargetLevel,
+    },
+
+    /// A node of a graph has a name that there is not.
+    #[error(
+        "graph {graph:?}: node {node} has the name {place}, and the schema has {names}; without names, nodes are 0, 1, …"
+    )]
+    Unnamed {
+        /// Key of the graph.
+        graph: String,
+        /// The node.
+        node: usize,
+        /// Its place in the list of names.
+        place: u32,
+        /// Number of names.
+        names: usize,
+    },
+
+    /// A float that is finite would become infinite in 16 bits.
+    #[error("graph {graph:?}: {array}[{position}] is {value}, and f16 ends at 65504; store them as f32")]
+    TooLargeForF16 {
+        /// Key of the graph.
+        graph: String,
+        /// Name of the array.
+        array: &'static str,
+        /// Where in the array.
+        position: usize,
+        /// The float there.
+        value: f32,
+    },
+
+    /// Two graphs of a collection have one key.
+    #[error("graphs {} and {} have the same key {key:?}; each needs one of its own", graphs.0, graphs.1)]
+    SameKey {
+        /// The key.
+        key: String,
+        /// Two graphs that have it.
+        graphs: (usize, usize),
+    },
+
+    /// The system failed to read or write a file.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was to be done.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// There is no room for a file.
+    #[error(
+        "{}: there is no room for more than {written_bytes} bytes of it ({source}); make room and start again, which goes on from there",
+        path.display()
+    )]
+    Full {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// How much of it had been written.
+        written_bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A file is something else.
+    #[error("{}: this is not a file of graphs, which begins with `megabatch-graphs`", path.display())]
+    NotGraphs {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A file is of another version.
+    #[error("{}: a file of version {found}, where {known} is known; build it again", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version that is read and written.
+        known: u32,
+    },
+
+    /// A file is not what was written, or was written by something that does not keep to the format.
+    #[error("{}: {object}: {reason}; build the file again, which keeps all graphs that are whole", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What in it: `header`, `index`, `graph "2021-04-21"`.
+        object: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A file holds other graphs than those that are asked for.
+    #[error("{}: these graphs were built of something else{}", path.display(), Changes(changes))]
+    Stale {
+        /// The file.
+        path: PathBuf,
+        /// What is not the same, at least one.
+        changes: Vec<Change>,
+    },
+
+    /// There is no graph with an index.
+    #[error("{}: there is no graph {index} of {graphs}", path.display())]
+    NoGraph {
+        /// The file.
+        path: PathBuf,
+        /// The index.
+        index: usize,
+        /// Number of graphs.
+        graphs: usize,
+    },
+
+    /// There is no graph with a key.
+    #[error("{}: there is no graph {key:?}{}", path.display(), Between(between))]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// The keys before and after it in the order of their bytes.
+        between: (Option<String>, Option<String>),
+    },
+
+    /// The indices of a file are of another width.
+    #[error("{}: indices have {found} bits and {asked} are asked for; use the call for that width", path.display())]
+    IndexWidth {
+        /// The file.
+        path: PathBuf,
+        /// Bits of an index in the file.
+        found: usize,
+        /// Bits of the index that is asked for.
+        asked: usize,
+    },
+
+    /// The graphs of one batch are larger than the memory that streaming may take.
+    #[error(
+        "the graphs of one batch take {needed_bytes} bytes, and {limit_bytes} may be on the device; ask for fewer at a time"
+    )]
+    BatchTooLarge {
+        /// What the batch takes.
+        needed_bytes: usize,
+        /// What there is.
+        limit_bytes: usize,
+    },
+
+    /// A graph was not built any more, because another could not be built or written.
+    #[error("building was stopped, because another graph failed")]
+    Stopped,
+
+    /// What the device said.
+    #[error(transparent)]
+    Device(#[from] megabatch_gpu_core::Error),
+}
+
+/// One thing that a collection of graphs is a function of, in two forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// Which: `data`, `builder`, `parameters`, `schema`, `keys` or `widths`.
+    pub what: &'static str,
+    /// As it is in the file.
+    pub old: String,
+    /// As it is asked for.
+    pub new: String,
+}
+
+struct Changes<'c>(&'c [Change]);
+
+impl fmt::Display for Changes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|Change { what, old, new }| write!(f, "; {what}: was {old}, is {new}"))
+    }
+}
+
+struct Between<'k>(&'k (Option<String>, Option<String>));
+
+impl fmt::Display for Between<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            (None, None) => write!(f, "; there are none"),
+            (None, Some(first)) => write!(f, "; the first is {first:?}"),
+            (Some(last), None) => write!(f, "; the last is {last:?}"),
+            (Some(before), Some(after)) => write!(f, "; there are {before:?} and {after:?}"),
+        }
+    }
+}
+
+impl Error {
+    /// The same of the graph with key `key`.
+    pub(crate) fn of_graph(self, key: &str) -> Self {
+        match self {
+            Error::Csr { source, .. } => Error::Csr { graph: key.to_owned(), source },
+            other => other,
+        }
+    }
 }

@@ -1,12 +1,22 @@
 #![doc = include_str!("../README.md")]
 
+mod batch;
 pub mod build;
 mod builder;
+mod cache;
 mod error;
+pub mod export;
+mod file;
 mod graph;
+pub mod import;
+mod resident;
 mod schema;
 
+pub use batch::BlockDiagonal;
 pub use builder::{Builder, Identity};
-pub use error::{Error, Result};
+pub use cache::{BuildOptions, Collected, GraphCache, Progress, Stale, build_cached};
+pub use error::{Change, Error, Result};
+pub use file::{FloatWidth, Floats, GraphFile, IndexWidth, StoredGraph, Widths};
 pub use graph::{Graph, Targets};
+pub use resident::{Addresses, Resident};
 pub use schema::{Schema, TargetLevel};

@@ -1,6 +1,6 @@
 //! Graphs and sparse matrices by rows.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use std::ops::Range;
 
@@ -48,6 +48,15 @@ impl<'a, I: Index> Csr<'a, I> {
         }
         check_indices("col", col, columns)?;
         Ok(Csr { row_ptr, col, columns })
+    }
+
+    /// The matrix of arrays that were looked through before, in no time.
+    ///
+    /// # Safety
+    /// [`Csr::new`] accepts the arrays: kernels and vector code read rows without looking at their indices again.
+    #[allow(unsafe_code, reason = "what others rely on is the caller's word here")]
+    pub unsafe fn new_unchecked(row_ptr: &'a [I], col: &'a [I], columns: usize) -> Self {
+        Csr { row_ptr, col, columns }
     }
 
     /// Number of rows.
@@ -133,6 +142,32 @@ impl<'a, I: Index> Csc<'a, I> {
         }
         check_indices("edges", edges, rows.len())?;
         Ok(Csc { offsets, rows, edges })
+    }
+
+    /// The view of arrays that were looked through before, in no time.
+    ///
+    /// # Safety
+    /// [`Csc::new`] accepts the arrays.
+    #[allow(unsafe_code, reason = "what others rely on is the caller's word here")]
+    pub unsafe fn new_unchecked((offsets, rows, edges): (&'a [I], &'a [I], &'a [I])) -> Self {
+        Csc { offsets, rows, edges }
+    }
+
+    /// Whether these are the edges of `csr`, each once, those of a column in the order in which they are there: what
+    /// [`Csr::transposed`] gives. The arrays are looked through once.
+    pub fn is_of(&self, csr: &Csr<'_, I>) -> bool {
+        let position = |index: I| index.position().expect("indices were checked to be below a length");
+        // As many edges as there are, strictly ascending within a column and each in its own column, are every edge once.
+        let in_place = |column: usize, place: usize| {
+            let (row, edge) = (position(self.rows[place]), position(self.edges[place]));
+            position(csr.col[edge]) == column && row < csr.rows() && csr.edges_of(row).contains(&edge)
+        };
+        let of_column = |column: usize| {
+            let places = position(self.offsets[column])..position(self.offsets[column + 1]);
+            self.edges[places.clone()].is_sorted_by(|one, next| one < next)
+                && places.into_iter().all(|place| in_place(column, place))
+        };
+        (self.columns(), self.edges.len()) == (csr.columns, csr.edges()) && (0..self.columns()).all(of_column)
     }
 
     /// Number of columns.

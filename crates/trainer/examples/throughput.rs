@@ -60,7 +60,7 @@ fn measure_streaming() -> Result<()> {
     const FEATURES: usize = 16;
     let timeframe = Timeframe { name: "M1".to_owned(), steps: 480, features: FEATURES };
     let shape = SampleShape { timeframes: vec![timeframe], outputs: 36 };
-    let model = Model::new(shape, ModelConfig { hidden: 128, layers: 1, bias: true })?;
+    let model = Model::new(shape, ModelConfig { hidden: 128, layers: 1, ..ModelConfig::default() })?;
     let device = Device::cpu();
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let path = folder.path().join("weights.safetensors");
@@ -91,7 +91,7 @@ fn series(case: &Case, stride: usize) -> Result<SeriesInMemory> {
 /// Prints the median and the best of the steps after the first.
 fn measure(case: &Case, form: Form, (stride, order): (usize, &str), threads: usize) -> Result<()> {
     let samples = series(case, stride)?;
-    let model = ModelConfig { hidden: 128, layers: 1, bias: true };
+    let model = ModelConfig { hidden: 128, layers: 1, ..ModelConfig::default() };
     let batch_size = case.batch_size;
     let config = Config { model, batch_size, threads, max_steps: Some(STEPS), form, ..Config::default() };
 

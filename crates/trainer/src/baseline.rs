@@ -7,6 +7,9 @@ use megabatch_gpu_core::Device;
 use crate::error::{Error, Result};
 use crate::evaluate::Selection;
 use crate::form::Form;
+use crate::graph::{Readout, check_graphs};
+use crate::level::Level;
+use crate::loss::is_labelled;
 use crate::matmul::{Matrix, Output, multiply};
 use crate::prefetch::{Source, with_batches};
 use crate::view::BatchView;
@@ -15,12 +18,14 @@ use crate::view::BatchView;
 /// constant or repeat each other (the time of day in several timeframes) from making the equations singular.
 const RIDGE: f64 = 1e-8;
 
-/// Samples of the batches that the baselines are fitted in.
+/// Samples of the batches that the baselines are fitted in, as far as whole graphs allow.
 const BATCH_SAMPLES: usize = 64;
 
 /// Baselines fitted on training samples.
 #[derive(Clone, Debug)]
 pub struct Baselines {
+    /// What they predict for in graphs; none for samples that stand alone.
+    readout: Option<Readout>,
     /// Mean target of each horizon, [K].
     mean: Vec<f32>,
     /// Coefficients of the last bar's features of every timeframe, side by side, and of 1, [P, K].
@@ -29,12 +34,24 @@ pub struct Baselines {
 
 impl Baselines {
     /// Fits the mean of each horizon and a linear regression on the last bar's features of every timeframe, in one pass
-    /// that keeps sums only: P² + P·K doubles, whatever the number of samples.
+    /// that keeps sums only: P² + P·K doubles, whatever the number of samples. Where samples are the nodes of graphs, `training` lists
+    /// graphs, and every node whose targets are known counts.
     ///
     /// # Errors
     /// [`Error::NothingLeft`] for no samples, [`Error::Gather`] and [`Error::Memory`] as for training.
     pub fn fit(device: &Device, training: Selection<'_>) -> Result<Self> {
+        Baselines::fit_for(device, training, training.samples.graphs().map(|_| Readout::Node))
+    }
+
+    /// The same beside a model that predicts with this readout. Graphs as a whole are regressed on the sums over their nodes beside a model
+    /// that reads the sum, else on the means.
+    ///
+    /// # Errors
+    /// As [`Baselines::fit`].
+    pub fn fit_for(device: &Device, training: Selection<'_>, readout: Option<Readout>) -> Result<Self> {
         let Selection { samples, indices } = training;
+        let graphs = samples.graphs().filter(|_| readout.is_some());
+        graphs.map_or(Ok(()), |graphs| check_graphs(graphs, indices))?;
         if indices.is_empty() {
             let advice = "the baselines are fitted on the training samples; give them a fraction in data.split";
             return Err(Error::NothingLeft { part: "training", before: 0, after: 0, advice });
@@ -42,35 +59,43 @@ impl Baselines {
         let shape = samples.shape();
         let width = shape.timeframes.iter().map(|timeframe| timeframe.features).sum::<usize>() + 1;
         let mut normal = NormalEquations {
+            readout,
+            rows: 0,
             width,
             outputs: shape.outputs,
             xx: vec![0.0; width * width],
             xy: vec![0.0; width * shape.outputs],
         };
         let scope = device.scope("batches");
-        let source = Source { samples, scope: &scope, capacity: BATCH_SAMPLES, form: Form::Fast };
-        with_batches(source, indices.chunks(BATCH_SAMPLES).map(<[usize]>::to_vec), |feed| {
+        let batch_size = (BATCH_SAMPLES / graphs.map_or(1, |graphs| graphs.largest().0.max(1))).max(1);
+        let source = Source { samples, graphs, scope: &scope, batch_size, form: Form::Fast };
+        with_batches(source, indices.chunks(batch_size).map(<[usize]>::to_vec), |feed| {
             while let Some(batch) = feed.next()? {
                 normal.add(&batch);
             }
             Ok(())
         })?;
+        if normal.rows == 0 {
+            let advice = "none of the training targets is known; give graphs of which some are";
+            return Err(Error::NothingLeft { part: "training", before: indices.len(), after: 0, advice });
+        }
         // The row of the constant 1 holds the sums of the targets.
         let sums = &normal.xy[(width - 1) * shape.outputs..];
-        let mean = sums.iter().map(|sum| (sum / indices.len() as f64) as f32).collect();
-        Ok(Baselines { mean, coefficients: normal.solve() })
+        let mean = sums.iter().map(|sum| (sum / normal.rows as f64) as f32).collect();
+        Ok(Baselines { readout, mean, coefficients: normal.solve() })
     }
 
-    /// Each baseline's name and its predictions [B, K] for a batch.
+    /// Each baseline's name and its predictions for a batch: [B, K], or a row a graph where it is graphs that are predicted.
     pub fn predict(&self, batch: &BatchView<'_>) -> [(&'static str, Vec<f32>); 3] {
         let outputs = self.mean.len();
-        let (x, width) = last_bars(batch);
-        let mut linear = vec![0.0; batch.len() * outputs];
+        let (x, width) = regressors(batch, self.readout);
+        let rows = x.len() / width;
+        let mut linear = vec![0.0; rows * outputs];
         let coefficients = Matrix::new(&self.coefficients, [width, outputs]);
-        multiply(Matrix::new(&x, [batch.len(), width]), coefficients, Output::Overwrite, &mut linear);
+        multiply(Matrix::new(&x, [rows, width]), coefficients, Output::Overwrite, &mut linear);
         [
-            ("no_change", vec![0.0; batch.len() * outputs]),
-            ("mean", self.mean.repeat(batch.len())),
+            ("no_change", vec![0.0; rows * outputs]),
+            ("mean", self.mean.repeat(rows)),
             ("linear", linear.into_iter().map(|y| y as f32).collect()),
         ]
     }
@@ -90,8 +115,27 @@ fn last_bars(batch: &BatchView<'_>) -> (Vec<f64>, usize) {
     (x, timeframes.iter().map(|timeframe| timeframe.features).sum::<usize>() + 1)
 }
 
+/// What each row is regressed on: the last bars of a sample, or what a graph's nodes have in sum or on average, then 1: [R, P], and P.
+fn regressors(batch: &BatchView<'_>, readout: Option<Readout>) -> (Vec<f64>, usize) {
+    let (x, width) = last_bars(batch);
+    let (Level::Graph, Some(graphs)) = (Level::of(readout), batch.graphs) else { return (x, width) };
+    let mut pooled = Vec::with_capacity(graphs.len() * width);
+    for nodes in graphs.samples() {
+        let rows = x[nodes.start * width..nodes.end * width].chunks_exact(width);
+        let mut sum = vec![0.0; width];
+        rows.for_each(|row| sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x));
+        let share = if readout == Some(Readout::Sum) { 1.0 } else { 1.0 / nodes.len() as f64 };
+        sum.iter_mut().for_each(|sum| *sum *= share);
+        sum[width - 1] = 1.0;
+        pooled.extend(sum);
+    }
+    (pooled, width)
+}
+
 /// XᵀX and XᵀY of the samples seen.
 struct NormalEquations {
+    readout: Option<Readout>,
+    rows: usize,
     width: usize,
     outputs: usize,
     xx: Vec<f64>, // [P, P]
@@ -100,11 +144,16 @@ struct NormalEquations {
 
 impl NormalEquations {
     fn add(&mut self, batch: &BatchView<'_>) {
-        let (x, width) = last_bars(batch);
-        let y: Vec<f64> = batch.targets().iter().copied().map(f64::from).collect();
-        let x = Matrix::new(&x, [batch.len(), width]);
+        let (mut x, width) = regressors(batch, self.readout);
+        let mut y: Vec<f64> = Level::of(self.readout).targets(batch).iter().copied().map(f64::from).collect();
+        if batch.graphs.is_some() {
+            (x, y) = keep_labelled((&x, width), (&y, self.outputs));
+        }
+        let rows = x.len() / width;
+        let x = Matrix::new(&x, [rows, width]);
         multiply(x.transposed(), x, Output::Add, &mut self.xx);
-        multiply(x.transposed(), Matrix::new(&y, [batch.len(), self.outputs]), Output::Add, &mut self.xy);
+        multiply(x.transposed(), Matrix::new(&y, [rows, self.outputs]), Output::Add, &mut self.xy);
+        self.rows += rows;
     }
 
     /// The coefficients [P, K] that solve (XᵀX + ridge) β = XᵀY. The constant bears no ridge.
@@ -116,6 +165,13 @@ impl NormalEquations {
         substitute(&self.xx, self.width, &mut self.xy);
         self.xy
     }
+}
+
+/// The rows whose targets are all known.
+fn keep_labelled((x, width): (&[f64], usize), (y, outputs): (&[f64], usize)) -> (Vec<f64>, Vec<f64>) {
+    let rows = x.chunks_exact(width).zip(y.chunks_exact(outputs)).filter(|(_, y)| is_labelled(y));
+    let (x, y): (Vec<&[f64]>, Vec<&[f64]>) = rows.unzip();
+    (x.concat(), y.concat())
 }
 
 /// Replaces the lower triangle of a positive definite matrix [n, n] by its Cholesky factor L, A = L·Lᵀ.

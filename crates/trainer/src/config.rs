@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::form::Form;
 use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
-use crate::model::ModelConfig;
+use crate::model::{Encoder, ModelConfig};
 use crate::optimizer::OptimizerConfig;
 use crate::step::{Compute, Purpose};
 
@@ -35,7 +35,7 @@ pub struct Config {
     pub epochs: u64,
     /// Optimizer steps after which training ends, earlier or later than `epochs` says.
     pub max_steps: Option<u64>,
-    /// Samples computed at once.
+    /// Samples computed at once; graphs, for a model over graphs.
     pub batch_size: usize,
     /// Batches whose gradients make one optimizer step. The result is that of one batch of so many times the size, up to
     /// rounding; bit for bit if `batch_size` is a multiple of 32.
@@ -106,7 +106,8 @@ impl Config {
 
     /// What the engine of a training run is for.
     pub(crate) fn purpose(&self) -> Purpose {
-        Purpose::Training { dropout: self.dropout > 0.0 && self.model.layers > 1 }
+        let has_gaps = self.model.encoder == Encoder::Lstm && self.model.layers > 1;
+        Purpose::Training { dropout: self.dropout > 0.0 && has_gaps }
     }
 
     /// What is dropped in optimizer step `step`, counted from 0.
@@ -122,6 +123,10 @@ impl Config {
         self.optimizer.check()?;
         self.lr_schedule.check(self.optimizer.lr)?;
         self.loss.check()?;
+        self.loss.check_readout(self.model.readout)?;
+        if self.carry_state {
+            self.model.check_carried_state()?;
+        }
         self.early_stopping.iter().try_for_each(EarlyStopping::check)?;
         let sizes = [
             ("training.batch_size", self.batch_size as u64),

@@ -41,14 +41,18 @@ impl Dropout {
 
     /// The mask of the outputs of layer `layer`, counted from 0, in the timeframe `timeframe`.
     pub fn mask(self, timeframe: &str, layer: usize) -> Mask {
-        let rate = f64::from(self.rate);
-        let key = bits(Stream { seed: self.key, name: timeframe }, layer as u64);
-        // A rate below 1 is at most 1 - 2⁻²⁴ in single precision, which is below 2³² here.
-        Mask { key: halves(key), dropped_below: (rate * 2f64.powi(32)) as u32, scale: 1.0 / (1.0 - rate) }
+        Mask::new(bits(Stream { seed: self.key, name: timeframe }, layer as u64), self.rate)
     }
 }
 
 impl Mask {
+    /// The mask of the numbers that `key` leads to.
+    pub(crate) fn new(key: u64, rate: f32) -> Self {
+        let rate = f64::from(rate);
+        // A rate below 1 is at most 1 - 2⁻²⁴ in single precision, which is below 2³² here.
+        Mask { key: halves(key), dropped_below: (rate * 2f64.powi(32)) as u32, scale: 1.0 / (1.0 - rate) }
+    }
+
     /// What the output of unit `unit` at step `t`, counted from 0, is multiplied by: 0 or 1 / (1 - rate). `end` stands for the
     /// window: the row of its last bar in the series, or the sample's index where samples are not slices of series.
     pub fn factor(self, end: usize, (t, unit): (usize, usize)) -> f64 {
@@ -60,10 +64,15 @@ impl Mask {
 
 /// Refuses a rate with which nothing, or less, would be left.
 pub(crate) fn check_rate(rate: f32) -> Result<()> {
+    check_rate_of("model.dropout", rate)
+}
+
+/// The same for the rate that is called `setting`.
+pub(crate) fn check_rate_of(setting: &'static str, rate: f32) -> Result<()> {
     if (0.0..1.0).contains(&rate) {
         return Ok(());
     }
-    Err(Error::setting("model.dropout", &rate, "0 or more and less than 1"))
+    Err(Error::setting(setting, &rate, "0 or more and less than 1"))
 }
 
 #[cfg(test)]

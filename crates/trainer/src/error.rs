@@ -80,6 +80,35 @@ pub enum Error {
         len: usize,
     },
 
+    /// An index lies past the end of the graphs.
+    #[error("graph {graph} was asked for, but there are {len}")]
+    GraphOutOfRange {
+        /// Index asked for.
+        graph: usize,
+        /// Number of graphs.
+        len: usize,
+    },
+
+    /// The source of graphs failed.
+    #[error("reading graph {graph} failed: {source}")]
+    Graph {
+        /// Index asked for.
+        graph: usize,
+        /// What the source said.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+
+    /// A graph is not what its source says of it.
+    #[error("graph {graph} has {found}: expected {expected}")]
+    GraphShape {
+        /// Its index.
+        graph: usize,
+        /// What it has.
+        found: String,
+        /// What the source says, and what to do.
+        expected: String,
+    },
+
     /// A sample's window is not inside its series.
     #[error(
         "sample {sample}: a window of {steps} bars that ends at bar {end} of {timeframe} is not inside its {bars} bars; \

@@ -10,7 +10,8 @@ use serde::Serialize;
 use crate::baseline::Baselines;
 use crate::carried::series_of;
 use crate::error::{Error, Result};
-use crate::loss::Loss;
+use crate::level::Level;
+use crate::loss::{Loss, is_labelled, labelled_rows};
 use crate::metrics::{Metrics, MetricsSum};
 use crate::model::Model;
 use crate::prefetch::{Source, with_batches};
@@ -24,7 +25,7 @@ use crate::weights::load_weights;
 /// A model's errors on some samples, beside those of the baselines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Number of samples.
+    /// Number of samples; of graphs, where it is those that are predicted. Only those whose targets are known count.
     pub samples: usize,
     /// Mean loss.
     pub loss: f64,
@@ -52,7 +53,7 @@ pub struct InstrumentEvaluation {
     pub baselines: BTreeMap<&'static str, Metrics>,
 }
 
-/// What is evaluated: samples by index, visited in this order.
+/// What is evaluated: samples by index, visited in this order; for a model over graphs, graphs.
 #[derive(Clone, Copy)]
 pub struct Selection<'a> {
     /// The source.
@@ -96,23 +97,25 @@ impl Predictor {
         &self.model
     }
 
-    /// Gives `sink` the predictions [B, K] of each batch, in order, with the indices of its samples.
+    /// Gives `sink` the predictions [B, K] of each batch, in order, with the indices of its samples. Of a model over graphs, these are the
+    /// samples that are the nodes of the graphs of `selection`, graph after graph; or the graphs, where it is those that are predicted.
     ///
     /// # Errors
     /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`], with carried state
-    /// [`Error::Setting`] for samples that are stored as windows, and whatever `sink` returns.
+    /// [`Error::Setting`] for samples that are stored as windows, for a model over graphs those of [`Trainer::train`](crate::Trainer::train),
+    /// and whatever `sink` returns.
     pub fn predict<E: From<Error>>(
         &mut self,
         selection: Selection<'_>,
         mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut done = 0;
+        let mut unseen = selection.indices;
         let mut refused = None;
         let mut source = self.source();
+        let level = Level::of(source.model.config().readout);
         source.for_each(selection, |batch, predictions| {
-            let indices = &selection.indices[done..done + batch.len()];
-            done += batch.len();
-            refused = sink(indices, predictions).err();
+            let indices = level.indices(selection.samples, batch, &mut unseen);
+            refused = sink(&indices, predictions).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
         })?;
         refused.map_or(Ok(()), Err)
@@ -168,16 +171,18 @@ impl Predictions<'_> {
         mut each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
+        let graphs = self.engine.make_room_for(self.model, selection)?;
         let Compute { batch_size, form, .. } = self.compute;
         let batches = self.device.scope("batches");
-        let source = Source { samples: selection.samples, scope: &batches, capacity: batch_size, form };
+        let source = Source { samples: selection.samples, graphs, scope: &batches, batch_size, form };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
-        let mut outputs = vec![0.0; batch_size * self.model.shape().outputs];
+        let rows = batch_size * self.model.decoder().rows(graphs.map_or(1, |graphs| graphs.largest().0));
+        let mut outputs = vec![0.0; rows * self.model.shape().outputs];
         self.engine.load(self.model, self.parameters);
         let mut streamed = if self.carry_state { Some(self.stream(selection)?) } else { None };
         with_batches(source, schedule, |feed| {
             while let Some(batch) = feed.next()? {
-                let outputs = &mut outputs[..batch.targets().len()];
+                let outputs = &mut outputs[..self.model.outputs_len(&batch)];
                 match &mut streamed {
                     None => self.engine.predict(self.model, self.parameters, &batch, outputs),
                     Some(streamed) => streamed.predict((self.model, self.parameters), &batch, outputs),
@@ -194,6 +199,7 @@ impl Predictions<'_> {
 impl Predictions<'_> {
     /// The states at the last bars of the selection's windows.
     fn stream(&mut self, selection: Selection<'_>) -> Result<Streamed> {
+        self.model.config().check_carried_state()?;
         let series = series_of(selection.samples)?;
         let ends = distinct_ends(selection.samples, selection.indices)?;
         let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, ends)?;
@@ -213,31 +219,48 @@ pub(crate) fn evaluate(
         let advice = "give the part a fraction in data.split";
         return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });
     }
-    let outputs = predictions.model.shape().outputs;
-    let mut loss_sum = 0.0;
-    let mut all = Sums::new(outputs);
+    loss.check_readout(predictions.model.config().readout)?;
+    // Baselines are numbers, and no probabilities of classes.
+    let baselines = baselines.filter(|_| loss != Loss::CrossEntropy);
+    let (level, outputs) = (Level::of(predictions.model.config().readout), predictions.model.shape().outputs);
+    let (mut loss_sum, mut terms) = (0.0, 0);
+    let mut all = Sums::new(loss, outputs);
     let mut by_instrument: BTreeMap<&str, Sums> = BTreeMap::new();
     let mut unseen = selection.indices;
     predictions.for_each(selection, |batch, predictions| {
-        loss_sum += loss.sum(predictions, batch.targets());
         let others = baselines.map_or(Vec::new(), |baselines| baselines.predict(batch).into());
-        let rows = Rows { predictions, targets: batch.targets(), baselines: &others };
-        all.add(rows, 0..batch.len());
-        let (seen, rest) = unseen.split_at(batch.len());
-        unseen = rest;
-        for (row, &sample) in seen.iter().enumerate() {
-            if let Some(name) = selection.samples.instrument(sample) {
-                by_instrument.entry(name).or_insert_with(|| Sums::new(outputs)).add(rows, row..row + 1);
+        let rows = Rows { predictions, targets: &level.targets(batch), baselines: &others };
+        for rows_of_graph in level.graphs(batch) {
+            let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
+            let (y, targets) = (&predictions[values.clone()], &rows.targets[values]);
+            loss_sum += loss.graph_sum(y, targets, outputs);
+            terms += loss.graph_terms(labelled_rows(targets, outputs), outputs);
+            all.add_graph(rows, rows_of_graph);
+        }
+        if batch.graphs.is_none() {
+            loss_sum += loss.sum(predictions, batch.targets());
+            terms += predictions.len();
+            all.add(rows, 0..batch.len());
+        }
+        for (row, &index) in level.indices(selection.samples, batch, &mut unseen).iter().enumerate() {
+            let name = selection.samples.instrument(index).filter(|_| level != Level::Graph);
+            let targets = &rows.targets[row * outputs..(row + 1) * outputs];
+            if let Some(name) = name.filter(|_| level == Level::Sample || is_labelled(targets)) {
+                by_instrument.entry(name).or_insert_with(|| Sums::new(loss, outputs)).add(rows, row..row + 1);
             }
         }
         Ok(Next::Continue)
     })?;
     let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
+    if samples == 0 {
+        let advice = "none of their targets is known; give graphs of which some are";
+        return Err(Error::NothingLeft { part: "evaluation", before: selection.indices.len(), after: 0, advice });
+    }
     let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
-    Ok(Evaluation { samples, loss: loss_sum / (samples * outputs) as f64, metrics, baselines, instruments })
+    Ok(Evaluation { samples, loss: loss_sum / terms.max(1) as f64, metrics, baselines, instruments })
 }
 
-/// What a model and the baselines predict for the samples of a batch, and what came, [B, K] each.
+/// What a model and the baselines predict for the samples of a batch, or its graphs, and what came, [R, K] each.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     predictions: &'a [f32],
@@ -253,18 +276,27 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(outputs: usize) -> Self {
-        Sums { outputs, model: MetricsSum::new(outputs), baselines: BTreeMap::new() }
+    fn new(loss: Loss, outputs: usize) -> Self {
+        Sums { outputs, model: MetricsSum::of_loss(loss, outputs), baselines: BTreeMap::new() }
     }
 
     /// Adds some rows of a batch.
     fn add(&mut self, batch: Rows<'_>, rows: Range<usize>) {
+        self.add_with(batch, rows, MetricsSum::add);
+    }
+
+    /// Adds the rows of one graph.
+    fn add_graph(&mut self, batch: Rows<'_>, rows: Range<usize>) {
+        self.add_with(batch, rows, MetricsSum::add_graph);
+    }
+
+    fn add_with(&mut self, batch: Rows<'_>, rows: Range<usize>, add: fn(&mut MetricsSum, &[f32], &[f32])) {
         let values = rows.start * self.outputs..rows.end * self.outputs;
         let targets = &batch.targets[values.clone()];
-        self.model.add(&batch.predictions[values.clone()], targets);
+        add(&mut self.model, &batch.predictions[values.clone()], targets);
         for (name, predictions) in batch.baselines {
             let sum = self.baselines.entry(name).or_insert_with(|| MetricsSum::new(self.outputs));
-            sum.add(&predictions[values.clone()], targets);
+            add(sum, &predictions[values.clone()], targets);
         }
     }
 
@@ -280,7 +312,27 @@ impl Sums {
 /// Refuses samples that the model was not built for.
 pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
     if samples.shape() == model.shape() {
-        return Ok(());
+        return check_graphs_of(model, samples);
     }
     Err(Error::SamplesShape { model: model.shape().to_string(), samples: samples.shape().to_string() })
+}
+
+/// Refuses graphs for a model of samples that stand alone, and such samples for a model over graphs.
+fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
+    let config = model.config();
+    match (config.readout, samples.graphs()) {
+        (None, Some(_)) => {
+            let expected = "node, mean, sum or max for samples that are the nodes of graphs";
+            Err(Error::setting("model.readout", &"none", expected))
+        }
+        (Some(readout), None) => {
+            let readout = format!("{readout:?}").to_lowercase();
+            Err(Error::setting("model.readout", &readout, "none for samples that are not nodes of graphs"))
+        }
+        (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
+            let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
+            Err(Error::setting("model.edge_attributes", &config.edge_attributes, expected))
+        }
+        _ => Ok(()),
+    }
 }

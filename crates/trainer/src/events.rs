@@ -41,7 +41,7 @@ pub struct StepEvent {
     pub steps: u64,
     /// The step's epoch, from 0.
     pub epoch: u64,
-    /// Samples of the step.
+    /// Samples of the step; graphs, for a model over graphs.
     pub samples: usize,
     /// Mean loss over them, before the update.
     pub loss: f64,
@@ -60,7 +60,7 @@ pub struct StepEvent {
     pub backward_s: f64,
     /// Time of the norm, the clipping and the update.
     pub optimizer_s: f64,
-    /// Samples over the whole time of the step.
+    /// Samples, or graphs, over the whole time of the step.
     pub samples_per_s: f64,
     /// Bytes allocated on the device.
     pub allocated_bytes: usize,

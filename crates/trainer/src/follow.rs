@@ -33,8 +33,9 @@ impl Follower {
     ///
     /// # Errors
     /// As [`load_weights`]; [`Error::Memory`](crate::Error::Memory) and [`Error::Threads`](crate::Error::Threads) when the device
-    /// has no room.
+    /// has no room; [`Error::Setting`](crate::Error::Setting) for a model without states or over graphs.
     pub fn open(device: &Device, model: Model, weights: &Path, form: Form) -> Result<Self> {
+        model.config().check_carried_state()?;
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
         let compute = Compute { threads: 1, batch_size: 1, form };
@@ -81,7 +82,7 @@ impl Follower {
             part.copy_from_slice(top_hidden(state.as_slice(), hidden));
         }
         let mut outputs = vec![0.0; self.model.shape().outputs];
-        self.model.head().forward(&self.parameters, self.joined.as_slice(), &mut outputs);
+        self.model.decoder().plain_head().forward(&self.parameters, self.joined.as_slice(), &mut outputs);
         outputs
     }
 

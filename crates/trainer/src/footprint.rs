@@ -2,6 +2,9 @@
 
 //! The memory of a training run, computed from its shapes before anything is allocated.
 
+#[cfg(test)]
+mod tests;
+
 use serde::Serialize;
 
 use crate::carried::{carried_len, carried_rows};
@@ -9,9 +12,9 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::fast::{self, PackedWeights};
 use crate::form::Form;
-use crate::model::{Model, ModelConfig, SampleShape};
+use crate::model::{Encoder, Model, ModelConfig, SampleShape};
 use crate::samples::Samples;
-use crate::step::Purpose;
+use crate::step::{Purpose, Room};
 use crate::stream::{distinct_ends, streamed_len};
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
@@ -62,18 +65,43 @@ impl Footprint {
     /// # Errors
     /// As [`Model::new`].
     pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
+        let room = Room { samples: config.compute().shard_samples(), edges: 0 };
+        Footprint::with_room(config, shape, (room, 1), validation_samples > 0)
+    }
+
+    /// The footprint of training a model over graphs, of which the largest have so many nodes and edges
+    /// ([`Graphs::largest`](crate::Graphs::largest)), with `validation_graphs` to validate on.
+    ///
+    /// # Errors
+    /// As [`Model::new`].
+    pub fn of_graphs(
+        config: &Config,
+        shape: &SampleShape,
+        (nodes, edges): (usize, usize),
+        validation_graphs: usize,
+    ) -> Result<Self> {
+        Footprint::with_room(config, shape, (Room { samples: nodes, edges }, nodes), validation_graphs > 0)
+    }
+
+    /// The footprint with shards of `room`, in batches of so many samples times the batch size.
+    fn with_room(
+        config: &Config,
+        shape: &SampleShape,
+        (room, samples): (Room, usize),
+        validates: bool,
+    ) -> Result<Self> {
         let model = Model::new(shape.clone(), config.model)?;
         let weights = model.layout().len();
-        let (shards, shard_samples) = (config.compute().shards_at_once(), config.compute().shard_samples());
+        let shards = config.compute().shards_at_once(&model);
         let (packed, pass) = match config.form {
-            Form::Plain => (0, pass_len(config, shape)),
+            Form::Plain => (0, pass_len(config, (shape, &model), room)),
             Form::Fast => {
-                let pass = fast::Pass::len(&model, shard_samples, config.purpose());
+                let pass = fast::Pass::len(&model, room, config.purpose());
                 (PackedWeights::len(&model, config.purpose()), pass)
             }
         };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
-        let batches = if validation_samples > 0 { 4 } else { 2 };
+        let batches = if validates { 4 } else { 2 };
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
@@ -81,7 +109,7 @@ impl Footprint {
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
             activations_bytes: bytes(shards * pass),
-            batches_bytes: bytes(batches * config.batch_size * sample),
+            batches_bytes: bytes(batches * config.batch_size * samples * sample),
             carried_bytes: 0,
         })
     }
@@ -111,8 +139,8 @@ impl Footprint {
 }
 
 /// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations` for what each part is.
-fn pass_len(config: &Config, shape: &SampleShape) -> usize {
-    let capacity = config.compute().shard_samples();
+fn pass_len(config: &Config, (shape, model): (&SampleShape, &Model), room: Room) -> usize {
+    let capacity = room.samples;
     let (hidden, layers) = (config.model.hidden, config.model.layers);
     let state = capacity * hidden;
     let drops = config.purpose() == Purpose::Training { dropout: true };
@@ -126,112 +154,7 @@ fn pass_len(config: &Config, shape: &SampleShape) -> usize {
         let dropped = if drops { 2 * (layers - 1) * steps * state } else { 0 };
         inputs + layers * (gates + states + gradients + weight_hh_turned) + between + dropped
     };
-    let lstms: usize = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features)).sum();
-    let head = 2 * capacity * (shape.timeframes.len() * hidden + shape.outputs);
-    lstms + head
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ops::ControlFlow;
-
-    use megabatch_gpu_core::Device;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::model::Timeframe;
-    use crate::optimizer::{OptimizerConfig, OptimizerKind};
-    use crate::samples::InMemory;
-    use crate::series::SeriesInMemory;
-    use crate::train::{Run, Trainer};
-
-    const SAMPLES: usize = 70;
-
-    fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &[usize]) -> [usize; 6] {
-        let device = Device::cpu();
-        let mut trainer = Trainer::new(&device, config.clone(), data.shape().clone()).unwrap();
-        let train: Vec<usize> = (0..60).collect();
-        let run = Run { samples: data, train: &train, validation, checkpoints: None };
-        trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
-        let peak = |labels: &[&str]| -> usize {
-            labels.iter().map(|label| device.scope(label).usage().allocated_bytes_peak).sum()
-        };
-        assert_eq!(
-            device.usage().allocated_bytes_peak,
-            device.usage_by_scope().iter().map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
-        );
-        [
-            peak(&["model/parameters", "model/parameters/packed"]),
-            peak(&["model/gradients", "model/gradients/shards"]),
-            peak(&["optimizer"]),
-            peak(&["activations"]),
-            peak(&["batches"]),
-            peak(&["carried", "carried/streamed"]),
-        ]
-    }
-
-    fn windows(shape: &SampleShape) -> InMemory {
-        let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; SAMPLES * shape.window_len(k)]).collect();
-        InMemory::new(shape.clone(), windows, vec![0.25; SAMPLES * shape.outputs]).unwrap()
-    }
-
-    /// Windows that end three to a bar, in two segments.
-    fn series(shape: &SampleShape) -> SeriesInMemory {
-        let series = shape.timeframes.iter().map(|timeframe| {
-            let end = |n: usize| timeframe.steps - 1 + n / 3 + if n < 40 { 0 } else { timeframe.steps };
-            let ends: Vec<i64> = (0..SAMPLES).map(|n| end(n) as i64).collect();
-            (vec![0.5; (end(SAMPLES) + 1) * timeframe.features], ends)
-        });
-        // The window of sample 40 begins the second segment.
-        let starts = shape.timeframes.iter().map(|timeframe| vec![0, (13 + timeframe.steps) as i64]);
-        let targets = vec![0.25; SAMPLES * shape.outputs];
-        SeriesInMemory::new(shape.clone(), series.collect(), targets).unwrap().with_segments(starts.collect()).unwrap()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-
-        /// The peak of a run is what was computed, byte for byte, whatever its settings.
-        #[test]
-        fn a_run_takes_what_was_computed(
-            timeframes in prop::collection::vec((1usize..5, 1usize..4), 1..4),
-            (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
-            (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
-            [adam, validates, plain, drops, carries] in any::<[bool; 5]>(),
-        ) {
-            let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
-                Timeframe { name: format!("T{k}"), steps, features }
-            };
-            let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
-            let kind = if adam { OptimizerKind::Adam } else { OptimizerKind::Sgd };
-            let config = Config {
-                model: ModelConfig { hidden, layers, bias },
-                optimizer: OptimizerConfig { kind, ..OptimizerConfig::default() },
-                batch_size,
-                threads,
-                accumulation_steps,
-                dropout: if drops { 0.5 } else { 0.0 },
-                carry_state: carries,
-                form: if plain { Form::Plain } else { Form::Fast },
-                ..Config::default()
-            };
-            let validation: &[usize] = if validates { &[60, 61] } else { &[] };
-            let data: Box<dyn Samples> = if carries { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
-            let mut computed = Footprint::of(&config, &shape, validation.len()).unwrap();
-            if carries {
-                let states = CarriedStates::of(&*data, &(0..60).collect::<Vec<_>>(), validation).unwrap();
-                computed = computed.with_carried_states(&config, &shape, &states);
-            }
-            let parts = [
-                computed.parameters_bytes,
-                computed.gradients_bytes,
-                computed.optimizer_bytes,
-                computed.activations_bytes,
-                computed.batches_bytes,
-                computed.carried_bytes,
-            ];
-            prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts);
-            prop_assert_eq!(computed.total_bytes(), parts.iter().sum::<usize>());
-        }
-    }
+    let lstms = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features));
+    let encoder: usize = if config.model.encoder == Encoder::Lstm { lstms.sum() } else { 0 };
+    encoder + model.decoder().plain_len(room, config.purpose())
 }

@@ -8,13 +8,14 @@ use megabatch_gpu_core::Scope;
 use serde::{Deserialize, Serialize};
 
 use crate::carried::{Carried, Initial};
+use crate::decoder::GraphShard;
 use crate::dropout::{Dropout, Mask};
 use crate::error::Result;
 use crate::fast::{self, PackedWeights};
 use crate::lstm::InputGradients;
 use crate::model::Model;
 use crate::pass::Pass;
-use crate::step::Purpose;
+use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
@@ -42,6 +43,8 @@ pub(crate) struct Weights<'a> {
 pub(crate) struct Shard<'a> {
     pub(crate) batch: &'a BatchView<'a>,
     pub(crate) samples: Range<usize>,
+    /// The graph that these samples are the nodes of, for a model over graphs.
+    pub(crate) graph: Option<GraphShard<'a>>,
     /// The states that windows start from, if not from zero.
     pub(crate) carried: Option<&'a Carried>,
     pub(crate) dropout: Option<Dropout>,
@@ -77,6 +80,18 @@ impl<'a> Shard<'a> {
         self.dropout.map(|dropout| dropout.mask(&self.batch.shape().timeframes[k].name, layer))
     }
 
+    /// The last bars of every timeframe side by side: a row of `to` a sample.
+    pub(crate) fn last_bars(&self, to: &mut [f32]) {
+        let mut to = to.iter_mut();
+        for sample in self.samples.clone() {
+            for (k, timeframe) in self.batch.shape().timeframes.iter().enumerate() {
+                let window = self.batch.window(k, sample);
+                let last = &window[window.len() - timeframe.features..];
+                to.by_ref().zip(last).for_each(|(to, &from)| *to = from);
+            }
+        }
+    }
+
     /// What the windows of timeframe `k` start from.
     pub(crate) fn initial(&self, k: usize) -> Initial<'a> {
         self.carried.map_or(Initial::Zero, |carried| carried.initial(k))
@@ -84,30 +99,30 @@ impl<'a> Shard<'a> {
 }
 
 impl Memory {
-    /// Memory for shards of up to `capacity` samples, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, (form, capacity): (Form, usize), purpose: Purpose) -> Result<Self> {
+    /// Memory for shards of up to `room`, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, model: &Model, (form, room): (Form, Room), purpose: Purpose) -> Result<Self> {
         Ok(match (form, purpose) {
-            (Form::Fast, _) => Memory::Fast(fast::Pass::new(scope, model, capacity, purpose)?),
+            (Form::Fast, _) => Memory::Fast(fast::Pass::new(scope, model, room, purpose)?),
             (Form::Plain, Purpose::Training { dropout: true }) => {
-                let pass = Pass::new(scope, model, capacity, InputGradients::Skip)?;
+                let pass = Pass::with_room(scope, model, room, InputGradients::Skip)?;
                 Memory::Plain(pass.with_room_for_dropout(scope)?)
             }
-            (Form::Plain, _) => Memory::Plain(Pass::new(scope, model, capacity, InputGradients::Skip)?),
+            (Form::Plain, _) => Memory::Plain(Pass::with_room(scope, model, room, InputGradients::Skip)?),
         })
     }
 
-    /// Computes the outputs [B, K] of a shard; they and, for writing, their gradient.
+    /// Computes the outputs [R, K] of a shard; they and, for writing, their gradient.
     pub(crate) fn forward(&mut self, weights: Weights<'_>, shard: &Shard<'_>) -> (&[f32], &mut [f32]) {
         let Weights { model, parameters, .. } = weights;
         match self {
             Memory::Plain(pass) => {
                 load(pass, model, shard);
-                model.forward(parameters, pass);
+                pass.forward((model, parameters), shard.graph);
                 pass.outputs_and_gradient_mut()
             }
             Memory::Fast(pass) => {
                 pass.forward((model, parameters), weights.packed(), shard);
-                pass.outputs_and_gradient_mut(model)
+                pass.outputs_and_gradient_mut()
             }
         }
     }
@@ -116,7 +131,7 @@ impl Memory {
     pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &mut TensorSet<f32>) {
         let Weights { model, parameters, .. } = weights;
         match self {
-            Memory::Plain(pass) => model.backward(parameters, pass, gradients),
+            Memory::Plain(pass) => pass.backward((model, parameters), shard.graph, gradients),
             Memory::Fast(pass) => pass.backward((model, parameters), weights.packed(), shard, gradients),
         }
     }
@@ -146,6 +161,9 @@ fn load(pass: &mut Pass<f32>, model: &Model, shard: &Shard<'_>) {
         &shard.batch.features(k)[shard.samples.start * len..shard.samples.end * len]
     };
     pass.load(shard.samples.len(), timeframes.clone().map(windows));
+    if model.lstms().is_empty() {
+        return;
+    }
     for k in timeframes.clone() {
         let states: Vec<_> = shard.ends(k).iter().map(|&end| shard.initial(k).of_window(end)).collect();
         pass.set_initial_states(k, &states);

@@ -6,6 +6,7 @@ mod carried;
 mod checkpoint;
 mod clip;
 mod config;
+mod decoder;
 mod dropout;
 mod early_stopping;
 mod error;
@@ -20,6 +21,7 @@ mod graph;
 mod head;
 mod kernel;
 mod learning_rate;
+mod level;
 mod loss;
 mod lstm;
 mod matmul;
@@ -54,13 +56,16 @@ pub use file::write_atomically;
 pub use follow::Follower;
 pub use footprint::{CarriedStates, Footprint};
 pub use form::Form;
-pub use graph::GraphView;
+pub use graph::{
+    AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
+    GraphOutput, GraphView, Graphs, NodeGradients, Nodes, PackedAttention, Passes, Readout,
+};
 pub use learning_rate::{LrSchedule, LrScheduleKind};
 pub use loss::Loss;
 pub use lstm::InputGradients;
 pub use megabatch_order::LastBatch;
-pub use metrics::{Metrics, MetricsSum};
-pub use model::{Model, ModelConfig, SampleShape, Timeframe};
+pub use metrics::{InformationCoefficients, Metrics, MetricsSum};
+pub use model::{Encoder, Model, ModelConfig, SampleShape, Timeframe};
 pub use optimizer::{Moments, Optimizer, OptimizerConfig, OptimizerKind};
 pub use pass::Pass;
 pub use samples::{Batch, InMemory, Samples};

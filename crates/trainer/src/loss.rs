@@ -1,11 +1,16 @@
 #![forbid(unsafe_code)]
 
+mod of_graph;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::graph::Readout;
 use crate::scalar::Scalar;
+pub(crate) use of_graph::{is_labelled, labelled_rows, softmax};
 
-/// What training minimises.
+/// What training minimises. The losses that compare the outputs of one row, or the rows of one graph, with each other are for models over
+/// graphs. In graphs, nodes whose targets are not all known count nowhere, see [`Graphs::labelled`](crate::Graphs::labelled).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -19,6 +24,21 @@ pub enum Loss {
         /// Where the square goes over into a straight line, > 0, in the unit of the targets.
         delta: f64,
     },
+    /// The mean over rows of the cross entropy between the targets, which are the probabilities of K classes, and the softmax of the
+    /// outputs, as `torch.nn.CrossEntropyLoss`.
+    #[serde(rename = "cross_entropy")]
+    CrossEntropy,
+    /// RankNet's loss (Burges et al., "Learning to Rank using Gradient Descent", 2005) by horizon, mean over horizons and graphs: the mean
+    /// over pairs of a graph's nodes of which one has the larger target of ln(1 + e^-d), d being by how much its output is the larger.
+    #[serde(rename = "rank_pairwise")]
+    RankPairwise,
+    /// ListNet's loss (Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007) by horizon, mean over horizons and
+    /// graphs: the cross entropy between the probabilities of each node to be on top, once by targets and once by outputs.
+    #[serde(rename = "rank_listwise")]
+    RankListwise {
+        /// What targets are divided by, > 0, in their unit: far above their spread, all nodes are wanted alike. 1 is the paper's.
+        temperature: f64,
+    },
 }
 
 impl Loss {
@@ -27,7 +47,23 @@ impl Loss {
         match self {
             Loss::Mse => "mse",
             Loss::Huber { .. } => "huber",
+            Loss::CrossEntropy => "cross_entropy",
+            Loss::RankPairwise => "rank_pairwise",
+            Loss::RankListwise { .. } => "rank_listwise",
         }
+    }
+
+    /// Refuses a loss that cannot be formed of what is predicted with this readout; none for samples that stand alone.
+    pub(crate) fn check_readout(self, readout: Option<Readout>) -> Result<()> {
+        let expected = match (self, readout) {
+            (Loss::Mse | Loss::Huber { .. }, _) | (_, Some(Readout::Node)) | (Loss::CrossEntropy, Some(_)) => {
+                return Ok(());
+            }
+            (Loss::CrossEntropy, None) => "mse or huber for samples that are not nodes of graphs",
+            (_, None) => "mse or huber for samples that are not nodes of graphs, which the ranks are among",
+            (_, Some(_)) => "a loss of one graph at a time, where it is the graph that is predicted and has no rank",
+        };
+        Err(Error::setting("training.loss", &self.name(), expected))
     }
 
     pub(crate) fn check(self) -> Result<()> {
@@ -36,20 +72,30 @@ impl Loss {
             Loss::Huber { delta } if !(delta as f32 > 0.0 && delta.is_finite()) => {
                 Err(Error::setting("training.huber_delta", &delta, "a positive number"))
             }
-            Loss::Mse | Loss::Huber { .. } => Ok(()),
+            Loss::RankListwise { temperature } if !(temperature > 0.0 && temperature.is_finite()) => {
+                Err(Error::setting("training.rank_temperature", &temperature, "a positive number"))
+            }
+            _ => Ok(()),
         }
     }
 
     /// The loss summed over `outputs`, without the division by their number, in double precision.
+    ///
+    /// # Panics
+    /// For a loss that compares outputs with each other; see [`Loss::graph_sum`].
     pub fn sum<S: Scalar, R: Scalar>(self, outputs: &[S], targets: &[R]) -> f64 {
         let errors = outputs.iter().zip(targets).map(|(&y, &target)| y.to_f64() - target.to_f64());
         match self {
             Loss::Mse => errors.map(|error| error * error).sum(),
             Loss::Huber { delta } => errors.map(|error| huber(error, delta)).sum(),
+            _ => panic!("{} is a loss of graphs", self.name()),
         }
     }
 
     /// The gradient of the sum divided by `count`, the number of outputs of the whole batch that `outputs` is a part of.
+    ///
+    /// # Panics
+    /// As [`Loss::sum`].
     pub fn gradient<S: Scalar, R: Scalar>(self, (outputs, targets): (&[S], &[R]), count: usize, d_outputs: &mut [S]) {
         let errors = outputs.iter().zip(targets).map(|(&y, &target)| y - S::from_f64(target.to_f64()));
         match self {
@@ -61,6 +107,7 @@ impl Loss {
                 let (scale, delta) = (S::from_f64(1.0 / count as f64), S::from_f64(delta));
                 d_outputs.iter_mut().zip(errors).for_each(|(d, error)| *d = scale * limited(error, delta));
             }
+            _ => panic!("{} is a loss of graphs", self.name()),
         }
     }
 }

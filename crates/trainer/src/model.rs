@@ -7,11 +7,13 @@ use megabatch_gpu_core::Scope;
 use megabatch_order::random::{Stream, uniform};
 use serde::{Deserialize, Serialize};
 
+use crate::decoder::Decoder;
 use crate::error::{Error, Result};
-use crate::head::Head;
+use crate::graph::{GraphConfig, Readout};
 use crate::lstm::{Lstm, Sizes};
 use crate::scalar::Scalar;
 use crate::tensor::{Layout, TensorSet};
+use crate::view::BatchView;
 
 /// One timeframe of the samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,24 +46,73 @@ impl fmt::Display for SampleShape {
     }
 }
 
+/// What makes the numbers out of a sample's windows that the rest of a model computes with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoder {
+    /// One LSTM a timeframe: their last hidden states, side by side.
+    #[default]
+    Lstm,
+    /// None: the features of each window's last bar as they are, side by side.
+    LastBar,
+}
+
 /// The choices of a model that its samples leave open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
+    /// What reads the windows. The three sizes below are those of its LSTMs, and mean nothing without them.
+    #[serde(default)]
+    pub encoder: Encoder,
     /// H: hidden units of every layer.
     pub hidden: usize,
     /// Layers of every timeframe's LSTM.
     pub layers: usize,
     /// Whether the LSTM has `bias_ih` and `bias_hh`. The head always has its bias.
     pub bias: bool,
+    /// Attention over the graphs that samples are the nodes of, on top of their encodings.
+    #[serde(default)]
+    pub graph: Option<GraphConfig>,
+    /// A: attributes of an edge that attention sees: those of the samples' graphs, or 0 for none of them.
+    #[serde(default)]
+    pub edge_attributes: usize,
+    /// What is predicted where samples are the nodes of graphs ([`Samples::graphs`](crate::Samples::graphs)); none where they are not.
+    /// With one, the graphs take the place of the samples in a run: in its lists, its batches and its order.
+    #[serde(default)]
+    pub readout: Option<Readout>,
 }
 
 impl Default for ModelConfig {
     fn default() -> Self {
-        ModelConfig { hidden: 128, layers: 1, bias: true }
+        ModelConfig {
+            encoder: Encoder::Lstm,
+            hidden: 128,
+            layers: 1,
+            bias: true,
+            graph: None,
+            edge_attributes: 0,
+            readout: None,
+        }
     }
 }
 
-/// One LSTM a timeframe, their last hidden states side by side, and a linear head.
+impl ModelConfig {
+    /// Whether the samples are the nodes of graphs, which then take their place in a run.
+    pub fn is_over_graphs(&self) -> bool {
+        self.readout.is_some()
+    }
+
+    /// Refuses a model that has no states to be carried from bar to bar, or whose outputs are not those of one sample's states.
+    pub(crate) fn check_carried_state(&self) -> Result<()> {
+        if self.is_over_graphs() || self.encoder != Encoder::Lstm {
+            let expected = "false for a model over graphs, and for one without an LSTM";
+            return Err(Error::setting("training.carry_state", &true, expected));
+        }
+        Ok(())
+    }
+}
+
+/// One LSTM a timeframe, their last hidden states side by side, and a linear head; where samples are the nodes of graphs, attention over
+/// each graph between the two, and a readout where it is the graph that is predicted.
 ///
 /// A description: the numbers live in [`TensorSet`]s with this model's [`layout`](Model::layout).
 #[derive(Debug)]
@@ -69,27 +120,36 @@ pub struct Model {
     shape: SampleShape,
     config: ModelConfig,
     layout: Arc<Layout>,
+    /// None for an encoder without parameters.
     lstms: Vec<Lstm>,
-    head: Head,
+    decoder: Decoder,
 }
 
 impl Model {
     /// The model for samples of `shape`.
     ///
     /// # Errors
-    /// [`Error::Setting`] when a size is 0 or a timeframe's name is not distinct, or is empty beside others.
+    /// [`Error::Setting`] when a size is 0 or a timeframe's name is not distinct, or is empty beside others, and for attention without a
+    /// readout.
     pub fn new(shape: SampleShape, config: ModelConfig) -> Result<Self> {
         check(&shape, config)?;
         let mut layout = Layout::default();
         let lstm = |timeframe: &Timeframe| {
             let &Timeframe { ref name, steps, features } = timeframe;
-            let ModelConfig { hidden, layers, bias } = config;
+            let ModelConfig { hidden, layers, bias, .. } = config;
             let prefix = if name.is_empty() { "lstm".to_owned() } else { format!("lstm.{name}") };
             Lstm::new(Sizes { steps, features, hidden, layers, bias }, &prefix, &mut layout)
         };
-        let lstms: Vec<Lstm> = shape.timeframes.iter().map(lstm).collect();
-        let head = Head::new(lstms.len() * config.hidden, shape.outputs, &mut layout);
-        Ok(Model { shape, config, layout: Arc::new(layout), lstms, head })
+        let lstms: Vec<Lstm> = match config.encoder {
+            Encoder::Lstm => shape.timeframes.iter().map(lstm).collect(),
+            Encoder::LastBar => Vec::new(),
+        };
+        let width = match config.encoder {
+            Encoder::Lstm => lstms.len() * config.hidden,
+            Encoder::LastBar => shape.timeframes.iter().map(|timeframe| timeframe.features).sum(),
+        };
+        let decoder = Decoder::new(config, (width, shape.outputs), &mut layout);
+        Ok(Model { shape, config, layout: Arc::new(layout), lstms, decoder })
     }
 
     /// What a sample is made of.
@@ -111,11 +171,21 @@ impl Model {
         &self.lstms
     }
 
-    pub(crate) fn head(&self) -> &Head {
-        &self.head
+    pub(crate) fn decoder(&self) -> &Decoder {
+        &self.decoder
     }
 
-    /// Parameters as PyTorch draws them by default: uniform in ±1/√H for the LSTM and in ±1/√D for the head.
+    /// Numbers in the outputs for a batch.
+    pub(crate) fn outputs_len(&self, batch: &BatchView<'_>) -> usize {
+        let rows = match batch.graphs {
+            Some(graphs) => graphs.samples().map(|nodes| self.decoder.rows(nodes.len())).sum(),
+            None => batch.len(),
+        };
+        rows * self.shape.outputs
+    }
+
+    /// Parameters as PyTorch draws them by default: uniform in ±1/√H for the LSTM and in ±1/√D for the head; as PyTorch Geometric does for
+    /// attention.
     ///
     /// Element `i` of tensor `name` is a function of (`seed`, `name`, `i`) alone.
     ///
@@ -123,9 +193,11 @@ impl Model {
     /// [`Error::Memory`] when the device has no room.
     pub fn initial_parameters<S: Scalar>(&self, scope: &Scope, seed: u64) -> Result<TensorSet<S>> {
         let mut parameters = TensorSet::zeros(scope, &self.layout)?;
-        let joined = self.config.hidden * self.lstms.len();
-        for (name, _) in self.layout.tensors() {
-            let fan = if name.starts_with("head.") { joined } else { self.config.hidden };
+        if let Some(attention) = self.decoder.attention() {
+            attention.initial(seed, &mut parameters);
+        }
+        for (name, _) in self.layout.tensors().filter(|(name, _)| !name.starts_with("graph.")) {
+            let fan = if name.starts_with("head.") { self.decoder.top() } else { self.config.hidden };
             let bound = 1.0 / (fan as f64).sqrt();
             let values = parameters.get_mut(name).expect("the parameters have this layout");
             for (index, value) in (0..).zip(values) {
@@ -137,9 +209,15 @@ impl Model {
 }
 
 fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
+    if let (Some(graph), None) = (config.graph, config.readout) {
+        let expected = "none without a readout, which says what is predicted where samples are the nodes of graphs";
+        return Err(Error::setting("model.graph", &format!("{:?}", graph.kind).to_lowercase(), expected));
+    }
+    config.graph.iter().try_for_each(GraphConfig::check)?;
+    let of_lstms = |size: usize| if config.encoder == Encoder::Lstm { size } else { 1 };
     let sizes = [
-        ("model.hidden", config.hidden),
-        ("model.layers", config.layers),
+        ("model.hidden", of_lstms(config.hidden)),
+        ("model.layers", of_lstms(config.layers)),
         ("the number of timeframes", shape.timeframes.len()),
         ("the number of targets", shape.outputs),
     ];
@@ -169,7 +247,7 @@ mod tests {
 
     #[test]
     fn parameters_have_pytorch_names_and_shapes() {
-        let config = ModelConfig { hidden: 5, layers: 2, bias: true };
+        let config = ModelConfig { hidden: 5, layers: 2, ..ModelConfig::default() };
         let model = Model::new(shape(&["M1", "H1"]), config).unwrap();
         let tensors: Vec<_> = model.layout().tensors().map(|(name, shape)| format!("{name} {shape:?}")).collect();
         let lstm = |tf: &str| {
@@ -193,7 +271,7 @@ mod tests {
 
     #[test]
     fn sizes_of_zero_and_names_given_twice_are_refused() {
-        let config = ModelConfig { hidden: 5, layers: 1, bias: true };
+        let config = ModelConfig { hidden: 5, layers: 1, ..ModelConfig::default() };
         for (names, config, what) in [
             (&["M1"][..], ModelConfig { hidden: 0, ..config }, "model.hidden is 0"),
             (&["M1"], ModelConfig { layers: 0, ..config }, "model.layers is 0"),
@@ -209,7 +287,7 @@ mod tests {
     #[test]
     fn initial_parameters_fill_their_interval_and_depend_on_nothing_else() {
         let scope = Device::cpu().scope("test");
-        let config = ModelConfig { hidden: 16, layers: 1, bias: true };
+        let config = ModelConfig { hidden: 16, layers: 1, ..ModelConfig::default() };
         let draw = |names: &[&str], seed| {
             let model = Model::new(shape(names), config).unwrap();
             model.initial_parameters::<f64>(&scope, seed).unwrap()

@@ -2,13 +2,16 @@
 
 //! The plain form of the model: window by window, in plain loops and products.
 
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::Scope;
 
+use crate::decoder::{Decoding, GraphShard};
 use crate::dropout::Dropout;
 use crate::error::Result;
+use crate::graph::AttentionMemory;
 use crate::lstm::{self, Activations, InputGradients, Lstm, Sizes};
-use crate::model::Model;
+use crate::model::{Encoder, Model};
 use crate::scalar::Scalar;
+use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 
 /// The memory of one forward and backward pass, for up to a fixed number of samples.
@@ -21,10 +24,9 @@ pub struct Pass<S: Scalar> {
     capacity: usize,
     sizes: Vec<Sizes>,
     lstms: Vec<Activations<S>>,
-    joined: Buffer<S>,    // [B, D]
-    outputs: Buffer<S>,   // [B, K]
-    d_outputs: Buffer<S>, // [B, K]
-    d_joined: Buffer<S>,  // [B, D]
+    /// T and F of each timeframe, for an encoder that takes the last bars as they are.
+    last_bars: Vec<[usize; 2]>,
+    decoding: Decoding<S, AttentionMemory<S>>,
 }
 
 impl<S: Scalar> Pass<S> {
@@ -33,17 +35,24 @@ impl<S: Scalar> Pass<S> {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, model: &Model, capacity: usize, inputs: InputGradients) -> Result<Self> {
-        let (width, outputs) = (model.lstms().len() * model.config().hidden, model.shape().outputs);
+        Self::with_room(scope, model, Room { samples: capacity, edges: 0 }, inputs)
+    }
+
+    /// The same for a model over graphs: memory for a graph of up to `room`.
+    pub(crate) fn with_room(scope: &Scope, model: &Model, room: Room, inputs: InputGradients) -> Result<Self> {
+        let capacity = room.samples;
         let activations = |lstm: &Lstm| Activations::new(scope, lstm.sizes, capacity, inputs);
+        let last_bars = match model.config().encoder {
+            Encoder::Lstm => Vec::new(),
+            Encoder::LastBar => model.shape().timeframes.iter().map(|tf| [tf.steps, tf.features]).collect(),
+        };
         Ok(Pass {
             samples: 0,
             capacity,
             sizes: model.lstms().iter().map(|lstm| lstm.sizes).collect(),
             lstms: model.lstms().iter().map(activations).collect::<Result<_>>()?,
-            joined: Buffer::zeros(scope, capacity * width)?,
-            outputs: Buffer::zeros(scope, capacity * outputs)?,
-            d_outputs: Buffer::zeros(scope, capacity * outputs)?,
-            d_joined: Buffer::zeros(scope, capacity * width)?,
+            last_bars,
+            decoding: Decoding::new(scope, model.decoder(), room, Purpose::Training { dropout: false })?,
         })
     }
 
@@ -64,10 +73,28 @@ impl<S: Scalar> Pass<S> {
     /// If there are more samples than the pass has room for, or the windows have other sizes than the model's.
     pub fn load<'a, R: Scalar>(&mut self, samples: usize, windows: impl ExactSizeIterator<Item = &'a [R]>) {
         assert!(samples <= self.capacity, "{samples} samples in a pass for {}", self.capacity);
-        assert_eq!(windows.len(), self.lstms.len(), "windows of each timeframe");
+        assert_eq!(windows.len(), self.lstms.len() + self.last_bars.len(), "windows of each timeframe");
         self.samples = samples;
+        if self.lstms.is_empty() {
+            return self.take_last_bars(samples, windows);
+        }
         for ((activations, &sizes), windows) in self.lstms.iter_mut().zip(&self.sizes).zip(windows) {
             activations.load(sizes, samples, windows);
+        }
+    }
+
+    fn take_last_bars<'a, R: Scalar>(&mut self, samples: usize, windows: impl Iterator<Item = &'a [R]>) {
+        let encodings = self.decoding.encodings_mut(samples); // [B, D]
+        let width: usize = self.last_bars.iter().map(|[_, features]| features).sum();
+        let mut before = 0;
+        for (&[steps, features], windows) in self.last_bars.iter().zip(windows) {
+            assert_eq!(windows.len(), samples * steps * features, "windows of [{samples}, {steps}, {features}]");
+            let rows = encodings.chunks_exact_mut(width).zip(windows.chunks_exact(steps * features));
+            for (row, window) in rows {
+                let last = window[(steps - 1) * features..].iter();
+                row[before..].iter_mut().zip(last).for_each(|(to, from)| *to = S::from_f64(from.to_f64()));
+            }
+            before += features;
         }
     }
 
@@ -101,13 +128,12 @@ impl<S: Scalar> Pass<S> {
 
     /// The model's outputs [B, K].
     pub fn outputs(&self) -> &[S] {
-        &self.outputs.as_slice()[..self.samples * (self.outputs.len() / self.capacity)]
+        self.decoding.outputs()
     }
 
     /// The outputs and, for writing, their gradient, [B, K] both.
     pub fn outputs_and_gradient_mut(&mut self) -> (&[S], &mut [S]) {
-        let len = self.samples * (self.outputs.len() / self.capacity);
-        (&self.outputs.as_slice()[..len], &mut self.d_outputs.as_mut_slice()[..len])
+        self.decoding.outputs_and_gradient_mut()
     }
 
     /// Hidden and cell state of a layer after the last step, [B, H] each.
@@ -132,32 +158,45 @@ impl<S: Scalar> Pass<S> {
 }
 
 impl Model {
-    /// Computes the outputs of the windows loaded in `pass`.
+    /// Computes the outputs of the windows loaded in `pass`, for a model without graphs.
     pub fn forward<S: Scalar>(&self, parameters: &TensorSet<S>, pass: &mut Pass<S>) {
-        let (hidden, width) = (self.config().hidden, self.lstms().len() * self.config().hidden);
-        for (k, (lstm, activations)) in self.lstms().iter().zip(&mut pass.lstms).enumerate() {
-            lstm::forward(lstm, parameters, activations);
-            let (last, _) = activations.last_state(lstm.sizes, self.config().layers - 1); // [B, H]
-            for (row, last) in pass.joined.as_mut_slice().chunks_exact_mut(width).zip(last.chunks_exact(hidden)) {
-                row[k * hidden..][..hidden].copy_from_slice(last);
-            }
-        }
-        let joined = &pass.joined.as_slice()[..pass.samples * width]; // [B, D]
-        let outputs = &mut pass.outputs.as_mut_slice()[..pass.samples * self.shape().outputs]; // [B, K]
-        self.head().forward(parameters, joined, outputs);
+        pass.forward((self, parameters), None);
     }
 
     /// Goes back from the outputs' gradient, set by [`Pass::outputs_and_gradient_mut`], after [`Model::forward`]; adds the
     /// parameters' gradients to `gradients`.
     pub fn backward<S: Scalar>(&self, parameters: &TensorSet<S>, pass: &mut Pass<S>, gradients: &mut TensorSet<S>) {
-        let (hidden, width) = (self.config().hidden, self.lstms().len() * self.config().hidden);
-        let joined = &pass.joined.as_slice()[..pass.samples * width];
-        let d_outputs = &pass.d_outputs.as_slice()[..pass.samples * self.shape().outputs];
-        let d_joined = &mut pass.d_joined.as_mut_slice()[..pass.samples * width];
-        self.head().backward(parameters, (joined, d_outputs), d_joined, gradients);
-        for (k, (lstm, activations)) in self.lstms().iter().zip(&mut pass.lstms).enumerate() {
+        pass.backward((self, parameters), None, gradients);
+    }
+}
+
+impl<S: Scalar> Pass<S> {
+    /// Computes the outputs of the windows loaded, which are the nodes of `graph` for a model over graphs.
+    pub(crate) fn forward(&mut self, (model, parameters): (&Model, &TensorSet<S>), graph: Option<GraphShard<'_>>) {
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        for (k, (lstm, activations)) in model.lstms().iter().zip(&mut self.lstms).enumerate() {
+            lstm::forward(lstm, parameters, activations);
+            let (last, _) = activations.last_state(lstm.sizes, model.config().layers - 1); // [B, H]
+            let encodings = self.decoding.encodings_mut(self.samples);
+            for (row, last) in encodings.chunks_exact_mut(width).zip(last.chunks_exact(hidden)) {
+                row[k * hidden..][..hidden].copy_from_slice(last);
+            }
+        }
+        self.decoding.forward(model.decoder(), (parameters, None), graph);
+    }
+
+    /// Goes back from the outputs' gradient; adds the parameters' gradients to `gradients`.
+    pub(crate) fn backward(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<S>),
+        graph: Option<GraphShard<'_>>,
+        gradients: &mut TensorSet<S>,
+    ) {
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        self.decoding.backward(model.decoder(), (parameters, None), graph, gradients);
+        for (k, (lstm, activations)) in model.lstms().iter().zip(&mut self.lstms).enumerate() {
             let d_last = activations.d_last_hidden_mut(lstm.sizes);
-            for (d_last, row) in d_last.chunks_exact_mut(hidden).zip(d_joined.chunks_exact(width)) {
+            for (d_last, row) in d_last.chunks_exact_mut(hidden).zip(self.decoding.d_encodings().chunks_exact(width)) {
                 d_last.copy_from_slice(&row[k * hidden..][..hidden]);
             }
             lstm::backward(lstm, parameters, activations, gradients);

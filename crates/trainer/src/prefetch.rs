@@ -2,8 +2,9 @@
 
 //! Batches read on another thread, one ahead of the computation.
 
-use std::sync::Mutex;
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use megabatch_gpu_core::Scope;
 use crate::ahead::{LentBatch, LoadedBatches, Waits};
 use crate::error::{Error, Result};
 use crate::form::Form;
+use crate::graph::{GraphBatch, Graphs, samples_of};
 use crate::model::SampleShape;
 use crate::samples::{Batch, Samples};
 use crate::view::{BatchView, Laid, Places};
@@ -20,11 +22,20 @@ use crate::view::{BatchView, Laid, Places};
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) samples: &'a dyn Samples,
+    /// The graphs that batches are made of, where they are not made of samples.
+    pub(crate) graphs: Option<&'a dyn Graphs>,
     pub(crate) scope: &'a Scope,
-    /// Samples in the largest batch.
-    pub(crate) capacity: usize,
+    /// Samples, or graphs, in the largest batch.
+    pub(crate) batch_size: usize,
     /// The plain form takes windows, the fast one also bars of series.
     pub(crate) form: Form,
+}
+
+impl Source<'_> {
+    /// Samples in the largest batch.
+    fn capacity(&self) -> usize {
+        self.batch_size * self.graphs.map_or(1, |graphs| graphs.largest().0)
+    }
 }
 
 /// Gives `consume` the batches of `schedule` in order, and reads the next ones while it works on those before. Reading ends when
@@ -36,12 +47,14 @@ pub(crate) fn with_batches<'a, T>(
     consume: impl FnOnce(&mut Feed<'_>) -> Result<T>,
 ) -> Result<T> {
     if let Some(samples) = source.samples.load_ahead() {
-        let batches = samples.load(Box::new(schedule)).map_err(|source| Error::LoadAhead { source })?;
-        return consume(&mut Feed::Loaded(Loaded::new(batches, source.samples.shape())));
+        let asked = Asked::default();
+        let lists = asked.clone().note(schedule, source.graphs);
+        let batches = samples.load(Box::new(lists)).map_err(|source| Error::LoadAhead { source })?;
+        return consume(&mut Feed::Loaded(Loaded::new(batches, source, asked)));
     }
     let (give_back, empty) = sync_channel(2);
     for _ in 0..2 {
-        let batch = Batch::new(source.scope, source.samples.shape(), source.capacity)?;
+        let batch = Batch::new(source.scope, source.samples.shape(), source.capacity())?;
         give_back.send(batch).expect("the receiver is alive and has room for two");
     }
     let (ready, gathered) = sync_channel(1);
@@ -60,20 +73,31 @@ pub(crate) fn with_batches<'a, T>(
 }
 
 /// Sends gathered batches until the schedule ends, a batch cannot be read or nobody listens.
-fn read(
-    source: Source<'_>,
+fn read<'a>(
+    source: Source<'a>,
     schedule: impl Iterator<Item = Vec<usize>>,
     empty: &Receiver<Batch>,
-    ready: &SyncSender<Result<Batch>>,
+    ready: &SyncSender<Result<Ready<'a>>>,
 ) {
     for indices in schedule {
-        let Ok(mut batch) = empty.recv() else { return };
-        let gathered = gather(source, &indices, &mut batch).map(|()| batch);
+        let Ok(batch) = empty.recv() else { return };
+        let gathered = gather_all(source, &indices, batch);
         let failed = gathered.is_err();
         if ready.send(gathered).is_err() || failed {
             return;
         }
     }
+}
+
+/// Gathers the samples `indices`, or the graphs.
+fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Result<Ready<'a>> {
+    let Some(graphs) = source.graphs else {
+        gather(source, indices, &mut batch)?;
+        return Ok(Ready { batch, graphs: None });
+    };
+    let views = GraphBatch::read(graphs, indices)?;
+    gather(source, &samples_of(graphs, indices), &mut batch)?;
+    Ok(Ready { batch, graphs: Some(views) })
 }
 
 fn gather(Source { samples, form, .. }: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()> {
@@ -101,7 +125,7 @@ fn gather(Source { samples, form, .. }: Source<'_>, indices: &[usize], batch: &m
 /// The batches, in the order of the schedule.
 pub(crate) enum Feed<'a> {
     /// Read batch by batch by a thread of [`with_batches`].
-    Gathered(Gathered),
+    Gathered(Gathered<'a>),
     /// Loaded ahead by the samples themselves.
     Loaded(Loaded<'a>),
 }
@@ -127,23 +151,35 @@ impl Feed<'_> {
     }
 }
 
+/// A batch that was gathered.
+struct Ready<'a> {
+    batch: Batch,
+    graphs: Option<GraphBatch<'a>>,
+}
+
+impl Ready<'_> {
+    fn view(&self) -> BatchView<'_> {
+        BatchView { graphs: self.graphs.as_ref(), ..self.batch.view() }
+    }
+}
+
 /// Batches that the thread of [`with_batches`] gathers.
-pub(crate) struct Gathered {
-    gathered: Receiver<Result<Batch>>,
+pub(crate) struct Gathered<'a> {
+    gathered: Receiver<Result<Ready<'a>>>,
     give_back: SyncSender<Batch>,
-    current: Option<Batch>,
+    current: Option<Ready<'a>>,
     waited: Duration,
 }
 
-impl Gathered {
+impl Gathered<'_> {
     fn next(&mut self) -> Result<Option<BatchView<'_>>> {
         if let Some(done) = self.current.take() {
-            self.give_back.send(done).expect("the receiver outlives the feed and has room for both batches");
+            self.give_back.send(done.batch).expect("the receiver outlives the feed and has room for both batches");
         }
         let start = Instant::now();
         self.current = self.gathered.recv().ok().transpose()?;
         self.waited += start.elapsed();
-        Ok(self.current.as_ref().map(Batch::view))
+        Ok(self.current.as_ref().map(Ready::view))
     }
 }
 
@@ -151,14 +187,20 @@ impl Gathered {
 pub(crate) struct Loaded<'a> {
     batches: Box<dyn LoadedBatches + 'a>,
     shape: &'a SampleShape,
+    graphs: Option<&'a dyn Graphs>,
+    /// What was asked for and is yet to come.
+    asked: Asked,
+    /// The graphs of the batch that is lent.
+    current: Option<GraphBatch<'a>>,
     places: Places,
     /// Waiting that was told already.
     told: Waits,
 }
 
 impl<'a> Loaded<'a> {
-    fn new(batches: Box<dyn LoadedBatches + 'a>, shape: &'a SampleShape) -> Self {
-        Loaded { batches, shape, places: Places::with_capacity(shape, 0), told: Waits::default() }
+    fn new(batches: Box<dyn LoadedBatches + 'a>, Source { samples, graphs, .. }: Source<'a>, asked: Asked) -> Self {
+        let (shape, told) = (samples.shape(), Waits::default());
+        Loaded { batches, shape, graphs, asked, current: None, places: Places::with_capacity(shape, 0), told }
     }
 
     fn next(&mut self) -> Result<Option<BatchView<'_>>> {
@@ -170,7 +212,9 @@ impl<'a> Loaded<'a> {
         assert_eq!(targets.len(), samples.len() * self.shape.outputs, "a source lends the samples' targets");
         self.places.lay_windows(self.shape, samples.len());
         self.places.end_at_samples(samples);
-        Ok(Some(BatchView { shape: self.shape, features, places: &self.places, laid: Laid::Windows, targets }))
+        self.current = self.graphs.map(|graphs| GraphBatch::read(graphs, &self.asked.next())).transpose()?;
+        let (places, graphs) = (&self.places, self.current.as_ref());
+        Ok(Some(BatchView { shape: self.shape, features, places, laid: Laid::Windows, targets, graphs }))
     }
 
     fn take_waits(&mut self) -> Waits {
@@ -178,6 +222,32 @@ impl<'a> Loaded<'a> {
         let since = all - self.told;
         self.told = all;
         since
+    }
+}
+
+/// The graphs of the batches that samples were asked to load, while those are not there yet.
+#[derive(Clone, Debug, Default)]
+struct Asked(Arc<Mutex<VecDeque<Vec<usize>>>>);
+
+impl Asked {
+    /// The samples of each batch of `schedule`, whose graphs are noted as they are asked for.
+    fn note<'a>(
+        self,
+        schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
+        graphs: Option<&'a dyn Graphs>,
+    ) -> impl Iterator<Item = Vec<usize>> + Send + 'a {
+        schedule.map(move |indices| {
+            let Some(graphs) = graphs else { return indices };
+            let samples = samples_of(graphs, &indices);
+            self.0.lock().expect("nobody panics with the lock held").push_back(indices);
+            samples
+        })
+    }
+
+    /// The graphs of the next batch.
+    fn next(&self) -> Vec<usize> {
+        let mut asked = self.0.lock().expect("nobody panics with the lock held");
+        asked.pop_front().expect("a batch comes after it was asked for")
     }
 }
 
@@ -200,7 +270,7 @@ mod tests {
     fn batches_come_in_order_and_both_live_to_the_end() {
         let device = Device::cpu();
         let (samples, scope) = (samples(), device.scope("batches"));
-        let source = Source { samples: &samples, scope: &scope, capacity: 3, form: Form::Fast };
+        let source = Source { samples: &samples, graphs: None, scope: &scope, batch_size: 3, form: Form::Fast };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
         with_batches(source, schedule.clone().into_iter(), |feed| {
@@ -220,7 +290,7 @@ mod tests {
     #[test]
     fn reading_ends_with_its_consumer() {
         let (samples, scope) = (samples(), Device::cpu().scope("batches"));
-        let source = Source { samples: &samples, scope: &scope, capacity: 1, form: Form::Plain };
+        let source = Source { samples: &samples, graphs: None, scope: &scope, batch_size: 1, form: Form::Plain };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));
     }

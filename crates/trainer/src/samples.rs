@@ -8,6 +8,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::ahead::LoadAhead;
 use crate::error::{Error, Result};
+use crate::graph::Graphs;
 use crate::model::SampleShape;
 use crate::series::SeriesView;
 use crate::view::{BatchView, Laid, Places};
@@ -41,6 +42,12 @@ pub trait Samples: Sync {
     /// A loader of the source's own, for one that is not in memory. Training then takes its batches from there, in place of calling
     /// [`gather`](Samples::gather).
     fn load_ahead(&self) -> Option<&dyn LoadAhead> {
+        None
+    }
+
+    /// The graphs that the samples are the nodes of, for a source that has any. A model over graphs
+    /// ([`ModelConfig::readout`](crate::ModelConfig::readout)) is then trained on graphs, by index, in place of samples.
+    fn graphs(&self) -> Option<&dyn Graphs> {
         None
     }
 
@@ -114,6 +121,7 @@ impl Batch {
             places: &self.places,
             laid: self.laid,
             targets: &self.targets.as_slice()[..self.samples * self.shape.outputs],
+            graphs: None,
         }
     }
 

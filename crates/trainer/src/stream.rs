@@ -118,7 +118,7 @@ impl Streamed {
                 part.copy_from_slice(&streamed.hidden.as_slice()[end * hidden..][..hidden]);
             }
             // A row at a time, so that nothing depends on the size of the batch.
-            model.head().forward(parameters, self.joined.as_slice(), outputs);
+            model.decoder().plain_head().forward(parameters, self.joined.as_slice(), outputs);
         }
     }
 }

@@ -51,9 +51,9 @@ pub struct Trainer {
 pub struct Run<'a> {
     /// The source of all samples.
     pub samples: &'a dyn Samples,
-    /// Samples to train on, by index. Neighbours in this list are visited together in runs.
+    /// Samples to train on, by index; graphs, for a model over graphs. Neighbours in this list are visited together in runs.
     pub train: &'a [usize],
-    /// Samples to validate on, by index; may be empty.
+    /// Samples to validate on, or graphs, by index; may be empty.
     pub validation: &'a [usize],
     /// Where checkpoints go, if anywhere.
     pub checkpoints: Option<&'a Checkpoints>,
@@ -84,7 +84,7 @@ pub enum End {
 
 impl Trainer {
     /// A trainer with initial weights drawn from the seed. All memory of the run is taken here but that of its
-    /// batches and carried states, whose size depends on the samples.
+    /// batches, carried states and graphs, whose size depends on the samples.
     ///
     /// # Errors
     /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when the device has no room.
@@ -145,6 +145,8 @@ impl Trainer {
     /// [`Error::Setting`] for early stopping without validation samples, and for carried state of samples that are stored as
     /// windows; [`Error::SamplesShape`], [`Error::NothingLeft`] and
     /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
+    /// for a model over graphs [`Error::Setting`] where the samples are not nodes of graphs, [`Error::GraphOutOfRange`],
+    /// [`Error::Graph`] and [`Error::GraphShape`];
     /// [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
     /// after the last step that was completed.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
@@ -158,13 +160,14 @@ impl Trainer {
             return Ok(self.outcome(end));
         }
         self.carry_states_of(run)?;
-        let batches = self.device.scope("batches");
-        let source =
-            Source { samples: run.samples, scope: &batches, capacity: self.config.batch_size, form: self.config.form };
+        let graphs = self.engine.make_room_for(&self.model, Selection { samples: run.samples, indices: run.train })?;
+        let (batches, form) = (self.device.scope("batches"), self.config.form);
+        let batch_size = self.config.batch_size;
+        let source = Source { samples: run.samples, graphs, scope: &batches, batch_size, form };
         let order = schedule.batches(self.step..schedule.steps, run.train);
         with_batches(source, order, |feed| {
             loop {
-                let event = self.training_step(feed, &schedule)?;
+                let event = self.training_step(feed, (&schedule, run))?;
                 let asked = observer(Event::Step(event));
                 if let Some(end) = self.after_step(run, &schedule, (asked, observer))? {
                     return Ok(self.outcome(end));
@@ -190,11 +193,18 @@ impl Trainer {
     }
 
     /// One optimizer step: gradients of its batches, norm, clip, update.
-    fn training_step(&mut self, feed: &mut Feed<'_>, schedule: &Schedule) -> Result<StepEvent> {
+    fn training_step(&mut self, feed: &mut Feed<'_>, (schedule, run): (&Schedule, &Run<'_>)) -> Result<StepEvent> {
         let start = Instant::now();
         let work = schedule.step(self.step);
-        let count = work.positions.len() * self.model.shape().outputs;
-        let objective = Objective { loss: self.config.loss, count, dropout: self.config.dropout_of_step(self.step)? };
+        let terms = self.terms(&work, (schedule, run));
+        // In a step of graphs without any label there is nothing to learn, and no term to divide by.
+        let count = terms.max(1);
+        let objective = Objective {
+            loss: self.config.loss,
+            count,
+            dropout: self.config.dropout_of_step(self.step)?,
+            seed_and_step: (self.config.seed, self.step),
+        };
         let mut totals = Totals::default();
         self.gradients.clear();
         // What a step noted that failed halfway.
@@ -210,10 +220,17 @@ impl Trainer {
                 return Err(self.blame(&batch, part.loss_sum / count as f64));
             }
             totals.loss_sum += part.loss_sum;
+            totals.terms += part.terms;
             totals.forward += part.forward;
             totals.backward += part.backward;
         }
 
+        assert_eq!(
+            totals.terms,
+            terms,
+            "terms of the loss in step {}, and as `Graphs::labelled` has it",
+            self.step + 1
+        );
         let update_start = Instant::now();
         let loss = totals.loss_sum / count as f64;
         let grad_norm = global_norm(&self.gradients);
@@ -243,6 +260,19 @@ impl Trainer {
             samples_per_s: work.positions.len() as f64 / start.elapsed().as_secs_f64(),
             allocated_bytes: self.device.usage().allocated_bytes,
         })
+    }
+
+    /// Terms over which the loss of a step is the mean.
+    fn terms(&self, work: &StepSamples, (schedule, run): (&Schedule, &Run<'_>)) -> usize {
+        let outputs = self.model.shape().outputs;
+        match run.samples.graphs() {
+            Some(graphs) => {
+                let batches = schedule.batches(self.step..self.step + 1, run.train);
+                let labelled = batches.flatten().map(|graph| graphs.labelled(graph));
+                labelled.map(|labelled| self.config.loss.graph_terms(labelled, outputs)).sum()
+            }
+            None => work.positions.len() * outputs,
+        }
     }
 
     /// Validates and saves where it is due; saves in any case when the run ends here. A validation that is due is done even if
@@ -339,7 +369,7 @@ impl Trainer {
     /// Finds the first number that is not finite, in the order of computation: the batch, the weights, the outputs, the
     /// gradients.
     fn blame(&mut self, batch: &BatchView<'_>, loss: f64) -> Error {
-        let mut outputs = vec![0.0; batch.targets().len()];
+        let mut outputs = vec![0.0; self.model.outputs_len(batch)];
         self.engine.predict(&self.model, &self.parameters, batch, &mut outputs);
         let weights = self.parameters.first_non_finite().map(|(name, index)| (name.to_owned(), index));
         let outputs = outputs.iter().position(|y| !y.is_finite()).map(|index| ("outputs".to_owned(), index));

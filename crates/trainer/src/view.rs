@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+use crate::graph::GraphBatch;
 use crate::model::SampleShape;
 
 /// Windows and targets of B samples to compute with, wherever they lie.
@@ -11,6 +12,8 @@ pub struct BatchView<'a> {
     pub(crate) places: &'a Places,
     pub(crate) laid: Laid,
     pub(crate) targets: &'a [f32], // [B, K]
+    /// The graphs that the samples are the nodes of, for a model over graphs.
+    pub(crate) graphs: Option<&'a GraphBatch<'a>>,
 }
 
 /// How the windows of a batch lie.
@@ -107,7 +110,8 @@ impl<'a> BatchView<'a> {
         &self.places.ends[k]
     }
 
-    /// The first infinite or NaN number: the name of its tensor, as in `inspect --dump`, and its index there.
+    /// The first infinite or NaN number: the name of its tensor, as in `inspect --dump`, and its index there. In graphs, a target of NaN is
+    /// one that is not known.
     pub(crate) fn first_non_finite(&self) -> Option<(String, usize)> {
         for (k, timeframe) in self.shape.timeframes.iter().enumerate() {
             for sample in 0..self.len() {
@@ -118,7 +122,8 @@ impl<'a> BatchView<'a> {
                 }
             }
         }
-        let index = self.targets.iter().position(|x| !x.is_finite())?;
+        let unknown = |x: f32| self.graphs.is_some() && x.is_nan();
+        let index = self.targets.iter().position(|&x| !x.is_finite() && !unknown(x))?;
         Some(("targets".to_owned(), index))
     }
 }

@@ -94,7 +94,7 @@ proptest! {
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| Timeframe { name: format!("T{k}"), steps, features };
         let shape = SampleShape { timeframes: windows.iter().enumerate().map(timeframe).collect(), outputs };
         let dropout = rate.map(|rate| Dropout::of_step(rate, 3, 14).unwrap());
-        let mut problem = Problem::new(&scope, shape, ModelConfig { hidden, layers, bias }, (samples, dropout));
+        let mut problem = Problem::new(&scope, shape, ModelConfig { hidden, layers, bias, ..ModelConfig::default() }, (samples, dropout));
 
         let mut pass = Pass::new(&scope, &problem.model, samples, InputGradients::Compute).unwrap();
         pass = pass.with_room_for_dropout(&scope).unwrap();
@@ -137,7 +137,8 @@ fn dropout_multiplies_what_the_layer_above_reads_by_its_factors() {
     let scope = Device::cpu().scope("by hand");
     let model = |features, layers| {
         let timeframes = vec![Timeframe { name: "M5".to_owned(), steps, features }];
-        Model::new(SampleShape { timeframes, outputs: 2 }, ModelConfig { hidden, layers, bias: true }).unwrap()
+        Model::new(SampleShape { timeframes, outputs: 2 }, ModelConfig { hidden, layers, ..ModelConfig::default() })
+            .unwrap()
     };
     let dropout = Dropout::of_step(0.4, 9, 2).unwrap();
     let mut problem =

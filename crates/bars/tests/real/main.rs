@@ -4,6 +4,7 @@ mod chain;
 mod dirty;
 mod files;
 mod pairs;
+mod shares;
 mod year;
 
 use std::path::PathBuf;

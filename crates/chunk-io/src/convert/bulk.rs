@@ -17,6 +17,7 @@ use super::packing::{Packed, Packing};
 use super::work::Work;
 use super::{StorageChoice, StorageForm, raw};
 use crate::error::{Error, Fault, Result};
+use crate::slab;
 use crate::storage::Compression;
 
 /// Chunks aim at this size, as those of every writer of this crate do.
@@ -197,7 +198,7 @@ impl Bulk {
             Form::Chunked { .. } => raw::write_chunk(dataset, first, (packed.mask, &packed.bytes)),
             Form::Contiguous => {
                 let rows = first..(first + self.unit_rows()).min(self.rows());
-                raw::write_rows(dataset, &rows, &packed.bytes[..rows.len() * self.row_bytes()])
+                slab::write_stored_rows(dataset, &rows, &packed.bytes[..rows.len() * self.row_bytes()])
             }
         };
         written.map_err(Error::hdf5(path, &self.object, "write"))

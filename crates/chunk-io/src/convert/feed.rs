@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use hdf5::Dataset;
 
 use super::ledger::Extent;
-use super::raw;
 use super::spool::Spool;
 use super::work::Work;
 use crate::error::{Error, Result};
+use crate::slab;
 
 /// A source of whole rows.
 pub(super) trait Feed {
@@ -36,7 +36,7 @@ impl TableFeed<'_> {
 
     fn read_run(&self, rows: &Range<usize>, out: &mut [u8]) -> Result<()> {
         let failed = |error| Error::hdf5(&self.path, &self.dataset.name(), "read the values")(error);
-        raw::read_rows(&self.dataset, rows, out).map_err(failed)
+        slab::read_stored_rows(&self.dataset, rows, out).map_err(failed)
     }
 }
 

@@ -1,15 +1,14 @@
-//! Rows, chunks and attributes as the bytes that the file holds, of whatever type: what HDF5's safe layer does not offer.
+//! Chunks, links and attributes as they are, of whatever type: what HDF5's safe layer does not offer.
 
 use std::ffi::CString;
-use std::ops::Range;
 
 use hdf5::dataset::FillValue;
 use hdf5::plist::DatasetCreate;
-use hdf5::{Dataset, Dataspace, File, Group, Hyperslab, Location, SliceOrIndex};
+use hdf5::{Dataset, Dataspace, File, Group, Location};
 use hdf5_sys::LOCK;
 use hdf5_sys::h5::hsize_t;
 use hdf5_sys::h5a::{H5Aclose, H5Acreate2, H5Aread, H5Awrite};
-use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dread, H5Dwrite, H5Dwrite_chunk};
+use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dwrite_chunk};
 use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5l::H5Lcopy;
 use hdf5_sys::h5p::{
@@ -18,43 +17,7 @@ use hdf5_sys::h5p::{
 };
 use hdf5_sys::h5t::{H5T_class_t, H5Tdetect_class, H5Treclaim};
 
-/// Reads `rows` of the first axis into `out` without any conversion: the elements' bytes in the file's type and byte order.
-///
-/// # Panics
-/// If `out` has another length than the rows.
-pub(super) fn read_rows(dataset: &Dataset, rows: &Range<usize>, out: &mut [u8]) -> hdf5::Result<()> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    let (memory, file) = spaces(dataset, rows)?;
-    let element = dataset.dtype()?;
-    assert_eq!(memory.size() * element.size(), out.len(), "the caller's memory must hold exactly the rows");
-    let _guard = LOCK.lock();
-    // SAFETY: all handles are alive until the end of this function. `memory` spans as many elements of the file's own type as
-    // `out` has room for, as asserted, so that HDF5 converts nothing and writes `out` and nothing else. The types that come here
-    // hold no pointers (`is_plain`). The guard keeps other threads out of the library.
-    let status =
-        unsafe { H5Dread(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, out.as_mut_ptr().cast()) };
-    checked(status)
-}
-
-/// Writes `bytes`, elements in the type of `dataset`, to `rows` of the first axis.
-///
-/// # Panics
-/// If `bytes` has another length than the rows.
-pub(super) fn write_rows(dataset: &Dataset, rows: &Range<usize>, bytes: &[u8]) -> hdf5::Result<()> {
-    if bytes.is_empty() {
-        return Ok(());
-    }
-    let (memory, file) = spaces(dataset, rows)?;
-    let element = dataset.dtype()?;
-    assert_eq!(memory.size() * element.size(), bytes.len(), "the bytes must be exactly the rows");
-    let _guard = LOCK.lock();
-    // SAFETY: as in `read_rows`, with HDF5 reading `bytes`.
-    let status =
-        unsafe { H5Dwrite(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, bytes.as_ptr().cast()) };
-    checked(status)
-}
+use crate::slab::checked;
 
 /// Stores `bytes` as the chunk of `dataset` that begins with row `first_row`, filters being applied already but those in `mask`.
 pub(super) fn write_chunk(dataset: &Dataset, first_row: usize, (mask, bytes): (u32, &[u8])) -> hdf5::Result<()> {
@@ -64,7 +27,7 @@ pub(super) fn write_chunk(dataset: &Dataset, first_row: usize, (mask, bytes): (u
     // SAFETY: the dataset is alive; `offset` has an entry for each of its axes; HDF5 reads `bytes.len()` bytes of `bytes`.
     let status =
         unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, mask, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) };
-    checked(status)
+    checked(status).map(drop)
 }
 
 /// Creates the dataset `object` of `space` with the type of `like`, and its fill value, in the layout of `plist`.
@@ -106,7 +69,7 @@ pub(super) fn copy_link(from: &Group, to: &Group, name: &str) -> hdf5::Result<()
     let _guard = LOCK.lock();
     // SAFETY: both groups are alive and the name ends with a zero.
     let status = unsafe { H5Lcopy(from.id(), name.as_ptr(), to.id(), name.as_ptr(), H5P_DEFAULT, H5P_DEFAULT) };
-    checked(status)
+    checked(status).map(drop)
 }
 
 /// Copies the attribute `name`, value and type bit for bit; `false` if it holds references, which mean something in their own
@@ -154,17 +117,4 @@ unsafe fn transfer(from: hid_t, to: hid_t, (kind, space): (hid_t, hid_t), value:
 
 fn c_string(text: &str) -> hdf5::Result<CString> {
     CString::new(text).map_err(|_| hdf5::Error::from(format!("the name {text:?} has a zero byte")))
-}
-
-fn spaces(dataset: &Dataset, rows: &Range<usize>) -> hdf5::Result<(Dataspace, Dataspace)> {
-    let mut shape = dataset.shape();
-    let mut axes = vec![SliceOrIndex::from(..); shape.len()];
-    axes[0] = SliceOrIndex::SliceCount { start: rows.start, step: 1, count: rows.len(), block: 1 };
-    shape[0] = rows.len();
-    Ok((Dataspace::try_new(shape)?, dataset.space()?.select(Hyperslab::from(axes))?))
-}
-
-/// Must be called under the lock that the failed call held: the error stack is the library's last.
-fn checked(status: i32) -> hdf5::Result<()> {
-    if status < 0 { Err(hdf5::Error::query()?) } else { Ok(()) }
 }

@@ -9,7 +9,7 @@ use super::SourceOptions;
 use crate::cost::ReadCost;
 use crate::error::Result;
 use crate::read::Rows;
-use crate::shape::{SampleSlices, TimeframeShape};
+use crate::shape::SampleSlices;
 use crate::table::Table;
 use crate::windows::WindowsFile;
 
@@ -19,6 +19,7 @@ pub(super) struct WindowsSource {
     file: WindowsFile,
     held: Option<Held>,
     scope: Scope,
+    staging: Scope,
 }
 
 #[derive(Debug)]
@@ -29,16 +30,19 @@ struct Held {
 
 impl WindowsSource {
     pub(super) fn open(file: WindowsFile, scope: &Scope, options: SourceOptions) -> Result<Self> {
-        let shape = file.shape();
-        let sample_len = shape.timeframes.iter().map(TimeframeShape::window_len).sum::<usize>() + shape.horizons;
-        let bytes = sample_len.saturating_mul(shape.samples).saturating_mul(size_of::<f32>());
-        let held = if bytes <= options.resident_bytes_max {
-            let features = file.features().iter().map(|table| table.read_f32_buffer(scope)).collect::<Result<_>>()?;
-            Some(Held { features, targets: file.targets().read_f32_buffer(scope)? })
-        } else {
-            None
-        };
-        Ok(WindowsSource { file, held, scope: scope.child("staging") })
+        let mut source = WindowsSource { file, held: None, scope: scope.clone(), staging: scope.child("staging") };
+        if source.file.shape().windows_bytes() <= options.resident_bytes_max as u64 {
+            source.hold()?;
+        }
+        Ok(source)
+    }
+
+    /// Reads all windows into memory.
+    pub(super) fn hold(&mut self) -> Result<()> {
+        let read = |table: &Table| table.read_f32_buffer(&self.scope);
+        let features = self.file.features().iter().map(read).collect::<Result<_>>()?;
+        self.held = Some(Held { features, targets: read(self.file.targets())? });
+        Ok(())
     }
 
     pub(super) fn file(&self) -> &WindowsFile {
@@ -57,7 +61,7 @@ impl WindowsSource {
                     let row_len = table.row_len();
                     out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
                 }),
-                None => table.read_f32(&Rows::Range(samples.clone()), out, &self.scope)?,
+                None => table.read_f32(&Rows::Range(samples.clone()), out, &self.staging)?,
             };
         }
         Ok(cost)
@@ -68,7 +72,7 @@ impl WindowsSource {
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
             cost += match self.held_rows(i) {
                 Some(rows) => copied(|| gather_held(rows, samples, out)),
-                None => table.read_f32(&Rows::List(samples), out, &self.scope)?,
+                None => table.read_f32(&Rows::List(samples), out, &self.staging)?,
             };
         }
         Ok(cost)

@@ -123,7 +123,7 @@ mod tests {
     /// of the chunks' memory.
     fn train(samples: &SourceSamples, device: &Device) -> (Vec<u32>, Vec<f64>, u64, usize) {
         let config = Config {
-            model: ModelConfig { hidden: 4, layers: 1, bias: true },
+            model: ModelConfig { hidden: 4, layers: 1, ..ModelConfig::default() },
             batch_size: 8,
             run_length: Some(5),
             epochs: 2,

@@ -34,13 +34,19 @@ impl Meaning {
         Ok(meaning)
     }
 
+    /// What nodes with these features tell.
+    pub(crate) fn of_nodes(features: &[String]) -> Self {
+        Meaning { features: [(String::new(), features.to_vec())].into(), ..Meaning::default() }
+    }
+
     /// The first thing in which `other` means something else than this, in words; `None` where nothing tells a difference.
     pub(crate) fn difference(&self, other: &Meaning) -> Option<String> {
         let features = self.features.iter().filter_map(|(timeframe, ours)| {
             // Another number of features is another shape, of which the model itself speaks.
             let theirs = other.features.get(timeframe).filter(|theirs| theirs.len() == ours.len())?;
             let k = (0..ours.len()).find(|&k| ours[k] != theirs[k])?;
-            Some(format!("feature {k} of {timeframe} was {} in training and is {} here", ours[k], theirs[k]))
+            let of = if timeframe.is_empty() { "a node" } else { timeframe };
+            Some(format!("feature {k} of {of} was {} in training and is {} here", ours[k], theirs[k]))
         });
         let scaling = self.scaling.iter().filter_map(|(timeframe, ours)| {
             let theirs = other.scaling.get(timeframe).filter(|theirs| *theirs != ours)?;

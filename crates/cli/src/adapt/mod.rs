@@ -1,7 +1,13 @@
 //! Where the libraries meet: each file here puts one library's data into the shape that another asks for.
 
+pub(crate) mod cross_section;
+pub(crate) mod data;
+mod edges;
+mod fold;
+pub(crate) mod graphs;
 mod loading;
 pub(crate) mod meaning;
 pub(crate) mod samples;
 pub(crate) mod series;
 pub(crate) mod split;
+mod stored;

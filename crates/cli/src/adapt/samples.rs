@@ -14,6 +14,9 @@ use super::loading::Chunks;
 /// Samples that are looked at together for a fingerprint; of large windows, all that are.
 const FINGERPRINT_SAMPLES: usize = 32;
 
+/// Bytes of windows that are read at once for a fingerprint.
+const FINGERPRINT_READ_BYTES: u64 = 64 << 20;
+
 /// Windows up to this size are looked at whole for a fingerprint, whether they are in memory or not: it must not depend on how much
 /// memory there is.
 const FINGERPRINT_BYTES: u64 = 1 << 30;
@@ -38,6 +41,14 @@ impl SourceSamples {
         let segment_starts = timeframes.iter().map(segment_starts).collect();
         let chunks = Chunks::new(source.shape(), &device.scope("data/chunks"));
         Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks })
+    }
+
+    /// Reads windows into memory that are not there yet.
+    ///
+    /// # Panics
+    /// If a loader is at work on them.
+    pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
+        Arc::get_mut(&mut self.source).expect("no loader is at work").hold()
     }
 
     /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies and however it is compressed.
@@ -69,11 +80,18 @@ impl SourceSamples {
             true => (0..=last).collect(),
             false => (0..FINGERPRINT_SAMPLES).map(|k| last * k / (FINGERPRINT_SAMPLES - 1)).collect(),
         };
-        for samples in looked_at.chunks(FINGERPRINT_SAMPLES) {
-            let mut block = SampleBlock::zeros(self.source.shape(), samples.len());
-            self.source.gather(samples, block.slices())?;
-            for values in block.features.iter().chain([&block.targets]) {
-                hash_numbers(hash, values, f32::to_le_bytes);
+        // Many at once, so that a compressed chunk is decoded seldom; hashed in small blocks, by which the fingerprint is defined.
+        let blocks = FINGERPRINT_READ_BYTES / (self.source.shape().sample_bytes().max(1) * FINGERPRINT_SAMPLES as u64);
+        for samples in looked_at.chunks(FINGERPRINT_SAMPLES * blocks.max(1) as usize) {
+            let mut read = SampleBlock::zeros(self.source.shape(), samples.len());
+            self.source.gather(samples, read.slices())?;
+            let tables: Vec<_> =
+                read.features.iter().chain([&read.targets]).map(|table| (table, table.len() / samples.len())).collect();
+            for first in (0..samples.len()).step_by(FINGERPRINT_SAMPLES) {
+                let block = first..samples.len().min(first + FINGERPRINT_SAMPLES);
+                for (table, row_len) in &tables {
+                    hash_numbers(hash, &table[block.start * row_len..block.end * row_len], f32::to_le_bytes);
+                }
             }
         }
         Ok(())

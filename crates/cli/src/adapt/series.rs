@@ -60,7 +60,9 @@ fn attributes(
     // Of several instruments each has its own, in `source`.
     if let ([symbol], [pip_size]) = (&aligned.instruments[..], pip_sizes) {
         attributes.insert("symbol".to_owned(), symbol.as_str().into());
-        attributes.insert("pip_size".to_owned(), (*pip_size).into());
+        if spec.uses_pips() {
+            attributes.insert("pip_size".to_owned(), (*pip_size).into());
+        }
     }
     attributes
 }

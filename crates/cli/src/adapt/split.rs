@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use anyhow::Result;
 use megabatch_bars::Timeframe;
 use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
-use megabatch_trainer::{self as trainer, Purge, Split, SplitFractions, split};
+use megabatch_trainer::{self as trainer, Graphs as _, Purge, Split, SplitFractions, split};
 
+use super::cross_section::CrossSections;
 use crate::config::Config;
 use crate::failure::Failure;
 
@@ -38,7 +39,7 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
         }
         (None, Some(series)) => {
             let reach_ns = reach_times(series);
-            let label_end_ns: Vec<i64> = series.label_end_times(horizon_bars(series)?).collect();
+            let label_end_ns = label_end_times(series)?;
             let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
             split(times, fractions, purge).map_err(|error| explain_reach(error, times, &reach_ns))
         }
@@ -50,12 +51,45 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     Ok(split)
 }
 
+/// Splits cross-sections as `config` says: each reaches as far back as any of its samples.
+///
+/// # Errors
+/// As [`split_source`].
+pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) -> Result<Split> {
+    let source = sections.source().source();
+    let series = source.series().expect("cross-sections are of a series");
+    let [train, validation, test] = config.split();
+    let fractions = SplitFractions { train, validation, test };
+    let times = sections.times();
+    let split = match config.purge_ns() {
+        Some(duration_ns) => split(times, fractions, Purge::Duration(duration_ns))?,
+        None => {
+            let (reach_ns, label_end_ns) = (reach_times(series), label_end_times(series)?);
+            let of_sections = |of_samples: &dyn Fn(&[usize]) -> Option<i64>| -> Vec<i64> {
+                let of_section = |section| of_samples(sections.nodes(section)).expect("a cross-section has samples");
+                (0..times.len()).map(of_section).collect()
+            };
+            let window_start_ns = of_sections(&|samples| samples.iter().map(|&n| reach_ns[n]).min());
+            let label_end_ns = of_sections(&|samples| samples.iter().map(|&n| label_end_ns[n]).max());
+            let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
+            split(times, fractions, purge).map_err(|error| explain_reach(error, times, &window_start_ns))?
+        }
+    };
+    check_scalers(source, &split)?;
+    Ok(split)
+}
+
+/// When the last bar closed that each sample's label uses.
+fn label_end_times(series: &ResidentSeries) -> Result<Vec<i64>> {
+    Ok(series.label_end_times(horizon_bars(series)?).collect())
+}
+
 /// How many samples to validate, and to test, look back to before the end of the last label of the part before theirs; none where
 /// the file does not know.
 pub(crate) fn overlapping(source: &Source, split: &Split) -> Result<[usize; 2]> {
     let Some(series) = source.series() else { return Ok([0; 2]) };
     let reach_ns = reach_times(series);
-    let label_end_ns: Vec<i64> = series.label_end_times(horizon_bars(series)?).collect();
+    let label_end_ns = label_end_times(series)?;
     let count = |before: &[usize], after: &[usize]| {
         let last_label_ns = before.iter().map(|&n| label_end_ns[n]).max().unwrap_or(i64::MIN);
         after.iter().filter(|&&n| reach_ns[n] < last_label_ns).count()

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use megabatch_trainer::{Baselines, Samples, Selection};
+use megabatch_trainer::{Baselines, Selection};
 
-use crate::adapt::split::split_source;
 use crate::answer::Answer;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
-use crate::job::loss;
+use crate::settings::loss;
 use crate::trained::{Trained, Which};
 
 /// Show a model's error by horizon beside baselines that need no model
@@ -32,16 +31,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
-    let split = split_source(trained.samples.source(), &trained.config)?;
+    let split = trained.data.split(&trained.config)?;
     let part = args.split.unwrap_or_else(|| Part::unseen(&split));
-    let indices = part.indices(&split, trained.len());
+    let indices = part.indices(&split, trained.units());
     if indices.is_empty() {
         return Err(Failure::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));
     }
     let loss = loss(&trained.config);
-    let Trained { device, samples, predictor, step, .. } = &mut trained;
-    let samples: &dyn Samples = samples;
-    let baselines = Baselines::fit(device, Selection { samples, indices: &split.train })?;
+    let Trained { device, data, predictor, step, .. } = &mut trained;
+    let samples = data.samples();
+    let readout = predictor.model().config().readout;
+    let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, readout)?;
     let errors = predictor.evaluate(Selection { samples, indices: &indices }, loss, Some(&baselines))?;
     let evaluation = Evaluation::new(part, *step, errors);
     Ok(Answer::new(evaluation.to_text(), &evaluation))

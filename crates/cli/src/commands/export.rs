@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Model, TensorSet, load_weights, save_weights};
+use megabatch_trainer::{TensorSet, load_weights, save_weights};
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::job::model_config;
 use crate::output;
 use crate::run::RunFolder;
-use crate::trained::{Which, trained_shape, weights_file};
+use crate::trained::{Which, trained_model, weights_file};
 
 /// Write a model's weights with PyTorch's names, shapes and gate order
 #[derive(clap::Args)]
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     output::check(&args.out, &[])?;
     let folder = RunFolder::open(&args.run)?;
     let (step, weights) = weights_file(&folder, args.checkpoint)?;
-    let model = Model::new(trained_shape(&folder)?, model_config(&folder.config(&[])?))?;
+    let model = trained_model(&folder)?;
     // Loaded and written anew, so that what leaves is known to be whole and to fit the model.
     let mut parameters: TensorSet<f32> = TensorSet::zeros(&Device::cpu().scope("model/parameters"), model.layout())?;
     load_weights(&weights, &mut parameters)?;

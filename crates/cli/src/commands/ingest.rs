@@ -1,10 +1,11 @@
 //! `megabatch ingest`: bars as text become aligned multi-timeframe series in one HDF5 file.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use megabatch_bars::{AlignedSeries, Trouble, align};
+use megabatch_bars::{AlignedSeries, Trouble};
 use megabatch_chunk_io::{Storage, WriteOptions, write_series};
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::answer::Answer;
 use crate::output;
 use crate::plan::bytes;
 use crate::recipe::{Recipe, Recordings};
+use crate::universe;
 
 /// Read bars and write aligned series: closed bars only, features, targets, scaled on the training span
 #[derive(clap::Args)]
@@ -22,6 +24,7 @@ use crate::recipe::{Recipe, Recordings};
   megabatch ingest DAT_ASCII_EURUSD_M1_2018.csv.gz --out eurusd.h5 --stride 15
   megabatch ingest bars.csv --out series.h5 --timeframes M1:480,H1:96 --zone +02:00
   megabatch ingest EURUSD.csv GBPUSD.csv USDJPY.csv --out majors.h5
+  megabatch ingest shares/ --out shares.h5 --timeframes D1:60 --target log_return --horizon 5 --on-error skip
   megabatch ingest --bid usdjpy-bid.csv --ask usdjpy-ask.csv --out usdjpy.h5 --on-error repair")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -33,14 +36,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let start = Instant::now();
-    let Args { recipe, out } = args;
+    let out = &args.out;
     output::require_ending(out, &["h5", "hdf5"])?;
+    let recipe = args.recipe.clone().with_files_of_folders()?;
     output::check(out, &recipe.files())?;
-    let recordings = recipe.read()?;
+    let mut recordings = recipe.read()?;
     let spec = recipe.spec();
-    let aligned = align(&recordings.instruments(), &spec)?;
-    let source = account(recipe, &recordings, &aligned)?;
-    let mut answer = IngestAnswer::new(args, &recordings, &aligned);
+    let aligned = recordings.align(&recipe)?;
+    let source = account(&recipe, &recordings, &aligned)?;
+    let mut answer = IngestAnswer::new(out, &recordings, &aligned);
     answer.json["source"] = source.clone();
     let series =
         series_file(aligned, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() });
@@ -56,16 +60,14 @@ struct IngestAnswer {
 }
 
 impl IngestAnswer {
-    fn new(args: &Args, recordings: &Recordings, aligned: &AlignedSeries) -> Self {
+    fn new(out: &Path, recordings: &Recordings, aligned: &AlignedSeries) -> Self {
         let (first, last) = (aligned.sample_time.iter().min(), aligned.sample_time.iter().max());
         let (first, last) = (first.copied().unwrap_or_default(), last.copied().unwrap_or_default());
-        let mut text = String::new();
-        let mut warnings = Vec::new();
-        for recording in &recordings.all {
-            text.push_str(&format!("{}\n", recording.summary));
-            warnings.extend(recording.summary.warnings.iter().cloned());
-        }
-        // The summaries' texts have their own warnings in them.
+        let universe = &recordings.universe;
+        let mut text = universe::describe(universe);
+        let of_files = universe.recordings.iter().flat_map(|recording| recording.summary.warnings.iter().cloned());
+        let mut warnings: Vec<String> = of_files.collect();
+        // The universe's text has the warnings of its files in it.
         let others: Vec<String> = few_kept(recordings).into_iter().chain(aligned.warnings.iter().cloned()).collect();
         others.iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
         warnings.extend(others);
@@ -79,17 +81,24 @@ impl IngestAnswer {
             ));
         }
         text.push_str(&format!("{} from {} to {}", counted(aligned.len(), "sample"), utc(first), utc(last)));
-        if aligned.instruments.len() > 1 {
-            text.push_str(&format!(" of {}", aligned.instruments.join(", ")));
+        let instants = aligned.sample_time.iter().collect::<BTreeSet<_>>().len();
+        match aligned.instruments.len() {
+            1 => {}
+            count if count > universe::ONE_BY_ONE_MAX => {
+                text.push_str(&format!(" of {count} instruments at {instants} instants"));
+            }
+            _ => text.push_str(&format!(" of {}", aligned.instruments.join(", "))),
         }
-        let json = json!({
-            "out": args.out,
+        let mut json = json!({
+            "out": out,
             "symbols": aligned.instruments,
             "samples": aligned.len(),
+            "instants": instants,
             "first_sample_time_ns": first,
             "last_sample_time_ns": last,
             "warnings": warnings,
         });
+        json["universe"] = universe::facts(universe);
         IngestAnswer { text, json }
     }
 
@@ -109,7 +118,7 @@ fn counted(count: usize, what: &str) -> String {
 /// A warning where so many rows were dropped that the files are probably not what their reader takes them for. Copies of rows are no
 /// sign of that.
 fn few_kept(recordings: &Recordings) -> Vec<String> {
-    let few = recordings.all.iter().filter_map(|recording| {
+    let few = recordings.universe.recordings.iter().filter_map(|recording| {
         let summary = &recording.summary;
         let (rows, kept) = (summary.rows() - summary.dropped(Trouble::Copy), summary.kept());
         (kept < rows - rows / 20).then(|| {

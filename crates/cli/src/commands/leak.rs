@@ -9,7 +9,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use megabatch_bars::{
-    AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, align, prove_no_look_ahead, prove_scalers,
+    AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, bar_files, prove_no_look_ahead, prove_scalers,
 };
 use megabatch_chunk_io::{AttributeValue, Series, SeriesFile};
 use megabatch_gpu_core::Device;
@@ -39,7 +39,7 @@ const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
 pub(crate) struct Args {
     /// A series file, as `ingest` writes it
     file: PathBuf,
-    /// The files of bars that it was made of, where they are not where they were
+    /// The files of bars that it was made of, or folders with them, where they are not where they were
     #[arg(long, num_args = 1..)]
     source: Vec<PathBuf>,
     /// Samples drawn at random
@@ -54,10 +54,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let start = Instant::now();
     let file = SeriesFile::open(&args.file, &Device::cpu().scope("leak"))?.read()?;
     let source = Source::of(&args.file, &file)?;
-    let recipe = source.recipe_with(&args.source)?;
-    let recordings = recipe.read()?;
+    let moved = args.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
+    let recipe = source.recipe_with(&moved)?;
+    let mut recordings = recipe.read()?;
+    let series = recordings.align(&recipe)?;
     let (instruments, spec) = (recordings.instruments(), recipe.spec());
-    let series = align(&instruments, &spec)?;
     let scalers = series.scalers();
     let moments = moments(args, &series, &source.zones());
     source.require_same_account(account(&recipe, &recordings, &series)?)?;
@@ -107,6 +108,9 @@ fn answer(args: &Args, moments: &Moments, facts: &Value) -> Answer {
     );
     Answer::new(text, &json)
 }
+
+/// Where the account of a file has its instruments: those that are in it, and those that could not be.
+const LISTS: [&str; 2] = ["instruments", "left_out"];
 
 /// What a file says of where it comes from.
 struct Source<'a> {
@@ -183,9 +187,14 @@ impl<'a> Source<'a> {
         let mut said = self.json.clone();
         for account in [&mut said, &mut found] {
             account["recipe"] = Value::Null;
-            let instruments = account["instruments"].as_array_mut().into_iter().flatten();
-            let files = instruments.flat_map(|instrument| instrument["files"].as_array_mut().into_iter().flatten());
-            files.for_each(|file| file["file"] = Value::Null);
+            for list in LISTS {
+                for instrument in account.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                    // Why an instrument is left out is told with its path.
+                    instrument["reason"] = Value::Null;
+                    let files = instrument["files"].as_array_mut().into_iter().flatten();
+                    files.for_each(|file| file["file"] = Value::Null);
+                }
+            }
         }
         match said == found {
             true => Ok(()),
@@ -194,7 +203,7 @@ impl<'a> Source<'a> {
     }
 
     fn files(&self) -> impl Iterator<Item = &Value> {
-        let instruments = self.json["instruments"].as_array().into_iter().flatten();
+        let instruments = LISTS.into_iter().flat_map(|list| self.json[list].as_array().into_iter().flatten());
         instruments.flat_map(|instrument| instrument["files"].as_array().into_iter().flatten())
     }
 

@@ -7,6 +7,7 @@ mod convert;
 mod demo;
 mod eval;
 mod export;
+mod graph;
 mod import;
 mod ingest;
 mod inspect;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Predict(predict::Args),
     Export(export::Args),
     Import(import::Args),
+    Graph(graph::Args),
     Memory(memory::Args),
     Bench(bench::Args),
     Config(config::Args),
@@ -78,6 +80,7 @@ pub(crate) fn run(command: Command) -> Result<Answer> {
         Command::Predict(args) => predict::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Graph(args) => graph::run(&args),
         Command::Memory(args) => memory::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Config(args) => config::run(&args),

@@ -1,14 +1,16 @@
 //! `megabatch predict`: a model's outputs for some samples.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use megabatch_chunk_io::{Predictions, SampleInstruments, write_predictions};
-use megabatch_trainer::{Samples, Selection, write_atomically};
+use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictions};
+use megabatch_trainer::{Graphs, Readout, Selection, write_atomically};
 use serde_json::json;
 
 use super::windows::SampleRange;
+use crate::adapt::data::Data;
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output;
@@ -27,7 +29,7 @@ pub(crate) struct Args {
     /// Data file; the one trained on if not given
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Samples A..B, half-open, from 0; all if not given
+    /// Samples A..B, or graphs where a model predicts these as wholes, half-open, from 0; all if not given
     #[arg(long, value_name = "A..B")]
     samples: Option<SampleRange>,
     /// File to write: .h5, with a dataset `predictions` [n, K], or .csv
@@ -41,45 +43,89 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let format = Format::of(&args.out)?;
     let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
-    output::check(&args.out, &[trained.samples.source().path()])?;
-    let range = args.samples.as_ref().map_or(0..trained.len(), |samples| samples.0.clone());
-    if range.end > trained.len() {
-        let file = trained.samples.source().path().display();
-        return Err(Failure::usage(format!(
-            "--samples {}..{}: {file} has {} samples",
-            range.start,
-            range.end,
-            trained.len()
-        )));
+    output::check(&args.out, &[trained.data.path()])?;
+    let Trained { data, predictor, .. } = &mut trained;
+    let rows = Rows::of(data, predictor.model().config().readout);
+    let range = args.samples.as_ref().map_or(0..rows.len(), |samples| samples.0.clone());
+    if range.end > rows.len() {
+        let file = data.path().display();
+        let (Range { start, end }, found) = (&range, rows.len());
+        return Err(Failure::usage(format!("--samples {start}..{end}: {file} has {found} {}", rows.name())));
     }
-    let indices: Vec<usize> = range.clone().collect();
-    let Trained { samples, predictor, .. } = &mut trained;
-    let horizons = samples.shape().outputs;
-    let mut values: Vec<f32> = Vec::with_capacity(indices.len() * horizons);
-    let mut progress = Progress::start("predict", indices.len() as u64, "samples");
-    predictor.predict(Selection { samples: &*samples, indices: &indices }, |_, batch| {
-        values.extend_from_slice(batch);
-        progress.at((values.len() / horizons) as u64, "");
+    let horizons = data.samples().shape().outputs;
+    // What is in no graph stays unknown.
+    let mut values = vec![f32::NAN; range.len() * horizons];
+    let mut progress = Progress::start("predict", range.len() as u64, rows.name());
+    let (indices, mut done) = (rows.units(&range), 0);
+    predictor.predict(Selection { samples: data.samples(), indices: &indices }, |rows, batch| {
+        for (row, predicted) in rows.iter().zip(batch.chunks_exact(horizons)).filter(|(row, _)| range.contains(row)) {
+            values[(row - range.start) * horizons..][..horizons].copy_from_slice(predicted);
+            done += 1;
+        }
+        progress.at(done, "");
         Ok::<(), megabatch_trainer::Error>(())
     })?;
-    let source = samples.source();
+    let source = data.source();
     let predictions = Predictions {
         values: &values,
         horizons,
-        sample_times: source.sample_times().map(|times| &times[range.clone()]),
-        instruments: source
-            .sample_instruments()
-            .map(|all| SampleInstruments { names: source.instruments(), of_sample: &all[range.clone()] }),
+        sample_times: source.and_then(Source::sample_times).map(|times| &times[range.clone()]),
+        instruments: source.and_then(|source| {
+            let of_sample = &source.sample_instruments()?[range.clone()];
+            Some(SampleInstruments { names: source.instruments(), of_sample })
+        }),
     };
     match format {
         Format::Csv => write_atomically(&args.out, to_csv(range.start, &predictions).as_bytes())?,
         Format::Hdf5 => write_predictions(&args.out, &predictions)?,
     }
-    let text = format!("{}: {} predictions of {horizons} horizons", args.out.display(), indices.len());
+    let text = format!("{}: {} predictions of {horizons} horizons", args.out.display(), range.len());
     Ok(Answer::new(
         text,
-        &json!({ "out": args.out, "samples": indices.len(), "horizons": horizons, "step": trained.step }),
+        &json!({ "out": args.out, "samples": range.len(), "horizons": horizons, "step": trained.step }),
     ))
+}
+
+/// What is predicted, a row each.
+enum Rows<'a> {
+    /// Samples that stand alone, or graphs as wholes.
+    Units { count: usize, name: &'static str },
+    /// Samples that are the nodes of graphs.
+    Nodes { count: usize, graphs: &'a dyn Graphs },
+}
+
+impl<'a> Rows<'a> {
+    fn of(data: &'a Data, readout: Option<Readout>) -> Self {
+        match (readout, data.samples().graphs()) {
+            (Some(Readout::Node), Some(graphs)) => Rows::Nodes { count: data.samples().len(), graphs },
+            (Some(_), _) => Rows::Units { count: data.units(), name: "graphs" },
+            (None, _) => Rows::Units { count: data.units(), name: "samples" },
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Rows::Units { count, .. } | Rows::Nodes { count, .. } => *count,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Rows::Units { name, .. } => name,
+            Rows::Nodes { .. } => "samples",
+        }
+    }
+
+    /// The units to be computed for the rows of `range`: graphs are computed whole.
+    fn units(&self, range: &Range<usize>) -> Vec<usize> {
+        match self {
+            Rows::Units { .. } => range.clone().collect(),
+            Rows::Nodes { graphs, .. } => {
+                let has_some = |&graph: &usize| graphs.nodes(graph).iter().any(|sample| range.contains(sample));
+                (0..graphs.len()).filter(has_some).collect()
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -16,18 +16,22 @@ use crate::failure::Failure;
 use crate::job::free_memory_bytes;
 use crate::output;
 use crate::plan::bytes;
-use crate::synth::{bars, samples};
+use crate::synth::{bars, samples, shares};
 
 /// Make up bars (.csv) or samples (.h5) of any shape; the same seed gives the same file
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch synth bars.csv --days 30
+  megabatch synth shares --shares 12 --days 300
   megabatch synth windows.h5 --layout windows --samples 1000 --steps 360 --features 167
   megabatch synth series.h5 --layout series --samples 5000 --timeframes M1:480,H1:96")]
 pub(crate) struct Args {
-    /// The file to write: bars if it ends in .csv, samples if it ends in .h5 or .hdf5
+    /// The file to write: bars if it ends in .csv, samples if it ends in .h5 or .hdf5; with --shares a folder
     out: PathBuf,
-    /// Calendar days of one-minute bars
+    /// Number of shares, a file of daily bars each, in the folder that is named
+    #[arg(long)]
+    shares: Option<NonZeroUsize>,
+    /// Calendar days of one-minute bars, or of daily ones with --shares
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
     /// Layout of the samples
@@ -80,6 +84,9 @@ enum Filter {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
+    if let Some(count) = args.shares {
+        return make_shares(args, count.get());
+    }
     output::check(&args.out, &[])?;
     match args.out.extension().and_then(|ending| ending.to_str()) {
         Some("csv") => make_bars(args),
@@ -89,6 +96,22 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             args.out.display()
         ))),
     }
+}
+
+fn make_shares(args: &Args, count: usize) -> Result<Answer> {
+    let folder = &args.out;
+    let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", folder.display()));
+    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(failed(&"is there already and not empty; name another folder"));
+    }
+    std::fs::create_dir_all(folder).map_err(|error| failed(&format!("cannot be made: {error}")))?;
+    let files = shares::csv_files(count, args.days, args.seed);
+    let bars = files.first().map_or(0, |(_, csv)| csv.lines().count() - 1);
+    for (name, csv) in &files {
+        write_atomically(&folder.join(format!("{name}.csv")), csv.as_bytes())?;
+    }
+    let text = format!("{}: {count} shares with {bars} daily bars each", folder.display());
+    Ok(Answer::new(text, &json!({ "folder": folder, "shares": count, "bars": bars })))
 }
 
 fn make_bars(args: &Args) -> Result<Answer> {

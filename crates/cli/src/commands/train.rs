@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use megabatch_trainer::{
-    self as trainer, Baselines, End, Outcome, Resumed, Samples as _, Selection, Trainer, write_atomically,
-};
+use megabatch_trainer::{self as trainer, Baselines, End, Outcome, Resumed, Selection, Trainer, write_atomically};
 use serde_json::json;
 
+use crate::adapt::data::Data;
 use crate::answer::Answer;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
@@ -73,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     if args.resume {
         require_same_data(&folder, &plan)?;
     }
-    job.samples.load_in_chunks_of(plan.data.chunks.samples_per_chunk, job.training.batch_size);
+    job.data.load_in_chunks_of(plan.data.chunks.samples_per_chunk, job.training.batch_size);
     record(&job);
     let trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone());
     let mut trainer = trainer.map_err(|error| explain_shortage(&folder, &job.device, error.into()))?;
@@ -206,10 +205,11 @@ impl Session {
         }
         let (step, weights) = weights_file(&self.folder, Which::Best)?;
         trainer.load_weights(&weights)?;
-        let Job { device, samples, split, .. } = &self.job;
-        let part = Part::unseen(split);
-        let baselines = Baselines::fit(device, Selection { samples, indices: &split.train })?;
-        let indices = part.indices(split, samples.len());
+        let Job { device, data, split, .. } = &self.job;
+        let (samples, part) = (data.samples(), Part::unseen(split));
+        let readout = trainer.model().config().readout;
+        let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, readout)?;
+        let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
         let evaluation = Evaluation::new(part, step, errors);
         write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
@@ -217,14 +217,13 @@ impl Session {
     }
 
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
-        let Job { device, samples, split, config, training, .. } = &self.job;
-        let source = samples.source();
-        let forecasts = match evaluation {
-            Some(evaluation) => {
+        let Job { device, data, split, config, training, .. } = &self.job;
+        let forecasts = match (evaluation, data) {
+            (Some(evaluation), Data::Samples(samples)) => {
                 let (_, weights) = weights_file(&self.folder, Which::Best)?;
-                Some(Forecasts::of(&self.job, evaluation.split, &weights)?)
+                Some(Forecasts::of(&self.job, samples, (evaluation.split, &weights))?)
             }
-            None => None,
+            _ => None,
         };
         let report = Report {
             run_name: &self.folder.root().display().to_string(),
@@ -232,8 +231,8 @@ impl Session {
             metrics: &self.folder.metrics()?,
             evaluation,
             forecasts: forecasts.as_ref(),
-            data: &DataFacts::of(source)?,
-            split: &SplitFacts::of(split, source.sample_times()),
+            data: &DataFacts::of(data)?,
+            split: &SplitFacts::of(split, data.unit_times()),
             memory,
             machine: &Machine::of(device, training),
             config,

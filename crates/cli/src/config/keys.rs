@@ -33,7 +33,7 @@ const POSITIVE: Kind = Kind::Number { above: 0.0 };
 const NOT_NEGATIVE: Kind = Kind::Number { above: -f64::MIN_POSITIVE };
 
 pub(crate) const KEYS: &[Key] = &[
-    key("data.path", Kind::Text, "", "The HDF5 file to train on; `--data` says it too."),
+    key("data.path", Kind::Text, "", "The file to train on, HDF5 or `.mbg`; `--data` says it too."),
     key(
         "data.split",
         Kind::Fractions,
@@ -47,6 +47,14 @@ pub(crate) const KEYS: &[Key] = &[
         "Time left out between two splits, such as `8d`, `36h` or `90m`. `auto` leaves out every sample whose windows reach back to \
          before the end of the last label of the split before.",
     ),
+    key(
+        "data.folds",
+        Kind::OrWord { word: "none", otherwise: &Kind::Count { min: 3, max: 1000 } },
+        "none",
+        "Cuts a file of graphs into so many parts of equal size, by chance and evenly over the classes, in place of `data.split`: one to \
+         test, the next to validate, the others to train.",
+    ),
+    key("data.fold", COUNT_OR_ZERO, "0", "The part to test, from 0."),
     key("model.hidden", WIDTH, "64", "Hidden units H of each LSTM."),
     key("model.layers", DEPTH, "1", "Layers of each LSTM."),
     key("model.bias", Kind::Bool, "true", "Whether the LSTMs have bias terms."),
@@ -68,7 +76,85 @@ pub(crate) const KEYS: &[Key] = &[
         "concat",
         "How timeframes come together: concatenated, shortest first.",
     ),
-    key("model.graph", Kind::Choice { now: &["none"], later: "G.mbg" }, "none", "Graph over the instruments."),
+    key(
+        "model.encoder",
+        Kind::Choice { now: &["auto", "lstm", "none"], later: "" },
+        "auto",
+        "What comes before graph attention: an LSTM for each timeframe, or nothing, which takes the last bar as it is. `auto` is `lstm` for bars \
+         and `none` for a file of graphs, whose nodes have no past.",
+    ),
+    key(
+        "model.graph",
+        Kind::OrWord { word: "none", otherwise: &Kind::Text },
+        "none",
+        "File of graphs over the instruments, such as `G.mbg` of `megabatch graph build`: a sample then is all instruments at one time, and \
+         each of them attends to its neighbours. A batch is so many times. Where `data.path` is a file of graphs itself, this stays `none`.",
+    ),
+    key(
+        "model.graph_attention",
+        Kind::Choice { now: &["gat", "gatv2"], later: "" },
+        "gat",
+        "How a neighbour's weight is computed: as in \"Graph attention networks\" (2018), or as in \"How attentive are graph attention \
+         networks?\" (2022).",
+    ),
+    key(
+        "model.graph_layers",
+        Kind::Count { min: 0, max: 64 },
+        "2",
+        "Layers of graph attention where there are graphs; 0 leaves every node to itself.",
+    ),
+    key("model.graph_heads", WIDTH, "4", "Heads of each layer of graph attention."),
+    key("model.graph_hidden", WIDTH, "16", "Units of each head."),
+    key(
+        "model.graph_output",
+        Kind::Choice { now: &["linear", "attention"], later: "" },
+        "linear",
+        "What gives the predictions: a linear head on the last layer, or the last layer itself, as the mean of its heads.",
+    ),
+    key("model.graph_output_heads", WIDTH, "1", "Heads of a last layer that gives the predictions itself."),
+    key(
+        "model.graph_activation",
+        Kind::Choice { now: &["elu", "relu"], later: "" },
+        "elu",
+        "The function between layers of graph attention.",
+    ),
+    key(
+        "model.graph_residual",
+        Kind::Bool,
+        "false",
+        "Whether each layer adds a linear map of its input to its output.",
+    ),
+    key(
+        "model.graph_self_loops",
+        Kind::Bool,
+        "true",
+        "Whether each node attends to itself too, once; edges from a node to itself that the graph has are then left out.",
+    ),
+    key(
+        "model.graph_edge_attributes",
+        Kind::Bool,
+        "true",
+        "Whether attention sees weights and attributes of edges, where they have any.",
+    ),
+    key(
+        "model.graph_dropout",
+        Kind::Probability,
+        "0",
+        "Share of the inputs of each layer of graph attention that a training step leaves out.",
+    ),
+    key(
+        "model.graph_attention_dropout",
+        Kind::Probability,
+        "0",
+        "Share of the attention weights that a training step leaves out.",
+    ),
+    key(
+        "model.readout",
+        Kind::Choice { now: &["auto", "node", "mean", "sum", "max"], later: "" },
+        "auto",
+        "What predictions are for: each node, or each graph by the mean, the sum or the largest of its nodes. `auto` is `node`, or `mean` where \
+         graphs have targets as wholes.",
+    ),
     key(
         "training.optimizer",
         Kind::Choice { now: &["adamw", "adam", "sgd"], later: "" },
@@ -98,15 +184,22 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key(
         "training.loss",
-        Kind::Choice { now: &["mse", "huber"], later: "" },
+        Kind::Choice { now: &["mse", "huber", "cross_entropy", "rank_pairwise", "rank_listwise"], later: "" },
         "mse",
-        "Loss: mean squared error, or Huber's, which grows in a line beyond `training.huber_delta`.",
+        "Loss: mean squared error; Huber's, which grows in a line beyond `training.huber_delta`; cross entropy of classes; or, within each graph, \
+         the order of pairs of nodes (RankNet) or of all (ListNet).",
     ),
     key(
         "training.huber_delta",
         POSITIVE,
         "1.0",
         "Error, in units of the targets, at which Huber's loss becomes a line.",
+    ),
+    key(
+        "training.rank_temperature",
+        POSITIVE,
+        "1.0",
+        "What targets are divided by for `rank_listwise`, in their unit: far below their spread, only the best node of each graph counts.",
     ),
     key(
         "training.epochs",

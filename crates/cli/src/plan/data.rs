@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use megabatch_chunk_io::{ChunkPlan, Layout, Recommendation, Residence, recommend};
+use megabatch_chunk_io::{ChunkPlan, Recommendation, Residence, recommend};
 use serde::Serialize;
 
 use super::bytes;
@@ -18,8 +18,12 @@ pub(crate) struct DataPlan {
     pub(crate) fingerprint: String,
     /// What the model sees and predicts, where the file tells: a model is used on data of the same meaning only.
     pub(crate) meaning: Meaning,
-    pub(crate) layout: Layout,
+    /// `series`, `windows` or `graphs`.
+    pub(crate) layout: String,
     pub(crate) samples: usize,
+    /// What the split, batches and the order count: samples, or graphs whose nodes are samples.
+    pub(crate) unit: &'static str,
+    pub(crate) units: usize,
     /// Bytes of the samples as windows, whichever the layout.
     pub(crate) windows_bytes: u64,
     /// Bytes held in memory during the run, the chunks in flight included.
@@ -36,14 +40,16 @@ pub(crate) struct DataPlan {
 
 impl DataPlan {
     pub(super) fn of(job: &Job, chunks: ChunkPlan) -> Result<Self> {
-        let source = job.samples.source();
+        let (data, shape) = (&job.data, job.data.shape());
         Ok(DataPlan {
-            path: source.path().to_owned(),
-            fingerprint: job.samples.fingerprint()?,
-            meaning: Meaning::of(source)?,
-            layout: source.layout(),
-            samples: source.shape().samples,
-            windows_bytes: source.shape().windows_bytes(),
+            path: data.path().to_owned(),
+            fingerprint: data.fingerprint()?,
+            meaning: data.meaning()?,
+            layout: data.layout(),
+            samples: shape.samples,
+            unit: data.unit(),
+            units: data.units(),
+            windows_bytes: shape.windows_bytes(),
             resident_bytes: job.data_bytes(&chunks),
             batches_per_chunk: chunks.samples_per_chunk.div_ceil(job.training.batch_size),
             recommended: recommend(job.memory_bytes as u64),

@@ -117,7 +117,7 @@ pub(super) fn no_way_through(job: &Job, shortage: &Shortage) -> Result<anyhow::E
 
 /// What data take at least: two chunks of a batch.
 fn least_data_bytes(job: &Job) -> u64 {
-    2 * job.training.batch_size as u64 * job.samples.source().shape().sample_bytes()
+    2 * job.training.batch_size as u64 * job.data.shape().sample_bytes()
 }
 
 /// In units of 10^9 bytes, rounded down to what can be typed.

@@ -5,7 +5,7 @@ mod memory;
 mod reads;
 
 use anyhow::Result;
-use megabatch_trainer::{Model, SampleShape, Samples as _, Split};
+use megabatch_trainer::{Model, ModelConfig, SampleShape, Split};
 use serde::Serialize;
 
 pub(crate) use data::DataPlan;
@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) split: SplitPlan,
     /// What each sample is made of.
     pub(crate) shape: SampleShape,
+    /// What the model is, as far as samples leave it open.
+    pub(crate) model: ModelConfig,
     /// Numbers in the model's weights.
     pub(crate) parameters: usize,
     pub(crate) batch_size: usize,
@@ -61,7 +63,7 @@ impl Plan {
             Ok(chunks) => *chunks,
             Err(shortage) => return Err(no_way_through(job, shortage)?),
         };
-        let (training, shape) = (&job.training, job.samples.shape().clone());
+        let (training, shape) = (&job.training, job.data.samples().shape().clone());
         let footprint = job.footprint(training)?;
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
         let steps = training.max_steps.unwrap_or(training.epochs * steps_per_epoch);
@@ -78,6 +80,7 @@ impl Plan {
             steps,
             memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint),
             notes: notes(job, steps)?,
+            model: training.model,
             shape,
         })
     }
@@ -94,8 +97,9 @@ impl Plan {
         let SplitPlan { train, validation, test, purged, .. } = &self.split;
         let sentences = vec![
             format!(
-                "{} samples of {} ({} layout): {train} to train on, {validation} to validate, {test} to test, {purged} left out between them.",
-                self.data.samples,
+                "{} {}s of {} ({} layout): {train} to train on, {validation} to validate, {test} to test, {purged} left out between them.",
+                self.data.units,
+                self.data.unit,
                 self.data.path.display(),
                 self.data.layout
             ),
@@ -115,8 +119,8 @@ impl Plan {
         ));
         text.push_str(&self.data.to_text());
         text.push_str(&format!(
-            "batch     {} samples x {} accumulated, runs of {}\n",
-            self.batch_size, self.accumulation_steps, self.run_length
+            "batch     {} {}s x {} accumulated, runs of {}\n",
+            self.batch_size, self.data.unit, self.accumulation_steps, self.run_length
         ));
         text.push_str(&format!("steps     {} an epoch, {} in all\n\n", self.steps_per_epoch, self.steps));
         text.push_str(&self.memory.to_text());
@@ -127,7 +131,7 @@ impl Plan {
 impl SplitPlan {
     fn of(job: &Job) -> Self {
         let Split { train, validation, test, purged, .. } = &job.split;
-        let times = job.samples.source().sample_times();
+        let times = job.data.unit_times();
         let first = |part: &[usize]| part.iter().filter_map(|&n| times.map(|times| times[n])).min();
         SplitPlan {
             train: train.len(),

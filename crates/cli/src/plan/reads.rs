@@ -28,7 +28,7 @@ pub(super) fn epoch_reads(job: &Job, samples_per_chunk: usize) -> Result<Vec<Dat
     let (train, training) = (&job.split.train, &job.training);
     let epoch = Order::new(train.len(), training.run_samples(), training.seed)?.epoch(0);
     let order = (0..train.len()).map(|position| train[epoch.sample(position)]);
-    let source = job.samples.source();
+    let Some(source) = job.data.source() else { return Ok(Vec::new()) };
     let reads = |stored| DatasetReads::of(source, stored, &order, samples_per_chunk);
     Ok(source.storage()?.into_iter().map(reads).collect())
 }

@@ -8,6 +8,7 @@ use super::chart::{Axis, Row, Span, Timeline, Words};
 use super::html::{Section, Table, paragraph};
 use super::json;
 use super::number::{grouped, instant, plural, seconds};
+use crate::adapt::data::Data;
 
 /// What a data file tells about itself.
 #[derive(Debug, Default)]
@@ -35,9 +36,9 @@ const INSTRUMENTS_MAX: usize = 24;
 const GAPS_MAX: usize = 12;
 
 impl DataFacts {
-    /// The facts of the file behind `source`. A windows file tells none.
-    pub(crate) fn of(source: &Source) -> Result<Self> {
-        let Some(series) = source.series() else {
+    /// The facts of `data`. Files of windows and of graphs tell none.
+    pub(crate) fn of(data: &Data) -> Result<Self> {
+        let Some(series) = data.source().and_then(Source::series) else {
             return Ok(DataFacts { unit: "units of the targets", bar: "steps".to_owned(), ..DataFacts::default() });
         };
         let file = series.file();
@@ -53,7 +54,11 @@ impl DataFacts {
         let timeframes = file.timeframes();
         let base = has("base").map_or_else(|| timeframes[0].name().to_owned(), str::to_owned);
         Ok(DataFacts {
-            unit: if has("target_kind").is_some() { "pips" } else { "units of the targets" },
+            unit: match has("target_kind") {
+                Some("log_return") => "log return",
+                Some(_) => "pips",
+                None => "units of the targets",
+            },
             bar: format!("bars of {base}"),
             timeframes: timeframes
                 .iter()
@@ -98,7 +103,7 @@ fn without_gaps(times: &[i64]) -> Vec<(i64, i64)> {
 pub(crate) fn section(facts: &DataFacts) -> Section {
     let mut body = String::new();
     if facts.timeframes.is_empty() {
-        body.push_str(&paragraph("The file holds windows and not bars; it does not tell where they come from."));
+        body.push_str(&paragraph("The file holds samples and not bars; it does not tell where they come from."));
     } else {
         body.push_str(&series_table(facts));
         body.push_str(&timeline(facts));
@@ -201,6 +206,6 @@ mod tests {
         for part in ["EURUSD", "Bars over time", "1 gap longer than 80 h", "8 d 7 h", "weekends", "1,000"] {
             assert!(body.contains(part), "{part}: {body}");
         }
-        assert!(section(&DataFacts::default()).body.contains("holds windows"));
+        assert!(section(&DataFacts::default()).body.contains("holds samples"));
     }
 }

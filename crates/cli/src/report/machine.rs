@@ -4,6 +4,7 @@ use megabatch_trainer::{self as trainer, Arithmetic, Form};
 
 use super::html::{Section, Table};
 use crate::plan::bytes;
+use crate::usage::peak_rss_bytes;
 
 /// Facts of the machine and of how it was used.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ impl Machine {
             ("system", format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH)),
         ];
         rows.extend(processor().map(|name| ("processor", name)));
-        rows.extend(resident_peak_bytes().map(|peak| ("largest resident set of the process", bytes(peak))));
+        rows.extend(peak_rss_bytes().map(|peak| ("largest resident set of the process", bytes(peak as usize))));
         Machine { rows }
     }
 
@@ -45,12 +46,6 @@ fn processor() -> Option<String> {
     value_of(&std::fs::read_to_string("/proc/cpuinfo").ok()?, "model name")
 }
 
-/// The largest resident set of this process, where the system has a file that tells it.
-fn resident_peak_bytes() -> Option<usize> {
-    let text = value_of(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM")?;
-    text.strip_suffix(" kB")?.trim().parse::<usize>().ok().map(|kibibytes| kibibytes * 1024)
-}
-
 /// The value of the first line `KEY : VALUE`.
 fn value_of(text: &str, key: &str) -> Option<String> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -63,9 +58,9 @@ mod tests {
 
     #[test]
     fn values_are_found_by_their_keys() {
-        let text = "processor\t: 0\nmodel name\t: A: B\nVmHWM:\t  123 kB\n";
+        let text = "processor\t: 0\nmodel name\t: A: B\ncache size\t:  123 KB\n";
         assert_eq!(value_of(text, "model name").as_deref(), Some("A: B"));
-        assert_eq!(value_of(text, "VmHWM").as_deref(), Some("123 kB"));
-        assert_eq!(value_of(text, "VmPeak"), None);
+        assert_eq!(value_of(text, "cache size").as_deref(), Some("123 KB"));
+        assert_eq!(value_of(text, "cache"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! `report.html`: what a run came to, on one page that needs nothing else.
 
-mod chart;
+pub(crate) mod chart;
 mod data;
 mod forecasts;
 mod horizons;
@@ -157,7 +157,9 @@ mod tests {
                 path: "<b>.h5".into(),
                 fingerprint: String::new(),
                 meaning: Default::default(),
-                layout: Layout::Series,
+                layout: Layout::Series.to_string(),
+                unit: "sample",
+                units: 100,
                 samples: 100,
                 windows_bytes: 1,
                 resident_bytes: 1,
@@ -177,6 +179,7 @@ mod tests {
                 validation_start_ns: None,
                 test_start_ns: None,
             },
+            model: settings.model,
             parameters: 1234,
             shape,
             batch_size: 64,

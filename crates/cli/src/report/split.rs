@@ -42,33 +42,31 @@ impl SplitFacts {
 pub(crate) fn section(facts: &SplitFacts, plan: &Plan, config: &Config) -> Section {
     let purge = config.settings().find(|(key, _)| *key == "data.purge").map_or("auto", |(_, text)| text);
     let how = match purge {
-        "auto" => {
-            "every sample whose windows reach back to before the end of the last label of the part before".to_owned()
-        }
+        "auto" => "all whose windows reach back to before the end of the last label of the part before".to_owned(),
         duration => format!("what lies within {duration} of the part before"),
     };
     let mut body = paragraph(&format!(
         "Split by time, at the same instants for everything in the file. The purge leaves out {how}: {}, {} of all.",
-        plural(plan.split.purged, "sample"),
-        percent(plan.split.purged as f64 / plan.data.samples.max(1) as f64),
+        plural(plan.split.purged, plan.data.unit),
+        percent(plan.split.purged as f64 / plan.data.units.max(1) as f64),
     ));
     body.push_str(&timeline(facts));
     let row = |part: &PartSpan| {
         let (from, to) =
             part.ends.map_or(("-".to_owned(), "-".to_owned()), |(from, to)| (facts.end(from), facts.end(to)));
-        let share = percent(part.samples as f64 / plan.data.samples.max(1) as f64);
+        let share = percent(part.samples as f64 / plan.data.units.max(1) as f64);
         vec![part.name.to_owned(), grouped(part.samples as u64), share, from, to]
     };
     let purged = vec![
         "left out".to_owned(),
         grouped(plan.split.purged as u64),
-        percent(plan.split.purged as f64 / plan.data.samples.max(1) as f64),
+        percent(plan.split.purged as f64 / plan.data.units.max(1) as f64),
         "-".to_owned(),
         "-".to_owned(),
     ];
     let table = Table {
-        caption: format!("Parts of {}", plural(plan.data.samples, "sample")),
-        head: ["part", "samples", "share", "first sample", "last sample"].map(str::to_owned).to_vec(),
+        caption: format!("Parts of {}", plural(plan.data.units, plan.data.unit)),
+        head: ["part", "size", "share", "first", "last"].map(str::to_owned).to_vec(),
         rows: facts.parts.iter().map(row).chain([purged]).collect(),
     };
     body.push_str(&table.to_html());

@@ -3,3 +3,4 @@
 pub(crate) mod bars;
 pub(crate) mod random;
 pub(crate) mod samples;
+pub(crate) mod shares;

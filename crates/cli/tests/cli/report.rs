@@ -97,6 +97,6 @@ fn a_file_of_windows_and_a_run_without_test_split_have_a_report_too() {
     require(&page, &PARTS_AT_THE_END);
     require(
         &page,
-        &["The file holds windows and not bars", "(all), which the model was trained on", "Nothing was validated"],
+        &["The file holds samples and not bars", "(all), which the model was trained on", "Nothing was validated"],
     );
 }

@@ -12,7 +12,8 @@ fn check(values: &[f64], width: usize, knn: &Knn) {
         Metric::Euclidean => -a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt(),
     };
     let keys: Vec<Vec<f64>> = points.rows().map(|a| points.rows().map(|b| key(a, b)).collect()).collect();
-    let options = Correlation { k: knn.k, symmetry: knn.symmetry, self_loops: knn.self_loops, ..Correlation::default() };
+    let options =
+        Correlation { k: knn.k, symmetry: knn.symmetry, self_loops: knn.self_loops, ..Correlation::default() };
     let mut edges = oracle::edges(&options, &keys);
     let graph = knn.build(&points).unwrap();
     if knn.metric == Metric::Cosine {

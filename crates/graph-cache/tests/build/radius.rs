@@ -37,7 +37,10 @@ fn brute_force(radius: &Radius, points: &Points<'_>, images: i64) -> Vec<(u32, u
 fn edges(graph: &Graph) -> Vec<(u32, u32, f32)> {
     let csr = graph.csr().unwrap();
     let rows = (0..csr.rows()).flat_map(|row| std::iter::repeat_n(row as u32, csr.edges_of(row).len()));
-    rows.zip(&graph.col).zip(&graph.edge_attributes).map(|((row, &column), &distance)| (row, column, distance)).collect()
+    rows.zip(&graph.col)
+        .zip(&graph.edge_attributes)
+        .map(|((row, &column), &distance)| (row, column, distance))
+        .collect()
 }
 
 /// A cell with edges of about 1, which need not be at right angles.
@@ -74,10 +77,12 @@ proptest! {
 
 #[test]
 fn a_radius_longer_than_the_cell_meets_many_images() {
-    let radius = Radius { radius: 2.0, cell: Some(Cell::orthorhombic([1.0, 1.0, 1.0]).unwrap()), self_loops: SelfLoops::None };
+    let radius =
+        Radius { radius: 2.0, cell: Some(Cell::orthorhombic([1.0, 1.0, 1.0]).unwrap()), self_loops: SelfLoops::None };
     let graph = radius.build(&Points::new(&[0.25, 0.5, 7.0], 3).unwrap()).unwrap();
     // Points of a cubic lattice up to 2 away: 6 at 1, 12 at √2, 8 at √3, 6 at 2.
-    let counts = [1.0, 2f32.sqrt(), 3f32.sqrt(), 2.0].map(|d| graph.edge_attributes.iter().filter(|&&x| x == d).count());
+    let counts =
+        [1.0, 2f32.sqrt(), 3f32.sqrt(), 2.0].map(|d| graph.edge_attributes.iter().filter(|&&x| x == d).count());
     assert_eq!((counts, graph.col.len()), ([6, 12, 8, 6], 32));
 }
 

@@ -156,7 +156,10 @@ fn options_out_of_range_are_refused() {
         (Correlation { lookback: 1, ..base.clone() }, "option lookback: expected 2 days or more, found 1"),
         (Correlation { k: 0, ..base.clone() }, "option k: expected 1 or more, found 0"),
         (Correlation { half_life: Some(0.0), ..base.clone() }, "option half_life: expected a positive number of days"),
-        (Correlation { min_observations: 6, ..base.clone() }, "option min_observations: expected from 2 to the look-back"),
+        (
+            Correlation { min_observations: 6, ..base.clone() },
+            "option min_observations: expected from 2 to the look-back",
+        ),
         (Correlation { min_degree: 3, ..base.clone() }, "option min_degree: expected k or less, found 3"),
         (Correlation { threshold: Some(NAN), ..base.clone() }, "option threshold: expected from -1 to 1"),
         (

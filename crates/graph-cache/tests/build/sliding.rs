@@ -58,7 +58,10 @@ fn sums_outlive_what_would_spoil_them() {
     let data = Data::of(days, values);
     for half_life in [None, Some(20.0)] {
         for sign in [Sign::Signed, Sign::Absolute] {
-            check(&Correlation { lookback: 40, k: 5, half_life, sign, min_observations: 20, ..Correlation::default() }, &data.panel());
+            check(
+                &Correlation { lookback: 40, k: 5, half_life, sign, min_observations: 20, ..Correlation::default() },
+                &data.panel(),
+            );
         }
     }
 }

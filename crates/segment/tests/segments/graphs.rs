@@ -1,6 +1,6 @@
 //! Graphs: their compressed forms, and the arrays that are refused.
 
-use megabatch_segment::{Compressed, Csr, Error, SegmentPlan};
+use megabatch_segment::{Compressed, Csc, Csr, Error, SegmentPlan};
 use proptest::prelude::*;
 
 use crate::scope;
@@ -26,6 +26,26 @@ fn what_is_wrong_with_a_graph_is_said() {
         assert_eq!(Csr::new(&wide(row_ptr), &wide(col), *columns).unwrap_err().to_string(), *message);
     }
     assert!(Csr::<u32>::new(&[0], &[], 0).is_ok());
+}
+
+#[test]
+fn a_transposition_is_told_from_all_other_arrays() {
+    let csr = Csr::new(&[0u32, 2, 2, 4], &[1, 2, 0, 1], 3).unwrap();
+    let is_of = |offsets: &[u32], rows: &[u32], edges: &[u32]| {
+        Csc::new((offsets, rows, edges), 3).is_ok_and(|csc| csc.is_of(&csr))
+    };
+    assert!(is_of(&[0, 1, 3, 4], &[2, 0, 2, 0], &[2, 0, 3, 1]));
+    let others: &[(&[u32], &[u32], &[u32])] = &[
+        (&[0, 1, 3, 4], &[2, 2, 0, 0], &[2, 3, 0, 1]), // not in the order of the rows
+        (&[0, 1, 3, 4], &[2, 0, 0, 0], &[2, 0, 0, 1]), // one edge twice
+        (&[0, 1, 3, 4], &[1, 0, 2, 0], &[2, 0, 3, 1]), // another row
+        (&[0, 2, 3, 4], &[2, 0, 2, 0], &[2, 0, 3, 1]), // another column
+        (&[0, 1, 3], &[2, 0, 2], &[2, 0, 3]),          // fewer
+        (&[0, 0, 0, 0], &[], &[]),
+    ];
+    for (offsets, rows, edges) in others {
+        assert!(!is_of(offsets, rows, edges), "{offsets:?} {rows:?} {edges:?}");
+    }
 }
 
 #[test]
@@ -77,5 +97,6 @@ proptest! {
             }
         }
         prop_assert_eq!(csc.edges.len(), ends.len());
+        prop_assert!(Csc::new((&csc.offsets, &csc.indices, &csc.edges), rows).unwrap().is_of(&csr));
     }
 }

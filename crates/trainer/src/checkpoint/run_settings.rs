@@ -7,6 +7,7 @@ use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::graph::GraphConfig;
 use crate::learning_rate::{LrSchedule, LrScheduleKind};
 use crate::loss::Loss;
 use crate::model::{ModelConfig, SampleShape};
@@ -30,9 +31,9 @@ pub struct RunSettings {
     pub shape: SampleShape,
     /// The model's sizes.
     pub model: ModelConfig,
-    /// Number of training samples.
+    /// Number of training samples, or graphs.
     pub train_samples: usize,
-    /// Number of validation samples.
+    /// Number of validation samples, or graphs.
     pub validation_samples: usize,
     /// Seed of weights and order.
     pub seed: u64,
@@ -113,9 +114,13 @@ impl RunSettings {
         } = self;
         let mut fixed = vec![
             ("the shape of the samples", shape.to_string()),
+            ("model.encoder", lower(&model.encoder)),
             ("model.hidden", model.hidden.to_string()),
             ("model.layers", model.layers.to_string()),
             ("model.bias", model.bias.to_string()),
+            ("model.readout", model.readout.map_or("none".to_owned(), |readout| lower(&readout))),
+            ("model.graph", if model.graph.is_some() { "attention" } else { "none" }.to_owned()),
+            ("model.edge_attributes", model.edge_attributes.to_string()),
             ("data.split (training samples)", train_samples.to_string()),
             ("data.split (validation samples)", validation_samples.to_string()),
             ("training.seed", seed.to_string()),
@@ -132,8 +137,10 @@ impl RunSettings {
             ("training.warmup_steps", lr_schedule.warmup_steps.to_string()),
             ("training.carry_state", carry_state.to_string()),
         ];
-        if let Loss::Huber { delta } = loss {
-            fixed.push(("training.huber_delta", delta.to_string()));
+        match loss {
+            Loss::Huber { delta } => fixed.push(("training.huber_delta", delta.to_string())),
+            Loss::RankListwise { temperature } => fixed.push(("training.rank_temperature", temperature.to_string())),
+            _ => {}
         }
         if lr_schedule.kind == LrScheduleKind::Cosine {
             fixed.push(("training.lr_min", lr_schedule.lr_min.to_string()));
@@ -142,14 +149,55 @@ impl RunSettings {
                 steps.to_string(),
             ));
         }
-        let free = vec![
+        let mut free = vec![
             ("training.lr", optimizer.lr.to_string()),
             ("training.weight_decay", optimizer.weight_decay.to_string()),
             ("training.clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
             ("model.dropout", dropout.to_string()),
         ];
+        if let Some(graph) = model.graph {
+            let (fixed_of_graph, free_of_graph) = graph_settings(&graph);
+            fixed.extend(fixed_of_graph);
+            free.extend(free_of_graph);
+        }
         (fixed, free)
     }
+}
+
+/// Those of attention, as [`RunSettings::settings`].
+fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
+    // Every field by name, here too.
+    let GraphConfig {
+        kind,
+        layers,
+        heads,
+        hidden,
+        output,
+        output_heads,
+        activation,
+        residual,
+        dropout,
+        attention_dropout,
+        negative_slope,
+        self_loops,
+    } = graph;
+    let fixed = vec![
+        ("model.graph_kind", lower(kind)),
+        ("model.graph_layers", layers.to_string()),
+        ("model.graph_heads", heads.to_string()),
+        ("model.graph_hidden", hidden.to_string()),
+        ("model.graph_output", lower(output)),
+        ("model.graph_output_heads", output_heads.to_string()),
+        ("model.graph_activation", lower(activation)),
+        ("model.graph_residual", residual.to_string()),
+        ("model.graph_negative_slope", negative_slope.to_string()),
+        ("model.graph_self_loops", self_loops.to_string()),
+    ];
+    let free = vec![
+        ("model.graph_dropout", dropout.to_string()),
+        ("model.graph_attention_dropout", attention_dropout.to_string()),
+    ];
+    (fixed, free)
 }
 
 fn differences(before: Settings, now: Settings) -> impl Iterator<Item = ChangedSetting> {
@@ -172,7 +220,7 @@ mod tests {
         let timeframe = Timeframe { name: "M1".to_owned(), steps: 6, features: 3 };
         RunSettings {
             shape: SampleShape { timeframes: vec![timeframe], outputs: 2 },
-            model: ModelConfig { hidden: 5, layers: 2, bias: true },
+            model: ModelConfig { hidden: 5, layers: 2, ..ModelConfig::default() },
             train_samples: 90,
             validation_samples: 10,
             seed: 11,

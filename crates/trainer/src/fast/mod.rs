@@ -17,16 +17,18 @@ mod state;
 mod weights;
 mod windows;
 
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::Scope;
 use rayon::prelude::*;
 
 use crate::carried::Initial;
+use crate::decoder::{Decoding, passes};
 use crate::error::Result;
 use crate::form::Shard;
+use crate::graph::{AttentionPass, PackedAttention};
 use crate::kernel::{Isa, PANEL};
 use crate::lstm::Sizes;
 use crate::model::Model;
-use crate::step::Purpose;
+use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 use memory::Scratch;
 use sequence::{Input, Sequence};
@@ -64,10 +66,11 @@ fn dimensions(model: &Model, capacity: usize) -> Vec<Dimensions> {
     model.lstms().iter().map(|lstm| Dimensions { sizes: lstm.sizes, capacity }).collect()
 }
 
-/// A model's LSTM weights as the kernels read them.
+/// A model's weights of LSTMs and attention as the kernels read them.
 #[derive(Debug)]
 pub(crate) struct PackedWeights {
     timeframes: Vec<Vec<LayerWeights>>,
+    attention: Option<PackedAttention>,
 }
 
 impl PackedWeights {
@@ -77,7 +80,11 @@ impl PackedWeights {
             let layer = |l| LayerWeights::new(scope, of, l, purpose);
             (0..of.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
         };
-        Ok(PackedWeights { timeframes: dimensions(model, 0).into_iter().map(layers).collect::<Result<_>>()? })
+        let attention = model.decoder().attention();
+        Ok(PackedWeights {
+            timeframes: dimensions(model, 0).into_iter().map(layers).collect::<Result<_>>()?,
+            attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
+        })
     }
 
     /// Copies the weights as they are now, on the threads of the pool that this is called in.
@@ -87,12 +94,16 @@ impl PackedWeights {
                 layer.pack(lstm.sizes.hidden, slots, parameters);
             }
         });
+        if let (Some(packed), Some(attention)) = (&mut self.attention, model.decoder().attention()) {
+            packed.pack(attention, parameters);
+        }
     }
 
     /// Numbers in the weights of `model`.
     pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
         let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
-        dimensions(model, 0).into_iter().flat_map(layers).sum()
+        let attention = model.decoder().attention().map_or(0, |of| PackedAttention::len(of, passes(purpose)));
+        dimensions(model, 0).into_iter().flat_map(layers).sum::<usize>() + attention
     }
 }
 
@@ -100,39 +111,29 @@ impl PackedWeights {
 #[derive(Debug)]
 pub(crate) struct Pass {
     isa: Isa,
-    samples: usize,
     sequences: Vec<Sequence>,
     scratch: Scratch,
-    joined: Buffer<f32>,    // [B, D]
-    outputs: Buffer<f32>,   // [B, K]
-    d_outputs: Buffer<f32>, // [B, K]
-    d_joined: Buffer<f32>,  // [B, D]
+    decoding: Decoding<f32, AttentionPass>,
 }
 
 impl Pass {
-    /// Memory for up to `capacity` samples, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, capacity: usize, purpose: Purpose) -> Result<Self> {
-        let all = dimensions(model, capacity);
-        let (width, outputs) = (all.len() * model.config().hidden, model.shape().outputs);
-        let zeros = |len| Buffer::zeros(scope, len);
+    /// Memory for up to `room`, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, model: &Model, room: Room, purpose: Purpose) -> Result<Self> {
+        let all = dimensions(model, room.samples);
         Ok(Pass {
             isa: Isa::best(),
-            samples: 0,
             scratch: Scratch::new(scope, &all, purpose)?,
             sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
-            joined: zeros(capacity * width)?,
-            outputs: zeros(capacity * outputs)?,
-            d_outputs: zeros(capacity * outputs)?,
-            d_joined: zeros(capacity * width)?,
+            decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
         })
     }
 
-    /// Numbers in the memory for `capacity` samples.
-    pub(crate) fn len(model: &Model, capacity: usize, purpose: Purpose) -> usize {
-        let all = dimensions(model, capacity);
+    /// Numbers in the memory for `room`.
+    pub(crate) fn len(model: &Model, room: Room, purpose: Purpose) -> usize {
+        let all = dimensions(model, room.samples);
         let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
-        let head = 2 * capacity * (all.len() * model.config().hidden + model.shape().outputs);
-        all.iter().map(layers).sum::<usize>() + memory::scratch_len(&all, purpose).iter().sum::<usize>() + head
+        let decoding = model.decoder().fast_len(room, purpose);
+        all.iter().map(layers).sum::<usize>() + memory::scratch_len(&all, purpose).iter().sum::<usize>() + decoding
     }
 
     /// Computes the outputs of the samples of `shard`.
@@ -142,9 +143,11 @@ impl Pass {
         weights: &PackedWeights,
         shard: &Shard<'_>,
     ) {
-        self.samples = shard.samples.len();
-        let hidden = model.config().hidden;
-        let width = self.sequences.len() * hidden;
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        let encodings = self.decoding.encodings_mut(shard.samples.len());
+        if self.sequences.is_empty() {
+            shard.last_bars(encodings);
+        }
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&weights.timeframes).enumerate() {
             let steps = sequence.of.sizes.steps;
             let input = Input { bars: shard.batch.bars(k), starts: shard.starts(k), ends: shard.ends(k), steps };
@@ -152,7 +155,7 @@ impl Pass {
             sequence.masks.extend((1..weights.len()).filter_map(|above| shard.mask(k, above - 1)));
             sequence.forward(self.isa, weights, (input, shard.initial(k)), &mut self.scratch);
             let (top, last) = (&sequence.layers[sequence.layers.len() - 1], sequence.states_at(steps));
-            let rows = self.joined.as_mut_slice().chunks_exact_mut(width);
+            let rows = encodings.chunks_exact_mut(width);
             for (row, &window) in rows.zip(sequence.windows.of_sample()) {
                 for (panel, part) in row[k * hidden..][..hidden].chunks_mut(PANEL).enumerate() {
                     let at = last.row(window).panel(panel).start;
@@ -160,15 +163,12 @@ impl Pass {
                 }
             }
         }
-        let joined = &self.joined.as_slice()[..self.samples * width];
-        let outputs = &mut self.outputs.as_mut_slice()[..self.samples * model.shape().outputs];
-        model.head().forward(parameters, joined, outputs);
+        self.decoding.forward(model.decoder(), (parameters, weights.attention.as_ref()), shard.graph);
     }
 
-    /// The outputs [B, K] and, for writing, their gradient.
-    pub(crate) fn outputs_and_gradient_mut(&mut self, model: &Model) -> (&[f32], &mut [f32]) {
-        let len = self.samples * model.shape().outputs;
-        (&self.outputs.as_slice()[..len], &mut self.d_outputs.as_mut_slice()[..len])
+    /// The outputs [R, K] and, for writing, their gradient.
+    pub(crate) fn outputs_and_gradient_mut(&mut self) -> (&[f32], &mut [f32]) {
+        self.decoding.outputs_and_gradient_mut()
     }
 
     /// Goes back from the outputs' gradient, after [`Pass::forward`] of the same samples; adds the gradients to `gradients`.
@@ -179,16 +179,12 @@ impl Pass {
         shard: &Shard<'_>,
         gradients: &mut TensorSet<f32>,
     ) {
-        let hidden = model.config().hidden;
-        let width = self.sequences.len() * hidden;
-        let joined = &self.joined.as_slice()[..self.samples * width];
-        let d_outputs = &self.d_outputs.as_slice()[..self.samples * model.shape().outputs];
-        let d_joined = &mut self.d_joined.as_mut_slice()[..self.samples * width];
-        model.head().backward(parameters, (joined, d_outputs), d_joined, gradients);
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        self.decoding.backward(model.decoder(), (parameters, weights.attention.as_ref()), shard.graph, gradients);
         for (k, (sequence, weights)) in self.sequences.iter().zip(&weights.timeframes).enumerate() {
             let (at, d_hidden) = (sequence.d_state_at(), self.scratch.d_hidden.as_mut_slice());
             d_hidden.fill(0.0);
-            for (row, &window) in d_joined.chunks_exact(width).zip(sequence.windows.of_sample()) {
+            for (row, &window) in self.decoding.d_encodings().chunks_exact(width).zip(sequence.windows.of_sample()) {
                 for (panel, part) in row[k * hidden..][..hidden].chunks(PANEL).enumerate() {
                     let sums = &mut d_hidden[at.row(window).panel(panel).start..];
                     sums.iter_mut().zip(part).for_each(|(sum, term)| *sum += term);

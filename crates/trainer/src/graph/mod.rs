@@ -2,6 +2,17 @@
 
 #![forbid(unsafe_code)]
 
+mod attention;
+mod batch;
+mod port;
+mod readout;
 mod view;
 
+pub use attention::{
+    AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
+    GraphOutput, NodeGradients, Nodes, PackedAttention, Passes,
+};
+pub(crate) use batch::{GraphBatch, check_graphs, samples_of};
+pub use port::Graphs;
+pub use readout::Readout;
 pub use view::GraphView;

@@ -124,6 +124,28 @@ impl Lanes for Avx2 {
         };
         halves!(_mm256_andnot_ps, less, self)
     }
+
+    #[inline(always)]
+    unsafe fn where_positive(self, tested: Self, other: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let zero = _mm256_setzero_ps();
+            let low = _mm256_cmp_ps::<_CMP_GT_OQ>(tested.0, zero);
+            let high = _mm256_cmp_ps::<_CMP_GT_OQ>(tested.1, zero);
+            Avx2(_mm256_blendv_ps(other.0, self.0, low), _mm256_blendv_ps(other.1, self.1, high))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let eight = _mm256_add_ps(self.0, self.1);
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
 }
 
 super::entry_points!(Avx2, "avx2,fma");

@@ -118,6 +118,21 @@ impl Lanes for Avx512 {
             Avx512(_mm512_mask_mov_ps(self.0, less, _mm512_setzero_ps()))
         }
     }
+
+    #[inline(always)]
+    unsafe fn where_positive(self, tested: Self, other: Self) -> Self {
+        // SAFETY: the caller has AVX-512F.
+        unsafe {
+            let positive = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(tested.0, _mm512_setzero_ps());
+            Avx512(_mm512_mask_mov_ps(other.0, positive, self.0))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        // SAFETY: the caller has AVX-512F.
+        unsafe { _mm512_reduce_add_ps(self.0) }
+    }
 }
 
 super::entry_points!(Avx512, "avx512f");

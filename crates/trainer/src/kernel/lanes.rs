@@ -1,4 +1,4 @@
-//! Sixteen numbers at once, and the functions of an LSTM cell on them.
+//! Sixteen numbers at once, and the functions of an LSTM cell and of graph attention on them.
 
 /// Sixteen single-precision numbers: a panel's row. Each instruction set implements it in the file named for it.
 ///
@@ -37,10 +37,14 @@ pub(super) trait Lanes: Copy {
     unsafe fn copysign(self, sign: Self) -> Self;
     /// `self`, or zero where `tested` < `limit`.
     unsafe fn zero_where_less(self, tested: Self, limit: Self) -> Self;
+    /// `self` where `tested` > 0, `other` elsewhere, also where `tested` is NaN.
+    unsafe fn where_positive(self, tested: Self, other: Self) -> Self;
+    /// The sum of the sixteen: of halves, quarters and so on, added number by number.
+    unsafe fn sum(self) -> f32;
 }
 
-/// Below it the sigmoid is smaller than the smallest normal number.
-const SIGMOID_VANISHES: f32 = -87.336_54;
+/// Below it the exponential function, and with it the sigmoid, is smaller than the smallest normal number.
+const EXP_VANISHES: f32 = -87.336_54;
 
 /// (e^r - 1, 2^n) with x = n · ln 2 + r and |r| ≤ ln 2 / 2, so that e^x = 2^n · (1 + (e^r - 1)), for x in -87..=88.
 ///
@@ -72,7 +76,7 @@ pub(super) unsafe fn sigmoid<V: Lanes>(x: V) -> V {
         let minus_x = V::splat(88.0).min(V::splat(-87.0).max(V::splat(0.0).sub(x)));
         let (e_minus_1, power) = exp_parts(minus_x);
         let e = power.mul_add(e_minus_1, power);
-        one.div(one.add(e)).zero_where_less(x, V::splat(SIGMOID_VANISHES))
+        one.div(one.add(e)).zero_where_less(x, V::splat(EXP_VANISHES))
     }
 }
 
@@ -88,4 +92,33 @@ pub(super) unsafe fn tanh<V: Lanes>(x: V) -> V {
         let t = power.mul_add(e_minus_1, power.sub(V::splat(1.0)));
         t.div(t.add(V::splat(2.0))).copysign(x)
     }
+}
+
+/// e^x for x ≤ 0, within 2 units in the last place; zero where it would be subnormal, NaN for NaN.
+#[inline(always)]
+pub(super) unsafe fn exp<V: Lanes>(x: V) -> V {
+    // SAFETY: arithmetic on values only; the caller has the instruction set of V.
+    unsafe {
+        let (e_minus_1, power) = exp_parts(V::splat(-87.5).max(x));
+        power.mul_add(e_minus_1, power).zero_where_less(x, V::splat(EXP_VANISHES))
+    }
+}
+
+/// x, or e^x - 1 where x is negative, within 4 units in the last place also where it is small.
+///
+/// e^x - 1 is formed as 2^n · (e^r - 1) + (2^n - 1), which cancels nothing. Below -20 it rounds to -1.
+#[inline(always)]
+pub(super) unsafe fn elu<V: Lanes>(x: V) -> V {
+    // SAFETY: arithmetic on values only; the caller has the instruction set of V.
+    unsafe {
+        let (e_minus_1, power) = exp_parts(V::splat(0.0).min(V::splat(-20.0).max(x)));
+        x.where_positive(x, power.mul_add(e_minus_1, power.sub(V::splat(1.0))))
+    }
+}
+
+/// LeakyReLU: x, or `slope` · x where x is not positive.
+#[inline(always)]
+pub(super) unsafe fn leaky<V: Lanes>(x: V, slope: V) -> V {
+    // SAFETY: arithmetic on values only; the caller has the instruction set of V.
+    unsafe { x.where_positive(x, x.mul(slope)) }
 }

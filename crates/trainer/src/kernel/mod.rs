@@ -12,6 +12,7 @@
     reason = "SIMD kernels take raw pointers; the safe functions of this file check the bounds first"
 )]
 
+pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -201,6 +202,8 @@ macro_rules! dispatch {
         }
     };
 }
+
+use dispatch;
 
 /// Where products that start from zero read it.
 static ZERO: [f32; PANEL] = [0.0; PANEL];

@@ -100,6 +100,18 @@ impl Lanes for Portable {
     unsafe fn zero_where_less(self, tested: Self, limit: Self) -> Self {
         Portable(std::array::from_fn(|i| if tested.0[i] < limit.0[i] { 0.0 } else { self.0[i] }))
     }
+
+    #[inline(always)]
+    unsafe fn where_positive(self, tested: Self, other: Self) -> Self {
+        Portable(std::array::from_fn(|i| if tested.0[i] > 0.0 { self.0[i] } else { other.0[i] }))
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        let eight: [f32; 8] = std::array::from_fn(|i| self.0[i] + self.0[i + 8]);
+        let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+        (four[0] + four[2]) + (four[1] + four[3])
+    }
 }
 
 super::entry_points!(Portable);

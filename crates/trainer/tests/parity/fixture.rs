@@ -59,7 +59,7 @@ impl Case {
             None => vec![timeframe(("", &self.t))],
             Some(lengths) => TIMEFRAMES.into_iter().zip(lengths).map(timeframe).collect(),
         };
-        let config = ModelConfig { hidden: self.h, layers: self.l, bias: self.bias == 1 };
+        let config = ModelConfig { hidden: self.h, layers: self.l, bias: self.bias == 1, ..ModelConfig::default() };
         Model::new(SampleShape { timeframes, outputs: self.o }, config).unwrap()
     }
 

@@ -161,7 +161,7 @@ proptest! {
         let samples = samples(count, &timeframes);
         let windows = materialised(&samples);
         let config = |form| Config {
-            model: ModelConfig { hidden, layers, bias },
+            model: ModelConfig { hidden, layers, bias, ..ModelConfig::default() },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() },
             clip_norm: None,
             accumulation_steps: count.div_ceil(batch_size),
@@ -204,7 +204,7 @@ proptest! {
     ) {
         let samples = in_two_segments(&samples(count, &timeframes), (segments.0.min(count), segments.1));
         let config = |form, batch_size, accumulation_steps| Config {
-            model: ModelConfig { hidden, layers, bias: true },
+            model: ModelConfig { hidden, layers, ..ModelConfig::default() },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 0.25, weight_decay: 0.0, ..OptimizerConfig::default() },
             dropout: rate,
             carry_state,
@@ -243,7 +243,7 @@ fn large_inputs_saturate_and_stay_finite() {
     for form in [Form::Plain, Form::Fast] {
         let config = Config {
             batch_size: 40,
-            model: ModelConfig { hidden: 7, layers: 2, bias: true },
+            model: ModelConfig { hidden: 7, layers: 2, ..ModelConfig::default() },
             form,
             ..Config::default()
         };
@@ -264,7 +264,7 @@ fn series_give_the_same_bits_on_any_number_of_threads() {
                 dropout,
                 carry_state,
                 epochs: 3,
-                model: ModelConfig { hidden: 20, layers: 2, bias: true },
+                model: ModelConfig { hidden: 20, layers: 2, ..ModelConfig::default() },
                 ..Config::default()
             };
             let (weights, loss, norm) = step(&samples, &config);

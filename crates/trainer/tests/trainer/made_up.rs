@@ -33,7 +33,7 @@ pub(crate) fn series() -> SeriesInMemory {
 
 /// A small model and small steps; tests change what they are about.
 pub(crate) fn config() -> Config {
-    let model = ModelConfig { hidden: 5, layers: 2, bias: true };
+    let model = ModelConfig { hidden: 5, layers: 2, ..ModelConfig::default() };
     Config { model, batch_size: 8, threads: 2, seed: 11, ..Config::default() }
 }
 

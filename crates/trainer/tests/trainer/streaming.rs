@@ -56,7 +56,7 @@ fn bars(samples: &SeriesInMemory, k: usize, sample: usize) -> Vec<f32> {
 fn a_prediction_depends_on_the_bars_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
-    let (model, samples) = (ModelConfig { hidden: 18, layers: 2, bias: true }, series());
+    let (model, samples) = (ModelConfig { hidden: 18, layers: 2, ..ModelConfig::default() }, series());
     exported(&path, model);
     let all: Vec<usize> = (0..100).collect();
     for form in [Form::Plain, Form::Fast] {
@@ -80,7 +80,7 @@ fn a_prediction_depends_on_the_bars_alone() {
 fn a_follower_predicts_as_the_evaluation_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
-    let (config, samples) = (ModelConfig { hidden: 18, layers: 2, bias: true }, series());
+    let (config, samples) = (ModelConfig { hidden: 18, layers: 2, ..ModelConfig::default() }, series());
     exported(&path, config);
     let chosen = [0, 1, 47, 59, 60, 61, 99];
     let mut predictor = predictor(&path, config, Compute { threads: 2, batch_size: 8, form: Form::Fast });
@@ -114,7 +114,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.safetensors");
-        let (config, samples) = (ModelConfig { hidden, layers, bias }, series());
+        let (config, samples) = (ModelConfig { hidden, layers, bias, ..ModelConfig::default() }, series());
         let model = Model::new(samples.shape().clone(), config).unwrap();
         let scope = Device::cpu().scope("test");
         let parameters = model.initial_parameters::<f32>(&scope, seed).unwrap();

@@ -11,9 +11,9 @@ use megabatch_gpu_core::Device;
 use megabatch_order::{Batches, Batching, Order};
 use serde::Serialize;
 
-use super::usage::{peak_rss_bytes, processor_seconds};
 use crate::answer::Answer;
 use crate::plan::bytes;
+use crate::usage::{peak_rss_bytes, processor_seconds};
 
 /// Delivery of every sample of a file in batches, the opening of the file included
 #[derive(clap::Args)]

@@ -2,7 +2,6 @@
 
 mod load;
 mod train;
-mod usage;
 
 use anyhow::Result;
 use clap::Subcommand;

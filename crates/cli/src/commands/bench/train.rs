@@ -11,9 +11,9 @@ use megabatch_trainer::{
 };
 use serde_json::json;
 
-use super::usage::peak_rss_bytes;
 use crate::answer::Answer;
 use crate::plan::bytes;
+use crate::usage::peak_rss_bytes;
 
 /// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
 #[derive(clap::Args)]
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let samples = made_up(args)?;
     let device = Device::cpu();
     let config = Config {
-        model: ModelConfig { hidden: args.hidden, layers: args.layers, bias: true },
+        model: ModelConfig { hidden: args.hidden, layers: args.layers, ..ModelConfig::default() },
         optimizer: OptimizerConfig { kind: OptimizerKind::Adam, weight_decay: 0.0, ..OptimizerConfig::default() },
         max_steps: Some(args.steps + 1),
         batch_size: args.batch,

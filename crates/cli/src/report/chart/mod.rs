@@ -5,6 +5,8 @@ mod axis;
 mod canvas;
 mod columns;
 mod file;
+mod layout;
+mod network;
 mod timeline;
 
 pub(crate) use areas::{Area, Areas};
@@ -12,6 +14,7 @@ pub(crate) use axis::Axis;
 use canvas::{Axes, Canvas, DOT, bounds, not_empty, with_room};
 pub(crate) use canvas::{Size, Words};
 pub(crate) use columns::{Columns, Layer};
+pub(crate) use network::Network;
 pub(crate) use timeline::{Row, Span, Timeline};
 
 use super::html::{escape, figure};

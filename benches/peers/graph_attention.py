@@ -1,0 +1,127 @@
+"""megabatch's graph attention beside PyTorch Geometric's, both in one sitting.
+
+Two layers of GATConv (or GATv2Conv), 4 heads of 64 units with ReLU between them, over a batch of graphs whose nodes receive K edges each; a step is
+forward and backward from the loss mean(y^2). The rounds of the two sides alternate, so that a noisy machine disturbs both alike; each side reports
+its fastest time. Memory is the growth of a process's peak resident memory by a step over that before it: PyTorch's in a process of its own.
+
+    cargo build --release -p megabatch-trainer --example graph_attention
+    target/peers/bin/python benches/peers/graph_attention.py --program target/release/examples/graph_attention
+"""
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+
+import torch
+from torch_geometric.nn import GATConv, GATv2Conv
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, kind, features):
+        super().__init__()
+        conv = GATv2Conv if kind == "gatv2" else GATConv
+        self.first, self.second = conv(features, 64, heads=4), conv(256, 64, heads=4)
+
+    def forward(self, x, edge_index):
+        return self.second(torch.relu(self.first(x, edge_index)), edge_index)
+
+
+class TorchSide:
+    def __init__(self, args):
+        torch.manual_seed(0)
+        nodes = args.graphs * args.nodes
+        self.x = torch.randn(nodes, args.features)
+        rows = torch.arange(nodes).repeat_interleave(args.k)
+        # Each node receives from the K that a random number ranks first among the others of its graph.
+        chance = torch.rand(args.graphs, args.nodes, args.nodes)
+        chance.diagonal(dim1=1, dim2=2).fill_(-1)
+        columns = chance.topk(args.k, dim=2).indices.sort(dim=2).values + torch.arange(args.graphs).view(-1, 1, 1) * args.nodes
+        self.edge_index = torch.stack([columns.reshape(-1), rows])
+        self.model = Attention(args.kind, args.features)
+
+    def forward(self):
+        with torch.inference_mode():
+            self.model(self.x, self.edge_index)
+
+    def step(self):
+        self.model.zero_grad(set_to_none=True)
+        self.model(self.x, self.edge_index).square().mean().backward()
+
+    def round(self, repeats):
+        return {"forward_s": fastest(repeats, self.forward), "step_s": fastest(repeats, self.step)}
+
+
+def fastest(repeats, work):
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def torch_memory(args):
+    """The growth of this process's peak memory by one step; printed, for the process that asks."""
+    side = TorchSide(args)
+    before = peak_bytes()
+    side.step()
+    print(peak_bytes() - before)
+
+
+def their_memory():
+    done = subprocess.run([sys.executable, *sys.argv, "--memory"], capture_output=True, text=True)
+    return int(done.stdout) if done.returncode == 0 else sys.exit(done.stderr)
+
+
+def our_round(args):
+    numbers = [args.threads, args.graphs, args.nodes, args.k, args.features, args.repeats]
+    command = [args.program, *map(str, numbers), args.kind]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True, help="the example graph_attention, a release build")
+    parser.add_argument("--kind", choices=("gat", "gatv2"), default="gat")
+    parser.add_argument("--graphs", type=int, default=32)
+    parser.add_argument("--nodes", type=int, default=256)
+    parser.add_argument("--k", type=int, default=10)
+    parser.add_argument("--features", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5, help="timed runs of a round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args([word for word in sys.argv[1:] if word != "--"])
+    torch.set_num_threads(args.threads)
+    if args.memory:
+        return torch_memory(args)
+    torch_side, theirs, ours = TorchSide(args), [], []
+    for _ in range(args.rounds):
+        theirs.append(torch_side.round(args.repeats))
+        ours.append(our_round(args))
+    least = lambda rounds, name: min(times[name] for times in rounds)
+    shape = f"{args.graphs} graphs of {args.nodes} nodes and {args.k} edges each, {args.features} features"
+    print(f"PyTorch {torch.__version__}, {args.threads} threads, {args.kind}, {shape}")
+    for what, name in (("forward", "forward_s"), ("forward and backward", "step_s")):
+        their_s, our_s = least(theirs, name), least(ours, name)
+        answer = {"pass": what, "pyg_ms": round(1e3 * their_s, 2), "megabatch_ms": round(1e3 * our_s, 2)}
+        print(json.dumps(answer | {"ratio": round(their_s / our_s, 2)}), flush=True)
+    their_bytes, our_bytes = their_memory(), least(ours, "peak_rss_bytes")
+    answer = {"pyg_step_bytes": their_bytes, "megabatch_process_bytes": our_bytes, "megabatch_booked_bytes": least(ours, "booked_bytes")}
+    print(json.dumps(answer | {"ratio": round(our_bytes / their_bytes, 3)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+//! What adjusted prices were adjusted for.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::bars::Bars;
+use crate::row::Row;
+use crate::timestamp::{counted, display_date};
+
+/// What the prices of one file were adjusted for.
+///
+/// The factor of a bar is its adjusted close over its close: the product of all later splits and dividends, as the vendor has it. Which
+/// those are is told where the header names them (Alpha Vantage's `split_coefficient` and `dividend_amount`), and not where prices are
+/// already quoted without splits (Yahoo's).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Adjustments {
+    /// The factor by which the first bar's prices were multiplied.
+    pub first_factor: f64,
+    /// The factor of the last bar: 1 where nothing is known to have followed.
+    pub last_factor: f64,
+    /// The splits and spin-offs, in order of time.
+    pub splits: Vec<Split>,
+    /// Number of days with a dividend.
+    pub dividends: u64,
+}
+
+/// A share that became several, or several that became one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// Open time of the first bar of the new shares, in nanoseconds since 1970 UTC.
+    pub open_time: i64,
+    /// How many new shares stand for an old one: 4 where the price falls to a quarter. A spin-off has an odd one.
+    pub coefficient: f64,
+}
+
+/// What one row tells of adjustments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Event {
+    /// What the prices were multiplied by.
+    pub(crate) factor: f64,
+    /// New shares for an old one; 1 on most days.
+    pub(crate) split: f64,
+    /// Dividend of a share; 0 on most days.
+    pub(crate) dividend: f64,
+}
+
+impl Event {
+    /// A day on which nothing is adjusted.
+    pub(crate) const NONE: Event = Event { factor: 1.0, split: 1.0, dividend: 0.0 };
+}
+
+impl Adjustments {
+    /// Those of the rows that became bars, of which there is at least one; `open_time` tells when a row's bar opens.
+    pub(crate) fn of(rows: &[Row], bars: &Bars, open_time: impl Fn(&Row) -> i64) -> Option<Self> {
+        let events: BTreeMap<i64, Event> = rows.iter().map(|row| (open_time(row), row.event)).collect();
+        let mut kept = bars.open_time.iter().filter_map(|&time| events.get(&time).map(|event| (time, *event)));
+        let (first_time, first) = kept.next()?;
+        let mut adjustments =
+            Adjustments { first_factor: first.factor, last_factor: first.factor, splits: Vec::new(), dividends: 0 };
+        for (open_time, event) in std::iter::once((first_time, first)).chain(kept) {
+            adjustments.last_factor = event.factor;
+            adjustments.dividends += u64::from(event.dividend > 0.0);
+            if event.split != 1.0 {
+                adjustments.splits.push(Split { open_time, coefficient: event.split });
+            }
+        }
+        Some(adjustments)
+    }
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} for 1 on {}", self.coefficient, display_date(self.open_time))
+    }
+}
+
+impl fmt::Display for Adjustments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the first prices times {:.4}", self.first_factor)?;
+        if self.last_factor != 1.0 {
+            write!(f, ", the last times {:.4}", self.last_factor)?;
+        }
+        if !self.splits.is_empty() {
+            let splits: Vec<String> = self.splits.iter().map(ToString::to_string).collect();
+            let count = counted(splits.len() as u64, "split", "splits");
+            write!(f, ", {count} ({})", splits.join(", "))?;
+        }
+        match self.dividends {
+            0 => Ok(()),
+            count => write!(f, ", {}", counted(count, "dividend", "dividends")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bars::Bar;
+    use crate::timeframe::Timeframe;
+    use crate::timestamp::{DAY_NS, Stamp};
+
+    #[test]
+    fn only_rows_that_became_bars_count() {
+        let row = |day: i64, factor: f64, split: f64, dividend: f64| Row {
+            event: Event { factor, split, dividend },
+            ..Row::of(Stamp::Utc(day * DAY_NS), [1.0; 4], 1)
+        };
+        let rows = [row(0, 0.24, 1.0, 0.0), row(1, 0.24, 1.0, 0.1), row(2, 0.25, 7.0, 0.1), row(3, 1.0, 4.0, 0.0)];
+        let mut bars = Bars::with_capacity(Timeframe::D1, 3);
+        for day in [0, 1, 3] {
+            bars.push(Bar { open_time: day * DAY_NS, ..Bar::default() });
+        }
+        let open_time = |row: &Row| row.stamp.ns();
+        let adjustments = Adjustments::of(&rows, &bars, open_time).unwrap();
+        let splits = vec![Split { open_time: 3 * DAY_NS, coefficient: 4.0 }];
+        let expected = Adjustments { first_factor: 0.24, last_factor: 1.0, splits, dividends: 1 };
+        assert_eq!(adjustments, expected);
+        let text = "the first prices times 0.2400, 1 split (4 for 1 on 1970-01-04), 1 dividend";
+        assert_eq!(adjustments.to_string(), text);
+        assert_eq!(Adjustments::of(&rows, &Bars::with_capacity(Timeframe::D1, 0), open_time), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! What a job trains on, whichever file it comes from.
+
+use std::path::Path;
+
+use anyhow::Result;
+use megabatch_chunk_io::{Layout, Shape, Source};
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{Encoder, Readout, Samples, Split};
+
+use super::cross_section::CrossSections;
+use super::graphs::GraphSamples;
+use super::meaning::Meaning;
+use super::samples::SourceSamples;
+use super::split::{split_cross_sections, split_source};
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// The samples of a job. What its order counts, the units, are samples, or graphs whose nodes are samples.
+pub(crate) enum Data {
+    /// Samples of a data file, each by itself.
+    Samples(SourceSamples),
+    /// Samples of a data file, all of one time together, with a graph between them.
+    CrossSections(CrossSections),
+    /// Graphs that have features and targets of their own.
+    Graphs(GraphSamples),
+}
+
+impl Data {
+    /// Opens `path`, and the graphs that `config` has for it. Windows stay in their file.
+    ///
+    /// # Errors
+    /// Those of the files; a usage failure where the graphs do not belong to the data.
+    pub(crate) fn open(path: &Path, config: &Config, device: &Device) -> Result<Self> {
+        let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
+        if is_graphs(path) {
+            return match graph {
+                None => Ok(Data::Graphs(GraphSamples::open(path, config, device)?)),
+                Some(graph) => Err(Failure::usage(format!(
+                    "model.graph={}: {} has graphs of its own; leave model.graph at none",
+                    graph.display(),
+                    path.display()
+                ))),
+            };
+        }
+        let source = SourceSamples::open(path, device, 0)?;
+        match graph {
+            None => Ok(Data::Samples(source)),
+            Some(graph) => Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?)),
+        }
+    }
+
+    /// As the trainer reads them.
+    pub(crate) fn samples(&self) -> &dyn Samples {
+        match self {
+            Data::Samples(samples) => samples,
+            Data::CrossSections(sections) => sections,
+            Data::Graphs(graphs) => graphs,
+        }
+    }
+
+    /// The data file behind the samples; graphs with features of their own have none.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        match self {
+            Data::Samples(samples) => Some(samples.source()),
+            Data::CrossSections(sections) => Some(sections.source().source()),
+            Data::Graphs(_) => None,
+        }
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Data::Graphs(graphs) => graphs.path(),
+            _ => self.source().expect("what is not a file of graphs has a source").path(),
+        }
+    }
+
+    /// Dimensions of the samples.
+    pub(crate) fn shape(&self) -> &Shape {
+        match self {
+            Data::Graphs(graphs) => graphs.file_shape(),
+            _ => self.source().expect("what is not a file of graphs has a source").shape(),
+        }
+    }
+
+    /// How the file keeps the samples.
+    pub(crate) fn layout(&self) -> String {
+        self.source().map_or("graphs".to_owned(), |source| source.layout().to_string())
+    }
+
+    /// Whether windows pass through memory, or would if they did not fit.
+    pub(crate) fn is_windows(&self) -> bool {
+        self.source().is_some_and(|source| source.layout() == Layout::Windows)
+    }
+
+    /// Number of units.
+    pub(crate) fn units(&self) -> usize {
+        let samples = self.samples();
+        samples.graphs().map_or(samples.len(), |graphs| graphs.len())
+    }
+
+    /// The time of each unit, ns since 1970 UTC, where the data have times.
+    pub(crate) fn unit_times(&self) -> Option<&[i64]> {
+        match self {
+            Data::Samples(samples) => samples.source().sample_times(),
+            Data::CrossSections(sections) => Some(sections.times()),
+            Data::Graphs(_) => None,
+        }
+    }
+
+    /// What a unit is called, where there is one.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self {
+            Data::Samples(_) => "sample",
+            Data::CrossSections(_) => "cross-section",
+            Data::Graphs(_) => "graph",
+        }
+    }
+
+    /// What comes before graph attention and what is predicted, where the user leaves it to the data.
+    pub(crate) fn model_of_graphs(&self) -> (Encoder, Readout) {
+        match self {
+            Data::Graphs(graphs) if graphs.targets_graphs() => (Encoder::LastBar, Readout::Mean),
+            Data::Graphs(_) => (Encoder::LastBar, Readout::Node),
+            Data::Samples(_) | Data::CrossSections(_) => (Encoder::Lstm, Readout::Node),
+        }
+    }
+
+    /// Splits the units as `config` says.
+    ///
+    /// # Errors
+    /// As [`split_source`].
+    pub(crate) fn split(&self, config: &Config) -> Result<Split> {
+        match self {
+            Data::Samples(samples) => split_source(samples.source(), config),
+            Data::CrossSections(sections) => split_cross_sections(sections, config),
+            Data::Graphs(graphs) => graphs.split(config),
+        }
+    }
+
+    /// Of the samples' numbers and of the edges between them: other data have another one.
+    pub(crate) fn fingerprint(&self) -> Result<String> {
+        Ok(match self {
+            Data::Samples(samples) => samples.fingerprint()?,
+            Data::CrossSections(sections) => sections.fingerprint()?,
+            Data::Graphs(graphs) => graphs.fingerprint(),
+        })
+    }
+
+    /// What the numbers stand for.
+    pub(crate) fn meaning(&self) -> Result<Meaning> {
+        match self {
+            Data::Graphs(graphs) => Ok(graphs.meaning()),
+            _ => Meaning::of(self.source().expect("what is not a file of graphs has a source")),
+        }
+    }
+
+    /// Reads windows into memory that are not there yet.
+    pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
+        match self {
+            Data::Samples(samples) => samples.hold(),
+            // A series is, and graphs are mapped.
+            Data::CrossSections(_) | Data::Graphs(_) => Ok(()),
+        }
+    }
+
+    /// As [`SourceSamples::load_in_chunks_of`].
+    pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize) {
+        if let Data::Samples(samples) = self {
+            samples.load_in_chunks_of(chunk_samples, batch_size);
+        }
+    }
+
+    /// What a user should know of how data and graphs fit together, one sentence each, without its stop.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match self {
+            Data::CrossSections(sections) => sections.notes(),
+            Data::Samples(_) | Data::Graphs(_) => Vec::new(),
+        }
+    }
+}
+
+/// Whether the file is one of graphs, by its ending.
+fn is_graphs(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("mbg"))
+}

@@ -1,0 +1,245 @@
+//! `megabatch graph bench`: what a model waits for its graphs.
+
+mod model;
+mod topology;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use megabatch_graph_cache::build::{Correlation, CorrelationGraphs, Panel};
+use megabatch_graph_cache::{BlockDiagonal, BuildOptions, Builder, GraphFile, build_cached};
+use serde::Serialize;
+
+use crate::answer::Answer;
+use crate::usage::peak_rss_bytes;
+use model::{Model, Size};
+use topology::{Asked, Cached, InMemory, Rebuilt, Topology};
+
+/// Measure a validation loop whose graphs are built in every batch, read from a file, or in memory
+///
+/// Each iteration takes one graph of the nearest by correlation through graph attention, forward. The returns are made up.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch graph bench
+  megabatch graph bench --nodes 500 --k 10 --graphs 64 --json")]
+pub(super) struct Args {
+    /// Nodes of a graph
+    #[arg(long, default_value_t = 256, value_parser = at_least_two)]
+    nodes: usize,
+    /// Neighbours of a node
+    #[arg(long, default_value_t = 10, value_parser = at_least_one)]
+    k: usize,
+    /// Returns that correlations are taken of
+    #[arg(long, default_value_t = 60, value_parser = at_least_two)]
+    window: usize,
+    /// Graphs in the loop
+    #[arg(long, default_value_t = 128, value_parser = at_least_one)]
+    graphs: usize,
+    /// Features of a node
+    #[arg(long, default_value_t = 64, value_parser = at_least_one)]
+    features: usize,
+    /// Layers of attention
+    #[arg(long, default_value_t = 2, value_parser = at_least_one)]
+    layers: usize,
+    /// Heads of a layer
+    #[arg(long, default_value_t = 4, value_parser = at_least_one)]
+    heads: usize,
+    /// Units of a head
+    #[arg(long, default_value_t = 64, value_parser = at_least_one)]
+    hidden: usize,
+    /// Threads that build; the model has one
+    #[arg(long, default_value_t = 1, value_parser = at_least_one)]
+    threads: usize,
+    /// Also measure a loop whose graphs another program builds, split at blanks: it reads N, W and k as u32 and the returns [N, W] as f32 from its
+    /// standard input, and answers with the k neighbours of each node, [N, k] u32, little-endian all
+    #[arg(long, value_name = "COMMAND")]
+    rebuild_with: Option<String>,
+    /// Times that each loop runs; the fastest counts
+    #[arg(long, default_value_t = 5, value_parser = at_least_one)]
+    repeats: usize,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    at_least(1, text)
+}
+
+fn at_least_two(text: &str) -> Result<usize, String> {
+    at_least(2, text)
+}
+
+fn at_least(least: usize, text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&number| number >= least).ok_or_else(|| format!("expected {least} or more"))
+}
+
+pub(super) fn run(args: &Args) -> Result<Answer> {
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(args.threads).build()?;
+    let measured = threads.install(|| measure(args))?;
+    Ok(Answer::new(describe(&measured), &measured))
+}
+
+#[derive(Serialize)]
+struct Measured {
+    nodes: usize,
+    k: usize,
+    window: usize,
+    graphs: usize,
+    edges: usize,
+    /// By the program that `--rebuild-with` names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt_elsewhere: Option<Loop>,
+    rebuilt: Loop,
+    cached: Loop,
+    in_memory: Loop,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_over_rebuilt_elsewhere: Option<f64>,
+    /// Iterations of the loop with the file for each of that which builds.
+    cached_over_rebuilt: f64,
+    cached_over_in_memory: f64,
+    /// One batch of all graphs in random order: its offsets.
+    batch_topology_us: f64,
+    /// Building the file of all graphs, on disk.
+    file_built_s: f64,
+    file_bytes: usize,
+    peak_rss_bytes: Option<u64>,
+}
+
+/// One way to come by graphs.
+#[derive(Clone, Copy, Serialize)]
+struct Loop {
+    iterations_per_s: f64,
+    /// The part of the time in which the model has no graph.
+    waiting_share: f64,
+    waiting_us_per_iteration: f64,
+    /// Of what came out of the model, the same in all loops.
+    sum: f64,
+}
+
+fn measure(args: &Args) -> Result<Measured> {
+    let days = args.window + args.graphs;
+    let names: Vec<String> = (0..args.nodes).map(|node| format!("N{node:05}")).collect();
+    let times: Vec<i64> = (0..days as i64).map(|day| day * 86_400_000_000_000).collect();
+    let values: Vec<f64> = noise(args.nodes * days).into_iter().map(f64::from).collect();
+    let panel = Panel::new(&names, (&times, &times), &values)?;
+    let options = Correlation {
+        lookback: args.window,
+        k: args.k,
+        min_observations: Correlation::default().min_observations.min(args.window),
+        ..Correlation::default()
+    };
+    let builder = CorrelationGraphs::new(options, panel)?;
+    let folder = tempfile::tempdir()?;
+    let start = Instant::now();
+    let path = folder.path().join("bench.mbg");
+    let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |_| {})?;
+    let file_built_s = start.elapsed().as_secs_f64();
+    let elsewhere = args.rebuild_with.as_ref().map(|command| Asked::new(command, panel, (args.window, args.k)));
+    let ([rebuilt, cached, in_memory], rebuilt_elsewhere) = loops(args, &builder, (&file, elsewhere.transpose()?))?;
+    Ok(Measured {
+        nodes: args.nodes,
+        k: args.k,
+        window: args.window,
+        graphs: args.graphs,
+        edges: file.size(0).1,
+        cached_over_rebuilt_elsewhere: rebuilt_elsewhere.map(|other| cached.iterations_per_s / other.iterations_per_s),
+        rebuilt_elsewhere,
+        rebuilt,
+        cached,
+        in_memory,
+        cached_over_rebuilt: cached.iterations_per_s / rebuilt.iterations_per_s,
+        cached_over_in_memory: cached.iterations_per_s / in_memory.iterations_per_s,
+        batch_topology_us: batch_topology_us(&file)?,
+        file_built_s,
+        file_bytes: file.bytes(),
+        peak_rss_bytes: peak_rss_bytes(),
+    })
+}
+
+/// The loops by turns, so that what else the machine does hits all alike; of each the fastest.
+fn loops(
+    args: &Args,
+    builder: &dyn Builder,
+    (file, mut elsewhere): (&GraphFile, Option<Asked<'_>>),
+) -> Result<([Loop; 3], Option<Loop>)> {
+    let size = Size { features: args.features, layers: args.layers, heads: args.heads, hidden: args.hidden };
+    let largest = (args.nodes, (0..file.len()).map(|graph| file.size(graph).1).max().unwrap_or(0));
+    let mut model = Model::new(size, largest)?;
+    let features = noise(args.nodes * args.features);
+    let (mut rebuilt, mut cached, mut in_memory) =
+        (Rebuilt::new(builder), Cached(file.clone()), InMemory::new(builder)?);
+    let mut fastest: [Option<Loop>; 4] = [None; 4];
+    for _ in 0..args.repeats {
+        let mut ways: Vec<&mut dyn Topology> = vec![&mut rebuilt, &mut cached, &mut in_memory];
+        ways.extend(elsewhere.as_mut().map(|asked| asked as &mut dyn Topology));
+        for (way, fastest) in ways.into_iter().zip(&mut fastest) {
+            let loop_ = validate((way, args.graphs), &mut model, &features)?;
+            if fastest.is_none_or(|fastest| loop_.iterations_per_s > fastest.iterations_per_s) {
+                *fastest = Some(loop_);
+            }
+        }
+    }
+    let [rebuilt, cached, in_memory, elsewhere] = fastest;
+    Ok(([rebuilt, cached, in_memory].map(|fastest| fastest.expect("each loop ran once at least")), elsewhere))
+}
+
+/// All graphs through the model, once.
+fn validate((way, graphs): (&mut dyn Topology, usize), model: &mut Model, features: &[f32]) -> Result<Loop> {
+    let (start, mut waited, mut sum) = (Instant::now(), Duration::ZERO, 0.0);
+    for index in 0..graphs {
+        let asked = Instant::now();
+        let graph = way.graph(index)?;
+        waited += asked.elapsed();
+        sum += f64::from(model.forward(graph, features));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Loop {
+        iterations_per_s: graphs as f64 / seconds,
+        waiting_share: waited.as_secs_f64() / seconds,
+        waiting_us_per_iteration: 1e6 * waited.as_secs_f64() / graphs as f64,
+        sum,
+    })
+}
+
+/// The time that a batch of all graphs takes in the best of many.
+fn batch_topology_us(file: &GraphFile) -> Result<f64> {
+    const BATCHES: usize = 200;
+    let mut order: Vec<usize> = (0..file.len()).collect();
+    order.sort_by_key(|&graph| (graph as u32).wrapping_mul(2_654_435_761));
+    let mut batch = BlockDiagonal::<u32>::new(file.clone());
+    let mut best = Duration::MAX;
+    for _ in 0..BATCHES {
+        let start = Instant::now();
+        batch.set(std::hint::black_box(&order))?;
+        best = best.min(start.elapsed());
+    }
+    Ok(1e6 * best.as_secs_f64())
+}
+
+/// Numbers in [-1, 1) that look random: a multiplicative hash of their index, mixed.
+fn noise(len: usize) -> Vec<f32> {
+    let mixed = |index: u32| {
+        let hash = (index ^ 0x9e37_79b9).wrapping_mul(0x85eb_ca6b);
+        let hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+        hash ^ hash >> 16
+    };
+    (0..len as u32).map(|index| (mixed(index) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
+}
+
+fn describe(measured: &Measured) -> String {
+    let Measured { nodes, edges, graphs, rebuilt, cached, in_memory, .. } = measured;
+    let mut lines = vec![format!("{graphs} graphs of {nodes} nodes and {edges} edges, one an iteration")];
+    let elsewhere = measured.rebuilt_elsewhere.iter().map(|way| ("built elsewhere", way));
+    let here = [("built in every batch", rebuilt), ("from the file", cached), ("in memory", in_memory)];
+    for (name, way) in elsewhere.chain(here) {
+        lines.push(format!(
+            "{name:>20}: {:9.1} iterations/s, waiting {:6.2} % of the time, {:8.2} µs an iteration",
+            way.iterations_per_s,
+            100.0 * way.waiting_share,
+            way.waiting_us_per_iteration
+        ));
+    }
+    lines.push(format!(
+        "the file: {:.2} times as fast as building, {:.3} times memory; the offsets of a batch of all graphs: {:.1} µs",
+        measured.cached_over_rebuilt, measured.cached_over_in_memory, measured.batch_topology_us
+    ));
+    lines.join("\n")
+}

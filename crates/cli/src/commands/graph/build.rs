@@ -1,0 +1,229 @@
+//! `megabatch graph build`: graphs of files, built where they are not there yet.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use megabatch_graph_cache::build::Rewired;
+use megabatch_graph_cache::{
+    BuildOptions, Builder, Change, Error, FloatWidth, GraphFile, IndexWidth, Progress as Built, Stale, Widths,
+    build_cached,
+};
+use serde_json::{Value, json};
+
+use super::counted;
+use super::options::{Kind, Options};
+use super::source::{Source, with_source};
+use crate::answer::Answer;
+use crate::output;
+use crate::plan::bytes;
+use crate::progress::Progress;
+
+/// Build graphs into a file, unless it holds them already
+///
+/// The file knows what it was built from, by what and how. Where none of it has changed, nothing is done; where something has, the answer says
+/// what, and the file is replaced. Building that was interrupted goes on where it stopped.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --out shares.mbg
+  megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --rewire 1 --out random.mbg
+  megabatch graph build cora/ --kind edge-list --normalize-features --out cora.mbg
+  megabatch graph build MUTAG/ --kind tu --out mutag.mbg
+  megabatch graph build gdb1k.sdf.gz --kind sdf --targets gdb1k.sdf.csv.gz --out gdb1k.mbg
+  megabatch graph build atoms.csv --kind radius --radius 3.5 --periodic 10,10,10 --out atoms.mbg")]
+pub(super) struct Args {
+    /// Files or folders, as the kind says
+    #[arg(required = true)]
+    inputs: Vec<PathBuf>,
+    /// What the graphs are built from, and how
+    #[arg(long, value_enum)]
+    kind: Kind,
+    /// The file of graphs
+    #[arg(long)]
+    out: PathBuf,
+    #[command(flatten)]
+    options: Options,
+    /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs have to be better than
+    #[arg(long, value_name = "SEED")]
+    rewire: Option<u64>,
+    /// What weights and attributes of edges are stored in
+    #[arg(long, value_enum, default_value_t = FloatArg::F32)]
+    edge_width: FloatArg,
+    /// What features of nodes are stored in
+    #[arg(long, value_enum, default_value_t = FloatArg::F32)]
+    feature_width: FloatArg,
+    /// What indices are stored in
+    #[arg(long, value_enum, default_value_t = IndexArg::U32)]
+    index_width: IndexArg,
+    /// Threads that build [default: as many as there are processors]
+    #[arg(long)]
+    threads: Option<std::num::NonZero<usize>>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FloatArg {
+    F32,
+    F16,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum IndexArg {
+    U32,
+    U64,
+}
+
+pub(super) fn run(args: &Args) -> Result<Answer> {
+    output::require_ending(&args.out, &["mbg"])?;
+    let inputs: Vec<&Path> = args.inputs.iter().map(PathBuf::as_path).collect();
+    output::check(&args.out, &inputs)?;
+    with_source((args.kind, &args.inputs), &args.options, &mut |source| match args.rewire {
+        None => build(args, source),
+        Some(seed) => {
+            let Source { builder, found, facts } = source;
+            build(args, Source { builder: &Rewired::new(builder, seed), found, facts })
+        }
+    })
+}
+
+fn build(args: &Args, source: Source<'_>) -> Result<Answer> {
+    let start = Instant::now();
+    let changes = changes(&args.out, source.builder)?;
+    let (file, written) = write(args, source.builder)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let state = match (written, &changes) {
+        (None, _) => State::Unchanged,
+        (Some(_), Some(changes)) if !changes.is_empty() => State::Replaced,
+        (Some(_), _) => State::Built,
+    };
+    let changes = changes.unwrap_or_default();
+    let text = source.found.clone() + &describe((&file, state), &changes, seconds);
+    let mut json = facts(&file);
+    json["kind"] = args.kind.name().into();
+    json["state"] = state.name().into();
+    json["changes"] =
+        changes.iter().map(|Change { what, old, new, .. }| json!({ "what": what, "old": old, "new": new })).collect();
+    json["seconds"] = seconds.into();
+    json["found"] = source.facts;
+    Ok(Answer::new(text, &json))
+}
+
+/// What became of the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It holds the graphs already.
+    Unchanged,
+    Built,
+    /// It held others.
+    Replaced,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Unchanged => "unchanged",
+            State::Built => "built",
+            State::Replaced => "replaced",
+        }
+    }
+}
+
+/// In what the file at `path` is not of what `builder` builds from; `None` where there is no file that could tell.
+fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<Change>>> {
+    let Ok(file) = GraphFile::open(path) else { return Ok(None) };
+    match file.check_fresh(builder) {
+        Ok(()) => Ok(Some(Vec::new())),
+        Err(Error::Stale { changes, .. }) => Ok(Some(changes)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The file, and how many graphs had to be built for it, if any.
+fn write(args: &Args, builder: &dyn Builder) -> Result<(GraphFile, Option<usize>)> {
+    let float = |arg| match arg {
+        FloatArg::F32 => FloatWidth::F32,
+        FloatArg::F16 => FloatWidth::F16,
+    };
+    let indices = match args.index_width {
+        IndexArg::U32 => IndexWidth::U32,
+        IndexArg::U64 => IndexWidth::U64,
+    };
+    let widths = Widths { indices, edges: float(args.edge_width), features: float(args.feature_width) };
+    let options = BuildOptions { threads: args.threads, widths, stale: Stale::Replace };
+    let mut progress = Progress::start("build", builder.keys().len() as u64, "graphs");
+    let mut first = None;
+    let file = build_cached(&args.out, builder, &options, &mut |built| match built {
+        Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
+        Built::Written { graphs, .. } => {
+            if first.is_none() {
+                first = Some(graphs);
+                progress.begin_at(graphs as u64);
+            }
+            progress.at(graphs as u64, "");
+        }
+        _ => {}
+    })?;
+    let written = first.map(|first| file.len() - first);
+    Ok((file, written))
+}
+
+fn describe((file, state): (&GraphFile, State), changes: &[Change], seconds: f64) -> String {
+    let out = file.path().display();
+    let graphs = format!("{}, {}", counted(file.len(), "graph"), bytes(file.bytes()));
+    match state {
+        State::Unchanged => format!("{out}: {graphs}; it was built from the same, in the same way: nothing to do"),
+        State::Built => format!("{out}: {graphs} in {seconds:.2} s"),
+        State::Replaced => {
+            let said: Vec<String> =
+                changes.iter().flat_map(|change| said(change.what, (&change.old, &change.new))).collect();
+            format!("{out}: {graphs} in {seconds:.2} s; it held others: {}", said.join(", "))
+        }
+    }
+}
+
+/// What has changed in words: of parameters, each that has.
+fn said(what: &str, (old, new): (&str, &str)) -> Vec<String> {
+    let object = |text: &str| serde_json::from_str(text).ok().filter(Value::is_object);
+    let (Some(old_values), Some(new_values)) = (object(old), object(new)) else {
+        return vec![match what {
+            "data" => "data have changed".to_owned(),
+            what => format!("{what} was {old:.80}, is {new:.80}"),
+        }];
+    };
+    let empty = serde_json::Map::new();
+    let names = new_values.as_object().unwrap_or(&empty).keys();
+    let differ = names.filter(|name| old_values[name.as_str()] != new_values[name.as_str()]);
+    differ.map(|name| format!("{name} was {}, is {}", old_values[name.as_str()], new_values[name.as_str()])).collect()
+}
+
+fn facts(file: &GraphFile) -> Value {
+    let identity = file.identity();
+    json!({
+        "out": file.path(),
+        "graphs": file.len(),
+        "first_key": (!file.is_empty()).then(|| file.key(0)),
+        "last_key": file.len().checked_sub(1).map(|last| file.key(last)),
+        "bytes": file.bytes(),
+        "builder": identity.builder,
+        "parameters": serde_json::from_str(&identity.parameters).unwrap_or(Value::Null),
+        "data": format!("{:032x}", identity.data),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_that_have_changed_are_named() {
+        let cases = [
+            ("parameters", r#"{"k":10,"lookback":60}"#, r#"{"k":5,"lookback":60}"#, vec!["k was 10, is 5"]),
+            ("parameters", r#"{"k":10}"#, r#"{"k":10,"demean":true}"#, vec!["demean was null, is true"]),
+            ("builder", "tu/1", "tu/2", vec!["builder was tu/1, is tu/2"]),
+            ("data", "a", "b", vec!["data have changed"]),
+        ];
+        for (what, old, new, expected) in cases {
+            assert_eq!(said(what, (old, new)), expected);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! `megabatch graph inspect`: what is in a file of graphs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use megabatch_graph_cache::{FloatWidth, GraphFile, IndexWidth, TargetLevel, export};
+use megabatch_trainer::write_atomically;
+use serde_json::{Value, json};
+
+use super::counted;
+use super::stored::Stored;
+use crate::adapt::split::utc;
+use crate::answer::Answer;
+use crate::output;
+use crate::plan::bytes;
+use crate::report::chart::Network;
+
+/// Show what is in a file of graphs, write one of them for other programs, or draw it
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch graph inspect shares.mbg
+  megabatch graph inspect shares.mbg --dump 2021-04-21 day.safetensors
+  megabatch graph inspect shares.mbg --svg 2021-04-21 day.svg")]
+pub(super) struct Args {
+    /// The file of graphs
+    file: PathBuf,
+    /// Write the graph KEY to a safetensors file: edge_index [2, E] int64 (row 0: sources), edge_weight, and what else it has
+    #[arg(long, num_args = 2, value_names = ["KEY", "OUT"])]
+    dump: Option<Vec<String>>,
+    /// Draw the graph KEY as an SVG file
+    #[arg(long, num_args = 2, value_names = ["KEY", "OUT"], conflicts_with = "dump")]
+    svg: Option<Vec<String>>,
+}
+
+pub(super) fn run(args: &Args) -> Result<Answer> {
+    let file = GraphFile::open(&args.file)?;
+    match (args.dump.as_deref(), args.svg.as_deref()) {
+        (Some([key, out]), _) => dump(&file, key, Path::new(out)),
+        (_, Some([key, out])) => draw(&file, key, Path::new(out)),
+        _ => Ok(Answer::new(describe(&file), &facts(&file))),
+    }
+}
+
+fn dump(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
+    output::check(out, &[file.path()])?;
+    let stored = Stored::read(file, key)?;
+    write_atomically(out, &export::edge_index(&stored, &[0])?)?;
+    Ok(written(out, key, &stored))
+}
+
+fn draw(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
+    output::require_ending(out, &["svg"])?;
+    output::check(out, &[file.path()])?;
+    let stored = Stored::read(file, key)?;
+    let graph = stored.graph();
+    let csr = graph.csr()?;
+    let edge = |row: usize| csr.edges_of(row).map(move |edge| (csr.col()[edge] as usize, row, edge));
+    let edges = (0..graph.len()).flat_map(edge);
+    let weight = |edge: usize| graph.weights.get(edge).copied().unwrap_or(1.0);
+    let network = Network {
+        title: format!("{key}: {} and {}", counted(graph.len(), "node"), counted(graph.col.len(), "edge")),
+        names: stored.names(),
+        edges: edges.map(|(from, to, edge)| (from, to, weight(edge))).collect(),
+    };
+    write_atomically(out, network.to_svg().as_bytes())?;
+    Ok(written(out, key, &stored))
+}
+
+fn written(out: &Path, key: &str, stored: &Stored) -> Answer {
+    let (nodes, edges) = (stored.graph().len(), stored.graph().col.len());
+    let text = format!("{}: {key}, {}, {}", out.display(), counted(nodes, "node"), counted(edges, "edge"));
+    Answer::new(text, &json!({ "out": out, "key": key, "nodes": nodes, "edges": edges }))
+}
+
+/// Least, mean and largest.
+struct Range {
+    min: usize,
+    mean: f64,
+    max: usize,
+}
+
+impl Range {
+    fn of(values: impl Iterator<Item = usize> + Clone) -> Self {
+        let (count, sum) = (values.clone().count(), values.clone().sum::<usize>());
+        Range {
+            min: values.clone().min().unwrap_or(0),
+            mean: sum as f64 / count.max(1) as f64,
+            max: values.max().unwrap_or(0),
+        }
+    }
+
+    fn words(&self, what: &str) -> String {
+        match self.min == self.max {
+            true => counted(self.min, what),
+            false => format!("{} to {} {what}s, {:.1} in the mean", self.min, self.max, self.mean),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({ "min": self.min, "mean": self.mean, "max": self.max })
+    }
+}
+
+fn sizes(file: &GraphFile) -> (Range, Range) {
+    let sizes = (0..file.len()).map(|index| file.size(index));
+    (Range::of(sizes.clone().map(|size| size.0)), Range::of(sizes.map(|size| size.1)))
+}
+
+fn known(file: &GraphFile) -> Option<(i64, i64)> {
+    let times = (0..file.len()).filter_map(|index| file.known_time(index));
+    times.clone().min().zip(times.max())
+}
+
+fn describe(file: &GraphFile) -> String {
+    let (nodes, edges) = sizes(file);
+    let (schema, identity, widths) = (file.schema(), file.identity(), file.widths());
+    let mut lines =
+        vec![format!("{}: {}, {}", file.path().display(), counted(file.len(), "graph"), bytes(file.bytes()))];
+    if let Some(last) = file.len().checked_sub(1) {
+        lines.push(format!("keys {} to {}", file.key(0), file.key(last)));
+        lines.push(format!("{}; {}", nodes.words("node"), edges.words("edge")));
+    }
+    if let Some((first, last)) = known(file) {
+        lines.push(format!("known from {} to {}", utc(first), utc(last)));
+    }
+    lines.push(format!("built by {} with {}", identity.builder, identity.parameters));
+    lines.push(format!("from data of XXH3-128 {:032x}", identity.data));
+    let float = |width: FloatWidth| if width == FloatWidth::F32 { "f32" } else { "f16" };
+    let index = if widths.indices == IndexWidth::U32 { "u32" } else { "u64" };
+    let (edges, features) = (float(widths.edges), float(widths.features));
+    lines.push(format!("stored as {index}, edges as {edges}, features as {features}"));
+    if schema.weighted {
+        lines.push("edges have weights".to_owned());
+    }
+    for (what, names) in [
+        ("names of nodes", &schema.names),
+        ("attributes of edges", &schema.edge_attributes),
+        ("features of nodes", &schema.node_features),
+        (targets_of(schema.target_level), &schema.targets),
+    ] {
+        if !names.is_empty() {
+            lines.push(format!("{} {what}: {}", names.len(), some_of(names)));
+        }
+    }
+    lines.join("\n")
+}
+
+fn targets_of(level: TargetLevel) -> &'static str {
+    match level {
+        TargetLevel::None => "targets of nothing",
+        TargetLevel::Node => "targets of nodes",
+        TargetLevel::Graph => "targets of graphs",
+    }
+}
+
+/// The first of many names.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ") + more
+}
+
+fn facts(file: &GraphFile) -> Value {
+    let (nodes, edges) = sizes(file);
+    let (schema, identity) = (file.schema(), file.identity());
+    json!({
+        "file": file.path(),
+        "bytes": file.bytes(),
+        "graphs": file.len(),
+        "keys": (0..file.len()).map(|index| file.key(index)).collect::<Vec<_>>(),
+        "nodes": nodes.json(),
+        "edges": edges.json(),
+        "first_known_time_ns": known(file).map(|known| known.0),
+        "last_known_time_ns": known(file).map(|known| known.1),
+        "builder": identity.builder,
+        "parameters": serde_json::from_str(&identity.parameters).unwrap_or(Value::Null),
+        "data": format!("{:032x}", identity.data),
+        "weighted": schema.weighted,
+        "names": schema.names,
+        "edge_attributes": schema.edge_attributes,
+        "node_features": schema.node_features,
+        "targets": schema.targets,
+        "target_level": match schema.target_level {
+            TargetLevel::None => Value::Null,
+            TargetLevel::Node => "node".into(),
+            TargetLevel::Graph => "graph".into(),
+        },
+    })
+}

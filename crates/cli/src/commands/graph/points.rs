@@ -1,0 +1,46 @@
+//! Graphs over rows of a CSV: features of nodes, or places in space.
+
+use std::path::Path;
+
+use anyhow::Result;
+use megabatch_graph_cache::build::{Cell, Metric, PointGraphs, PointRule, Points, Radius};
+use megabatch_graph_cache::import::{Text, points};
+use serde_json::json;
+
+use super::counted;
+use super::options::{Kind, Options};
+use super::source::Source;
+use crate::answer::Answer;
+use crate::failure::Failure;
+
+/// The one graph's key.
+const KEY: &str = "graph";
+
+pub(super) fn with_points(
+    (kind, input): (Kind, &Path),
+    options: &Options,
+    then: &mut dyn FnMut(Source<'_>) -> Result<Answer>,
+) -> Result<Answer> {
+    let table = points(&Text::read(input)?)?;
+    let rule = match kind {
+        Kind::Cosine => PointRule::Neighbours(options.neighbours(Metric::Cosine)),
+        Kind::Euclidean => PointRule::Neighbours(options.neighbours(Metric::Euclidean)),
+        _ => PointRule::Radius(radius(options)?),
+    };
+    let width = table.columns.len();
+    let rows = Points::new(&table.values, width)?;
+    let graphs = PointGraphs::new(rule, vec![(KEY.to_owned(), rows)])?;
+    let found = format!("{} of {}\n", counted(rows.len(), "row"), counted(width, "number"));
+    then(Source { builder: &graphs, found, facts: json!({ "rows": rows.len(), "columns": table.columns }) })
+}
+
+fn radius(options: &Options) -> Result<Radius> {
+    let Some(radius) = options.radius else {
+        return Err(Failure::usage("--kind radius needs --radius, the largest distance of an edge"));
+    };
+    let cell = options.periodic.as_deref().map(|edges| {
+        let vector = |axis: usize| std::array::from_fn(|other| if other == axis { edges[axis] } else { 0.0 });
+        Cell::new([vector(0), vector(1), vector(2)])
+    });
+    Ok(Radius { cell: cell.transpose()?, self_loops: options.self_loops(), ..Radius::new(radius.into()) })
+}

@@ -1,0 +1,82 @@
+//! Graphs of every kind, from files to a builder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use megabatch_graph_cache::Builder;
+use megabatch_graph_cache::import::{
+    self, EdgeListOptions, FeatureRows, Imported, MoleculeEdges, Positions, SdfOptions, Text,
+};
+use serde_json::{Value, json};
+
+use super::options::{Kind, Options};
+use super::{points, shares};
+use crate::answer::Answer;
+use crate::failure::Failure;
+
+/// What graphs are built from.
+pub(super) struct Source<'a> {
+    pub(super) builder: &'a dyn Builder,
+    /// What was found, and what was left out of it, in lines.
+    pub(super) found: String,
+    /// The same for programs.
+    pub(super) facts: Value,
+}
+
+/// Reads `inputs`, and gives what graphs are built from to `then`.
+pub(super) fn with_source(
+    (kind, inputs): (Kind, &[PathBuf]),
+    options: &Options,
+    then: &mut dyn FnMut(Source<'_>) -> Result<Answer>,
+) -> Result<Answer> {
+    options.refuse_idle(kind)?;
+    if kind == Kind::Correlation {
+        return shares::with_shares(inputs, options, then);
+    }
+    let [input] = inputs else {
+        let what = kind.name();
+        return Err(Failure::usage(format!("--kind {what} reads one input, and {} were named", inputs.len())));
+    };
+    match kind {
+        Kind::Correlation | Kind::Cosine | Kind::Euclidean | Kind::Radius => {
+            points::with_points((kind, input), options, then)
+        }
+        Kind::Tu => then(imported(&import::tu(input)?)),
+        Kind::EdgeList => then(imported(&edge_list(input, options)?)),
+        Kind::Sdf => then(imported(&sdf(input, options)?)),
+        Kind::EdgeIndex => then(imported(&import::edge_index(input)?)),
+    }
+}
+
+fn edge_list(input: &Path, options: &Options) -> Result<Imported> {
+    let features = if options.normalize_features { FeatureRows::Normalized } else { FeatureRows::AsGiven };
+    Ok(import::edge_list(input, EdgeListOptions { features })?)
+}
+
+fn sdf(input: &Path, options: &Options) -> Result<Imported> {
+    let options = SdfOptions {
+        edges: options.radius.map_or(MoleculeEdges::Bonds, MoleculeEdges::Radius),
+        positions: if options.positions { Positions::Kept } else { Positions::Left },
+        table: options.targets.as_deref().map(Text::read).transpose()?,
+        targets: options.target.clone(),
+    };
+    Ok(import::sdf(input, &options)?)
+}
+
+fn imported(imported: &Imported) -> Source<'_> {
+    let schema = imported.schema();
+    let notes: String = imported.notes().iter().map(|note| format!("note: {note}\n")).collect();
+    let found = format!(
+        "{} features a node, {} attributes an edge, {} targets\n",
+        schema.node_features.len(),
+        schema.edge_attributes.len(),
+        schema.targets.len()
+    ) + &notes;
+    let facts = json!({
+        "node_features": schema.node_features.len(),
+        "edge_attributes": schema.edge_attributes.len(),
+        "targets": schema.targets,
+        "notes": imported.notes(),
+    });
+    Source { builder: imported, found, facts }
+}

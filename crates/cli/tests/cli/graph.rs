@@ -1,0 +1,231 @@
+//! `graph`: graphs from files into one file, what is in it, and what becomes of it when something changes.
+
+use std::fs;
+use std::path::Path;
+
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, tensor};
+
+const EDGE_LIST: [(&str, &str); 3] = [
+    ("edges.csv", "src,dst,weight\nB,A,0.5\nC,A,0.25\nA,B,1\n"),
+    ("features.csv", "node,x,y\nA,1,3\nB,0,2\nC,5,5\n"),
+    ("labels.csv", "node,label,split\nA,up,train\nB,down,val\nC,up,test\n"),
+];
+
+fn with_files(folder: &str, files: &[(&str, &str)]) -> Stage {
+    let stage = Stage::new();
+    fs::create_dir(stage.path(folder)).unwrap();
+    files.iter().for_each(|(name, text)| stage.write(&format!("{folder}/{name}"), text));
+    stage
+}
+
+/// Daily bars of a few shares whose returns repeat: A and B go together, C against them, and D has only a few days.
+fn with_shares() -> Stage {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("shares")).unwrap();
+    let wave = |day: usize, phase: f64| (day as f64 * 0.7 + phase).sin() + 0.1 * (day as f64 * 2.3 + 5.0 * phase).cos();
+    for (name, phase, first) in [("A", 0.0, 0), ("B", 0.2, 0), ("C", 3.0, 0), ("D", 1.0, 36)] {
+        let mut text = "timestamp,open,high,low,close,adjusted_close,volume\n".to_owned();
+        for day in first..40 {
+            let close = 100.0 + 10.0 * wave(day, phase);
+            let date = format!("2021-{:02}-{:02}", 1 + day / 20, 1 + day % 20);
+            text.push_str(&format!("{date},{close},{close},{close},{close},{close},1\n"));
+        }
+        stage.write(&format!("shares/daily_{name}.csv"), &text);
+    }
+    stage.write("shares/daily_E.csv", "{\"Error Message\": \"the limit of calls is reached\"}\n");
+    stage
+}
+
+const CORRELATION: &str = "graph build shares --kind correlation --lookback 10 --k 1 --out g.mbg";
+
+#[test]
+fn a_second_build_does_nothing_and_a_change_is_named() {
+    let stage = with_files("list", &EDGE_LIST);
+    let line = "graph build list --kind edge-list --out g.mbg";
+    let answer = stage.succeeds(line);
+    assert_eq!(
+        (&answer["state"], &answer["graphs"], &answer["kind"]),
+        (&json!("built"), &json!(3), &json!("edge-list"))
+    );
+    let written = stage.read("g.mbg");
+    assert_eq!(stage.succeeds(line)["state"], "unchanged");
+    let text = stage.run(line).success();
+    assert!(String::from_utf8_lossy(&text.get_output().stdout).contains("nothing to do"));
+    assert_eq!(stage.read("g.mbg"), written);
+    let answer = stage.succeeds(&format!("{line} --normalize-features"));
+    assert_eq!((&answer["state"], &answer["changes"][0]["what"]), (&json!("replaced"), &json!("parameters")));
+    let text = stage.run(line).success();
+    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    assert!(text.contains("it held others: normalize_features was true, is false"), "{text}");
+    stage.write("list/edges.csv", "src,dst,weight\nB,A,0.5\n");
+    let answer = stage.succeeds(line);
+    assert_eq!((&answer["state"], &answer["changes"][0]["what"]), (&json!("replaced"), &json!("data")));
+}
+
+#[test]
+fn a_graph_is_dumped_as_pytorch_geometric_has_it() {
+    let stage = with_files("list", &EDGE_LIST);
+    stage.succeeds("graph build list --kind edge-list --out g.mbg");
+    let answer = stage.succeeds("graph inspect g.mbg --dump train out.safetensors");
+    assert_eq!((&answer["nodes"], &answer["edges"]), (&json!(3), &json!(3)));
+    let bytes = stage.read("out.safetensors");
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let edges = tensors.tensor("edge_index").unwrap();
+    let ends: Vec<i64> = edges.data().chunks_exact(8).map(|end| i64::from_le_bytes(end.try_into().unwrap())).collect();
+    // Row 0 are the nodes that edges come from.
+    assert_eq!((edges.shape(), ends), (&[2, 3][..], vec![1, 2, 0, 0, 0, 1]));
+    assert_eq!(tensor(&bytes, "edge_weight"), (vec![3], vec![0.5, 0.25, 1.0]));
+    assert_eq!(tensor(&bytes, "x").1, [1.0, 3.0, 0.0, 2.0, 5.0, 5.0]);
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
+    assert_eq!(metadata.metadata().as_ref().unwrap()["node_names"], r#"["A","B","C"]"#);
+    // What is dumped can be built from again.
+    let again = stage.succeeds("graph build out.safetensors --kind edge-index --out again.mbg");
+    assert_eq!(again["graphs"], 1);
+    let [text, _] = stage.fails("graph inspect g.mbg --dump valid out.safetensors", 2);
+    assert!(text.contains("no graph \"valid\""), "{text}");
+}
+
+#[test]
+fn shares_become_a_graph_a_day_of_what_was_known_before_it() {
+    let stage = with_shares();
+    let answer = stage.succeeds(&format!("{CORRELATION} --min-observations 5"));
+    assert_eq!(answer["found"]["symbols"], json!(["A", "B", "C", "D"]));
+    assert_eq!(answer["found"]["universe"]["left_out"][0]["symbol"], "E");
+    assert_eq!(answer["found"]["universe"]["listed_late"], json!(["D"]));
+    assert_eq!(answer["parameters"]["lookback"], 10);
+    // Ten returns, the first of which is of the second day, are before the twelfth.
+    assert_eq!((&answer["first_key"], &answer["last_key"]), (&json!("2021-01-12"), &json!("2021-02-20")));
+    stage.succeeds("graph inspect g.mbg --dump 2021-02-10 day.safetensors");
+    let before = stage.read("day.safetensors");
+    let (_, metadata) = SafeTensors::read_metadata(&before).unwrap();
+    assert_eq!(metadata.metadata().as_ref().unwrap()["node_names"], r#"["A","B","C"]"#);
+    // The day itself and what comes later is not seen.
+    let prices = stage.text("shares/daily_A.csv");
+    let changed = prices.lines().map(|line| match line.split_once(',') {
+        Some((day, _)) if day >= "2021-02-10" && day < "2022" => format!("{day},50,50,50,50,50,1\n"),
+        _ => format!("{line}\n"),
+    });
+    stage.write("shares/daily_A.csv", &changed.collect::<String>());
+    let answer = stage.succeeds(&format!("{CORRELATION} --min-observations 5"));
+    assert_eq!(answer["changes"][0]["what"], "data");
+    stage.succeeds("graph inspect g.mbg --dump 2021-02-10 day.safetensors");
+    assert_eq!(stage.read("day.safetensors"), before);
+    stage.succeeds("graph inspect g.mbg --dump 2021-02-12 later.safetensors");
+    assert_ne!(tensor(&stage.read("later.safetensors"), "edge_weight"), tensor(&before, "edge_weight"));
+    let text = stage.run(&format!("{CORRELATION} --min-observations 5")).success();
+    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    assert!(text.contains("left out") && text.contains("E"), "{text}");
+}
+
+#[test]
+fn rows_of_a_table_become_graphs_by_nearness() {
+    let stage = Stage::new();
+    stage.write("points.csv", "node,x,y,z\nA,0,0,0\nB,1,0,0\nC,9,0,0\n");
+    let edges = |line: &str| {
+        stage.succeeds(&format!("graph build points.csv {line} --out g.mbg"));
+        let inspected = stage.succeeds("graph inspect g.mbg");
+        inspected["edges"]["max"].as_u64().unwrap()
+    };
+    assert_eq!(edges("--kind radius --radius 2"), 2);
+    assert_eq!(edges("--kind radius --radius 2 --periodic 10,10,10"), 6);
+    assert_eq!(edges("--kind euclidean --k 1"), 3);
+    assert_eq!(edges("--kind euclidean --k 1 --symmetry mutual"), 2);
+    stage.write("points.csv", "x,y\n1,0\n2,0.1\n0,1\n");
+    assert_eq!(edges("--kind cosine --k 2"), 6);
+}
+
+#[test]
+fn a_damaged_file_is_told_from_a_whole_one_and_built_again() {
+    let stage = with_files("list", &EDGE_LIST);
+    let line = "graph build list --kind edge-list --out g.mbg";
+    stage.succeeds(line);
+    let answer = stage.succeeds("graph verify g.mbg");
+    assert_eq!((&answer["graphs"], &answer["damaged"]), (&json!(3), &json!(0)));
+    let whole = stage.read("g.mbg");
+    let mut damaged = whole.clone();
+    let last = damaged.iter().rposition(|&byte| byte != 0).unwrap();
+    damaged[last] ^= 1;
+    fs::write(stage.path("g.mbg"), &damaged).unwrap();
+    let [text, json] = stage.fails("graph verify g.mbg", 3);
+    assert!(text.contains("of 3 graphs 1 damaged: test"), "{text}");
+    assert!(json.contains("build the file again"), "{json}");
+    assert_eq!(stage.succeeds(line)["state"], "built");
+    assert_eq!(stage.read("g.mbg"), whole);
+}
+
+#[test]
+fn a_graph_is_drawn() {
+    let stage = with_files("list", &EDGE_LIST);
+    stage.succeeds("graph build list --kind edge-list --out g.mbg");
+    stage.succeeds("graph inspect g.mbg --svg train day.svg");
+    let svg = stage.text("day.svg");
+    assert!(svg.starts_with("<svg xmlns") && svg.contains("prefers-color-scheme: dark"), "{svg:.200}");
+    assert_eq!(svg.matches("<circle").count(), 3);
+    stage.fails("graph inspect g.mbg --svg train day.png", 2);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_written() {
+    let stage = with_files("list", &EDGE_LIST);
+    stage.write("bad.csv", "x,y\n1,two\n");
+    for (line, exit_code, message) in [
+        ("graph build list --kind tu --out g.mbg", 3, "there is no TU dataset in it"),
+        (
+            "graph build list --kind edge-list --lookback 5 --out g.mbg",
+            2,
+            "--lookback does nothing with --kind edge-list; it belongs to correlation",
+        ),
+        ("graph build list list --kind edge-list --out g.mbg", 2, "reads one input, and 2 were named"),
+        ("graph build list --kind edge-list --out g.h5", 2, "expected .mbg"),
+        (
+            "graph build bad.csv --kind cosine --out g.mbg",
+            3,
+            "bad.csv: line 2, column 2: expected a finite number, found `two`",
+        ),
+        ("graph build bad.csv --kind radius --out g.mbg", 3, "bad.csv: line 2"),
+        ("graph inspect list/edges.csv", 3, "not a file of graphs"),
+        ("graph verify absent.mbg", 3, "absent.mbg"),
+    ] {
+        let before = stage.contents();
+        let [text, json] = stage.fails(line, exit_code);
+        assert!(text.contains(message) && json.contains(message), "{line}: {text}");
+        assert_eq!(stage.contents(), before, "{line}");
+    }
+}
+
+#[test]
+fn bench_answers_with_the_keys_that_programs_read() {
+    let answer =
+        Stage::new().succeeds("graph bench --nodes 12 --k 2 --window 8 --graphs 3 --features 4 --hidden 4 --repeats 1");
+    for key in ["rebuilt", "cached", "in_memory"] {
+        assert!(answer[key]["iterations_per_s"].as_f64().unwrap() > 0.0, "{answer}");
+        let share = answer[key]["waiting_share"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&share), "{answer}");
+        assert_eq!(answer[key]["sum"], answer["in_memory"]["sum"], "the model computes the same: {answer}");
+    }
+    assert_eq!(answer["edges"], 24);
+    assert!(answer["batch_topology_us"].as_f64().unwrap() > 0.0, "{answer}");
+}
+
+#[test]
+fn real_collections_are_built_whole() {
+    let Some(data) = std::env::var_os("MEGABATCH_DATA") else {
+        println!("skipped: MEGABATCH_DATA is not set, so that Cora, MUTAG and gdb1k are not found");
+        return;
+    };
+    let stage = Stage::new();
+    let at = |name: &str| Path::new(&data).join(name).display().to_string();
+    let build = |input: &str, rest: &str| stage.succeeds(&format!("graph build {} {rest}", at(input)));
+    let cora = build("graphs/cora_plain", "--kind edge-list --normalize-features --out cora.mbg");
+    assert_eq!(cora["graphs"], 3);
+    let inspected: Value = stage.succeeds("graph inspect cora.mbg");
+    assert_eq!((&inspected["nodes"]["max"], &inspected["edges"]["max"]), (&json!(2708), &json!(10556)));
+    assert_eq!(build("graphs/MUTAG_TU", "--kind tu --out mutag.mbg")["graphs"], 188);
+    let targets = at("molecules/gdb1k.sdf.csv.gz");
+    let gdb = build("molecules/gdb1k.sdf.gz", &format!("--kind sdf --targets {targets} --out gdb1k.mbg"));
+    assert_eq!(gdb["graphs"], 1000);
+    assert!(gdb["found"]["notes"][0].as_str().unwrap().contains("impossible valence"), "{gdb}");
+}

@@ -1,0 +1,92 @@
+//! Folders of daily shares: one file that cannot be used costs its own share.
+
+use serde_json::json;
+
+use crate::stage::{Stage, dataset};
+
+const MADE: &str = "--timeframes D1:5 --features log_return,range --target log_return --horizon 2";
+
+/// A share of `days` days from the `first`-th of 2020 on, as Alpha Vantage writes it, newest first: split 2:1 on its 30th day.
+fn share(first: i64, days: i64, phase: f64) -> String {
+    let header = "timestamp,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient\n";
+    let row = |k: i64| {
+        let day = jiff::civil::date(2020, 1, 1).checked_add(jiff::Span::new().days(first + k)).unwrap();
+        let adjusted = 50.0 + 10.0 * (0.37 * k as f64 + phase).sin();
+        let (quoted, split) = (if k < 30 { 2.0 * adjusted } else { adjusted }, if k == 30 { 2.0 } else { 1.0 });
+        let (high, low) = (1.01 * quoted, 0.99 * quoted);
+        format!("{day},{quoted},{high},{low},{quoted},{adjusted},{},0.0,{split}\n", 1_000 + k)
+    };
+    header.to_owned() + &(0..days).rev().map(row).collect::<String>()
+}
+
+/// Ten shares, one of them listed late, and three that `skip` leaves out.
+fn universe() -> Stage {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("shares")).unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(stage.path(&format!("shares/DA-{name}-T-2021-04-21.csv")), text).unwrap();
+    };
+    (0..9).for_each(|k| write(&format!("S{k}"), &share(0, 120, f64::from(k))));
+    write("LATE", &share(20, 100, 0.5));
+    write("BF.B", "{\nError Message\n}\n");
+    write("SHORT", &share(0, 4, 0.0));
+    write("NEW", &share(100, 20, 0.0));
+    stage
+}
+
+#[test]
+fn a_folder_becomes_one_series_without_the_shares_that_cannot_be_in_it() {
+    let stage = universe();
+    let [failed, _] = stage.fails(&format!("ingest shares --out series.h5 {MADE}"), 3);
+    assert!(failed.contains("DA-BF.B-T") && !stage.path("series.h5").exists(), "{failed}");
+
+    let answer = stage.succeeds(&format!("ingest shares --out series.h5 --on-error skip {MADE}"));
+    let universe = &answer["universe"];
+    let left_out: Vec<&str> =
+        universe["left_out"].as_array().unwrap().iter().map(|share| share["symbol"].as_str().unwrap()).collect();
+    assert_eq!(left_out, ["BF.B", "NEW", "SHORT"]);
+    assert_eq!((&universe["instruments"], &universe["listed_late"]), (&json!(10), &json!(["LATE"])));
+    assert_eq!(universe["splits"].as_array().unwrap().len(), 10);
+    assert_eq!(universe["splits"][1], json!({ "symbol": "S0", "date": "2020-01-31", "coefficient": 2.0 }));
+
+    // Every share has its samples at instants of all, and no split is a return.
+    let series = stage.path("series.h5");
+    let (_, times) = dataset::<i64>(&series, "samples/time");
+    let mut instants = times.clone();
+    instants.sort_unstable();
+    instants.dedup();
+    assert_eq!(answer["instants"], instants.len());
+    let (_, targets) = dataset::<f32>(&series, "targets");
+    assert!(targets.iter().all(|target| target.abs() < 0.3));
+    assert_eq!(stage.succeeds("inspect series.h5")["instruments"][0]["pip_size"], json!(null));
+}
+
+#[test]
+fn a_folder_is_told_in_a_few_lines() {
+    let stage = universe();
+    let output = stage.run(&format!("ingest shares --out series.h5 --on-error skip {MADE}")).success();
+    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    for part in [
+        "10 instruments of 10 files: 1180 bars from 2020-01-01",
+        "listed late, 1: LATE from 2020-01-21 (100 bars)",
+        "prices of 10 files adjusted, for 10 splits and 0 dividends",
+        "left out, 3:",
+        "  BF.B: ",
+        "  SHORT: too few bars for one sample",
+        "of 10 instruments at",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(text.lines().count() < 40, "{text}");
+}
+
+#[test]
+fn what_was_left_out_is_left_out_of_the_proof() {
+    let stage = universe();
+    stage.succeeds(&format!("ingest shares --out series.h5 --on-error skip --stride 3 {MADE}"));
+    let answer = stage.succeeds("leak series.h5 --samples 5");
+    assert_eq!(answer["instruments"].as_array().unwrap().len(), 10);
+    // Wherever the files lie.
+    std::fs::rename(stage.path("shares"), stage.path("moved")).unwrap();
+    stage.succeeds("leak series.h5 --samples 5 --source moved");
+}

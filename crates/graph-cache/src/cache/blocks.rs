@@ -1,0 +1,99 @@
+//! The blocks of a collection: kept where an earlier file has them, built otherwise, on several threads and in order.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use super::block_of;
+use super::window::{ClosedByPanic, Window};
+use crate::builder::Builder;
+use crate::error::Result;
+use crate::file::{Block, Bytes, Collection, Entry, encode};
+
+/// Blocks that are made before their turn take so much memory, and one more a thread.
+const AHEAD_BYTES_MAX: usize = 64 << 20;
+
+/// A collection and an earlier file that may have some of its blocks.
+#[derive(Debug)]
+pub(super) struct Kept<'c> {
+    pub(super) collection: &'c Collection,
+    pub(super) earlier: Option<Bytes>,
+}
+
+impl Kept<'_> {
+    /// The block of a graph, if the earlier file has it whole.
+    fn block(&self, index: usize) -> Option<Block> {
+        let file = self.earlier.as_deref()?;
+        Entry::whole(file, (self.collection, index)).map(|entry| block_of(file, &entry))
+    }
+
+    fn is_missing(&self, index: usize) -> bool {
+        let is_whole = |file: &Bytes| Entry::whole(file, (self.collection, index)).is_some();
+        !self.earlier.as_ref().is_some_and(is_whole)
+    }
+
+    fn len(&self) -> usize {
+        self.collection.keys.len()
+    }
+}
+
+/// Gives `sink` the blocks of all graphs from `first` on, in order.
+pub(super) fn build(
+    kept: &Kept<'_>,
+    builder: &dyn Builder,
+    (first, threads): (usize, usize),
+    mut sink: impl FnMut(Block) -> Result<()>,
+) -> Result<()> {
+    let run_length = builder.run_length().max(1);
+    let (window, next_run) = (Window::new(first, AHEAD_BYTES_MAX), AtomicUsize::new(first / run_length));
+    let runs = kept.len().div_ceil(run_length) - first / run_length;
+    let work = || {
+        let _closed = ClosedByPanic(&window);
+        loop {
+            let start = next_run.fetch_add(1, Relaxed).saturating_mul(run_length);
+            let run = start..start.saturating_add(run_length).min(kept.len());
+            if run.is_empty() || build_run((kept, first), builder, run, &window).is_err() {
+                break;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, runs.max(1)) {
+            scope.spawn(work);
+        }
+        let written = (first..kept.len()).try_for_each(|_| sink(window.take()?));
+        window.close();
+        written
+    })
+}
+
+/// Puts the blocks of a run from graph `first` on; fails when there is no more to do.
+fn build_run(
+    (kept, first): (&Kept<'_>, usize),
+    builder: &dyn Builder,
+    run: Range<usize>,
+    window: &Window,
+) -> Result<()> {
+    let mut next = run.start;
+    let last_missing = (run.start.max(first)..run.end).rev().find(|&index| kept.is_missing(index));
+    if let Some(last) = last_missing {
+        let built = builder.build_run(run.start..last + 1, &mut |index, graph| {
+            assert_eq!(index, next, "a run is built in order, each graph once");
+            next += 1;
+            if index < first {
+                return Ok(());
+            }
+            let encoded = || encode(&kept.collection.shape, &kept.collection.keys[index], &graph);
+            window.put(index, kept.block(index).map_or_else(encoded, Ok))
+        });
+        if let Err(error) = built {
+            return window.put(next.max(first), Err(error));
+        }
+        assert_eq!(next, last + 1, "a run is built to its end");
+    }
+    (next.max(first)..run.end).try_for_each(|index| {
+        window.put(index, Ok(kept.block(index).expect("the last block that is missing was built")))
+    })
+}

@@ -1,0 +1,150 @@
+//! A folder of files of graphs, which are found by what they are made of and removed when there are too many.
+
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::lock::Lock;
+use super::{BuildOptions, Progress, Stale, build_cached, folder_of};
+use crate::builder::Builder;
+use crate::error::{Error, Result};
+use crate::file::{Collection, Description, GraphFile};
+
+/// A folder in which files of graphs have the names of what they are made of. Any number of processes may use it at once.
+///
+/// When its files take more bytes than they may, those go first whose use is longest ago. A file that is open somewhere stays, and so does one
+/// that is being built. Where the file system has no locks, a file that is removed under a reader is still the reader's until it is closed.
+#[derive(Clone, Debug)]
+pub struct GraphCache {
+    folder: PathBuf,
+    limit_bytes: u64,
+}
+
+/// What a collection of a cache's garbage came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Files that are gone.
+    pub removed: Vec<PathBuf>,
+    /// Bytes of the files that are left. More than the limit where those in use are.
+    pub left_bytes: u64,
+}
+
+impl GraphCache {
+    /// The cache in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn open(folder: impl AsRef<Path>, limit_bytes: u64) -> Result<Self> {
+        let folder = folder.as_ref().to_owned();
+        let io = |source| Error::Io { path: folder.clone(), action: "make the folder", source };
+        fs::create_dir_all(&folder).map_err(io)?;
+        Ok(GraphCache { folder, limit_bytes })
+    }
+
+    /// The file of the graphs of `builder`, built if it is not there: [`build_cached`]. Others may be removed for it.
+    ///
+    /// # Errors
+    /// As [`build_cached`]; there are no stale files here, as graphs of something else have another name.
+    pub fn get(
+        &self,
+        builder: &dyn Builder,
+        options: &BuildOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<GraphFile> {
+        let options = BuildOptions { stale: Stale::Replace, ..options.clone() };
+        let file = build_cached(self.path(builder, &options)?, builder, &options, progress)?;
+        // The time of the last use. Where it cannot be set, because the file is another user's, its age is counted from its making.
+        let _ = File::open(file.path()).and_then(|opened| opened.set_modified(SystemTime::now()));
+        self.collect()?;
+        Ok(file)
+    }
+
+    /// Where the file of the graphs of `builder` is, or would be.
+    ///
+    /// # Errors
+    /// [`Error::SameKey`].
+    pub fn path(&self, builder: &dyn Builder, options: &BuildOptions) -> Result<PathBuf> {
+        let (identity, schema) = (builder.identity(), builder.schema().clone());
+        let collection = Collection::new(Description { identity, schema, widths: options.widths }, builder.keys())?;
+        let name = xxh3_128(&collection.said.concat());
+        Ok(self.folder.join(format!("{name:032x}.mbg")))
+    }
+
+    /// Removes files whose use is longest ago, until the others take no more bytes than they may.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the folder cannot be read or a file not be removed.
+    pub fn collect(&self) -> Result<Collected> {
+        let mut files = self.files()?;
+        files.sort();
+        let mut collected = Collected { removed: Vec::new(), left_bytes: files.iter().map(|file| file.bytes).sum() };
+        for file in files {
+            if collected.left_bytes <= self.limit_bytes {
+                break;
+            }
+            if remove_unless_used(&file)? {
+                collected.left_bytes -= file.bytes;
+                collected.removed.push(file.path);
+            }
+        }
+        Ok(collected)
+    }
+
+    /// Files of graphs in the folder, finished or not.
+    fn files(&self) -> Result<Vec<Cached>> {
+        let io = |source| Error::Io { path: self.folder.clone(), action: "list the folder", source };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if !name.ends_with(".mbg") && !name.ends_with(".mbg.partial") {
+                continue;
+            }
+            // Another process may have removed it since.
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            files.push(Cached { used: metadata.modified().map_err(io)?, bytes: metadata.len(), path });
+        }
+        Ok(files)
+    }
+}
+
+/// A file of the cache, in the order in which they are removed.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cached {
+    used: SystemTime,
+    bytes: u64,
+    path: PathBuf,
+}
+
+/// Whether the file was removed, by this process or another.
+fn remove_unless_used(file: &Cached) -> Result<bool> {
+    let io = |source| Error::Io { path: file.path.clone(), action: "remove the file", source };
+    let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+    let finished = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial"));
+    let _building = match finished.map(|finished| Lock::try_take(&folder_of(&file.path).join(finished))) {
+        None => None,
+        Some(Ok(Some(lock))) => Some(lock),
+        Some(Ok(None)) => return Ok(false),
+        Some(Err(source)) => return Err(io(source)),
+    };
+    let opened = match File::open(&file.path) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(io(error)),
+    };
+    // Readers share the lock. One who opens the file now keeps it, whatever becomes of its name.
+    let is_used = matches!(opened.try_lock(), Err(fs::TryLockError::WouldBlock));
+    let was_used = || opened.metadata().and_then(|now| now.modified()).is_ok_and(|now| now != file.used);
+    if is_used || was_used() {
+        return Ok(false);
+    }
+    match fs::remove_file(&file.path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io(error)),
+        _ => Ok(true),
+    }
+}

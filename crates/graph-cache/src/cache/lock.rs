@@ -1,0 +1,106 @@
+//! The right to build a file, which one process has at a time.
+
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Progress, beside};
+use crate::error::{Error, Result};
+
+/// Held by locking a file beside the one that is built. The system gives it back when a process ends, however it ends; the file may be left
+/// behind then, and is used again.
+#[derive(Debug)]
+pub(super) struct Lock {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    _file: File,
+}
+
+impl Lock {
+    /// Waits for the right to build the file at `path`; `None` if another process had it meanwhile, and may have built it.
+    pub(super) fn take(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Option<Self>> {
+        let failed = |source| Error::Io { path: path.to_owned(), action: "lock it for building", source };
+        let (lock_path, file) = open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) if names(&lock_path, &file) => Ok(Some(Lock { path: lock_path, _file: file })),
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                progress(Progress::Waiting);
+                file.lock().map_err(failed)?;
+                Ok(None)
+            }
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
+    /// The right to build the file at `path`, if nobody has it.
+    pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
+        let (lock_path, file) = open(path)?;
+        let is_mine = file.try_lock().is_ok() && names(&lock_path, &file);
+        Ok(is_mine.then(|| Lock { path: lock_path, _file: file }))
+    }
+}
+
+impl Drop for Lock {
+    /// Who waits for the file that is removed here finds out, and begins again.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn open(path: &Path) -> io::Result<(PathBuf, File)> {
+    let lock_path = beside(path, "lock");
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(&lock_path)?;
+    Ok((lock_path, file))
+}
+
+/// Whether `path` still leads to `file`, and not to one that took its place after it was removed.
+#[cfg(unix)]
+fn names(path: &Path, file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (named, open) = (fs::metadata(path).map(identity), file.metadata().map(identity));
+    matches!((named, open), (Ok(named), Ok(open)) if named == open)
+}
+
+/// Elsewhere a file that is open is not removed.
+#[cfg(not(unix))]
+fn names(_path: &Path, _file: &File) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_the_right_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mbg");
+        let mut unasked = |progress| panic!("{progress:?}");
+        let lock = Lock::take(&path, &mut unasked).unwrap().unwrap();
+        assert!(Lock::try_take(&path).unwrap().is_none());
+        assert!(Lock::try_take(&folder.path().join("b.mbg")).unwrap().is_some());
+        let waiter = std::thread::scope(|scope| {
+            let (sender, waits) = std::sync::mpsc::channel();
+            let path = &path;
+            let waiter = scope.spawn(move || Lock::take(path, &mut |progress| sender.send(progress).unwrap()));
+            assert_eq!(waits.recv(), Ok(Progress::Waiting));
+            drop(lock);
+            waiter.join().unwrap()
+        });
+        assert!(waiter.unwrap().is_none(), "the file that was waited for is gone");
+        drop(Lock::take(&path, &mut unasked).unwrap().unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mbg");
+        fs::write(beside(&path, "lock"), "").unwrap();
+        assert!(Lock::take(&path, &mut |progress| panic!("{progress:?}")).unwrap().is_some());
+    }
+}

@@ -1,0 +1,221 @@
+//! Files of graphs that are built once, whoever asks first, and never read when they are of something else.
+
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod directory;
+mod lock;
+mod partial;
+mod window;
+
+use std::fs::{self, File};
+use std::io;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+pub use directory::{Collected, GraphCache};
+
+use crate::builder::Builder;
+use crate::error::{Change, Error, Result};
+use crate::file::{Bytes, Collection, Description, Entry, GraphFile, Widths, is_absent};
+use blocks::Kept;
+use lock::Lock;
+use partial::Partial;
+
+/// How a file of graphs is built; its bytes depend on `widths` alone.
+#[derive(Clone, Debug, Default)]
+pub struct BuildOptions {
+    /// Threads that build graphs; as many as there are processors where none are given.
+    pub threads: Option<NonZero<usize>>,
+    /// What numbers are stored in.
+    pub widths: Widths,
+    /// What becomes of a file that holds other graphs.
+    pub stale: Stale,
+}
+
+/// What becomes of a file that holds other graphs than those that are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stale {
+    /// It stays, and that it does is an error, which says what has changed.
+    #[default]
+    Refuse,
+    /// The new one takes its place.
+    Replace,
+}
+
+/// How far the building of a file has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Another process builds the file, and this one waits for it.
+    Waiting,
+    /// So many graphs are in the new file, of all; some may have been found in what an earlier process left.
+    Written {
+        /// Number of graphs that are.
+        graphs: usize,
+        /// Number of graphs that will be.
+        of: usize,
+    },
+}
+
+/// The file of the graphs of `builder` at `path`, built where there is none.
+///
+/// A file that is there is looked through, each block. Of several processes that find none, one builds and the others wait for it. One that is
+/// killed leaves what it has done beside `path`, as `.NAME.partial`, and the next goes on from there. Graphs of a file that is damaged are kept
+/// where they are whole, and the others built again. The file is the same bytes in every case, whatever the number of threads, and appears at
+/// once, whole and on disk. `progress` is called on this thread.
+///
+/// ```
+/// use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Result, Schema, build_cached};
+///
+/// struct Rings(Schema, Vec<String>);
+///
+/// impl Builder for Rings {
+///     fn identity(&self) -> Identity {
+///         Identity { data: Identity::hash([]), builder: "rings/1".into(), parameters: "{}".into() }
+///     }
+///     fn schema(&self) -> &Schema { &self.0 }
+///     fn keys(&self) -> &[String] { &self.1 }
+///     fn build(&self, index: usize) -> Result<Graph> {
+///         let nodes = index as u32 + 1;
+///         let edges: Vec<_> = (0..nodes).map(|node| (node, (node + 1) % nodes, 1.0)).collect();
+///         Graph::from_edges(&self.0, (0..nodes).collect(), &edges)
+///     }
+/// }
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("rings.mbg");
+/// let rings = Rings(Schema::default(), (1..=9).map(|nodes| format!("ring of {nodes}")).collect());
+/// let file = build_cached(&path, &rings, &BuildOptions::default(), &mut |_| {})?;
+/// let graph = file.graph(file.find("ring of 4").unwrap())?;
+/// assert_eq!(graph.csr().columns_of(0), [3]);
+/// # Ok::<(), megabatch_graph_cache::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`Builder::build`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a file that is left alone; [`Error::Full`] and
+/// [`Error::Io`], which leave an earlier file as it was; [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
+/// [`Error::TooLargeForF16`] for graphs that cannot be stored.
+pub fn build_cached(
+    path: impl AsRef<Path>,
+    builder: &dyn Builder,
+    options: &BuildOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<GraphFile> {
+    let path = path.as_ref();
+    let (identity, schema) = (builder.identity(), builder.schema().clone());
+    let collection = Collection::new(Description { identity, schema, widths: options.widths }, builder.keys())?;
+    loop {
+        if let Some(file) = usable(path, &collection, options.stale)? {
+            return Ok(file);
+        }
+        let Some(lock) = Lock::take(path, progress)? else { continue };
+        if let Some(file) = usable(path, &collection, options.stale)? {
+            return Ok(file);
+        }
+        write((path, &collection), builder, options, progress)?;
+        drop(lock);
+        return GraphFile::open(path);
+    }
+}
+
+impl GraphFile {
+    /// Sees to it that the file holds the graphs of `builder`, as it would build them now.
+    ///
+    /// # Errors
+    /// [`Error::Stale`], which says what of data, builder and parameters is not what it was.
+    pub fn check_fresh(&self, builder: &dyn Builder) -> Result<()> {
+        let description =
+            Description { identity: builder.identity(), schema: builder.schema().clone(), widths: self.widths() };
+        let collection = Collection::new(description, builder.keys())?;
+        if self.is_of(&collection) { Ok(()) } else { Err(stale(self, &collection)) }
+    }
+}
+
+/// The file at `path` if it holds the collection whole; `None` if it is to be built.
+fn usable(path: &Path, collection: &Collection, when_stale: Stale) -> Result<Option<GraphFile>> {
+    let file = match GraphFile::open(path) {
+        Ok(file) => file,
+        Err(Error::Damaged { .. }) => return Ok(None),
+        Err(Error::Version { .. }) if when_stale == Stale::Replace => return Ok(None),
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !file.is_of(collection) {
+        return if when_stale == Stale::Replace { Ok(None) } else { Err(stale(&file, collection)) };
+    }
+    Ok(file.verify().is_ok().then_some(file))
+}
+
+/// What the collection is that the file is not of.
+fn stale(file: &GraphFile, collection: &Collection) -> Error {
+    let (old, new) = (file.description(), &collection.description);
+    let hash = |data: u128| format!("XXH3-128 {data:032x}");
+    let keys = |keys: usize| format!("{keys} keys");
+    let pairs = [
+        ("data", hash(old.identity.data), hash(new.identity.data)),
+        ("builder", old.identity.builder.clone(), new.identity.builder.clone()),
+        ("parameters", old.identity.parameters.clone(), new.identity.parameters.clone()),
+        ("widths", format!("{:?}", old.widths), format!("{:?}", new.widths)),
+        ("schema", format!("{:?}", old.schema), format!("{:?}", new.schema)),
+    ];
+    let mut changes: Vec<Change> = pairs
+        .into_iter()
+        .filter(|(_, old, new)| old != new)
+        .map(|(what, old, new)| Change { what, old, new })
+        .collect();
+    if changes.is_empty() {
+        changes.push(Change {
+            what: "keys",
+            old: keys(file.len()),
+            new: format!("{}, others", keys(collection.keys.len())),
+        });
+    }
+    Error::Stale { path: file.path().to_owned(), changes }
+}
+
+/// Builds the file, as the only one who does.
+fn write(
+    (path, collection): (&Path, &Collection),
+    builder: &dyn Builder,
+    options: &BuildOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    let failed = |action| move |source| Error::Io { path: path.to_owned(), action, source };
+    let earlier = fs::metadata(path).ok();
+    if earlier.as_ref().is_some_and(|earlier| earlier.permissions().readonly()) {
+        let source = io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only");
+        return Err(failed("replace the file")(source));
+    }
+    let kept = earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(Bytes::of)).transpose();
+    let kept = Kept { earlier: kept.map_err(failed("open the file"))?, collection };
+    let unfinished = beside(path, "partial");
+    let mut partial = Partial::open((&unfinished, path), collection)?;
+    let of = collection.keys.len();
+    progress(Progress::Written { graphs: partial.len(), of });
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
+    blocks::build(&kept, builder, (partial.len(), threads), |block| {
+        partial.append(&block)?;
+        progress(Progress::Written { graphs: partial.len(), of });
+        Ok(())
+    })?;
+    partial.finish()?;
+    fs::rename(&unfinished, path).map_err(failed("rename the new file to it"))?;
+    File::open(folder_of(path)).and_then(|folder| folder.sync_all()).map_err(failed("bring its folder to disk"))
+}
+
+/// The graph's block as an earlier file has it, with its entry's numbers.
+fn block_of(file: &[u8], entry: &Entry) -> crate::file::Block {
+    let bytes = entry.block(file).to_vec();
+    crate::file::Block { nodes: entry.nodes, edges: entry.edges, known_time: entry.known_time(), bytes }
+}
+
+/// `.NAME.<ending>` in the folder of `path`.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{ending}"))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

@@ -1,0 +1,145 @@
+//! Blocks that several threads make, in the order of their graphs.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::file::Block;
+
+/// Between threads that make blocks and one that takes them in order. Who is far ahead waits, so that what is made and not taken stays small; who has
+/// the block that is taken next never waits.
+#[derive(Debug)]
+pub(super) struct Window {
+    ahead_bytes_max: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: usize,
+    made: BTreeMap<usize, Result<Block>>,
+    made_bytes: usize,
+    closed: bool,
+}
+
+impl Window {
+    /// From graph `next` on.
+    pub(super) fn new(next: usize, ahead_bytes_max: usize) -> Self {
+        let state = Mutex::new(State { next, ..State::default() });
+        Window { ahead_bytes_max, state, changed: Condvar::new() }
+    }
+
+    /// Gives the block of graph `index`, or why there is none.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] once the window is closed.
+    pub(super) fn put(&self, index: usize, block: Result<Block>) -> Result<()> {
+        let is_early =
+            |state: &mut State| !state.closed && index != state.next && state.made_bytes > self.ahead_bytes_max;
+        let waited = self.changed.wait_while(self.state(), is_early);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return Err(Error::Stopped);
+        }
+        state.made_bytes += block.as_ref().map_or(0, |block| block.bytes.len());
+        state.made.insert(index, block);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The next block.
+    ///
+    /// # Errors
+    /// Why there is none; [`Error::Stopped`] once the window is closed.
+    pub(super) fn take(&self) -> Result<Block> {
+        let is_missing = |state: &mut State| !state.closed && !state.made.contains_key(&state.next);
+        let waited = self.changed.wait_while(self.state(), is_missing);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let next = state.next;
+        let block = state.made.remove(&next).unwrap_or(Err(Error::Stopped))?;
+        state.next += 1;
+        state.made_bytes -= block.bytes.len();
+        self.changed.notify_all();
+        Ok(block)
+    }
+
+    /// Lets everyone go who waits.
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Nothing that is done under the lock leaves the state half changed.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a window when a thread that makes blocks for it panics, as nobody would wait for it otherwise in vain.
+pub(super) struct ClosedByPanic<'w>(pub(super) &'w Window);
+
+impl Drop for ClosedByPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(nodes: u64) -> Block {
+        Block { nodes, edges: 0, known_time: None, bytes: vec![0; 100] }
+    }
+
+    #[test]
+    fn blocks_come_in_order_and_no_more_are_ahead_than_may_be() {
+        let window = Window::new(5, 250);
+        let taken: Vec<u64> = std::thread::scope(|scope| {
+            for start in 0..3 {
+                let window = &window;
+                scope.spawn(move || {
+                    (5 + start..50).step_by(3).try_for_each(|index| window.put(index, Ok(block(index as u64))))
+                });
+            }
+            let take = |_| {
+                let block = window.take().unwrap();
+                assert!(window.state().made_bytes <= 250 + 3 * 100, "{window:?}");
+                block.nodes
+            };
+            (5..50).map(take).collect()
+        });
+        assert!(taken.into_iter().eq(5..50));
+    }
+
+    #[test]
+    fn a_failure_comes_in_its_turn() {
+        let window = Window::new(0, 1000);
+        window.put(1, Err(Error::NotGraphs { path: "x".into() })).unwrap();
+        window.put(0, Ok(block(0))).unwrap();
+        assert_eq!(window.take().unwrap().nodes, 0);
+        assert!(matches!(window.take(), Err(Error::NotGraphs { .. })));
+    }
+
+    #[test]
+    fn a_closed_window_lets_all_go() {
+        let window = Window::new(0, 0);
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| window.take());
+            window.close();
+            assert!(matches!(taking.join().unwrap(), Err(Error::Stopped)));
+        });
+        let window = Window::new(0, 0);
+        window.put(0, Ok(block(0))).unwrap();
+        std::thread::scope(|scope| {
+            let early = scope.spawn(|| window.put(1, Ok(block(1))));
+            window.close();
+            assert!(matches!(early.join().unwrap(), Err(Error::Stopped)));
+        });
+    }
+}

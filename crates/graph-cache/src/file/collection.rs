@@ -1,0 +1,136 @@
+//! What is known of a file of graphs before its first graph: all but the index and the blocks.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::description::Description;
+use super::encode::Block;
+use super::entry::{Entry, Seal};
+use super::header::{Header, Section};
+use super::layout::{PAGE, Shape};
+use super::strings::push_strings;
+use crate::error::{Error, Result};
+
+/// A collection of graphs that is to be written, with the bytes of the sections before the index.
+#[derive(Debug)]
+pub(crate) struct Collection {
+    pub(crate) description: Description,
+    pub(crate) shape: Shape,
+    pub(crate) keys: Vec<String>,
+    /// The sections `description` and `keys`.
+    pub(crate) said: [Vec<u8>; 2],
+    pub(crate) seal: Seal,
+}
+
+impl Collection {
+    pub(crate) fn new(description: Description, keys: &[String]) -> Result<Self> {
+        let said = [description.encode(), encode_keys(keys)?].map(padded);
+        let [seal, other] = said.each_ref().map(|section| xxh3_64(section));
+        let shape = Shape::new(&description.schema, description.widths);
+        Ok(Collection { description, shape, keys: keys.to_owned(), said, seal: Seal(seal, other) })
+    }
+
+    /// First byte of the index.
+    pub(crate) fn index_start(&self) -> usize {
+        PAGE + self.said[0].len() + self.said[1].len()
+    }
+
+    /// First byte of the first block.
+    pub(crate) fn blocks_start(&self) -> usize {
+        self.index_start() + (self.keys.len() * size_of::<Entry>()).next_multiple_of(PAGE)
+    }
+
+    /// Where the index has its entry of graph `index`.
+    pub(crate) fn entry_range(&self, index: usize) -> Range<usize> {
+        let start = self.index_start() + index * size_of::<Entry>();
+        start..start + size_of::<Entry>()
+    }
+
+    /// The entry of the block that follows those of `entries`.
+    pub(crate) fn entry(&self, entries: &[Entry], block: &Block) -> Entry {
+        let offset = entries.last().map_or(self.blocks_start() as u64, |last| last.offset + last.bytes);
+        let mut entry = Entry {
+            offset,
+            bytes: block.bytes.len() as u64,
+            nodes: block.nodes,
+            edges: block.edges,
+            known_time: block.known_time.unwrap_or(0),
+            has_known_time: block.known_time.is_some().into(),
+            ..Entry::default()
+        };
+        entry.checksum = entry.checksum_of((self.seal, entries.len()), &block.bytes);
+        entry
+    }
+
+    /// The index with `entries` as it lies in the file, zero where there is none yet.
+    pub(crate) fn index(&self, entries: &[Entry]) -> Vec<u8> {
+        let mut index = bytemuck::cast_slice(entries).to_vec();
+        index.resize(self.blocks_start() - self.index_start(), 0);
+        index
+    }
+
+    /// The page of a file with the index `entries`.
+    pub(crate) fn header(&self, entries: &[Entry]) -> Vec<u8> {
+        let index = self.index(entries);
+        let Seal(description, keys) = self.seal;
+        let blocks_bytes = entries.iter().map(|entry| entry.bytes).sum();
+        let mut start = PAGE as u64;
+        let mut section = |bytes, checksum| {
+            let offset = start;
+            start += bytes;
+            Section { offset, bytes, checksum }
+        };
+        let sections = [
+            section(self.said[0].len() as u64, description),
+            section(self.said[1].len() as u64, keys),
+            section(index.len() as u64, xxh3_64(&index)),
+            section(blocks_bytes, 0),
+        ];
+        Header { file_bytes: start, graphs: entries.len() as u64, sections }.encode()
+    }
+}
+
+/// The keys in their own order and, as places in it, in that of their bytes.
+fn encode_keys(keys: &[String]) -> Result<Vec<u8>> {
+    let mut order: Vec<u64> = (0..keys.len() as u64).collect();
+    order.sort_by_key(|&position| &keys[position as usize]);
+    if let Some(pair) = order.windows(2).find(|pair| keys[pair[0] as usize] == keys[pair[1] as usize]) {
+        return Err(Error::SameKey {
+            key: keys[pair[0] as usize].clone(),
+            graphs: (pair[0] as usize, pair[1] as usize),
+        });
+    }
+    let mut bytes = Vec::new();
+    push_strings(&mut bytes, keys.iter().map(String::as_str));
+    bytes.extend_from_slice(bytemuck::cast_slice(&order));
+    Ok(bytes)
+}
+
+/// A section as it lies in the file.
+fn padded(mut section: Vec<u8>) -> Vec<u8> {
+    section.resize(section.len().next_multiple_of(PAGE), 0);
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_apart() {
+        let keys = ["b", "a", "b"].map(str::to_owned);
+        let error = Collection::new(Description::default(), &keys).unwrap_err();
+        assert_eq!(error.to_string(), r#"graphs 0 and 2 have the same key "b"; each needs one of its own"#);
+    }
+
+    #[test]
+    fn an_empty_collection_has_no_index() {
+        let collection = Collection::new(Description::default(), &[]).unwrap();
+        assert_eq!((collection.index_start(), collection.blocks_start()), (3 * PAGE, 3 * PAGE));
+        let header = Header::decode(&collection.header(&[])).unwrap();
+        assert_eq!((header.file_bytes, header.graphs), (3 * PAGE as u64, 0));
+    }
+}

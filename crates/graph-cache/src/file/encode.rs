@@ -1,0 +1,138 @@
+//! A graph as the bytes of its block.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use bytemuck::Pod;
+use half::f16;
+use megabatch_gpu_core::convert::f32_to_f16;
+
+use super::layout::{BlockLayout, FloatWidth, IndexWidth, Shape};
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Targets};
+use crate::schema::TargetLevel;
+
+/// A graph as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) nodes: u64,
+    pub(crate) edges: u64,
+    pub(crate) known_time: Option<i64>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The block of `graph`, whose key is for messages, once it has what all graphs of its collection have.
+pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
+    check(shape, key, graph)?;
+    let (nodes, edges) = (graph.len() as u64, graph.col.len() as u64);
+    let layout = BlockLayout::of(shape, (nodes, edges)).expect("the graph's own arrays are in memory");
+    let mut bytes = vec![0; layout.bytes];
+    let mut put = |range: &Range<usize>, values: &[u8]| bytes[range.clone()].copy_from_slice(values);
+    put(&layout.nodes, bytemuck::cast_slice(&graph.nodes));
+    let csc = transposed(graph);
+    let topology = [
+        (&layout.row_ptr, &graph.row_ptr),
+        (&layout.col, &graph.col),
+        (&layout.csc_offsets, &csc[0]),
+        (&layout.csc_rows, &csc[1]),
+        (&layout.csc_edges, &csc[2]),
+    ];
+    for (range, indices) in topology {
+        match shape.widths.indices {
+            IndexWidth::U32 => put(range, bytemuck::cast_slice(indices)),
+            IndexWidth::U64 => put(range, bytemuck::cast_slice(&widened(indices))),
+        }
+    }
+    let floats = [
+        (&layout.weights, "weights", &graph.weights, shape.widths.edges),
+        (&layout.edge_attributes, "edge_attributes", &graph.edge_attributes, shape.widths.edges),
+        (&layout.node_features, "node_features", &graph.node_features, shape.widths.features),
+    ];
+    for (range, array, values, width) in floats {
+        match width {
+            FloatWidth::F32 => put(range, bytemuck::cast_slice(values)),
+            FloatWidth::F16 => put(range, bytemuck::cast_slice(&narrowed((key, array), values)?)),
+        }
+    }
+    match &graph.targets {
+        Targets::None => {}
+        Targets::Nodes(targets) | Targets::Graph(targets) => put(&layout.targets, bytemuck::cast_slice(targets)),
+    }
+    Ok(Block { nodes, edges, known_time: graph.known_time, bytes })
+}
+
+/// That a graph's arrays have the lengths that the schema gives them, and that its places in the list of names are some.
+fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
+    graph.csr().map_err(|error| error.of_graph(key))?;
+    let (nodes, edges) = (graph.len(), graph.col.len());
+    let (level, targets) = match &graph.targets {
+        Targets::None => (TargetLevel::None, 0),
+        Targets::Nodes(targets) => (TargetLevel::Node, targets.len()),
+        Targets::Graph(targets) => (TargetLevel::Graph, targets.len()),
+    };
+    if level != shape.level {
+        return Err(Error::TargetLevel { graph: key.to_owned(), found: level, expected: shape.level });
+    }
+    let lengths = [
+        ("row_ptr", graph.row_ptr.len(), (nodes + 1, 1)),
+        ("weights", graph.weights.len(), (edges, shape.weights)),
+        ("edge_attributes", graph.edge_attributes.len(), (edges, shape.attributes)),
+        ("node_features", graph.node_features.len(), (nodes, shape.features)),
+        ("targets", targets, (shape.target_rows(nodes as u64) as usize, shape.targets)),
+    ];
+    for (array, found, (rows, columns)) in lengths {
+        if Some(found) != rows.checked_mul(columns) {
+            return Err(Error::Shape { graph: key.to_owned(), array, found, expected: (rows, columns) });
+        }
+    }
+    match unnamed(&graph.nodes, shape.names) {
+        None => Ok(()),
+        Some(node) => Err(Error::Unnamed { graph: key.to_owned(), node, place: graph.nodes[node], names: shape.names }),
+    }
+}
+
+/// The first of a graph's nodes that is not one of `names`, or, where there are no names, not at its own place.
+pub(crate) fn unnamed(nodes: &[u32], names: usize) -> Option<usize> {
+    if names == 0 {
+        return (0..).zip(nodes).position(|(place, &node): (u32, _)| place != node);
+    }
+    nodes.iter().position(|&node| node as usize >= names)
+}
+
+/// The edges by the nodes that they come from: offsets, rows and places. A graph is small, and several are encoded at once.
+fn transposed(graph: &Graph) -> [Vec<u32>; 3] {
+    let mut offsets = vec![0; graph.len() + 1];
+    graph.col.iter().for_each(|&column| offsets[column as usize + 1] += 1);
+    (0..graph.len()).for_each(|column| offsets[column + 1] += offsets[column]);
+    let (mut rows, mut edges, mut next) = (vec![0; graph.col.len()], vec![0; graph.col.len()], offsets.clone());
+    for (row, of_row) in (0..).zip(graph.row_ptr.windows(2)) {
+        for edge in of_row[0]..of_row[1] {
+            let place = &mut next[graph.col[edge as usize] as usize];
+            (rows[*place as usize], edges[*place as usize]) = (row, edge);
+            *place += 1;
+        }
+    }
+    [offsets, rows, edges]
+}
+
+fn widened(indices: &[u32]) -> Vec<u64> {
+    indices.iter().map(|&index| index.into()).collect()
+}
+
+/// The values in half the bytes; what is finite stays so.
+fn narrowed((graph, array): (&str, &'static str), values: &[f32]) -> Result<Vec<f16>> {
+    let mut narrow = vec![f16::ZERO; values.len()];
+    f32_to_f16(values, &mut narrow);
+    match values.iter().zip(&narrow).position(|(value, narrow)| value.is_finite() && narrow.is_infinite()) {
+        None => Ok(narrow),
+        Some(position) => {
+            Err(Error::TooLargeForF16 { graph: graph.to_owned(), array, position, value: values[position] })
+        }
+    }
+}
+
+/// The values at `range` of a block.
+pub(crate) fn array<'b, T: Pod>(block: &'b [u8], range: &Range<usize>) -> &'b [T] {
+    bytemuck::cast_slice(&block[range.clone()])
+}

@@ -1,0 +1,128 @@
+//! The index: where each graph's block lies, and what is said of it.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::collection::Collection;
+use super::fault::Fault;
+use super::layout::{BlockLayout, Shape};
+
+/// What the index says of one graph, as it lies in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Entry {
+    /// First byte of the block in the file.
+    pub(crate) offset: u64,
+    /// Size of the block.
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u64,
+    pub(crate) nodes: u64,
+    pub(crate) edges: u64,
+    /// 0 where there is none.
+    pub(crate) known_time: i64,
+    /// 1 where there is one.
+    pub(crate) has_known_time: u64,
+    pub(crate) reserved: u64,
+}
+
+impl Entry {
+    /// The checksum that graph `index` has, of the collection with `seal`, if `block` is its block: XXH3-64 of all that makes the graph what
+    /// it is.
+    pub(crate) fn checksum_of(&self, (seal, index): (Seal, usize), block: &[u8]) -> u64 {
+        let mut hasher = Xxh3::new();
+        let said = [seal.0, seal.1, index as u64, self.nodes, self.edges, self.known_time as u64, self.has_known_time];
+        hasher.update(bytemuck::bytes_of(&said));
+        hasher.update(block);
+        hasher.digest()
+    }
+
+    /// The bytes of the block, at `start` as the blocks follow one another and within a file of `file_bytes`, with its arrays.
+    pub(crate) fn place(
+        &self,
+        shape: &Shape,
+        (start, file_bytes): (u64, u64),
+    ) -> Result<(Range<usize>, BlockLayout), Fault> {
+        let fault = |reason| Err(Fault::new("index", reason));
+        let Some(layout) = BlockLayout::of(shape, (self.nodes, self.edges)) else {
+            return fault(format!("no memory holds {} nodes and {} edges", self.nodes, self.edges));
+        };
+        if (self.offset, self.bytes) != (start, layout.bytes as u64) {
+            let (Entry { offset, bytes, .. }, expected) = (self, layout.bytes);
+            return fault(format!("a block has {bytes} bytes at {offset}, not {expected} at {start}"));
+        }
+        let end = start.checked_add(self.bytes).filter(|&end| end <= file_bytes);
+        let Some(end) = end.and_then(|end| usize::try_from(end).ok()) else {
+            return fault(format!("a block of {} bytes at {start} passes the file's end at {file_bytes}", self.bytes));
+        };
+        let has_time = self.has_known_time == 1 || (self.has_known_time, self.known_time) == (0, 0);
+        if !has_time || self.reserved != 0 {
+            return fault(format!("the time of a block is {} and {}", self.has_known_time, self.known_time));
+        }
+        Ok((start as usize..end, layout))
+    }
+
+    /// The entry of graph `index` in a file of the collection, finished or not, if it and its block are whole.
+    pub(crate) fn whole(file: &[u8], (collection, index): (&Collection, usize)) -> Option<Self> {
+        let entry: Entry = bytemuck::pod_read_unaligned(file.get(collection.entry_range(index))?);
+        let (range, _) = entry.place(&collection.shape, (entry.offset, file.len() as u64)).ok()?;
+        (entry.checksum_of((collection.seal, index), &file[range]) == entry.checksum).then_some(entry)
+    }
+
+    /// The block of a file that it is the entry of.
+    pub(crate) fn block<'f>(&self, file: &'f [u8]) -> &'f [u8] {
+        &file[self.offset as usize..(self.offset + self.bytes) as usize]
+    }
+
+    pub(crate) fn known_time(&self) -> Option<i64> {
+        (self.has_known_time == 1).then_some(self.known_time)
+    }
+}
+
+/// The checksums of what a collection is, by which its blocks are told from those of all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal(pub(crate) u64, pub(crate) u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::layout::Widths;
+    use crate::schema::Schema;
+
+    #[test]
+    fn entries_that_do_not_add_up_are_refused() {
+        let shape = Shape::new(&Schema::default(), Widths::default());
+        let right = Entry { offset: 4096, bytes: 6 * 64, nodes: 2, edges: 3, ..Entry::default() };
+        assert_eq!(right.place(&shape, (4096, 4480)).unwrap().0, 4096..4480);
+        let timed = Entry { has_known_time: 1, known_time: -5, ..right };
+        assert!(timed.place(&shape, (4096, 4480)).is_ok());
+        assert_eq!((right.known_time(), timed.known_time()), (None, Some(-5)));
+        let wrong = [
+            (Entry { offset: 4160, ..right }, "384 bytes at 4160, not 384 at 4096"),
+            (Entry { bytes: 320, ..right }, "320 bytes at 4096, not 384 at 4096"),
+            (Entry { edges: u64::MAX, ..right }, "no memory holds 2 nodes and 18446744073709551615 edges"),
+            (Entry { known_time: 7, ..right }, "the time of a block is 0 and 7"),
+            (Entry { has_known_time: 2, ..right }, "the time of a block is 2 and 0"),
+            (Entry { reserved: 1, ..right }, "the time of a block is 0 and 0"),
+        ];
+        for (entry, reason) in wrong {
+            let fault = entry.place(&shape, (4096, 4480)).unwrap_err();
+            assert!(fault.reason.contains(reason), "{}", fault.reason);
+        }
+        assert!(right.place(&shape, (4096, 4479)).unwrap_err().reason.contains("passes the file's end at 4479"));
+    }
+
+    #[test]
+    fn a_block_is_bound_to_its_place_in_its_collection() {
+        let entry = Entry { nodes: 1, ..Entry::default() };
+        let checksum = |entry: Entry, seal, index| entry.checksum_of((seal, index), b"block");
+        let right = checksum(entry, Seal(1, 2), 3);
+        assert_ne!(right, checksum(entry, Seal(2, 1), 3));
+        assert_ne!(right, checksum(entry, Seal(1, 2), 4));
+        assert_ne!(right, checksum(Entry { has_known_time: 1, ..entry }, Seal(1, 2), 3));
+        assert_ne!(right, entry.checksum_of((Seal(1, 2), 3), b"blocks"));
+    }
+}

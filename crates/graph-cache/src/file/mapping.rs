@@ -1,0 +1,73 @@
+//! A file's bytes in memory, aligned to 64: mapped where the system can, read whole elsewhere.
+
+#[cfg(unix)]
+#[path = "mapping_unix.rs"]
+mod system;
+#[cfg(not(unix))]
+#[path = "mapping_portable.rs"]
+mod system;
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+
+use bytemuck::{Pod, Zeroable};
+
+/// A file's bytes, which nobody changes.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    Mapped(system::Mapping),
+    Owned { lines: Vec<Line>, len: usize },
+}
+
+/// As many bytes as arrays are aligned to.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Line([u8; 64]);
+
+impl Bytes {
+    /// The bytes of an open file, which is not empty.
+    pub(crate) fn of(file: File) -> io::Result<Self> {
+        system::map(file)
+    }
+
+    /// A copy of bytes that are in memory already.
+    pub(crate) fn owned(bytes: &[u8]) -> Self {
+        let mut lines = vec![Line::zeroed(); bytes.len().div_ceil(size_of::<Line>())];
+        bytemuck::cast_slice_mut(&mut lines)[..bytes.len()].copy_from_slice(bytes);
+        Bytes::Owned { lines, len: bytes.len() }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(mapping) => mapping,
+            Bytes::Owned { lines, len } => &bytemuck::cast_slice(lines)[..*len],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, Write};
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_aligned_wherever_they_come_from() {
+        for len in [1, 63, 64, 65, 4096, 10_000] {
+            let content: Vec<u8> = (0..len).map(|k: u32| (k % 251) as u8).collect();
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&content).unwrap();
+            file.rewind().unwrap();
+            for bytes in [Bytes::of(file).unwrap(), Bytes::owned(&content)] {
+                assert_eq!(*bytes, *content);
+                assert!(bytes.as_ptr().addr().is_multiple_of(64));
+            }
+        }
+        assert!(Bytes::owned(&[]).is_empty());
+    }
+}

@@ -1,0 +1,50 @@
+//! Files mapped into memory.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::Bytes;
+
+/// A file's bytes where the system maps them.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    /// Holds the lock of those who read, which says that the file is in use.
+    _file: File,
+}
+
+pub(super) fn map(file: File) -> io::Result<Bytes> {
+    let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    // SAFETY: a new mapping, at an address that the system chooses, takes nothing from anyone.
+    let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }?;
+    let start = NonNull::new(start.cast()).expect("the system maps nothing at address 0");
+    Ok(Bytes::Mapped(Mapping { start, len, _file: file }))
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` bytes are mapped for reading until `self` is dropped. Whoever writes files of graphs writes new ones and renames them, and
+        // never changes one in its place, so that these bytes stay what they are; `GraphFile::open` asks the same of everybody else.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped for this mapping alone, and slices of it borrow it.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+// SAFETY: the bytes are only read, from any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}

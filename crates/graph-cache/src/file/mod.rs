@@ -1,0 +1,392 @@
+//! Files of graphs, `.mbg`: written once, mapped into memory, and used where they lie. docs/formats.md has the layout.
+
+#[cfg(target_endian = "big")]
+compile_error!("files of graphs are little-endian and used where they lie");
+
+mod check;
+mod collection;
+mod description;
+mod encode;
+mod entry;
+mod fault;
+mod header;
+mod layout;
+mod mapping;
+mod stored;
+mod strings;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use megabatch_segment::Index;
+use rayon::prelude::*;
+use xxhash_rust::xxh3::xxh3_128;
+
+pub(crate) use collection::Collection;
+pub(crate) use description::Description;
+pub(crate) use encode::{Block, encode};
+pub(crate) use entry::{Entry, Seal};
+pub(crate) use fault::Fault;
+pub(crate) use layout::{BlockLayout, PAGE};
+pub use layout::{FloatWidth, IndexWidth, Widths};
+pub(crate) use mapping::Bytes;
+pub use stored::{Floats, StoredGraph};
+
+use crate::builder::Identity;
+use crate::error::{Error, Result};
+use crate::schema::Schema;
+use header::{Header, MAGIC, VERSION};
+use layout::Shape;
+use strings::StringList;
+
+/// An open file of graphs. Clones share it.
+///
+/// Graphs are used where the file is mapped: opening takes no longer for large graphs than for small ones, and memory is the system's, which takes
+/// it back when it is short. What the header and the index say is looked through when the file is opened; a graph's block is looked through
+/// when it is first asked for, its checksum included, and never again.
+#[derive(Clone, Debug)]
+pub struct GraphFile {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    bytes: Bytes,
+    description: Description,
+    shape: Shape,
+    seal: Seal,
+    keys: StringList,
+    /// Places of the keys in the order of their bytes.
+    order: Range<usize>,
+    index: Range<usize>,
+    blocks: Range<usize>,
+    /// Whether a graph's block has been looked through.
+    checked: Vec<AtomicBool>,
+}
+
+impl GraphFile {
+    /// Opens the file at `path`. It must not be changed in its place as long as it is open, which nothing here does: a file that takes its
+    /// place, or its removal, does no harm.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::NotGraphs`] and [`Error::Version`] for other files; [`Error::Damaged`] for one that was written whole and is
+    /// not what it was.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let io = |source| Error::Io { path: path.to_owned(), action: "open the file", source };
+        let file = File::open(path).map_err(io)?;
+        if file.metadata().map_err(io)?.len() == 0 {
+            return Err(Error::NotGraphs { path: path.to_owned() });
+        }
+        // Says that the file is in use to whoever would remove it for want of room. Some file systems have no locks.
+        let _ = file.try_lock_shared();
+        Self::over(path, Bytes::of(file).map_err(io)?)
+    }
+
+    /// The file whose bytes are these, as far as they are copied; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`GraphFile::open`].
+    pub fn from_bytes(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Self> {
+        Self::over(path.as_ref(), Bytes::owned(bytes))
+    }
+
+    fn over(path: &Path, bytes: Bytes) -> Result<Self> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(Error::NotGraphs { path: path.to_owned() });
+        }
+        let damaged = |fault: Fault| fault.in_file(path);
+        let Some(page) = bytes.get(..PAGE) else {
+            return Err(damaged(Fault::new("header", format!("it ends after {} of {PAGE} bytes", bytes.len()))));
+        };
+        let version = u32::from_le_bytes(page[16..20].try_into().expect("four bytes"));
+        if version != VERSION {
+            return Err(Error::Version { path: path.to_owned(), found: version, known: VERSION });
+        }
+        let parts = Parts::read(page, &bytes).map_err(damaged)?;
+        let inner = parts.inner(path, bytes).map_err(damaged)?;
+        Ok(GraphFile { inner: Arc::new(inner) })
+    }
+
+    /// Where the file was when it was opened.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// What the graphs were made of, by what and how.
+    pub fn identity(&self) -> &Identity {
+        &self.inner.description.identity
+    }
+
+    /// What the graphs have in common.
+    pub fn schema(&self) -> &Schema {
+        &self.inner.description.schema
+    }
+
+    /// What the numbers are stored in.
+    pub fn widths(&self) -> Widths {
+        self.inner.description.widths
+    }
+
+    /// Number of graphs.
+    pub fn len(&self) -> usize {
+        self.inner.keys.len()
+    }
+
+    /// Whether there are no graphs.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Size of the file in bytes.
+    pub fn bytes(&self) -> usize {
+        self.inner.bytes.len()
+    }
+
+    /// XXH3-128 of the header, and by the checksums in it of all that the file holds.
+    pub fn fingerprint(&self) -> u128 {
+        xxh3_128(&self.inner.bytes[..PAGE])
+    }
+
+    /// The key of a graph.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn key(&self, index: usize) -> &str {
+        self.inner.keys.get(&self.inner.bytes, index)
+    }
+
+    /// The graph with a key: its index.
+    pub fn find(&self, key: &str) -> Option<usize> {
+        self.search(key).ok()
+    }
+
+    /// The graph with a key.
+    ///
+    /// # Errors
+    /// [`Error::NoKey`], which names the keys around it.
+    pub fn index_of(&self, key: &str) -> Result<usize> {
+        let order: &[u64] = bytemuck::cast_slice(&self.inner.bytes[self.inner.order.clone()]);
+        let key_at = |place: usize| order.get(place).map(|&index| self.key(index as usize).to_owned());
+        self.search(key).map_err(|place| Error::NoKey {
+            path: self.inner.path.clone(),
+            key: key.to_owned(),
+            between: (place.checked_sub(1).and_then(key_at), key_at(place)),
+        })
+    }
+
+    /// The graph with a key, or the place in the order of keys where it would be.
+    fn search(&self, key: &str) -> Result<usize, usize> {
+        let order: &[u64] = bytemuck::cast_slice(&self.inner.bytes[self.inner.order.clone()]);
+        order.binary_search_by(|&index| self.key(index as usize).cmp(key)).map(|place| order[place] as usize)
+    }
+
+    /// N and E of a graph, which the index knows.
+    ///
+    /// # Panics
+    /// If there are not so many graphs.
+    pub fn size(&self, index: usize) -> (usize, usize) {
+        let entry = &self.inner.entries()[index];
+        (entry.nodes as usize, entry.edges as usize)
+    }
+
+    /// From when on a graph may be used, in ns since 1970 UTC, which the index knows.
+    ///
+    /// # Panics
+    /// If there are not so many graphs.
+    pub fn known_time(&self, index: usize) -> Option<i64> {
+        self.inner.entries()[index].known_time()
+    }
+
+    /// A graph of a file whose indices are u32.
+    ///
+    /// # Errors
+    /// [`Error::NoGraph`]; [`Error::IndexWidth`]; [`Error::Damaged`] when its block is looked through for the first time.
+    pub fn graph(&self, index: usize) -> Result<StoredGraph<'_>> {
+        self.stored(index)
+    }
+
+    /// A graph of a file whose indices are u64.
+    ///
+    /// # Errors
+    /// As [`GraphFile::graph`].
+    pub fn wide_graph(&self, index: usize) -> Result<StoredGraph<'_, u64>> {
+        self.stored(index)
+    }
+
+    /// Looks through all blocks, on all threads, those that have been used included.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for the first that is not as it was written.
+    pub fn verify(&self) -> Result<()> {
+        let first = (0..self.len()).into_par_iter().find_map_first(|index| self.inner.check(index).err());
+        first.map_or(Ok(()), |fault| Err(fault.in_file(self.path())))
+    }
+
+    /// The graphs whose blocks are not as they were written, in order, with what is wrong with each; looks through all of them.
+    pub fn damaged(&self) -> Vec<(usize, Error)> {
+        let damaged = |index| self.inner.check(index).err().map(|fault: Fault| (index, fault.in_file(self.path())));
+        (0..self.len()).into_par_iter().filter_map(damaged).collect()
+    }
+
+    pub(crate) fn stored<I: Index>(&self, index: usize) -> Result<StoredGraph<'_, I>> {
+        let (block, layout) = self.block::<I>(index)?;
+        let known_time = self.inner.entries()[index].known_time();
+        // SAFETY: `block` has looked through the bytes under this shape and layout, and that indices are of type `I`.
+        Ok(unsafe { StoredGraph::new_unchecked((self.inner.shape, layout), block, known_time) })
+    }
+
+    /// A graph's block, looked through, and where its arrays lie in it.
+    pub(crate) fn block<I: Index>(&self, index: usize) -> Result<(&[u8], BlockLayout)> {
+        self.ready::<I>(index)?;
+        let entry = &self.inner.entries()[index];
+        let layout =
+            BlockLayout::of(&self.inner.shape, (entry.nodes, entry.edges)).expect("opening had no other answer");
+        Ok((self.inner.block(index), layout))
+    }
+
+    /// Sees to it that a graph's block has been looked through.
+    pub(crate) fn ready<I: Index>(&self, index: usize) -> Result<()> {
+        let inner = &*self.inner;
+        let Some(checked) = inner.checked.get(index) else {
+            return Err(Error::NoGraph { path: inner.path.clone(), index, graphs: self.len() });
+        };
+        if inner.shape.widths.indices.bytes() != size_of::<I>() {
+            let (found, asked) = (8 * inner.shape.widths.indices.bytes(), 8 * size_of::<I>());
+            return Err(Error::IndexWidth { path: inner.path.clone(), found, asked });
+        }
+        if checked.load(Relaxed) {
+            return Ok(());
+        }
+        inner.check(index).map_err(|fault| fault.in_file(&inner.path))
+    }
+
+    /// The bytes of all blocks.
+    pub(crate) fn blocks(&self) -> &[u8] {
+        &self.inner.bytes[self.inner.blocks.clone()]
+    }
+
+    /// Where a graph's block begins among all.
+    pub(crate) fn block_start(&self, index: usize) -> usize {
+        self.inner.entries()[index].offset as usize - self.inner.blocks.start
+    }
+
+    /// Size of a graph's block.
+    pub(crate) fn block_bytes(&self, index: usize) -> usize {
+        self.inner.block(index).len()
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        self.inner.shape
+    }
+
+    /// Whether this is a file of the collection, whatever its blocks are.
+    pub(crate) fn is_of(&self, collection: &Collection) -> bool {
+        let said = &self.inner.bytes[PAGE..self.inner.index.start];
+        said.len() == collection.index_start() - PAGE
+            && said.starts_with(&collection.said[0])
+            && said.ends_with(&collection.said[1])
+    }
+
+    pub(crate) fn description(&self) -> &Description {
+        &self.inner.description
+    }
+}
+
+impl Inner {
+    fn entries(&self) -> &[Entry] {
+        &bytemuck::cast_slice(&self.bytes[self.index.clone()])[..self.checked.len()]
+    }
+
+    fn block(&self, index: usize) -> &[u8] {
+        self.entries()[index].block(&self.bytes)
+    }
+
+    /// Looks through a graph's block.
+    fn check(&self, index: usize) -> Result<(), Fault> {
+        let (entry, block) = (&self.entries()[index], self.block(index));
+        let object = || format!("graph {:?}", self.keys.get(&self.bytes, index));
+        let found = entry.checksum_of((self.seal, index), block);
+        if found != entry.checksum {
+            return Err(Fault::checksum(object(), (found, entry.checksum)));
+        }
+        let layout = BlockLayout::of(&self.shape, (entry.nodes, entry.edges)).expect("opening had no other answer");
+        check::check((&self.shape, &layout), block).map_err(|reason| Fault::new(object(), reason))?;
+        self.checked[index].store(true, Relaxed);
+        Ok(())
+    }
+}
+
+/// What a file's sections say.
+struct Parts {
+    description: Description,
+    seal: Seal,
+    graphs: usize,
+    keys: StringList,
+    order: Range<usize>,
+    index: Range<usize>,
+    blocks: Range<usize>,
+}
+
+impl Parts {
+    /// Looks through all of the file but its blocks.
+    fn read(page: &[u8], bytes: &Bytes) -> Result<Self, Fault> {
+        let header = Header::decode(page)?;
+        let ranges = header.ranges(bytes.len())?;
+        header.check_sections(bytes, &ranges)?;
+        let [description, keys, index, blocks] = ranges;
+        let description = Description::decode(bytes, description)?;
+        let mut reading = fault::Reading::new(bytes, "keys", keys);
+        let keys = StringList::read(&mut reading)?;
+        if keys.len() as u64 != header.graphs {
+            return Err(reading.fault(format!("there are {} of them for {} graphs", keys.len(), header.graphs)));
+        }
+        let order = reading.array(header.graphs, size_of::<u64>())?;
+        check_order(bytes, &keys, order.clone())?;
+        let seal = Seal(header.sections[0].checksum, header.sections[1].checksum);
+        Ok(Parts { description, seal, graphs: keys.len(), keys, order, index, blocks })
+    }
+
+    /// The open file, once its index has been looked through.
+    fn inner(self, path: &Path, bytes: Bytes) -> Result<Inner, Fault> {
+        let Parts { description, seal, graphs, keys, order, index, blocks } = self;
+        let shape = Shape::new(&description.schema, description.widths);
+        let checked = std::iter::repeat_with(AtomicBool::default).take(graphs).collect();
+        let path = path.to_owned();
+        let inner = Inner { path, bytes, description, shape, seal, keys, order, index, blocks, checked };
+        let mut start = inner.blocks.start;
+        for entry in inner.entries() {
+            start = entry.place(&shape, (start as u64, inner.bytes.len() as u64))?.0.end;
+        }
+        if start != inner.bytes.len() {
+            return Err(Fault::new("index", format!("the blocks end at {start} of {} bytes", inner.bytes.len())));
+        }
+        Ok(inner)
+    }
+}
+
+/// That each key is asked for once, by the order of their bytes.
+fn check_order(bytes: &[u8], keys: &StringList, order: Range<usize>) -> Result<(), Fault> {
+    let order: &[u64] = bytemuck::cast_slice(&bytes[order]);
+    if let Some(place) = order.iter().position(|&index| index >= keys.len() as u64) {
+        return Err(Fault::new("keys", format!("place {place} of their order is {} of {}", order[place], keys.len())));
+    }
+    let key = |index: &u64| keys.get(bytes, *index as usize);
+    // As many as there are keys, each greater than the one before it, are all of them.
+    if !order.is_sorted_by(|one, next| key(one) < key(next)) {
+        return Err(Fault::new("keys", "their order is not that of their bytes"));
+    }
+    Ok(())
+}
+
+/// Whether `error` says that there is no file.
+pub(crate) fn is_absent(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
+}

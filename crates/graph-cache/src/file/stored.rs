@@ -1,0 +1,175 @@
+//! A graph where it lies.
+
+use bytemuck::Pod;
+use half::f16;
+use megabatch_gpu_core::convert::f16_to_f32;
+use megabatch_segment::{Csc, Csr, Index};
+
+use super::encode::array;
+use super::layout::{BlockLayout, FloatWidth, Shape};
+use crate::graph::{Graph, Targets};
+use crate::schema::TargetLevel;
+
+/// A graph in the memory of a file or of a device on the host: nothing of it is copied. N nodes, E edges; A, F and K as in the
+/// [`Schema`](crate::Schema).
+#[derive(Clone, Debug)]
+pub struct StoredGraph<'a, I = u32> {
+    shape: Shape,
+    layout: BlockLayout,
+    block: &'a [u8],
+    known_time: Option<i64>,
+    indices: std::marker::PhantomData<I>,
+}
+
+impl<'a, I: Index> StoredGraph<'a, I> {
+    /// The graph of a block.
+    ///
+    /// # Safety
+    /// [`check`](super::check::check) has found nothing wrong with the block, under this shape and this layout, for indices of type `I`.
+    pub(crate) unsafe fn new_unchecked(
+        (shape, layout): (Shape, BlockLayout),
+        block: &'a [u8],
+        known_time: Option<i64>,
+    ) -> Self {
+        StoredGraph { shape, layout, block, known_time, indices: std::marker::PhantomData }
+    }
+
+    /// N.
+    pub fn len(&self) -> usize {
+        self.nodes().len()
+    }
+
+    /// Whether the graph has no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// [N] the place of each node's name in the schema's list; `0..N` where there are no names.
+    pub fn nodes(&self) -> &'a [u32] {
+        array(self.block, &self.layout.nodes)
+    }
+
+    /// The edges by the nodes that receive them.
+    pub fn csr(&self) -> Csr<'a, I> {
+        let (row_ptr, col) = (array(self.block, &self.layout.row_ptr), array(self.block, &self.layout.col));
+        // SAFETY: `Csr::new` is a part of the check that `new_unchecked` asks for.
+        unsafe { Csr::new_unchecked(row_ptr, col, self.len()) }
+    }
+
+    /// The edges by the nodes that they come from.
+    pub fn csc(&self) -> Csc<'a, I> {
+        let BlockLayout { csc_offsets, csc_rows, csc_edges, .. } = &self.layout;
+        // SAFETY: as above, of `Csc::new`.
+        unsafe {
+            Csc::new_unchecked((
+                array(self.block, csc_offsets),
+                array(self.block, csc_rows),
+                array(self.block, csc_edges),
+            ))
+        }
+    }
+
+    /// [E] in the order of [`csr`](Self::csr), or none at all where edges have no weights.
+    pub fn weights(&self) -> Floats<'a> {
+        Floats::of(array(self.block, &self.layout.weights), self.shape.widths.edges)
+    }
+
+    /// [E, A] row-major, in the order of [`csr`](Self::csr).
+    pub fn edge_attributes(&self) -> Floats<'a> {
+        Floats::of(array(self.block, &self.layout.edge_attributes), self.shape.widths.edges)
+    }
+
+    /// [N, F] row-major.
+    pub fn node_features(&self) -> Floats<'a> {
+        Floats::of(array(self.block, &self.layout.node_features), self.shape.widths.features)
+    }
+
+    /// [N, K] row-major, [K], or none, as [`Schema::target_level`](crate::Schema::target_level) says. One that is not known is NaN.
+    pub fn targets(&self) -> &'a [f32] {
+        array(self.block, &self.layout.targets)
+    }
+
+    /// From when on the graph may be used, in ns since 1970 UTC.
+    pub fn known_time(&self) -> Option<i64> {
+        self.known_time
+    }
+
+    /// A copy in memory of its own.
+    pub fn to_graph(&self) -> Graph<I> {
+        let targets = self.targets().to_vec();
+        Graph {
+            nodes: self.nodes().to_vec(),
+            row_ptr: self.csr().row_ptr().to_vec(),
+            col: self.csr().col().to_vec(),
+            weights: self.weights().to_vec(),
+            edge_attributes: self.edge_attributes().to_vec(),
+            node_features: self.node_features().to_vec(),
+            targets: match self.shape.level {
+                TargetLevel::None => Targets::None,
+                TargetLevel::Node => Targets::Nodes(targets),
+                TargetLevel::Graph => Targets::Graph(targets),
+            },
+            known_time: self.known_time,
+        }
+    }
+}
+
+/// Floats in the width that they are stored in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Floats<'a> {
+    /// As they are used.
+    F32(&'a [f32]),
+    /// To be widened, which is exact.
+    F16(&'a [f16]),
+}
+
+impl<'a> Floats<'a> {
+    fn of(bytes: &'a [u8], width: FloatWidth) -> Self {
+        fn cast<T: Pod>(bytes: &[u8]) -> &[T] {
+            bytemuck::cast_slice(bytes)
+        }
+        match width {
+            FloatWidth::F32 => Floats::F32(cast(bytes)),
+            FloatWidth::F16 => Floats::F16(cast(bytes)),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Floats::F32(values) => values.len(),
+            Floats::F16(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The values where they lie, if they are f32.
+    pub fn as_f32(&self) -> Option<&'a [f32]> {
+        match *self {
+            Floats::F32(values) => Some(values),
+            Floats::F16(_) => None,
+        }
+    }
+
+    /// Writes all of them to `out`.
+    ///
+    /// # Panics
+    /// If `out` is longer or shorter.
+    pub fn copy_to(&self, out: &mut [f32]) {
+        match self {
+            Floats::F32(values) => out.copy_from_slice(values),
+            Floats::F16(values) => f16_to_f32(values, out),
+        }
+    }
+
+    /// A copy as f32.
+    pub fn to_vec(&self) -> Vec<f32> {
+        let mut values = vec![0.0; self.len()];
+        self.copy_to(&mut values);
+        values
+    }
+}

@@ -1,0 +1,259 @@
+//! TU datasets: graphs in a folder of texts, `DS_A.txt` and those beside it.
+//!
+//! Source: Morris et al., "TUDataset: A collection of benchmark datasets for learning with graphs", 2020, and the README.txt of every dataset.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use crate::error::Result;
+use crate::graph::{Graph, Targets};
+use crate::import::classes::Classes;
+use crate::import::columns::Columns;
+use crate::import::edges::{EdgeList, split};
+use crate::import::table::Table;
+use crate::import::text::Text;
+use crate::import::{Graphs, Imported, identity, numbered};
+use crate::schema::{Schema, TargetLevel};
+
+/// What follows the dataset's name in the names of its files.
+const ENDINGS: [&str; 8] = [
+    "_A.txt",
+    "_graph_indicator.txt",
+    "_graph_labels.txt",
+    "_graph_attributes.txt",
+    "_node_labels.txt",
+    "_node_attributes.txt",
+    "_edge_labels.txt",
+    "_edge_attributes.txt",
+];
+
+/// The graphs of a TU dataset in the folder of its texts.
+///
+/// Keys are the numbers of the graphs in the files, from 1. A line `i, j` of `DS_A.txt` is an edge from i to j, as PyTorch Geometric reads it.
+/// Features of nodes are their attributes (`attribute_1`, …) and then their labels, one-hot (`label=0`, …; `label_2=0` for a second column);
+/// attributes of edges likewise. Targets are the attributes of graphs where there are any, or else their labels, one-hot.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io), [`Error::Field`](crate::Error::Field), and
+/// [`Error::Contradiction`](crate::Error::Contradiction) for a file that is missing or of another length.
+pub fn tu(folder: &Path) -> Result<Imported> {
+    let texts = Text::in_folder(folder, &ENDINGS)?;
+    match texts.is_empty() {
+        true => Err(Text::new(folder, Vec::new())?.contradiction("there is no TU dataset in it", "a file `DS_A.txt`")),
+        false => tu_texts(&texts),
+    }
+}
+
+/// The graphs of a TU dataset whose files are in memory; see [`tu`].
+///
+/// # Errors
+/// As [`tu`].
+pub fn tu_texts(texts: &[Text]) -> Result<Imported> {
+    let files = Files { texts, dataset: dataset(texts)? };
+    let owners = Owners::read(&files)?;
+    let nodes = owners.graph_of.len();
+    let mut edges = files.edges(&owners)?;
+    let edge_count = edges.from.len();
+    let of_edges = files.columns("edge", edge_count)?;
+    edges.attributes = of_edges.values;
+    let of_nodes = files.columns("node", nodes)?;
+    let (of_graphs, level) = files.targets(owners.offsets.len() - 1)?;
+    let block = Graph { node_features: of_nodes.values, ..edges.into_graph(nodes)? };
+    let mut graphs = split(&block, &owners.offsets);
+    if level == TargetLevel::Graph {
+        for (graph, targets) in graphs.iter_mut().zip(of_graphs.values.chunks_exact(of_graphs.width().max(1))) {
+            graph.targets = Targets::Graph(targets.to_vec());
+        }
+    }
+    let used: Vec<&Text> = ENDINGS.iter().filter_map(|ending| files.get(ending)).collect();
+    Ok(Imported {
+        schema: Schema {
+            edge_attributes: of_edges.names,
+            node_features: of_nodes.names,
+            targets: of_graphs.names,
+            target_level: level,
+            ..Schema::default()
+        },
+        keys: numbered(graphs.len()),
+        graphs: Graphs::Each(graphs),
+        identity: identity(&used, ("tu/1", "{}".to_owned())),
+        notes: Vec::new(),
+    })
+}
+
+/// The name that the files begin with.
+fn dataset(texts: &[Text]) -> Result<&str> {
+    let mut names = texts.iter().filter_map(|text| Some((text, text.name().strip_suffix(ENDINGS[0])?)));
+    match (names.next(), names.next()) {
+        (Some((_, name)), None) => Ok(name),
+        (Some((_, one)), Some((text, _))) => Err(text.contradiction(
+            format!("there is another dataset, {one}, beside it"),
+            "the files of one dataset; give each a folder of its own",
+        )),
+        (None, _) => match texts.first() {
+            Some(text) => Err(text.contradiction("there is no file of edges beside it", "a file `DS_A.txt`")),
+            None => Err(Text::new("", Vec::new())?.contradiction("there are no files", "the files of a TU dataset")),
+        },
+    }
+}
+
+/// The files of a dataset.
+struct Files<'t> {
+    texts: &'t [Text],
+    dataset: &'t str,
+}
+
+impl<'t> Files<'t> {
+    fn get(&self, ending: &str) -> Option<&'t Text> {
+        self.texts.iter().find(|text| text.name().strip_prefix(self.dataset) == Some(ending))
+    }
+
+    fn edges(&self, owners: &Owners) -> Result<EdgeList> {
+        let text = self.get(ENDINGS[0]).expect("the dataset has its name from this file");
+        let mut list = EdgeList::default();
+        let mut table = Table::new(text);
+        while let Some(row) = table.next()? {
+            row.check_len(2)?;
+            let nodes = owners.graph_of.len();
+            let end = |column| {
+                let expected = || format!("the number of a node, 1 to {nodes}");
+                let number = row.integer::<usize>(column, &expected())?;
+                let node = number.checked_sub(1).filter(|&node| node < nodes);
+                node.ok_or_else(|| row.error(column, expected()))
+            };
+            let (from, to) = (end(0)?, end(1)?);
+            let (graph, other) = (owners.graph_of[from], owners.graph_of[to]);
+            if graph != other {
+                let (graph, other) = (graph + 1, other + 1);
+                let expected = format!("a node of graph {graph}, as is the first; this is one of graph {other}");
+                return Err(row.error(1, expected));
+            }
+            list.from.push(from as u32);
+            list.to.push(to as u32);
+        }
+        Ok(list)
+    }
+
+    /// Attributes and then labels of nodes or edges, of which there are `rows`.
+    fn columns(&self, what: &str, rows: usize) -> Result<Columns> {
+        let attributes = self.get(&format!("_{what}_attributes.txt")).map(|text| attributes(text, rows)).transpose()?;
+        let labels = self.get(&format!("_{what}_labels.txt")).map(|text| labels(text, rows)).transpose()?;
+        let mut columns = attributes.unwrap_or_default();
+        for (number, classes) in (1..).zip(labels.unwrap_or_default()) {
+            let prefix = if number == 1 { "label".to_owned() } else { format!("label_{number}") };
+            let names = classes.distinct.iter().map(|label| format!("{prefix}={label}")).collect();
+            columns = columns.beside(Columns { names, values: classes.one_hot() }, rows);
+        }
+        Ok(columns)
+    }
+
+    fn targets(&self, graphs: usize) -> Result<(Columns, TargetLevel)> {
+        if let Some(text) = self.get("_graph_attributes.txt") {
+            return Ok((attributes(text, graphs)?, TargetLevel::Graph));
+        }
+        let Some(text) = self.get("_graph_labels.txt") else { return Ok((Columns::default(), TargetLevel::None)) };
+        let [classes] = labels(text, graphs)?.try_into().map_err(|columns: Vec<_>| {
+            text.contradiction(format!("{} labels a graph", columns.len()), "one; several are attributes of graphs")
+        })?;
+        let names = classes.distinct.iter().map(i64::to_string).collect();
+        Ok((Columns { names, values: classes.one_hot() }, TargetLevel::Graph))
+    }
+}
+
+/// Which graph each node is of.
+struct Owners {
+    /// [nodes]
+    graph_of: Vec<usize>,
+    /// [graphs + 1] where the nodes of each graph begin.
+    offsets: Vec<usize>,
+}
+
+impl Owners {
+    /// There are as many graphs as have labels or attributes, or else as the nodes say.
+    fn read(files: &Files<'_>) -> Result<Self> {
+        let Some(text) = files.get("_graph_indicator.txt") else {
+            let edges = files.get(ENDINGS[0]).expect("the dataset has its name from this file");
+            let expected = format!("`{}_graph_indicator.txt`, which says of which graph each node is", files.dataset);
+            return Err(edges.contradiction("a file is missing beside it", expected));
+        };
+        let described = files.get("_graph_attributes.txt").or(files.get("_graph_labels.txt"));
+        let described = described.map(rows).transpose()?;
+        let (mut graph_of, mut offsets) = (Vec::new(), vec![0]);
+        let mut table = Table::new(text);
+        while let Some(row) = table.next()? {
+            row.check_len(1)?;
+            // Where no line describes it, a graph has nodes: any number would be believed otherwise.
+            let first = offsets.len();
+            let end = described.unwrap_or(first + usize::from(!graph_of.is_empty()));
+            let expected = || {
+                format!(
+                    "the number of a graph, {first} to {end}: nodes of one graph stand together, in the order of graphs"
+                )
+            };
+            let number = row.integer::<usize>(0, &expected())?;
+            if !(first..=end).contains(&number) {
+                return Err(row.error(0, expected()));
+            }
+            offsets.resize(number, graph_of.len());
+            graph_of.push(number - 1);
+        }
+        let begun = if graph_of.is_empty() { 0 } else { offsets.len() };
+        offsets.resize(described.unwrap_or(begun), graph_of.len());
+        offsets.push(graph_of.len());
+        Ok(Owners { graph_of, offsets })
+    }
+}
+
+fn rows(text: &Text) -> Result<usize> {
+    let (mut table, mut rows) = (Table::new(text), 0);
+    while table.next()?.is_some() {
+        rows += 1;
+    }
+    Ok(rows)
+}
+
+fn check_rows(text: &Text, (found, expected): (usize, usize)) -> Result<()> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(text
+            .contradiction(format!("there are {found} lines"), format!("{expected}, one for each that it describes"))),
+    }
+}
+
+/// Numbers, as many in every line.
+fn attributes(text: &Text, expected: usize) -> Result<Columns> {
+    let (mut values, mut width, mut rows) = (Vec::new(), 0, 0);
+    let mut table = Table::new(text);
+    while let Some(row) = table.next()? {
+        width = if rows == 0 { row.len() } else { width };
+        row.check_len(width)?;
+        for column in 0..width {
+            values.push(row.number(column)?);
+        }
+        rows += 1;
+    }
+    check_rows(text, (rows, expected))?;
+    Ok(Columns { names: (1..=width).map(|number| format!("attribute_{number}")).collect(), values })
+}
+
+/// Integers, as many in every line: the classes of every column.
+fn labels(text: &Text, expected: usize) -> Result<Vec<Classes<i64>>> {
+    let (mut columns, mut rows) = (Vec::<Vec<i64>>::new(), 0);
+    let mut table = Table::new(text);
+    while let Some(row) = table.next()? {
+        if rows == 0 {
+            columns.resize_with(row.len(), Vec::new);
+        }
+        row.check_len(columns.len())?;
+        for (column, labels) in columns.iter_mut().enumerate() {
+            labels.push(row.integer(column, "an integer, the label of a class; other numbers are attributes")?);
+        }
+        rows += 1;
+    }
+    check_rows(text, (rows, expected))?;
+    columns.iter().map(|labels| Classes::of(text, labels)).collect()
+}
+
+#[cfg(test)]
+mod tests;

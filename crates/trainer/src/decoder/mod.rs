@@ -1,0 +1,289 @@
+#![forbid(unsafe_code)]
+
+//! What becomes of the samples' encodings, the same in both forms: graph attention, a readout, the linear head, each where the model
+//! has it.
+
+mod attend;
+#[cfg(test)]
+mod tests;
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+pub(crate) use attend::Attend;
+
+use crate::error::Result;
+use crate::graph::{
+    AttentionPass, GraphAttention, GraphDropout, GraphOutput, GraphView, NodeGradients, Nodes, Passes, Readout,
+};
+use crate::head::Head;
+use crate::model::{Encoder, ModelConfig};
+use crate::scalar::Scalar;
+use crate::step::{Purpose, Room};
+use crate::tensor::{Layout, TensorSet};
+
+/// The parts of a model above its encoder, from D numbers a sample to K outputs.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    widths: Widths,
+    attention: Option<GraphAttention>,
+    /// None where attention gives the outputs.
+    head: Option<Head>,
+    /// Whether attention sees the attributes of edges.
+    sees_attributes: bool,
+    /// Whether the encoder has parameters, so that the gradient goes on below.
+    encoder_learns: bool,
+}
+
+/// Numbers in a row at each height of a decoder.
+#[derive(Clone, Copy, Debug)]
+struct Widths {
+    /// D.
+    encoding: usize,
+    /// W: of what the head, or a readout, reads.
+    top: usize,
+    /// K.
+    outputs: usize,
+    readout: Readout,
+}
+
+/// A graph that is computed, and what is dropped in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GraphShard<'a> {
+    pub(crate) view: GraphView<'a>,
+    pub(crate) dropout: Option<GraphDropout>,
+}
+
+impl Decoder {
+    /// Appends the parameters to `layout`, for encodings of `width` numbers and K = `outputs`.
+    pub(crate) fn new(config: ModelConfig, (width, outputs): (usize, usize), layout: &mut Layout) -> Self {
+        let attention =
+            config.graph.map(|graph| GraphAttention::new(graph, (width, config.edge_attributes, outputs), layout));
+        let has_head = config.graph.is_none_or(|graph| graph.output == GraphOutput::Linear);
+        let top = attention.as_ref().map_or(width, GraphAttention::width);
+        let head = has_head.then(|| Head::new(top, outputs, layout));
+        let widths = Widths { encoding: width, top, outputs, readout: config.readout.unwrap_or_default() };
+        let (sees_attributes, encoder_learns) = (config.edge_attributes > 0, config.encoder != Encoder::LastBar);
+        Decoder { widths, attention, head, sees_attributes, encoder_learns }
+    }
+
+    /// D.
+    pub(crate) fn width(&self) -> usize {
+        self.widths.encoding
+    }
+
+    pub(crate) fn attention(&self) -> Option<&GraphAttention> {
+        self.attention.as_ref()
+    }
+
+    /// The head of a model in which nothing stands between it and the encodings.
+    ///
+    /// # Panics
+    /// If something does.
+    pub(crate) fn plain_head(&self) -> &Head {
+        assert!(self.attention.is_none() && self.widths.readout == Readout::Node, "a head on the encodings themselves");
+        self.head.as_ref().expect("only attention gives the outputs itself")
+    }
+
+    /// Width of what the head reads.
+    pub(crate) fn top(&self) -> usize {
+        self.widths.top
+    }
+
+    /// Rows of outputs for `samples` samples that are computed together.
+    pub(crate) fn rows(&self, samples: usize) -> usize {
+        self.widths.readout.rows(samples)
+    }
+
+    /// Numbers in the buffers of [`Decoding`], apart from attention's own, in the order of its fields.
+    fn lens(&self, room: Room) -> [usize; 8] {
+        let Widths { encoding, top, outputs, readout } = self.widths;
+        let (encodings, outputs) = (room.samples * encoding, self.rows(room.samples) * outputs);
+        let attended = if self.attention.is_some() { room.samples * top } else { 0 };
+        let pooled = if readout == Readout::Node { 0 } else { top };
+        let d_encodings = if self.has_d_encodings() { encodings } else { 0 };
+        [encodings, outputs, outputs, d_encodings, attended, attended, pooled, pooled]
+    }
+
+    /// Whether the encodings' gradient is formed: for an encoder that learns, and where it is that of what the head reads.
+    fn has_d_encodings(&self) -> bool {
+        self.encoder_learns || self.attention.is_none()
+    }
+
+    /// From the outputs' gradient to that of what the head read.
+    fn head_backward<S: Scalar>(
+        &self,
+        parameters: &TensorSet<S>,
+        (read, d_outputs): (&[S], &[S]),
+        d_read: &mut [S],
+        gradients: &mut TensorSet<S>,
+    ) {
+        match &self.head {
+            Some(head) => head.backward(parameters, (read, d_outputs), d_read, gradients),
+            None => d_read.copy_from_slice(d_outputs),
+        }
+    }
+
+    /// Numbers in the memory of the plain form for shards of up to `room`.
+    pub(crate) fn plain_len(&self, room: Room, purpose: Purpose) -> usize {
+        let attention = self.attention.as_ref();
+        let own = attention.map_or(0, |attention| attention.memory_len((room.samples, room.edges), passes(purpose)));
+        self.lens(room).iter().sum::<usize>() + own
+    }
+
+    /// Numbers in the memory of the fast form for shards of up to `room`.
+    pub(crate) fn fast_len(&self, room: Room, purpose: Purpose) -> usize {
+        let len = |attention| AttentionPass::len(attention, (room.samples, room.edges), passes(purpose));
+        self.lens(room).iter().sum::<usize>() + self.attention.as_ref().map_or(0, len)
+    }
+
+    /// What attention reads.
+    fn nodes<'a, S>(&self, graph: Option<GraphShard<'a>>, x: &'a [S]) -> Nodes<'a, S> {
+        let GraphShard { view, dropout } = graph.expect("a shard of a model over graphs is a graph");
+        let attributes = if self.sees_attributes { view.attributes } else { &[] };
+        Nodes { graph: GraphView { attributes, ..view }, x, dropout }
+    }
+}
+
+/// The passes of attention.
+pub(crate) fn passes(purpose: Purpose) -> Passes {
+    match purpose {
+        Purpose::Training { .. } => Passes::ForwardAndBackward,
+        Purpose::Prediction => Passes::Forward,
+    }
+}
+
+/// The memory from a shard's encodings to its outputs and back. B samples, of which R rows of outputs are made: one each, or one of all.
+#[derive(Debug)]
+pub(crate) struct Decoding<S: Scalar, A> {
+    /// B now.
+    samples: usize,
+    widths: Widths,
+    encodings: Buffer<S>,   // [B, D]
+    outputs: Buffer<S>,     // [R, K]
+    d_outputs: Buffer<S>,   // [R, K]
+    d_encodings: Buffer<S>, // [B, D]; empty where nobody asks for it
+    /// What attention makes of the encodings; empty without it.
+    attended: Buffer<S>, // [B, W]
+    d_attended: Buffer<S>,  // [B, W]
+    /// What is read out of a graph; empty for readouts by node.
+    pooled: Buffer<S>, // [W]
+    d_pooled: Buffer<S>,    // [W]
+    /// The nodes that a maximum is from, [W].
+    arguments: Vec<usize>,
+    attention: Option<A>,
+}
+
+impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
+    /// Memory for shards of up to `room`, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, decoder: &Decoder, room: Room, purpose: Purpose) -> Result<Self> {
+        let [encodings, outputs, d_outputs, d_encodings, attended, d_attended, pooled, d_pooled] = decoder.lens(room);
+        let zeros = |len| Buffer::zeros(scope, len);
+        let attention = decoder.attention.as_ref();
+        let attention = attention.map(|of| A::new(scope, of, (room.samples, room.edges), passes(purpose)));
+        Ok(Decoding {
+            samples: 0,
+            widths: decoder.widths,
+            encodings: zeros(encodings)?,
+            outputs: zeros(outputs)?,
+            d_outputs: zeros(d_outputs)?,
+            d_encodings: zeros(d_encodings)?,
+            attended: zeros(attended)?,
+            d_attended: zeros(d_attended)?,
+            pooled: zeros(pooled)?,
+            d_pooled: zeros(d_pooled)?,
+            arguments: vec![0; pooled],
+            attention: attention.transpose()?,
+        })
+    }
+
+    /// Sets B, and gives the encodings for writing, [B, D].
+    pub(crate) fn encodings_mut(&mut self, samples: usize) -> &mut [S] {
+        self.samples = samples;
+        &mut self.encodings.as_mut_slice()[..samples * self.widths.encoding]
+    }
+
+    /// The encodings' gradient [B, D], after [`Decoding::backward`] for an encoder that learns.
+    pub(crate) fn d_encodings(&self) -> &[S] {
+        &self.d_encodings.as_slice()[..self.samples * self.widths.encoding]
+    }
+
+    /// The outputs [R, K].
+    pub(crate) fn outputs(&self) -> &[S] {
+        &self.outputs.as_slice()[..self.outputs_len()]
+    }
+
+    /// The outputs and, for writing, their gradient, [R, K] both.
+    pub(crate) fn outputs_and_gradient_mut(&mut self) -> (&[S], &mut [S]) {
+        let len = self.outputs_len();
+        (&self.outputs.as_slice()[..len], &mut self.d_outputs.as_mut_slice()[..len])
+    }
+
+    fn outputs_len(&self) -> usize {
+        self.widths.readout.rows(self.samples) * self.widths.outputs
+    }
+
+    /// Computes the outputs from the encodings; `graph` is that of the samples, for a model over graphs.
+    pub(crate) fn forward(
+        &mut self,
+        decoder: &Decoder,
+        (parameters, packed): (&TensorSet<S>, Option<&A::Packed>),
+        graph: Option<GraphShard<'_>>,
+    ) {
+        let Widths { encoding, top, readout, .. } = self.widths;
+        let outputs_len = self.outputs_len();
+        let mut x = &self.encodings.as_slice()[..self.samples * encoding];
+        if let (Some(attention), Some(memory)) = (&decoder.attention, &mut self.attention) {
+            let attended = &mut self.attended.as_mut_slice()[..self.samples * top];
+            attended.copy_from_slice(memory.forward(attention, (parameters, packed), decoder.nodes(graph, x)));
+            x = attended;
+        }
+        if readout != Readout::Node {
+            let pooled = self.pooled.as_mut_slice();
+            readout.forward(x, pooled, &mut self.arguments);
+            x = pooled;
+        }
+        let outputs = &mut self.outputs.as_mut_slice()[..outputs_len];
+        match &decoder.head {
+            Some(head) => head.forward(parameters, x, outputs),
+            None => outputs.copy_from_slice(x),
+        }
+    }
+
+    /// Goes back from the outputs' gradient to that of the encodings; adds the parameters' gradients to `gradients`.
+    pub(crate) fn backward(
+        &mut self,
+        decoder: &Decoder,
+        (parameters, packed): (&TensorSet<S>, Option<&A::Packed>),
+        graph: Option<GraphShard<'_>>,
+        gradients: &mut TensorSet<S>,
+    ) {
+        self.backward_to_attended(decoder, parameters, gradients);
+        if let (Some(attention), Some(memory)) = (&decoder.attention, &mut self.attention) {
+            let len = self.samples * self.widths.encoding;
+            let nodes = decoder.nodes(graph, &self.encodings.as_slice()[..len]);
+            let node_gradients = NodeGradients {
+                d_output: &self.d_attended.as_slice()[..self.samples * self.widths.top],
+                d_x: decoder.encoder_learns.then(|| &mut self.d_encodings.as_mut_slice()[..len]),
+            };
+            memory.backward(attention, (parameters, packed), (nodes, node_gradients), gradients);
+        }
+    }
+
+    /// Goes back through the head and the readout, to what attention gave or, without it, to the encodings.
+    fn backward_to_attended(&mut self, decoder: &Decoder, parameters: &TensorSet<S>, gradients: &mut TensorSet<S>) {
+        let (nodes, d_nodes) = match &decoder.attention {
+            Some(_) => (&self.attended, &mut self.d_attended),
+            None => (&self.encodings, &mut self.d_encodings),
+        };
+        let len = self.samples * self.widths.top;
+        let (nodes, d_nodes) = (&nodes.as_slice()[..len], &mut d_nodes.as_mut_slice()[..len]);
+        let d_outputs = &self.d_outputs.as_slice()[..self.widths.readout.rows(self.samples) * self.widths.outputs];
+        if self.widths.readout == Readout::Node {
+            decoder.head_backward(parameters, (nodes, d_outputs), d_nodes, gradients);
+        } else {
+            let d_pooled = self.d_pooled.as_mut_slice();
+            decoder.head_backward(parameters, (self.pooled.as_slice(), d_outputs), d_pooled, gradients);
+            self.widths.readout.backward(d_pooled, &self.arguments, d_nodes);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+#![forbid(unsafe_code)]
+
+//! The edges that a layer attends over: those of the graph, or those between different nodes and one from each node to itself.
+
+use crate::graph::GraphView;
+
+/// Where an edge's attributes are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This row of the graph's.
+    Given(usize),
+    /// Made for its node: the mean of the attributes of the other edges that the node receives.
+    Loop,
+}
+
+/// An edge to some node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Edge {
+    /// Where what belongs to the edge lies, below [`places`].
+    pub(super) place: usize,
+    /// The node that it comes from.
+    pub(super) from: usize,
+    pub(super) origin: Origin,
+}
+
+/// Places for what belongs to an edge: with self-loops, edge `e` to node `i` has place `e + i`, and after each node's edges comes its loop.
+pub(super) fn places((nodes, edges): (usize, usize)) -> usize {
+    nodes + edges
+}
+
+/// The edges that node `node` receives, in the order of their sums.
+pub(super) fn edges_to<'a>(
+    graph: &GraphView<'a>,
+    self_loops: bool,
+    node: usize,
+) -> impl Iterator<Item = Edge> + use<'a> {
+    let (csr, shift) = (graph.csr, if self_loops { node } else { 0 });
+    let given = csr.edges_of(node).map(move |edge| Edge {
+        place: edge + shift,
+        from: csr.col()[edge] as usize,
+        origin: Origin::Given(edge),
+    });
+    let own = Edge { place: csr.edges_of(node).end + node, from: node, origin: Origin::Loop };
+    given.filter(move |edge| !(self_loops && edge.from == node)).chain(self_loops.then_some(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_segment::{Csc, Csr};
+
+    use super::*;
+
+    #[test]
+    fn a_loop_is_added_to_each_node_and_those_given_are_left_out() {
+        let (row_ptr, col) = ([0u32, 3, 3, 5], [0u32, 1, 2, 1, 2]);
+        let csr = Csr::new(&row_ptr, &col, 3).unwrap();
+        let turned = csr.transposed().unwrap();
+        let csc = Csc::new((&turned.offsets, &turned.indices, &turned.edges), 3).unwrap();
+        let graph = GraphView { csr, csc, attributes: &[] };
+        let edges = |self_loops: bool, node| -> Vec<_> {
+            edges_to(&graph, self_loops, node).map(|Edge { place, from, origin }| (place, from, origin)).collect()
+        };
+        use Origin::{Given, Loop};
+        assert_eq!(edges(true, 0), [(1, 1, Given(1)), (2, 2, Given(2)), (3, 0, Loop)]);
+        assert_eq!(edges(true, 1), [(4, 1, Loop)]);
+        assert_eq!(edges(true, 2), [(5, 1, Given(3)), (7, 2, Loop)]);
+        assert_eq!(edges(false, 0), [(0, 0, Given(0)), (1, 1, Given(1)), (2, 2, Given(2))]);
+        assert_eq!(edges(false, 1), []);
+        assert_eq!(places((3, 5)), 8);
+    }
+}

@@ -1,0 +1,195 @@
+#![forbid(unsafe_code)]
+
+//! The fast form: the same mathematics as the plain one, in another order.
+//!
+//! 1. Matrices of nodes are panel-major (see [`kernel`](crate::kernel)), a head's columns being whole panels. Maps of the nodes are products; the
+//!    weights are packed once an optimizer step.
+//! 2. GAT's scores are sums of a number of the node that gives, one of the node that receives and one of the edge, so that an edge costs a few
+//!    additions. GATv2's are computed from both nodes' rows, forward and twice backward, and nothing of that size is kept.
+//! 3. Nothing of an edge is as wide as a node: the sums of neighbours' rows are formed in registers, a few panels of a head at a time, whose rows of
+//!    all nodes lie in the first-level cache (16 KiB a panel of 256 nodes).
+//! 4. Backward walks the edges by the node that gives, so that every sum belongs to one node, and forms it in that order.
+//!
+//! One thread takes a graph through all layers; the order of every sum depends on the graph alone.
+
+mod backward;
+mod columns;
+mod forward;
+mod memory;
+mod shape;
+mod softmax;
+mod weights;
+
+use megabatch_gpu_core::Scope;
+
+pub use weights::PackedAttention;
+
+use super::edges::{Origin, edges_to};
+use super::{GraphAttention, NodeGradients, Nodes, Passes};
+use crate::error::Result;
+use crate::kernel::Isa;
+use crate::tensor::TensorSet;
+use backward::{InputGradient, Parameters};
+use columns::{from_panels, into_panels};
+use forward::Context;
+use memory::Memory;
+use shape::{Shape, shapes};
+
+/// The memory with which one thread takes one graph after another through the layers.
+#[derive(Debug)]
+pub struct AttentionPass {
+    isa: Isa,
+    shapes: Vec<Shape>,
+    memory: Memory,
+}
+
+impl AttentionPass {
+    /// Memory for graphs of up to `nodes` and `edges`, booked on `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
+    pub fn new(
+        scope: &Scope,
+        attention: &GraphAttention,
+        (nodes, edges): (usize, usize),
+        passes: Passes,
+    ) -> Result<Self> {
+        let memory = Memory::new(scope, attention, (nodes, edges), passes)?;
+        Ok(AttentionPass { isa: Isa::best(), shapes: shapes(attention), memory })
+    }
+
+    /// Numbers in it, four bytes each.
+    pub fn len(attention: &GraphAttention, (nodes, edges): (usize, usize), passes: Passes) -> usize {
+        memory::memory_len(attention, (nodes, edges), passes)
+    }
+
+    /// The output [N, D] of one graph. `packed` holds the weights of the parameters beside it.
+    ///
+    /// # Panics
+    /// If the graph is larger than the memory is for, or the sizes differ otherwise.
+    pub fn forward(
+        &mut self,
+        attention: &GraphAttention,
+        (_, packed): (&TensorSet<f32>, &PackedAttention),
+        nodes: Nodes<'_, f32>,
+    ) -> &[f32] {
+        self.load(attention, &nodes);
+        let Memory { lists, shared, layers, scratch, .. } = &mut self.memory;
+        for (l, &shape) in self.shapes.iter().enumerate() {
+            let (below, rest) = layers.split_at_mut(l);
+            let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
+            let of = (attention, packed, nodes.dropout);
+            let context = context((self.isa, l, shape), of, (lists, shared.attributes.as_slice()));
+            forward::forward(&context, input, &mut rest[0], scratch);
+        }
+        let (last, top) = (self.shapes[layers.len() - 1], &layers[layers.len() - 1]);
+        let output = &mut shared.output.as_mut_slice()[..nodes.graph.nodes() * last.output.width()];
+        from_panels(last.output, top.y.as_slice(), output);
+        output
+    }
+
+    /// Goes back from the gradient of the output, after [`AttentionPass::forward`] of the same nodes; adds the parameters' gradients to `gradients`.
+    /// `packed` holds the weights of the parameters beside it.
+    ///
+    /// # Panics
+    /// If the sizes differ, or the memory is for the forward pass alone.
+    pub fn backward(
+        &mut self,
+        attention: &GraphAttention,
+        (parameters, packed): (&TensorSet<f32>, &PackedAttention),
+        (nodes, node_gradients): (Nodes<'_, f32>, NodeGradients<'_, f32>),
+        gradients: &mut TensorSet<f32>,
+    ) {
+        let NodeGradients { d_output, d_x } = node_gradients;
+        let Memory { lists, shared, layers, scratch, .. } = &mut self.memory;
+        let last = self.shapes[layers.len() - 1];
+        assert_eq!(d_output.len(), nodes.graph.nodes() * last.output.width(), "a gradient for each output");
+        into_panels(last.output, d_output, scratch.d_y.as_mut_slice());
+        for (l, &shape) in self.shapes.iter().enumerate().rev() {
+            let (below, rest) = layers.split_at(l);
+            let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
+            let of = (attention, packed, nodes.dropout);
+            let context = context((self.isa, l, shape), of, (lists, shared.attributes.as_slice()));
+            let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
+            let of_layer = Parameters { layer: &attention.layers[l], values: parameters, gradients };
+            backward::backward(&context, (input, wanted), (&rest[0], scratch), of_layer);
+            std::mem::swap(&mut scratch.d_x, &mut scratch.d_y);
+        }
+        if let Some(d_x) = d_x {
+            from_panels(self.shapes[0].input, scratch.d_y.as_slice(), d_x);
+        }
+    }
+
+    /// Takes a graph and its nodes.
+    fn load(&mut self, attention: &GraphAttention, nodes: &Nodes<'_, f32>) {
+        let Memory { capacity, lists, shared, .. } = &mut self.memory;
+        let (count, edges, sizes) = (nodes.graph.nodes(), nodes.graph.edges(), attention.layers[0].sizes);
+        assert!(count <= capacity.0 && edges <= capacity.1, "memory for {capacity:?} nodes and edges");
+        assert_eq!(nodes.x.len(), count * sizes.input, "{count} nodes of {} numbers", sizes.input);
+        assert_eq!(nodes.graph.attributes.len(), edges * sizes.attributes, "{edges} edges of {}", sizes.attributes);
+        into_panels(self.shapes[0].input, nodes.x, shared.x.as_mut_slice());
+        let self_loops = attention.config.self_loops;
+        lists.fill(&nodes.graph, self_loops);
+        if sizes.attributes > 0 {
+            place_attributes(nodes, self_loops, sizes.attributes, shared.attributes.as_mut_slice());
+        }
+    }
+}
+
+/// The attributes of edges and loops by place, [P, A].
+fn place_attributes(nodes: &Nodes<'_, f32>, self_loops: bool, width: usize, to: &mut [f32]) {
+    let mut mean = 0..0;
+    for node in 0..nodes.graph.nodes() {
+        for edge in edges_to(&nodes.graph, self_loops, node) {
+            match edge.origin {
+                Origin::Given(row) => {
+                    let attributes = &nodes.graph.attributes[row * width..(row + 1) * width];
+                    to[edge.place * width..][..width].copy_from_slice(attributes);
+                }
+                Origin::Loop => mean = edge.place * width..(edge.place + 1) * width,
+            }
+        }
+        if self_loops {
+            mean_of_received(nodes, (node, width), &mut to[mean.clone()]);
+        }
+    }
+}
+
+/// The mean of the attributes of the edges that `node` receives from others; zero where there is none.
+fn mean_of_received(nodes: &Nodes<'_, f32>, (node, width): (usize, usize), mean: &mut [f32]) {
+    mean.fill(0.0);
+    let mut count = 0.0;
+    for edge in edges_to(&nodes.graph, true, node) {
+        if let Origin::Given(row) = edge.origin {
+            let attributes = &nodes.graph.attributes[row * width..(row + 1) * width];
+            mean.iter_mut().zip(attributes).for_each(|(sum, a)| *sum += a);
+            count += 1.0;
+        }
+    }
+    mean.iter_mut().for_each(|sum| *sum /= f32::max(count, 1.0));
+}
+
+/// What layer `l` is computed with.
+fn context<'a>(
+    (isa, l, shape): (Isa, usize, Shape),
+    (attention, packed, dropout): (&'a GraphAttention, &'a PackedAttention, Option<super::GraphDropout>),
+    (lists, attributes): (&'a crate::kernel::attention::EdgeLists, &'a [f32]),
+) -> Context<'a> {
+    let config = &attention.config;
+    Context {
+        isa,
+        shape,
+        config,
+        weights: &packed.layers[l],
+        lists,
+        attributes,
+        masks: (
+            dropout.and_then(|dropout| dropout.input(l, config.dropout)),
+            dropout.and_then(|dropout| dropout.attention(l, config.attention_dropout)),
+        ),
+        is_inner: l + 1 < attention.layers.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

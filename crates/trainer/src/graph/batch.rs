@@ -1,0 +1,88 @@
+#![forbid(unsafe_code)]
+
+//! The graphs of a batch.
+
+use std::ops::Range;
+
+use super::{GraphView, Graphs};
+use crate::error::{Error, Result};
+
+/// Graphs whose nodes, graph after graph, are the samples of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct GraphBatch<'a> {
+    /// Their places in the source.
+    indices: Vec<usize>,
+    views: Vec<GraphView<'a>>,
+    /// Where the samples of each begin, and the end of the last.
+    offsets: Vec<usize>,
+}
+
+/// Refuses graphs that there are not, that have no nodes or more than the largest is said to have.
+pub(crate) fn check_graphs(graphs: &dyn Graphs, indices: &[usize]) -> Result<()> {
+    let (len, nodes_max) = (graphs.len(), graphs.largest().0);
+    for &graph in indices {
+        if graph >= len {
+            return Err(Error::GraphOutOfRange { graph, len });
+        }
+        let nodes = graphs.nodes(graph).len();
+        if !(1..=nodes_max).contains(&nodes) {
+            let expected = format!("1 to {nodes_max} nodes; leave out graphs without nodes");
+            return Err(Error::GraphShape { graph, found: format!("{nodes} nodes"), expected });
+        }
+    }
+    Ok(())
+}
+
+/// The samples of `indices`, which [`check_graphs`] let pass, graph after graph.
+pub(crate) fn samples_of(graphs: &dyn Graphs, indices: &[usize]) -> Vec<usize> {
+    indices.iter().flat_map(|&graph| graphs.nodes(graph)).copied().collect()
+}
+
+impl<'a> GraphBatch<'a> {
+    /// The graphs `indices`, which [`check_graphs`] let pass.
+    pub(crate) fn read(graphs: &'a dyn Graphs, indices: &[usize]) -> Result<Self> {
+        let mut offsets = vec![0];
+        let mut views = Vec::with_capacity(indices.len());
+        for &graph in indices {
+            let view = graphs.graph(graph).map_err(|source| Error::Graph { graph, source })?;
+            check_view(graphs, graph, &view)?;
+            offsets.push(offsets[offsets.len() - 1] + view.nodes());
+            views.push(view);
+        }
+        Ok(GraphBatch { indices: indices.to_vec(), views, offsets })
+    }
+
+    /// Number of graphs.
+    pub(crate) fn len(&self) -> usize {
+        self.views.len()
+    }
+
+    /// Its place in the source.
+    pub(crate) fn index(&self, graph: usize) -> usize {
+        self.indices[graph]
+    }
+
+    pub(crate) fn view(&self, graph: usize) -> GraphView<'a> {
+        self.views[graph]
+    }
+
+    /// The samples that are the nodes of each.
+    pub(crate) fn samples(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
+        self.offsets.windows(2).map(|pair| pair[0]..pair[1])
+    }
+}
+
+/// Refuses edges that are not of the graph's nodes, or more than memory was taken for.
+fn check_view(graphs: &dyn Graphs, graph: usize, view: &GraphView<'_>) -> Result<()> {
+    let (nodes, (_, edges_max), attributes) = (graphs.nodes(graph).len(), graphs.largest(), graphs.edge_attributes());
+    let fits = [view.nodes(), view.csr.columns(), view.csc.columns()] == [nodes; 3]
+        && view.edges() <= edges_max
+        && view.csc.edges().len() == view.edges()
+        && view.attributes.len() == view.edges() * attributes;
+    if fits {
+        return Ok(());
+    }
+    let found = format!("{} nodes, {} edges and {} attributes", view.nodes(), view.edges(), view.attributes.len());
+    let expected = format!("{nodes} nodes, up to {edges_max} edges and {attributes} attributes of each");
+    Err(Error::GraphShape { graph, found, expected })
+}

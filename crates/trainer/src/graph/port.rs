@@ -1,0 +1,36 @@
+#![forbid(unsafe_code)]
+
+use std::error::Error as StdError;
+
+use super::GraphView;
+
+/// The port through which training reads graphs whose nodes are samples: a graph is a group of samples, such as all symbols of one day
+/// or all atoms of one molecule. Reading happens on another thread than training, hence `Sync`.
+pub trait Graphs: Sync {
+    /// Number of graphs.
+    fn len(&self) -> usize;
+
+    /// Whether there are no graphs.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The sample of each node of a graph, in the order of the graph's rows; at least one. A sample may be a node of several graphs.
+    fn nodes(&self, graph: usize) -> &[usize];
+
+    /// The edges of a graph.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from reading; it names its file and place.
+    fn graph(&self, graph: usize) -> Result<GraphView<'_>, Box<dyn StdError + Send + Sync>>;
+
+    /// A: attributes of an edge.
+    fn edge_attributes(&self) -> usize;
+
+    /// Most nodes and most edges of a graph: memory is taken once, for as many of both.
+    fn largest(&self) -> (usize, usize);
+
+    /// Nodes of a graph whose targets are all known; of a graph that has targets as a whole, which are those of each of its nodes, 1 where
+    /// they are known. The targets of others hold a NaN, and count nowhere.
+    fn labelled(&self, graph: usize) -> usize;
+}
