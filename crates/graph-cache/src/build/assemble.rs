@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::nearest::{Neighbour, Neighbours};
+use crate::error::{Error, Result};
 
 /// Whether an edge comes with the one back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +77,9 @@ impl Edges {
     }
 }
 
-pub(crate) fn assemble(neighbours: &Neighbours, parts: Parts) -> Edges {
+/// # Errors
+/// [`Error::Data`] for more edges than a `u32` counts.
+pub(crate) fn assemble(neighbours: &Neighbours, parts: Parts) -> Result<Edges> {
     match parts.symmetry {
         Symmetry::None => rows(neighbours, parts, |row, to| to.extend_from_slice(neighbours.of(row))),
         Symmetry::Union => both_ways(neighbours, parts, |_| true),
@@ -93,7 +96,7 @@ struct Met {
     kept: bool,
 }
 
-fn both_ways(neighbours: &Neighbours, parts: Parts, joined: impl Fn(Met) -> bool) -> Edges {
+fn both_ways(neighbours: &Neighbours, parts: Parts, joined: impl Fn(Met) -> bool) -> Result<Edges> {
     let back = transposed(neighbours);
     rows(neighbours, parts, |row, to| {
         let (mut own, mut theirs) = (neighbours.of(row).iter().peekable(), back.of(row).iter().peekable());
@@ -134,7 +137,7 @@ fn transposed(neighbours: &Neighbours) -> Neighbours {
 }
 
 /// The edges of each row that `of` writes, and self-loops.
-fn rows(neighbours: &Neighbours, parts: Parts, of: impl Fn(usize, &mut Vec<Neighbour>)) -> Edges {
+fn rows(neighbours: &Neighbours, parts: Parts, of: impl Fn(usize, &mut Vec<Neighbour>)) -> Result<Edges> {
     let mut edges = Edges { row_ptr: vec![0], ..Edges::default() };
     let mut list = Vec::new();
     for row in 0..neighbours.offsets.len() - 1 {
@@ -146,9 +149,17 @@ fn rows(neighbours: &Neighbours, parts: Parts, of: impl Fn(usize, &mut Vec<Neigh
             edges.push(row as u32, parts.own);
         }
         list[before..].iter().for_each(|neighbour| edges.push(neighbour.column, neighbour.value));
-        edges.row_ptr.push(edges.col.len() as u32);
+        edges.row_ptr.push(counted(edges.col.len())?);
     }
-    edges
+    Ok(edges)
+}
+
+/// A number of edges as the offsets of a graph have it.
+pub(crate) fn counted(edges: usize) -> Result<u32> {
+    u32::try_from(edges).map_err(|_| Error::Data {
+        object: format!("a graph of {edges} edges or more"),
+        expected: format!("up to {}; take fewer neighbours, or a smaller radius", u32::MAX),
+    })
 }
 
 #[cfg(test)]
@@ -176,7 +187,7 @@ mod tests {
             (Symmetry::Mutual, SelfLoops::Added, &[(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2), (3, 3)]),
         ];
         for &(symmetry, self_loops, expected) in cases {
-            let edges = assemble(&neighbours(), Parts { symmetry, self_loops, own: 1.0 });
+            let edges = assemble(&neighbours(), Parts { symmetry, self_loops, own: 1.0 }).unwrap();
             assert_eq!(edges.ends().collect::<Vec<_>>(), expected, "{symmetry:?}");
             for ((row, column), value) in edges.ends().zip(&edges.values) {
                 let expected = [[1.0, 0.5, 0.25], [0.5, 1.0, 0.1], [0.25, 0.1, 1.0]];
@@ -190,6 +201,6 @@ mod tests {
     fn no_rows_have_no_edges() {
         let none = Neighbours { offsets: vec![0], list: Vec::new() };
         let parts = Parts { symmetry: Symmetry::Union, self_loops: SelfLoops::Added, own: 1.0 };
-        assert_eq!(assemble(&none, parts), Edges { row_ptr: vec![0], ..Edges::default() });
+        assert_eq!(assemble(&none, parts).unwrap(), Edges { row_ptr: vec![0], ..Edges::default() });
     }
 }

@@ -155,7 +155,7 @@ impl Correlation {
     /// All threads of rayon's current pool share the work.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// As [`check`](Self::check); [`Error::Data`] for more edges than a `u32` counts.
     ///
     /// # Panics
     /// If `t` is more than the number of days.
@@ -165,18 +165,18 @@ impl Correlation {
         window.fill(self, panel, t);
         let pearson = Pearson::new(&window, self.min_observations, Products);
         let neighbours = search(&pearson, self.choice(), Spread::Rows);
-        Ok(self.graph(panel, t, (&window, &neighbours)))
+        self.graph(panel, t, (&window, &neighbours))
     }
 
     pub(crate) fn choice(&self) -> Choice {
         Choice { k: self.k, sign: self.sign, threshold: self.threshold, kept: self.min_degree }
     }
 
-    pub(crate) fn graph(&self, panel: &Panel<'_>, t: usize, (window, neighbours): (&Window, &Neighbours)) -> Graph {
+    pub(crate) fn graph(&self, panel: &Panel<'_>, t: usize, (window, neighbours): (&Window, &Neighbours)) -> Result<Graph> {
         let parts = Parts { symmetry: self.symmetry, self_loops: self.self_loops, own: 1.0 };
-        let edges = assemble(neighbours, parts);
+        let edges = assemble(neighbours, parts)?;
         let attributes = attributes(&self.channels, (&window.nodes, panel.names().len(), t), &edges);
-        Graph {
+        Ok(Graph {
             nodes: window.nodes.clone(),
             weights: edges.values.iter().map(|&r| r as f32).collect(),
             row_ptr: edges.row_ptr,
@@ -184,6 +184,6 @@ impl Correlation {
             edge_attributes: attributes,
             known_time: t.checked_sub(1).map(|last| panel.known()[last]),
             ..Graph::default()
-        }
+        })
     }
 }

@@ -40,8 +40,8 @@ impl Correlation {
         let starts: Vec<usize> = days.clone().step_by(RUN_DAYS).collect();
         for starts in starts.chunks(RUNS_PER_THREAD * rayon::current_num_threads()) {
             let run = |&start: &usize| self.run(panel, start..days.end.min(start + RUN_DAYS));
-            let runs: Vec<Vec<(usize, Graph)>> = starts.par_iter().map(|start| run(start).collect()).collect();
-            runs.into_iter().flatten().try_for_each(|(day, graph)| sink(day, graph))?;
+            let runs: Vec<Vec<_>> = starts.par_iter().map(|start| run(start).collect()).collect();
+            runs.into_iter().flatten().try_for_each(|built| built.and_then(|(day, graph)| sink(day, graph)))?;
         }
         Ok(())
     }
@@ -51,18 +51,18 @@ impl Correlation {
         &'r self,
         panel: &'r Panel<'_>,
         days: Range<usize>,
-    ) -> impl Iterator<Item = (usize, Graph)> + 'r {
+    ) -> impl Iterator<Item = Result<(usize, Graph)>> + 'r {
         let (mut window, mut sliding) = (Window::default(), Sliding::default());
         days.map(move |t| {
             window.fill(self, panel, t);
-            // A window that grows yet loses no day for the one that it gains.
-            let neighbours = if t > self.lookback && Sliding::pays(&window) {
+            // A window that still grows loses no day for the one that it gains.
+            let neighbours = if t >= self.lookback && Sliding::pays(&window) {
                 sliding.advance(&window, (self.lookback, self.half_life));
                 search(&Pearson::new(&window, self.min_observations, &sliding), self.choice(), Spread::Alone)
             } else {
                 search(&Pearson::new(&window, self.min_observations, Products), self.choice(), Spread::Alone)
             };
-            (t, self.graph(panel, t, (&window, &neighbours)))
+            self.graph(panel, t, (&window, &neighbours)).map(|graph| (t, graph))
         })
     }
 }

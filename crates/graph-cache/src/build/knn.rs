@@ -81,7 +81,7 @@ impl Knn {
     /// The graph of some rows of features, on all threads of rayon's current pool.
     ///
     /// # Errors
-    /// [`Error::Option`] where k is 0.
+    /// [`Error::Option`] where k is 0; [`Error::Data`] for more edges than a `u32` counts.
     pub fn build(&self, points: &Points<'_>) -> Result<Graph> {
         if self.k == 0 {
             return Err(Error::Option { option: "k", found: "0".into(), expected: "1 or more" });
@@ -93,7 +93,7 @@ impl Knn {
         };
         let own = if self.metric == Metric::Cosine { 1.0 } else { 0.0 };
         let parts = Parts { symmetry: self.symmetry, self_loops: self.self_loops, own };
-        Ok(self.graph(points.len(), assemble(&neighbours, parts)))
+        Ok(self.graph(points.len(), assemble(&neighbours, parts)?))
     }
 
     fn graph(&self, nodes: usize, edges: Edges) -> Graph {

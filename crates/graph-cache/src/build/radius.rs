@@ -5,7 +5,7 @@
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::assemble::SelfLoops;
+use super::assemble::{SelfLoops, counted};
 use super::cell::Cell;
 use super::cell_list::CellList;
 use super::points::Points;
@@ -58,7 +58,8 @@ impl Radius {
     ///
     /// # Errors
     /// [`Error::Option`] for a radius that is not a positive number; [`Error::Data`] for points of another dimension than three, and for one that
-    /// lies more than ten thousand cells away.
+    /// lies more than ten thousand cells away, and for
+    /// more edges than a `u32` counts.
     pub fn build(&self, points: &Points<'_>) -> Result<Graph> {
         if !(self.radius > 0.0 && self.radius <= 1e100) {
             let found = self.radius.to_string();
@@ -76,18 +77,12 @@ impl Radius {
         for (counts, found) in found {
             for count in counts {
                 let end = graph.row_ptr[graph.row_ptr.len() - 1] as usize + count;
-                let end = u32::try_from(end).map_err(|_| self.too_many(points.len()))?;
-                graph.row_ptr.push(end);
+                graph.row_ptr.push(counted(end)?);
             }
             graph.col.extend(found.iter().map(|&(column, _)| column));
             graph.edge_attributes.extend(found.iter().map(|&(_, square)| square.sqrt() as f32));
         }
         Ok(graph)
-    }
-
-    fn too_many(&self, points: usize) -> Error {
-        let object = format!("more than {} pairs of {points} points within {}", u32::MAX, self.radius);
-        Error::Data { object, expected: "fewer; take a smaller radius".into() }
     }
 
     /// What is near each of some points: how many, and what.

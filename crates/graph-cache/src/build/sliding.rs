@@ -31,6 +31,9 @@ const LOOKBACK_MIN: usize = 32;
 /// The largest array of sums, which each thread has.
 const SUMS_MAX: usize = 1 << 26;
 
+/// The largest √(Σ w x̃²) for which the product of two is in range.
+const LARGEST_MAX: f64 = 1e15;
+
 /// Sums over a window of the products of any two nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Sliding {
@@ -75,9 +78,7 @@ impl Sliding {
             self.begin(window);
             self.measure(window, lookback);
         }
-        self.first.clear();
-        let first: Vec<f32> = (0..self.centres.len()).map(|node| self.scaled(window, node, 0) as f32).collect();
-        self.first = first;
+        self.first = (0..self.centres.len()).map(|node| self.scaled(window, node, 0) as f32).collect();
     }
 
     /// x̃ of a node on a day of the window; 0 where it is not complete.
@@ -128,7 +129,7 @@ impl Sliding {
             let largest = &mut self.largest[node];
             *largest = largest.max((norm * norm + self.weight * mean * mean).sqrt());
             (self.inverse[node], self.means[node]) = ((1.0 / norm) as f32, (mean / norm) as f32);
-            worst = worst.max(*largest / norm);
+            worst = worst.max(if *largest > LARGEST_MAX { f64::INFINITY } else { *largest / norm });
         }
         // In units of u = 2⁻²⁴ times the largest √(Σ w x̃²) of both nodes: lookback + 3 roundings when the sums began, as for products; 16 a day for
         // the factors of two products, these, their difference, the decay and the sum, of terms up to twice as large; 12 for the proposal.

@@ -47,6 +47,9 @@ fn sums_outlive_what_would_spoil_them() {
         // Far from the other numbers.
         (4, _) => 1e30 * (random.next() - 0.5),
         (5, _) => 1e-30 * (random.next() - 0.5),
+        // From the least to the most that single precision knows, and beyond.
+        (7, 80..) => 1e25 * (random.next() - 0.5),
+        (7, _) => 1e-25 * (random.next() - 0.5),
         // Late, and gone for a time.
         (6, 0..30 | 110..160) => f64::NAN,
         _ => 0.01 * (random.next() - 0.5),
