@@ -75,7 +75,9 @@ impl Builder for CorrelationGraphs<'_> {
 
     fn build_run(&self, run: Range<usize>, sink: &mut dyn FnMut(usize, Graph) -> Result<()>) -> Result<()> {
         let days = self.first + run.start..self.first + run.end;
-        self.options.run(&self.panel, days).try_for_each(|built| built.and_then(|(day, graph)| sink(day - self.first, graph)))
+        self.options
+            .run(&self.panel, days)
+            .try_for_each(|built| built.and_then(|(day, graph)| sink(day - self.first, graph)))
     }
 }
 
