@@ -19,8 +19,9 @@ use crate::universe::{LeftOut, refused};
 /// warm-up of its features are left out, and so are segments without a sample.
 ///
 /// Scalers are fitted for each instrument on its bars before one time that all share: the time at which the first
-/// `train_fraction` of all samples, rounded down to whole samples, ends. Samples of one time are never parted. It is never
-/// later than the time at which a split by the same fraction ends its training part.
+/// `train_fraction` of all samples, rounded down to whole samples, ends, or that of the instants at which there are samples, whichever is
+/// earlier: more and more instruments make early instants count less by samples. Samples of one time are never parted. It is never later than
+/// the time at which a split by the same fraction, of samples or of instants, ends its training part.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a value out of range, or instruments that do not go together; [`Error::NotAMultiple`] and
@@ -100,10 +101,17 @@ pub fn align_with(instruments: &[Instrument<'_>], spec: &SeriesSpec, scalers: &S
     }
 }
 
-/// One nanosecond after the last sample of the training span.
+/// One nanosecond after the last sample of the training span: of the first samples, or of the first instants, whichever ends earlier.
 fn fit_end_time(sample_time: &[i64], train_fraction: f64) -> i64 {
     let mut sorted = sample_time.to_vec();
     sorted.sort_unstable();
+    let by_samples = end_of_training(&sorted, train_fraction);
+    sorted.dedup();
+    by_samples.min(end_of_training(&sorted, train_fraction))
+}
+
+/// One nanosecond after the last of the first `train_fraction` of sorted times.
+fn end_of_training(sorted: &[i64], train_fraction: f64) -> i64 {
     let trained = ((sorted.len() as f64 * train_fraction) as usize).max(1);
     let next = sorted.get(trained).copied().unwrap_or(i64::MAX);
     // Where instruments share the time of the next sample, all of its samples come after training.

@@ -32,7 +32,7 @@ pub struct SeriesSpec {
     pub stride: usize,
     /// How features are scaled.
     pub scaling: Scaling,
-    /// The first part of the samples, by time, on which the scalers are fitted: above 0 and at most 1.
+    /// The first part of the samples, by time, or of the instants that have any, on which the scalers are fitted: above 0 and at most 1.
     pub train_fraction: f64,
     /// Which holes windows and horizons may reach across.
     pub holes: HoleRule,

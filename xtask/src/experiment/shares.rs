@@ -17,12 +17,12 @@ const SEEDS: u64 = 5;
 const FEATURES: &str =
     "log_return,body,range,upper_shadow,lower_shadow,volatility_20,rsi_14,macd_histogram,relative_volume";
 
-/// Thirty days a sample, the next five to predict.
+/// Twenty days a sample, the next five to predict.
 const INGEST: &[&str] = &[
     "--on-error",
     "skip",
     "--timeframes",
-    "D1:30",
+    "D1:20",
     "--target",
     "log_return",
     "--horizon",
@@ -35,14 +35,13 @@ const GRAPHS: &[&str] = &["--kind", "correlation", "--lookback", "60", "--k", "1
 
 /// A batch is eight days, each of which is ranked by itself.
 const MODEL: &[&str] = &[
-    "model.hidden=32",
+    "model.hidden=16",
     "model.graph_heads=4",
     "model.graph_hidden=8",
     "model.graph_dropout=0.1",
     "training.loss=rank_pairwise",
     "training.lr=0.001",
-    "training.epochs=10",
-    "training.early_stopping=3",
+    "training.epochs=5",
     "gpu_optimization.batch_size=8",
 ];
 
@@ -63,8 +62,8 @@ struct Coefficients {
 }
 
 impl Coefficients {
-    /// Those of tomorrow's returns, the first horizon.
-    fn add(&mut self, answer: &Value) -> Result<()> {
+    /// Those of tomorrow's returns, the first horizon, of what an answer says at `place`.
+    fn add(&mut self, answer: &Value, place: &str) -> Result<()> {
         let columns = [
             ("ic", &mut self.ic),
             ("ic_t", &mut self.ic_t),
@@ -72,7 +71,7 @@ impl Coefficients {
             ("rank_ic_t", &mut self.rank_ic_t),
         ];
         for (name, values) in columns {
-            values.push(number(answer, &format!("/evaluation/{name}/0"))?);
+            values.push(number(answer, &format!("{place}/{name}/0"))?);
         }
         Ok(())
     }
@@ -99,6 +98,7 @@ pub(super) fn sp500(runner: &Runner) -> Result<String> {
          | | IC | t | rank IC | t |\n| --- | --- | --- | --- | --- |\n",
         ingested["samples"], ingested["universe"]["instruments"], ingested["instants"]
     );
+    let mut linear = Coefficients::default();
     for (name, graphs, layers) in CONTENDERS {
         let mut coefficients = Coefficients::default();
         for seed in 0..SEEDS {
@@ -109,11 +109,15 @@ pub(super) fn sp500(runner: &Runner) -> Result<String> {
             ];
             let settings = [MODEL, &own.each_ref().map(String::as_str)].concat();
             let run = format!("{}-{seed}", name.replace(' ', "-"));
-            coefficients.add(&runner.train(&series, &run, &settings)?)?;
+            let answer = runner.train(&series, &run, &settings)?;
+            coefficients.add(&answer, "/evaluation")?;
+            if linear.ic.is_empty() {
+                linear.add(&answer, "/evaluation/baselines/linear")?;
+            }
         }
         text.push_str(&coefficients.row(name));
     }
-    Ok(text)
+    Ok(text + &linear.row("linear in the last day's features"))
 }
 
 /// The files of an archive, in a new folder.

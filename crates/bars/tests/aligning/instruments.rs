@@ -79,9 +79,13 @@ proptest! {
         let series = align(&instruments(&bars), &spec).unwrap();
         let mut times = series.sample_time.clone();
         times.sort_unstable();
-        let validation_start = times.get((fraction * times.len() as f64) as usize).copied().unwrap_or(i64::MAX);
-        let last = times.iter().copied().filter(|&time| time < validation_start).max().unwrap();
-        prop_assert_eq!(series.fit_end_time, last + 1);
+        let last = |times: &[i64]| {
+            let validation_start = times.get((fraction * times.len() as f64) as usize).copied().unwrap_or(i64::MAX);
+            times.iter().copied().filter(|&time| time < validation_start).max().unwrap()
+        };
+        let by_samples = last(&times);
+        times.dedup();
+        prop_assert_eq!(series.fit_end_time, by_samples.min(last(&times)) + 1);
     }
 }
 

@@ -335,7 +335,7 @@ mod tests {
             instruments: Some(Instruments { names: ["A", "B", "C"].map(str::to_owned).to_vec(), sample_instrument }),
             ..Series::default()
         };
-        write_series(&folder.join("bars.h5"), &series, &WriteOptions::default())?;
+        write_series(folder.join("bars.h5"), &series, &WriteOptions::default())?;
 
         let schema = Schema { names: names.map(str::to_owned).to_vec(), weighted: true, ..Schema::default() };
         // A ← B, then between all that the names have: B ← C, C ← B and C ← A.

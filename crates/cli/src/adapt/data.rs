@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use megabatch_chunk_io::{Layout, Shape, Source};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Encoder, Readout, Samples, Split};
+use megabatch_trainer::{Encoder, Graphs, Readout, Samples, Split};
 
 use super::cross_section::CrossSections;
 use super::graphs::GraphSamples;
@@ -96,7 +96,7 @@ impl Data {
     /// Number of units.
     pub(crate) fn units(&self) -> usize {
         let samples = self.samples();
-        samples.graphs().map_or(samples.len(), |graphs| graphs.len())
+        samples.graphs().map_or(samples.len(), Graphs::len)
     }
 
     /// The time of each unit, ns since 1970 UTC, where the data have times.

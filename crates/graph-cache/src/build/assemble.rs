@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn edges_are_joined_as_their_ends_have_each_other() {
-        let cases: &[(Symmetry, SelfLoops, &[(usize, usize)])] = &[
+        type Case = (Symmetry, SelfLoops, &'static [(usize, usize)]);
+        let cases: &[Case] = &[
             (Symmetry::None, SelfLoops::None, &[(0, 1), (0, 2), (1, 0), (2, 1)]),
             (Symmetry::Union, SelfLoops::None, &[(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]),
             (Symmetry::Mutual, SelfLoops::None, &[(0, 1), (1, 0), (1, 2), (2, 1)]),

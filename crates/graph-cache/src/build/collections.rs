@@ -42,12 +42,12 @@ impl<'a> CorrelationGraphs<'a> {
 impl Builder for CorrelationGraphs<'_> {
     fn identity(&self) -> Identity {
         let names: Vec<u8> = self.panel.names().iter().flat_map(|name| text(name)).collect();
-        let instants = [self.panel.times(), self.panel.known()].map(|times| bytes(times, |time| time.to_le_bytes()));
+        let instants = [self.panel.times(), self.panel.known()].map(|times| bytes(times, i64::to_le_bytes));
         let mut parts = vec![names];
         parts.extend(instants);
-        parts.push(bytes(self.panel.values(), |value| value.to_le_bytes()));
+        parts.push(bytes(self.panel.values(), f64::to_le_bytes));
         parts.extend(self.options.channels.iter().map(|channel| match &channel.values {
-            ChannelValues::Sizes(sizes) => bytes(sizes, |size| size.to_le_bytes()),
+            ChannelValues::Sizes(sizes) => bytes(sizes, f64::to_le_bytes),
             ChannelValues::Labels(labels) => labels.iter().flat_map(|label| text(label)).collect(),
         }));
         Identity {
@@ -75,7 +75,9 @@ impl Builder for CorrelationGraphs<'_> {
 
     fn build_run(&self, run: Range<usize>, sink: &mut dyn FnMut(usize, Graph) -> Result<()>) -> Result<()> {
         let days = self.first + run.start..self.first + run.end;
-        self.options.run(&self.panel, days).try_for_each(|built| built.and_then(|(day, graph)| sink(day - self.first, graph)))
+        self.options
+            .run(&self.panel, days)
+            .try_for_each(|built| built.and_then(|(day, graph)| sink(day - self.first, graph)))
     }
 }
 

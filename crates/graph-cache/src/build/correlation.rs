@@ -172,7 +172,12 @@ impl Correlation {
         Choice { k: self.k, sign: self.sign, threshold: self.threshold, kept: self.min_degree }
     }
 
-    pub(crate) fn graph(&self, panel: &Panel<'_>, t: usize, (window, neighbours): (&Window, &Neighbours)) -> Result<Graph> {
+    pub(crate) fn graph(
+        &self,
+        panel: &Panel<'_>,
+        t: usize,
+        (window, neighbours): (&Window, &Neighbours),
+    ) -> Result<Graph> {
         let parts = Parts { symmetry: self.symmetry, self_loops: self.self_loops, own: 1.0 };
         let edges = assemble(neighbours, parts)?;
         let attributes = attributes(&self.channels, (&window.nodes, panel.names().len(), t), &edges);

@@ -153,8 +153,8 @@ impl File<'_> {
     /// Where the nodes of each graph begin, and the end of the last.
     fn offsets(&self, ends: &[i64]) -> Result<Vec<usize>> {
         let offsets = match (self.tensors.integers("ptr")?, self.tensors.integers("batch")?) {
-            (Some(ptr), _) => self.from_ptr(&ptr)?,
-            (None, Some(batch)) => self.from_batch(&batch)?,
+            (Some(ptr), _) => self.by_ptr(&ptr)?,
+            (None, Some(batch)) => self.by_batch(&batch)?,
             (None, None) => vec![0, self.single(ends)?],
         };
         let nodes = offsets[offsets.len() - 1];
@@ -167,7 +167,7 @@ impl File<'_> {
         }
     }
 
-    fn from_ptr(&self, ptr: &Tensor<i64>) -> Result<Vec<usize>> {
+    fn by_ptr(&self, ptr: &Tensor<i64>) -> Result<Vec<usize>> {
         let rises = ptr.values.first() == Some(&0) && ptr.values.is_sorted();
         let offsets = ptr.values.iter().map(|&offset| usize::try_from(offset).ok()).collect::<Option<Vec<_>>>();
         offsets
@@ -175,7 +175,7 @@ impl File<'_> {
             .ok_or_else(|| self.tensors.contradiction("`ptr` begins elsewhere or decreases", "offsets from 0 on"))
     }
 
-    fn from_batch(&self, batch: &Tensor<i64>) -> Result<Vec<usize>> {
+    fn by_batch(&self, batch: &Tensor<i64>) -> Result<Vec<usize>> {
         let mut offsets = vec![0];
         for (node, &graph) in batch.values.iter().enumerate() {
             match graph.checked_sub(offsets.len() as i64 - 1) {

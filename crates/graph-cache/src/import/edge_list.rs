@@ -114,7 +114,7 @@ fn one_of<'t>(texts: &'t [Text], names: &[&str]) -> Result<Option<&'t Text>> {
 }
 
 fn missing(texts: &[Text]) -> crate::Error {
-    let path = texts.first().map(Text::path).unwrap_or(Path::new(EDGES));
+    let path = texts.first().map_or(Path::new(EDGES), Text::path);
     let found = "the edges are missing beside it".to_owned();
     crate::Error::Contradiction { path: path.to_owned(), found, expected: format!("a file `{EDGES}`") }
 }

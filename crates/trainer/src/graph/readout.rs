@@ -41,7 +41,7 @@ impl Readout {
         }
         if self == Readout::Mean {
             let share = S::from_f64(width as f64 / nodes.len() as f64);
-            to.iter_mut().for_each(|to| *to = *to * share);
+            to.iter_mut().for_each(|to| *to *= share);
         }
     }
 

@@ -184,10 +184,10 @@ fn torch_name(prefix: &str, name: &str) -> String {
     format!("{prefix}.{}", name.replacen("graph.", "convs.", 1))
 }
 
-fn check<'a, S: Scalar, F: Form<S>>(
+fn check<S: Scalar, F: Form<S>>(
     fixture: &Fixture<'_>,
     case: &Case,
-    (attention, layout): (&'a GraphAttention, &Arc<Layout>),
+    (attention, layout): (&GraphAttention, &Arc<Layout>),
     (mut form, tolerances): (F, Tolerances),
     dropout: GraphDropout,
 ) {

@@ -131,7 +131,8 @@ pub(crate) fn market(days: usize) -> GraphSamples {
         let first: usize = sizes[..day].iter().sum();
         // Rows are not in the order of samples.
         let nodes: Vec<usize> = (first..first + size).rev().collect();
-        let has_edge = |to: usize, from: usize| day % 4 != 1 && (to * 7 + from * 3 + day) % 3 > 0 && to != from;
+        let has_edge =
+            |to: usize, from: usize| day % 4 != 1 && !(to * 7 + from * 3 + day).is_multiple_of(3) && to != from;
         let ends = (0..size).flat_map(|to| (0..size).map(move |from| (to, from)));
         let edges: Vec<(usize, usize)> = ends.filter(|&(to, from)| has_edge(to, from)).collect();
         let mut labelled = 0;

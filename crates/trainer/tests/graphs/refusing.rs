@@ -70,7 +70,10 @@ fn settings_that_do_not_go_together_are_named() {
 }
 
 /// Graphs that are not what they say they are.
-struct Faulty(GraphSamples, fn(&GraphSamples, usize) -> Result<GraphView<'_>, Box<dyn StdError + Send + Sync>>);
+struct Faulty(GraphSamples, Answer);
+
+/// What a faulty source gives for a graph.
+type Answer = fn(&GraphSamples, usize) -> Result<GraphView<'_>, Box<dyn StdError + Send + Sync>>;
 
 impl Samples for Faulty {
     fn shape(&self) -> &SampleShape {

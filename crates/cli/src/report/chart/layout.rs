@@ -19,7 +19,7 @@ pub(super) fn spring(nodes: usize, edges: &[(usize, usize)]) -> Vec<(f64, f64)> 
             *place = (place.0 + scale * force.0, place.1 + scale * force.1);
         }
     }
-    framed(places)
+    framed(&places)
 }
 
 fn circle(nodes: usize) -> Vec<(f64, f64)> {
@@ -51,7 +51,7 @@ fn push(forces: &mut [(f64, f64)], (one, other): (usize, usize), (x, y): (f64, f
 }
 
 /// The same places, so that they fill the square.
-fn framed(places: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+fn framed(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let range = |of: fn(&(f64, f64)) -> f64| {
         let (low, high) = places.iter().map(of).fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
         (low, (high - low).max(1e-9))

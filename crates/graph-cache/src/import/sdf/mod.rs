@@ -238,7 +238,7 @@ fn from_data(text: &Text, names: &[String], molecules: &[Molecule]) -> Result<Co
         let value = molecule.data.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
         let number = value.and_then(|value| value.parse::<f32>().ok()).filter(|number| !number.is_infinite());
         values.push(number.ok_or_else(|| {
-            let found = value.map_or("no such data item".to_owned(), |value| format!("`{:.40}`", value));
+            let found = value.map_or("no such data item".to_owned(), |value| format!("`{value:.40}`"));
             let found = format!("the molecule at line {} has {found}", molecule.line);
             text.contradiction(found, format!("a number `> <{name}>` of every molecule"))
         })?);

@@ -103,8 +103,8 @@ impl EdgeLists {
         let (starts, ends) = (self.rows.starts.as_mut_slice(), self.rows.ends.as_mut_slice());
         let mut at = 0;
         self.gap_count = 0;
-        for node in 0..self.nodes {
-            starts[node] = at as u32;
+        for (node, start) in starts[..self.nodes].iter_mut().enumerate() {
+            *start = at as u32;
             let columns = graph.csr.columns_of(node);
             ends[at..at + columns.len()].copy_from_slice(columns);
             for (place, &column) in (at..).zip(columns) {

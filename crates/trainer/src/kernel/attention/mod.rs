@@ -173,6 +173,7 @@ pub(crate) fn joint_rows(
 }
 
 /// What one head of GATv2 gives back to the nodes that it gathers from.
+#[derive(Clone, Copy)]
 pub(crate) struct JointGiven<'a> {
     /// By the node that gives, and the place of each of its edges.
     pub(crate) walk: Walk<'a>,
