@@ -17,7 +17,7 @@
 
 use super::kernel::{Isa, Loops, PANEL, run};
 use super::pairwise::Proposals;
-use super::window::{Kind, Window};
+use super::window::{Kind, Window, power_of_two};
 
 /// Days after which the sums begin anew.
 pub(crate) const DAYS_MAX: usize = 64;
@@ -104,7 +104,7 @@ impl Sliding {
     }
 
     fn slide(&mut self, window: &Window, (lookback, half_life): (usize, Option<f64>)) {
-        let decay = half_life.map_or(1.0, |half_life| (-1.0 / half_life).exp2());
+        let decay = half_life.map_or(1.0, |half_life| power_of_two(-1.0 / half_life));
         let of_first = decay.powi(lookback as i32) as f32;
         let columns = self.centres.len();
         let came: Vec<f32> = (0..columns).map(|node| self.scaled(window, node, lookback - 1) as f32).collect();

@@ -76,7 +76,7 @@ impl Window {
 
     /// Equal weights, or 2^(−a / half-life) for the day that is a days before the last.
     fn weigh(&mut self, options: &Correlation, days: usize) {
-        let weight = |age: usize| options.half_life.map_or(1.0, |half_life| (-(age as f64) / half_life).exp2());
+        let weight = |age: usize| options.half_life.map_or(1.0, |half_life| power_of_two(-(age as f64) / half_life));
         self.weights.clear();
         self.weights.extend((0..days).rev().map(weight));
         self.weights.resize(days.next_multiple_of(LANES), 0.0);
@@ -163,10 +163,34 @@ impl Loops for Standardise<'_> {
     }
 }
 
+/// 2ˣ for x ≤ 0, within two units in the last place. Not `f64::exp2`, which fuses where the processor can, and gives other bits there.
+pub(crate) fn power_of_two(x: f64) -> f64 {
+    let whole = x.round();
+    let exponent = (x - whole) * std::f64::consts::LN_2;
+    // Horner's form of Σ eⁿ / n!, of whose rest 10⁻¹⁹ is left.
+    let series = (1..=14).rev().fold(1.0, |sum, n| 1.0 + sum * exponent / f64::from(n));
+    series * 2f64.powi(whole as i32)
+}
+
 /// Whether numbers whose weighted squared deviations add up to `squares` vary by more than rounding.
 #[inline(always)]
 pub(crate) fn varies(squares: f64, weight: f64, values: &[f64]) -> bool {
     let largest = values.iter().fold(0.0, |largest: f64, x| if x.abs() > largest { x.abs() } else { largest });
     let noise = CONSTANT * largest;
     squares > noise * noise * weight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_of_two() {
+        for k in 0..4000 {
+            let x = -f64::from(k) / 3.7;
+            let (found, expected) = (power_of_two(x), x.exp2());
+            assert!((found - expected).abs() <= 5e-16 * expected + f64::from_bits(2), "2^{x} is {found}, not {expected}");
+        }
+        assert_eq!([0.0, -1.0, -20.0, -1e9].map(power_of_two), [1.0, 0.5, 1.0 / 1_048_576.0, 0.0]);
+    }
 }
