@@ -214,7 +214,7 @@ fn memory_is_what_is_computed_beforehand() {
                 GraphConfig { kind, output, dropout: 0.5, residual: true, output_heads: 3, ..Default::default() };
             let problem = Problem::new(config, (7, 2), 4);
             let device = Device::cpu();
-            let allocated = |scope: &str| device.scope(scope).usage().allocated_bytes as usize;
+            let allocated = |scope: &str| device.scope(scope).usage().allocated_bytes;
             let _pass = AttentionPass::new(&device.scope("pass"), &problem.attention, (20, 90), passes).unwrap();
             assert_eq!(allocated("pass"), 4 * AttentionPass::len(&problem.attention, (20, 90), passes));
             let _packed = PackedAttention::new(&device.scope("packed"), &problem.attention, passes).unwrap();
