@@ -163,7 +163,8 @@ impl Loops for Standardise<'_> {
     }
 }
 
-/// 2ˣ for x ≤ 0, within two units in the last place, and 0 where that is subnormal. Not `f64::exp2`, which fuses where the processor can, and gives other bits there.
+/// 2ˣ for x ≤ 0, within two units in the last place, and 0 where that is subnormal. Not `f64::exp2`, which fuses where the processor can, and gives
+/// other bits there.
 pub(crate) fn power_of_two(x: f64) -> f64 {
     let whole = x.round();
     let exponent = (x - whole) * std::f64::consts::LN_2;
