@@ -3,6 +3,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::leak::Leak;
+use crate::shortage::{LongestOf, Shortage, Shortages};
 use crate::timeframe::Timeframe;
 use crate::trouble::Trouble;
 use crate::universe::LeftOut;
@@ -343,52 +344,13 @@ pub enum Error {
     },
 }
 
-/// How many bars one timeframe has, and how many one sample needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// The timeframe.
-    pub timeframe: Timeframe,
-    /// Bars that have closed by the last base bar that has a full horizon.
-    pub bars: usize,
-    /// Bars needed: the warm-up of the features and one window.
-    pub needed: usize,
-}
-
-/// Which of several segments is spoken of.
-struct LongestOf {
-    segments: usize,
-    longest: usize,
-}
-
-impl fmt::Display for LongestOf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LongestOf { segments: 0 | 1, .. } => Ok(()),
-            LongestOf { segments, longest } => {
-                write!(f, " in any of {segments} segments, the longest of which has {longest} bars")
-            }
-        }
-    }
-}
-
+/// Instruments that cannot be used, a line each.
 struct Lines<'a>(&'a [LeftOut]);
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         f.write_str(&lines.join("\n  "))
-    }
-}
-
-struct Shortages<'a>(&'a [Shortage]);
-
-impl fmt::Display for Shortages<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (k, Shortage { timeframe, bars, needed }) in self.0.iter().enumerate() {
-            let comma = if k == 0 { "" } else { ", " };
-            write!(f, "{comma}{timeframe} has {bars} bars and needs {needed}")?;
-        }
-        Ok(())
     }
 }
 

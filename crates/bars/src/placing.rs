@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use crate::draft::Draft;
-use crate::error::{Error, Shortage};
+use crate::error::Error;
 use crate::hole::Weekends;
 use crate::instrument::Piece;
 use crate::series::Segment;
+use crate::shortage::Shortage;
 use crate::timestamp::display_duration;
 use crate::universe::LeftOut;
 

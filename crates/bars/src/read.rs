@@ -109,12 +109,13 @@ impl Piece {
             true => (Some(choice.zone.clone()), choice.why.clone()),
             false => (None, "each timestamp tells its own offset from UTC".to_owned()),
         };
-        let Source { path, format, rows, row_count, preamble, mut ledger, .. } = source;
+        let Source { path, format, rows, row_count, preamble, newest_first, mut ledger, .. } = source;
         let bars = in_order(&rows, clock, &mut ledger)?;
         let (dropped, mended) = ledger.close();
         let adjusted = format.columns.adjusted.and_then(|_| Adjustments::of(&rows, &bars, |row| clock.open_time(row)));
         let (format, rows, kept) = (format.name, row_count, bars.len() as u64);
-        let summary = FileSummary { path, format, zone, zone_why, rows, preamble, kept, dropped, mended, adjusted };
+        let summary =
+            FileSummary { path, format, zone, zone_why, rows, preamble, newest_first, kept, dropped, mended, adjusted };
         Ok(Piece { bars, summary })
     }
 }
@@ -158,9 +159,6 @@ fn choose_zones(
 
 fn source_warning(source: &Source, options: &ReadOptions) -> Option<String> {
     let path = source.path.display();
-    if source.newest_first {
-        return Some(format!("{path} is written newest first and was turned round"));
-    }
     let zone = options.zone.as_ref()?;
     let has_offset = source.rows.iter().any(|row| matches!(row.stamp, Stamp::Utc(_)));
     has_offset.then(|| {

@@ -69,6 +69,8 @@ pub struct FileSummary {
     pub rows: u64,
     /// Lines in front of the header.
     pub preamble: u64,
+    /// Whether its rows are written newest first; they were turned round.
+    pub newest_first: bool,
     /// Rows that became bars.
     pub kept: u64,
     /// Rows that did not, by kind, in the order of the kinds.
@@ -148,6 +150,9 @@ impl fmt::Display for FileSummary {
         }
         if self.preamble > 0 {
             write!(f, ", {} before the header", counted(self.preamble, "line", "lines"))?;
+        }
+        if self.newest_first {
+            write!(f, ", newest first")?;
         }
         if let Some(adjusted) = &self.adjusted {
             write!(f, "; adjusted: {adjusted}")?;

@@ -2,7 +2,9 @@
 
 mod written;
 
-use megabatch_bars::{Error, FormatName, Prices, ReadOptions, StampedAt, Timeframe, Trouble, read, read_all};
+use megabatch_bars::{
+    Error, FormatName, Prices, ReadOptions, Recording, StampedAt, Timeframe, Trouble, read, read_all,
+};
 use written::{minutes, read_texts, repair, with_files};
 
 const MINUTE_NS: i64 = 60_000_000_000;
@@ -58,7 +60,10 @@ fn a_file_written_newest_first_is_turned_round() {
     let text: String = minutes("00", 5).lines().rev().map(|line| format!("{line}\n")).collect();
     let recording = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap();
     assert_eq!((recording.bars.len(), recording.bars.open_time[0]), (5, MONDAY_NS));
-    assert!(recording.summary.warnings[0].contains("newest first"));
+    let Recording { summary, .. } = &recording;
+    assert!(
+        summary.files[0].newest_first && summary.to_string().contains(", newest first") && summary.warnings.is_empty()
+    );
 }
 
 #[test]

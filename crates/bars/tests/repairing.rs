@@ -109,7 +109,7 @@ fn a_row_out_of_place_does_not_hide_that_the_newest_comes_first() {
     let mut rows: Vec<String> = minutes("00", 9).lines().rev().map(|line| format!("{line}\n")).collect();
     rows.swap(3, 4);
     let summary = read_texts(&[("EURUSD.csv", &rows.concat())], &repair()).unwrap().summary;
-    assert!(summary.warnings[0].contains("newest first"));
+    assert!(summary.files[0].newest_first);
     assert_eq!((summary.bars.all, summary.mended(Mend::Sorted)), (9, 1));
 }
 

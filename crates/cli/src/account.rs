@@ -89,6 +89,9 @@ fn of_file(file: &FileSummary) -> io::Result<Value> {
         "dropped": of_tallies(&file.dropped),
         "repaired": of_tallies(&file.mended),
     });
+    if file.newest_first {
+        account["newest_first"] = true.into();
+    }
     if let Some(Adjustments { first_factor, last_factor, splits, dividends, .. }) = &file.adjusted {
         let splits =
             splits.iter().map(|split| json!({ "open_time_ns": split.open_time, "coefficient": split.coefficient }));

@@ -51,6 +51,10 @@ fn together(universe: &Universe) -> Vec<String> {
         let until = |recording: &Recording| format!("until {}", day(recording.summary.last_close_time - 1));
         lines.push(format!("  ended early, {}", listed(ended, &until)));
     }
+    let turned = summaries().flat_map(|summary| &summary.files).filter(|file| file.newest_first).count();
+    if turned > 0 {
+        lines.push(format!("  written newest first and turned round: {turned} files"));
+    }
     lines.extend(adjusted(recordings));
     lines.extend(dropped(recordings));
     lines.extend(warnings(recordings));
