@@ -91,7 +91,8 @@ impl MetricsSum {
         let rows = predictions.chunks_exact(outputs).zip(targets.chunks_exact(outputs));
         let (y, targets): (Vec<&[f32]>, Vec<&[f32]>) = rows.filter(|(_, targets)| is_labelled(targets)).unzip();
         self.add(&y.concat(), &targets.concat());
-        if self.classified.is_none() {
+        // One row, as of a graph that is predicted as a whole, correlates with nothing.
+        if self.classified.is_none() && targets.len() > 1 {
             self.correlations.resize_with(outputs, Correlations::default);
             for (k, correlations) in self.correlations.iter_mut().enumerate() {
                 let column = |rows: &[&[f32]]| rows.iter().map(|row| f64::from(row[k])).collect::<Vec<_>>();

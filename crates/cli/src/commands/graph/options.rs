@@ -1,6 +1,7 @@
 //! What decides how graphs are built, and which of it belongs to which kind.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -76,8 +77,8 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Other kinds", value_name = "DISTANCE")]
     pub(super) radius: Option<f32>,
     /// Edges of a box that repeats in all directions, of radius: 10,10,10
-    #[arg(long, help_heading = "Other kinds", value_name = "X,Y,Z", value_delimiter = ',', num_args = 3)]
-    pub(super) periodic: Option<Vec<f64>>,
+    #[arg(long, help_heading = "Other kinds", value_name = "X,Y,Z")]
+    pub(super) periodic: Option<BoxEdges>,
     /// Divide the features of a node by their sum, of edge-list
     #[arg(long, help_heading = "Other kinds")]
     pub(super) normalize_features: bool,
@@ -90,6 +91,20 @@ pub(super) struct Options {
     /// Keep the positions of atoms as features, of sdf
     #[arg(long, help_heading = "Other kinds")]
     pub(super) positions: bool,
+}
+
+/// Lengths of the edges of a box.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BoxEdges(pub(super) [f64; 3]);
+
+impl FromStr for BoxEdges {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Option<Vec<f64>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
+        let edges = numbers.and_then(|numbers| numbers.try_into().ok());
+        edges.map(BoxEdges).ok_or_else(|| "expected three numbers with commas, such as 10,10,10".to_owned())
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

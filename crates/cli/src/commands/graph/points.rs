@@ -8,7 +8,7 @@ use megabatch_graph_cache::import::{Text, points};
 use serde_json::json;
 
 use super::counted;
-use super::options::{Kind, Options};
+use super::options::{BoxEdges, Kind, Options};
 use super::source::Source;
 use crate::answer::Answer;
 use crate::failure::Failure;
@@ -38,7 +38,7 @@ fn radius(options: &Options) -> Result<Radius> {
     let Some(radius) = options.radius else {
         return Err(Failure::usage("--kind radius needs --radius, the largest distance of an edge"));
     };
-    let cell = options.periodic.as_deref().map(|edges| {
+    let cell = options.periodic.map(|BoxEdges(edges)| {
         let vector = |axis: usize| std::array::from_fn(|other| if other == axis { edges[axis] } else { 0.0 });
         Cell::new([vector(0), vector(1), vector(2)])
     });

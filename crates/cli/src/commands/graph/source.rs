@@ -10,7 +10,7 @@ use megabatch_graph_cache::import::{
 use serde_json::{Value, json};
 
 use super::options::{Kind, Options};
-use super::{points, shares};
+use super::{counted, points, shares};
 use crate::answer::Answer;
 use crate::failure::Failure;
 
@@ -67,10 +67,10 @@ fn imported(imported: &Imported) -> Source<'_> {
     let schema = imported.schema();
     let notes: String = imported.notes().iter().map(|note| format!("note: {note}\n")).collect();
     let found = format!(
-        "{} features a node, {} attributes an edge, {} targets\n",
-        schema.node_features.len(),
-        schema.edge_attributes.len(),
-        schema.targets.len()
+        "{} a node, {} an edge, {}\n",
+        counted(schema.node_features.len(), "feature"),
+        counted(schema.edge_attributes.len(), "attribute"),
+        counted(schema.targets.len(), "target")
     ) + &notes;
     let facts = json!({
         "node_features": schema.node_features.len(),

@@ -238,7 +238,7 @@ fn describe(measured: &Measured) -> String {
         ));
     }
     lines.push(format!(
-        "the file: {:.2} times as fast as building, {:.3} times memory; the offsets of a batch of all graphs: {:.1} µs",
+        "the file: {:.2} times as fast as building, {:.3} times memory; the offsets of a batch of all graphs: {:.2} µs",
         measured.cached_over_rebuilt, measured.cached_over_in_memory, measured.batch_topology_us
     ));
     lines.join("\n")
