@@ -102,8 +102,8 @@ fn an_instrument_without_a_past_is_refused_by_name() {
     let bars = [minutes(0, 1_000), minutes(640, 400)];
     let error = align(&instruments(&bars), &plain_spec(Scaling::Robust)).unwrap_err();
     let message = error.to_string();
-    assert!(matches!(error, Error::TooFewToFit { bars: 1, needed: 3, .. }), "{message}");
-    assert!(message.starts_with("GBPUSD: only 1 M15 bars") && message.contains("leave GBPUSD out"), "{message}");
+    assert!(matches!(error, Error::TooFewToFit { bars: 0, needed: 3, .. }), "{message}");
+    assert!(message.starts_with("GBPUSD: only 0 M15 bars") && message.contains("leave GBPUSD out"), "{message}");
     // Unscaled it has nothing to be fitted.
     let series = align(&instruments(&bars), &plain_spec(Scaling::None)).unwrap();
     assert_eq!(series.sample_instrument.last(), Some(&1));

@@ -108,7 +108,7 @@ impl<'a> PointGraphs<'a> {
         let mut seen = std::collections::HashSet::new();
         if let Some(key) = keys.iter().find(|key| !seen.insert(key.as_str())) {
             return Err(Error::Data {
-                object: format!("the key {key:?}, which is there twice,"),
+                object: format!("the key {key:?} is there twice"),
                 expected: "a key of one graph".into(),
             });
         }

@@ -96,7 +96,8 @@ impl Sliding {
         self.scales = (0..columns).map(|node| if complete(node) { 1.0 / window.norms[node] } else { 0.0 }).collect();
         self.largest = vec![0.0; columns];
         self.sums.resize(nodes.next_multiple_of(PANEL) * columns, 0.0);
-        for (panel, sums) in self.sums.chunks_exact_mut(PANEL * columns).enumerate() {
+        // A window may have no nodes at all.
+        for (panel, sums) in self.sums.chunks_exact_mut((PANEL * columns).max(1)).enumerate() {
             window.standard.propose(Isa::best(), panel, sums);
         }
         self.of = Some((window.nodes.clone(), window.kinds.clone()));

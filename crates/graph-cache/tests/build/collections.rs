@@ -75,5 +75,5 @@ fn sets_of_points_have_a_graph_each() {
     let renamed = PointGraphs::new(PointRule::Radius(Radius::new(1.5)), sets("other")).unwrap().identity();
     assert!(radius.data == knn.data && radius.data != renamed.data);
     let error = PointGraphs::new(PointRule::Radius(Radius::new(1.5)), sets("three")).err().expect("a key twice");
-    assert_eq!(error.to_string(), "the key \"three\" of two sets of points: expected a key of one");
+    assert_eq!(error.to_string(), "the key \"three\" is there twice: expected a key of one graph");
 }

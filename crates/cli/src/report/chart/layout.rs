@@ -3,10 +3,10 @@
 /// Places in the square from 0 to 1, so that nodes with an edge between them come near each other and others keep apart.
 ///
 /// Source: Fruchterman & Reingold, "Graph drawing by force-directed placement", 1991: attraction d²/l along edges, repulsion l²/d between all pairs, a step
-/// that shrinks; the nodes begin on a circle, in their order, so that the same graph always gives the same picture. A pull to the middle keeps
-/// parts without an edge between them in the picture.
+/// that shrinks. The nodes begin on a spiral, in their order, so that the same graph always gives the same picture; on a circle, symmetry would
+/// keep some where they are. A pull to the middle keeps parts without an edge between them in the picture.
 pub(super) fn spring(nodes: usize, edges: &[(usize, usize)]) -> Vec<(f64, f64)> {
-    let mut places = circle(nodes);
+    let mut places = spiral(nodes);
     // Repulsion is between all pairs: fewer steps for more nodes keep the time within seconds.
     let steps = (40_000_000 / (nodes * nodes).max(1)).clamp(10, 300);
     let length = 1.0 / (nodes as f64).sqrt().max(1.0);
@@ -22,9 +22,14 @@ pub(super) fn spring(nodes: usize, edges: &[(usize, usize)]) -> Vec<(f64, f64)> 
     framed(&places)
 }
 
-fn circle(nodes: usize) -> Vec<(f64, f64)> {
-    let angle = |node: usize| std::f64::consts::TAU * node as f64 / nodes.max(1) as f64;
-    (0..nodes).map(|node| (0.5 + 0.5 * angle(node).cos(), 0.5 + 0.5 * angle(node).sin())).collect()
+/// As seeds lie in a sunflower: each a golden angle on, over the disc evenly.
+fn spiral(nodes: usize) -> Vec<(f64, f64)> {
+    let golden = std::f64::consts::PI * (3.0 - 5f64.sqrt());
+    let place = |node: usize| {
+        let (radius, angle) = (0.5 * ((node as f64 + 0.5) / nodes as f64).sqrt(), golden * node as f64);
+        (0.5 + radius * angle.cos(), 0.5 + radius * angle.sin())
+    };
+    (0..nodes).map(place).collect()
 }
 
 fn forces(places: &[(f64, f64)], edges: &[(usize, usize)], length: f64) -> Vec<(f64, f64)> {
