@@ -9,13 +9,13 @@ use crate::schema::Schema;
 /// columns. N nodes, E edges; A, F and K as in the [`Schema`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph<I = u32> {
-    /// [N] the place of each node's name in [`Schema::names`]; `0..N` where there are no names.
+    /// `[N]` the place of each node's name in [`Schema::names`]; `0..N` where there are no names.
     pub nodes: Vec<u32>,
     /// [N + 1] where the edges of each node begin.
     pub row_ptr: Vec<I>,
-    /// [E] the node that each edge comes from, a place in `nodes`.
+    /// `[E]` the node that each edge comes from, a place in `nodes`.
     pub col: Vec<I>,
-    /// [E], or empty where edges have no weights.
+    /// `[E]`, or empty where edges have no weights.
     pub weights: Vec<f32>,
     /// [E, A] row-major.
     pub edge_attributes: Vec<f32>,
@@ -35,7 +35,7 @@ pub enum Targets {
     None,
     /// [N, K] of the nodes.
     Nodes(Vec<f32>),
-    /// [K] of the graph.
+    /// `[K]` of the graph.
     Graph(Vec<f32>),
 }
 

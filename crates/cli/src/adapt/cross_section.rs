@@ -24,7 +24,7 @@ pub(crate) struct CrossSections {
     graph: PathBuf,
     /// Of the file of graphs.
     graphs_fingerprint: u128,
-    /// [G] ascending.
+    /// `[G]` ascending.
     times: Vec<i64>,
     /// The samples of all cross-sections, one after the other.
     samples: Vec<usize>,
@@ -98,7 +98,7 @@ impl CrossSections {
         &self.source
     }
 
-    /// [G] when each cross-section was taken, ns since 1970 UTC, ascending.
+    /// `[G]` when each cross-section was taken, ns since 1970 UTC, ascending.
     pub(crate) fn times(&self) -> &[i64] {
         &self.times
     }

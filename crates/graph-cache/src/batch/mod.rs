@@ -140,7 +140,7 @@ impl<I: Index> BlockDiagonal<I> {
         (0..self.len()).map(|place| self.block(place))
     }
 
-    /// The whole as PyTorch Geometric's `edge_index`, for exporters and tests: the nodes that edges come from, [edges], and those that they
+    /// The whole as PyTorch Geometric's `edge_index`, for exporters and tests: the nodes that edges come from, `[edges]`, and those that they
     /// go to, in the order of the blocks and of their rows.
     pub fn edge_index(&self) -> [Vec<i64>; 2] {
         let [mut from, mut to] = [(); 2].map(|()| Vec::with_capacity(self.edges()));
@@ -155,7 +155,7 @@ impl<I: Index> BlockDiagonal<I> {
         [from, to]
     }
 
-    /// The graph's place in the batch that each node is of, [nodes]: PyTorch Geometric's `batch`.
+    /// The graph's place in the batch that each node is of, `[nodes]`: PyTorch Geometric's `batch`.
     pub fn graph_of_nodes(&self) -> Vec<i64> {
         let sizes = self.node_offsets.windows(2).map(|pair| pair[1] - pair[0]);
         (0..).zip(sizes).flat_map(|(place, nodes)| std::iter::repeat_n(place, nodes)).collect()

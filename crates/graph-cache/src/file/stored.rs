@@ -44,7 +44,7 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         self.len() == 0
     }
 
-    /// [N] the place of each node's name in the schema's list; `0..N` where there are no names.
+    /// `[N]` the place of each node's name in the schema's list; `0..N` where there are no names.
     pub fn nodes(&self) -> &'a [u32] {
         array(self.block, &self.layout.nodes)
     }
@@ -69,7 +69,7 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         }
     }
 
-    /// [E] in the order of [`csr`](Self::csr), or none at all where edges have no weights.
+    /// `[E]` in the order of [`csr`](Self::csr), or none at all where edges have no weights.
     pub fn weights(&self) -> Floats<'a> {
         Floats::of(array(self.block, &self.layout.weights), self.shape.widths.edges)
     }
@@ -84,7 +84,7 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         Floats::of(array(self.block, &self.layout.node_features), self.shape.widths.features)
     }
 
-    /// [N, K] row-major, [K], or none, as [`Schema::target_level`](crate::Schema::target_level) says. One that is not known is NaN.
+    /// [N, K] row-major, `[K]`, or none, as [`Schema::target_level`](crate::Schema::target_level) says. One that is not known is NaN.
     pub fn targets(&self) -> &'a [f32] {
         array(self.block, &self.layout.targets)
     }

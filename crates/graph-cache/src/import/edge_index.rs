@@ -22,13 +22,13 @@ use tensors::{Tensor, Tensors};
 /// | tensor | shape | |
 /// | --- | --- | --- |
 /// | `edge_index` | [2, E] integers | row 0: the node that the edge comes from, row 1: the one that it goes to |
-/// | `edge_weight` | [E] | weights of edges |
-/// | `edge_attr` | [E] or [E, A] | attributes of edges |
-/// | `x` | [N] or [N, F] | features of nodes |
-/// | `y` | [N, K], [G, K], [N] or [G] | targets of nodes or graphs; integers are classes, one-hot, and those below zero not known |
-/// | `ptr` or `batch` | [G + 1] or [N] integers | where the nodes of each graph begin, or which graph each node is of, in order |
-/// | `n_id` | [N] integers | the place of each node's name |
-/// | `train_mask`, `val_mask`, `test_mask` | [N] | of a single graph: a key for each, with the targets of its nodes alone |
+/// | `edge_weight` | `[E]` | weights of edges |
+/// | `edge_attr` | `[E]` or [E, A] | attributes of edges |
+/// | `x` | `[N]` or [N, F] | features of nodes |
+/// | `y` | [N, K], [G, K], `[N]` or `[G]` | targets of nodes or graphs; integers are classes, one-hot, and those below zero not known |
+/// | `ptr` or `batch` | [G + 1] or `[N]` integers | where the nodes of each graph begin, or which graph each node is of, in order |
+/// | `n_id` | `[N]` integers | the place of each node's name |
+/// | `train_mask`, `val_mask`, `test_mask` | `[N]` | of a single graph: a key for each, with the targets of its nodes alone |
 ///
 /// All but `edge_index` may be missing. The metadata may have lists in JSON: `keys`, `node_names`, `node_features`, `edge_attributes`, `targets`,
 /// `known_time` (ns since 1970 UTC, or null), and `target_level`, `"node"` or `"graph"`, which else is told from the shape of `y`. This is what

@@ -204,11 +204,13 @@ fn batch_topology_us(file: &GraphFile) -> Result<f64> {
     const BATCHES: usize = 200;
     let mut order: Vec<usize> = (0..file.len()).collect();
     order.sort_by_key(|&graph| (graph as u32).wrapping_mul(2_654_435_761));
+    // Two orders by turns: a batch that is asked for again is there already.
+    let orders = [order.iter().rev().copied().collect(), order];
     let mut batch = BlockDiagonal::<u32>::new(file.clone());
     let mut best = Duration::MAX;
-    for _ in 0..BATCHES {
+    for round in 0..BATCHES {
         let start = Instant::now();
-        batch.set(std::hint::black_box(&order))?;
+        batch.set(std::hint::black_box::<&Vec<usize>>(&orders[round % 2]))?;
         best = best.min(start.elapsed());
     }
     Ok(1e6 * best.as_secs_f64())
