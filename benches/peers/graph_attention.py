@@ -12,13 +12,14 @@ import json
 import re
 import subprocess
 import sys
-import time
 import warnings
 
 warnings.filterwarnings("ignore")
 
 import torch
 from torch_geometric.nn import GATConv, GATv2Conv
+
+from timing import fastest
 
 
 class Attention(torch.nn.Module):
@@ -54,15 +55,6 @@ class TorchSide:
 
     def round(self, repeats):
         return {"forward_s": fastest(repeats, self.forward), "step_s": fastest(repeats, self.step)}
-
-
-def fastest(repeats, work):
-    times = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times[1:])
 
 
 def resident_bytes(which):

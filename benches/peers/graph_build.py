@@ -11,9 +11,10 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 
 import torch
+
+from timing import fastest
 
 
 class TorchSide:
@@ -48,15 +49,6 @@ class TorchSide:
             "loop": fastest(repeats, self.loop),
             "batched": fastest(repeats, self.batched),
         }
-
-
-def fastest(repeats, work):
-    times = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times[1:])
 
 
 def our_round(args):

@@ -13,7 +13,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 
 warnings.filterwarnings("ignore")
@@ -21,6 +20,8 @@ warnings.filterwarnings("ignore")
 import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.loader import DataLoader
+
+from timing import fastest
 
 
 class InMemory(InMemoryDataset):
@@ -61,15 +62,6 @@ class TorchSide:
             "in-memory loader": lambda: next(iter(DataLoader(self.in_memory, self.args.graphs, shuffle=True))),
         }
         return {name: fastest(self.args.repeats, way) for name, way in ways.items()}
-
-
-def fastest(repeats, work):
-    times = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times[1:])
 
 
 def our_round(args):

@@ -11,9 +11,10 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 
 import torch
+
+from timing import fastest
 
 # What ours is made of: the forward pass, and the backward one.
 CASES = {
@@ -45,15 +46,6 @@ class TorchSide:
             both = fastest(repeats, lambda: torch.autograd.grad(self.forward(reduce), self.x, self.gradient))
             times[reduce] = {"forward": forward, "both": both}
         return times
-
-
-def fastest(repeats, work):
-    times = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times[1:])
 
 
 def our_round(args):
