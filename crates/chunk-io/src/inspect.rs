@@ -26,13 +26,8 @@ use crate::table::Table;
 use crate::text::AttributeValue;
 use crate::windows::WindowsFile;
 use listing::{list_attributes, list_datasets};
+use problems::Columns;
 use statistics::scan;
-
-/// What to do about a feature that never changes.
-const CONSTANT_FEATURE: &str =
-    "it tells the model nothing; leave it out where the file is made: `ingest --features …` takes the others only";
-/// What to do about a target that never changes.
-const CONSTANT_TARGET: &str = "there is nothing to learn from it; look at how the file was made";
 
 /// What [`inspect`] found.
 #[derive(Clone, Debug, Serialize)]
@@ -151,7 +146,7 @@ impl Inspection {
         self.instruments = InstrumentInspection::all(&series);
         for timeframe in series.timeframes() {
             let features = scan(timeframe.values_table(), timeframe.feature_names().to_vec())?;
-            self.problems.extend(problems::in_columns(&timeframe.values_table().object, &features, CONSTANT_FEATURE));
+            self.problems.extend(problems::in_columns(&timeframe.values_table().object, &features, Columns::Features));
             let bars = Some(timeframe.close_times().len());
             self.timeframes.push(TimeframeInspection {
                 name: Some(timeframe.name().to_owned()),
@@ -171,7 +166,7 @@ impl Inspection {
         for (timeframe, table) in windows.shape().timeframes.iter().zip(windows.features()) {
             let names = (0..timeframe.features).map(|feature| format!("feature_{feature}")).collect();
             let features = scan(table, names)?;
-            self.problems.extend(problems::in_columns(&table.object, &features, CONSTANT_FEATURE));
+            self.problems.extend(problems::in_columns(&table.object, &features, Columns::Features));
             self.problems.extend(problems::in_chunks(table));
             self.timeframes.push(TimeframeInspection {
                 name: timeframe.name.clone(),
@@ -191,7 +186,7 @@ impl Inspection {
     fn look_at_targets(&mut self, targets: &Table) -> Result<()> {
         let names = (1..=targets.row_len()).map(|horizon| horizon.to_string()).collect();
         self.targets = scan(targets, names)?;
-        self.problems.extend(problems::in_columns(&targets.object, &self.targets, CONSTANT_TARGET));
+        self.problems.extend(problems::in_columns(&targets.object, &self.targets, Columns::Targets));
         Ok(())
     }
 

@@ -11,6 +11,8 @@ use crate::storage::{OutputFile, Storage};
 pub struct Predictions<'a> {
     /// `[n, K]`, row-major.
     pub values: &'a [f32],
+    /// What else is predicted for each horizon, by name: `[n, K]` each.
+    pub named: &'a [(String, Vec<f32>)],
     /// Number of horizons, K.
     pub horizons: usize,
     /// Time of each sample, `[n]`, ns since 1970 UTC, where known.
@@ -36,7 +38,7 @@ impl<'a> SampleInstruments<'a> {
     }
 }
 
-/// Writes `/predictions` `[n, K]` f32 and, where known, `/timestamps` `[n]` int64, and `/instruments` `[I]` text with
+/// Writes `/predictions` `[n, K]` f32, `/predictions_<name>` likewise for each that has a name and, where known, `/timestamps` `[n]` int64, and `/instruments` `[I]` text with
 /// `/instrument` `[n]` int32. The file appears whole or not at all.
 ///
 /// # Errors
@@ -45,10 +47,13 @@ impl<'a> SampleInstruments<'a> {
 pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) -> Result<()> {
     let path = path.as_ref();
     let samples = check(path, predictions)?;
-    let Predictions { values, horizons, sample_times, instruments } = *predictions;
+    let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
     write_atomically(path, |file| {
         let output = OutputFile { path, file, storage: Storage::Contiguous };
         output.write("/predictions", &[samples, horizons], values)?;
+        for (name, values) in named {
+            output.write(&format!("/predictions_{name}"), &[samples, horizons], values)?;
+        }
         if let Some(times) = sample_times {
             output.write("/timestamps", &[samples], times)?;
         }
@@ -62,15 +67,16 @@ pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) 
 
 /// The number of samples, n.
 fn check(path: &Path, predictions: &Predictions<'_>) -> Result<usize> {
-    let Predictions { values, horizons, sample_times, instruments } = *predictions;
+    let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
     let samples = values.len().checked_div(horizons).unwrap_or(0);
     let times = sample_times.map_or(samples, <[i64]>::len);
-    if samples * horizons != values.len() || times != samples {
+    let is_whole = |values: &[f32]| values.len() == samples * horizons;
+    if !is_whole(values) || !named.iter().all(|(_, values)| is_whole(values)) || times != samples {
         return Err(Error::BadRequest {
             path: path.to_owned(),
             asked: format!("predictions of {horizons} horizons for {times} samples"),
             found: format!("there are {} values", values.len()),
-            fix: "give K values and one time for each sample".to_owned(),
+            fix: "give K values and one time for each sample, and K values under each name".to_owned(),
         });
     }
     let named = |instruments: SampleInstruments<'_>| (0..samples).filter(|&n| instruments.name(n).is_some()).count();
@@ -98,12 +104,16 @@ mod tests {
         let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let names = ["EURUSD", "USDJPY", "€"].map(str::to_owned);
         let of = |of_sample| Some(SampleInstruments { names: &names, of_sample });
+        let named = [("q0.9".to_owned(), values.map(|value| value + 1.0).to_vec())];
+        let sample_times = Some(&[7, 8][..]);
         let whole =
-            Predictions { values: &values, horizons: 3, sample_times: Some(&[7, 8]), instruments: of(&[2, 0][..]) };
+            Predictions { values: &values, named: &named, horizons: 3, sample_times, instruments: of(&[2, 0][..]) };
         write_predictions(&path, &whole).unwrap();
         let file = hdf5::File::open(&path).unwrap();
         assert_eq!(file.dataset("predictions").unwrap().shape(), [2, 3]);
         assert_eq!(file.dataset("predictions").unwrap().read_raw::<f32>().unwrap(), values);
+        assert_eq!(file.dataset("predictions_q0.9").unwrap().shape(), [2, 3]);
+        assert_eq!(file.dataset("predictions_q0.9").unwrap().read_raw::<f32>().unwrap(), named[0].1);
         assert_eq!(file.dataset("timestamps").unwrap().read_raw::<i64>().unwrap(), [7, 8]);
         assert_eq!(file.dataset("instrument").unwrap().read_raw::<i32>().unwrap(), [2, 0]);
         assert_eq!(read_texts(&file.dataset("instruments").unwrap()).unwrap(), names);
@@ -116,16 +126,18 @@ mod tests {
             (3, None, of(&[0, 3])),
             (3, None, of(&[0, -1])),
         ] {
-            let wrong = Predictions { values: &values, horizons, sample_times: times, instruments };
+            let wrong = Predictions { values: &values, named: &[], horizons, sample_times: times, instruments };
             assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
         }
+        let wrong = Predictions { named: &[("q0.9".to_owned(), vec![1.0])], ..whole };
+        assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
     }
 
     #[test]
     fn what_is_not_known_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("predictions.h5");
-        let bare = Predictions { values: &[1.0], horizons: 1, sample_times: None, instruments: None };
+        let bare = Predictions { values: &[1.0], named: &[], horizons: 1, sample_times: None, instruments: None };
         write_predictions(&path, &bare).unwrap();
         assert_eq!(hdf5::File::open(&path).unwrap().member_names().unwrap(), ["predictions"]);
     }

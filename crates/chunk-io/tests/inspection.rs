@@ -95,6 +95,22 @@ fn values_that_are_not_finite_or_never_change_are_problems() {
 }
 
 #[test]
+fn a_target_that_is_not_known_is_no_problem_and_an_infinite_one_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("windows.h5");
+    write(&path, [5, 4, 2], &WriteOptions::default(), |i| i as f32);
+    let file = hdf5::File::open_rw(&path).unwrap();
+    file.dataset("targets").unwrap().write_raw(&[1.0f32, f32::NAN, f32::NAN, f32::INFINITY, 2.0]).unwrap();
+    file.close().unwrap();
+    let expected = [
+        "Error /targets[3]: column 1 has 1 values of infinity",
+        "Note /targets[1]: column 1 has 2 values of NaN",
+        "Note /timestamps[]: the file has no times, so that it can be split by position only",
+    ];
+    assert_eq!(messages(&inspect(&path).unwrap()), expected);
+}
+
+#[test]
 fn large_chunks_make_single_samples_expensive() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("windows.h5");

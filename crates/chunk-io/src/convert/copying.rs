@@ -77,8 +77,8 @@ impl Copier {
             LocationType::Group => {
                 let old = from.group(name).map_err(failed("open the group"))?;
                 let exists = to.link_exists(name);
-                let new =
-                    if exists { to.group(name) } else { to.create_group(name) }.map_err(failed("create the group"))?;
+                let new = if exists { to.group(name) } else { raw::create_group(to, name) };
+                let new = new.map_err(failed("create the group"))?;
                 self.copy_group((&old, &new), path, input)?;
                 self.copy_attributes((&old, &new), path, &BTreeSet::new(), input)
             }

@@ -9,11 +9,12 @@ use hdf5_sys::LOCK;
 use hdf5_sys::h5::hsize_t;
 use hdf5_sys::h5a::{H5Aclose, H5Acreate2, H5Aread, H5Awrite};
 use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dwrite_chunk};
+use hdf5_sys::h5g::{H5Gclose, H5Gcreate2};
 use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5l::H5Lcopy;
 use hdf5_sys::h5p::{
-    H5P_CLS_LINK_CREATE, H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pget_fill_value, H5Pset_create_intermediate_group,
-    H5Pset_fill_value,
+    H5P_CLS_GROUP_CREATE, H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pget_fill_value, H5Pset_fill_value,
+    H5Pset_obj_track_times,
 };
 use hdf5_sys::h5t::{H5T_class_t, H5Tdetect_class, H5Treclaim};
 
@@ -30,6 +31,34 @@ pub(super) fn write_chunk(dataset: &Dataset, first_row: usize, (mask, bytes): (u
     checked(status).map(drop)
 }
 
+/// Creates the group `name`, which does not tell when: the same conversion makes the same bytes at any time.
+pub(super) fn create_group(parent: &Group, name: &str) -> hdf5::Result<Group> {
+    let path = c_string(name)?;
+    {
+        let _guard = LOCK.lock();
+        // SAFETY: the parent is alive and the name ends with a zero; the handles made here are closed here. The guard spans the calls.
+        let status = unsafe {
+            let plist = H5Pcreate(*H5P_CLS_GROUP_CREATE);
+            H5Pset_obj_track_times(plist, 0);
+            let created = H5Gcreate2(parent.id(), path.as_ptr(), H5P_DEFAULT, plist, H5P_DEFAULT);
+            H5Pclose(plist);
+            if created >= 0 { H5Gclose(created) } else { -1 }
+        };
+        checked(status)?;
+    }
+    parent.group(name)
+}
+
+/// Creates the groups that `object` is in, where there are none yet.
+fn create_parents(file: &File, object: &str) -> hdf5::Result<()> {
+    let mut parent = file.group("/")?;
+    let names: Vec<&str> = object.split('/').filter(|name| !name.is_empty()).collect();
+    for name in &names[..names.len().saturating_sub(1)] {
+        parent = if parent.link_exists(name) { parent.group(name)? } else { create_group(&parent, name)? };
+    }
+    Ok(())
+}
+
 /// Creates the dataset `object` of `space` with the type of `like`, and its fill value, in the layout of `plist`.
 pub(super) fn create_like(
     file: &File,
@@ -37,6 +66,7 @@ pub(super) fn create_like(
     like: &Dataset,
     plist: &DatasetCreate,
 ) -> hdf5::Result<Dataset> {
+    create_parents(file, object)?;
     let name = c_string(object)?;
     let element = like.dtype()?;
     let original = like.dcpl()?;
@@ -47,15 +77,12 @@ pub(super) fn create_like(
         // SAFETY: every handle is alive; `fill` has room for one element, which holds no pointers (`is_plain`); the handles made
         // here are closed here. The guard spans the calls.
         let status = unsafe {
-            let links = H5Pcreate(*H5P_CLS_LINK_CREATE);
-            H5Pset_create_intermediate_group(links, 1);
             // One that the library chose itself would be written to all of a contiguous dataset, if it were set.
             if filled && H5Pget_fill_value(original.id(), element.id(), fill.as_mut_ptr().cast()) >= 0 {
                 H5Pset_fill_value(plist.id(), element.id(), fill.as_ptr().cast());
             }
             let (element, space) = (element.id(), space.id());
-            let created = H5Dcreate2(file.id(), name.as_ptr(), element, space, links, plist.id(), H5P_DEFAULT);
-            H5Pclose(links);
+            let created = H5Dcreate2(file.id(), name.as_ptr(), element, space, H5P_DEFAULT, plist.id(), H5P_DEFAULT);
             if created >= 0 { H5Dclose(created) } else { -1 }
         };
         checked(status)?;

@@ -60,8 +60,28 @@ impl Problem {
     }
 }
 
-/// Values that no model can learn from; `if_constant` says what to do about a column of one value.
-pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], if_constant: &str) -> Vec<Problem> {
+/// What columns hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Columns {
+    /// What a model sees.
+    Features,
+    /// What it is to predict: NaN where that is not known.
+    Targets,
+}
+
+impl Columns {
+    fn if_constant(self) -> &'static str {
+        match self {
+            Columns::Features => {
+                "it tells the model nothing; leave it out where the file is made: `ingest --features …` takes the others only"
+            }
+            Columns::Targets => "there is nothing to learn from it; look at how the file was made",
+        }
+    }
+}
+
+/// Values that no model can learn from.
+pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: Columns) -> Vec<Problem> {
     let mut problems = Vec::new();
     for column in columns {
         let mut add = |severity, occurrences: &Occurrences, message: String, fix: &str| {
@@ -69,14 +89,25 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], if_constant
             problems.push(Problem { severity, object: object.to_owned(), index, message, fix: fix.to_owned() });
         };
         for (occurrences, what) in [(&column.nan, "NaN"), (&column.infinite, "infinity")] {
-            if occurrences.count > 0 {
-                let message = format!("column {} has {} values of {what}", column.name, occurrences.count);
-                add(Severity::Error, occurrences, message, "drop or repair these rows where the file is made");
+            if occurrences.count == 0 {
+                continue;
+            }
+            let message = format!("column {} has {} values of {what}", column.name, occurrences.count);
+            match (of, what) {
+                (Columns::Targets, "NaN") => {
+                    add(
+                        Severity::Note,
+                        occurrences,
+                        message,
+                        "nothing, where they are not known: they count in no loss and no error",
+                    );
+                }
+                _ => add(Severity::Error, occurrences, message, "drop or repair these rows where the file is made"),
             }
         }
         if column.count > 1 && column.min == column.max {
             let message = format!("column {} is constant at {}", column.name, column.min.unwrap_or_default());
-            add(Severity::Warning, &Occurrences::default(), message, if_constant);
+            add(Severity::Warning, &Occurrences::default(), message, of.if_constant());
         }
     }
     problems
