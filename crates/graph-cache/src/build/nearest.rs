@@ -207,68 +207,75 @@ impl<'s, S: Similarity> Seeker<'s, S> {
         if k > self.groups.len() {
             return by_threshold;
         }
-        self.groups.fill(f32::NEG_INFINITY);
-        kernel::run(self.isa, GroupMaxima { of: proposals, groups: &mut self.groups });
-        let (_, &mut kth, _) = self.groups.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
-        (kth - 2.0 * error).max(by_threshold)
+        (kernel::kth_group(self.isa, proposals, k, &mut self.groups) - 2.0 * error).max(by_threshold)
     }
 
     /// Forms the values of the candidates and takes the neighbours among them.
     fn choose(&mut self, row: usize) {
-        let Choice { k, sign, threshold, kept } = self.choice;
+        let Choice { sign, threshold, .. } = self.choice;
         self.values.resize(self.places.len(), 0.0);
         self.similarity.values(row, &self.places, &mut self.values);
         let candidates = self.places.iter().zip(&self.values);
         let candidates = candidates.map(|(&column, &value)| Neighbour { column, kept: false, value });
         self.ranked.clear();
         self.ranked.extend(candidates.filter(|candidate| !candidate.value.is_nan()));
-        keep_nearest(&mut self.ranked, k, sign);
-        if kept > 0 {
-            let nearest = kept.min(self.ranked.len());
-            front(&mut self.ranked, nearest, sign);
-            self.ranked[..nearest].iter_mut().for_each(|neighbour| neighbour.kept = true);
+        if !self.similarity.unproposed(row).is_empty() {
+            self.ranked.sort_unstable_by_key(|neighbour| neighbour.column);
         }
+        self.keep_nearest();
         if let Some(threshold) = threshold {
             self.ranked.retain(|neighbour| neighbour.kept || sign.key(neighbour.value) >= threshold);
         }
-        self.ranked.sort_unstable_by_key(|neighbour| neighbour.column);
         self.counts.push(self.ranked.len());
         self.found.extend_from_slice(&self.ranked);
     }
-}
 
-/// Leaves the `k` nearest.
-fn keep_nearest(ranked: &mut Vec<Neighbour>, k: usize, sign: Sign) {
-    front(ranked, k, sign);
-    ranked.truncate(k);
-}
-
-/// Brings the `count` nearest to the front, in any order; of equal keys those of the lower columns.
-fn front(ranked: &mut [Neighbour], count: usize, sign: Sign) {
-    if count > 0 && count < ranked.len() {
-        let rank = |n: &Neighbour| (sign.key(n.value), n.column);
-        ranked.select_nth_unstable_by(count - 1, |a, b| {
-            let ((key_a, column_a), (key_b, column_b)) = (rank(a), rank(b));
-            key_b.partial_cmp(&key_a).expect("no key is NaN").then(column_a.cmp(&column_b))
+    /// Leaves the k nearest of the candidates, which are in the order of their columns, and marks those that are kept in any case.
+    fn keep_nearest(&mut self) {
+        let Choice { k, sign, kept, .. } = self.choice;
+        if self.ranked.len() <= kept.min(k) {
+            return self.ranked.iter_mut().for_each(|neighbour| neighbour.kept = true);
+        }
+        if kept == 0 && self.ranked.len() <= k {
+            return;
+        }
+        if kept == 0 && self.ranked.len() <= k + FEW {
+            while self.ranked.len() > k {
+                remove_farthest(&mut self.ranked, sign);
+            }
+            return;
+        }
+        let ranks = ranks(&self.ranked, sign);
+        let mut ranks = ranks.iter();
+        self.ranked.retain_mut(|neighbour| {
+            let rank = *ranks.next().expect("a rank for each");
+            neighbour.kept = rank < kept;
+            rank < k
         });
     }
 }
 
-/// groups[g] = the largest of[j] with j mod G = g
-struct GroupMaxima<'a> {
-    of: &'a [f32],
-    groups: &'a mut [f32],
+/// Candidates in vain that are left out one at a time.
+const FEW: usize = 12;
+
+/// Leaves out the farthest, of equal ones that with the highest column, which is the last.
+fn remove_farthest(ranked: &mut Vec<Neighbour>, sign: Sign) {
+    let (mut farthest, mut least) = (0, f64::INFINITY);
+    for (place, neighbour) in ranked.iter().enumerate() {
+        let key = sign.key(neighbour.value);
+        (farthest, least) = if key <= least { (place, key) } else { (farthest, least) };
+    }
+    ranked.remove(farthest);
 }
 
-impl Loops for GroupMaxima<'_> {
-    #[inline(always)]
-    fn run(self) {
-        for round in self.of.chunks(self.groups.len()) {
-            for (largest, &x) in self.groups.iter_mut().zip(round) {
-                *largest = if x > *largest { x } else { *largest };
-            }
-        }
-    }
+/// The place of each among all by their keys, the nearest being 0; of equal keys that of the lower column comes first.
+fn ranks(ranked: &[Neighbour], sign: Sign) -> Vec<usize> {
+    let key = |place: usize| sign.key(ranked[place].value);
+    let mut order: Vec<usize> = (0..ranked.len()).collect();
+    order.sort_by(|&a, &b| key(b).partial_cmp(&key(a)).expect("no key is NaN"));
+    let mut ranks = vec![0; ranked.len()];
+    order.into_iter().enumerate().for_each(|(rank, place)| ranks[place] = rank);
+    ranks
 }
 
 struct Magnitudes<'a>(&'a mut [f32]);
@@ -277,5 +284,28 @@ impl Loops for Magnitudes<'_> {
     #[inline(always)]
     fn run(self) {
         self.0.iter_mut().for_each(|x| *x = x.abs());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_left_out_one_at_a_time_has_the_last_ranks(values in prop::collection::vec(-3i8..3, 1..20), k in 0usize..20) {
+            for sign in [Sign::Signed, Sign::Absolute] {
+                let neighbour = |(column, &value): (u32, &i8)| Neighbour { column, kept: false, value: value.into() };
+                let mut left: Vec<Neighbour> = (0..).zip(&values).map(neighbour).collect();
+                let (all, ranks) = (left.clone(), ranks(&left, sign));
+                while left.len() > k {
+                    remove_farthest(&mut left, sign);
+                }
+                let first = all.into_iter().zip(ranks).filter(|&(_, rank)| rank < k).map(|(neighbour, _)| neighbour);
+                prop_assert_eq!(left, first.collect::<Vec<_>>());
+            }
+        }
     }
 }

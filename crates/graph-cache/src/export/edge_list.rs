@@ -125,6 +125,11 @@ fn known(schema: &Schema, (graphs, split): (&[Graph], Option<&[String]>), names:
             known[node].0 = split.map_or("none", |parts| &parts[place]);
         }
     }
+    // A node is told to be of a part where its targets are known in it.
+    if let Some(lost) = split.and_then(|parts| parts.iter().find(|part| known.iter().all(|(of, _)| of != part))) {
+        let what = format!("the part `{lost}`, of whose nodes no target is known");
+        return Err(refused(FORMAT, what, "export edge_index instead"));
+    }
     let one_hot = known.iter().all(|(_, row)| row.is_none_or(|row| hot(row).is_some()));
     let (file, columns) = match one_hot {
         true if width == 0 => ("labels.csv", Vec::new()),

@@ -216,6 +216,12 @@ fn what_a_format_has_no_place_for_is_told() {
         ..held(TargetLevel::Graph)
     };
     assert!(edge_list(&alone).unwrap_err().to_string().contains("targets of graphs"));
+    let unknown = [("edges", "src,dst\n1,0\n"), ("labels", "node,label,split\n0,a,train\n1,,val\n")];
+    let texts = unknown.map(|(name, bytes)| text(&format!("{name}.csv"), bytes));
+    let imported = import::edge_list_texts(&texts, EdgeListOptions::default()).unwrap();
+    assert_eq!(imported.keys(), ["train", "validation"]);
+    let lost = "the part `validation`, of whose nodes no target is known cannot be exported as an edge list";
+    assert!(edge_list(&imported).unwrap_err().to_string().contains(lost));
 }
 
 #[test]

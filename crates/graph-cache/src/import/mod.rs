@@ -7,13 +7,15 @@
 //! | SDF, molecules | [`sdf`] | one a molecule |
 //! | `edge_index` as in PyTorch Geometric, in safetensors | [`edge_index`] | one, or as many as `ptr` or `batch` says |
 //!
-//! [`points`] reads rows of numbers, which [`build`](crate::build) makes graphs of.
+//! [`points`] reads rows of numbers, which [`build`](crate::build) makes graphs of; [`channels`] what is known of nodes
+//! beside what they are joined by.
 //!
 //! Texts may be compressed with gzip. What a file holds bounds the memory that reading it takes, whatever numbers stand in it. Edges of a node are
 //! in the order of the nodes that they come from; edges given twice, and from a node to itself, are kept.
 
 #![forbid(unsafe_code)]
 
+mod channels;
 mod classes;
 mod columns;
 mod edge_index;
@@ -25,6 +27,7 @@ mod table;
 mod text;
 mod tu;
 
+pub use channels::channels;
 pub use edge_index::{edge_index, edge_index_bytes};
 pub use edge_list::{EdgeListOptions, FeatureRows, edge_list, edge_list_texts};
 pub use points::{PointTable, points};

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::Lanes;
+use super::lanes::{ExactLanes, Lanes};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256, __m256);
@@ -41,6 +41,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn larger(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe { Avx2(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
     unsafe fn at_least(self, limit: Self) -> u16 {
         // SAFETY: the caller has AVX2.
         unsafe {
@@ -51,4 +57,50 @@ impl Lanes for Avx2 {
     }
 }
 
-super::entry_points!(Avx2, "avx2,fma");
+#[derive(Clone, Copy)]
+pub(super) struct ExactAvx2(__m256d, __m256d);
+
+impl ExactLanes for ExactAvx2 {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX2.
+        let zero = unsafe { _mm256_setzero_pd() };
+        ExactAvx2(zero, zero)
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: the caller has AVX2, and eight numbers from `from` on.
+        unsafe { ExactAvx2(_mm256_loadu_pd(from), _mm256_loadu_pd(from.add(4))) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe { ExactAvx2(_mm256_add_pd(self.0, other.0), _mm256_add_pd(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn minus(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe { ExactAvx2(_mm256_sub_pd(self.0, other.0), _mm256_sub_pd(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe { ExactAvx2(_mm256_mul_pd(self.0, other.0), _mm256_mul_pd(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f64 {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let halves = _mm256_add_pd(self.0, self.1);
+            let quarters = _mm_add_pd(_mm256_castpd256_pd128(halves), _mm256_extractf128_pd::<1>(halves));
+            _mm_cvtsd_f64(_mm_add_sd(quarters, _mm_unpackhi_pd(quarters, quarters)))
+        }
+    }
+}
+
+super::entry_points!(Avx2, ExactAvx2, "avx2,fma");

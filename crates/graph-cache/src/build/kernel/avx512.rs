@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::Lanes;
+use super::lanes::{ExactLanes, Lanes};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512);
@@ -37,6 +37,12 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn larger(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX-512F.
+        Avx512(unsafe { _mm512_max_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
     unsafe fn at_least(self, limit: Self) -> u16 {
         // SAFETY: the caller has AVX-512F.
         unsafe { _mm512_cmp_ps_mask::<_CMP_GE_OQ>(self.0, limit.0) }
@@ -53,4 +59,49 @@ impl Lanes for Avx512 {
     }
 }
 
-super::entry_points!(Avx512, "avx512f,avx512vl");
+#[derive(Clone, Copy)]
+pub(super) struct ExactAvx512(__m512d);
+
+impl ExactLanes for ExactAvx512 {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX-512F.
+        ExactAvx512(unsafe { _mm512_setzero_pd() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: the caller has AVX-512F, and eight numbers from `from` on.
+        ExactAvx512(unsafe { _mm512_loadu_pd(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX-512F.
+        ExactAvx512(unsafe { _mm512_add_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn minus(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX-512F.
+        ExactAvx512(unsafe { _mm512_sub_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX-512F.
+        ExactAvx512(unsafe { _mm512_mul_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f64 {
+        // SAFETY: the caller has AVX-512F, and with it AVX.
+        unsafe {
+            let halves = _mm256_add_pd(_mm512_castpd512_pd256(self.0), _mm512_extractf64x4_pd::<1>(self.0));
+            let quarters = _mm_add_pd(_mm256_castpd256_pd128(halves), _mm256_extractf128_pd::<1>(halves));
+            _mm_cvtsd_f64(_mm_add_sd(quarters, _mm_unpackhi_pd(quarters, quarters)))
+        }
+    }
+}
+
+super::entry_points!(Avx512, ExactAvx512, "avx512f,avx512vl");

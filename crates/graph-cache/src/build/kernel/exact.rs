@@ -7,8 +7,7 @@
 //!
 //! They are what graphs are made of; single precision only says where to look. Rows end in zeros up to a multiple of eight.
 
-#![forbid(unsafe_code)]
-
+use super::lanes::ExactLanes;
 use super::{Between, LANES, Measure};
 
 /// Σ f over the places of rows of the same length, a multiple of eight. Inlined into what is compiled for an instruction set.
@@ -27,15 +26,61 @@ pub(crate) fn sum<const ROWS: usize>(rows: [&[f64]; ROWS], f: impl Fn([f64; ROWS
     ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
 }
 
+/// Columns whose sums are formed side by side: the additions of one sum wait for each other.
+const TOGETHER: usize = 4;
+
 /// Writes the measure between a row and each of the columns.
+///
+/// # Safety
+/// The rows hold all that the columns name, see [`Between`]; the processor has the instruction set of V.
 #[inline(always)]
-pub(super) fn between(b: &mut Between<'_>) {
-    let row = |at: u32| &b.rows[at as usize * b.stride..][..b.stride];
-    let from = row(b.row);
-    for (&column, to) in b.columns.iter().zip(b.to.iter_mut()) {
-        *to = match b.measure {
-            Measure::Product => sum([from, row(column)], |[x, y]| x * y),
-            Measure::SquaredDistance => sum([from, row(column)], |[x, y]| (x - y) * (x - y)),
-        };
+pub(super) unsafe fn between<V: ExactLanes>(b: &mut Between<'_>) {
+    // SAFETY: the caller keeps the contract of the sums, which is this function's.
+    unsafe {
+        match b.measure {
+            Measure::Product => measures::<V>(b, |x, y| x.times(y)),
+            Measure::SquaredDistance => measures::<V>(b, |x, y| x.minus(y).times(x.minus(y))),
+        }
+    }
+}
+
+/// # Safety
+/// As [`between`].
+#[inline(always)]
+unsafe fn measures<V: ExactLanes>(b: &mut Between<'_>, f: impl Fn(V, V) -> V + Copy) {
+    let row = |at: u32| b.rows[at as usize * b.stride..][..b.stride].as_ptr();
+    let (from, stride) = (row(b.row), b.stride);
+    let (columns, rest) = b.columns.as_chunks::<TOGETHER>();
+    let (to, to_rest) = b.to.as_chunks_mut::<TOGETHER>();
+    // SAFETY: each pointer is that of a row, which has the stride's numbers.
+    unsafe {
+        for (columns, to) in columns.iter().zip(to) {
+            *to = side_by_side(from, columns.map(row), stride, f);
+        }
+        for (&column, to) in rest.iter().zip(to_rest) {
+            [*to] = side_by_side(from, [row(column)], stride, f);
+        }
+    }
+}
+
+/// # Safety
+/// All pointers reach `stride` numbers, a multiple of eight; the processor has the instruction set of V.
+#[inline(always)]
+unsafe fn side_by_side<V: ExactLanes, const N: usize>(
+    from: *const f64,
+    others: [*const f64; N],
+    stride: usize,
+    f: impl Fn(V, V) -> V,
+) -> [f64; N] {
+    // SAFETY: eight numbers from a multiple of eight on that is less than the stride.
+    unsafe {
+        let mut sums = [V::zero(); N];
+        for at in (0..stride).step_by(LANES) {
+            let x = V::load(from.add(at));
+            for (sum, other) in sums.iter_mut().zip(others) {
+                *sum = sum.plus(f(x, V::load(other.add(at))));
+            }
+        }
+        sums.map(|sum| sum.sum())
     }
 }

@@ -1,4 +1,4 @@
-//! Sixteen numbers at once.
+//! Sixteen numbers at once, or eight in double precision.
 
 /// Sixteen single-precision numbers. Each instruction set implements it in the file named for it.
 ///
@@ -16,6 +16,8 @@ pub(super) trait Lanes: Copy {
     unsafe fn store(self, to: *mut f32);
     /// self · factor + term, rounded once or twice.
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
+    /// The larger of each two numbers; either, where one is NaN.
+    unsafe fn larger(self, other: Self) -> Self;
     /// A bit for each number that is `limit` or more, of which NaN is none.
     unsafe fn at_least(self, limit: Self) -> u16;
 
@@ -34,4 +36,18 @@ pub(super) trait Lanes: Copy {
             mask &= mask - 1;
         }
     }
+}
+
+/// Eight double-precision numbers, whose operations round like those of `f64`: no multiplication is fused with an addition.
+///
+/// # Safety
+/// As for [`Lanes`]; loads reach eight numbers.
+pub(super) trait ExactLanes: Copy {
+    unsafe fn zero() -> Self;
+    unsafe fn load(from: *const f64) -> Self;
+    unsafe fn plus(self, other: Self) -> Self;
+    unsafe fn minus(self, other: Self) -> Self;
+    unsafe fn times(self, other: Self) -> Self;
+    /// ((x0 + x4) + (x2 + x6)) + ((x1 + x5) + (x3 + x7))
+    unsafe fn sum(self) -> f64;
 }

@@ -60,6 +60,15 @@ struct Largest {
     to: *mut u32,
 }
 
+/// Arguments of the kernel `kth_group`: row [columns], largest [groups] for its own use; whole panels both, and no more groups than columns.
+struct Groups {
+    columns: usize,
+    groups: usize,
+    k: usize,
+    row: *const f32,
+    largest: *mut f32,
+}
+
 /// Arguments of the kernel `between`: rows [.., stride], the stride a multiple of eight; `to` as long as `columns`.
 struct Between<'a> {
     measure: Measure,
@@ -72,7 +81,7 @@ struct Between<'a> {
 
 /// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
 macro_rules! entry_points {
-    ($lanes:ty $(, $features:literal)?) => {
+    ($lanes:ty, $exact:ty $(, $features:literal)?) => {
         /// # Safety
         /// As [`scores`](super::scores::scores).
         $(#[target_feature(enable = $features)])?
@@ -90,10 +99,19 @@ macro_rules! entry_points {
         }
 
         /// # Safety
-        /// The processor has the instruction set; nothing else is asked for.
+        /// As [`kth_group`](super::scores::kth_group).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn kth_group(g: &super::Groups) -> f32 {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::scores::kth_group::<$lanes>(g) }
+        }
+
+        /// # Safety
+        /// As [`between`](super::exact::between).
         $(#[target_feature(enable = $features)])?
         pub(super) unsafe fn between(b: &mut super::Between<'_>) {
-            super::exact::between(b);
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::exact::between::<$exact>(b) }
         }
 
         /// # Safety
@@ -156,6 +174,19 @@ pub(crate) fn at_least(isa: Isa, row: &[f32], limit: f32, to: &mut [u32]) -> usi
     assert!(row.len().is_multiple_of(PANEL) && row.len() <= to.len(), "{} columns", row.len());
     let arguments = Largest { columns: row.len(), row: row.as_ptr(), limit, to: to.as_mut_ptr() };
     dispatch!(isa, at_least, &arguments)
+}
+
+/// The columns of `row` are dealt into as many groups as `largest` has places, which is what the largest of each is written to; the k-th largest of
+/// these.
+///
+/// # Panics
+/// If columns or groups are no whole panels, or the groups more than the columns or fewer than k.
+pub(crate) fn kth_group(isa: Isa, row: &[f32], k: usize, largest: &mut [f32]) -> f32 {
+    let (columns, groups) = (row.len(), largest.len());
+    assert!(columns.is_multiple_of(PANEL) && groups.is_multiple_of(PANEL), "{columns} columns in {groups} groups");
+    assert!(k <= groups && groups <= columns, "the {k}th of {groups} groups of {columns} columns");
+    let arguments = Groups { columns, groups, k, row: row.as_ptr(), largest: largest.as_mut_ptr() };
+    dispatch!(isa, kth_group, &arguments)
 }
 
 /// `to`: the measure between row `row` and each of `columns`, of `rows` with `stride` numbers each. The same bits on every processor.

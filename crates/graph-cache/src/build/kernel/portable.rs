@@ -1,6 +1,6 @@
 //! Kernels for any processor: arrays of sixteen, which compilers turn into whatever vectors there are.
 
-use super::lanes::Lanes;
+use super::lanes::{ExactLanes, Lanes};
 
 #[derive(Clone, Copy)]
 pub(super) struct Portable([f32; 16]);
@@ -33,9 +33,51 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    unsafe fn larger(self, other: Self) -> Self {
+        Portable(std::array::from_fn(|i| if self.0[i] > other.0[i] { self.0[i] } else { other.0[i] }))
+    }
+
+    #[inline(always)]
     unsafe fn at_least(self, limit: Self) -> u16 {
         (0..16).fold(0, |mask, i| mask | u16::from(self.0[i] >= limit.0[i]) << i)
     }
 }
 
-super::entry_points!(Portable);
+#[derive(Clone, Copy)]
+pub(super) struct ExactPortable([f64; 8]);
+
+impl ExactLanes for ExactPortable {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        ExactPortable([0.0; 8])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: the caller's pointer reaches eight numbers, and an array is read at any alignment.
+        ExactPortable(unsafe { from.cast::<[f64; 8]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        ExactPortable(std::array::from_fn(|i| self.0[i] + other.0[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn minus(self, other: Self) -> Self {
+        ExactPortable(std::array::from_fn(|i| self.0[i] - other.0[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        ExactPortable(std::array::from_fn(|i| self.0[i] * other.0[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f64 {
+        let [x0, x1, x2, x3, x4, x5, x6, x7] = self.0;
+        ((x0 + x4) + (x2 + x6)) + ((x1 + x5) + (x3 + x7))
+    }
+}
+
+super::entry_points!(Portable, ExactPortable);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! scores:     for row r of a panel, column c:    to[r][c] = start[c] + Σ_t z[r, t] · z[c, t]
+//! kth_group:  the k-th largest of G numbers, of which number g is the largest row[c] with c mod G = g
 //! at_least:   the columns c with row[c] ≥ limit, ascending
 //! ```
 //!
@@ -12,7 +13,7 @@
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::lanes::Lanes;
-use super::{Largest, PANEL, Scores};
+use super::{Groups, Largest, PANEL, Scores};
 
 /// # Safety
 /// The pointers of `s` reach all that its sizes say, see [`Scores`]; the processor has the instruction set of V.
@@ -67,6 +68,34 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &Scores, row: usize,
                 sums[r][q].store(s.to.add((row + r) * s.columns + (panel + q) * PANEL));
             }
         }
+    }
+}
+
+/// The largest of a few numbers that k of them are no less than. Each is held against all: they are too few for a search to pay.
+///
+/// # Safety
+/// The pointers of `g` reach all that its sizes say, see [`Groups`]; the processor has the instruction set of V.
+#[inline(always)]
+pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
+    // SAFETY: columns and groups are whole panels, and no fewer columns than groups.
+    unsafe {
+        for group in (0..g.groups).step_by(PANEL) {
+            let mut largest = V::load(g.row.add(group));
+            for column in (group + g.groups..g.columns).step_by(g.groups) {
+                largest = largest.larger(V::load(g.row.add(column)));
+            }
+            largest.store(g.largest.add(group));
+        }
+        let mut kth = f32::NEG_INFINITY;
+        for place in 0..g.groups {
+            let x = *g.largest.add(place);
+            let mut as_large = 0;
+            for group in (0..g.groups).step_by(PANEL) {
+                as_large += V::load(g.largest.add(group)).at_least(V::splat(x)).count_ones() as usize;
+            }
+            kth = if as_large >= g.k && x > kth { x } else { kth };
+        }
+        kth
     }
 }
 

@@ -49,8 +49,24 @@ proptest! {
     }
 
     #[test]
+    fn the_kth_of_groups_is_that_of_a_sort(
+        groups in 1usize..4, more in 0usize..5, share in 0.0f64..1.0, seed in any::<u32>(),
+    ) {
+        let (groups, columns) = (groups * PANEL, (groups + more) * PANEL);
+        let k = 1 + (share * groups as f64) as usize;
+        // Few values, so that many are equal.
+        let row: Vec<f32> = numbers(columns, seed).into_iter().map(|x| (9.0 * x).round() as f32).collect();
+        let largest = |group: usize| row.iter().skip(group).step_by(groups).copied().fold(f32::NEG_INFINITY, f32::max);
+        let mut sorted: Vec<f32> = (0..groups).map(largest).collect();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        for isa in Isa::all() {
+            prop_assert_eq!(kth_group(isa, &row, k, &mut vec![f32::NAN; groups]), sorted[k - 1], "{:?}", isa);
+        }
+    }
+
+    #[test]
     fn exact_measures_are_the_same_bits_for_every_instruction_set(
-        count in 1usize..9, blocks in 0usize..6, seed in any::<u32>(),
+        count in 1usize..14, blocks in 0usize..6, seed in any::<u32>(),
     ) {
         let stride = blocks * LANES;
         let rows = numbers(count * stride, seed);
