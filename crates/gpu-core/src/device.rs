@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::Gpu;
@@ -166,6 +167,12 @@ impl Device {
         self.memory().ledger.set_budget_bytes(budget_bytes);
     }
 
+    /// Fault injection, for tests of what becomes of work that runs short of memory: the requests of these numbers, counted from 0 and from now,
+    /// fail as if the budget were used up, and those before and after them do not. An empty range ends it.
+    pub fn refuse_requests(&self, numbers: Range<u64>) {
+        self.memory().ledger.refuse(numbers);
+    }
+
     /// Counters of the device's pool, with their peaks.
     pub fn stats(&self) -> Stats {
         self.memory().pool().stats()
@@ -309,6 +316,25 @@ mod tests {
         device.set_budget_bytes(Some(1000));
         device.scope("a").book(400).unwrap();
         assert_eq!(device.free_bytes(), Some(600));
+    }
+
+    #[test]
+    fn requests_are_refused_by_their_number() {
+        let device = Device::cpu();
+        let scope = device.scope("a");
+        let granted = |requests: usize| (0..requests).map(|_| scope.book(1).is_ok()).collect::<Vec<_>>();
+        assert_eq!(granted(1), [true]);
+        device.refuse_requests(1..3);
+        assert_eq!(granted(4), [true, false, false, true]);
+        assert_eq!(device.usage().allocated_bytes, 3);
+        device.refuse_requests(0..1);
+        assert!(matches!(
+            scope.book(7),
+            Err(Error::OverBudget { requested_bytes: 7, allocated_bytes: 3, budget_bytes: 3, .. })
+        ));
+        device.refuse_requests(0..9);
+        device.refuse_requests(0..0);
+        assert_eq!(granted(2), [true, true]);
     }
 
     #[test]

@@ -223,6 +223,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the device had too little memory, so that asking for less may help.
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, Error::NeverFits { .. } | Error::OutOfMemory { .. } | Error::OverBudget { .. })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

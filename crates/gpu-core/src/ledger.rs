@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::usage::{Counter, Usage};
@@ -11,7 +12,25 @@ use crate::usage::{Counter, Usage};
 pub(crate) struct Ledger {
     total: Counter,
     budget_bytes: AtomicUsize,
+    faults: Faults,
     scopes: Mutex<BTreeMap<Arc<str>, Arc<Counter>>>,
+}
+
+/// Requests that are refused whatever is free, by their number.
+#[derive(Debug, Default)]
+struct Faults {
+    /// The number of the next request; it is not counted while nothing is to be refused.
+    next: AtomicU64,
+    first: AtomicU64,
+    end: AtomicU64,
+}
+
+impl Faults {
+    /// Whether the request that comes now is one of them.
+    fn hit(&self) -> bool {
+        let end = self.end.load(Relaxed);
+        end > 0 && (self.first.load(Relaxed)..end).contains(&self.next.fetch_add(1, Relaxed))
+    }
 }
 
 /// Why nothing was booked.
@@ -23,7 +42,12 @@ pub(crate) struct OverBudget {
 
 impl Default for Ledger {
     fn default() -> Self {
-        Ledger { total: Counter::default(), budget_bytes: AtomicUsize::new(usize::MAX), scopes: Mutex::default() }
+        Ledger {
+            total: Counter::default(),
+            budget_bytes: AtomicUsize::new(usize::MAX),
+            faults: Faults::default(),
+            scopes: Mutex::default(),
+        }
     }
 }
 
@@ -35,6 +59,10 @@ impl Ledger {
 
     /// Books bytes on the device and on a scope of it.
     pub(crate) fn book(&self, scope: &Counter, bytes: usize) -> Result<(), OverBudget> {
+        if self.faults.hit() {
+            let allocated_bytes = self.total.usage().allocated_bytes;
+            return Err(OverBudget { allocated_bytes, budget_bytes: allocated_bytes });
+        }
         let budget_bytes = self.budget_bytes.load(Relaxed);
         let over = |allocated_bytes| OverBudget { allocated_bytes, budget_bytes };
         self.total.try_add(bytes, budget_bytes).map_err(over)?;
@@ -63,6 +91,14 @@ impl Ledger {
 
     pub(crate) fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
         self.budget_bytes.store(budget_bytes.unwrap_or(usize::MAX), Relaxed);
+    }
+
+    /// Refuses the requests of these numbers, counted from now.
+    pub(crate) fn refuse(&self, numbers: Range<u64>) {
+        let Faults { next, first, end } = &self.faults;
+        next.store(0, Relaxed);
+        first.store(numbers.start, Relaxed);
+        end.store(numbers.end, Relaxed);
     }
 
     /// The budget, `usize::MAX` without one, and what is left of it.
