@@ -11,11 +11,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-gpu-core", &["megabatch-cuda-lazy"]),
     ("megabatch-bars", &[]),
     ("megabatch-simt", &[]),
+    ("megabatch-doctor", &[]),
     ("megabatch-order", &[]),
+    ("megabatch-amp", &["megabatch-gpu-core"]),
     ("megabatch-chunk-io", &["megabatch-gpu-core", "megabatch-order"]),
     ("megabatch-segment", &["megabatch-gpu-core"]),
     ("megabatch-graph-cache", &["megabatch-gpu-core", "megabatch-segment"]),
-    ("megabatch-trainer", &["megabatch-gpu-core", "megabatch-order", "megabatch-segment"]),
+    ("megabatch-trainer", &["megabatch-amp", "megabatch-gpu-core", "megabatch-order", "megabatch-segment"]),
 ];
 
 /// Packages that compose the libraries and that nothing depends on.

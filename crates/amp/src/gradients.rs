@@ -1,0 +1,281 @@
+//! The first pass: norm and finiteness of all gradients, read once and written nowhere.
+//!
+//! ```text
+//! norm = √(Σ g²) · 1/scale        non-finite: the first g · 1/scale that is infinite or NaN
+//! ```
+//!
+//! Departures:
+//!
+//! 1. Squares are formed and added in double precision. The square of an f32 is exact there, neither overflows nor vanishes, and a finite number of
+//!    them has a finite sum. So the sum is finite exactly if all gradients are, and there is no second test.
+//! 2. The scale is taken out of the norm, and out of the gradients by the second pass, which multiplies them where it reads them.
+//! 3. Blocks of fixed size are added in 32 lanes, and their sums in order, so that threads and vectors change no bit.
+
+#![forbid(unsafe_code)]
+
+use crate::isa::{Isa, Loops};
+use crate::number::Number;
+use crate::scaler::Overflow;
+use crate::threads::{BLOCK, Threads};
+
+const LANES: usize = 32;
+
+/// An element of a list of tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Position of the tensor in the list.
+    pub tensor: usize,
+    /// Index of the element in the tensor.
+    pub index: usize,
+}
+
+/// What the first pass found out about gradients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Examined<S> {
+    /// The root of the sum of the squares of all unscaled gradients. Infinite or NaN where there is a gradient that is not finite.
+    ///
+    /// For f32 its relative error is at most (n / 2¹⁴ + t + 550) · 2⁻⁵⁴ for n elements in t tensors: a lane adds 512 squares, 32 lanes are added to
+    /// one, and blocks one after the other; the root halves that. For f64 it is infinite where squares overflow.
+    pub norm: f64,
+    /// The first gradient that is infinite or NaN once it is unscaled.
+    pub non_finite: Option<Place>,
+    inverse_scale: S,
+}
+
+/// What the second pass multiplies each gradient by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Factors<S> {
+    /// 1 / loss scale.
+    pub inverse_scale: S,
+    /// The clip coefficient, at most 1.
+    pub clip: S,
+}
+
+impl<S: Number> Factors<S> {
+    /// Leaves gradients as they are.
+    pub fn none() -> Self {
+        Factors { inverse_scale: S::from_f64(1.0), clip: S::from_f64(1.0) }
+    }
+}
+
+impl<S: Number> Examined<S> {
+    /// What unscales the gradients and clips them to `clip_norm`: min(1, clip_norm / (norm + 1e-6)), as in
+    /// `torch.nn.utils.clip_grad_norm_`. None where a gradient is not finite: such a step is to be skipped.
+    pub fn factors(&self, clip_norm: Option<f64>) -> Option<Factors<S>> {
+        let coefficient = clip_norm.map_or(1.0, |clip_norm| clip_norm / (self.norm + 1e-6));
+        let clip = S::from_f64(if coefficient < 1.0 { coefficient } else { 1.0 });
+        self.non_finite.is_none().then_some(Factors { inverse_scale: self.inverse_scale, clip })
+    }
+}
+
+/// The first pass over `gradients`, a slice a tensor, of a loss that was multiplied by 1 / `inverse_scale`. Many tensors that lie in one piece may be one
+/// slice: [`Layout::overflow`] finds the tensor of an element.
+///
+/// # Panics
+/// If `inverse_scale` is not a positive finite number.
+pub fn examine<S: Number>(gradients: &[&[S]], inverse_scale: S, threads: Threads) -> Examined<S> {
+    assert!(
+        inverse_scale > S::default() && inverse_scale.is_finite(),
+        "the inverse of a loss scale is a positive number"
+    );
+    let isa = Isa::best();
+    let blocks = gradients.iter().flat_map(|gradient| gradient.chunks(BLOCK));
+    let sum = threads.sum(blocks, |block| isa.run(SumOfSquares(block)));
+    let norm = sum.sqrt() * inverse_scale.to_f64();
+    // An element is no larger than the norm. NaN compares as false.
+    let all_finite = norm <= S::GREATEST.to_f64();
+    let non_finite = if all_finite { None } else { first_non_finite(gradients, inverse_scale) };
+    Examined { norm, non_finite, inverse_scale }
+}
+
+fn first_non_finite<S: Number>(gradients: &[&[S]], inverse_scale: S) -> Option<Place> {
+    gradients.iter().enumerate().find_map(|(tensor, gradient)| {
+        let index = gradient.iter().position(|&g| !(g * inverse_scale).is_finite())?;
+        Some(Place { tensor, index })
+    })
+}
+
+struct SumOfSquares<'a, S>(&'a [S]);
+
+impl<S: Number> Loops for SumOfSquares<'_, S> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut lanes = [0.0; LANES];
+        let (rows, rest) = self.0.as_chunks::<LANES>();
+        for row in rows {
+            for (lane, g) in lanes.iter_mut().zip(row) {
+                *lane += g.to_f64() * g.to_f64();
+            }
+        }
+        for (lane, g) in lanes.iter_mut().zip(rest) {
+            *lane += g.to_f64() * g.to_f64();
+        }
+        lanes.iter().sum()
+    }
+}
+
+/// Names of tensors that lie one after another in one slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    names: Vec<String>,
+    /// Where each tensor ends and the next one begins.
+    ends: Vec<usize>,
+}
+
+impl<N: Into<String>> FromIterator<(N, usize)> for Layout {
+    /// The layout of tensors of these names and numbers of elements.
+    fn from_iter<I: IntoIterator<Item = (N, usize)>>(tensors: I) -> Self {
+        let mut layout = Layout::default();
+        for (name, len) in tensors {
+            layout.ends.push(layout.len() + len);
+            layout.names.push(name.into());
+        }
+        layout
+    }
+}
+
+impl Layout {
+    /// Number of elements of all tensors.
+    pub fn len(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The tensor that the element `index` of the slice belongs to, and the element's index there.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub fn overflow(&self, index: usize) -> Overflow<'_> {
+        assert!(index < self.len(), "element {index} of {}", self.len());
+        let tensor = self.ends.partition_point(|&end| end <= index);
+        let start = if tensor == 0 { 0 } else { self.ends[tensor - 1] };
+        Overflow { tensor: &self.names[tensor], index: index - start }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The bound of [`Examined::norm`] for up to 50 blocks.
+    fn close(norm: f64, expected: f64) -> bool {
+        norm == expected || (norm - expected).abs() <= 600.0 * f64::EPSILON / 4.0 * expected
+    }
+
+    /// The root of the sum of squares of gradients that are unscaled first, added with what each addition loses (Kahan, 1965).
+    fn plain<S: Number>(gradients: &[&[S]], inverse_scale: S) -> f64 {
+        let (mut sum, mut lost) = (0.0, 0.0);
+        for &g in gradients.iter().copied().flatten() {
+            let g = (g * inverse_scale).to_f64();
+            let term = g * g - lost;
+            let next = sum + term;
+            lost = (next - sum) - term;
+            sum = next;
+        }
+        sum.sqrt()
+    }
+
+    fn check<S: Number>(gradients: &[&[S]], inverse_scale: S) {
+        let examined = examine(gradients, inverse_scale, Threads::Caller);
+        assert_eq!(examined.norm.to_bits(), examine(gradients, inverse_scale, Threads::Pool).norm.to_bits());
+        assert!(close(examined.norm, plain(gradients, inverse_scale)), "{examined:?}");
+        assert_eq!(examined.non_finite, None);
+    }
+
+    fn noise(len: usize) -> Vec<f32> {
+        (0..len as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 20) as f32 - 7.0).collect()
+    }
+
+    #[test]
+    fn tensors_of_every_length_near_a_lane_and_a_block() {
+        for len in [0, 1, 31, 32, 33, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 7] {
+            let long = noise(len);
+            let double: Vec<f64> = long.iter().map(|&x| f64::from(x)).collect();
+            for inverse in [1.0, 2.0 / 65_536.0] {
+                check(&[&long], inverse);
+                check(&[&long, &[], &long[..len / 2]], inverse);
+                check(&[&double], f64::from(inverse));
+            }
+        }
+        check::<f32>(&[], 1.0);
+    }
+
+    #[test]
+    fn instruction_sets_add_alike() {
+        for len in [0, 1, 31, 33, 5000] {
+            let g = noise(len);
+            let sums: Vec<u64> = Isa::all().into_iter().map(|isa| isa.run(SumOfSquares(&g)).to_bits()).collect();
+            assert!(sums.iter().all(|&sum| sum == sums[0]), "{len}: {sums:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_gradient_that_is_not_finite_is_found() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for (tensor, index) in [(0, 0), (0, 99), (2, 0), (2, BLOCK + 3)] {
+                let mut tensors = [noise(100), noise(40), noise(2 * BLOCK)];
+                tensors[tensor][index] = bad;
+                // A later one, which is not the first.
+                tensors[2][2 * BLOCK - 1] = f32::NAN;
+                let slices: Vec<&[f32]> = tensors.iter().map(Vec::as_slice).collect();
+                for threads in [Threads::Caller, Threads::Pool] {
+                    let examined = examine(&slices, 1.0 / 1024.0, threads);
+                    assert_eq!(examined.non_finite, Some(Place { tensor, index }));
+                    assert_eq!(examined.factors(Some(1.0)), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_range_of_single_precision_does_not_bound_the_norm() {
+        let (large, small) = ([f32::MAX; 4], [f32::from_bits(1); 4]);
+        assert_eq!(examine(&[&large], 1.0, Threads::Caller).norm, 2.0 * f64::from(f32::MAX));
+        assert_eq!(examine(&[&large], 1.0, Threads::Caller).non_finite, None);
+        assert_eq!(examine(&[&small], 1.0, Threads::Caller).norm, 2.0 * f64::from(f32::from_bits(1)));
+        // Below a scale of 1, unscaling itself can overflow.
+        let place = examine(&[&[1.0, f32::MAX]], 2.0, Threads::Caller).non_finite;
+        assert_eq!(place, Some(Place { tensor: 0, index: 1 }));
+    }
+
+    #[test]
+    fn the_norm_is_clipped_as_in_pytorch() {
+        for (clip, expected) in
+            [(None, 1.0), (Some(100.0), 1.0), (Some(5.0), 5.0 / 5.000_001), (Some(0.5), 0.5 / 5.000_001)]
+        {
+            let factors = examine(&[&[3.0f64 * 8.0], &[4.0 * 8.0]], 0.125, Threads::Caller).factors(clip);
+            assert_eq!(factors, Some(Factors { inverse_scale: 0.125, clip: expected }));
+        }
+    }
+
+    #[test]
+    fn a_layout_finds_the_tensor_of_an_element() {
+        let layout: Layout = [("a", 2), ("empty", 0), ("b", 3)].into_iter().collect();
+        let found: Vec<_> =
+            (0..layout.len()).map(|index| layout.overflow(index)).map(|o| (o.tensor, o.index)).collect();
+        assert_eq!(found, [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2)]);
+        assert!(!layout.is_empty() && Layout::default().is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_gradients(bits in prop::collection::vec(any::<u32>(), 0..400), cut in 0usize..400, exponent in -20i32..=0) {
+            let g: Vec<f32> = bits.into_iter().map(f32::from_bits).filter(|g| g.is_finite()).collect();
+            let inverse = 2f32.powi(exponent);
+            // What unscaling would leave of subnormal numbers, the pass still counts.
+            let normal: Vec<f32> = g.iter().map(|&g| if (g * inverse).is_normal() { g } else { 0.0 }).collect();
+            let (left, right) = normal.split_at(cut.min(normal.len()));
+            check(&[left, right], inverse);
+        }
+    }
+}

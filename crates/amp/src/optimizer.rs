@@ -1,0 +1,88 @@
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+
+use crate::number::Number;
+
+/// The rule by which gradients change weights. Each equals PyTorch's optimizer of that name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Rule {
+    /// Stochastic gradient descent without momentum; weight decay is added to the gradient.
+    Sgd,
+    /// Adam (Kingma and Ba, 2015); weight decay is added to the gradient.
+    Adam,
+    /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+    #[default]
+    AdamW,
+}
+
+impl Rule {
+    /// Whether the rule keeps a mean and a mean square of each gradient.
+    pub fn has_moments(self) -> bool {
+        matches!(self, Rule::Adam | Rule::AdamW)
+    }
+}
+
+/// An optimizer's settings at one step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OptimizerSettings {
+    /// The rule.
+    pub rule: Rule,
+    /// Learning rate of this step, ≥ 0.
+    pub lr: f64,
+    /// Weight decay, ≥ 0.
+    pub weight_decay: f64,
+    /// Decay of the mean of gradients, in [0, 1).
+    pub beta1: f64,
+    /// Decay of the mean of squared gradients, in [0, 1).
+    pub beta2: f64,
+    /// Added to the root of the second moment, > 0.
+    pub epsilon: f64,
+}
+
+impl Default for OptimizerSettings {
+    /// AdamW with PyTorch's defaults.
+    fn default() -> Self {
+        OptimizerSettings { rule: Rule::AdamW, lr: 1e-3, weight_decay: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
+    }
+}
+
+/// The factors of one step. They are computed in double precision and rounded once, as PyTorch does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rates<S> {
+    pub(crate) lr: S,
+    pub(crate) coupled_decay: S,
+    pub(crate) shrink: S,
+    pub(crate) one_minus_beta1: S,
+    pub(crate) beta2: S,
+    pub(crate) one_minus_beta2: S,
+    pub(crate) step_size: S,
+    pub(crate) root_correction2: S,
+    pub(crate) epsilon: S,
+}
+
+impl<S: Number> Rates<S> {
+    /// The factors of the step `number`, counted from 1.
+    pub(crate) fn new(settings: &OptimizerSettings, number: u64) -> Self {
+        let &OptimizerSettings { rule, lr, weight_decay, beta1, beta2, epsilon } = settings;
+        // f64's `powf` is exact enough for any step, and takes a step that passes i32.
+        let correction = |beta: f64| 1.0 - beta.powf(number as f64);
+        let (coupled, decoupled) = match rule {
+            Rule::AdamW => (0.0, weight_decay),
+            Rule::Adam | Rule::Sgd => (weight_decay, 0.0),
+        };
+        Rates {
+            lr: S::from_f64(lr),
+            coupled_decay: S::from_f64(coupled),
+            shrink: S::from_f64(1.0 - lr * decoupled),
+            one_minus_beta1: S::from_f64(1.0 - beta1),
+            beta2: S::from_f64(beta2),
+            one_minus_beta2: S::from_f64(1.0 - beta2),
+            step_size: S::from_f64(lr / correction(beta1)),
+            root_correction2: S::from_f64(correction(beta2).sqrt()),
+            epsilon: S::from_f64(epsilon),
+        }
+    }
+}

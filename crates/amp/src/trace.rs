@@ -1,0 +1,144 @@
+//! Where numbers stop being finite.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::isa::{Isa, Loops};
+use crate::number::Number;
+
+/// Numbers of which the first look asks only whether all are finite: a few kilobytes, which the second look finds in the cache.
+const BLOCK: usize = 1024;
+
+/// Index of the first of `values` that is infinite or NaN.
+pub fn first_non_finite<S: Number>(values: &[S]) -> Option<usize> {
+    Isa::best().run(Scan(values))
+}
+
+struct Scan<'a, S>(&'a [S]);
+
+impl<S: Number> Loops for Scan<'_, S> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn run(self) -> Option<usize> {
+        self.0.chunks(BLOCK).zip((0..).step_by(BLOCK)).find_map(|(block, start)| {
+            // Without a way out of the loop the compiler compares a whole vector at a time.
+            let all_finite = block.iter().fold(true, |all, value| all & value.is_finite());
+            let index = if all_finite { None } else { block.iter().position(|value| !value.is_finite()) };
+            index.map(|index| start + index)
+        })
+    }
+}
+
+/// The first number of a step that was infinite or NaN.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FirstNonFinite {
+    /// Step, counted as the caller counts.
+    pub step: u64,
+    /// Layer that computed it.
+    pub layer: String,
+    /// Tensor in the layer.
+    pub tensor: String,
+    /// Index of the element in the tensor.
+    pub index: usize,
+    /// The element: an infinity or a NaN.
+    pub value: f64,
+}
+
+impl fmt::Display for FirstNonFinite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FirstNonFinite { step, layer, tensor, index, value } = self;
+        write!(f, "step {step}, layer {layer}: {tensor} is {value} at index {index}")
+    }
+}
+
+/// Looks at the tensors of a step in the order in which they are computed, and keeps the first element that is not finite: where the trouble began, and not
+/// where it was noticed.
+///
+/// It costs a read of each tensor, so it is for the step that is computed again after a loss or a gradient was not finite.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    step: u64,
+    first: Option<FirstNonFinite>,
+}
+
+impl Trace {
+    /// The trace of a step.
+    pub fn new(step: u64) -> Self {
+        Trace { step, first: None }
+    }
+
+    /// Looks at the next tensor. Once something was found, nothing is looked at any more.
+    pub fn look<S: Number>(&mut self, (layer, tensor): (&str, &str), values: &[S]) {
+        if self.first.is_some() {
+            return;
+        }
+        self.first = first_non_finite(values).map(|index| FirstNonFinite {
+            step: self.step,
+            layer: layer.to_owned(),
+            tensor: tensor.to_owned(),
+            index,
+            value: values[index].to_f64(),
+        });
+    }
+
+    /// What was found.
+    pub fn first(&self) -> Option<&FirstNonFinite> {
+        self.first.as_ref()
+    }
+
+    /// Ends the step.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] where something was found.
+    pub fn finish(self) -> Result<()> {
+        match self.first {
+            Some(first) => Err(Error::NotFinite { first }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_is_found_wherever_it_stands() {
+        for len in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
+            let mut values = vec![f32::MAX; len];
+            assert_eq!(first_non_finite(&values), None);
+            // Backwards, so that each is the first when it is looked for.
+            for index in (0..len).rev().step_by(97) {
+                values[index] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][index % 3];
+                for isa in Isa::all() {
+                    assert_eq!(isa.run(Scan(&values)), Some(index), "{isa:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_trace_keeps_where_the_trouble_began() {
+        let mut trace = Trace::new(41);
+        trace.look(("lstm.M1", "gates"), &[0.5f32, 1.0]);
+        assert_eq!(trace.first(), None);
+        trace.look(("lstm.M1", "cell state"), &[0.0f32, 1.0, f32::INFINITY, f32::NAN]);
+        trace.look(("head", "outputs"), &[f64::NAN]);
+        let error = trace.finish().unwrap_err();
+        assert_eq!(error.to_string(), "step 41, layer lstm.M1: cell state is inf at index 2");
+        assert_eq!(Trace::new(1).finish(), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bits(bits in prop::collection::vec(any::<u32>(), 0..3000)) {
+            let values: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
+            prop_assert_eq!(first_non_finite(&values), values.iter().position(|value| !value.is_finite()));
+        }
+    }
+}
