@@ -16,12 +16,33 @@ type SourceError = Box<dyn StdError + Send + Sync>;
 
 /// Samples that do not fit in memory, and are read in pieces of many batches rather than batch by batch.
 pub trait LoadAhead: Sync {
-    /// Begins to load the batches `lists`, in memory of the source's own. A validation that interrupts training loads its batches
-    /// beside those of training.
+    /// Begins to load the batches `lists`, in memory of the source's own, in chunks as `chunking` says. A validation that interrupts training loads
+    /// its batches beside those of training.
     ///
     /// # Errors
     /// Where there is no memory, or whatever keeps the source from beginning.
-    fn load<'a>(&'a self, lists: BatchLists<'a>) -> Result<Box<dyn LoadedBatches + 'a>, SourceError>;
+    fn load<'a>(
+        &'a self,
+        lists: BatchLists<'a>,
+        chunking: Chunking,
+    ) -> Result<Box<dyn LoadedBatches + 'a>, SourceError>;
+}
+
+/// The size of chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunking {
+    /// Of what the source planned with, 100 at most: less where memory has run short.
+    pub percent: u32,
+    /// Samples in the largest batch, which a chunk holds in any case.
+    pub batch_samples: usize,
+}
+
+impl Chunking {
+    /// Samples in a chunk, for a plan with so many.
+    pub fn samples(self, planned: usize) -> usize {
+        let cut = planned as u128 * u128::from(self.percent) / 100;
+        usize::try_from(cut).unwrap_or(usize::MAX).max(self.batch_samples)
+    }
 }
 
 /// Batches that were loaded, in the order of their lists.

@@ -2,6 +2,8 @@
 
 //! Predictions that need no network: whoever does not beat them has learnt nothing.
 
+mod most_frequent;
+
 use megabatch_gpu_core::Device;
 
 use crate::error::{Error, Result};
@@ -9,10 +11,11 @@ use crate::evaluate::Selection;
 use crate::form::Form;
 use crate::graph::{Readout, check_graphs};
 use crate::level::Level;
-use crate::loss::is_labelled;
+use crate::loss::{Loss, is_labelled};
 use crate::matmul::{Matrix, Output, multiply};
 use crate::prefetch::{Source, with_batches};
 use crate::view::BatchView;
+use most_frequent::ClassCounts;
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It only keeps features that are
 /// constant or repeat each other (the time of day in several timeframes) from making the equations singular.
@@ -26,79 +29,123 @@ const BATCH_SAMPLES: usize = 64;
 pub struct Baselines {
     /// What they predict for in graphs; none for samples that stand alone.
     readout: Option<Readout>,
-    /// Mean target of each horizon, [K].
-    mean: Vec<f32>,
-    /// Coefficients of the last bar's features of every timeframe, side by side, and of 1, [P, K].
-    coefficients: Vec<f64>,
+    fitted: Fitted,
+}
+
+#[derive(Clone, Debug)]
+enum Fitted {
+    Numbers {
+        /// Mean target of each horizon, [K].
+        mean: Vec<f32>,
+        /// Coefficients of the last bar's features of every timeframe, side by side, and of 1, [P, K].
+        coefficients: Vec<f64>,
+    },
+    /// What a model would put out for the share of each class, [K, C].
+    Classes { outputs: Vec<f32> },
 }
 
 impl Baselines {
     /// Fits the mean of each horizon and a linear regression on the last bar's features of every timeframe, in one pass
-    /// that keeps sums only: P² + P·K doubles, whatever the number of samples. Where samples are the nodes of graphs, `training` lists
-    /// graphs, and every node whose targets are known counts.
+    /// that keeps sums only: P² + P·K doubles, whatever the number of samples, and P² more for each horizon with targets that are not known,
+    /// which count nowhere. Where samples are the nodes of graphs, `training` lists graphs, and every node whose targets are all known counts. For a
+    /// horizon without any known target nothing is predicted: NaN.
     ///
     /// # Errors
     /// [`Error::NothingLeft`] for no samples, [`Error::Gather`] and [`Error::Memory`] as for training.
     pub fn fit(device: &Device, training: Selection<'_>) -> Result<Self> {
-        Baselines::fit_for(device, training, training.samples.graphs().map(|_| Readout::Node))
+        Baselines::fit_for(device, training, (training.samples.graphs().map(|_| Readout::Node), Loss::Mse))
     }
 
-    /// The same beside a model that predicts with this readout. Graphs as a whole are regressed on the sums over their nodes beside a model
-    /// that reads the sum, else on the means.
+    /// The same beside a model that predicts with this readout and was trained with this loss. Graphs as a whole are regressed on the sums over
+    /// their nodes beside a model that reads the sum, else on the means. Beside a model of classes, it is the share of each class that is
+    /// fitted.
     ///
     /// # Errors
-    /// As [`Baselines::fit`].
-    pub fn fit_for(device: &Device, training: Selection<'_>, readout: Option<Readout>) -> Result<Self> {
+    /// As [`Baselines::fit`]; [`Error::Class`] for a target that names no class.
+    pub fn fit_for(device: &Device, training: Selection<'_>, (readout, loss): (Option<Readout>, Loss)) -> Result<Self> {
         let Selection { samples, indices } = training;
-        let graphs = samples.graphs().filter(|_| readout.is_some());
-        graphs.map_or(Ok(()), |graphs| check_graphs(graphs, indices))?;
         if indices.is_empty() {
             let advice = "the baselines are fitted on the training samples; give them a fraction in data.split";
             return Err(Error::NothingLeft { part: "training", before: 0, after: 0, advice });
         }
-        let shape = samples.shape();
-        let width = shape.timeframes.iter().map(|timeframe| timeframe.features).sum::<usize>() + 1;
-        let mut normal = NormalEquations {
-            readout,
-            rows: 0,
-            width,
-            outputs: shape.outputs,
-            xx: vec![0.0; width * width],
-            xy: vec![0.0; width * shape.outputs],
-        };
-        let scope = device.scope("batches");
-        let batch_size = (BATCH_SAMPLES / graphs.map_or(1, |graphs| graphs.largest().0.max(1))).max(1);
-        let source = Source { samples, graphs, scope: &scope, batch_size, form: Form::Fast };
-        with_batches(source, indices.chunks(batch_size).map(<[usize]>::to_vec), |feed| {
-            while let Some(batch) = feed.next()? {
-                normal.add(&batch);
+        let fitted = match loss {
+            Loss::Classes(classes) => {
+                let mut counts = ClassCounts::new(classes, samples.shape().outputs);
+                for_each_batch(device, training, readout, |batch| {
+                    counts.add(&Level::of(readout).targets(batch), batch.graphs.is_some())
+                })?;
+                (!counts.is_empty()).then(|| Fitted::Classes { outputs: counts.outputs() })
             }
-            Ok(())
-        })?;
-        if normal.rows == 0 {
-            let advice = "none of the training targets is known; give graphs of which some are";
-            return Err(Error::NothingLeft { part: "training", before: indices.len(), after: 0, advice });
-        }
-        // The row of the constant 1 holds the sums of the targets.
-        let sums = &normal.xy[(width - 1) * shape.outputs..];
-        let mean = sums.iter().map(|sum| (sum / normal.rows as f64) as f32).collect();
-        Ok(Baselines { readout, mean, coefficients: normal.solve() })
+            _ => fit_numbers(device, training, readout)?,
+        };
+        let advice = "none of the training targets is known; give samples of which some are";
+        let none = Error::NothingLeft { part: "training", before: indices.len(), after: 0, advice };
+        Ok(Baselines { readout, fitted: fitted.ok_or(none)? })
     }
 
-    /// Each baseline's name and its predictions for a batch: [B, K], or a row a graph where it is graphs that are predicted.
-    pub fn predict(&self, batch: &BatchView<'_>) -> [(&'static str, Vec<f32>); 3] {
-        let outputs = self.mean.len();
+    /// Each baseline's name and its predictions for a batch: [B, K], or a row a graph where it is graphs that are predicted; of classes [B, K, C], as
+    /// a model puts them out.
+    pub fn predict(&self, batch: &BatchView<'_>) -> Vec<(&'static str, Vec<f32>)> {
+        let (mean, coefficients) = match &self.fitted {
+            Fitted::Numbers { mean, coefficients } => (mean, coefficients),
+            Fitted::Classes { outputs } => {
+                let rows = Level::of(self.readout).targets(batch).len() / batch.shape().outputs;
+                return vec![("most_frequent", outputs.repeat(rows))];
+            }
+        };
+        let outputs = mean.len();
         let (x, width) = regressors(batch, self.readout);
         let rows = x.len() / width;
         let mut linear = vec![0.0; rows * outputs];
-        let coefficients = Matrix::new(&self.coefficients, [width, outputs]);
+        let coefficients = Matrix::new(coefficients, [width, outputs]);
         multiply(Matrix::new(&x, [rows, width]), coefficients, Output::Overwrite, &mut linear);
-        [
+        vec![
             ("no_change", vec![0.0; rows * outputs]),
-            ("mean", self.mean.repeat(rows)),
+            ("mean", mean.repeat(rows)),
             ("linear", linear.into_iter().map(|y| y as f32).collect()),
         ]
     }
+}
+
+/// Means and regression; `None` where no target is known.
+fn fit_numbers(device: &Device, training: Selection<'_>, readout: Option<Readout>) -> Result<Option<Fitted>> {
+    let shape = training.samples.shape();
+    let width = shape.timeframes.iter().map(|timeframe| timeframe.features).sum::<usize>() + 1;
+    let mut normal = NormalEquations {
+        readout,
+        width,
+        outputs: shape.outputs,
+        xx: vec![0.0; width * width],
+        xx_of_known: vec![None; shape.outputs],
+        xy: vec![0.0; width * shape.outputs],
+    };
+    for_each_batch(device, training, readout, |batch| {
+        normal.add(batch);
+        Ok(())
+    })?;
+    let mean = normal.means();
+    let is_empty = mean.iter().all(|mean| mean.is_nan());
+    Ok((!is_empty).then(|| Fitted::Numbers { mean, coefficients: normal.solve() }))
+}
+
+/// Reads the samples, or graphs, to be fitted on.
+fn for_each_batch(
+    device: &Device,
+    Selection { samples, indices }: Selection<'_>,
+    readout: Option<Readout>,
+    mut each: impl FnMut(&BatchView<'_>) -> Result<()>,
+) -> Result<()> {
+    let graphs = samples.graphs().filter(|_| readout.is_some());
+    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, indices))?;
+    let scope = device.scope("batches");
+    let batch_size = (BATCH_SAMPLES / graphs.map_or(1, |graphs| graphs.largest().0.max(1))).max(1);
+    let source = Source { samples, graphs, scope: &scope, batch_size, chunk_percent: 100, form: Form::Fast };
+    with_batches(source, indices.chunks(batch_size).map(<[usize]>::to_vec), |feed| {
+        while let Some(batch) = feed.next()? {
+            each(&batch)?;
+        }
+        Ok(())
+    })
 }
 
 /// The last bar's features of every timeframe side by side, then 1: [B, P], and P.
@@ -135,10 +182,12 @@ fn regressors(batch: &BatchView<'_>, readout: Option<Readout>) -> (Vec<f64>, usi
 /// XᵀX and XᵀY of the samples seen.
 struct NormalEquations {
     readout: Option<Readout>,
-    rows: usize,
     width: usize,
     outputs: usize,
     xx: Vec<f64>, // [P, P]
+    /// XᵀX of the rows whose target is known, for each horizon that some are not of.
+    xx_of_known: Vec<Option<Vec<f64>>>, // [K] of [P, P]
+    /// Of known targets.
     xy: Vec<f64>, // [P, K]
 }
 
@@ -149,22 +198,70 @@ impl NormalEquations {
         if batch.graphs.is_some() {
             (x, y) = keep_labelled((&x, width), (&y, self.outputs));
         }
+        for k in 0..self.outputs {
+            self.add_known(k, (&x, &y));
+        }
+        y.iter_mut().filter(|y| y.is_nan()).for_each(|y| *y = 0.0);
         let rows = x.len() / width;
         let x = Matrix::new(&x, [rows, width]);
         multiply(x.transposed(), x, Output::Add, &mut self.xx);
         multiply(x.transposed(), Matrix::new(&y, [rows, self.outputs]), Output::Add, &mut self.xy);
-        self.rows += rows;
+    }
+
+    /// Adds the rows whose target k is known to their own XᵀX, where there is need of one. Up to the first target that is not known, it is that of
+    /// all rows.
+    fn add_known(&mut self, k: usize, (x, y): (&[f64], &[f64])) {
+        let known = |row: &usize| !y[row * self.outputs + k].is_nan();
+        let rows = x.len() / self.width;
+        if self.xx_of_known[k].is_none() && (0..rows).all(|row| known(&row)) {
+            return;
+        }
+        let of_row = |row: usize| &x[row * self.width..][..self.width];
+        let x: Vec<f64> = (0..rows).filter(known).flat_map(of_row).copied().collect();
+        let x = Matrix::new(&x, [x.len() / self.width, self.width]);
+        let xx = self.xx_of_known[k].get_or_insert_with(|| self.xx.clone());
+        multiply(x.transposed(), x, Output::Add, xx);
+    }
+
+    /// Known targets of horizon `k`: the square of the constant 1, summed.
+    fn known(&self, k: usize) -> f64 {
+        self.xx_of_known[k].as_ref().unwrap_or(&self.xx)[self.width * self.width - 1]
+    }
+
+    /// Mean of the known targets of each horizon.
+    fn means(&self) -> Vec<f32> {
+        // The row of the constant 1 holds the sums of the targets.
+        let sums = &self.xy[(self.width - 1) * self.outputs..];
+        sums.iter().enumerate().map(|(k, sum)| (sum / self.known(k)) as f32).collect()
     }
 
     /// The coefficients [P, K] that solve (XᵀX + ridge) β = XᵀY. The constant bears no ridge.
     fn solve(mut self) -> Vec<f64> {
-        let diagonal = |xx: &[f64]| (0..self.width).map(|i| xx[i * self.width + i]).sum::<f64>();
-        let ridge = RIDGE * diagonal(&self.xx) / self.width as f64;
-        (0..self.width - 1).for_each(|i| self.xx[i * self.width + i] += ridge);
-        cholesky(&mut self.xx, self.width);
-        substitute(&self.xx, self.width, &mut self.xy);
-        self.xy
+        let mut coefficients = self.xy.clone();
+        let known: Vec<f64> = (0..self.outputs).map(|k| self.known(k)).collect();
+        factorize(&mut self.xx, self.width);
+        substitute(&self.xx, self.width, &mut coefficients);
+        for (k, xx) in self.xx_of_known.iter_mut().enumerate() {
+            let Some(xx) = xx else { continue };
+            let mut column: Vec<f64> = self.xy.chunks_exact(self.outputs).map(|row| row[k]).collect();
+            factorize(xx, self.width);
+            substitute(xx, self.width, &mut column);
+            // Without any, the equations are solved by zeros.
+            if known[k] == 0.0 {
+                column.fill(f64::NAN);
+            }
+            coefficients.chunks_exact_mut(self.outputs).zip(column).for_each(|(row, x)| row[k] = x);
+        }
+        coefficients
     }
+}
+
+/// Replaces the lower triangle of XᵀX [n, n] by the Cholesky factor of XᵀX + ridge.
+fn factorize(xx: &mut [f64], n: usize) {
+    let diagonal = (0..n).map(|i| xx[i * n + i]).sum::<f64>();
+    let ridge = RIDGE * diagonal / n as f64;
+    (0..n - 1).for_each(|i| xx[i * n + i] += ridge);
+    cholesky(xx, n);
 }
 
 /// The rows whose targets are all known.
@@ -206,68 +303,4 @@ fn substitute(l: &[f64], n: usize, b: &mut [f64]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use megabatch_order::random::{Stream, uniform};
-
-    use super::*;
-    use crate::model::{SampleShape, Timeframe};
-    use crate::samples::{Batch, InMemory, Samples};
-
-    /// Two timeframes; targets are linear in the last bars, the second one constant; one feature repeats another.
-    fn linear_samples(samples: usize) -> InMemory {
-        let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 2 };
-        let shape = SampleShape { timeframes: vec![timeframe("M1", 3), timeframe("H1", 2)], outputs: 2 };
-        let draw = |name, len: usize| -> Vec<f32> {
-            (0..len as u64).map(|i| uniform(Stream { seed: 1, name }, i) as f32 - 0.5).collect()
-        };
-        let (m1, mut h1) = (draw("m1", samples * 6), draw("h1", samples * 4));
-        for n in 0..samples {
-            h1[n * 4 + 3] = m1[n * 6 + 5];
-        }
-        let targets = (0..samples).flat_map(|n| [2.0 * m1[n * 6 + 4] - h1[n * 4 + 2] + 0.5, 3.0]).collect();
-        InMemory::new(shape, vec![m1, h1], targets).unwrap()
-    }
-
-    #[test]
-    fn linear_targets_are_predicted_and_means_are_means() {
-        let samples = linear_samples(200);
-        let device = Device::cpu();
-        let indices: Vec<usize> = (0..150).collect();
-        let baselines = Baselines::fit(&device, Selection { samples: &samples, indices: &indices }).unwrap();
-        let mut batch = Batch::new(&device.scope("test"), samples.shape(), 50).unwrap();
-        batch.resize(50);
-        samples.gather(&(150..200).collect::<Vec<_>>(), &mut batch).unwrap();
-
-        let [(_, zeros), (_, means), (_, linear)] = baselines.predict(&batch.view());
-        assert!(zeros.iter().all(|&y| y == 0.0));
-        let training: f64 = (0..150).map(|n| f64::from(samples_target(&samples, n))).sum::<f64>() / 150.0;
-        assert!((f64::from(means[0]) - training).abs() < 1e-6 && means[1] == 3.0, "{means:?}");
-        // The ridge moves the coefficients by about its share, 1e-8, and single precision rounds the result.
-        let error = linear.iter().zip(batch.view().targets()).map(|(y, target)| (y - target).abs()).fold(0.0, f32::max);
-        assert!(error < 1e-5, "{error}");
-    }
-
-    fn samples_target(samples: &InMemory, n: usize) -> f32 {
-        let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), 1).unwrap();
-        batch.resize(1);
-        samples.gather(&[n], &mut batch).unwrap();
-        batch.view().targets()[0]
-    }
-
-    #[test]
-    fn cholesky_solves_a_system_by_hand() {
-        let mut a = [4.0, f64::NAN, 2.0, 5.0];
-        cholesky(&mut a, 2);
-        assert_eq!([a[0], a[2], a[3]], [2.0, 1.0, 2.0]);
-        let mut b = [8.0, 14.0];
-        substitute(&a, 2, &mut b);
-        assert_eq!(b, [0.75, 2.5]);
-    }
-
-    #[test]
-    fn no_samples_is_an_error() {
-        let samples = linear_samples(1);
-        let nothing = Selection { samples: &samples, indices: &[] };
-        assert!(matches!(Baselines::fit(&Device::cpu(), nothing), Err(Error::NothingLeft { .. })));
-    }
-}
+mod tests;

@@ -1,11 +1,13 @@
 #![forbid(unsafe_code)]
 
+use megabatch_amp::{Threads, examine};
+
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
 
 /// The square root of the sum of the squares of all elements, summed in double precision.
 pub fn global_norm<S: Scalar>(gradients: &TensorSet<S>) -> f64 {
-    gradients.values().iter().map(|g| g.to_f64() * g.to_f64()).sum::<f64>().sqrt()
+    examine(&[gradients.values()], S::ONE, Threads::Caller).norm
 }
 
 /// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as `torch.nn.utils.clip_grad_norm_` does.

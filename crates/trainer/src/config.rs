@@ -1,17 +1,22 @@
 #![forbid(unsafe_code)]
 
+use megabatch_amp::Precision;
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
+use crate::dense::{Mode, Runs};
+use crate::divergence::Divergence;
 use crate::dropout::{Dropout, check_rate};
 use crate::early_stopping::EarlyStopping;
 use crate::error::{Error, Result};
 use crate::form::Form;
+use crate::ladder::Ration;
 use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
 use crate::model::{Encoder, ModelConfig};
 use crate::optimizer::OptimizerConfig;
-use crate::step::{Compute, Purpose};
+use crate::pooling::Pooling;
+use crate::step::{Compute, Kept, Purpose};
 
 /// Everything that decides the result of training beside the samples. The number of threads does not change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +34,7 @@ pub struct Config {
     pub lr_schedule: LrSchedule,
     /// Largest norm of all gradients together; larger ones are scaled down to it. `None` leaves them.
     pub clip_norm: Option<f64>,
-    /// What is minimised.
+    /// What is minimised. It decides how many outputs the model has, whatever [`ModelConfig::outputs_per_target`] says.
     pub loss: Loss,
     /// Passes over the training samples.
     pub epochs: u64,
@@ -50,6 +55,13 @@ pub struct Config {
     /// [`Predictor::with_carried_state`](crate::Predictor::with_carried_state).
     #[serde(default)]
     pub carry_state: bool,
+    /// What a step computes of samples that follow one another.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Whether the backward pass computes half of the LSTMs' gates again, in place of keeping those of all steps from the forward pass: about half
+    /// the memory of activations for somewhat more time. Gradients are the same to the bit.
+    #[serde(default)]
+    pub gradient_checkpointing: bool,
     /// Decides the initial weights, the order and what is dropped.
     pub seed: u64,
     /// Threads that compute; one more reads data.
@@ -59,6 +71,13 @@ pub struct Config {
     /// When to end a run whose validation loss no longer falls; `None` goes on to the last step.
     #[serde(default)]
     pub early_stopping: Option<EarlyStopping>,
+    /// What is done about a run that diverges.
+    #[serde(default)]
+    pub divergence: Divergence,
+    /// What products of matrices and the recurrence read is rounded to; everything else is in single precision
+    /// ([`Precision::arithmetic`]).
+    #[serde(default)]
+    pub precision: Precision,
     /// How the model is computed. The results of the two forms differ by rounding.
     #[serde(default)]
     pub form: Form,
@@ -80,10 +99,14 @@ impl Default for Config {
             run_length: None,
             last_batch: LastBatch::Keep,
             carry_state: false,
+            mode: Mode::Windows,
+            gradient_checkpointing: false,
             seed: 0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             validate_every_steps: None,
             early_stopping: None,
+            divergence: Divergence::default(),
+            precision: Precision::Fp32,
             form: Form::Fast,
         }
     }
@@ -100,20 +123,64 @@ impl Config {
         self.run_length.unwrap_or_else(|| self.step_samples())
     }
 
+    fn check_precision(&self) -> Result<()> {
+        let expected = match (self.precision, self.form) {
+            (Precision::Fp32, _) => return Ok(()),
+            (_, Form::Plain) => "fp32 for the plain form, which is the reference",
+            _ if self.model.is_over_graphs() => "fp32 for a model over graphs, whose attention is in single precision",
+            _ => return Ok(()),
+        };
+        Err(Error::setting("training.precision", &self.precision, expected))
+    }
+
+    fn check_gradient_checkpointing(&self) -> Result<()> {
+        let expected = match (self.form, self.model.encoder) {
+            _ if !self.gradient_checkpointing => return Ok(()),
+            (Form::Plain, _) => "false for the plain form, which is the reference and keeps everything",
+            (_, Encoder::LastBar) => "false for a model without LSTMs, which has no steps to compute again",
+            (Form::Fast, Encoder::Lstm) => return Ok(()),
+        };
+        Err(Error::setting("training.gradient_checkpointing", &true, expected))
+    }
+
+    /// Whether there are activations that can be computed again.
+    pub(crate) fn can_checkpoint_gradients(&self) -> bool {
+        Config { gradient_checkpointing: true, ..self.clone() }.check_gradient_checkpointing().is_ok()
+    }
+
     pub(crate) fn compute(&self) -> Compute {
         Compute { threads: self.threads, batch_size: self.batch_size, form: self.form }
+    }
+
+    /// What the engine of a training run is for that takes no more than `ration`.
+    pub(crate) fn purpose_with(&self, ration: Ration) -> Purpose {
+        Config { gradient_checkpointing: ration.gradient_checkpointing, ..self.clone() }.purpose()
     }
 
     /// What the engine of a training run is for.
     pub(crate) fn purpose(&self) -> Purpose {
         let has_gaps = self.model.encoder == Encoder::Lstm && self.model.layers > 1;
-        Purpose::Training { dropout: self.dropout > 0.0 && has_gaps }
+        let runs = match self.mode {
+            Mode::Windows => None,
+            Mode::Dense => Some(Runs::of_batches(self.batch_size, self.run_samples())),
+        };
+        let kept = match (self.gradient_checkpointing, self.carry_state) {
+            (false, _) => Kept::Everything,
+            (true, false) => Kept::Half,
+            (true, true) => Kept::HalfAndCells,
+        };
+        Purpose::Training { dropout: self.dropout > 0.0 && has_gaps, runs, kept }
+    }
+
+    /// Whether the model is evaluated in one pass over each segment, whatever windows are asked for.
+    pub fn streams(&self) -> bool {
+        self.carry_state || self.mode == Mode::Dense
     }
 
     /// What is dropped in optimizer step `step`, counted from 0.
     pub(crate) fn dropout_of_step(&self, step: u64) -> Result<Option<Dropout>> {
         match self.purpose() {
-            Purpose::Training { dropout: true } => Dropout::of_step(self.dropout, self.seed, step).map(Some),
+            Purpose::Training { dropout: true, .. } => Dropout::of_step(self.dropout, self.seed, step).map(Some),
             _ => Ok(None),
         }
     }
@@ -124,10 +191,24 @@ impl Config {
         self.lr_schedule.check(self.optimizer.lr)?;
         self.loss.check()?;
         self.loss.check_readout(self.model.readout)?;
-        if self.carry_state {
+        if self.streams() {
             self.model.check_carried_state()?;
         }
+        if self.mode == Mode::Dense && self.model.pooling != Pooling::Last {
+            let expected = "windows where attention pools them: it reads all bars of each";
+            return Err(Error::setting("training.mode", &"dense", expected));
+        }
+        if self.mode == Mode::Dense && self.form == Form::Plain {
+            return Err(Error::setting(
+                "training.mode",
+                &"dense",
+                "windows for the plain form, which takes every window whole",
+            ));
+        }
+        self.check_precision()?;
+        self.check_gradient_checkpointing()?;
         self.early_stopping.iter().try_for_each(EarlyStopping::check)?;
+        self.divergence.check()?;
         let sizes = [
             ("training.batch_size", self.batch_size as u64),
             ("training.gradient_accumulation_steps", self.accumulation_steps as u64),

@@ -187,6 +187,56 @@ pub enum Error {
         index: usize,
     },
 
+    /// A target names no class.
+    #[error(
+        "a target is {target}: expected {expected}, or NaN where it is not known; set training.classes or training.thresholds for these targets"
+    )]
+    Class {
+        /// The target.
+        target: f64,
+        /// What targets are.
+        expected: String,
+    },
+
+    /// The loss of a step is far above those before it. Nothing was updated in the step named.
+    #[error(
+        "step {step}: the loss is {loss:.4e}, more than {factor} times the median of the last steps, {median:.4e}; check the data, lower the \
+         learning rate or set a clip norm"
+    )]
+    Exploded {
+        /// The step, counted from 1, that was not completed.
+        step: u64,
+        /// Its loss.
+        loss: f64,
+        /// The median of the losses before it.
+        median: f64,
+        /// [`Divergence::explosion_factor`](crate::Divergence::explosion_factor).
+        factor: f64,
+    },
+
+    /// A run diverged once more after it had gone back as often as it may.
+    #[error("diverged again after rollback {rollbacks}, the last one allowed (training.max_rollbacks): {source}")]
+    GaveUp {
+        /// How often it had gone back.
+        rollbacks: u32,
+        /// The last divergence.
+        source: Box<Error>,
+    },
+
+    /// The device has less memory than the run needs with everything cut that can be.
+    #[error(
+        "step {step}: the device has less memory than planned, and there is nothing left to cut in batches of {batch_size}: {source}; what was \
+         done is saved where the run keeps checkpoints"
+    )]
+    NothingToCut {
+        /// The step, counted from 1, that was not completed.
+        step: u64,
+        /// Samples, or graphs, that were computed at once at last.
+        batch_size: usize,
+        /// What was asked for at last.
+        source: Box<Error>,
+    },
+
     /// A weights file does not hold the tensors that the model needs.
     #[error("{}: the tensors are not those of this model:\n{}", path.display(), problems.join("\n"))]
     Weights {
@@ -237,9 +287,30 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// The loss scale of a run in fp16 cannot go on.
+    #[error("{0}")]
+    Scale(#[source] megabatch_amp::Error),
 }
 
 impl Error {
+    /// Whether a device had too little memory, so that asking for less may help.
+    pub fn is_shortage(&self) -> bool {
+        let mut cause: Option<&(dyn StdError + 'static)> = match self {
+            Error::Memory(error) => Some(error),
+            Error::NothingToCut { .. } => return true,
+            Error::Gather { source, .. } | Error::LoadAhead { source } | Error::Graph { source, .. } => Some(&**source),
+            _ => None,
+        };
+        while let Some(error) = cause {
+            match (error.downcast_ref::<megabatch_gpu_core::Error>(), error.downcast_ref::<Error>()) {
+                (Some(error), _) => return error.is_shortage(),
+                (_, Some(error)) => return error.is_shortage(),
+                _ => cause = error.source(),
+            }
+        }
+        false
+    }
+
     /// Turns an I/O error into [`Error::File`], for use in `map_err`.
     pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();

@@ -1,9 +1,11 @@
 #![forbid(unsafe_code)]
 
+mod sums;
+
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use serde::Serialize;
 
@@ -11,8 +13,8 @@ use crate::baseline::Baselines;
 use crate::carried::series_of;
 use crate::error::{Error, Result};
 use crate::level::Level;
-use crate::loss::{Loss, is_labelled, labelled_rows};
-use crate::metrics::{Metrics, MetricsSum};
+use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
+use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::prefetch::{Source, with_batches};
 use crate::samples::Samples;
@@ -21,18 +23,20 @@ use crate::stream::{Streamed, distinct_ends};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 use crate::weights::load_weights;
+use sums::{Rows, Sums};
 
 /// A model's errors on some samples, beside those of the baselines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Number of samples; of graphs, where it is those that are predicted. Only those whose targets are known count.
+    /// Number of samples; of graphs, where it is those that are predicted. Only those count of which some target is known; of nodes and graphs,
+    /// those of which all are.
     pub samples: usize,
     /// Mean loss.
     pub loss: f64,
     /// The model's errors by horizon.
     #[serde(flatten)]
     pub metrics: Metrics,
-    /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`.
+    /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`; of classes `most_frequent`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: BTreeMap<&'static str, Metrics>,
     /// The same of the samples of each instrument, by name; empty where the source does not tell instruments apart.
@@ -70,7 +74,7 @@ pub struct Predictor {
     engine: Engine,
     device: Device,
     compute: Compute,
-    carry_state: bool,
+    streams: bool,
 }
 
 impl Predictor {
@@ -82,14 +86,23 @@ impl Predictor {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
         let engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
-        Ok(Predictor { model, parameters, engine, device: device.clone(), compute, carry_state: false })
+        Ok(Predictor { model, parameters, engine, device: device.clone(), compute, streams: false })
     }
 
-    /// The predictor for a model that was trained with carried state: a sample's outputs are those of the states at its windows'
+    /// The predictor for a model that was trained in `precision`, which predicts in it too.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the device has no room.
+    pub fn with_precision(self, precision: Precision) -> Result<Self> {
+        let scope = self.device.scope("model/parameters/working");
+        Ok(Predictor { engine: self.engine.with_precision(&scope, &self.model, precision)?, ..self })
+    }
+
+    /// The predictor for a model that was trained with carried state, or densely ([`Config::streams`](crate::Config::streams)): a sample's outputs are those of the states at its windows'
     /// last bars in one pass over each segment from zero, one step a bar. They depend on nothing else, neither on which samples
     /// are asked for nor on batches or threads. The samples must be slices of series.
     pub fn with_carried_state(self) -> Self {
-        Predictor { carry_state: true, ..self }
+        Predictor { streams: true, ..self }
     }
 
     /// The model.
@@ -97,7 +110,7 @@ impl Predictor {
         &self.model
     }
 
-    /// Gives `sink` the predictions [B, K] of each batch, in order, with the indices of its samples. Of a model over graphs, these are the
+    /// Gives `sink` the predictions [B, K, M] of each batch, in order, with the indices of its samples. Of a model over graphs, these are the
     /// samples that are the nodes of the graphs of `selection`, graph after graph; or the graphs, where it is those that are predicted.
     ///
     /// # Errors
@@ -121,10 +134,34 @@ impl Predictor {
         refused.map_or(Ok(()), Err)
     }
 
+    /// Gives `sink` the weights of attention pooling of each batch, in order, with the indices of its samples: a row a sample, in it the weights
+    /// `[heads, T]` of one timeframe after another, which sum to one over T.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not pool by attention.
+    pub fn pooling_weights<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.model.poolings().is_empty() {
+            return Err(Error::setting("model.pooling", &"last", "attention, which has weights").into());
+        }
+        let mut unseen = selection.indices;
+        let mut refused = None;
+        self.source().for_each_of(Computed::PoolingWeights, selection, |batch, weights| {
+            let indices = Level::of_rows(batch).indices(selection.samples, batch, &mut unseen);
+            refused = sink(&indices, weights).err();
+            Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
     /// The model's errors, beside those of the baselines if there are any.
     ///
     /// # Errors
-    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a loss out of range.
+    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a loss out of range or of
+    /// other outputs than the model's, [`Error::Class`] for a target that names no class.
     pub fn evaluate(
         &mut self,
         selection: Selection<'_>,
@@ -141,7 +178,8 @@ impl Predictor {
             engine: &mut self.engine,
             device: &self.device,
             compute: self.compute,
-            carry_state: self.carry_state,
+            chunk_percent: 100,
+            streams: self.streams,
         }
     }
 }
@@ -153,7 +191,17 @@ pub(crate) struct Predictions<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
-    pub(crate) carry_state: bool,
+    /// Size of the chunks that samples load ahead, of what was planned.
+    pub(crate) chunk_percent: u32,
+    /// Whether states are those of one pass over each segment.
+    pub(crate) streams: bool,
+}
+
+/// What is computed of each sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Computed {
+    Outputs,
+    PoolingWeights,
 }
 
 /// Whether to go on to the next batch.
@@ -168,26 +216,45 @@ impl Predictions<'_> {
     fn for_each(
         &mut self,
         selection: Selection<'_>,
+        each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
+    ) -> Result<()> {
+        self.for_each_of(Computed::Outputs, selection, each)
+    }
+
+    /// Computes batch after batch, in order.
+    fn for_each_of(
+        &mut self,
+        computed: Computed,
+        selection: Selection<'_>,
         mut each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
         let graphs = self.engine.make_room_for(self.model, selection)?;
         let Compute { batch_size, form, .. } = self.compute;
         let batches = self.device.scope("batches");
-        let source = Source { samples: selection.samples, graphs, scope: &batches, batch_size, form };
+        let chunk_percent = self.chunk_percent;
+        let source = Source { samples: selection.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
-        let rows = batch_size * self.model.decoder().rows(graphs.map_or(1, |graphs| graphs.largest().0));
-        let mut outputs = vec![0.0; rows * self.model.shape().outputs];
+        let mut numbers = Vec::new();
         self.engine.load(self.model, self.parameters);
-        let mut streamed = if self.carry_state { Some(self.stream(selection)?) } else { None };
+        let mut streamed = if self.streams { Some(self.stream(selection)?) } else { None };
         with_batches(source, schedule, |feed| {
             while let Some(batch) = feed.next()? {
-                let outputs = &mut outputs[..self.model.outputs_len(&batch)];
-                match &mut streamed {
-                    None => self.engine.predict(self.model, self.parameters, &batch, outputs),
-                    Some(streamed) => streamed.predict((self.model, self.parameters), &batch, outputs),
+                let len = match computed {
+                    Computed::Outputs => self.model.outputs_len(&batch),
+                    Computed::PoolingWeights => batch.len() * self.model.pooling_weights_len(),
+                };
+                numbers.resize(len, 0.0);
+                let weights = (self.model, self.parameters);
+                match (computed, &mut streamed) {
+                    (Computed::Outputs, None) => self.engine.predict(self.model, self.parameters, &batch, &mut numbers),
+                    (Computed::Outputs, Some(streamed)) => streamed.predict(weights, &batch, &mut numbers),
+                    (Computed::PoolingWeights, None) => self.engine.pooling_weights(weights, &batch, &mut numbers),
+                    (Computed::PoolingWeights, Some(streamed)) => {
+                        streamed.pooling_weights(weights, &batch, &mut numbers);
+                    }
                 }
-                if each(&batch, outputs)? == Next::Stop {
+                if each(&batch, &numbers)? == Next::Stop {
                     break;
                 }
             }
@@ -222,30 +289,35 @@ pub(crate) fn evaluate(
     loss.check_readout(predictions.model.config().readout)?;
     // Baselines are numbers, and no probabilities of classes.
     let baselines = baselines.filter(|_| loss != Loss::CrossEntropy);
+    check_outputs(predictions.model, loss)?;
     let (level, outputs) = (Level::of(predictions.model.config().readout), predictions.model.shape().outputs);
+    let per_target = loss.outputs_per_target();
     let (mut loss_sum, mut terms) = (0.0, 0);
     let mut all = Sums::new(loss, outputs);
     let mut by_instrument: BTreeMap<&str, Sums> = BTreeMap::new();
     let mut unseen = selection.indices;
     predictions.for_each(selection, |batch, predictions| {
-        let others = baselines.map_or(Vec::new(), |baselines| baselines.predict(batch).into());
+        loss.check_targets(batch.targets())?;
+        let others = baselines.map_or(Vec::new(), |baselines| baselines.predict(batch));
         let rows = Rows { predictions, targets: &level.targets(batch), baselines: &others };
         for rows_of_graph in level.graphs(batch) {
             let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
-            let (y, targets) = (&predictions[values.clone()], &rows.targets[values]);
+            let y = &predictions[values.start * per_target..values.end * per_target];
+            let targets = &rows.targets[values];
             loss_sum += loss.graph_sum(y, targets, outputs);
             terms += loss.graph_terms(labelled_rows(targets, outputs), outputs);
             all.add_graph(rows, rows_of_graph);
         }
         if batch.graphs.is_none() {
-            loss_sum += loss.sum(predictions, batch.targets());
-            terms += predictions.len();
+            loss_sum = loss.add_to(loss_sum, predictions, batch.targets());
+            terms += loss.terms(batch.targets());
             all.add(rows, 0..batch.len());
         }
         for (row, &index) in level.indices(selection.samples, batch, &mut unseen).iter().enumerate() {
             let name = selection.samples.instrument(index).filter(|_| level != Level::Graph);
             let targets = &rows.targets[row * outputs..(row + 1) * outputs];
-            if let Some(name) = name.filter(|_| level == Level::Sample || is_labelled(targets)) {
+            let counts = if level == Level::Sample { known_targets(targets) > 0 } else { is_labelled(targets) };
+            if let Some(name) = name.filter(|_| counts) {
                 by_instrument.entry(name).or_insert_with(|| Sums::new(loss, outputs)).add(rows, row..row + 1);
             }
         }
@@ -253,60 +325,20 @@ pub(crate) fn evaluate(
     })?;
     let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
     if samples == 0 {
-        let advice = "none of their targets is known; give graphs of which some are";
+        let advice = "none of their targets is known; evaluate those of which some are";
         return Err(Error::NothingLeft { part: "evaluation", before: selection.indices.len(), after: 0, advice });
     }
     let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
     Ok(Evaluation { samples, loss: loss_sum / terms.max(1) as f64, metrics, baselines, instruments })
 }
 
-/// What a model and the baselines predict for the samples of a batch, or its graphs, and what came, [R, K] each.
-#[derive(Clone, Copy)]
-struct Rows<'a> {
-    predictions: &'a [f32],
-    targets: &'a [f32],
-    baselines: &'a [(&'static str, Vec<f32>)],
-}
-
-/// Sums of the errors of a model and of baselines.
-struct Sums {
-    outputs: usize,
-    model: MetricsSum,
-    baselines: BTreeMap<&'static str, MetricsSum>,
-}
-
-impl Sums {
-    fn new(loss: Loss, outputs: usize) -> Self {
-        Sums { outputs, model: MetricsSum::of_loss(loss, outputs), baselines: BTreeMap::new() }
+/// Refuses a loss of other outputs than the model has.
+fn check_outputs(model: &Model, loss: Loss) -> Result<()> {
+    if loss.outputs_per_target() == model.config().outputs_per_target {
+        return Ok(());
     }
-
-    /// Adds some rows of a batch.
-    fn add(&mut self, batch: Rows<'_>, rows: Range<usize>) {
-        self.add_with(batch, rows, MetricsSum::add);
-    }
-
-    /// Adds the rows of one graph.
-    fn add_graph(&mut self, batch: Rows<'_>, rows: Range<usize>) {
-        self.add_with(batch, rows, MetricsSum::add_graph);
-    }
-
-    fn add_with(&mut self, batch: Rows<'_>, rows: Range<usize>, add: fn(&mut MetricsSum, &[f32], &[f32])) {
-        let values = rows.start * self.outputs..rows.end * self.outputs;
-        let targets = &batch.targets[values.clone()];
-        add(&mut self.model, &batch.predictions[values.clone()], targets);
-        for (name, predictions) in batch.baselines {
-            let sum = self.baselines.entry(name).or_insert_with(|| MetricsSum::new(self.outputs));
-            add(sum, &predictions[values.clone()], targets);
-        }
-    }
-
-    fn finish(&self) -> InstrumentEvaluation {
-        InstrumentEvaluation {
-            samples: self.model.samples(),
-            metrics: self.model.finish(),
-            baselines: self.baselines.iter().map(|(&name, sum)| (name, sum.finish())).collect(),
-        }
-    }
+    let expected = "the loss that the model was trained with, which has as many outputs for each target";
+    Err(Error::setting("training.loss", &loss.name(), expected))
 }
 
 /// Refuses samples that the model was not built for.

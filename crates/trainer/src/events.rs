@@ -6,6 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::ahead::Waits;
+use crate::error::Error;
+use crate::ladder::Ration;
 use crate::metrics::Metrics;
 
 /// What training tells its observer, who may end it by answering `ControlFlow::Break`; a checkpoint is then saved first,
@@ -30,6 +32,10 @@ pub enum Event<'a> {
     },
     /// An epoch is over and validated. Its checkpoint is saved next, so that what is told here is told once, also in a resumed run.
     Epoch(EpochEvent),
+    /// A step diverged, and the run goes on from a checkpoint, which is saved anew next.
+    Rollback(RollbackEvent),
+    /// The device had less memory than was planned, and the run goes on with less.
+    Shortage(ShortageEvent),
 }
 
 /// One optimizer step.
@@ -45,8 +51,17 @@ pub struct StepEvent {
     pub samples: usize,
     /// Mean loss over them, before the update.
     pub loss: f64,
+    /// Terms that the loss is the mean of, where some targets are not known. A step without any, whose loss is 0, changes no weight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_terms: Option<usize>,
     /// Norm of all gradients before clipping.
     pub grad_norm: f64,
+    /// What gradients were multiplied by before they were rounded, in a run that needs it; the gradients' norm is without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<f32>,
+    /// The first gradient that was too large for the loss scale: the step changed no weight, and the scale was lowered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<String>,
     /// The learning rate that the step used.
     pub lr: f64,
     /// Time in which the computation waited for data.
@@ -98,4 +113,48 @@ pub struct EpochEvent {
     pub reserved_bytes_peak: usize,
     /// Free bytes between live ones, which the pool can use but not give back.
     pub inactive_split_bytes: usize,
+}
+
+/// A return to a checkpoint, see [`Divergence`](crate::Divergence).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RollbackEvent {
+    /// Optimizer steps done at the checkpoint: those after it are done again.
+    pub step: u64,
+    /// The step that diverged, counted from 1.
+    pub failed_step: u64,
+    /// Its loss, or the part of it in the batch that failed.
+    pub loss: f64,
+    /// What was found.
+    pub cause: String,
+    /// Rollbacks so far, this one included.
+    pub rollbacks: u32,
+    /// How many there may be.
+    pub rollbacks_max: u32,
+    /// What the schedule's learning rate is multiplied by from now on.
+    pub rate_factor: f64,
+}
+
+/// What a run goes on with whose device has less memory than was planned. It learns the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShortageEvent {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// What could not be had.
+    pub cause: String,
+    /// Samples, or graphs, that are computed at once from now on; they are accumulated to batches of `planned_batch_size`.
+    pub batch_size: usize,
+    /// Those of a batch.
+    pub planned_batch_size: usize,
+    /// Whether half of the activations are computed again in the backward pass from now on.
+    pub gradient_checkpointing: bool,
+    /// Size of the chunks that samples are read ahead in from now on, of what was planned; nothing for samples that are not.
+    pub chunk_percent: u32,
+}
+
+impl ShortageEvent {
+    pub(crate) fn new(step: u64, cause: &Error, (ration, planned_batch_size): (Ration, usize)) -> Self {
+        let Ration { chunk_percent, batch_size, gradient_checkpointing } = ration;
+        let cause = cause.to_string();
+        ShortageEvent { step, cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent }
+    }
 }

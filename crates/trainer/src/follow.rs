@@ -5,11 +5,14 @@ use std::path::Path;
 use megabatch_gpu_core::{Buffer, Device};
 
 use crate::carried::state_len;
+use crate::decoder::Decoding;
 use crate::error::Result;
 use crate::form::Form;
-use crate::model::Model;
+use crate::graph::AttentionPass;
+use crate::model::{Model, Timeframe};
+use crate::pooling::PlainPooling;
 use crate::step::{Compute, Engine, Purpose};
-use crate::stream::top_hidden;
+use crate::stream::{ONE_SAMPLE, top_hidden};
 use crate::tensor::TensorSet;
 use crate::weights::load_weights;
 
@@ -18,14 +21,17 @@ use crate::weights::load_weights;
 ///
 /// It gives, bit for bit, the predictions that a [`Predictor`](crate::Predictor) with carried state gives for samples whose
 /// windows end at the bars pushed last. Give the bars of each timeframe in order, only once they have closed, and
-/// [`restart`](Follower::restart) all timeframes where a segment begins.
+/// [`restart`](Follower::restart) all timeframes where a segment begins. A model that pools by attention reads the states of bars before the
+/// segment's first one as zero, until T bars have been pushed.
 #[derive(Debug)]
 pub struct Follower {
     model: Model,
     parameters: TensorSet<f32>,
     engine: Engine,
-    states: Vec<Buffer<f32>>, // [layers, 2, H] each
-    joined: Buffer<f32>,      // [D]
+    states: Vec<Buffer<f32>>, // [layers, 2, H] each; for pooling by attention, [T, H] behind it
+    poolings: Vec<PlainPooling<f32>>,
+    /// From the encoding to the outputs.
+    decoding: Decoding<f32, AttentionPass>,
 }
 
 impl Follower {
@@ -42,10 +48,13 @@ impl Follower {
         let mut engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
         engine.load(&model, &parameters);
         let scope = device.scope("carried");
-        let state = |_| Ok(Buffer::zeros(&scope, state_len(&model))?);
+        let timeframes = &model.shape().timeframes;
+        let state = |timeframe| Ok(Buffer::zeros(&scope, followed_len(&model, timeframe))?);
+        let pooling = |(of, timeframe): (_, &Timeframe)| PlainPooling::new(&scope, of, (timeframe.steps, 1));
         Ok(Follower {
-            states: (0..model.shape().timeframes.len()).map(state).collect::<Result<_>>()?,
-            joined: Buffer::zeros(&scope, model.shape().timeframes.len() * model.config().hidden)?,
+            states: timeframes.iter().map(state).collect::<Result<_>>()?,
+            poolings: model.poolings().iter().zip(timeframes).map(pooling).collect::<Result<_>>()?,
+            decoding: Decoding::new(&scope, model.decoder(), ONE_SAMPLE, Purpose::Prediction)?,
             model,
             parameters,
             engine,
@@ -69,24 +78,47 @@ impl Follower {
     pub fn push(&mut self, timeframe: usize, bars: &[f32]) {
         let shape = &self.model.shape().timeframes[timeframe];
         assert!(bars.len().is_multiple_of(shape.features), "bars of {} features", shape.features);
-        let state = self.states[timeframe].as_mut_slice();
+        let hidden = self.model.config().hidden;
+        let (state, recent) = self.states[timeframe].as_mut_slice().split_at_mut(state_len(&self.model));
         for bars in bars.chunks(shape.steps * shape.features) {
             self.engine.advance((&self.model, &self.parameters), (timeframe, bars), state);
+            if recent.is_empty() {
+                continue;
+            }
+            let (steps, mut after) = (bars.len() / shape.features, vec![0.0; state.len()]);
+            recent.copy_within(steps * hidden.., 0);
+            let new = recent.len() - steps * hidden;
+            for (t, row) in recent[new..].chunks_exact_mut(hidden).enumerate() {
+                self.engine.read_state((timeframe, t), &mut after);
+                row.copy_from_slice(top_hidden(&after, hidden));
+                self.model.lstms()[timeframe].read(&self.parameters, row);
+            }
         }
     }
 
-    /// The outputs `[K]` of the model from the states as they are.
+    /// The outputs `[K, M]` of the model from the states as they are.
     pub fn predict(&mut self) -> Vec<f32> {
         let hidden = self.model.config().hidden;
-        for (part, state) in self.joined.as_mut_slice().chunks_exact_mut(hidden).zip(&self.states) {
-            part.copy_from_slice(top_hidden(state.as_slice(), hidden));
+        let parts = self.decoding.encodings_mut(1).chunks_exact_mut(hidden).zip(&self.states).enumerate();
+        for (k, (part, state)) in parts {
+            let (state, recent) = state.as_slice().split_at(state_len(&self.model));
+            match self.poolings.get_mut(k) {
+                Some(memory) => {
+                    part.copy_from_slice(memory.forward(&self.model.poolings()[k], &self.parameters, recent));
+                }
+                None => {
+                    part.copy_from_slice(top_hidden(state, hidden));
+                    self.model.lstms()[k].read(&self.parameters, part);
+                }
+            }
         }
-        let mut outputs = vec![0.0; self.model.shape().outputs];
-        self.model.decoder().plain_head().forward(&self.parameters, self.joined.as_slice(), &mut outputs);
-        outputs
+        self.decoding.forward(self.model.decoder(), (&self.parameters, None), None);
+        self.decoding.outputs().to_vec()
     }
 
-    /// The state of timeframe `timeframe`, `[layers, 2, H]`: the hidden and then the cell state of each layer.
+    /// The state of timeframe `timeframe`, `[layers, 2, H]`: the hidden and then the cell state of each layer. For a model that pools by
+    /// attention, the top layer's outputs after the last T bars follow, `[T, H]`, the latest last; of bars before the segment's first
+    /// one they are zero.
     ///
     /// # Panics
     /// If there is no such timeframe.
@@ -101,4 +133,10 @@ impl Follower {
     pub fn set_state(&mut self, timeframe: usize, state: &[f32]) {
         self.states[timeframe].as_mut_slice().copy_from_slice(state);
     }
+}
+
+/// Numbers in what a follower keeps of one timeframe.
+fn followed_len(model: &Model, timeframe: &Timeframe) -> usize {
+    let recent = if model.poolings().is_empty() { 0 } else { timeframe.steps * model.config().hidden };
+    state_len(model) + recent
 }

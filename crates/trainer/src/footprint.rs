@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use megabatch_amp::Precision;
 use serde::Serialize;
 
 use crate::carried::{carried_len, carried_rows};
@@ -12,15 +13,17 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::fast::{self, PackedWeights};
 use crate::form::Form;
+use crate::lstm::Read;
 use crate::model::{Encoder, Model, ModelConfig, SampleShape};
+use crate::pooling::{PlainPooling, Pooling};
 use crate::samples::Samples;
 use crate::step::{Purpose, Room};
-use crate::stream::{distinct_ends, streamed_len};
+use crate::stream::{distinct_ends, read_rows, streamed_len};
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// The weights and, for the fast form, the LSTMs' once more in the kernels' order.
+    /// The weights, a working copy of them for products in 16 bits and, for the fast form, the LSTMs' once more in the kernels' order.
     pub parameters_bytes: usize,
     /// Gradients: their sum, and one set for each shard in work.
     pub gradients_bytes: usize,
@@ -42,18 +45,26 @@ pub struct CarriedStates {
     training: Vec<usize>,
     /// Last bars of the validation windows, by timeframe.
     validation: Vec<usize>,
+    /// Bars that the validation windows cover, by timeframe.
+    validation_covered: Vec<usize>,
 }
 
 impl CarriedStates {
-    /// Those of a run that trains and validates on samples of `samples` with these indices.
+    /// Those of a run that trains and validates on samples of `samples` with these indices, for a configuration that carries states or
+    /// only evaluates from them ([`Config::streams`]).
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) for samples that are stored as windows, and whatever is wrong with series.
-    pub fn of(samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+    pub fn of(config: &Config, samples: &dyn Samples, [train, validation]: [&[usize]; 2]) -> Result<Self> {
+        let train = if config.carry_state { train } else { &[] };
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
+        let ends = distinct_ends(samples, validation)?;
+        let covered = ends.iter().zip(&samples.shape().timeframes);
+        let any = Pooling::Attention { heads: 1 };
         Ok(CarriedStates {
             training: count(carried_rows(samples, train)?),
-            validation: count(distinct_ends(samples, validation)?),
+            validation_covered: covered.map(|(ends, tf)| read_rows(any, ends.clone(), tf.steps).len()).collect(),
+            validation: count(ends),
         })
     }
 }
@@ -65,7 +76,7 @@ impl Footprint {
     /// # Errors
     /// As [`Model::new`].
     pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
-        let room = Room { samples: config.compute().shard_samples(), edges: 0 };
+        let room = config.compute().room(config.purpose());
         Footprint::with_room(config, shape, (room, 1), validation_samples > 0)
     }
 
@@ -80,7 +91,7 @@ impl Footprint {
         (nodes, edges): (usize, usize),
         validation_graphs: usize,
     ) -> Result<Self> {
-        Footprint::with_room(config, shape, (Room { samples: nodes, edges }, nodes), validation_graphs > 0)
+        Footprint::with_room(config, shape, (Room { samples: nodes, edges, run: 1 }, nodes), validation_graphs > 0)
     }
 
     /// The footprint with shards of `room`, in batches of so many samples times the batch size.
@@ -90,9 +101,9 @@ impl Footprint {
         (room, samples): (Room, usize),
         validates: bool,
     ) -> Result<Self> {
-        let model = Model::new(shape.clone(), config.model)?;
+        let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let weights = model.layout().len();
-        let shards = config.compute().shards_at_once(&model);
+        let shards = config.compute().shards_at_once(&model, config.purpose());
         let (packed, pass) = match config.form {
             Form::Plain => (0, pass_len(config, (shape, &model), room)),
             Form::Fast => {
@@ -100,12 +111,13 @@ impl Footprint {
                 (PackedWeights::len(&model, config.purpose()), pass)
             }
         };
+        let working = if config.precision == Precision::Fp32 { 0 } else { weights };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
         let batches = if validates { 4 } else { 2 };
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
-            parameters_bytes: bytes(weights + packed),
+            parameters_bytes: bytes(weights + working + packed),
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
             activations_bytes: bytes(shards * pass),
@@ -116,13 +128,23 @@ impl Footprint {
 
     /// This footprint for a run that carries `states`: those that windows start from, those that a step computes, and while it
     /// is validated those that predictions are made from.
+    ///
+    /// # Panics
+    /// If there is no model of this configuration, so that there is no footprint of it either.
     pub fn with_carried_states(self, config: &Config, shape: &SampleShape, states: &CarriedStates) -> Self {
-        let ModelConfig { hidden, layers, .. } = config.model;
+        let ModelConfig { hidden, layers, pooling, .. } = config.model;
         let training = states.training.iter().zip(&shape.timeframes);
         let training = training
             .map(|(&rows, timeframe)| carried_len(2 * layers * hidden, rows, config.step_samples() * timeframe.steps));
         let is_validated = states.validation.iter().any(|&ends| ends > 0);
-        let validation = if is_validated { streamed_len(hidden, &states.validation) } else { 0 };
+        let read = match pooling {
+            Pooling::Last => &states.validation,
+            Pooling::Attention { .. } => &states.validation_covered,
+        };
+        let read = read.iter().zip(&shape.timeframes).map(|(&rows, timeframe)| (rows, timeframe.steps));
+        let model =
+            Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");
+        let validation = if is_validated { streamed_len(&model, read) } else { 0 };
         let numbers = training.sum::<usize>() + validation;
         Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
     }
@@ -141,20 +163,24 @@ impl Footprint {
 /// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations` for what each part is.
 fn pass_len(config: &Config, (shape, model): (&SampleShape, &Model), room: Room) -> usize {
     let capacity = room.samples;
-    let (hidden, layers) = (config.model.hidden, config.model.layers);
+    let ModelConfig { hidden, layers, .. } = config.model;
     let state = capacity * hidden;
-    let drops = config.purpose() == Purpose::Training { dropout: true };
+    let drops = matches!(config.purpose(), Purpose::Training { dropout: true, .. });
     let lstm = |steps: usize, features: usize| {
         let inputs = steps * capacity * features;
         let gates = 4 * steps * state;
         let states = 2 * (steps + 1) * state + steps * state;
         let gradients = 2 * state;
         let weight_hh_turned = 4 * hidden * hidden;
-        let between = if layers > 1 { steps * state } else { 0 };
+        let between = if layers > 1 || config.model.read() == Read::EveryStep { steps * state } else { 0 };
         let dropped = if drops { 2 * (layers - 1) * steps * state } else { 0 };
         inputs + layers * (gates + states + gradients + weight_hh_turned) + between + dropped
     };
+    let normed = model.lstms().iter().map(|lstm| lstm.sizes.normed_len::<f32>(capacity)).sum::<usize>();
     let lstms = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features));
     let encoder: usize = if config.model.encoder == Encoder::Lstm { lstms.sum() } else { 0 };
-    encoder + model.decoder().plain_len(room, config.purpose())
+    let pooled = model.poolings().iter().zip(&shape.timeframes);
+    let pooled =
+        pooled.map(|(of, timeframe)| PlainPooling::<f32>::len((of.heads, of.hidden), (timeframe.steps, capacity)));
+    encoder + normed + pooled.sum::<usize>() + model.decoder().plain_len(room, config.purpose())
 }

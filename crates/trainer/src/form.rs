@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,8 @@ pub(crate) struct Weights<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet<f32>,
     pub(crate) packed: Option<&'a PackedWeights>,
+    /// What products read is rounded to, the weights already.
+    pub(crate) precision: Precision,
 }
 
 /// Some samples of a batch, and what their windows are computed with beside the weights.
@@ -43,6 +46,8 @@ pub(crate) struct Weights<'a> {
 pub(crate) struct Shard<'a> {
     pub(crate) batch: &'a BatchView<'a>,
     pub(crate) samples: Range<usize>,
+    /// The same in runs, each of which is one sequence; none where each sample's window is.
+    pub(crate) runs: &'a [Range<usize>],
     /// The graph that these samples are the nodes of, for a model over graphs.
     pub(crate) graph: Option<GraphShard<'a>>,
     /// The states that windows start from, if not from zero.
@@ -75,6 +80,11 @@ impl<'a> Shard<'a> {
         &self.batch.ends(k)[self.samples.clone()]
     }
 
+    /// The number of samples of each run; none where each sample's window is a sequence of its own.
+    pub(crate) fn run_lens(&self) -> impl Iterator<Item = usize> + '_ {
+        self.runs.iter().map(Range::len)
+    }
+
     /// What is dropped of the outputs of layer `layer` in timeframe `k`.
     pub(crate) fn mask(&self, k: usize, layer: usize) -> Option<Mask> {
         self.dropout.map(|dropout| dropout.mask(&self.batch.shape().timeframes[k].name, layer))
@@ -103,7 +113,7 @@ impl Memory {
     pub(crate) fn new(scope: &Scope, model: &Model, (form, room): (Form, Room), purpose: Purpose) -> Result<Self> {
         Ok(match (form, purpose) {
             (Form::Fast, _) => Memory::Fast(fast::Pass::new(scope, model, room, purpose)?),
-            (Form::Plain, Purpose::Training { dropout: true }) => {
+            (Form::Plain, Purpose::Training { dropout: true, .. }) => {
                 let pass = Pass::with_room(scope, model, room, InputGradients::Skip)?;
                 Memory::Plain(pass.with_room_for_dropout(scope)?)
             }
@@ -149,6 +159,22 @@ impl Memory {
         match self {
             Memory::Plain(pass) => pass.read_state(k, (sample, t), to),
             Memory::Fast(pass) => pass.read_state(k, (sample, t), to),
+        }
+    }
+
+    /// Writes the top layer's hidden state [H] of the sample `sample` of the shard in timeframe `k` after step `t`.
+    pub(crate) fn read_top(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
+        match self {
+            Memory::Plain(pass) => pass.read_top(k, (sample, t), to),
+            Memory::Fast(pass) => pass.read_top(k, (sample, t), to),
+        }
+    }
+
+    /// Writes the weights [heads, T] with which the sample `sample` of the shard was pooled in timeframe `k`.
+    pub(crate) fn read_pooling(&self, model: &Model, (k, sample): (usize, usize), to: &mut [f32]) {
+        match self {
+            Memory::Plain(pass) => to.copy_from_slice(pass.pooling_weights(model, (k, sample))),
+            Memory::Fast(pass) => pass.read_pooling(k, sample, to),
         }
     }
 }

@@ -29,6 +29,11 @@ impl Level {
         }
     }
 
+    /// That of rows for the samples of `batch`.
+    pub(crate) fn of_rows(batch: &BatchView<'_>) -> Self {
+        if batch.graphs.is_some() { Level::Node } else { Level::Sample }
+    }
+
     /// The index of the sample, or the graph, of each row of a batch's predictions, whose own indices are the first of `unseen`.
     pub(crate) fn indices<'a>(
         self,

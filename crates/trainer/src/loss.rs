@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
 
+mod ascending;
+mod classes;
 mod of_graph;
 
 use serde::{Deserialize, Serialize};
@@ -7,23 +9,39 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::graph::Readout;
 use crate::scalar::Scalar;
+pub use ascending::Ascending;
+pub use classes::Classes;
+use of_graph::wide;
 pub(crate) use of_graph::{is_labelled, labelled_rows, softmax};
 
-/// What training minimises. The losses that compare the outputs of one row, or the rows of one graph, with each other are for models over
-/// graphs. In graphs, nodes whose targets are not all known count nowhere, see [`Graphs::labelled`](crate::Graphs::labelled).
+/// What training minimises. A target of NaN is not known, and counts nowhere; in graphs, a node whose targets are not all known does not, see
+/// [`Graphs::labelled`](crate::Graphs::labelled). The losses that compare the outputs of one row, or the rows of one graph, with each other are
+/// for models over graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Loss {
-    /// The mean over samples and outputs of the squared error, as `torch.nn.MSELoss`.
+    /// The mean over known targets of the squared error, as `torch.nn.MSELoss`.
     #[default]
     Mse,
-    /// The mean over samples and outputs of Huber's function of the error e ("Robust Estimation of a Location Parameter",
+    /// The mean over known targets of Huber's function of the error e ("Robust Estimation of a Location Parameter",
     /// 1964), as `torch.nn.HuberLoss`: ½·e² where |e| < `delta`, `delta`·(|e| - ½·`delta`) beyond.
     Huber {
         /// Where the square goes over into a straight line, > 0, in the unit of the targets.
         delta: f64,
     },
+    /// The mean over known targets of the pinball loss, whose least is at a quantile of the targets (Koenker and Bassett,
+    /// "Regression Quantiles", 1978): q·(t - y) for the level q where the target t is above the output y, (1 - q)·(y - t) where it is below.
+    /// ½ is half the mean absolute error. Its slope at y = t, where it has none, is taken to be 0.
+    Quantile {
+        /// Shares of the targets that are to lie below the outputs, between 0 and 1; the same for all K. A model has an output for each: Q of
+        /// the first target, then Q of the second, and so on. The loss is the mean over them, too.
+        #[serde(alias = "level")]
+        levels: Ascending,
+    },
+    /// The mean over known targets of the cross entropy of their classes: the negative logarithm of the class's share in the softmax of the
+    /// target's C outputs, as `torch.nn.CrossEntropyLoss` of indices. A model has C outputs for the first target, then C for the second, and so on.
+    Classes(Classes),
     /// The mean over rows of the cross entropy between the targets, which are the probabilities of K classes, and the softmax of the
     /// outputs, as `torch.nn.CrossEntropyLoss`.
     #[serde(rename = "cross_entropy")]
@@ -47,7 +65,8 @@ impl Loss {
         match self {
             Loss::Mse => "mse",
             Loss::Huber { .. } => "huber",
-            Loss::CrossEntropy => "cross_entropy",
+            Loss::Quantile { .. } => "quantile",
+            Loss::CrossEntropy | Loss::Classes(_) => "cross_entropy",
             Loss::RankPairwise => "rank_pairwise",
             Loss::RankListwise { .. } => "rank_listwise",
         }
@@ -56,11 +75,13 @@ impl Loss {
     /// Refuses a loss that cannot be formed of what is predicted with this readout; none for samples that stand alone.
     pub(crate) fn check_readout(self, readout: Option<Readout>) -> Result<()> {
         let expected = match (self, readout) {
-            (Loss::Mse | Loss::Huber { .. }, _) | (_, Some(Readout::Node)) | (Loss::CrossEntropy, Some(_)) => {
-                return Ok(());
+            (Loss::Mse | Loss::Huber { .. } | Loss::Quantile { .. } | Loss::Classes(_), _)
+            | (_, Some(Readout::Node))
+            | (Loss::CrossEntropy, Some(_)) => return Ok(()),
+            (Loss::CrossEntropy, None) => {
+                "training.thresholds or training.classes beside it, which make classes of the targets of samples that are not nodes of graphs"
             }
-            (Loss::CrossEntropy, None) => "mse or huber for samples that are not nodes of graphs",
-            (_, None) => "mse or huber for samples that are not nodes of graphs, which the ranks are among",
+            (_, None) => "mse, huber or quantile for samples that are not nodes of graphs, which the ranks are among",
             (_, Some(_)) => "a loss of one graph at a time, where it is the graph that is predicted and has no rank",
         };
         Err(Error::setting("training.loss", &self.name(), expected))
@@ -72,6 +93,11 @@ impl Loss {
             Loss::Huber { delta } if !(delta as f32 > 0.0 && delta.is_finite()) => {
                 Err(Error::setting("training.huber_delta", &delta, "a positive number"))
             }
+            // Both slopes must not vanish in single precision.
+            Loss::Quantile { levels } if !levels.as_slice().iter().all(|&q| q as f32 > 0.0 && (q as f32) < 1.0) => {
+                Err(Error::setting("training.quantile", &levels, "shares above 0 and below 1"))
+            }
+            Loss::Classes(classes) => classes.check(),
             Loss::RankListwise { temperature } if !(temperature > 0.0 && temperature.is_finite()) => {
                 Err(Error::setting("training.rank_temperature", &temperature, "a positive number"))
             }
@@ -79,37 +105,126 @@ impl Loss {
         }
     }
 
-    /// The loss summed over `outputs`, without the division by their number, in double precision.
+    /// M: outputs of a model for each target. They stand side by side, those of the first target first.
+    pub fn outputs_per_target(self) -> usize {
+        match self {
+            Loss::Quantile { levels } => levels.as_slice().len(),
+            Loss::Classes(classes) => classes.count(),
+            _ => 1,
+        }
+    }
+
+    /// Refuses targets that are known and that the loss has no meaning for.
+    pub(crate) fn check_targets<R: Scalar>(self, targets: &[R]) -> Result<()> {
+        match self {
+            Loss::Classes(classes) => classes.check_targets(targets),
+            _ => Ok(()),
+        }
+    }
+
+    /// Which of a target's outputs stands for it where one number is asked for: of quantiles the one nearest to the median, of two the lower. Classes
+    /// have none.
+    pub fn point(self) -> usize {
+        let Loss::Quantile { levels } = self else { return 0 };
+        let distance = |&(_, level): &(usize, &f64)| (level - 0.5).abs();
+        let nearest = levels.as_slice().iter().enumerate().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        nearest.map_or(0, |(k, _)| k)
+    }
+
+    /// Terms of [`Loss::sum`], over which the loss of a batch is the mean: the targets that are known, of quantiles each as often as there are.
+    pub fn terms<R: Scalar>(self, targets: &[R]) -> usize {
+        self.terms_of(known_targets(targets))
+    }
+
+    /// The same of so many targets that are known.
+    pub(crate) fn terms_of(self, known: usize) -> usize {
+        match self {
+            Loss::Quantile { levels } => known * levels.as_slice().len(),
+            _ => known,
+        }
+    }
+
+    /// The loss summed over the outputs [.., K, M] for targets [.., K], without the division by the number of terms, in double precision. Targets
+    /// of NaN are not known, and count nowhere.
     ///
     /// # Panics
     /// For a loss that compares outputs with each other; see [`Loss::graph_sum`].
     pub fn sum<S: Scalar, R: Scalar>(self, outputs: &[S], targets: &[R]) -> f64 {
-        let errors = outputs.iter().zip(targets).map(|(&y, &target)| y.to_f64() - target.to_f64());
+        self.add_to(0.0, outputs, targets)
+    }
+
+    /// The same added to `sum` term by term, so that it does not matter where batches end.
+    pub(crate) fn add_to<S: Scalar, R: Scalar>(self, sum: f64, outputs: &[S], targets: &[R]) -> f64 {
+        let pairs = outputs.chunks_exact(self.outputs_per_target()).zip(targets);
+        let known = pairs.filter(|(_, target)| is_known(**target));
+        known.fold(sum, |sum, (y, target)| sum + self.of_target(y, target.to_f64()))
+    }
+
+    /// The loss of the outputs [M] for one target; NaN for one that names no class.
+    fn of_target<S: Scalar>(self, y: &[S], target: f64) -> f64 {
+        let error = |y: S| y.to_f64() - target;
         match self {
-            Loss::Mse => errors.map(|error| error * error).sum(),
-            Loss::Huber { delta } => errors.map(|error| huber(error, delta)).sum(),
+            Loss::Mse => error(y[0]) * error(y[0]),
+            Loss::Huber { delta } => huber(error(y[0]), delta),
+            Loss::Quantile { levels } => {
+                y.iter().zip(levels.as_slice()).map(|(&y, &level)| pinball(error(y), level)).sum()
+            }
+            Loss::Classes(classes) => {
+                let of_class = |class: usize| softmax(&wide(y)).1 - y[class].to_f64();
+                classes.of(target).map_or(f64::NAN, of_class)
+            }
             _ => panic!("{} is a loss of graphs", self.name()),
         }
     }
 
-    /// The gradient of the sum divided by `count`, the number of outputs of the whole batch that `outputs` is a part of.
+    /// The gradient of the sum divided by `count`, such as the number of terms of the whole batch that `outputs` is a part of. That of
+    /// outputs whose targets are not known is zero.
     ///
     /// # Panics
     /// As [`Loss::sum`].
     pub fn gradient<S: Scalar, R: Scalar>(self, (outputs, targets): (&[S], &[R]), count: usize, d_outputs: &mut [S]) {
-        let errors = outputs.iter().zip(targets).map(|(&y, &target)| y - S::from_f64(target.to_f64()));
-        match self {
-            Loss::Mse => {
-                let scale = S::from_f64(2.0 / count as f64);
-                d_outputs.iter_mut().zip(errors).for_each(|(d, error)| *d = scale * error);
+        let width = self.outputs_per_target();
+        let of_targets = outputs.chunks_exact(width).zip(targets).zip(d_outputs.chunks_exact_mut(width));
+        for ((y, &target), d) in of_targets {
+            match is_known(target) {
+                true => self.slopes((y, target.to_f64()), count, d),
+                false => d.fill(S::ZERO),
             }
-            Loss::Huber { delta } => {
-                let (scale, delta) = (S::from_f64(1.0 / count as f64), S::from_f64(delta));
-                d_outputs.iter_mut().zip(errors).for_each(|(d, error)| *d = scale * limited(error, delta));
+        }
+    }
+
+    /// The slopes of the loss over `count` in the outputs [M] for one target.
+    fn slopes<S: Scalar>(self, (y, target): (&[S], f64), count: usize, d: &mut [S]) {
+        let over_count = |x: f64| S::from_f64(x / count as f64);
+        let error = |y: S| y - S::from_f64(target);
+        match self {
+            Loss::Mse => d[0] = over_count(2.0) * error(y[0]),
+            Loss::Huber { delta } => d[0] = over_count(1.0) * limited(error(y[0]), S::from_f64(delta)),
+            Loss::Quantile { levels } => {
+                for ((d, &y), level) in d.iter_mut().zip(y).zip(levels.as_slice()) {
+                    *d = pinball_slope(error(y), [-level, 1.0 - level].map(over_count));
+                }
+            }
+            Loss::Classes(classes) => {
+                let class = classes.of(target);
+                for (c, (d, share)) in d.iter_mut().zip(softmax(&wide(y)).0).enumerate() {
+                    let wanted = class.map_or(f64::NAN, |class| f64::from(u8::from(c == class)));
+                    *d = over_count(share - wanted);
+                }
             }
             _ => panic!("{} is a loss of graphs", self.name()),
         }
     }
+}
+
+/// Whether a target is known: NaN stands for one that is not.
+pub(crate) fn is_known<R: Scalar>(target: R) -> bool {
+    !target.to_f64().is_nan()
+}
+
+/// Targets that are known.
+pub(crate) fn known_targets<R: Scalar>(targets: &[R]) -> usize {
+    targets.iter().filter(|target| is_known(**target)).count()
 }
 
 /// NaN for an error that is NaN.
@@ -129,99 +244,22 @@ fn limited<S: Scalar>(error: S, delta: S) -> S {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+/// The loss of a quantile; NaN for an error that is NaN.
+pub(crate) fn pinball(error: f64, level: f64) -> f64 {
+    if error > 0.0 { (1.0 - level) * error } else { -level * error }
+}
 
-    use super::*;
-
-    #[test]
-    fn mse_and_its_gradient() {
-        let (y, target) = ([1.0, 2.0, 5.0], [1.0, 0.0, 6.0]);
-        assert_eq!(Loss::Mse.sum(&y, &target), 5.0);
-        let mut d = [f64::NAN; 3];
-        Loss::Mse.gradient((&y, &target), 4, &mut d);
-        assert_eq!(d, [0.0, 1.0, -0.5]);
-    }
-
-    /// Errors of 0, ±½, ±δ, ±4 for δ = 2, by hand.
-    #[test]
-    fn huber_and_its_gradient() {
-        let loss = Loss::Huber { delta: 2.0 };
-        let target = [1.0; 7];
-        let y = [1.0, 1.5, 0.5, 3.0, -1.0, 5.0, -3.0];
-        let values = [0.0, 0.125, 0.125, 2.0, 2.0, 6.0, 6.0];
-        for ((y, target), value) in y.iter().zip(&target).zip(values) {
-            assert_eq!(loss.sum(&[*y], &[*target]), value, "{y}");
-        }
-        let mut d = [f64::NAN; 7];
-        loss.gradient((&y, &target), 4, &mut d);
-        assert_eq!(d, [0.0, 0.125, -0.125, 0.5, -0.5, 0.5, -0.5]);
-    }
-
-    #[test]
-    fn at_delta_both_branches_are_one_number() {
-        for delta in [0.1, 1.0, 1.345, 7e5] {
-            let (below, beyond) = (0.5 * (delta * delta), delta * (delta - 0.5 * delta));
-            assert_eq!((huber(delta, delta), huber(-delta, delta)), (beyond, beyond), "{delta}");
-            assert_eq!(below, beyond, "{delta}");
-            assert_eq!((limited(delta, delta), limited(-delta, delta)), (delta, -delta));
-        }
-    }
-
-    #[test]
-    fn what_is_not_a_number_stays_so() {
-        for loss in [Loss::Mse, Loss::Huber { delta: 1.0 }] {
-            let mut d = [0.0];
-            loss.gradient((&[f32::NAN], &[0.0f32]), 1, &mut d);
-            assert!(d[0].is_nan() && loss.sum(&[f32::NAN], &[0.0f32]).is_nan(), "{loss:?}");
-        }
-    }
-
-    #[test]
-    fn a_delta_out_of_range_is_named() {
-        for delta in [0.0, -1.0, 1e-60, f64::NAN, f64::INFINITY] {
-            let message = Loss::Huber { delta }.check().unwrap_err().to_string();
-            assert!(message.starts_with("training.huber_delta is "), "{message}");
-        }
-        Loss::Huber { delta: 1e-3 }.check().unwrap();
-    }
-
-    proptest! {
-        #[test]
-        fn gradients_are_slopes(
-            errors in prop::collection::vec(-5.0f64..5.0, 1..20), delta in 0.01f64..6.0, mse in any::<bool>(),
-        ) {
-            const STEP: f64 = 1e-6;
-            let loss = if mse { Loss::Mse } else { Loss::Huber { delta } };
-            let targets = vec![0.25; errors.len()];
-            let mut y: Vec<f64> = errors.iter().map(|error| error + 0.25).collect();
-            let mut d = vec![0.0; y.len()];
-            loss.gradient((&y, &targets), y.len(), &mut d);
-            for (index, d) in d.iter().enumerate() {
-                let at = y[index];
-                let mut mean_at = |x: f64| {
-                    y[index] = x;
-                    loss.sum(&y, &targets) / y.len() as f64
-                };
-                let slope = (mean_at(at + STEP) - mean_at(at - STEP)) / (2.0 * STEP);
-                y[index] = at;
-                // Where the step straddles ±δ the slope is off by up to half the step; a sum of up to 500 rounds by 1e-13.
-                prop_assert!((slope - d).abs() < 1e-6, "{} and {}", slope, d);
-            }
-        }
-
-        #[test]
-        fn a_huge_delta_makes_half_the_mean_square(
-            errors in prop::collection::vec(-1e3f64..1e3, 1..20),
-        ) {
-            let huber = Loss::Huber { delta: 1e30 };
-            let targets = vec![0.0; errors.len()];
-            prop_assert_eq!(huber.sum(&errors, &targets), 0.5 * Loss::Mse.sum(&errors, &targets));
-            let (mut half, mut whole) = (vec![0.0; errors.len()], vec![0.0; errors.len()]);
-            huber.gradient((&errors, &targets), 8, &mut half);
-            Loss::Mse.gradient((&errors, &targets), 8, &mut whole);
-            prop_assert!(half.iter().zip(&whole).all(|(half, whole)| *half == 0.5 * whole));
-        }
+/// The slopes are those below and above an error of 0. NaN for an error that is NaN.
+fn pinball_slope<S: Scalar>(error: S, [below, above]: [S; 2]) -> S {
+    if error > S::ZERO {
+        above
+    } else if error < S::ZERO {
+        below
+    } else {
+        // Zero or NaN.
+        error
     }
 }
+
+#[cfg(test)]
+mod tests;

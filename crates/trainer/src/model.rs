@@ -3,16 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use megabatch_gpu_core::Scope;
-use megabatch_order::random::{Stream, uniform};
 use serde::{Deserialize, Serialize};
 
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
+use crate::fusion::Fusion;
 use crate::graph::{GraphConfig, Readout};
-use crate::lstm::{Lstm, Sizes};
-use crate::scalar::Scalar;
-use crate::tensor::{Layout, TensorSet};
+use crate::loss::Loss;
+use crate::lstm::{Lstm, Read, Sizes};
+use crate::pooling::{AttentionPooling, Pooling, check_heads};
+use crate::tensor::Layout;
 use crate::view::BatchView;
 
 /// One timeframe of the samples.
@@ -69,6 +69,16 @@ pub struct ModelConfig {
     pub layers: usize,
     /// Whether the LSTM has `bias_ih` and `bias_hh`. The head always has its bias.
     pub bias: bool,
+    /// Whether the outputs of every LSTM layer go through a norm, torch.nn.LayerNorm(H): after the recurrence, which goes on from the states before
+    /// it, and before dropout.
+    #[serde(default)]
+    pub layer_norm: bool,
+    /// How the hidden states of a window become one vector.
+    #[serde(default)]
+    pub pooling: Pooling,
+    /// How the vectors of the timeframes come together.
+    #[serde(default)]
+    pub fusion: Fusion,
     /// Attention over the graphs that samples are the nodes of, on top of their encodings.
     #[serde(default)]
     pub graph: Option<GraphConfig>,
@@ -79,6 +89,14 @@ pub struct ModelConfig {
     /// With one, the graphs take the place of the samples in a run: in its lists, its batches and its order.
     #[serde(default)]
     pub readout: Option<Readout>,
+    /// M: outputs for each target, side by side: as many as the loss compares with it, see [`Loss::outputs_per_target`]. A trainer takes this from
+    /// its loss.
+    #[serde(default = "one")]
+    pub outputs_per_target: usize,
+}
+
+fn one() -> usize {
+    1
 }
 
 impl Default for ModelConfig {
@@ -88,17 +106,31 @@ impl Default for ModelConfig {
             hidden: 128,
             layers: 1,
             bias: true,
+            layer_norm: false,
+            pooling: Pooling::Last,
+            fusion: Fusion::Concat,
             graph: None,
             edge_attributes: 0,
             readout: None,
+            outputs_per_target: 1,
         }
     }
 }
 
 impl ModelConfig {
+    /// The same with the outputs that `loss` compares with each target.
+    pub fn for_loss(self, loss: Loss) -> Self {
+        ModelConfig { outputs_per_target: loss.outputs_per_target(), ..self }
+    }
+
     /// Whether the samples are the nodes of graphs, which then take their place in a run.
     pub fn is_over_graphs(&self) -> bool {
         self.readout.is_some()
+    }
+
+    /// Which outputs of the top layer give a gradient back. A norm turns gradients at every step alike.
+    pub(crate) fn read(&self) -> Read {
+        if self.pooling == Pooling::Last && !self.layer_norm { Read::LastStep } else { Read::EveryStep }
     }
 
     /// Refuses a model that has no states to be carried from bar to bar, or whose outputs are not those of one sample's states.
@@ -111,10 +143,10 @@ impl ModelConfig {
     }
 }
 
-/// One LSTM a timeframe, their last hidden states side by side, and a linear head; where samples are the nodes of graphs, attention over
+/// One LSTM a timeframe, their last hidden states, or what attention makes of all of them, side by side or fused by attention, and a linear head; where samples are the nodes of graphs, attention over
 /// each graph between the two, and a readout where it is the graph that is predicted.
 ///
-/// A description: the numbers live in [`TensorSet`]s with this model's [`layout`](Model::layout).
+/// A description: the numbers live in [`TensorSet`](crate::TensorSet)s with this model's [`layout`](Model::layout).
 #[derive(Debug)]
 pub struct Model {
     shape: SampleShape,
@@ -122,6 +154,8 @@ pub struct Model {
     layout: Arc<Layout>,
     /// None for an encoder without parameters.
     lstms: Vec<Lstm>,
+    /// One a timeframe, for pooling by attention.
+    poolings: Vec<AttentionPooling>,
     decoder: Decoder,
 }
 
@@ -136,20 +170,30 @@ impl Model {
         let mut layout = Layout::default();
         let lstm = |timeframe: &Timeframe| {
             let &Timeframe { ref name, steps, features } = timeframe;
-            let ModelConfig { hidden, layers, bias, .. } = config;
-            let prefix = if name.is_empty() { "lstm".to_owned() } else { format!("lstm.{name}") };
-            Lstm::new(Sizes { steps, features, hidden, layers, bias }, &prefix, &mut layout)
+            let ModelConfig { hidden, layers, bias, layer_norm: norm, .. } = config;
+            let read = config.read();
+            let sizes = Sizes { steps, features, hidden, layers, bias, norm, read };
+            Lstm::new(sizes, [&prefixed("lstm", name), &prefixed("norm", name)], &mut layout)
         };
         let lstms: Vec<Lstm> = match config.encoder {
             Encoder::Lstm => shape.timeframes.iter().map(lstm).collect(),
             Encoder::LastBar => Vec::new(),
         };
+        let poolings = match config.pooling {
+            Pooling::Last => Vec::new(),
+            Pooling::Attention { heads } => shape
+                .timeframes
+                .iter()
+                .map(|tf| AttentionPooling::new((config.hidden, heads), &prefixed("pooling", &tf.name), &mut layout))
+                .collect(),
+        };
         let width = match config.encoder {
             Encoder::Lstm => lstms.len() * config.hidden,
             Encoder::LastBar => shape.timeframes.iter().map(|timeframe| timeframe.features).sum(),
         };
-        let decoder = Decoder::new(config, (width, shape.outputs), &mut layout);
-        Ok(Model { shape, config, layout: Arc::new(layout), lstms, decoder })
+        let sizes = (shape.timeframes.len(), width, shape.outputs * config.outputs_per_target);
+        let decoder = Decoder::new(config, sizes, &mut layout);
+        Ok(Model { shape, config, layout: Arc::new(layout), lstms, poolings, decoder })
     }
 
     /// What a sample is made of.
@@ -157,18 +201,39 @@ impl Model {
         &self.shape
     }
 
+    /// Outputs for a sample: M for each of K targets, [K, M].
+    pub fn outputs(&self) -> usize {
+        self.shape.outputs * self.config.outputs_per_target
+    }
+
     /// The sizes that samples leave open.
     pub fn config(&self) -> ModelConfig {
         self.config
     }
 
-    /// Names and shapes of the parameters, PyTorch's: `lstm.<TF>.weight_ih_l0` [4H, F], … , `head.weight` [K, D], `head.bias`.
+    /// Names and shapes of the parameters, PyTorch's: `lstm.<TF>.weight_ih_l0` [4H, F], … , `head.weight` [K · M, D], `head.bias`. The file
+    /// `docs/weights.md` of the repository has the module in PyTorch.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
     pub(crate) fn lstms(&self) -> &[Lstm] {
         &self.lstms
+    }
+
+    /// One a timeframe; none for pooling by the last state.
+    pub(crate) fn poolings(&self) -> &[AttentionPooling] {
+        &self.poolings
+    }
+
+    /// Weights of attention pooling in each timeframe of a sample: heads · T.
+    pub(crate) fn pooling_weights_lens(&self) -> impl Iterator<Item = usize> {
+        self.poolings.iter().zip(&self.shape.timeframes).map(|(pooling, timeframe)| pooling.heads * timeframe.steps)
+    }
+
+    /// Weights of attention pooling in all timeframes of a sample.
+    pub(crate) fn pooling_weights_len(&self) -> usize {
+        self.pooling_weights_lens().sum()
     }
 
     pub(crate) fn decoder(&self) -> &Decoder {
@@ -181,31 +246,13 @@ impl Model {
             Some(graphs) => graphs.samples().map(|nodes| self.decoder.rows(nodes.len())).sum(),
             None => batch.len(),
         };
-        rows * self.shape.outputs
+        rows * self.outputs()
     }
+}
 
-    /// Parameters as PyTorch draws them by default: uniform in ±1/√H for the LSTM and in ±1/√D for the head; as PyTorch Geometric does for
-    /// attention.
-    ///
-    /// Element `i` of tensor `name` is a function of (`seed`, `name`, `i`) alone.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when the device has no room.
-    pub fn initial_parameters<S: Scalar>(&self, scope: &Scope, seed: u64) -> Result<TensorSet<S>> {
-        let mut parameters = TensorSet::zeros(scope, &self.layout)?;
-        if let Some(attention) = self.decoder.attention() {
-            attention.initial(seed, &mut parameters);
-        }
-        for (name, _) in self.layout.tensors().filter(|(name, _)| !name.starts_with("graph.")) {
-            let fan = if name.starts_with("head.") { self.decoder.top() } else { self.config.hidden };
-            let bound = 1.0 / (fan as f64).sqrt();
-            let values = parameters.get_mut(name).expect("the parameters have this layout");
-            for (index, value) in (0..).zip(values) {
-                *value = S::from_f64(bound * (2.0 * uniform(Stream { seed, name }, index) - 1.0));
-            }
-        }
-        Ok(parameters)
-    }
+/// The name of a part of the model, for a timeframe that has a name.
+fn prefixed(part: &str, timeframe: &str) -> String {
+    if timeframe.is_empty() { part.to_owned() } else { format!("{part}.{timeframe}") }
 }
 
 fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
@@ -214,12 +261,14 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
         return Err(Error::setting("model.graph", &format!("{:?}", graph.kind).to_lowercase(), expected));
     }
     config.graph.iter().try_for_each(GraphConfig::check)?;
+    check_attention(config)?;
     let of_lstms = |size: usize| if config.encoder == Encoder::Lstm { size } else { 1 };
     let sizes = [
         ("model.hidden", of_lstms(config.hidden)),
         ("model.layers", of_lstms(config.layers)),
         ("the number of timeframes", shape.timeframes.len()),
         ("the number of targets", shape.outputs),
+        ("the number of outputs for each", config.outputs_per_target),
     ];
     let windows = shape.timeframes.iter().flat_map(|tf| [("the window's length", tf.steps), ("features", tf.features)]);
     if let Some((setting, _)) = sizes.into_iter().chain(windows).find(|&(_, size)| size == 0) {
@@ -234,10 +283,31 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a norm, pooling or fusion of states that there are not, or that cannot be cut into heads.
+fn check_attention(config: ModelConfig) -> Result<()> {
+    let has_states = config.encoder == Encoder::Lstm;
+    if config.layer_norm && !has_states {
+        return Err(Error::setting("model.layer_norm", &true, "false for a model without an LSTM"));
+    }
+    match config.pooling {
+        Pooling::Last => {}
+        Pooling::Attention { heads } if has_states => check_heads("model.pooling_heads", heads, config.hidden)?,
+        Pooling::Attention { .. } => {
+            return Err(Error::setting("model.pooling", &"attention", "last for a model without an LSTM"));
+        }
+    }
+    match config.fusion {
+        Fusion::Concat => Ok(()),
+        Fusion::Attention { feed_forward: 0, .. } => Err(Error::setting("model.fusion_feed_forward", &0, "1 or more")),
+        Fusion::Attention { heads, .. } if has_states => check_heads("model.fusion_heads", heads, config.hidden),
+        Fusion::Attention { .. } => {
+            Err(Error::setting("model.fusion", &"attention", "concat for a model without an LSTM"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use megabatch_gpu_core::Device;
-
     use super::*;
 
     fn shape(names: &[&str]) -> SampleShape {
@@ -272,32 +342,28 @@ mod tests {
     #[test]
     fn sizes_of_zero_and_names_given_twice_are_refused() {
         let config = ModelConfig { hidden: 5, layers: 1, ..ModelConfig::default() };
+        let heads = |heads| Pooling::Attention { heads };
+        let fuse = |heads, feed_forward| Fusion::Attention { heads, feed_forward };
         for (names, config, what) in [
             (&["M1"][..], ModelConfig { hidden: 0, ..config }, "model.hidden is 0"),
             (&["M1"], ModelConfig { layers: 0, ..config }, "model.layers is 0"),
             (&[], config, "the number of timeframes is 0"),
             (&["M1", "M1"], config, "a timeframe's name is `M1`"),
             (&["M1", ""], config, "a timeframe's name is ``"),
+            (&["M1"], ModelConfig { pooling: heads(2), ..config }, "model.pooling_heads is 2: expected a number"),
+            (&["M1"], ModelConfig { pooling: heads(0), ..config }, "model.pooling_heads is 0"),
+            (&["M1"], ModelConfig { pooling: heads(5), encoder: Encoder::LastBar, ..config }, "model.pooling is att"),
+            (
+                &["M1"],
+                ModelConfig { layer_norm: true, encoder: Encoder::LastBar, ..config },
+                "model.layer_norm is true",
+            ),
+            (&["M1"], ModelConfig { fusion: fuse(3, 4), ..config }, "model.fusion_heads is 3: expected a number"),
+            (&["M1"], ModelConfig { fusion: fuse(1, 0), ..config }, "model.fusion_feed_forward is 0: expected 1"),
+            (&["M1"], ModelConfig { fusion: fuse(1, 4), encoder: Encoder::LastBar, ..config }, "model.fusion is att"),
         ] {
             let message = Model::new(shape(names), config).unwrap_err().to_string();
             assert!(message.starts_with(what), "{message}");
-        }
-    }
-
-    #[test]
-    fn initial_parameters_fill_their_interval_and_depend_on_nothing_else() {
-        let scope = Device::cpu().scope("test");
-        let config = ModelConfig { hidden: 16, layers: 1, ..ModelConfig::default() };
-        let draw = |names: &[&str], seed| {
-            let model = Model::new(shape(names), config).unwrap();
-            model.initial_parameters::<f64>(&scope, seed).unwrap()
-        };
-        let (two, one) = (draw(&["M1", "H1"], 7), draw(&["H1"], 7));
-        assert_eq!(two.get("lstm.H1.weight_hh_l0"), one.get("lstm.H1.weight_hh_l0"));
-        assert_ne!(two.values(), draw(&["M1", "H1"], 8).values());
-        for (set, name, bound) in [(&two, "lstm.M1.weight_hh_l0", 0.25), (&two, "head.weight", 1.0 / 32f64.sqrt())] {
-            let largest = set.get(name).unwrap().iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-            assert!(largest <= bound && largest > 0.9 * bound, "{name}: {largest} of {bound}");
         }
     }
 }

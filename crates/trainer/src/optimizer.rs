@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+use megabatch_amp::{Factors, OptimizerSettings, Rule, Step, Tensor, Threads, update};
 use megabatch_gpu_core::Scope;
 use serde::{Deserialize, Serialize};
 
@@ -57,13 +58,24 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
+    /// As the pass that changes weights takes them.
+    fn settings(&self) -> OptimizerSettings {
+        let &OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = self;
+        let rule = match kind {
+            OptimizerKind::Sgd => Rule::Sgd,
+            OptimizerKind::Adam => Rule::Adam,
+            OptimizerKind::AdamW => Rule::AdamW,
+        };
+        OptimizerSettings { rule, lr, weight_decay, beta1, beta2, epsilon }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let rules = [
             (self.lr > 0.0, "training.lr", self.lr, "a positive number"),
             (self.weight_decay >= 0.0, "training.weight_decay", self.weight_decay, "0 or more"),
-            ((0.0..1.0).contains(&self.beta1), "optimizer.beta1", self.beta1, "a number in [0, 1)"),
-            ((0.0..1.0).contains(&self.beta2), "optimizer.beta2", self.beta2, "a number in [0, 1)"),
-            (self.epsilon > 0.0, "optimizer.epsilon", self.epsilon, "a positive number"),
+            ((0.0..1.0).contains(&self.beta1), "training.beta1", self.beta1, "a number in [0, 1)"),
+            ((0.0..1.0).contains(&self.beta2), "training.beta2", self.beta2, "a number in [0, 1)"),
+            (self.epsilon > 0.0, "training.epsilon", self.epsilon, "a positive number"),
         ];
         match rules.into_iter().find(|(holds, _, value, _)| !holds || !value.is_finite()) {
             Some((_, setting, value, expected)) => Err(Error::setting(setting, &value, expected)),
@@ -129,70 +141,25 @@ impl<S: Scalar> Optimizer<S> {
     /// # Panics
     /// If the two have different sizes.
     pub fn update(&mut self, parameters: &mut TensorSet<S>, gradients: &TensorSet<S>, lr: f64) {
+        self.step(parameters, gradients, (lr, Factors::none()));
+    }
+
+    /// Changes `parameters` along `gradients` times `factors`, as clipped gradients are.
+    pub(crate) fn step(
+        &mut self,
+        parameters: &mut TensorSet<S>,
+        gradients: &TensorSet<S>,
+        (lr, factors): (f64, Factors<S>),
+    ) {
         self.steps += 1;
-        let config = OptimizerConfig { lr, ..self.config };
-        let (values, gradients) = (parameters.values_mut(), gradients.values());
-        assert_eq!(values.len(), gradients.len(), "parameters and gradients of one model");
-        match (self.config.kind, &mut self.moments) {
-            (OptimizerKind::Adam | OptimizerKind::AdamW, Some(moments)) => {
-                adam(&Rates::new(&config, self.steps), moments, values, gradients);
-            }
-            _ => sgd(&config, values, gradients),
-        }
-    }
-}
-
-/// p -= lr · (g + decay · p)
-fn sgd<S: Scalar>(config: &OptimizerConfig, values: &mut [S], gradients: &[S]) {
-    let (lr, decay) = (S::from_f64(config.lr), S::from_f64(config.weight_decay));
-    for (p, &g) in values.iter_mut().zip(gradients) {
-        *p -= lr * (g + decay * *p);
-    }
-}
-
-/// The factors of one Adam step. They are computed in double precision and rounded once, as PyTorch does.
-struct Rates<S> {
-    coupled_decay: S,
-    shrink: S,
-    one_minus_beta1: S,
-    beta2: S,
-    one_minus_beta2: S,
-    step_size: S,
-    root_correction2: S,
-    epsilon: S,
-}
-
-impl<S: Scalar> Rates<S> {
-    fn new(config: &OptimizerConfig, step: u64) -> Self {
-        let &OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = config;
-        // f64's `powf` is exact enough for any step, and takes a step that passes i32.
-        let correction = |beta: f64| 1.0 - beta.powf(step as f64);
-        let (coupled, decoupled) = match kind {
-            OptimizerKind::AdamW => (0.0, weight_decay),
-            _ => (weight_decay, 0.0),
-        };
-        Rates {
-            coupled_decay: S::from_f64(coupled),
-            shrink: S::from_f64(1.0 - lr * decoupled),
-            one_minus_beta1: S::from_f64(1.0 - beta1),
-            beta2: S::from_f64(beta2),
-            one_minus_beta2: S::from_f64(1.0 - beta2),
-            step_size: S::from_f64(lr / correction(beta1)),
-            root_correction2: S::from_f64(correction(beta2).sqrt()),
-            epsilon: S::from_f64(epsilon),
-        }
-    }
-}
-
-/// m += (1 - β1)(g - m);  v = β2·v + (1 - β2)g²;  p -= lr/(1 - β1ᵗ) · m / (√v/√(1 - β2ᵗ) + ε)
-fn adam<S: Scalar>(rates: &Rates<S>, moments: &mut Moments<S>, values: &mut [S], gradients: &[S]) {
-    let (means, squares) = (moments.exp_avg.values_mut(), moments.exp_avg_sq.values_mut());
-    for (((p, &g), m), v) in values.iter_mut().zip(gradients).zip(means).zip(squares) {
-        let g = g + rates.coupled_decay * *p;
-        *p *= rates.shrink;
-        *m += rates.one_minus_beta1 * (g - *m);
-        *v = rates.beta2 * *v + rates.one_minus_beta2 * g * g;
-        *p -= rates.step_size * *m / (v.sqrt() / rates.root_correction2 + rates.epsilon);
+        let moments = self.moments.as_mut().map(|moments| megabatch_amp::Moments {
+            exp_avg: moments.exp_avg.values_mut(),
+            exp_avg_sq: moments.exp_avg_sq.values_mut(),
+        });
+        let (values, gradient) = (parameters.values_mut(), gradients.values());
+        let tensor = Tensor { values, gradient, moments, working_copy: None };
+        let settings = OptimizerConfig { lr, ..self.config }.settings();
+        update([tensor], &Step { settings, number: self.steps, factors }, Threads::Caller);
     }
 }
 
@@ -200,9 +167,11 @@ fn adam<S: Scalar>(rates: &Rates<S>, moments: &mut Moments<S>, values: &mut [S],
 mod tests {
     use std::sync::Arc;
 
+    use megabatch_amp::examine;
     use megabatch_gpu_core::Device;
 
     use super::*;
+    use crate::clip::{clip_by_norm, global_norm};
     use crate::tensor::Layout;
 
     /// One parameter of 2 with a gradient of 0.5 at the rate of 0.1 that the step is given; expected values by hand from the papers' formulas.
@@ -229,6 +198,38 @@ mod tests {
         }
     }
 
+    /// Clipped where they are read, gradients move the weights as if they had been clipped before.
+    #[test]
+    fn clipping_on_the_way_changes_no_bit() {
+        let scope = Device::cpu().scope("test");
+        let mut layout = Layout::default();
+        layout.push("p".to_owned(), &[40]);
+        let layout = Arc::new(layout);
+        let mut gradients = TensorSet::<f32>::zeros(&scope, &layout).unwrap();
+        gradients.values_mut().iter_mut().enumerate().for_each(|(k, g)| *g = (k as f32 * 0.7).sin());
+        for kind in [OptimizerKind::Sgd, OptimizerKind::Adam, OptimizerKind::AdamW] {
+            for clip_norm in [0.3, 100.0] {
+                let moved = |change: &dyn Fn(&mut Optimizer<f32>, &mut TensorSet<f32>)| {
+                    let mut parameters = TensorSet::zeros(&scope, &layout).unwrap();
+                    parameters.values_mut().fill(0.5);
+                    let config = OptimizerConfig { kind, ..OptimizerConfig::default() };
+                    change(&mut Optimizer::new(&scope, config, &parameters).unwrap(), &mut parameters);
+                    parameters.values().to_vec()
+                };
+                let norm = global_norm(&gradients);
+                let expected = moved(&|optimizer, parameters| {
+                    let mut clipped = TensorSet::zeros(&scope, &layout).unwrap();
+                    clipped.add(&gradients);
+                    clip_by_norm(&mut clipped, norm, clip_norm);
+                    optimizer.update(parameters, &clipped, 0.1);
+                });
+                let factors = examine(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
+                let found = moved(&|optimizer, parameters| optimizer.step(parameters, &gradients, (0.1, factors)));
+                assert_eq!(found, expected, "{kind:?}, {clip_norm}");
+            }
+        }
+    }
+
     #[test]
     fn settings_out_of_range_are_named() {
         let good = OptimizerConfig::default();
@@ -236,8 +237,8 @@ mod tests {
             (OptimizerConfig { lr: 0.0, ..good }, "training.lr"),
             (OptimizerConfig { lr: f64::NAN, ..good }, "training.lr"),
             (OptimizerConfig { weight_decay: -1.0, ..good }, "training.weight_decay"),
-            (OptimizerConfig { beta2: 1.0, ..good }, "optimizer.beta2"),
-            (OptimizerConfig { epsilon: f64::INFINITY, ..good }, "optimizer.epsilon"),
+            (OptimizerConfig { beta2: 1.0, ..good }, "training.beta2"),
+            (OptimizerConfig { epsilon: f64::INFINITY, ..good }, "training.epsilon"),
         ] {
             assert!(config.check().unwrap_err().to_string().starts_with(name));
         }

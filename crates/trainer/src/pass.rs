@@ -10,8 +10,9 @@ use crate::error::Result;
 use crate::graph::AttentionMemory;
 use crate::lstm::{self, Activations, InputGradients, Lstm, Sizes};
 use crate::model::{Encoder, Model};
+use crate::pooling::PlainPooling;
 use crate::scalar::Scalar;
-use crate::step::{Purpose, Room};
+use crate::step::{Kept, Purpose, Room};
 use crate::tensor::TensorSet;
 
 /// The memory of one forward and backward pass, for up to a fixed number of samples.
@@ -24,10 +25,15 @@ pub struct Pass<S: Scalar> {
     capacity: usize,
     sizes: Vec<Sizes>,
     lstms: Vec<Activations<S>>,
+    /// One a timeframe, for pooling by attention.
+    poolings: Vec<PlainPooling<S>>,
     /// T and F of each timeframe, for an encoder that takes the last bars as they are.
     last_bars: Vec<[usize; 2]>,
     decoding: Decoding<S, AttentionMemory<S>>,
 }
+
+/// What a pass is for; dropout takes room of its own.
+const PURPOSE: Purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
 
 impl<S: Scalar> Pass<S> {
     /// Memory for up to `capacity` samples, booked on `scope`.
@@ -35,7 +41,7 @@ impl<S: Scalar> Pass<S> {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, model: &Model, capacity: usize, inputs: InputGradients) -> Result<Self> {
-        Self::with_room(scope, model, Room { samples: capacity, edges: 0 }, inputs)
+        Self::with_room(scope, model, Room { samples: capacity, edges: 0, run: 1 }, inputs)
     }
 
     /// The same for a model over graphs: memory for a graph of up to `room`.
@@ -46,13 +52,15 @@ impl<S: Scalar> Pass<S> {
             Encoder::Lstm => Vec::new(),
             Encoder::LastBar => model.shape().timeframes.iter().map(|tf| [tf.steps, tf.features]).collect(),
         };
+        let pooling = |(of, lstm): (_, &Lstm)| PlainPooling::new(scope, of, (lstm.sizes.steps, capacity));
         Ok(Pass {
             samples: 0,
             capacity,
+            poolings: model.poolings().iter().zip(model.lstms()).map(pooling).collect::<Result<_>>()?,
             sizes: model.lstms().iter().map(|lstm| lstm.sizes).collect(),
             lstms: model.lstms().iter().map(activations).collect::<Result<_>>()?,
             last_bars,
-            decoding: Decoding::new(scope, model.decoder(), room, Purpose::Training { dropout: false })?,
+            decoding: Decoding::new(scope, model.decoder(), room, PURPOSE)?,
         })
     }
 
@@ -141,9 +149,18 @@ impl<S: Scalar> Pass<S> {
         self.lstms[timeframe].last_state(self.sizes[timeframe], layer)
     }
 
-    /// The top layer's hidden state after every step, [T, B, H].
+    /// The top layer's hidden state after every step, after its norm if there is one, [T, B, H].
     pub fn sequence(&self, timeframe: usize) -> &[S] {
         self.lstms[timeframe].sequence(self.sizes[timeframe])
+    }
+
+    /// The weights [heads, T] with which attention pooled the states of one sample in one timeframe, after [`Model::forward`].
+    ///
+    /// # Panics
+    /// If the model does not pool by attention, or there is no such timeframe or sample.
+    pub fn pooling_weights(&self, model: &Model, (timeframe, sample): (usize, usize)) -> &[S] {
+        assert!(sample < self.samples, "sample {sample} of {}", self.samples);
+        self.poolings[timeframe].weights(&model.poolings()[timeframe], sample)
     }
 
     /// Gradient of a timeframe's windows, [T, B, F], if the pass was made to compute it.
@@ -176,10 +193,13 @@ impl<S: Scalar> Pass<S> {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
         for (k, (lstm, activations)) in model.lstms().iter().zip(&mut self.lstms).enumerate() {
             lstm::forward(lstm, parameters, activations);
-            let (last, _) = activations.last_state(lstm.sizes, model.config().layers - 1); // [B, H]
+            let read = match (model.poolings().get(k), self.poolings.get_mut(k)) {
+                (Some(pooling), Some(memory)) => memory.forward(pooling, parameters, activations.sequence(lstm.sizes)),
+                _ => activations.last_output(lstm.sizes),
+            };
             let encodings = self.decoding.encodings_mut(self.samples);
-            for (row, last) in encodings.chunks_exact_mut(width).zip(last.chunks_exact(hidden)) {
-                row[k * hidden..][..hidden].copy_from_slice(last);
+            for (row, read) in encodings.chunks_exact_mut(width).zip(read.chunks_exact(hidden)) {
+                row[k * hidden..][..hidden].copy_from_slice(read);
             }
         }
         self.decoding.forward(model.decoder(), (parameters, None), graph);
@@ -195,9 +215,16 @@ impl<S: Scalar> Pass<S> {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
         self.decoding.backward(model.decoder(), (parameters, None), graph, gradients);
         for (k, (lstm, activations)) in model.lstms().iter().zip(&mut self.lstms).enumerate() {
-            let d_last = activations.d_last_hidden_mut(lstm.sizes);
-            for (d_last, row) in d_last.chunks_exact_mut(hidden).zip(self.decoding.d_encodings().chunks_exact(width)) {
-                d_last.copy_from_slice(&row[k * hidden..][..hidden]);
+            let d_read = match self.poolings.get_mut(k) {
+                Some(memory) => memory.d_pooled_mut(),
+                None => activations.d_last_output_mut(lstm.sizes),
+            };
+            for (d_read, row) in d_read.chunks_exact_mut(hidden).zip(self.decoding.d_encodings().chunks_exact(width)) {
+                d_read.copy_from_slice(&row[k * hidden..][..hidden]);
+            }
+            if let (Some(pooling), Some(memory)) = (model.poolings().get(k), self.poolings.get_mut(k)) {
+                let states = activations.sequence_and_gradient_mut(lstm.sizes);
+                memory.backward(pooling, parameters, states, gradients);
             }
             lstm::backward(lstm, parameters, activations, gradients);
         }
@@ -228,6 +255,13 @@ impl Pass<f32> {
             let state = self.lstms[k].state(sizes, layer, (sample, t));
             halves.zip(state).for_each(|(to, from)| to.copy_from_slice(from));
         }
+    }
+
+    /// Writes the top layer's hidden state of one sample in timeframe `k` after step `t`.
+    pub(crate) fn read_top(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
+        let sizes = self.sizes[k];
+        let [hidden, _] = self.lstms[k].state(sizes, sizes.layers - 1, (sample, t));
+        to.copy_from_slice(hidden);
     }
 
     /// Goes on from `state` of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.

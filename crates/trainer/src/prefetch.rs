@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Scope;
 
-use crate::ahead::{LentBatch, LoadedBatches, Waits};
+use crate::ahead::{Chunking, LentBatch, LoadedBatches, Waits};
 use crate::error::{Error, Result};
 use crate::form::Form;
 use crate::graph::{GraphBatch, Graphs, samples_of};
@@ -27,6 +27,8 @@ pub(crate) struct Source<'a> {
     pub(crate) scope: &'a Scope,
     /// Samples, or graphs, in the largest batch.
     pub(crate) batch_size: usize,
+    /// Size of the chunks that samples load ahead, of what was planned.
+    pub(crate) chunk_percent: u32,
     /// The plain form takes windows, the fast one also bars of series.
     pub(crate) form: Form,
 }
@@ -49,7 +51,8 @@ pub(crate) fn with_batches<'a, T>(
     if let Some(samples) = source.samples.load_ahead() {
         let asked = Asked::default();
         let lists = asked.clone().note(schedule, source.graphs);
-        let batches = samples.load(Box::new(lists)).map_err(|source| Error::LoadAhead { source })?;
+        let chunking = Chunking { percent: source.chunk_percent, batch_samples: source.capacity() };
+        let batches = samples.load(Box::new(lists), chunking).map_err(|source| Error::LoadAhead { source })?;
         return consume(&mut Feed::Loaded(Loaded::new(batches, source, asked)));
     }
     let (give_back, empty) = sync_channel(2);
@@ -270,7 +273,14 @@ mod tests {
     fn batches_come_in_order_and_both_live_to_the_end() {
         let device = Device::cpu();
         let (samples, scope) = (samples(), device.scope("batches"));
-        let source = Source { samples: &samples, graphs: None, scope: &scope, batch_size: 3, form: Form::Fast };
+        let source = Source {
+            samples: &samples,
+            graphs: None,
+            scope: &scope,
+            batch_size: 3,
+            chunk_percent: 100,
+            form: Form::Fast,
+        };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
         with_batches(source, schedule.clone().into_iter(), |feed| {
@@ -290,7 +300,14 @@ mod tests {
     #[test]
     fn reading_ends_with_its_consumer() {
         let (samples, scope) = (samples(), Device::cpu().scope("batches"));
-        let source = Source { samples: &samples, graphs: None, scope: &scope, batch_size: 1, form: Form::Plain };
+        let source = Source {
+            samples: &samples,
+            graphs: None,
+            scope: &scope,
+            batch_size: 1,
+            chunk_percent: 100,
+            form: Form::Plain,
+        };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));
     }

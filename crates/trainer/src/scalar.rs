@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use bytemuck::Pod;
+use megabatch_amp::Number;
 use safetensors::Dtype;
 
 use crate::matmul::Product;
@@ -13,6 +14,7 @@ use crate::matmul::Product;
 /// Sealed: its product of matrices is out of reach for other crates.
 pub trait Scalar:
     Product
+    + Number
     + Pod
     + Send
     + Sync
@@ -37,18 +39,10 @@ pub trait Scalar:
     /// The smallest normal number over the distance from 1 to the next number.
     const NEGLIGIBLE: Self;
 
-    /// The nearest value to `value`.
-    fn from_f64(value: f64) -> Self;
-    /// The same value.
-    fn to_f64(self) -> f64;
     /// e to the power of `self`.
     fn exp(self) -> Self;
     /// Hyperbolic tangent.
     fn tanh(self) -> Self;
-    /// Square root.
-    fn sqrt(self) -> Self;
-    /// Neither infinite nor NaN.
-    fn is_finite(self) -> bool;
     /// Appends the little-endian bytes of `values`.
     fn extend_bytes(values: &[Self], bytes: &mut Vec<u8>);
 
@@ -76,16 +70,6 @@ macro_rules! scalar {
             const NEGLIGIBLE: Self = <$type>::MIN_POSITIVE / <$type>::EPSILON;
 
             #[inline]
-            fn from_f64(value: f64) -> Self {
-                value as $type
-            }
-
-            #[inline]
-            fn to_f64(self) -> f64 {
-                f64::from(self)
-            }
-
-            #[inline]
             fn exp(self) -> Self {
                 <$type>::exp(self)
             }
@@ -93,16 +77,6 @@ macro_rules! scalar {
             #[inline]
             fn tanh(self) -> Self {
                 <$type>::tanh(self)
-            }
-
-            #[inline]
-            fn sqrt(self) -> Self {
-                <$type>::sqrt(self)
-            }
-
-            #[inline]
-            fn is_finite(self) -> bool {
-                <$type>::is_finite(self)
             }
 
             fn extend_bytes(values: &[Self], bytes: &mut Vec<u8>) {

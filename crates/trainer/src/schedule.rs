@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     batches: Batches,
+    /// Samples that are computed at once; larger batches are cut.
+    at_once: usize,
     pub(crate) steps_per_epoch: u64,
     /// Number of steps after which training ends.
     pub(crate) steps: u64,
@@ -37,7 +39,12 @@ impl Schedule {
         })?;
         let steps_per_epoch = batches.steps_per_epoch();
         let steps = config.max_steps.unwrap_or(config.epochs * steps_per_epoch);
-        Ok(Schedule { batches, steps_per_epoch, steps })
+        Ok(Schedule { batches, at_once: config.batch_size, steps_per_epoch, steps })
+    }
+
+    /// The same steps, in batches that are cut into parts of `at_once` samples.
+    pub(crate) fn cut_into(self, at_once: usize) -> Self {
+        Schedule { at_once, ..self }
     }
 
     /// The samples of step `step`, counted from 0: positions in the order of its epoch.
@@ -47,12 +54,13 @@ impl Schedule {
 
     /// The number of batches that a step is computed in.
     pub(crate) fn batches_of(&self, step: &StepSamples) -> usize {
-        self.batches.batches_of(step).len()
+        self.batches.batches_of(step).map(|batch| batch.len().div_ceil(self.at_once)).sum()
     }
 
     /// The indices of each batch of the steps in `steps`, out of the training samples `train`.
     pub(crate) fn batches<'a>(self, steps: Range<u64>, train: &'a [usize]) -> impl Iterator<Item = Vec<usize>> + 'a {
-        self.batches.lists(steps).map(|list| list.into_iter().map(|sample| train[sample]).collect())
+        let part = move |part: &[usize]| part.iter().map(|&sample| train[sample]).collect();
+        self.batches.lists(steps).flat_map(move |list| list.chunks(self.at_once).map(part).collect::<Vec<_>>())
     }
 }
 

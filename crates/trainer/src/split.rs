@@ -5,7 +5,11 @@
 //! Neighbouring samples share bars: a label reaches into the future and a window into the past. Without a gap between the parts, a
 //! validation sample's window would hold bars that a training label was computed from, and its error would flatter the model.
 
+mod walk_forward;
+
 use serde::{Deserialize, Serialize};
+
+pub use walk_forward::{TrainingWindow, WalkForward, walk_forward};
 
 use crate::error::{Error, Result};
 
@@ -40,6 +44,14 @@ pub enum Purge<'a> {
     Duration(i64),
 }
 
+impl Purge<'_> {
+    fn check_len(&self, samples: usize) {
+        if let Purge::Windows { window_start_ns, label_end_ns } = self {
+            assert_eq!([window_start_ns.len(), label_end_ns.len()], [samples; 2], "one time a sample");
+        }
+    }
+}
+
 /// The samples of each part, by index, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
@@ -70,9 +82,7 @@ pub struct Split {
 /// If the purge's times are not one a sample.
 pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Result<Split> {
     check(fractions)?;
-    if let Purge::Windows { window_start_ns, label_end_ns } = purge {
-        assert_eq!([window_start_ns.len(), label_end_ns.len()], [time_ns.len(); 2], "one time a sample");
-    }
+    purge.check_len(time_ns.len());
     let [validation_start_ns, test_start_ns] = instants(time_ns, fractions);
     let mut train = Vec::new();
     let mut before = [Vec::new(), Vec::new()];
@@ -147,12 +157,24 @@ impl Limit<'_> {
     }
 
     fn keep(self, mut samples: Vec<usize>, limit_ns: i64) -> Vec<usize> {
-        let starts = match self.purge {
-            Purge::Windows { window_start_ns, .. } => window_start_ns,
-            Purge::Duration(_) => self.time_ns,
-        };
+        let starts = self.starts();
         samples.retain(|&sample| starts[sample] >= limit_ns);
         samples
+    }
+
+    /// Those of `samples` that all samples of `later` are clear of.
+    fn keep_before(self, mut samples: Vec<usize>, later: &[usize]) -> Vec<usize> {
+        let starts = self.starts();
+        let limit_ns = later.iter().map(|&sample| starts[sample]).min().unwrap_or(i64::MAX);
+        samples.retain(|&sample| self.after(&[sample]) <= limit_ns);
+        samples
+    }
+
+    fn starts(&self) -> &[i64] {
+        match self.purge {
+            Purge::Windows { window_start_ns, .. } => window_start_ns,
+            Purge::Duration(_) => self.time_ns,
+        }
     }
 }
 

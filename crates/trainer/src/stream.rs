@@ -9,26 +9,36 @@ use std::sync::Mutex;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::carried::series_of;
+use crate::decoder::Decoding;
 use crate::error::Result;
 use crate::form::{Memory, Weights};
-use crate::model::Model;
+use crate::graph::AttentionPass;
+use crate::model::{Model, ModelConfig};
+use crate::pooling::{PlainPooling, Pooling};
 use crate::samples::Samples;
 use crate::series::Series;
+use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
-/// The top layers' hidden states at the last bars of some samples' windows.
+/// Room to decode one sample at a time.
+pub(crate) const ONE_SAMPLE: Room = Room { samples: 1, edges: 0, run: 1 };
+
+/// The top layers' hidden states at the bars of some samples' windows that are read.
 #[derive(Debug)]
 pub(crate) struct Streamed {
     timeframes: Vec<StreamedTimeframe>,
-    joined: Buffer<f32>, // [D]
+    /// From one sample's encoding to its outputs.
+    decoding: Decoding<f32, AttentionPass>,
 }
 
 #[derive(Debug)]
 struct StreamedTimeframe {
-    /// The rows of the windows' last bars, ascending.
-    ends: Vec<usize>,
-    hidden: Buffer<f32>, // [ends, H]
+    /// The rows of the bars whose states are read, ascending.
+    rows: Vec<usize>,
+    hidden: Buffer<f32>, // [rows, H]
+    /// For pooling by attention, with the last bar of the window that was pooled last.
+    pooling: Option<(PlainPooling<f32>, Option<usize>)>,
 }
 
 /// The way through one segment of one timeframe, up to the last bar that is asked for.
@@ -40,8 +50,8 @@ pub(crate) struct Passage<'a> {
     rows: Range<usize>,
     /// The series, [bars, F].
     values: &'a [f32],
-    /// The rows whose states are asked for, ascending, and where those go, [ends, H].
-    ends: &'a [usize],
+    /// The rows whose states are asked for, ascending, and where those go, [asked, H].
+    asked: &'a [usize],
     hidden: &'a mut [f32],
 }
 
@@ -61,19 +71,44 @@ pub(crate) fn distinct_ends(samples: &dyn Samples, indices: &[usize]) -> Result<
     (0..shape.timeframes.len()).map(ends).collect()
 }
 
-/// Numbers of the memory of [`Streamed`], for so many distinct last bars in each timeframe.
-pub(crate) fn streamed_len(hidden: usize, ends: &[usize]) -> usize {
-    hidden * (ends.iter().sum::<usize>() + ends.len())
+/// The rows whose states are read for windows of `steps` bars that end at the rows `ends`, ascending both.
+pub(crate) fn read_rows(pooling: Pooling, ends: Vec<usize>, steps: usize) -> Vec<usize> {
+    if pooling == Pooling::Last {
+        return ends;
+    }
+    let mut rows: Vec<usize> = Vec::new();
+    for end in ends {
+        let unseen = rows.last().map_or(0, |&last| last + 1);
+        rows.extend(unseen.max(end + 1 - steps)..=end);
+    }
+    rows
+}
+
+/// Numbers in the memory of [`Streamed`], for timeframes of so many rows that are read and T bars in a window.
+pub(crate) fn streamed_len(model: &Model, timeframes: impl Iterator<Item = (usize, usize)>) -> usize {
+    let ModelConfig { hidden, pooling, .. } = model.config();
+    let pooling_len = |steps| match pooling {
+        Pooling::Last => 0,
+        Pooling::Attention { heads } => PlainPooling::<f32>::len((heads, hidden), (steps, 1)),
+    };
+    let decoding = model.decoder().fast_len(ONE_SAMPLE, Purpose::Prediction);
+    timeframes.map(|(rows, steps)| hidden * rows + pooling_len(steps)).sum::<usize>() + decoding
 }
 
 impl Streamed {
-    /// Room for the states at the rows `ends` of each timeframe, booked on `scope`.
+    /// Room for the states that are read of windows which end at the rows `ends` of each timeframe, booked on `scope`.
     pub(crate) fn new(scope: &Scope, model: &Model, ends: Vec<Vec<usize>>) -> Result<Self> {
-        let hidden = model.config().hidden;
-        let joined = Buffer::zeros(scope, ends.len() * hidden)?;
-        let timeframe =
-            |ends: Vec<usize>| Ok(StreamedTimeframe { hidden: Buffer::zeros(scope, ends.len() * hidden)?, ends });
-        Ok(Streamed { timeframes: ends.into_iter().map(timeframe).collect::<Result<_>>()?, joined })
+        let ModelConfig { hidden, pooling, .. } = model.config();
+        let decoding = Decoding::new(scope, model.decoder(), ONE_SAMPLE, Purpose::Prediction)?;
+        let timeframe = |(k, ends): (usize, Vec<usize>)| {
+            let steps = model.shape().timeframes[k].steps;
+            let rows = read_rows(pooling, ends, steps);
+            let hidden = Buffer::zeros(scope, rows.len() * hidden)?;
+            let attention = model.poolings().get(k).map(|of| PlainPooling::new(scope, of, (steps, 1))).transpose()?;
+            Ok(StreamedTimeframe { rows, hidden, pooling: attention.map(|memory| (memory, None)) })
+        };
+        let timeframes = ends.into_iter().enumerate().map(timeframe).collect::<Result<_>>()?;
+        Ok(Streamed { timeframes, decoding })
     }
 
     /// What is to be computed: the passages through all segments in which states are asked for.
@@ -81,21 +116,21 @@ impl Streamed {
         let mut all = Vec::new();
         for (k, (streamed, series)) in self.timeframes.iter_mut().zip(series).enumerate() {
             let (timeframe, hidden) = (&model.shape().timeframes[k], model.config().hidden);
-            let (mut ends, mut states) = (streamed.ends.as_slice(), streamed.hidden.as_mut_slice());
-            while let Some(&last) = ends.last() {
+            let (mut asked, mut states) = (streamed.rows.as_slice(), streamed.hidden.as_mut_slice());
+            while let Some(&last) = asked.last() {
                 // From the last segment to the first: what comes before a segment's start is split off.
                 let start = series.segment_start(last);
-                let before = ends.partition_point(|&end| end < start);
+                let before = asked.partition_point(|&row| row < start);
                 let (earlier, own) = states.split_at_mut(before * hidden);
                 all.push(Passage {
                     timeframe: k,
                     shape: (timeframe.steps, timeframe.features),
                     rows: start..last + 1,
                     values: series.values,
-                    ends: &ends[before..],
+                    asked: &asked[before..],
                     hidden: own,
                 });
-                (ends, states) = (&ends[..before], earlier);
+                (asked, states) = (&asked[..before], earlier);
             }
         }
         // The longest ones first, so that threads end at about the same time.
@@ -103,7 +138,7 @@ impl Streamed {
         all
     }
 
-    /// The outputs [B, K] for the samples of `batch`, each from the states at its windows' last bars.
+    /// The outputs [B, K, M] for the samples of `batch`, each from the states at its windows' bars.
     pub(crate) fn predict(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
@@ -111,15 +146,53 @@ impl Streamed {
         outputs: &mut [f32],
     ) {
         let hidden = model.config().hidden;
-        for (sample, outputs) in outputs.chunks_exact_mut(model.shape().outputs).enumerate() {
-            let parts = self.joined.as_mut_slice().chunks_exact_mut(hidden);
-            for (k, (part, streamed)) in parts.zip(&self.timeframes).enumerate() {
-                let end = streamed.ends.binary_search(&batch.ends(k)[sample]).expect("the end of a streamed sample");
-                part.copy_from_slice(&streamed.hidden.as_slice()[end * hidden..][..hidden]);
-            }
+        for (sample, outputs) in outputs.chunks_exact_mut(model.outputs()).enumerate() {
             // A row at a time, so that nothing depends on the size of the batch.
-            model.decoder().plain_head().forward(parameters, self.joined.as_slice(), outputs);
+            let parts = self.decoding.encodings_mut(1).chunks_exact_mut(hidden);
+            for (k, (part, streamed)) in parts.zip(&mut self.timeframes).enumerate() {
+                part.copy_from_slice(streamed.read((model, parameters), k, batch.ends(k)[sample]));
+            }
+            self.decoding.forward(model.decoder(), (parameters, None), None);
+            outputs.copy_from_slice(self.decoding.outputs());
         }
+    }
+
+    /// The weights with which attention pools the windows of `batch`: `[heads, T]` of one timeframe after another, a row a sample.
+    pub(crate) fn pooling_weights(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        batch: &BatchView<'_>,
+        mut to: &mut [f32],
+    ) {
+        for sample in 0..batch.len() {
+            for (k, streamed) in self.timeframes.iter_mut().enumerate() {
+                streamed.read((model, parameters), k, batch.ends(k)[sample]);
+                let Some((memory, _)) = &streamed.pooling else { continue };
+                let weights = memory.weights(&model.poolings()[k], 0);
+                let (own, rest) = to.split_at_mut(weights.len());
+                own.copy_from_slice(weights);
+                to = rest;
+            }
+        }
+    }
+}
+
+impl StreamedTimeframe {
+    /// What the window that ends at row `end` comes to, [H].
+    fn read(&mut self, (model, parameters): (&Model, &TensorSet<f32>), k: usize, end: usize) -> &[f32] {
+        let hidden = model.config().hidden;
+        let last = self.rows.binary_search(&end).expect("the end of a streamed sample");
+        let Some((memory, pooled)) = &mut self.pooling else {
+            return &self.hidden.as_slice()[last * hidden..][..hidden];
+        };
+        // Samples that follow each other share the windows of long timeframes.
+        if *pooled != Some(end) {
+            let steps = model.shape().timeframes[k].steps;
+            let states = &self.hidden.as_slice()[(last + 1 - steps) * hidden..(last + 1) * hidden];
+            memory.forward(&model.poolings()[k], parameters, states);
+            *pooled = Some(end);
+        }
+        memory.pooled()
     }
 }
 
@@ -134,17 +207,16 @@ pub(crate) fn work_off(passages: &Mutex<std::vec::IntoIter<Passage<'_>>>, weight
 impl Passage<'_> {
     /// Goes through the segment, T bars at a time: what a window has room for.
     fn go(self, weights: Weights<'_>, memory: &mut Memory) {
-        let Passage { timeframe, shape: (steps, features), rows, values, ends, hidden } = self;
+        let Passage { timeframe, shape: (steps, features), rows, values, asked, hidden } = self;
         let units = weights.model.config().hidden;
         let mut state = vec![0.0; crate::carried::state_len(weights.model)];
-        let mut at_end = state.clone();
-        let mut asked = ends.iter().zip(hidden.chunks_exact_mut(units)).peekable();
+        let mut asked = asked.iter().zip(hidden.chunks_exact_mut(units)).peekable();
         for start in rows.clone().step_by(steps) {
             let end = rows.end.min(start + steps);
             memory.advance(weights, (timeframe, &values[start * features..end * features]), &mut state);
             while let Some((row, top)) = asked.next_if(|(row, _)| **row < end) {
-                memory.read_state(timeframe, (0, row - start), &mut at_end);
-                top.copy_from_slice(top_hidden(&at_end, units));
+                memory.read_top(timeframe, (0, row - start), top);
+                weights.model.lstms()[timeframe].read(weights.parameters, top);
             }
         }
     }

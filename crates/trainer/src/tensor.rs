@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use megabatch_amp::first_non_finite;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::Result;
@@ -110,6 +111,16 @@ impl<S: Scalar> TensorSet<S> {
             .map(move |entry| (entry.name.as_str(), entry.shape.as_slice(), &values[entry.range.clone()]))
     }
 
+    /// The same for writing.
+    pub(crate) fn tensors_mut(&mut self) -> impl Iterator<Item = (&str, &[usize], &mut [S])> {
+        let mut rest = self.values.as_mut_slice();
+        self.layout.entries.iter().map(move |entry| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(entry.range.len());
+            rest = others;
+            (entry.name.as_str(), entry.shape.as_slice(), own)
+        })
+    }
+
     /// Sets every element to zero.
     pub fn clear(&mut self) {
         self.values_mut().fill(S::ZERO);
@@ -133,7 +144,7 @@ impl<S: Scalar> TensorSet<S> {
 
     /// The first tensor with an infinite or NaN element, and that element's index.
     pub(crate) fn first_non_finite(&self) -> Option<(&str, usize)> {
-        self.tensors().find_map(|(name, _, values)| Some((name, values.iter().position(|x| !x.is_finite())?)))
+        self.tensors().find_map(|(name, _, values)| Some((name, first_non_finite(values)?)))
     }
 }
 

@@ -1,31 +1,35 @@
 #![forbid(unsafe_code)]
 
 mod resume;
+mod rollback;
+mod shortage;
+mod step;
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::Instant;
 
+use megabatch_amp::{LossScaler, Precision, ScalerConfig};
 use megabatch_gpu_core::Device;
 use megabatch_order::StepSamples;
 
 use crate::baseline::Baselines;
 use crate::carried::Carried;
-use crate::checkpoint::{Best, Checkpoints};
-use crate::clip::{clip_by_norm, global_norm};
+use crate::checkpoint::{Best, Checkpoints, State};
 use crate::config::Config;
+use crate::dense::Mode;
+use crate::divergence::Course;
 use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, Predictions, Selection, check_shape, evaluate};
-use crate::events::{EpochEvent, Event, Observer, StepEvent, ValidationEvent};
+use crate::events::{EpochEvent, Event, Observer, ShortageEvent, ValidationEvent};
+use crate::ladder::{Ladder, Ration};
 use crate::model::{Model, SampleShape};
 use crate::optimizer::Optimizer;
-use crate::prefetch::{Feed, Source, with_batches};
+use crate::prefetch::{Source, with_batches};
 use crate::samples::Samples;
 use crate::schedule::Schedule;
-use crate::step::{Changes, Engine, Objective, Totals};
+use crate::step::{Compute, Engine};
 use crate::tensor::TensorSet;
-use crate::view::BatchView;
 use crate::weights::{load_weights, save_weights};
 
 /// A model in training on one device.
@@ -42,8 +46,17 @@ pub struct Trainer {
     step: u64,
     best: Option<Best>,
     plateau: Plateau,
+    course: Course,
     /// The states that windows start from, once a run is known.
     carried: Option<Carried>,
+    /// For gradients in fp16.
+    scaler: Option<LossScaler>,
+    /// What the run takes of its device.
+    ladder: Ladder,
+    /// What was cut before the run began.
+    cut_before: Vec<ShortageEvent>,
+    /// What the observer answered to the last step, while the validation and the checkpoint that follow it are not done.
+    unfinished: Option<ControlFlow<()>>,
 }
 
 /// What a trainer trains on.
@@ -68,6 +81,8 @@ pub struct Outcome {
     pub end: End,
     /// The best validation.
     pub best: Option<Best>,
+    /// How often the run went back to a checkpoint because it diverged, before a resume included.
+    pub rollbacks: u32,
 }
 
 /// Why training ended.
@@ -82,25 +97,65 @@ pub enum End {
     Stopped,
 }
 
+/// The loss scale of a run, where it needs one.
+fn scaler(precision: Precision) -> Option<LossScaler> {
+    let new = || LossScaler::new(ScalerConfig::default()).expect("the defaults are in range");
+    precision.needs_loss_scale().then(new)
+}
+
+/// The engine of a run, and what of `ladder` it had to be cut to.
+fn first_engine(
+    (device, model): (&Device, &Model),
+    config: &Config,
+    ladder: &mut Ladder,
+) -> Result<(Engine, Vec<ShortageEvent>)> {
+    let mut cuts = Vec::new();
+    loop {
+        let ration = ladder.ration();
+        let compute = Compute { batch_size: ration.batch_size, ..config.compute() };
+        let engine = Engine::new(device, model, compute, config.purpose_with(ration)).and_then(|engine| {
+            engine.with_precision(&device.scope("model/parameters/working"), model, config.precision)
+        });
+        match engine {
+            Ok(engine) => return Ok((engine, cuts)),
+            Err(error) if error.is_shortage() => {
+                // No chunks are taken yet, and cutting those to come would leave no more.
+                let Some(ration) = ladder.descend(false) else { return Err(error) };
+                cuts.push(ShortageEvent::new(0, &error, (ration, config.batch_size)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl Trainer {
     /// A trainer with initial weights drawn from the seed. All memory of the run is taken here but that of its
     /// batches, carried states and graphs, whose size depends on the samples.
     ///
     /// # Errors
     /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when the device has no room.
-    pub fn new(device: &Device, config: Config, shape: SampleShape) -> Result<Self> {
+    pub fn new(device: &Device, mut config: Config, shape: SampleShape) -> Result<Self> {
         config.check()?;
+        config.model = config.model.for_loss(config.loss);
         let model = Model::new(shape, config.model)?;
         let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
-        let compute = config.compute();
+        let gradients = TensorSet::zeros(&device.scope("model/gradients"), model.layout())?;
+        let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
+        let mut ladder = Ladder::new(&config);
+        let (engine, cut_before) = first_engine((device, &model), &config, &mut ladder)?;
         Ok(Trainer {
-            gradients: TensorSet::zeros(&device.scope("model/gradients"), model.layout())?,
-            optimizer: Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?,
-            engine: Engine::new(device, &model, compute, config.purpose())?,
+            gradients,
+            optimizer,
+            engine,
+            ladder,
+            cut_before,
+            unfinished: None,
+            scaler: scaler(config.precision),
             device: device.clone(),
             step: 0,
             best: None,
             plateau: Plateau::default(),
+            course: Course::default(),
             carried: None,
             config,
             model,
@@ -142,36 +197,56 @@ impl Trainer {
     /// Trains until the configured steps are done, the validation loss no longer falls or the observer asks to stop.
     ///
     /// # Errors
-    /// [`Error::Setting`] for early stopping without validation samples, and for carried state of samples that are stored as
-    /// windows; [`Error::SamplesShape`], [`Error::NothingLeft`] and
+    /// [`Error::Setting`] for early stopping without validation samples, and for carried state or dense training of samples that are
+    /// stored as windows; [`Error::SamplesShape`], [`Error::NothingLeft`] and
     /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
     /// for a model over graphs [`Error::Setting`] where the samples are not nodes of graphs, [`Error::GraphOutOfRange`],
     /// [`Error::Graph`] and [`Error::GraphShape`];
-    /// [`Error::NotFinite`] when numbers overflow; [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
+    /// [`Error::NothingToCut`] where the device has too little memory whatever is cut; [`Error::Class`] for a target that names no class,
+    /// [`Error::NotFinite`] when numbers overflow, [`Error::Exploded`] when the loss does, and [`Error::GaveUp`] when they still do after
+    /// all rollbacks (see [`Divergence`](crate::Divergence)); [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
     /// after the last step that was completed.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         check_shape(&self.model, run.samples)?;
         self.check_validation(run)?;
+        self.check_mode(run)?;
         let schedule = Schedule::new(&self.config, run.train.len())?;
         if let Some(checkpoints) = run.checkpoints {
             checkpoints.clean()?;
         }
-        if let Some(end) = self.end(&schedule) {
+        if let Some(end) = self.end(&schedule).filter(|_| self.unfinished.is_none()) {
             return Ok(self.outcome(end));
         }
+        let mut asked = self.tell_cuts(observer);
+        while asked.is_continue() {
+            let schedule = schedule.cut_into(self.ladder.ration().batch_size);
+            match self.train_on(run, &schedule, observer) {
+                Err(error) if error.is_shortage() => asked = self.cut(error, run, observer)?,
+                Err(error) => asked = self.roll_back(error, run, observer)?,
+                outcome => return outcome,
+            }
+        }
+        Ok(self.outcome(End::Stopped))
+    }
+
+    /// Trains from where the run stands.
+    fn train_on(&mut self, run: &Run<'_>, schedule: &Schedule, observer: &mut Observer<'_>) -> Result<Outcome> {
         self.carry_states_of(run)?;
+        if self.prepare_rollbacks(run, observer)?.is_break() {
+            return Ok(self.outcome(End::Stopped));
+        }
         let graphs = self.engine.make_room_for(&self.model, Selection { samples: run.samples, indices: run.train })?;
         let (batches, form) = (self.device.scope("batches"), self.config.form);
-        let batch_size = self.config.batch_size;
-        let source = Source { samples: run.samples, graphs, scope: &batches, batch_size, form };
+        let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
+        let source = Source { samples: run.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
         let order = schedule.batches(self.step..schedule.steps, run.train);
         with_batches(source, order, |feed| {
             loop {
-                let event = self.training_step(feed, (&schedule, run))?;
-                let asked = observer(Event::Step(event));
-                if let Some(end) = self.after_step(run, &schedule, (asked, observer))? {
+                if let Some(end) = self.finish_step(run, schedule, observer)? {
                     return Ok(self.outcome(end));
                 }
+                let event = self.training_step(feed, (schedule, run))?;
+                self.unfinished = Some(observer(Event::Step(event)));
             }
         })
     }
@@ -181,98 +256,25 @@ impl Trainer {
     /// # Errors
     /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
+        let ration = self.ladder.ration();
         let predictions = Predictions {
             model: &self.model,
             parameters: &self.parameters,
             engine: &mut self.engine,
             device: &self.device,
-            compute: self.config.compute(),
-            carry_state: self.config.carry_state,
+            compute: Compute { batch_size: ration.batch_size, ..self.config.compute() },
+            chunk_percent: ration.chunk_percent,
+            streams: self.config.streams(),
         };
         evaluate(predictions, selection, (self.config.loss, baselines))
     }
 
-    /// One optimizer step: gradients of its batches, norm, clip, update.
-    fn training_step(&mut self, feed: &mut Feed<'_>, (schedule, run): (&Schedule, &Run<'_>)) -> Result<StepEvent> {
-        let start = Instant::now();
-        let work = schedule.step(self.step);
-        let terms = self.terms(&work, (schedule, run));
-        // In a step of graphs without any label there is nothing to learn, and no term to divide by.
-        let count = terms.max(1);
-        let objective = Objective {
-            loss: self.config.loss,
-            count,
-            dropout: self.config.dropout_of_step(self.step)?,
-            seed_and_step: (self.config.seed, self.step),
-        };
-        let mut totals = Totals::default();
-        self.gradients.clear();
-        // What a step noted that failed halfway.
-        self.carried.iter_mut().for_each(Carried::discard);
-        self.engine.load(&self.model, &self.parameters);
-        for _ in 0..schedule.batches_of(&work) {
-            let batch = feed.next()?.expect("the feed has the batches of every step");
-            let model = (&self.model, &self.parameters);
-            let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
-            let part = self.engine.accumulate(model, &batch, objective, changes);
-            let finite = part.loss_sum.is_finite() && self.gradients.first_non_finite().is_none();
-            if !finite {
-                return Err(self.blame(&batch, part.loss_sum / count as f64));
-            }
-            totals.loss_sum += part.loss_sum;
-            totals.terms += part.terms;
-            totals.forward += part.forward;
-            totals.backward += part.backward;
-        }
-
-        assert_eq!(
-            totals.terms,
-            terms,
-            "terms of the loss in step {}, and as `Graphs::labelled` has it",
-            self.step + 1
-        );
-        let update_start = Instant::now();
-        let loss = totals.loss_sum / count as f64;
-        let grad_norm = global_norm(&self.gradients);
-        if let Some(clip_norm) = self.config.clip_norm {
-            clip_by_norm(&mut self.gradients, grad_norm, clip_norm);
-        }
-        let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
-        self.optimizer.update(&mut self.parameters, &self.gradients, lr);
-        self.carried.iter_mut().for_each(Carried::commit);
-        self.step += 1;
-        self.device.step();
-
-        let (waited, waits) = feed.take_waited();
-        Ok(StepEvent {
-            step: self.step,
-            steps: schedule.steps,
-            epoch: work.epoch,
-            samples: work.positions.len(),
-            loss,
-            grad_norm,
-            lr,
-            data_wait_s: waited.as_secs_f64(),
-            data_waits: waits,
-            forward_s: totals.forward.as_secs_f64(),
-            backward_s: totals.backward.as_secs_f64(),
-            optimizer_s: update_start.elapsed().as_secs_f64(),
-            samples_per_s: work.positions.len() as f64 / start.elapsed().as_secs_f64(),
-            allocated_bytes: self.device.usage().allocated_bytes,
-        })
-    }
-
-    /// Terms over which the loss of a step is the mean.
-    fn terms(&self, work: &StepSamples, (schedule, run): (&Schedule, &Run<'_>)) -> usize {
-        let outputs = self.model.shape().outputs;
-        match run.samples.graphs() {
-            Some(graphs) => {
-                let batches = schedule.batches(self.step..self.step + 1, run.train);
-                let labelled = batches.flatten().map(|graph| graphs.labelled(graph));
-                labelled.map(|labelled| self.config.loss.graph_terms(labelled, outputs)).sum()
-            }
-            None => work.positions.len() * outputs,
-        }
+    /// Does what follows the last step, unless that is done.
+    fn finish_step(&mut self, run: &Run<'_>, schedule: &Schedule, observer: &mut Observer<'_>) -> Result<Option<End>> {
+        let Some(asked) = self.unfinished else { return Ok(None) };
+        let end = self.after_step(run, schedule, (asked, observer))?;
+        self.unfinished = None;
+        Ok(end)
     }
 
     /// Validates and saves where it is due; saves in any case when the run ends here. A validation that is due is done even if
@@ -303,7 +305,8 @@ impl Trainer {
         if let Some(checkpoints) = run.checkpoints
             && (epoch_ends || save_due || improved || flow.is_break() || self.end(schedule).is_some())
         {
-            let state = self.state(schedule, run);
+            self.check_weights()?;
+            let state = State { unfinished: false, ..self.state(schedule, run) };
             let path = checkpoints.save(
                 &state,
                 (&self.parameters, &self.optimizer),
@@ -348,6 +351,15 @@ impl Trainer {
         }
     }
 
+    fn check_mode(&self, run: &Run<'_>) -> Result<()> {
+        if self.config.mode == Mode::Dense && run.samples.series().is_none() {
+            let expected = "windows for samples that are stored as windows, which have no bars in common; megabatch convert turns \
+                            them into series";
+            return Err(Error::setting("training.mode", &"dense", expected));
+        }
+        Ok(())
+    }
+
     fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
         let evaluation = self.evaluate(Selection { samples: run.samples, indices: run.validation }, None)?;
         let loss = evaluation.loss;
@@ -363,20 +375,6 @@ impl Trainer {
     }
 
     fn outcome(&self, end: End) -> Outcome {
-        Outcome { steps: self.step, end, best: self.best }
-    }
-
-    /// Finds the first number that is not finite, in the order of computation: the batch, the weights, the outputs, the
-    /// gradients.
-    fn blame(&mut self, batch: &BatchView<'_>, loss: f64) -> Error {
-        let mut outputs = vec![0.0; self.model.outputs_len(batch)];
-        self.engine.predict(&self.model, &self.parameters, batch, &mut outputs);
-        let weights = self.parameters.first_non_finite().map(|(name, index)| (name.to_owned(), index));
-        let outputs = outputs.iter().position(|y| !y.is_finite()).map(|index| ("outputs".to_owned(), index));
-        let gradients =
-            self.gradients.first_non_finite().map(|(name, index)| (format!("the gradient of {name}"), index));
-        let found = batch.first_non_finite().or(weights).or(outputs).or(gradients);
-        let (tensor, index) = found.expect("a loss or a gradient that is not finite comes from one of these");
-        Error::NotFinite { step: self.step + 1, loss, tensor, index }
+        Outcome { steps: self.step, end, best: self.best, rollbacks: self.course.rollbacks }
     }
 }

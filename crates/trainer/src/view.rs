@@ -110,8 +110,8 @@ impl<'a> BatchView<'a> {
         &self.places.ends[k]
     }
 
-    /// The first infinite or NaN number: the name of its tensor, as in `inspect --dump`, and its index there. In graphs, a target of NaN is
-    /// one that is not known.
+    /// The first infinite or NaN feature, or infinite target: the name of its tensor, as in `inspect --dump`, and its index there. A target of
+    /// NaN is one that is not known.
     pub(crate) fn first_non_finite(&self) -> Option<(String, usize)> {
         for (k, timeframe) in self.shape.timeframes.iter().enumerate() {
             for sample in 0..self.len() {
@@ -122,8 +122,7 @@ impl<'a> BatchView<'a> {
                 }
             }
         }
-        let unknown = |x: f32| self.graphs.is_some() && x.is_nan();
-        let index = self.targets.iter().position(|&x| !x.is_finite() && !unknown(x))?;
+        let index = self.targets.iter().position(|x| x.is_infinite())?;
         Some(("targets".to_owned(), index))
     }
 }

@@ -4,7 +4,9 @@
 //! against the same mask applied by hand between two models of one layer.
 
 use megabatch_gpu_core::{Device, Scope};
-use megabatch_trainer::{Dropout, InputGradients, Loss, Model, ModelConfig, Pass, SampleShape, TensorSet, Timeframe};
+use megabatch_trainer::{
+    Dropout, InputGradients, Loss, Model, ModelConfig, Pass, Pooling, SampleShape, TensorSet, Timeframe,
+};
 use proptest::prelude::*;
 
 /// Numbers in (-1, 1) without pattern: the sines of a growing argument.
@@ -63,7 +65,7 @@ impl Problem {
         Loss::Mse.sum(pass.outputs(), &self.targets) / self.targets.len() as f64
     }
 
-    /// Checks `gradient` of the numbers that `place` finds, by central differences at up to 12 of them.
+    /// Checks `gradient` of the numbers that `place` finds, by central differences over two steps at up to 12 of them.
     fn check(&mut self, pass: &mut Pass<f64>, gradient: &[f64], place: impl Fn(&mut Self) -> &mut [f64]) {
         const STEP: f64 = 1e-5;
         for index in (0..gradient.len()).step_by(gradient.len().div_ceil(12).max(1)) {
@@ -72,9 +74,11 @@ impl Problem {
                 place(self)[index] = x;
                 self.forward(pass)
             };
-            let slope = (loss_at(at + STEP) - loss_at(at - STEP)) / (2.0 * STEP);
+            let mut apart = |steps: f64| loss_at(at + steps * STEP) - loss_at(at - steps * STEP);
+            let slope = (8.0 * apart(1.0) - apart(2.0)) / (12.0 * STEP);
             place(self)[index] = at;
-            // The step's square times a third derivative of order 1, and a rounding of 1e-16 divided by the step.
+            // The step's fourth power times a fifth derivative, which norms of nearly equal numbers make large, and a rounding of 1e-16
+            // divided by the step.
             assert!((slope - gradient[index]).abs() < 1e-8, "{slope} and {}", gradient[index]);
         }
     }
@@ -89,12 +93,14 @@ proptest! {
         (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
         (outputs, samples) in (1usize..4, 1usize..4),
         rate in prop_oneof![Just(None), (0.1f32..0.9).prop_map(Some)],
+        (pooling, layer_norm) in (0usize..3, any::<bool>()),
     ) {
+        let pooling = [Pooling::Last, Pooling::attention(hidden), Pooling::Attention { heads: hidden }][pooling];
         let scope = Device::cpu().scope("gradients");
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| Timeframe { name: format!("T{k}"), steps, features };
         let shape = SampleShape { timeframes: windows.iter().enumerate().map(timeframe).collect(), outputs };
         let dropout = rate.map(|rate| Dropout::of_step(rate, 3, 14).unwrap());
-        let mut problem = Problem::new(&scope, shape, ModelConfig { hidden, layers, bias, ..ModelConfig::default() }, (samples, dropout));
+        let mut problem = Problem::new(&scope, shape, ModelConfig { hidden, layers, bias, layer_norm, pooling, ..ModelConfig::default() }, (samples, dropout));
 
         let mut pass = Pass::new(&scope, &problem.model, samples, InputGradients::Compute).unwrap();
         pass = pass.with_room_for_dropout(&scope).unwrap();

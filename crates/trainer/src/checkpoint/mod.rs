@@ -154,14 +154,21 @@ impl Checkpoints {
         let best = state.best.map(|best| best.step);
         let all = self.list()?;
         let older = &all[..all.len().saturating_sub(self.keep_last.max(1))];
-        for (_, path) in older.iter().filter(|(step, _)| Some(*step) != best) {
-            // Renamed first, so that a removal that is interrupted leaves no half checkpoint under a good name.
-            let aside = self.folder.join(format!("{UNFINISHED}{}", file_name(path)));
-            remove(storage, &aside)?;
-            storage.rename(path, &aside).map_err(Error::file(path, "rename before its removal"))?;
-            remove(storage, &aside)?;
-        }
-        Ok(())
+        older.iter().filter(|(step, _)| Some(*step) != best).try_for_each(|(_, path)| self.drop_one(storage, path))
+    }
+
+    /// Removes those of more than `step` steps, the newest first.
+    pub(crate) fn remove_after(&self, step: u64) -> Result<()> {
+        let all = self.list()?;
+        all.iter().rev().filter(|(at, _)| *at > step).try_for_each(|(_, path)| self.drop_one(&Disk, path))
+    }
+
+    fn drop_one(&self, storage: &dyn Storage, path: &Path) -> Result<()> {
+        // Renamed first, so that a removal that is interrupted leaves no half checkpoint under a good name.
+        let aside = self.folder.join(format!("{UNFINISHED}{}", file_name(path)));
+        remove(storage, &aside)?;
+        storage.rename(path, &aside).map_err(Error::file(path, "rename before its removal"))?;
+        remove(storage, &aside)
     }
 
     /// The complete checkpoints, oldest first: number of steps and folder. None where the folder does not exist.
@@ -201,17 +208,18 @@ impl Checkpoints {
         entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed())).collect()
     }
 
-    /// Loads the latest checkpoint that can be read, for a run with these settings that is computed so; `None` when there is no
-    /// checkpoint at all.
+    /// Loads the latest checkpoint of less than `before` steps that can be read, for a run with these settings that is computed so;
+    /// `None` when there is no such checkpoint at all.
     pub(crate) fn load_latest<S: Scalar>(
         &self,
+        before: u64,
         (run, arithmetic): (&RunSettings, &Arithmetic),
         (parameters, optimizer): (&mut TensorSet<S>, &mut Optimizer<S>),
         mut carried: Option<&mut TensorSet<f32>>,
     ) -> Result<Option<Resumed>> {
         self.clean()?;
         let mut skipped = Vec::new();
-        for (_, path) in self.list()?.into_iter().rev() {
+        for (_, path) in self.list()?.into_iter().rev().filter(|(step, _)| *step < before) {
             match load(&path, run, (parameters, optimizer), carried.as_deref_mut()) {
                 Ok((state, changed)) => {
                     let other_arithmetic = (state.arithmetic != *arithmetic).then(|| arithmetic.clone());
@@ -276,7 +284,7 @@ fn load<S: Scalar>(
         states.copy("", carried);
     }
     let (to, steps) = optimizer.state_mut();
-    *steps = state.step;
+    *steps = state.updates.unwrap_or(state.step);
     if let Some(to) = to {
         moments.copy(EXP_AVG, &mut to.exp_avg);
         moments.copy(EXP_AVG_SQ, &mut to.exp_avg_sq);

@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use megabatch_amp::ScalerState;
 use serde::{Deserialize, Serialize};
 
 use super::checksums::Checksums;
 use super::{Arithmetic, CARRIED, CONFIG, MODEL, OPTIMIZER, RunSettings, STATE};
+use crate::divergence::Course;
 use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 
@@ -29,6 +31,18 @@ pub struct State {
     pub best: Option<Best>,
     /// For how long the validation loss has not improved, where early stopping watches it.
     pub plateau: Plateau,
+    /// Rollbacks so far, and the losses by which a divergence is told. Nothing, in checkpoints from before there were any.
+    #[serde(default)]
+    pub course: Course,
+    /// The loss scale, for a run in fp16.
+    #[serde(default)]
+    pub scaler: Option<ScalerState>,
+    /// Whether what follows the last step, such as its validation, is still to be done: memory ran short for it.
+    #[serde(default)]
+    pub unfinished: bool,
+    /// Steps that changed the weights, where those that overflowed may not have.
+    #[serde(default)]
+    pub updates: Option<u64>,
 }
 
 /// A validation that was better than all before it.

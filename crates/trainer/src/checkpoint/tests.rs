@@ -8,6 +8,7 @@ use megabatch_gpu_core::Device;
 use megabatch_order::LastBatch;
 
 use super::*;
+use crate::divergence::Course;
 use crate::early_stopping::Plateau;
 use crate::form::Form;
 use crate::learning_rate::LrSchedule;
@@ -100,6 +101,9 @@ fn numbers(value: f32) -> (TensorSet<f32>, Optimizer<f32>) {
 
 fn state(step: u64) -> State {
     State {
+        unfinished: false,
+        scaler: None,
+        updates: None,
         format_version: State::VERSION,
         step,
         epoch: 0,
@@ -121,10 +125,13 @@ fn state(step: u64) -> State {
             clip_norm: None,
             dropout: 0.0,
             carry_state: false,
+            mode: crate::dense::Mode::Windows,
+            precision: megabatch_amp::Precision::Fp32,
         },
         arithmetic: Arithmetic::here(Form::Fast),
         best: Some(Best { step: 1, loss: 0.5 }),
         plateau: Plateau::default(),
+        course: Course::default(),
     }
 }
 
@@ -139,7 +146,8 @@ fn save(checkpoints: &Checkpoints, storage: &dyn Storage, step: u64, value: f32)
 fn resume(checkpoints: &Checkpoints) -> Option<(u64, f32)> {
     let (mut parameters, mut optimizer) = numbers(f32::NAN);
     let State { run, arithmetic, .. } = state(0);
-    let resumed = checkpoints.load_latest((&run, &arithmetic), (&mut parameters, &mut optimizer), None).unwrap()?;
+    let resumed =
+        checkpoints.load_latest(u64::MAX, (&run, &arithmetic), (&mut parameters, &mut optimizer), None).unwrap()?;
     assert!(resumed.skipped.is_empty() && resumed.changed.is_empty(), "{resumed:?}");
     Some((resumed.state.step, parameters.values()[0]))
 }

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! What becomes of the samples' encodings, the same in both forms: graph attention, a readout, the linear head, each where the model
-//! has it.
+//! What becomes of the samples' encodings, the same in both forms: fusion, graph attention, a readout, the linear head, each where the
+//! model has it.
 
 mod attend;
 #[cfg(test)]
@@ -12,6 +12,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 pub(crate) use attend::Attend;
 
 use crate::error::Result;
+use crate::fusion::{self, AttentionFusion, Fusion, FusionMemory};
 use crate::graph::{
     AttentionPass, GraphAttention, GraphDropout, GraphOutput, GraphView, NodeGradients, Nodes, Passes, Readout,
 };
@@ -25,6 +26,7 @@ use crate::tensor::{Layout, TensorSet};
 #[derive(Debug)]
 pub(crate) struct Decoder {
     widths: Widths,
+    fusion: Option<AttentionFusion>,
     attention: Option<GraphAttention>,
     /// None where attention gives the outputs.
     head: Option<Head>,
@@ -39,6 +41,8 @@ pub(crate) struct Decoder {
 struct Widths {
     /// D.
     encoding: usize,
+    /// H of what fusion makes of it; D without fusion.
+    fused: usize,
     /// W: of what the head, or a readout, reads.
     top: usize,
     /// K.
@@ -54,16 +58,29 @@ pub(crate) struct GraphShard<'a> {
 }
 
 impl Decoder {
-    /// Appends the parameters to `layout`, for encodings of `width` numbers and K = `outputs`.
-    pub(crate) fn new(config: ModelConfig, (width, outputs): (usize, usize), layout: &mut Layout) -> Self {
+    /// Appends the parameters to `layout`, for encodings of `width` numbers, `timeframes` times as many units, and K = `outputs`.
+    pub(crate) fn new(
+        config: ModelConfig,
+        (timeframes, width, outputs): (usize, usize, usize),
+        layout: &mut Layout,
+    ) -> Self {
+        let hidden = config.hidden;
+        let fusion = match config.fusion {
+            Fusion::Concat => None,
+            Fusion::Attention { heads, feed_forward } => {
+                let sizes = fusion::Sizes { tokens: timeframes, hidden, heads, inner: feed_forward * hidden };
+                Some(AttentionFusion::new(sizes, layout))
+            }
+        };
+        let fused = if fusion.is_some() { hidden } else { width };
         let attention =
-            config.graph.map(|graph| GraphAttention::new(graph, (width, config.edge_attributes, outputs), layout));
+            config.graph.map(|graph| GraphAttention::new(graph, (fused, config.edge_attributes, outputs), layout));
         let has_head = config.graph.is_none_or(|graph| graph.output == GraphOutput::Linear);
-        let top = attention.as_ref().map_or(width, GraphAttention::width);
+        let top = attention.as_ref().map_or(fused, GraphAttention::width);
         let head = has_head.then(|| Head::new(top, outputs, layout));
-        let widths = Widths { encoding: width, top, outputs, readout: config.readout.unwrap_or_default() };
+        let widths = Widths { encoding: width, fused, top, outputs, readout: config.readout.unwrap_or_default() };
         let (sees_attributes, encoder_learns) = (config.edge_attributes > 0, config.encoder != Encoder::LastBar);
-        Decoder { widths, attention, head, sees_attributes, encoder_learns }
+        Decoder { widths, fusion, attention, head, sees_attributes, encoder_learns }
     }
 
     /// D.
@@ -73,15 +90,6 @@ impl Decoder {
 
     pub(crate) fn attention(&self) -> Option<&GraphAttention> {
         self.attention.as_ref()
-    }
-
-    /// The head of a model in which nothing stands between it and the encodings.
-    ///
-    /// # Panics
-    /// If something does.
-    pub(crate) fn plain_head(&self) -> &Head {
-        assert!(self.attention.is_none() && self.widths.readout == Readout::Node, "a head on the encodings themselves");
-        self.head.as_ref().expect("only attention gives the outputs itself")
     }
 
     /// Width of what the head reads.
@@ -95,13 +103,18 @@ impl Decoder {
     }
 
     /// Numbers in the buffers of [`Decoding`], apart from attention's own, in the order of its fields.
-    fn lens(&self, room: Room) -> [usize; 8] {
-        let Widths { encoding, top, outputs, readout } = self.widths;
+    fn lens(&self, room: Room) -> [usize; 9] {
+        let Widths { encoding, fused, top, outputs, readout } = self.widths;
         let (encodings, outputs) = (room.samples * encoding, self.rows(room.samples) * outputs);
         let attended = if self.attention.is_some() { room.samples * top } else { 0 };
         let pooled = if readout == Readout::Node { 0 } else { top };
         let d_encodings = if self.has_d_encodings() { encodings } else { 0 };
-        [encodings, outputs, outputs, d_encodings, attended, attended, pooled, pooled]
+        let d_fused = if self.fusion.is_some() { room.samples * fused } else { 0 };
+        [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
+    }
+
+    fn fusion_len(&self, room: Room, purpose: Purpose) -> usize {
+        self.fusion.map_or(0, |fusion| FusionMemory::<f32>::len(fusion.sizes, room.samples, purpose))
     }
 
     /// Whether the encodings' gradient is formed: for an encoder that learns, and where it is that of what the head reads.
@@ -127,13 +140,14 @@ impl Decoder {
     pub(crate) fn plain_len(&self, room: Room, purpose: Purpose) -> usize {
         let attention = self.attention.as_ref();
         let own = attention.map_or(0, |attention| attention.memory_len((room.samples, room.edges), passes(purpose)));
-        self.lens(room).iter().sum::<usize>() + own
+        self.lens(room).iter().sum::<usize>() + self.fusion_len(room, purpose) + own
     }
 
     /// Numbers in the memory of the fast form for shards of up to `room`.
     pub(crate) fn fast_len(&self, room: Room, purpose: Purpose) -> usize {
         let len = |attention| AttentionPass::len(attention, (room.samples, room.edges), passes(purpose));
-        self.lens(room).iter().sum::<usize>() + self.attention.as_ref().map_or(0, len)
+        let own = self.lens(room).iter().sum::<usize>() + self.fusion_len(room, purpose);
+        own + self.attention.as_ref().map_or(0, len)
     }
 
     /// What attention reads.
@@ -162,12 +176,15 @@ pub(crate) struct Decoding<S: Scalar, A> {
     outputs: Buffer<S>,     // [R, K]
     d_outputs: Buffer<S>,   // [R, K]
     d_encodings: Buffer<S>, // [B, D]; empty where nobody asks for it
-    /// What attention makes of the encodings; empty without it.
+    /// The gradient of what fusion makes of the encodings; empty without it.
+    d_fused: Buffer<S>, // [B, H]
+    fusion: Option<FusionMemory<S>>,
+    /// What graph attention makes of that; empty without it.
     attended: Buffer<S>, // [B, W]
-    d_attended: Buffer<S>,  // [B, W]
+    d_attended: Buffer<S>, // [B, W]
     /// What is read out of a graph; empty for readouts by node.
     pooled: Buffer<S>, // [W]
-    d_pooled: Buffer<S>,    // [W]
+    d_pooled: Buffer<S>,   // [W]
     /// The nodes that a maximum is from, [W].
     arguments: Vec<usize>,
     attention: Option<A>,
@@ -176,7 +193,9 @@ pub(crate) struct Decoding<S: Scalar, A> {
 impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
     /// Memory for shards of up to `room`, booked on `scope`.
     pub(crate) fn new(scope: &Scope, decoder: &Decoder, room: Room, purpose: Purpose) -> Result<Self> {
-        let [encodings, outputs, d_outputs, d_encodings, attended, d_attended, pooled, d_pooled] = decoder.lens(room);
+        let [encodings, outputs, d_outputs, d_encodings, d_fused, attended, d_attended, pooled, d_pooled] =
+            decoder.lens(room);
+        let fusion = decoder.fusion.map(|of| FusionMemory::new(scope, of.sizes, room.samples, purpose));
         let zeros = |len| Buffer::zeros(scope, len);
         let attention = decoder.attention.as_ref();
         let attention = attention.map(|of| A::new(scope, of, (room.samples, room.edges), passes(purpose)));
@@ -187,6 +206,8 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
             outputs: zeros(outputs)?,
             d_outputs: zeros(d_outputs)?,
             d_encodings: zeros(d_encodings)?,
+            d_fused: zeros(d_fused)?,
+            fusion: fusion.transpose()?,
             attended: zeros(attended)?,
             d_attended: zeros(d_attended)?,
             pooled: zeros(pooled)?,
@@ -232,6 +253,9 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         let Widths { encoding, top, readout, .. } = self.widths;
         let outputs_len = self.outputs_len();
         let mut x = &self.encodings.as_slice()[..self.samples * encoding];
+        if let (Some(fusion), Some(memory)) = (&decoder.fusion, &mut self.fusion) {
+            x = memory.forward(fusion, parameters, x);
+        }
         if let (Some(attention), Some(memory)) = (&decoder.attention, &mut self.attention) {
             let attended = &mut self.attended.as_mut_slice()[..self.samples * top];
             attended.copy_from_slice(memory.forward(attention, (parameters, packed), decoder.nodes(graph, x)));
@@ -258,25 +282,36 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         gradients: &mut TensorSet<S>,
     ) {
         self.backward_to_attended(decoder, parameters, gradients);
+        let (fused, d_fused) = match &decoder.fusion {
+            Some(fusion) => (self.fusion.as_ref().map_or(&[][..], |memory| memory.fused(fusion)), &mut self.d_fused),
+            None => (self.encodings.as_slice(), &mut self.d_encodings),
+        };
         if let (Some(attention), Some(memory)) = (&decoder.attention, &mut self.attention) {
-            let len = self.samples * self.widths.encoding;
-            let nodes = decoder.nodes(graph, &self.encodings.as_slice()[..len]);
+            let len = self.samples * self.widths.fused;
+            let nodes = decoder.nodes(graph, &fused[..len]);
             let node_gradients = NodeGradients {
                 d_output: &self.d_attended.as_slice()[..self.samples * self.widths.top],
-                d_x: decoder.encoder_learns.then(|| &mut self.d_encodings.as_mut_slice()[..len]),
+                d_x: decoder.encoder_learns.then(|| &mut d_fused.as_mut_slice()[..len]),
             };
             memory.backward(attention, (parameters, packed), (nodes, node_gradients), gradients);
         }
+        if let (Some(fusion), Some(memory)) = (&decoder.fusion, &mut self.fusion) {
+            let len = self.samples * self.widths.encoding;
+            let d_fused = &self.d_fused.as_slice()[..self.samples * self.widths.fused];
+            let x = (&self.encodings.as_slice()[..len], d_fused, &mut self.d_encodings.as_mut_slice()[..len]);
+            memory.backward(fusion, parameters, x, gradients);
+        }
     }
 
-    /// Goes back through the head and the readout, to what attention gave or, without it, to the encodings.
+    /// Goes back through the head and the readout, to what they read: attention's outputs or, without it, the fused vectors or encodings.
     fn backward_to_attended(&mut self, decoder: &Decoder, parameters: &TensorSet<S>, gradients: &mut TensorSet<S>) {
-        let (nodes, d_nodes) = match &decoder.attention {
-            Some(_) => (&self.attended, &mut self.d_attended),
-            None => (&self.encodings, &mut self.d_encodings),
+        let (nodes, d_nodes) = match (&decoder.attention, &decoder.fusion, &self.fusion) {
+            (Some(_), ..) => (self.attended.as_slice(), &mut self.d_attended),
+            (None, Some(fusion), Some(memory)) => (memory.fused(fusion), &mut self.d_fused),
+            _ => (self.encodings.as_slice(), &mut self.d_encodings),
         };
         let len = self.samples * self.widths.top;
-        let (nodes, d_nodes) = (&nodes.as_slice()[..len], &mut d_nodes.as_mut_slice()[..len]);
+        let (nodes, d_nodes) = (&nodes[..len], &mut d_nodes.as_mut_slice()[..len]);
         let d_outputs = &self.d_outputs.as_slice()[..self.widths.readout.rows(self.samples) * self.widths.outputs];
         if self.widths.readout == Readout::Node {
             decoder.head_backward(parameters, (nodes, d_outputs), d_nodes, gradients);

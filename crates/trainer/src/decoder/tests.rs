@@ -8,11 +8,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dropout::Dropout;
+use crate::fusion::Fusion;
 use crate::graph::{AttentionKind, GraphActivation, GraphConfig};
 use crate::loss::{Loss, labelled_rows};
 use crate::lstm::InputGradients;
 use crate::model::{Model, SampleShape, Timeframe};
 use crate::pass::Pass;
+use crate::pooling::Pooling;
 
 /// Numbers in (-1, 1) without pattern: the sines of a growing argument.
 fn numbers(seed: u64, len: usize) -> Vec<f64> {
@@ -103,10 +105,10 @@ impl Problem {
                 self.forward(pass)
             };
             let [above, middle, below] = [loss_at(at + STEP), loss_at(at), loss_at(at - STEP)];
-            let slopes = [(above - middle) / STEP, (middle - below) / STEP];
+            let slopes = [(above - middle) / STEP, (middle - below) / STEP, (above - below) / (2.0 * STEP)];
             self.parameters.get_mut(name).unwrap()[index] = at;
-            // The step times a second derivative of order 10, and a rounding of 1e-16 divided by the step; where a kink lies within the
-            // step, one side is right.
+            // The step's square times a third derivative, which norms make large, and a rounding of 1e-16 divided by the step; where a kink lies
+            // within the step, one side is right up to the step times a second derivative of order 10.
             let apart = slopes.iter().map(|slope| (slope - gradient[index]).abs()).fold(f64::MAX, f64::min);
             assert!(
                 apart < 3e-5 * (1.0 + gradient[index].abs()),
@@ -128,7 +130,7 @@ proptest! {
         [lstm, attends, v2, relu, attention_head, residual, drops, self_loops] in any::<[bool; 8]>(),
         (outputs, sees_attributes) in (1usize..4, any::<bool>()),
         readout in prop::sample::select(vec![Readout::Node, Readout::Mean, Readout::Sum, Readout::Max]),
-        loss in 0usize..4,
+        (loss, pools, fuses, norm) in (0usize..4, any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
         let loss = [Loss::Mse, Loss::CrossEntropy, Loss::RankPairwise, Loss::RankListwise { temperature: 0.5 }][loss];
         prop_assume!(loss.check_readout(Some(readout)).is_ok());
@@ -150,6 +152,9 @@ proptest! {
             encoder: if lstm { Encoder::Lstm } else { Encoder::LastBar },
             hidden,
             layers,
+            layer_norm: norm && lstm,
+            pooling: if pools && lstm { Pooling::attention(hidden) } else { Pooling::Last },
+            fusion: if fuses && lstm { Fusion::attention(hidden) } else { Fusion::Concat },
             graph: attends.then_some(graph),
             edge_attributes: if sees_attributes { 2 } else { 0 },
             readout: Some(readout),
@@ -159,7 +164,7 @@ proptest! {
         let shape = SampleShape { timeframes: windows.iter().enumerate().map(timeframe).collect(), outputs };
         let scope = Device::cpu().scope("gradients");
         let mut problem = Problem::new(&scope, Model::new(shape, config).unwrap(), (nodes, &edges), (loss, drops));
-        let room = Room { samples: nodes, edges: edges.len() };
+        let room = Room { samples: nodes, edges: edges.len(), run: 1 };
         let mut pass = Pass::with_room(&scope, &problem.model, room, InputGradients::Skip).unwrap();
         if lstm {
             pass = pass.with_room_for_dropout(&scope).unwrap();

@@ -15,43 +15,48 @@
 use std::ops::Range;
 
 use super::memory::{Scratch, place};
+use super::norm::norm_len;
 use super::sequence::{Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::kernel::{self, Isa, PANEL, Place, Start, Step, View, ViewMut};
-use crate::lstm::LayerSlots;
+use crate::lstm::{LayerSlots, Read};
 use crate::tensor::TensorSet;
 
 impl Sequence {
-    /// Goes back from the gradient of the top layer's last hidden state, set in `scratch` at [`Sequence::d_state_at`], and adds
-    /// the gradients of the parameters at `slots` to `gradients`.
+    /// Goes back from the gradients of the top layer's outputs, set in `scratch` at [`Sequence::d_top_at`], and adds the gradients of the
+    /// parameters at `slots` to `gradients`.
     pub(super) fn backward(
-        &self,
+        &mut self,
         isa: Isa,
-        (weights, slots): (&[LayerWeights], &[LayerSlots]),
+        (all, slots): (&[LayerWeights], &[LayerSlots]),
         (bars, scratch): (&[f32], &mut Scratch),
         gradients: &mut TensorSet<f32>,
     ) {
-        self.windows.pack((bars, self.of.sizes.features), (scratch.x.as_mut_slice(), self.x_at()));
-        for (l, (weights, slots)) in weights.iter().zip(slots).enumerate().rev() {
+        for (l, (weights, slots)) in all.iter().zip(slots).enumerate().rev() {
             self.clear(l, scratch);
             for block in self.blocks().rev() {
+                if !self.is_by_bar(l) {
+                    self.take_input(isa, (l, all), &block, (bars, scratch));
+                }
+                self.restore(isa, (l, weights), &block, (bars, scratch));
+                if !weights.norm.is_empty() {
+                    self.denormalise_block(l, weights.norm.as_slice(), block.clone(), scratch);
+                }
                 for t in block.clone().rev() {
                     self.unwind_step(isa, (l, weights), (t, t - block.start), scratch);
-                }
-                if self.drops_below(l) {
-                    self.drop_block(isa, l, block.clone(), scratch);
                 }
                 self.add_block(isa, l, block.clone(), scratch);
                 if l > 0 {
                     self.go_below(isa, weights, block.clone(), scratch);
+                    self.round_d_between(block.clone(), scratch);
                 }
                 if self.drops_below(l) {
                     self.turn_dropped(block, scratch);
                 }
             }
             if self.is_by_bar(l) {
-                self.add_bars(isa, scratch);
+                self.add_bars(isa, (bars, scratch));
             }
             unpack(self.of, l, (slots, scratch), gradients);
         }
@@ -62,11 +67,35 @@ impl Sequence {
         place(self.windows.len(), self.windows.len())
     }
 
-    fn is_by_bar(&self, l: usize) -> bool {
+    /// Where the gradients of the top layer's outputs at step `t` go before [`Sequence::backward`]: each to its step or, where only the last
+    /// is read, to that of the last state.
+    pub(super) fn d_top_at(&self, t: usize) -> Place {
+        match self.of.sizes.read {
+            Read::EveryStep => self.d_between_at(t),
+            Read::LastStep => self.d_state_at(),
+        }
+    }
+
+    /// Sets the gradients of the top layer's outputs to zero, and gives them for writing.
+    pub(super) fn clear_d_top<'s>(&self, scratch: &'s mut Scratch) -> &'s mut [f32] {
+        let (d_top, at) = match self.of.sizes.read {
+            Read::EveryStep => (scratch.d_between.as_mut_slice(), self.d_between_at(0)),
+            Read::LastStep => (scratch.d_hidden.as_mut_slice(), self.d_state_at()),
+        };
+        d_top[..self.of.units() * at.stride].fill(0.0);
+        d_top
+    }
+
+    pub(super) fn is_by_bar(&self, l: usize) -> bool {
         l == 0 && self.windows.overlap()
     }
 
-    fn d_gates_at(&self, t_in_block: usize) -> Place {
+    /// Whether the outputs of layer `l` receive gradients after every step, and not after the last alone.
+    fn receives_at_every_step(&self, l: usize) -> bool {
+        l + 1 < self.layers.len() || self.of.sizes.read == Read::EveryStep
+    }
+
+    pub(super) fn d_gates_at(&self, t_in_block: usize) -> Place {
         let windows = self.windows.len();
         place(BLOCK_STEPS * windows, windows).row(t_in_block * windows)
     }
@@ -76,14 +105,16 @@ impl Sequence {
         place(self.windows.steps() * windows, windows).row(t * windows)
     }
 
-    /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and below the top also the hidden
-    /// state's.
+    /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and the hidden state's unless that is given after
+    /// the last step.
     fn clear(&self, l: usize, scratch: &mut Scratch) {
-        for sums in [&mut scratch.d_input_weight, &mut scratch.d_recurrent_weight, &mut scratch.d_bias] {
+        for sums in
+            [&mut scratch.d_input_weight, &mut scratch.d_recurrent_weight, &mut scratch.d_bias, &mut scratch.d_norm]
+        {
             sums.as_mut_slice().fill(0.0);
         }
         scratch.d_cell.as_mut_slice().fill(0.0);
-        if l + 1 < self.layers.len() {
+        if self.receives_at_every_step(l) {
             scratch.d_hidden.as_mut_slice().fill(0.0);
         }
         if self.is_by_bar(l) {
@@ -102,19 +133,20 @@ impl Sequence {
     ) {
         let (rows, layer) = (self.windows.len(), &self.layers[l]);
         let (state_at, d_gates_at) = (self.d_state_at(), self.d_gates_at(t_in_block));
-        if l + 1 < self.layers.len() {
+        if self.receives_at_every_step(l) {
             self.add_from_above(t, scratch);
         }
         for n in 0..self.of.units() {
             let step = Step {
-                gates: View(layer.gates.as_slice(), self.gates_at(t).panel(4 * n)),
-                cell: View(layer.cell.as_slice(), self.states_at(t).panel(n)),
+                gates: self.gates_at(t).panel(4 * n).view(&layer.gates, &scratch.segment.gates),
+                cell: self.cell_at(t).panel(n).view(&layer.cell, &scratch.segment.cell),
                 d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
             };
             let mut d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
             let mut d_gates = ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n));
             kernel::unwind(isa, rows, step, (&mut d_cell, &mut d_gates));
         }
+        self.round_d_gates(d_gates_at, scratch);
         let d_gates = scratch.d_gates.as_slice();
         if self.is_by_bar(l) {
             let to = (scratch.by_bar.as_mut_slice(), self.by_bar_at());
@@ -124,6 +156,7 @@ impl Sequence {
             let shape = [rows, self.of.gates() * PANEL, self.of.units()];
             let operands = (Start::Zero, View(d_gates, d_gates_at), weights.recurrent_turned.as_slice());
             kernel::product(isa, shape, operands, &mut ViewMut(scratch.d_hidden.as_mut_slice(), state_at));
+            self.round_d_hidden(scratch);
         }
     }
 
@@ -146,7 +179,7 @@ impl Sequence {
         if !self.is_by_bar(l) {
             let below = l.checked_sub(1).map(|below| &self.layers[below]);
             let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
-            let input = View(input(below, x, self.drops_below(l).then_some(dropped)), self.input_at(l, block.start));
+            let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
             let sums = scratch.d_input_weight.as_mut_slice();
             kernel::outer(isa, [rows, self.of.input(l), gates], (input, d_gates), sums);
             add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
@@ -162,12 +195,15 @@ impl Sequence {
     }
 
     /// dW_ih and db of the first layer, once a bar.
-    fn add_bars(&self, isa: Isa, scratch: &mut Scratch) {
-        let shape = [self.windows.bars(), self.of.sizes.features, self.of.gates()];
-        let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at());
-        let x = View(scratch.x.as_slice(), self.x_at());
-        kernel::outer(isa, shape, (x, d_gates), scratch.d_input_weight.as_mut_slice());
-        add_rows(shape[0], d_gates, scratch.d_bias.as_mut_slice());
+    fn add_bars(&self, isa: Isa, (bars, scratch): (&[f32], &mut Scratch)) {
+        for rows in self.bars_in_parts() {
+            self.take_bars(&rows, bars, scratch);
+            let shape = [rows.len(), self.of.sizes.features, self.of.gates()];
+            let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at().row(rows.start));
+            let x = View(scratch.x.as_slice(), self.x_at());
+            kernel::outer(isa, shape, (x, d_gates), scratch.d_input_weight.as_mut_slice());
+            add_rows(shape[0], d_gates, scratch.d_bias.as_mut_slice());
+        }
     }
 }
 
@@ -187,5 +223,9 @@ fn unpack(of: Dimensions, l: usize, (slots, scratch): (&LayerSlots, &Scratch), g
     unpack_add(hidden, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
     for slot in slots.bias.into_iter().flatten() {
         unpack_add(hidden, &scratch.d_bias.as_slice()[..width], slot, gradients);
+    }
+    if let Some(norm) = slots.norm {
+        let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(of)].split_at(of.units() * PANEL);
+        norm.add_gradients([weight, bias], gradients);
     }
 }

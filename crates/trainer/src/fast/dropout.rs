@@ -1,12 +1,14 @@
 #![forbid(unsafe_code)]
 
-//! Dropout of the outputs that a layer reads, drawn for a block of steps at a time, in the forward pass and again in the backward
-//! pass.
+//! What norm and dropout make of the outputs that a layer reads, for a block of steps at a time, in the forward pass and again in the
+//! backward pass.
 
 use std::ops::Range;
 
 use super::memory::{Scratch, place};
+use super::norm::normalise;
 use super::sequence::Sequence;
+use super::weights::LayerWeights;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::kernel::{self, Isa, PANEL, Place, ViewMut};
 
@@ -22,18 +24,35 @@ impl Sequence {
         l > 0 && !self.masks.is_empty()
     }
 
-    /// Fills [`Scratch::factors`] and [`Scratch::dropped`] for what layer `l`, above the first, reads at a block of steps.
-    pub(super) fn drop_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut Scratch) {
+    /// Whether layer `l` reads something else than the states of the layer below.
+    pub(super) fn copies_below(&self, l: usize) -> bool {
+        l > 0 && (self.of.sizes.norm || self.drops_below(l))
+    }
+
+    /// Fills [`Scratch::dropped`], and [`Scratch::factors`] for dropout, for what layer `l`, above the first, reads at a block of steps.
+    pub(super) fn copy_block(
+        &self,
+        isa: Isa,
+        (l, weights): (usize, &[LayerWeights]),
+        block: Range<usize>,
+        scratch: &mut Scratch,
+    ) {
         let (at, ends) = (self.dropped_at(), self.windows.ends());
-        for n in 0..self.of.units() {
-            let mut to = ViewMut(scratch.factors.as_mut_slice(), at.panel(n));
-            kernel::draw(isa, self.masks[l - 1], (n * PANEL, block.clone(), ends), &mut to);
-        }
         let rows = block.len() * ends.len();
         let (below, below_at) = (&self.layers[l - 1].hidden, self.states_at(block.start + 1));
-        let dropped = (scratch.dropped.as_mut_slice(), at);
-        copy_rows(self.of, rows, (below.as_slice(), below_at), (&mut *dropped.0, at));
-        multiply_rows(self.of, rows, (scratch.factors.as_slice(), at), dropped);
+        copy_rows(self.of, rows, (below.as_slice(), below_at), (scratch.dropped.as_mut_slice(), at));
+        let norm = weights[l - 1].norm.as_slice();
+        if !norm.is_empty() {
+            normalise((self.of.sizes.hidden, rows), norm, ViewMut(scratch.dropped.as_mut_slice(), at));
+        }
+        if self.drops_below(l) {
+            for n in 0..self.of.units() {
+                let mut to = ViewMut(scratch.factors.as_mut_slice(), at.panel(n));
+                kernel::draw(isa, self.masks[l - 1], (n * PANEL, block.clone(), ends), &mut to);
+            }
+            multiply_rows(self.of, rows, (scratch.factors.as_slice(), at), (scratch.dropped.as_mut_slice(), at));
+        }
+        self.round_dropped(rows, scratch);
     }
 
     /// Turns the gradients of what layer `l` read at a block of steps into those of the outputs below it.
@@ -45,7 +64,12 @@ impl Sequence {
 }
 
 /// Copies `rows` rows of all panels of units.
-fn copy_rows(of: Dimensions, rows: usize, (from, from_at): (&[f32], Place), (to, to_at): (&mut [f32], Place)) {
+pub(super) fn copy_rows(
+    of: Dimensions,
+    rows: usize,
+    (from, from_at): (&[f32], Place),
+    (to, to_at): (&mut [f32], Place),
+) {
     for n in 0..of.units() {
         to[to_at.panel(n).start..][..rows * PANEL].copy_from_slice(&from[from_at.panel(n).start..][..rows * PANEL]);
     }

@@ -4,6 +4,8 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::norm::norm_len;
+use super::segments::Extent;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::error::Result;
 use crate::kernel::{PANEL, Place};
@@ -28,24 +30,22 @@ fn room(rows: usize) -> usize {
 /// What one layer keeps of its forward pass.
 #[derive(Debug)]
 pub(super) struct LayerMemory {
-    /// Before, then after their functions; of all steps for training, of a block for prediction.
-    pub(super) gates: Buffer<f32>, // [gate panels][T · B][16]
+    /// Before, then after their functions; of as many of the last steps as [`Extent`] says: none for prediction.
+    pub(super) gates: Buffer<f32>, // [gate panels][steps · B][16]
     /// The initial state, then the state after each step.
     pub(super) hidden: Buffer<f32>, // [unit panels][(T + 1) · B][16]
+    /// The same; or, as [`Extent`] says, the state before each segment.
     pub(super) cell: Buffer<f32>, // [unit panels][(T + 1) · B][16]
 }
 
-/// Steps whose gates are kept.
-pub(super) fn gate_steps(of: Dimensions, purpose: Purpose) -> usize {
-    match purpose {
-        Purpose::Training { .. } => of.sizes.steps,
-        Purpose::Prediction => BLOCK_STEPS,
-    }
-}
-
 pub(super) fn layer_len(of: Dimensions, purpose: Purpose) -> [usize; 3] {
-    let states = of.units() * room((of.sizes.steps + 1) * of.capacity);
-    [of.gates() * room(gate_steps(of, purpose) * of.capacity), states, states]
+    let extent = Extent::new(of, purpose);
+    let states = |rows: usize| of.units() * room(rows * of.capacity);
+    let gates = match extent.gate_steps {
+        0 => 0,
+        steps => of.gates() * room(steps * of.capacity),
+    };
+    [gates, states(of.steps + 1), states(extent.cell_rows(of))]
 }
 
 impl LayerMemory {
@@ -56,60 +56,98 @@ impl LayerMemory {
     }
 }
 
+/// The segment in work, as far as layers do not keep its steps.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) gates: Buffer<f32>, // [gate panels][block · B][16]
+    /// The state before it, then the state after each of its steps.
+    pub(super) cell: Buffer<f32>, // [unit panels][(block + 1) · B][16]
+}
+
 /// What one timeframe after another is computed with.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// The bars.
-    pub(super) x: Buffer<f32>, // [F panels][T · B][16]
+    pub(super) segment: Segment,
+    /// Bars: those of a block of steps or, where windows overlap, as many of those that they cover.
+    pub(super) x: Buffer<f32>, // [F panels][block · B][16]
     /// Projections by bar, for windows that overlap; their gradients in the backward pass.
     pub(super) by_bar: Buffer<f32>, // [gate panels][T · B / 2][16]
     /// Gradients of a block of steps, before the gates' functions.
     pub(super) d_gates: Buffer<f32>, // [gate panels][block · B][16]
     pub(super) d_hidden: Buffer<f32>, // [unit panels][B][16]
     pub(super) d_cell: Buffer<f32>,   // [unit panels][B][16]
-    /// Gradients of a layer's outputs, read by it and then overwritten with those of the layer below.
+    /// Gradients of a layer's outputs, to begin with those that pooling gave the top one's; read by it and then overwritten with those of the layer below.
     pub(super) d_between: Buffer<f32>, // [unit panels][T · B][16]
-    /// What dropout multiplies the outputs below a layer by at a block of steps, and the products, which the layer reads.
+    /// What dropout multiplies the outputs below a layer by at a block of steps, and what the layer reads: these products, or the outputs after
+    /// their norm.
     pub(super) factors: Buffer<f32>, // [unit panels][block · B][16]
     pub(super) dropped: Buffer<f32>,  // [unit panels][block · B][16]
     pub(super) d_input_weight: Buffer<f32>, // [gate panels][F or H][16]
     pub(super) d_recurrent_weight: Buffer<f32>, // [gate panels][H][16]
     pub(super) d_bias: Buffer<f32>,   // [gate panels][16]
+    pub(super) d_norm: Buffer<f32>,   // [2][unit panels][16]
+}
+
+/// Numbers in the gates and in the cell states of the segment in work.
+fn segment_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
+    let panels = [of.gates(), of.units()].into_iter().zip(Extent::new(of, purpose).segment_rows());
+    let mut len = panels.map(|(panels, rows)| if rows == 0 { 0 } else { panels * room(rows * of.capacity) });
+    std::array::from_fn(|_| len.next().unwrap_or(0))
 }
 
 /// Numbers in each buffer for one timeframe, in the order of the fields.
-fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 11] {
-    let (rows, gates, units) = (of.sizes.steps * of.capacity, of.gates(), of.units());
-    let x = of.sizes.features.div_ceil(PANEL) * room(rows);
+fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 14] {
+    let (rows, gates, units) = (of.steps * of.capacity, of.gates(), of.units());
+    let [segment_gates, segment_cell] = segment_len(of, purpose);
+    let x = of.sizes.features.div_ceil(PANEL) * room(BLOCK_STEPS * of.capacity);
     // Windows overlap where the bars are at most half as many as the windows' steps.
     let by_bar = gates * room(rows / 2);
+    let copied = units * room(BLOCK_STEPS * of.capacity);
+    let normed = if of.sizes.norm && of.sizes.layers > 1 { copied } else { 0 };
     match purpose {
-        Purpose::Prediction => [x, by_bar, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        Purpose::Training { dropout } => {
+        Purpose::Prediction => [segment_gates, segment_cell, x, by_bar, 0, 0, 0, 0, 0, normed, 0, 0, 0, 0],
+        Purpose::Training { dropout, .. } => {
             let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
             let state = units * room(of.capacity);
-            let between = if of.sizes.layers > 1 { units * room(rows) } else { 0 };
+            let between = if of.sizes.has_d_between() { units * room(rows) } else { 0 };
             let recurrent = gates * PANEL * of.sizes.hidden;
             let block = gates * room(BLOCK_STEPS * of.capacity);
-            let dropped = if dropout { units * room(BLOCK_STEPS * of.capacity) } else { 0 };
+            let factors = if dropout { copied } else { 0 };
             let [input, bias] = [gates * PANEL * width, gates * PANEL];
-            [x, by_bar, block, state, state, between, dropped, dropped, input, recurrent, bias]
+            [
+                segment_gates,
+                segment_cell,
+                x,
+                by_bar,
+                block,
+                state,
+                state,
+                between,
+                factors,
+                factors.max(normed),
+                input,
+                recurrent,
+                bias,
+                norm_len(of),
+            ]
         }
     }
 }
 
 /// Numbers in each buffer for all timeframes.
-pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 11] {
+pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 14] {
     let each = all.iter().map(|&of| scratch_len_of(of, purpose));
-    each.fold([0; 11], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
+    each.fold([0; 14], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
 }
 
 impl Scratch {
     pub(super) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
-        let [x, by_bar, d_gates, d_hidden, d_cell, d_between, factors, dropped, d_input, d_recurrent, d_bias] =
-            scratch_len(all, purpose);
+        let [segment_gates, segment_cell, rest @ ..] = scratch_len(all, purpose);
+        let [x, by_bar, d_gates, d_hidden, d_cell, d_between, factors, dropped, d_input, d_recurrent, d_bias, d_norm] =
+            rest;
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(Scratch {
+            segment: Segment { gates: zeros(segment_gates)?, cell: zeros(segment_cell)? },
             x: zeros(x)?,
             by_bar: zeros(by_bar)?,
             d_gates: zeros(d_gates)?,
@@ -121,6 +159,7 @@ impl Scratch {
             d_input_weight: zeros(d_input)?,
             d_recurrent_weight: zeros(d_recurrent)?,
             d_bias: zeros(d_bias)?,
+            d_norm: zeros(d_norm)?,
         })
     }
 }

@@ -5,18 +5,25 @@
 //! 1. Samples whose windows of a timeframe are equal share one run through all its layers; its gradient is the sum of theirs.
 //! 2. Where windows overlap, the first layer's input projection is done once a bar, and the gate gradients are summed by bar.
 //! 3. All matrices are panel-major (see [`kernel`](crate::kernel)); weights are packed once an optimizer step.
-//! 4. A thread takes its windows through all steps; what a step needs stays in its caches.
+//! 4. Attention pools each distinct window once, see [`pooling`].
+//! 5. With gradient checkpointing, half of the gates are computed again in the backward pass, see [`segments`].
+//! 6. A thread takes its windows through all steps; what a step needs stays in its caches.
 //!
 //! All sums are formed in an order that depends on the samples alone.
 
 mod backward;
 mod dropout;
 mod memory;
+mod norm;
+mod pooling;
+mod rounding;
+mod segments;
 mod sequence;
 mod state;
 mod weights;
 mod windows;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 use rayon::prelude::*;
 
@@ -26,11 +33,12 @@ use crate::error::Result;
 use crate::form::Shard;
 use crate::graph::{AttentionPass, PackedAttention};
 use crate::kernel::{Isa, PANEL};
-use crate::lstm::Sizes;
+use crate::lstm::{Read, Sizes};
 use crate::model::Model;
 use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 use memory::Scratch;
+use pooling::{PackedKeys, Pooled, PoolingScratch};
 use sequence::{Input, Sequence};
 use weights::LayerWeights;
 
@@ -41,8 +49,11 @@ const BLOCK_STEPS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct Dimensions {
     sizes: Sizes,
-    /// Windows that there is room for.
+    /// Windows that there is room for, and bars in the longest.
     capacity: usize,
+    steps: usize,
+    /// Heads of attention pooling; 0 without it.
+    heads: usize,
 }
 
 impl Dimensions {
@@ -62,14 +73,25 @@ impl Dimensions {
     }
 }
 
-fn dimensions(model: &Model, capacity: usize) -> Vec<Dimensions> {
-    model.lstms().iter().map(|lstm| Dimensions { sizes: lstm.sizes, capacity }).collect()
+fn dimensions(model: &Model, room: Room) -> Vec<Dimensions> {
+    let heads = model.config().pooling.heads();
+    let of = |sizes: Sizes| {
+        // The samples of a run read the states after many steps of one sequence.
+        let read = if room.run > 1 { Read::EveryStep } else { sizes.read };
+        let (capacity, steps) = (room.sequences(), room.steps(sizes.steps));
+        Dimensions { sizes: Sizes { read, ..sizes }, capacity, steps, heads }
+    };
+    model.lstms().iter().map(|lstm| of(lstm.sizes)).collect()
 }
 
-/// A model's weights of LSTMs and attention as the kernels read them.
+/// A model's weights of LSTMs, pooling and graph attention as the kernels read them.
 #[derive(Debug)]
 pub(crate) struct PackedWeights {
+    /// What sequences are computed in with them.
+    precision: Precision,
     timeframes: Vec<Vec<LayerWeights>>,
+    /// One a timeframe, for pooling by attention.
+    keys: Vec<PackedKeys>,
     attention: Option<PackedAttention>,
 }
 
@@ -81,10 +103,18 @@ impl PackedWeights {
             (0..of.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
         };
         let attention = model.decoder().attention();
+        let keys = model.poolings().iter().zip(dimensions(model, Room::default()));
         Ok(PackedWeights {
-            timeframes: dimensions(model, 0).into_iter().map(layers).collect::<Result<_>>()?,
+            precision: Precision::Fp32,
+            timeframes: dimensions(model, Room::default()).into_iter().map(layers).collect::<Result<_>>()?,
+            keys: keys.map(|(_, of)| PackedKeys::new(scope, of, purpose)).collect::<Result<_>>()?,
             attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
         })
+    }
+
+    /// Has sequences computed in `precision`, with weights that are rounded to it already.
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
+        self.precision = precision;
     }
 
     /// Copies the weights as they are now, on the threads of the pool that this is called in.
@@ -94,6 +124,7 @@ impl PackedWeights {
                 layer.pack(lstm.sizes.hidden, slots, parameters);
             }
         });
+        self.keys.iter_mut().zip(model.poolings()).for_each(|(keys, pooling)| keys.pack(pooling, parameters));
         if let (Some(packed), Some(attention)) = (&mut self.attention, model.decoder().attention()) {
             packed.pack(attention, parameters);
         }
@@ -103,7 +134,9 @@ impl PackedWeights {
     pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
         let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
         let attention = model.decoder().attention().map_or(0, |of| PackedAttention::len(of, passes(purpose)));
-        dimensions(model, 0).into_iter().flat_map(layers).sum::<usize>() + attention
+        let keys = model.poolings().iter().zip(dimensions(model, Room::default()));
+        let keys: usize = keys.flat_map(|(_, of)| pooling::keys_len(of, purpose)).sum();
+        dimensions(model, Room::default()).into_iter().flat_map(layers).sum::<usize>() + keys + attention
     }
 }
 
@@ -113,16 +146,21 @@ pub(crate) struct Pass {
     isa: Isa,
     sequences: Vec<Sequence>,
     scratch: Scratch,
+    /// One a timeframe, for pooling by attention.
+    pooled: Vec<Pooled>,
+    pooling: PoolingScratch,
     decoding: Decoding<f32, AttentionPass>,
 }
 
 impl Pass {
     /// Memory for up to `room`, booked on `scope`.
     pub(crate) fn new(scope: &Scope, model: &Model, room: Room, purpose: Purpose) -> Result<Self> {
-        let all = dimensions(model, room.samples);
+        let all = dimensions(model, room);
         Ok(Pass {
             isa: Isa::best(),
             scratch: Scratch::new(scope, &all, purpose)?,
+            pooled: model.poolings().iter().zip(&all).map(|(_, &of)| Pooled::new(scope, of)).collect::<Result<_>>()?,
+            pooling: PoolingScratch::new(scope, &all, purpose)?,
             sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
             decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
         })
@@ -130,17 +168,18 @@ impl Pass {
 
     /// Numbers in the memory for `room`.
     pub(crate) fn len(model: &Model, room: Room, purpose: Purpose) -> usize {
-        let all = dimensions(model, room.samples);
+        let all = dimensions(model, room);
         let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
         let decoding = model.decoder().fast_len(room, purpose);
-        all.iter().map(layers).sum::<usize>() + memory::scratch_len(&all, purpose).iter().sum::<usize>() + decoding
+        let scratch = memory::scratch_len(&all, purpose).iter().sum::<usize>();
+        all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
     }
 
     /// Computes the outputs of the samples of `shard`.
     pub(crate) fn forward(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
-        weights: &PackedWeights,
+        packed: &PackedWeights,
         shard: &Shard<'_>,
     ) {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
@@ -148,22 +187,31 @@ impl Pass {
         if self.sequences.is_empty() {
             shard.last_bars(encodings);
         }
-        for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&weights.timeframes).enumerate() {
+        let runs: Vec<usize> = shard.run_lens().collect();
+        for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
+            sequence.precision = packed.precision;
             let steps = sequence.of.sizes.steps;
-            let input = Input { bars: shard.batch.bars(k), starts: shard.starts(k), ends: shard.ends(k), steps };
+            let (starts, ends) = (shard.starts(k), shard.ends(k));
+            let input = Input { bars: shard.batch.bars(k), starts, ends, steps, runs: &runs };
             sequence.masks.clear();
             sequence.masks.extend((1..weights.len()).filter_map(|above| shard.mask(k, above - 1)));
             sequence.forward(self.isa, weights, (input, shard.initial(k)), &mut self.scratch);
-            let (top, last) = (&sequence.layers[sequence.layers.len() - 1], sequence.states_at(steps));
-            let rows = encodings.chunks_exact_mut(width);
-            for (row, &window) in rows.zip(sequence.windows.of_sample()) {
-                for (panel, part) in row[k * hidden..][..hidden].chunks_mut(PANEL).enumerate() {
-                    let at = last.row(window).panel(panel).start;
-                    part.copy_from_slice(&top.hidden.as_slice()[at..at + part.len()]);
+            let rows = encodings.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
+            match (self.pooled.get_mut(k), model.poolings().get(k)) {
+                (Some(pooled), Some(pooling)) => {
+                    let of = (pooling, parameters, &packed.keys[k]);
+                    let states = (&*sequence, weights[weights.len() - 1].norm.as_slice());
+                    let vectors = pooled.forward(self.isa, of, states, &mut self.pooling);
+                    let vector = |window: usize| &vectors[window * hidden..][..hidden];
+                    rows.zip(sequence.windows.of_sample()).for_each(|(row, &(w, _))| row.copy_from_slice(vector(w)));
                 }
+                _ => rows.zip(sequence.windows.of_sample()).for_each(|(row, &at)| {
+                    sequence.read_top(at, row);
+                    model.lstms()[k].read(parameters, row);
+                }),
             }
         }
-        self.decoding.forward(model.decoder(), (parameters, weights.attention.as_ref()), shard.graph);
+        self.decoding.forward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph);
     }
 
     /// The outputs [R, K] and, for writing, their gradient.
@@ -175,19 +223,31 @@ impl Pass {
     pub(crate) fn backward(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
-        weights: &PackedWeights,
+        packed: &PackedWeights,
         shard: &Shard<'_>,
         gradients: &mut TensorSet<f32>,
     ) {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
-        self.decoding.backward(model.decoder(), (parameters, weights.attention.as_ref()), shard.graph, gradients);
-        for (k, (sequence, weights)) in self.sequences.iter().zip(&weights.timeframes).enumerate() {
-            let (at, d_hidden) = (sequence.d_state_at(), self.scratch.d_hidden.as_mut_slice());
-            d_hidden.fill(0.0);
-            for (row, &window) in self.decoding.d_encodings().chunks_exact(width).zip(sequence.windows.of_sample()) {
-                for (panel, part) in row[k * hidden..][..hidden].chunks(PANEL).enumerate() {
-                    let sums = &mut d_hidden[at.row(window).panel(panel).start..];
-                    sums.iter_mut().zip(part).for_each(|(sum, term)| *sum += term);
+        self.decoding.backward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph, gradients);
+        for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
+            let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
+            let rows = rows.zip(sequence.windows.of_sample());
+            match (self.pooled.get(k), model.poolings().get(k)) {
+                (Some(pooled), Some(pooling)) => {
+                    let d_pooled = self.pooling.d_pooled_mut(sequence.windows.len());
+                    d_pooled.fill(0.0);
+                    rows.for_each(|(row, &(w, _))| add(&mut d_pooled[w * hidden..][..hidden], row));
+                    let of = (pooling, parameters, &packed.keys[k]);
+                    let norm = weights[weights.len() - 1].norm.as_slice();
+                    let to = (&*sequence, norm, self.scratch.d_between.as_mut_slice());
+                    pooled.backward(self.isa, of, to, (&mut self.pooling, gradients));
+                }
+                _ => {
+                    let d_top = sequence.clear_d_top(&mut self.scratch);
+                    for (row, &(w, last)) in rows {
+                        let (at, panels) = (sequence.d_top_at(last).row(w), row.chunks(PANEL).enumerate());
+                        panels.for_each(|(n, part)| add(&mut d_top[at.panel(n).start..], part));
+                    }
                 }
             }
             let layers = (weights.as_slice(), model.lstms()[k].layers.as_slice());
@@ -195,20 +255,42 @@ impl Pass {
         }
     }
 
+    /// Writes the weights [heads, T] with which the sample `sample` was pooled in timeframe `k`.
+    pub(crate) fn read_pooling(&self, k: usize, sample: usize, to: &mut [f32]) {
+        self.pooled[k].read_weights(self.sequences[k].windows.of_sample()[sample].0, to);
+    }
+
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
     pub(crate) fn advance(&mut self, weights: &PackedWeights, (k, bars): (usize, &[f32]), state: &mut [f32]) {
         let sequence = &mut self.sequences[k];
+        sequence.precision = weights.precision;
         let steps = bars.len() / sequence.of.sizes.features;
-        let input = Input { bars, starts: &[0], ends: &[0], steps };
+        let input = Input { bars, starts: &[0], ends: &[0], steps, runs: &[] };
         sequence.masks.clear();
         let from = (input, Initial::State(state));
         sequence.forward(self.isa, &weights.timeframes[k], from, &mut self.scratch);
         sequence.read_state((0, steps - 1), state);
     }
 
-    /// Writes the state [layers, 2, H] of the sample `sample` in timeframe `k` after step `t`.
-    pub(crate) fn read_state(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
-        let sequence = &self.sequences[k];
-        sequence.read_state((sequence.windows.of_sample()[sample], t), to);
+    /// Writes the state [layers, 2, H] of a sample in timeframe `k` after a step of its window.
+    pub(crate) fn read_state(&self, k: usize, at: (usize, usize), to: &mut [f32]) {
+        self.sequences[k].read_state(self.place_of(k, at), to);
     }
+
+    /// Writes the top layer's hidden state [H] of a sample in timeframe `k` after a step of its window.
+    pub(crate) fn read_top(&self, k: usize, at: (usize, usize), to: &mut [f32]) {
+        self.sequences[k].read_top(self.place_of(k, at), to);
+    }
+
+    /// The distinct window of the sample `sample` in timeframe `k`, and the step of it that is the sample's `t`.
+    fn place_of(&self, k: usize, (sample, t): (usize, usize)) -> (usize, usize) {
+        let windows = &self.sequences[k].windows;
+        let (window, last) = windows.of_sample()[sample];
+        // The sample's window may be the end of a longer one.
+        (window, last + 1 + t - windows.of_each())
+    }
+}
+
+fn add(sums: &mut [f32], terms: &[f32]) {
+    sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
 }

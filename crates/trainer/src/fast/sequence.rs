@@ -14,9 +14,11 @@
 
 use std::ops::Range;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 
-use super::memory::{LayerMemory, Scratch, gate_steps, place};
+use super::memory::{LayerMemory, Scratch, Segment, place};
+use super::segments::Extent;
 use super::weights::LayerWeights;
 use super::windows::Windows;
 use super::{BLOCK_STEPS, Dimensions};
@@ -34,7 +36,8 @@ pub(super) struct Sequence {
     pub(super) layers: Vec<LayerMemory>,
     /// What is dropped of the outputs of each layer but the last; empty without dropout.
     pub(super) masks: Vec<Mask>,
-    gate_steps: usize,
+    pub(super) precision: Precision,
+    pub(super) extent: Extent,
 }
 
 /// The windows that a sequence is run over, one a sample.
@@ -47,19 +50,16 @@ pub(super) struct Input<'a> {
     pub(super) ends: &'a [usize],
     /// Bars in each; T, or fewer.
     pub(super) steps: usize,
+    /// Numbers of samples that follow one another, whose windows are computed as one; none where each is computed by itself.
+    pub(super) runs: &'a [usize],
 }
 
 impl Sequence {
     pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
         let layer = |_| LayerMemory::new(scope, of, purpose);
         let layers = (0..of.sizes.layers).map(layer).collect::<Result<_>>()?;
-        Ok(Sequence { of, windows: Windows::default(), layers, masks: Vec::new(), gate_steps: gate_steps(of, purpose) })
-    }
-
-    /// The gates of step `t`, where they are kept.
-    pub(super) fn gates_at(&self, t: usize) -> Place {
-        let windows = self.windows.len();
-        place(self.gate_steps * windows, windows).row(t % self.gate_steps * windows)
+        let (windows, masks, precision) = (Windows::default(), Vec::new(), Precision::Fp32);
+        Ok(Sequence { of, windows, layers, masks, precision, extent: Extent::new(of, purpose) })
     }
 
     /// The states before step `t`, which are those after step `t` - 1.
@@ -68,10 +68,34 @@ impl Sequence {
         place((self.windows.steps() + 1) * windows, windows).row(t * windows)
     }
 
-    /// The bars in [`Scratch::x`]: those covered where windows overlap, else step after step.
+    /// Bars that there is room for in [`Scratch::x`].
+    fn bars_at_once(&self) -> usize {
+        BLOCK_STEPS * self.of.capacity
+    }
+
+    /// The bars in [`Scratch::x`].
     pub(super) fn x_at(&self) -> Place {
-        let rows = if self.windows.overlap() { self.windows.bars() } else { self.windows.steps() * self.windows.len() };
-        place(rows, 1)
+        place(self.bars_at_once(), 1)
+    }
+
+    /// The bars covered, as many at a time as there is room for.
+    pub(super) fn bars_in_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (bars, at_once) = (self.windows.bars(), self.bars_at_once());
+        (0..bars).step_by(at_once).map(move |first| first..bars.min(first + at_once))
+    }
+
+    /// Brings some of the bars covered to [`Scratch::x`].
+    pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut Scratch) {
+        let to = (scratch.x.as_mut_slice(), self.x_at());
+        self.windows.pack_bars(rows, (bars, self.of.sizes.features), to);
+        self.round_bars(rows.len(), scratch);
+    }
+
+    /// Brings what the first layer reads at a block of steps to [`Scratch::x`].
+    pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut Scratch) {
+        let to = (scratch.x.as_mut_slice(), self.x_at());
+        self.windows.pack_steps(block, (bars, self.of.sizes.features), to);
+        self.round_bars(block.len() * self.windows.len(), scratch);
     }
 
     /// What is computed by bar, in [`Scratch::by_bar`].
@@ -89,44 +113,65 @@ impl Sequence {
     pub(super) fn forward(
         &mut self,
         isa: Isa,
-        weights: &[LayerWeights],
+        all: &[LayerWeights],
         (input, initial): (Input<'_>, Initial<'_>),
         scratch: &mut Scratch,
     ) {
-        self.windows.set((input.starts, input.ends), input.steps);
-        let by_bar = self.windows.overlap();
-        self.windows.pack((input.bars, self.of.sizes.features), (scratch.x.as_mut_slice(), self.x_at()));
-        if by_bar {
-            self.project_bars(isa, &weights[0], scratch);
+        self.windows.set((input.starts, input.ends), input.steps, input.runs);
+        if self.is_by_bar(0) {
+            self.project_bars(isa, &all[0], (input.bars, scratch));
         }
-        for (l, weights) in weights.iter().enumerate() {
+        for (l, weights) in all.iter().enumerate() {
             self.set_initial_state(l, initial);
             for block in self.blocks() {
-                if l > 0 || !by_bar {
+                self.begin_segment(l, &block, scratch);
+                if !self.is_by_bar(l) {
+                    self.take_input(isa, (l, all), &block, (input.bars, scratch));
                     self.project_block(isa, (l, weights), block.clone(), scratch);
                 }
-                for t in block {
-                    if l == 0 && by_bar {
+                for t in block.clone() {
+                    if self.is_by_bar(l) {
                         let (from, to) = (self.by_bar_at(), self.gates_at(t));
-                        let gates = self.layers[0].gates.as_mut_slice();
+                        let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
                         self.windows.read_step(t, self.of.gates(), (scratch.by_bar.as_slice(), from), (gates, to));
                     }
-                    self.step(isa, (l, weights), t);
+                    self.step(isa, (l, weights), t, &mut scratch.segment);
+                    self.round_hidden(l, t);
                 }
+                self.end_segment(l, &block, scratch);
             }
         }
     }
 
     /// by_bar = x · W_ihᵀ + b for every bar that the windows cover.
-    fn project_bars(&self, isa: Isa, weights: &LayerWeights, scratch: &mut Scratch) {
-        let shape = [self.windows.bars(), self.of.sizes.features, self.of.gates()];
-        let x = View(scratch.x.as_slice(), self.x_at());
-        let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at());
-        kernel::product(isa, shape, (Start::Row(weights.bias.as_slice()), x, weights.input.as_slice()), &mut to);
+    fn project_bars(&self, isa: Isa, weights: &LayerWeights, (bars, scratch): (&[f32], &mut Scratch)) {
+        for rows in self.bars_in_parts() {
+            self.take_bars(&rows, bars, scratch);
+            let shape = [rows.len(), self.of.sizes.features, self.of.gates()];
+            let x = View(scratch.x.as_slice(), self.x_at());
+            let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at().row(rows.start));
+            let operands = (Start::Row(weights.bias.as_slice()), x, weights.input.as_slice());
+            kernel::product(isa, shape, operands, &mut to);
+        }
     }
 
-    /// gates = x · W_ihᵀ + b for the windows at a block of steps.
-    fn project_block(
+    /// Brings what layer `l` reads at a block of steps to where [`Sequence::input_at`] says, unless it is there.
+    pub(super) fn take_input(
+        &self,
+        isa: Isa,
+        (l, all): (usize, &[LayerWeights]),
+        block: &Range<usize>,
+        (bars, scratch): (&[f32], &mut Scratch),
+    ) {
+        if l == 0 {
+            self.take_block(block, bars, scratch);
+        } else if self.copies_below(l) {
+            self.copy_block(isa, (l, all), block.clone(), scratch);
+        }
+    }
+
+    /// gates = x · W_ihᵀ + b for the windows at a block of steps, after [`Sequence::take_input`].
+    pub(super) fn project_block(
         &mut self,
         isa: Isa,
         (l, weights): (usize, &LayerWeights),
@@ -134,46 +179,44 @@ impl Sequence {
         scratch: &mut Scratch,
     ) {
         let shape = [block.len() * self.windows.len(), self.of.input(l), self.of.gates()];
-        let gates_at = self.gates_at(block.start);
-        if self.drops_below(l) {
-            self.drop_block(isa, l, block.clone(), scratch);
-        }
-        let input_at = self.input_at(l, block.start);
-        let dropped = self.drops_below(l).then_some(scratch.dropped.as_slice());
+        let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
+        let dropped = self.copies_below(l).then_some(scratch.dropped.as_slice());
         let (below, here) = self.layers.split_at_mut(l);
         let input = input(below.last(), scratch.x.as_slice(), dropped);
         let operands = (Start::Row(weights.bias.as_slice()), View(input, input_at), weights.input.as_slice());
-        kernel::product(isa, shape, operands, &mut ViewMut(here[0].gates.as_mut_slice(), gates_at));
+        let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
+        kernel::product(isa, shape, operands, &mut gates);
     }
 
     /// What layer `l` reads from step `t` on, which begins a block, for windows laid out step after step: the bars, or the
-    /// states below after that step, or what dropout left of them.
+    /// states below after that step, or what norm and dropout made of them.
     pub(super) fn input_at(&self, l: usize, t: usize) -> Place {
         match l {
-            0 => self.x_at().row(t * self.windows.len()),
-            _ if self.drops_below(l) => self.dropped_at(),
+            0 => self.x_at(),
+            _ if self.copies_below(l) => self.dropped_at(),
             _ => self.states_at(t + 1),
         }
     }
 
     /// gates += h · W_hhᵀ, then the cell.
-    fn step(&mut self, isa: Isa, (l, weights): (usize, &LayerWeights), t: usize) {
+    fn step(&mut self, isa: Isa, (l, weights): (usize, &LayerWeights), t: usize, segment: &mut Segment) {
         let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
-        let (gates_at, before, after) = (self.gates_at(t), self.states_at(t), self.states_at(t + 1));
+        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
+        let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let weight_len = 4 * hidden * PANEL;
         for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
-            let mut gates = ViewMut(gates.as_mut_slice(), gates_at.panel(4 * n));
+            let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let operands = (Start::Result, View(states.as_slice(), before), weight);
             kernel::product(isa, [rows, hidden, 4], operands, &mut gates);
-            let mut cell = ViewMut(cell.as_mut_slice(), before.panel(n));
+            let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward(isa, rows, &mut gates, (&mut cell, &mut after));
         }
     }
 }
 
-/// Where a layer reads its inputs: the bars, what the layer below gives, or what dropout left of that.
+/// Where a layer reads its inputs: the bars, what the layer below gives, or what norm and dropout made of that.
 pub(super) fn input<'a>(below: Option<&'a LayerMemory>, x: &'a [f32], dropped: Option<&'a [f32]>) -> &'a [f32] {
     dropped.unwrap_or(below.map_or(x, |below| below.hidden.as_slice()))
 }

@@ -2,6 +2,7 @@
 
 //! States in and out of a sequence: `[layers, 2, H]` a window, the hidden and then the cell state of each layer.
 
+use super::segments::Cells;
 use super::sequence::Sequence;
 use crate::carried::Initial;
 use crate::kernel::PANEL;
@@ -9,15 +10,17 @@ use crate::kernel::PANEL;
 impl Sequence {
     /// Sets the state that layer `l` starts each window from.
     pub(super) fn set_initial_state(&mut self, l: usize, initial: Initial<'_>) {
-        let (at, len, hidden) = (self.states_at(0), self.windows.len() * PANEL, self.of.sizes.hidden);
+        let (len, hidden) = (self.windows.len() * PANEL, self.of.sizes.hidden);
+        let (hidden_at, cell_at) = (self.states_at(0), self.kept_cell_at(0));
         let layer = &mut self.layers[l];
-        for states in [layer.hidden.as_mut_slice(), layer.cell.as_mut_slice()] {
+        let mut halves = [(layer.hidden.as_mut_slice(), hidden_at), (layer.cell.as_mut_slice(), cell_at)];
+        for (states, at) in &mut halves {
             (0..self.of.units()).for_each(|panel| states[at.panel(panel).start..][..len].fill(0.0));
         }
         for (w, &end) in self.windows.ends().iter().enumerate() {
             let Some(state) = initial.of_window(end) else { continue };
             let own = state[2 * l * hidden..][..2 * hidden].chunks_exact(hidden);
-            for (from, to) in own.zip([layer.hidden.as_mut_slice(), layer.cell.as_mut_slice()]) {
+            for (from, (to, at)) in own.zip(&mut halves) {
                 for (panel, part) in from.chunks(PANEL).enumerate() {
                     to[at.row(w).panel(panel).start..][..part.len()].copy_from_slice(part);
                 }
@@ -26,14 +29,30 @@ impl Sequence {
     }
 
     /// The state of window `w` after step `t`, which is in `to` afterwards.
+    ///
+    /// # Panics
+    /// If cell states are not kept after every step, unless it is the last.
     pub(super) fn read_state(&self, (w, t): (usize, usize), to: &mut [f32]) {
-        let (at, hidden) = (self.states_at(t + 1).row(w), self.of.sizes.hidden);
+        let kept = self.extent.cells == Cells::EveryStep || t + 1 == self.windows.steps();
+        assert!(kept, "the cell state after step {t} of {}", self.windows.steps());
+        let (hidden_at, cell_at) = (self.states_at(t + 1).row(w), self.kept_cell_at(t + 1).row(w));
+        let hidden = self.of.sizes.hidden;
         for (layer, to) in self.layers.iter().zip(to.chunks_exact_mut(2 * hidden)) {
-            for (states, to) in [&layer.hidden, &layer.cell].into_iter().zip(to.chunks_exact_mut(hidden)) {
+            let halves = [(&layer.hidden, hidden_at), (&layer.cell, cell_at)];
+            for ((states, at), to) in halves.into_iter().zip(to.chunks_exact_mut(hidden)) {
                 for (panel, part) in to.chunks_mut(PANEL).enumerate() {
                     part.copy_from_slice(&states.as_slice()[at.panel(panel).start..][..part.len()]);
                 }
             }
+        }
+    }
+
+    /// The top layer's hidden state [H] of window `w` after step `t`, which is in `to` afterwards.
+    pub(super) fn read_top(&self, (w, t): (usize, usize), to: &mut [f32]) {
+        let at = self.states_at(t + 1).row(w);
+        let top = self.layers[self.layers.len() - 1].hidden.as_slice();
+        for (panel, part) in to.chunks_mut(PANEL).enumerate() {
+            part.copy_from_slice(&top[at.panel(panel).start..][..part.len()]);
         }
     }
 }

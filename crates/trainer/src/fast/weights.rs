@@ -8,6 +8,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::Dimensions;
+use super::norm::norm_len;
 use crate::error::Result;
 use crate::kernel::PANEL;
 use crate::lstm::LayerSlots;
@@ -23,22 +24,24 @@ pub(super) struct LayerWeights {
     /// For the backward pass, else empty: W_hh and, above the first layer, W_ih transposed, [unit panels][4H padded][16].
     pub(super) recurrent_turned: Buffer<f32>,
     pub(super) input_turned: Buffer<f32>,
+    /// γ, then β, of the norm of its outputs; empty without one.
+    pub(super) norm: Buffer<f32>, // [2][unit panels][16]
 }
 
 /// Numbers in each buffer of a layer's weights, in the order of the fields.
-pub(super) fn weights_len(of: Dimensions, l: usize, purpose: Purpose) -> [usize; 5] {
+pub(super) fn weights_len(of: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
     let turned = of.units() * of.gates() * PANEL * PANEL;
     let (turned, between) = match purpose {
         Purpose::Training { .. } => (turned, if l > 0 { turned } else { 0 }),
         Purpose::Prediction => (0, 0),
     };
     let width = of.gates() * PANEL;
-    [width * of.input(l), width * of.sizes.hidden, width, turned, between]
+    [width * of.input(l), width * of.sizes.hidden, width, turned, between, norm_len(of)]
 }
 
 impl LayerWeights {
     pub(super) fn new(scope: &Scope, of: Dimensions, l: usize, purpose: Purpose) -> Result<Self> {
-        let [input, recurrent, bias, recurrent_turned, input_turned] = weights_len(of, l, purpose);
+        let [input, recurrent, bias, recurrent_turned, input_turned, norm] = weights_len(of, l, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(LayerWeights {
             input: zeros(input)?,
@@ -46,6 +49,7 @@ impl LayerWeights {
             bias: zeros(bias)?,
             recurrent_turned: zeros(recurrent_turned)?,
             input_turned: zeros(input_turned)?,
+            norm: zeros(norm)?,
         })
     }
 
@@ -59,6 +63,12 @@ impl LayerWeights {
         }
         if !self.input_turned.is_empty() {
             turn(hidden, weight_ih, self.input_turned.as_mut_slice());
+        }
+        if let Some(norm) = slots.norm {
+            let panels = self.norm.len() / 2;
+            for (to, values) in self.norm.as_mut_slice().chunks_exact_mut(panels).zip(norm.parameters(parameters)) {
+                to[..hidden].copy_from_slice(values);
+            }
         }
         if let Some([ih, hh]) = slots.bias.map(|bias| bias.map(|slot| parameters.slot(slot))) {
             for (at, row) in gate_rows(hidden) {

@@ -2,18 +2,23 @@
 
 //! The distinct windows of one timeframe among some samples, and the bars that they cover together.
 
+use std::ops::Range;
+
 use crate::kernel::{PANEL, Place};
 
 /// The distinct windows of some samples, in the order of their first bars.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
+    /// Bars in each; for dense training, in the longest.
     steps: usize,
+    /// Bars that a sample's window has, the last of those.
+    of_each: usize,
     /// First bar of each distinct window, ascending: a row of the batch.
     starts: Vec<usize>,
     /// What tells each distinct window from those of other batches: see [`BatchView::ends`](crate::view::BatchView::ends).
     ends: Vec<usize>,
-    /// The distinct window of each sample.
-    of_sample: Vec<usize>,
+    /// The distinct window of each sample, and the step at which the sample's ends.
+    of_sample: Vec<(usize, usize)>,
     /// Where the rows of each window begin, if the bars that the windows cover are laid side by side without repetition.
     offsets: Vec<usize>,
     /// Windows whose offsets follow one another: the first one and their number.
@@ -23,19 +28,31 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// The windows of `steps` bars that begin at the bars `starts` and are known by `ends`, one a sample.
-    pub(super) fn set(&mut self, (starts, ends): (&[usize], &[usize]), steps: usize) {
-        self.steps = steps;
+    /// The windows of `steps` bars that begin at the bars `starts` and are known by `ends`, one a sample. With `runs`, the numbers of
+    /// samples that follow one another, those of each run become one: from the first bar of its first to the last bar of its last.
+    pub(super) fn set(&mut self, (starts, ends): (&[usize], &[usize]), steps: usize, runs: &[usize]) {
+        let mut firsts: Vec<usize> = (0..starts.len()).collect();
+        let mut rest = firsts.as_mut_slice();
+        for &len in runs {
+            let (run, others) = rest.split_at_mut(len);
+            run.fill(run[0]);
+            rest = others;
+        }
+        self.of_each = steps;
+        self.steps =
+            starts.iter().zip(&firsts).map(|(start, &first)| start - starts[first] + steps).max().unwrap_or(steps);
         self.starts.clear();
-        self.starts.extend_from_slice(starts);
+        self.starts.extend(firsts.iter().map(|&first| starts[first]));
         self.starts.sort_unstable();
         self.starts.dedup();
-        let index = |start: &usize| self.starts.binary_search(start).expect("every start is among the distinct ones");
+        let index = |start: usize| self.starts.binary_search(&start).expect("every start is among the distinct ones");
         self.of_sample.clear();
-        self.of_sample.extend(starts.iter().map(index));
+        let places = starts.iter().zip(&firsts);
+        self.of_sample.extend(places.map(|(start, &first)| (index(starts[first]), start - starts[first] + steps - 1)));
         self.ends.clear();
         self.ends.resize(self.starts.len(), 0);
-        self.of_sample.iter().zip(ends).for_each(|(&window, &end)| self.ends[window] = end);
+        // A run is known by the end of its first window.
+        self.of_sample.iter().zip(&firsts).for_each(|(&(window, _), &first)| self.ends[window] = ends[first]);
         self.lay_bars();
     }
 
@@ -71,8 +88,13 @@ impl Windows {
         &self.ends
     }
 
-    /// The distinct window of each sample.
-    pub(super) fn of_sample(&self) -> &[usize] {
+    /// Bars in the window of a sample, the last of those of the distinct one.
+    pub(super) fn of_each(&self) -> usize {
+        self.of_each
+    }
+
+    /// The distinct window of each sample, and the step at which the sample's ends.
+    pub(super) fn of_sample(&self) -> &[(usize, usize)] {
         &self.of_sample
     }
 
@@ -81,27 +103,45 @@ impl Windows {
         self.bars
     }
 
+    /// What the windows read at `steps`: windows whose bars follow one another, and the bars that they read there together.
+    pub(super) fn bars_of(&self, steps: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        self.runs.iter().map(|&(first, len)| {
+            let bar = self.offsets[first];
+            (first..first + len, bar + steps.start..bar + steps.end + len - 1)
+        })
+    }
+
     /// Whether the windows overlap so much that what is computed bar by bar, once for all windows, is worth its copies.
     pub(super) fn overlap(&self) -> bool {
         2 * self.bars <= self.len() * self.steps
     }
 
-    /// Copies bars [.., width] into panels: the bars covered, for windows that overlap; else those of step after step, window
-    /// by window.
-    pub(super) fn pack(&self, (bars, width): (&[f32], usize), (to, place): (&mut [f32], Place)) {
-        let mut put = |row: usize, bar: usize| {
-            for (panel, part) in bars[bar * width..][..width].chunks(PANEL).enumerate() {
-                let at = place.row(row).panel(panel).start;
-                to[at..at + part.len()].copy_from_slice(part);
+    /// Copies bars [.., width] into panels: those of the bars covered that are rows `rows` of them.
+    pub(super) fn pack_bars(
+        &self,
+        rows: &Range<usize>,
+        (bars, width): (&[f32], usize),
+        (to, place): (&mut [f32], Place),
+    ) {
+        let mut packed = rows.start;
+        for (&start, &offset) in self.starts.iter().zip(&self.offsets) {
+            for row in packed.max(offset)..rows.end.min(offset + self.steps) {
+                put(bar_of(bars, width, start + row - offset), to, place.row(row - rows.start));
+                packed = row + 1;
             }
-        };
-        let mut packed = 0;
-        for (w, (&start, &offset)) in self.starts.iter().zip(&self.offsets).enumerate() {
-            if self.overlap() {
-                (packed.max(offset)..offset + self.steps).for_each(|row| put(row, start + row - offset));
-                packed = offset + self.steps;
-            } else {
-                (0..self.steps).for_each(|t| put(t * self.len() + w, start + t));
+        }
+    }
+
+    /// Copies bars [.., width] into panels: those of step after step of `steps`, window by window.
+    pub(super) fn pack_steps(
+        &self,
+        steps: &Range<usize>,
+        (bars, width): (&[f32], usize),
+        (to, place): (&mut [f32], Place),
+    ) {
+        for (w, &start) in self.starts.iter().enumerate() {
+            for t in steps.clone() {
+                put(bar_of(bars, width, start + t), to, place.row((t - steps.start) * self.len() + w));
             }
         }
     }
@@ -142,6 +182,20 @@ impl Windows {
     }
 }
 
+/// Bar `bar` of [.., width]. Runs that end before the longest one go on over whatever bars come next, and past the last; nothing is read
+/// of that.
+fn bar_of(bars: &[f32], width: usize, bar: usize) -> &[f32] {
+    let last = bars.len() / width - 1;
+    &bars[bar.min(last) * width..][..width]
+}
+
+/// Copies a bar into the first row at `place`.
+fn put(bar: &[f32], to: &mut [f32], place: Place) {
+    for (panel, part) in bar.chunks(PANEL).enumerate() {
+        to[place.panel(panel).start..][..part.len()].copy_from_slice(part);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +203,7 @@ mod tests {
     fn windows(starts: &[usize], steps: usize) -> Windows {
         let mut windows = Windows::default();
         let ends: Vec<usize> = starts.iter().map(|start| start + 100).collect();
-        windows.set((starts, &ends), steps);
+        windows.set((starts, &ends), steps, &[]);
         windows
     }
 
@@ -157,7 +211,7 @@ mod tests {
     fn equal_windows_are_one_and_overlapping_ones_share_their_bars() {
         let of = windows(&[7, 5, 7, 20, 6, 5], 4);
         assert_eq!(of.starts, [5, 6, 7, 20]);
-        assert_eq!(of.of_sample(), [2, 0, 2, 3, 1, 0]);
+        assert_eq!(of.of_sample(), [2, 0, 2, 3, 1, 0].map(|window| (window, 3)));
         assert_eq!(of.ends(), [105, 106, 107, 120]);
         assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 1, 2, 6][..], 10));
         assert_eq!(of.runs, [(0, 3), (3, 1)]);
@@ -168,13 +222,37 @@ mod tests {
     }
 
     #[test]
+    fn some_bars_are_packed_as_all_are() {
+        let place = Place { start: 0, stride: 40 * PANEL };
+        let bars: Vec<f32> = (0..90).map(|x| x as f32).collect();
+        // Equal stretches, windows that touch, and some that lie apart.
+        let of = windows(&[2, 3, 6, 10, 20], 4);
+        let packed = |rows: Range<usize>, row: usize| {
+            let mut x = vec![f32::NAN; 40 * PANEL];
+            of.pack_bars(&rows, (&bars, 3), (&mut x, place));
+            x[row * PANEL..][..3].to_vec()
+        };
+        for row in 0..of.bars() {
+            let expected = packed(0..of.bars(), row);
+            assert_eq!(expected[0] % 3.0, 0.0, "row {row}");
+            for (start, end) in [(row, row + 1), (row.saturating_sub(3), of.bars()), (row / 4 * 4, row / 4 * 4 + 4)] {
+                assert_eq!(packed(start..end.min(of.bars()), row - start), expected, "row {row} of {start}..{end}");
+            }
+        }
+    }
+
+    #[test]
     fn bars_are_packed_read_and_added_by_window() {
         let place = Place { start: 0, stride: 20 * PANEL };
         let bars: Vec<f32> = (0..60).map(|x| x as f32).collect();
         for starts in [&[2, 3, 4, 5][..], &[2, 9, 16]] {
             let of = windows(starts, 4);
             let mut x = vec![0.0; 40 * PANEL];
-            of.pack((&bars, 3), (&mut x, place));
+            if of.overlap() {
+                of.pack_bars(&(0..of.bars()), (&bars, 3), (&mut x, place));
+            } else {
+                of.pack_steps(&(0..4), (&bars, 3), (&mut x, place));
+            }
             for (w, start) in starts.iter().enumerate() {
                 for t in 0..4 {
                     let row = if of.overlap() { of.offsets[w] + t } else { t * of.len() + w };
@@ -185,9 +263,12 @@ mod tests {
                 let mut rows = vec![0.0; 40 * PANEL];
                 of.read_step(1, 2, (&x, place), (&mut rows, place));
                 assert_eq!(rows[2 * PANEL], bars[5 * 3]);
+                assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..4, 1..6)]);
                 let mut sums = vec![0.0; 40 * PANEL];
                 of.add_step(1, 2, (&rows, place), (&mut sums, place));
                 assert_eq!(sums[3 * PANEL], bars[5 * 3]);
+            } else {
+                assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..1, 1..3), (1..2, 5..7), (2..3, 9..11)]);
             }
         }
     }

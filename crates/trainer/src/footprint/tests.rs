@@ -8,6 +8,8 @@ use megabatch_segment::{Compressed, Csc};
 use proptest::prelude::*;
 
 use super::*;
+use crate::dense::Mode;
+use crate::fusion::Fusion;
 use crate::graph::{AttentionKind, GraphConfig, GraphOutput, GraphView, Graphs, Readout};
 use crate::loss::Loss;
 use crate::model::Timeframe;
@@ -32,7 +34,7 @@ fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &[usize]) -> 
         device.usage_by_scope().iter().map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
     );
     [
-        peak(&["model/parameters", "model/parameters/packed"]),
+        peak(&["model/parameters", "model/parameters/working", "model/parameters/packed"]),
         peak(&["model/gradients", "model/gradients/shards"]),
         peak(&["optimizer"]),
         peak(&["activations"]),
@@ -151,7 +153,7 @@ proptest! {
         (hidden, layers, graph_layers, heads) in (1usize..6, 1usize..3, 1usize..4, 1usize..4),
         (batch_size, threads, accumulation_steps) in (1usize..20, 1usize..4, 1usize..3),
         [lstm, attends, v2, attention_head, validates, plain, drops, attributes] in any::<[bool; 8]>(),
-        by_node in any::<bool>(),
+        (by_node, pools, fuses, norm) in any::<(bool, bool, bool, bool)>(),
     ) {
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
             Timeframe { name: format!("T{k}"), steps, features }
@@ -172,6 +174,9 @@ proptest! {
                 encoder: if lstm { Encoder::Lstm } else { Encoder::LastBar },
                 hidden,
                 layers,
+                layer_norm: norm && lstm,
+                pooling: if pools && lstm { Pooling::attention(hidden) } else { Pooling::Last },
+                fusion: if fuses && lstm { Fusion::attention(hidden) } else { Fusion::Concat },
                 graph: attends.then_some(graph),
                 edge_attributes: usize::from(attributes),
                 readout: Some(if by_node { Readout::Node } else { Readout::Max }),
@@ -194,10 +199,11 @@ proptest! {
     /// The peak of a run is what was computed, byte for byte, whatever its settings.
     #[test]
     fn a_run_takes_what_was_computed(
-        timeframes in prop::collection::vec((1usize..5, 1usize..4), 1..4),
+        timeframes in prop::collection::vec((prop_oneof![1usize..5, 14usize..35], 1usize..4), 1..4),
         (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
         (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
-        [adam, validates, plain, drops, carries] in any::<[bool; 5]>(),
+        [adam, validates, plain, drops, carries, dense, bf16, pools, fuses, layer_norm, checkpointing] in any::<[bool; 11]>(),
+        run_length in prop_oneof![Just(None), (1usize..20).prop_map(Some)],
     ) {
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
             Timeframe { name: format!("T{k}"), steps, features }
@@ -205,21 +211,33 @@ proptest! {
         let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
         let kind = if adam { OptimizerKind::Adam } else { OptimizerKind::Sgd };
         let config = Config {
-            model: ModelConfig { hidden, layers, bias, ..ModelConfig::default() },
+            model: ModelConfig {
+                hidden,
+                layers,
+                bias,
+                layer_norm,
+                pooling: if pools { Pooling::attention(hidden) } else { Pooling::Last },
+                fusion: if fuses { Fusion::attention(hidden) } else { Fusion::Concat },
+                ..ModelConfig::default()
+            },
             optimizer: OptimizerConfig { kind, ..OptimizerConfig::default() },
             batch_size,
             threads,
             accumulation_steps,
             dropout: if drops { 0.5 } else { 0.0 },
             carry_state: carries,
-            form: if plain { Form::Plain } else { Form::Fast },
+            mode: if dense && !pools { Mode::Dense } else { Mode::Windows },
+            precision: if bf16 && ((dense && !pools) || !plain) { Precision::Bf16 } else { Precision::Fp32 },
+            run_length,
+            form: if plain && (pools || !dense) { Form::Plain } else { Form::Fast },
+            gradient_checkpointing: checkpointing && (!plain || (dense && !pools)),
             ..Config::default()
         };
         let validation: &[usize] = if validates { &[60, 61] } else { &[] };
-        let data: Box<dyn Samples> = if carries { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
+        let data: Box<dyn Samples> = if config.streams() { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
         let mut computed = Footprint::of(&config, &shape, validation.len()).unwrap();
-        if carries {
-            let states = CarriedStates::of(&*data, &(0..60).collect::<Vec<_>>(), validation).unwrap();
+        if config.streams() {
+            let states = CarriedStates::of(&config, &*data, [&(0..60).collect::<Vec<_>>(), validation]).unwrap();
             computed = computed.with_carried_states(&config, &shape, &states);
         }
         prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));

@@ -4,12 +4,12 @@
 //! and gradients all lie so; one layout serves as the operand that is broadcast, as the one that is loaded and as the result of
 //! every product, and none is ever repacked.
 //!
-//! This folder is the crate's second place with unsafe code, after `matmul.rs`. The functions of this file are safe: they check
-//! that the slices hold what the sizes say and pick the instruction set; the kernels rely on that.
+//! This folder is the crate's second place with unsafe code, after `matmul.rs`. The functions of this file and of `cell` are safe: they
+//! check that the slices hold what the sizes say and pick the instruction set; the kernels rely on that.
 
 #![allow(
     unsafe_code,
-    reason = "SIMD kernels take raw pointers; the safe functions of this file check the bounds first"
+    reason = "SIMD kernels take raw pointers; the safe functions in front of them check the bounds first"
 )]
 
 pub(crate) mod attention;
@@ -26,6 +26,7 @@ mod product;
 
 use std::ops::Range;
 
+pub(crate) use cell::{Step, activate, cells, forward, unwind};
 pub(crate) use isa::Isa;
 
 use crate::dropout::Mask;
@@ -96,6 +97,7 @@ struct Product {
 
 /// Arguments of the kernel `outer`: a [rows, columns], d [panels][rows][16] and c [panels][columns][16] at their strides. c
 /// overlaps none of the others.
+#[derive(Clone, Copy)]
 struct Outer {
     rows: usize,
     columns: usize,
@@ -106,29 +108,6 @@ struct Outer {
     d_stride: usize,
     c: *mut f32,
     c_stride: usize,
-}
-
-/// Arguments of the kernel `forward`: gates [4][rows][16] at their stride, cell [2 · rows][16] (before, then after the step) and
-/// hidden_after [rows][16], none overlapping another.
-struct Forward {
-    rows: usize,
-    gates: *mut f32,
-    gates_stride: usize,
-    cell: *mut f32,
-    hidden_after: *mut f32,
-}
-
-/// Arguments of the kernel `unwind`: gates and d_gates [4][rows][16] at their strides, cell [2 · rows][16] (before, then after
-/// the step), d_hidden and d_cell [rows][16], none that is written overlapping another.
-struct Unwind {
-    rows: usize,
-    gates: *const f32,
-    gates_stride: usize,
-    cell: *const f32,
-    d_hidden: *const f32,
-    d_cell: *mut f32,
-    d_gates: *mut f32,
-    d_gates_stride: usize,
 }
 
 /// Arguments of the kernel `draw`, for the units from `first_unit` on: `to` [steps][windows][16], a window an end.
@@ -161,19 +140,35 @@ macro_rules! entry_points {
         }
 
         /// # Safety
-        /// As [`forward`](super::cell::forward).
+        /// As [`forward`](super::cell::kernels::forward).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn forward(s: &super::Forward) {
+        pub(super) unsafe fn forward(s: &super::cell::Forward) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::cell::forward::<$lanes>(s) }
+            unsafe { super::cell::kernels::forward::<$lanes>(s) }
         }
 
         /// # Safety
-        /// As [`unwind`](super::cell::unwind).
+        /// As [`activate`](super::cell::kernels::activate).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn unwind(s: &super::Unwind) {
+        pub(super) unsafe fn activate(s: &super::cell::Activate) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::cell::unwind::<$lanes>(s) }
+            unsafe { super::cell::kernels::activate::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`cells`](super::cell::kernels::cells).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn cells(s: &super::cell::Cells) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::kernels::cells::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`unwind`](super::cell::kernels::unwind).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn unwind(s: &super::cell::Unwind) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::kernels::unwind::<$lanes>(s) }
         }
 
         /// # Safety
@@ -265,66 +260,6 @@ pub(crate) fn outer(isa: Isa, [rows, columns, panels]: [usize; 3], (a, d): (View
         c_stride: c_place.stride,
     };
     dispatch!(isa, outer, &arguments);
-}
-
-/// One step of sixteen units of `rows` windows: `gates` [rows, 4 · 16], before their functions, are replaced by themselves after
-/// them; `cell` holds the state before the step in `rows` rows and receives the one after it in the `rows` that follow;
-/// `hidden_after` [rows, 16] is written.
-///
-/// # Panics
-/// If a slice is shorter than these sizes.
-pub(crate) fn forward(
-    isa: Isa,
-    rows: usize,
-    gates: &mut ViewMut<'_>,
-    (cell, hidden_after): (&mut ViewMut<'_>, &mut ViewMut<'_>),
-) {
-    gates.1.check(gates.0.len(), 4, rows);
-    cell.1.check(cell.0.len(), 1, 2 * rows);
-    hidden_after.1.check(hidden_after.0.len(), 1, rows);
-    let arguments = Forward {
-        rows,
-        gates: gates.0[gates.1.start..].as_mut_ptr(),
-        gates_stride: gates.1.stride,
-        cell: cell.0[cell.1.start..].as_mut_ptr(),
-        hidden_after: hidden_after.0[hidden_after.1.start..].as_mut_ptr(),
-    };
-    assert!(gates.1.stride >= rows * PANEL, "gates overlap");
-    dispatch!(isa, forward, &arguments);
-}
-
-/// What [`unwind`] reads, for sixteen units: the gates [rows, 4 · 16] after their functions, the cell state before and after the
-/// step in 2 · `rows` rows, the gradient of the hidden state after it [rows, 16].
-#[derive(Clone, Copy)]
-pub(crate) struct Step<'a> {
-    pub(crate) gates: View<'a>,
-    pub(crate) cell: View<'a>,
-    pub(crate) d_hidden: View<'a>,
-}
-
-/// [`forward`] backwards: `d_cell` [rows, 16] turns from the gradient of the state after the step into that of the state before
-/// it; `d_gates` [rows, 4 · 16], before their functions, is written.
-///
-/// # Panics
-/// If a slice is shorter than these sizes.
-pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, (d_cell, d_gates): (&mut ViewMut<'_>, &mut ViewMut<'_>)) {
-    let Step { gates, cell, d_hidden } = step;
-    gates.1.check(gates.0.len(), 4, rows);
-    cell.1.check(cell.0.len(), 1, 2 * rows);
-    d_hidden.1.check(d_hidden.0.len(), 1, rows);
-    d_cell.1.check(d_cell.0.len(), 1, rows);
-    d_gates.1.check(d_gates.0.len(), 4, rows);
-    let arguments = Unwind {
-        rows,
-        gates: gates.0[gates.1.start..].as_ptr(),
-        gates_stride: gates.1.stride,
-        cell: cell.0[cell.1.start..].as_ptr(),
-        d_hidden: d_hidden.0[d_hidden.1.start..].as_ptr(),
-        d_cell: d_cell.0[d_cell.1.start..].as_mut_ptr(),
-        d_gates: d_gates.0[d_gates.1.start..].as_mut_ptr(),
-        d_gates_stride: d_gates.1.stride,
-    };
-    dispatch!(isa, unwind, &arguments);
 }
 
 /// What a mask multiplies the outputs of sixteen units by, `first_unit` and those after it, at each of `steps` for the windows that

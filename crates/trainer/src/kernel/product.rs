@@ -9,8 +9,11 @@
 //!
 //! 1. A tile of several rows and one or two panels is summed in registers, over the whole depth.
 //! 2. Rows are split evenly into tiles: 32 are 6, 6, 5, 5, 5, 5 and not 6, 6, 6, 6, 6, 2, whose last would wait for its sums.
-//! 3. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and of a panel of b stay in the
-//!    first-level cache of 32 KiB. The order of every sum is that of the loops.
+//! 3. `outer` takes rows in blocks, of which two panels of d and one of a stay in the first-level cache, and four rows of a block at a time.
+//! 4. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and of a panel of b stay in the
+//!    first-level cache of 32 KiB.
+//!
+//! Between blocks the sums rest in c. The order of every sum is that of the loops.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
@@ -19,6 +22,11 @@ use super::{Outer, PANEL, Product};
 
 /// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.
 const DEPTH_MAX: usize = 168;
+
+/// Most rows of a block of `outer`: three panels of them are 24 KiB.
+const ROWS_MAX: usize = 128;
+/// Rows of it at a time.
+const UNROLLED: usize = 4;
 
 /// The even split of `total` into parts of at most `max`: the start and length of each.
 #[inline(always)]
@@ -118,17 +126,17 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize
         while left >= PANEL {
             for k in (0..PANEL).step_by(4) {
                 let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * PANEL));
-                multiply_add::<V, R, P>(&mut sums, a, b, p.b_stride);
-                multiply_add::<V, R, P>(&mut sums, a.wrapping_add(1), b.wrapping_add(PANEL), p.b_stride);
-                multiply_add::<V, R, P>(&mut sums, a.wrapping_add(2), b.wrapping_add(2 * PANEL), p.b_stride);
-                multiply_add::<V, R, P>(&mut sums, a.wrapping_add(3), b.wrapping_add(3 * PANEL), p.b_stride);
+                multiply_add::<V, R, P, PANEL>(&mut sums, a, b, p.b_stride);
+                multiply_add::<V, R, P, PANEL>(&mut sums, a.wrapping_add(1), b.wrapping_add(PANEL), p.b_stride);
+                multiply_add::<V, R, P, PANEL>(&mut sums, a.wrapping_add(2), b.wrapping_add(2 * PANEL), p.b_stride);
+                multiply_add::<V, R, P, PANEL>(&mut sums, a.wrapping_add(3), b.wrapping_add(3 * PANEL), p.b_stride);
             }
             a = a.wrapping_add(p.a_stride);
             b = b.wrapping_add(PANEL * PANEL);
             left -= PANEL;
         }
         for k in 0..left {
-            multiply_add::<V, R, P>(&mut sums, a.wrapping_add(k), b.wrapping_add(k * PANEL), p.b_stride);
+            multiply_add::<V, R, P, PANEL>(&mut sums, a.wrapping_add(k), b.wrapping_add(k * PANEL), p.b_stride);
         }
         for r in 0..R {
             for q in 0..P {
@@ -138,22 +146,22 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize
     }
 }
 
-/// sums[r][q] += a[r · 16] · b[q]: a column of a tile's rows times a row of its panels.
+/// sums[r][q] += a[r · A] · b[q]: a column of a tile's rows times a row of its panels.
 #[inline(always)]
-unsafe fn multiply_add<V: Lanes, const R: usize, const P: usize>(
+unsafe fn multiply_add<V: Lanes, const R: usize, const P: usize, const A: usize>(
     sums: &mut [[V; P]; R],
     a: *const f32,
     b: *const f32,
     b_stride: usize,
 ) {
-    // SAFETY: the caller's tile has R rows sixteen numbers apart and P panels `b_stride` apart.
+    // SAFETY: the caller's tile has R rows A numbers apart and P panels `b_stride` apart.
     unsafe {
         let mut row = [V::splat(0.0); P];
         for q in 0..P {
             row[q] = V::load(b.wrapping_add(q * b_stride));
         }
         for r in 0..R {
-            let factor = V::splat(*a.wrapping_add(r * PANEL));
+            let factor = V::splat(*a.wrapping_add(r * A));
             for q in 0..P {
                 sums[r][q] = factor.mul_add(row[q], sums[r][q]);
             }
@@ -165,6 +173,17 @@ unsafe fn multiply_add<V: Lanes, const R: usize, const P: usize>(
 /// The pointers of `o` reach all that its sizes say, see [`Outer`]; the processor has the instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn outer<V: Lanes>(o: &Outer) {
+    for (row, rows) in parts(o.rows, ROWS_MAX) {
+        // SAFETY: rows row..row + rows lie inside the product.
+        unsafe {
+            block_outer::<V>(&Outer { rows, a: o.a.add(row * PANEL), d: o.d.add(row * PANEL), ..*o });
+        }
+    }
+}
+
+/// One block of the rows: panel after panel of d, which stays in the first-level cache while all columns take it.
+#[inline(always)]
+unsafe fn block_outer<V: Lanes>(o: &Outer) {
     let step = if V::ROWS_FOR_TWO_PANELS == usize::MAX { 2 } else { 1 };
     let mut panel = 0;
     while panel < o.panels {
@@ -218,19 +237,18 @@ unsafe fn outer_tile<V: Lanes, const J: usize, const P: usize>(o: &Outer, column
         }
         let mut a = o.a.add(column / PANEL * o.a_stride + column % PANEL);
         let mut d = o.d.add(panel * o.d_stride);
-        for _ in 0..o.rows {
-            let mut row = [V::splat(0.0); P];
-            for q in 0..P {
-                row[q] = V::load(d.wrapping_add(q * o.d_stride));
+        let mut left = o.rows;
+        while left >= UNROLLED {
+            for r in 0..UNROLLED {
+                let (a, d) = (a.wrapping_add(r * PANEL), d.wrapping_add(r * PANEL));
+                multiply_add::<V, J, P, 1>(&mut sums, a, d, o.d_stride);
             }
-            for j in 0..J {
-                let factor = V::splat(*a.wrapping_add(j));
-                for q in 0..P {
-                    sums[j][q] = factor.mul_add(row[q], sums[j][q]);
-                }
-            }
-            a = a.wrapping_add(PANEL);
-            d = d.wrapping_add(PANEL);
+            a = a.wrapping_add(UNROLLED * PANEL);
+            d = d.wrapping_add(UNROLLED * PANEL);
+            left -= UNROLLED;
+        }
+        for r in 0..left {
+            multiply_add::<V, J, P, 1>(&mut sums, a.wrapping_add(r * PANEL), d.wrapping_add(r * PANEL), o.d_stride);
         }
         for j in 0..J {
             for q in 0..P {

@@ -99,7 +99,7 @@ proptest! {
 
     #[test]
     fn outer_products_are_those_of_the_loops(
-        rows in 0usize..60, columns in 1usize..70, panels in 0usize..5, first in 0usize..3, gap in 0usize..3,
+        rows in prop_oneof![0usize..60, 120usize..260], columns in 1usize..70, panels in 0usize..5, first in 0usize..3, gap in 0usize..3,
     ) {
         let place = Place { start: first * PANEL, stride: (rows + gap) * PANEL };
         let len = |panels: usize| (first + panels * (rows + gap)) * PANEL;
@@ -116,6 +116,24 @@ proptest! {
                 prop_assert!((at(View(&c, sums), j, column) - exact).abs() < 1e-6 * (rows as f64 + 1.0), "{:?}", isa);
             }
         }
+    }
+}
+
+#[test]
+fn gates_and_cell_states_come_again_to_the_bit() {
+    for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 5, 32].map(|rows| (isa, rows))) {
+        let place = |rows: usize| Place { start: PANEL, stride: (rows + 1) * PANEL };
+        let projected = numbers("gates", (4 * (rows + 1) + 1) * PANEL);
+        let (mut gates, mut cell) = (projected.clone(), numbers("cell", (2 * rows + 1) * PANEL));
+        let (mut gates_again, mut cell_again) = (projected, cell.clone());
+        let mut hidden = vec![0.0; (rows + 1) * PANEL];
+        let (mut cell, mut hidden) = (ViewMut(&mut cell, place(2 * rows)), ViewMut(&mut hidden, place(rows)));
+        forward(isa, rows, &mut ViewMut(&mut gates, place(rows)), (&mut cell, &mut hidden));
+        activate(isa, rows, &mut ViewMut(&mut gates_again, place(rows)));
+        cells(isa, rows, View(&gates_again, place(rows)), &mut ViewMut(&mut cell_again, place(2 * rows)));
+        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&gates_again), bits(&gates), "{isa:?}: gates of {rows} rows");
+        assert_eq!(bits(&cell_again), bits(cell.0), "{isa:?}: cell states of {rows} rows");
     }
 }
 

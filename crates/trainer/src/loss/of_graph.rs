@@ -19,17 +19,22 @@ impl Loss {
     /// numbers, rows for cross entropy, and graphs of two labelled rows or more for the losses of ranks.
     pub fn graph_terms(self, labelled: usize, width: usize) -> usize {
         match self {
-            Loss::Mse | Loss::Huber { .. } => labelled * width,
+            Loss::Mse | Loss::Huber { .. } | Loss::Quantile { .. } | Loss::Classes(_) => {
+                self.terms_of(labelled * width)
+            }
             Loss::CrossEntropy => labelled,
             Loss::RankPairwise | Loss::RankListwise { .. } => usize::from(labelled >= 2),
         }
     }
 
-    /// The loss of a graph's outputs [R, K = `width`], without the division by the number of terms, in double precision.
+    /// The loss of a graph's outputs [R, K = `width`, M] for targets [R, K], without the division by the number of terms, in double precision.
     pub fn graph_sum<S: Scalar, R: Scalar>(self, outputs: &[S], targets: &[R], width: usize) -> f64 {
-        let rows = || outputs.chunks_exact(width).zip(targets.chunks_exact(width)).filter(|(_, t)| is_labelled(t));
+        let rows = outputs.chunks_exact(width * self.outputs_per_target()).zip(targets.chunks_exact(width));
+        let rows = || rows.clone().filter(|(_, targets)| is_labelled(targets));
         match self {
-            Loss::Mse | Loss::Huber { .. } => rows().map(|(y, targets)| self.sum(y, targets)).sum(),
+            Loss::Mse | Loss::Huber { .. } | Loss::Quantile { .. } | Loss::Classes(_) => {
+                rows().map(|(y, targets)| self.sum(y, targets)).sum()
+            }
             Loss::CrossEntropy => rows().map(|(y, targets)| cross_entropy(y, targets)).sum(),
             Loss::RankPairwise | Loss::RankListwise { .. } => {
                 let of_column = |k| self.rank_loss(&Column::new((outputs, targets), (width, k)), None);
@@ -52,7 +57,9 @@ impl Loss {
         if let Loss::RankPairwise | Loss::RankListwise { .. } = self {
             return (0..width).for_each(|k| self.rank_gradient((outputs, targets), (width, k, count), d_outputs));
         }
-        let rows = outputs.chunks_exact(width).zip(targets.chunks_exact(width)).zip(d_outputs.chunks_exact_mut(width));
+        let outputs_width = width * self.outputs_per_target();
+        let rows = outputs.chunks_exact(outputs_width).zip(targets.chunks_exact(width));
+        let rows = rows.zip(d_outputs.chunks_exact_mut(outputs_width));
         for ((y, targets), d) in rows.filter(|((_, targets), _)| is_labelled(targets)) {
             match self {
                 Loss::CrossEntropy => cross_entropy_gradient((y, targets), count, d),
@@ -112,7 +119,7 @@ pub(crate) fn softmax(x: &[f64]) -> (Vec<f64>, f64) {
     (exponentials.iter().map(|e| e / sum).collect(), most + sum.ln())
 }
 
-fn wide<S: Scalar>(row: &[S]) -> Vec<f64> {
+pub(super) fn wide<S: Scalar>(row: &[S]) -> Vec<f64> {
     row.iter().map(|x| x.to_f64()).collect()
 }
 
@@ -134,22 +141,75 @@ fn cross_entropy_gradient<S: Scalar, R: Scalar>((y, targets): (&[S], &[R]), coun
 }
 
 /// The mean over pairs whose targets differ of ln(1 + e^(y_low - y_high)).
-fn pairwise(Column { y, targets, .. }: &Column, slopes: Option<&mut [f64]>) -> f64 {
-    let pairs = || {
-        let above = |high: usize| (0..y.len()).filter(move |&low| targets[high] > targets[low]);
-        (0..y.len()).flat_map(move |high| above(high).map(move |low| (high, low)))
-    };
-    let count = pairs().count().max(1) as f64;
-    if let Some(slopes) = slopes {
-        for (high, low) in pairs() {
-            let slope = 1.0 / (1.0 + (y[high] - y[low]).exp()) / count;
-            slopes[high] -= slope;
-            slopes[low] += slope;
+fn pairwise(column: &Column, slopes: Option<&mut [f64]>) -> f64 {
+    let mut order: Vec<usize> = (0..column.y.len()).collect();
+    order.sort_by(|&a, &b| column.targets[a].total_cmp(&column.targets[b]));
+    // A row is above those that come before it, but for those of equal targets: +0 and -0 are equal, too.
+    let (y, targets): (Vec<f64>, Vec<f64>) = order.iter().map(|&row| (column.y[row], column.targets[row])).unzip();
+    let below: Vec<usize> = targets.iter().map(|target| targets.partition_point(|other| other < target)).collect();
+    let count = below.iter().sum::<usize>().max(1) as f64;
+    let mut sorted_slopes = vec![0.0; y.len()];
+    let sum: f64 = match Exponentials::of(&y) {
+        Some(exponentials) => {
+            let of_row = |high: usize| exponentials.pairs(high, &mut sorted_slopes, below[high]);
+            (0..y.len()).map(of_row).sum()
         }
+        None => (0..y.len()).map(|high| far_pairs(&y, high, &mut sorted_slopes, below[high])).sum(),
+    };
+    if let Some(slopes) = slopes {
+        order.iter().zip(sorted_slopes).for_each(|(&row, slope)| slopes[row] += slope / count);
     }
+    sum / count
+}
+
+/// e^y and e^-y of outputs that are near enough to each other for eight of their quotients to be multiplied: a pair takes a division and no exponential,
+/// and eight pairs a logarithm.
+struct Exponentials {
+    growing: Vec<f64>,
+    falling: Vec<f64>,
+}
+
+impl Exponentials {
+    /// The largest distance of an output from the middle of all. e^(8 · 2 · 40) is in the range of double precision.
+    const REACH: f64 = 40.0;
+
+    fn of(y: &[f64]) -> Option<Self> {
+        let (least, most) = y.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &y| (a.min(y), b.max(y)));
+        let middle = 0.5 * (least + most);
+        let near = y.iter().all(|y| (y - middle).abs() <= Self::REACH);
+        near.then(|| Exponentials {
+            growing: y.iter().map(|y| (y - middle).exp()).collect(),
+            falling: y.iter().map(|y| (middle - y).exp()).collect(),
+        })
+    }
+
+    /// The loss of a row beside the `below` first, and the slopes of both.
+    fn pairs(&self, high: usize, slopes: &mut [f64], below: usize) -> f64 {
+        let (own, inverse) = (self.growing[high], self.falling[high]);
+        let lows = &self.growing[..below];
+        let mut pulled = 0.0;
+        for (slope, low) in slopes.iter_mut().zip(lows) {
+            let pull = low / (low + own);
+            *slope += pull;
+            pulled += pull;
+        }
+        slopes[high] -= pulled;
+        lows.chunks(8).map(|lows| lows.iter().map(|low| 1.0 + low * inverse).product::<f64>().ln()).sum()
+    }
+}
+
+/// [`Exponentials::pairs`] of outputs that are far from each other.
+fn far_pairs(y: &[f64], high: usize, slopes: &mut [f64], below: usize) -> f64 {
     // ln(1 + e^x) without overflow.
     let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
-    pairs().map(|(high, low)| softplus(y[low] - y[high])).sum::<f64>() / count
+    let mut sum = 0.0;
+    for low in 0..below {
+        let pull = 1.0 / (1.0 + (y[high] - y[low]).exp());
+        slopes[low] += pull;
+        slopes[high] -= pull;
+        sum += softplus(y[low] - y[high]);
+    }
+    sum
 }
 
 /// The cross entropy between the softmax of targets and that of outputs.
@@ -187,6 +247,9 @@ mod tests {
             // Pairs (1, 0), (2, 0), (2, 1), of which the last one has equal outputs.
             (Loss::RankPairwise, &[0.0, 1.0, 1.0], &[0.0, 1.0, 2.0], 1, (2.0 * (1.0 + 1.0 / e).ln() + ln2) / 3.0),
             (Loss::RankPairwise, &[0.0, 1.0], &[4.0, 4.0], 1, 0.0),
+            (Loss::RankPairwise, &[0.0, 1.0], &[-0.0, 0.0], 1, 0.0),
+            // Outputs too far from each other for their exponentials.
+            (Loss::RankPairwise, &[1000.0, 0.0], &[0.0, 1.0], 1, 1000.0),
             (Loss::RankListwise { temperature: 1.0 }, &[1.0, 1.0], &[0.0, 5.0], 1, ln2),
             // One labelled row has no rank.
             (Loss::RankListwise { temperature: 1.0 }, &[1.0, 1.0], &[nan, 5.0], 1, 0.0),
@@ -211,6 +274,21 @@ mod tests {
     }
 
     proptest! {
+        /// Both forms of the pairwise loss, whose terms are off by a few units in the last place of what they are made of: 1 + e^x.
+        #[test]
+        fn near_outputs_are_ranked_as_far_ones(y in prop::collection::vec(-40.0f64..40.0, 1..40)) {
+            let exponentials = Exponentials::of(&y).expect("outputs no farther than eighty from each other");
+            let (mut near, mut far) = (vec![0.0; y.len()], vec![0.0; y.len()]);
+            for high in 0..y.len() {
+                let found = exponentials.pairs(high, &mut near, high);
+                let expected = far_pairs(&y, high, &mut far, high);
+                prop_assert!((found - expected).abs() <= 1e-13 * (1.0 + expected), "{} and {}", found, expected);
+            }
+            for (found, expected) in near.iter().zip(&far) {
+                prop_assert!((found - expected).abs() <= 1e-13 * y.len() as f64, "{} and {}", found, expected);
+            }
+        }
+
         /// Central differences, whose error is the step's square times a third derivative of order 1; Huber's second derivative jumps, so that
         /// half a step is lost where it straddles ±δ.
         #[test]

@@ -1,12 +1,13 @@
 #![forbid(unsafe_code)]
 
-use super::{Activations, LayerActivations, LayerSlots, Lstm, Sizes, gates_of_row, input};
+use super::{Activations, LayerActivations, LayerSlots, Lstm, Read, Sizes, gates_of_row, input};
 use crate::matmul::{Matrix, Output, multiply};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
 
 /// Goes back through every layer from the gradient of the last hidden state, set by
-/// [`Activations::d_last_hidden_mut`], and adds the parameters' gradients to `gradients`.
+/// [`Activations::d_last_output_mut`], or of those after every step, set by
+/// [`Activations::sequence_and_gradient_mut`], and adds the parameters' gradients to `gradients`.
 pub(crate) fn backward<S: Scalar>(
     lstm: &Lstm,
     parameters: &TensorSet<S>,
@@ -19,16 +20,19 @@ pub(crate) fn backward<S: Scalar>(
     for (l, slots) in lstm.layers.iter().enumerate().rev() {
         let (below, here) = activations.layers.split_at_mut(l);
         let (below, layer) = (below.last(), &mut here[0]);
-        let from_above = if l == top {
+        let from_above = if l == top && sizes.read == Read::LastStep {
             FromAbove::LastStep
         } else {
             layer.d_hidden.as_mut_slice().fill(S::ZERO);
+            if let (Some(norm), Some(normed)) = (slots.norm, activations.normed.get(l)) {
+                normed.turn_gradient(norm, parameters, (activations.d_between.as_mut_slice(), gradients));
+            }
             FromAbove::EveryStep(&activations.d_between.as_slice()[..sizes.steps * samples * sizes.hidden])
         };
         unwind_recurrence(sizes, from_above, parameters.slot(slots.weight_hh), layer);
 
         let dropped = activations.dropped.get(l.wrapping_sub(1)).filter(|_| activations.drops);
-        let input = input(sizes, x, (below, dropped));
+        let input = input(sizes, x, (below, activations.normed.get(l.wrapping_sub(1)), dropped));
         add_gradients(sizes, layer, (slots, input), gradients);
         let d_input = match below {
             None => activations.d_x.as_mut(),
@@ -156,10 +160,11 @@ mod tests {
     /// where a product takes a hundred times as long.
     #[test]
     fn vanished_gradients_are_zero() {
-        let sizes = Sizes { steps: 600, features: 2, hidden: 8, layers: 1, bias: true };
+        let sizes =
+            Sizes { steps: 600, features: 2, hidden: 8, layers: 1, bias: true, norm: false, read: Read::LastStep };
         let scope = Device::cpu().scope("test");
         let mut layout = Layout::default();
-        let lstm = Lstm::new(sizes, "lstm", &mut layout);
+        let lstm = Lstm::new(sizes, ["lstm", "norm"], &mut layout);
         let layout = Arc::new(layout);
         let mut parameters = TensorSet::<f32>::zeros(&scope, &layout).unwrap();
         for (i, value) in (0..).zip(parameters.values_mut()) {
@@ -169,7 +174,7 @@ mod tests {
         let mut activations = Activations::new(&scope, sizes, 1, InputGradients::Skip).unwrap();
         activations.load(sizes, 1, &windows);
         forward(&lstm, &parameters, &mut activations);
-        activations.d_last_hidden_mut(sizes).fill(1.0);
+        activations.d_last_output_mut(sizes).fill(1.0);
         backward(&lstm, &parameters, &mut activations, &mut TensorSet::zeros(&scope, &layout).unwrap());
 
         let gradients = activations.layers[0].gates.as_slice(); // [T, 1, 4H]

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use super::{Activations, LayerActivations, LayerSlots, Lstm, Sizes, gates_of_row, input};
+use super::{Activations, LayerActivations, LayerSlots, Lstm, Normed, Sizes, gates_of_row, input};
 use crate::matmul::{Matrix, Output, multiply};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
@@ -12,14 +12,18 @@ pub(crate) fn forward<S: Scalar>(lstm: &Lstm, parameters: &TensorSet<S>, activat
     for (l, slots) in lstm.layers.iter().enumerate() {
         let (below, here) = activations.layers.split_at_mut(l);
         let dropped = activations.dropped.get(l.wrapping_sub(1)).filter(|_| activations.drops);
-        let input = input(sizes, x, (below.last(), dropped));
+        let normed = activations.normed.get(l.wrapping_sub(1));
+        let input = input(sizes, x, (below.last(), normed, dropped));
         let layer = &mut here[0];
         project_inputs(sizes.input(l), input, (slots, parameters), layer);
         run_recurrence(sizes, samples, parameters.slot(slots.weight_hh), layer);
+        if let (Some(norm), Some(normed)) = (slots.norm, activations.normed.get_mut(l)) {
+            normed.set(norm, parameters, layer.outputs(sizes));
+        }
         if activations.drops
             && let Some(dropped) = activations.dropped.get_mut(l)
         {
-            dropped.set(layer.outputs(sizes));
+            dropped.set(activations.normed.get(l).map_or(layer.outputs(sizes), Normed::outputs));
         }
     }
 }

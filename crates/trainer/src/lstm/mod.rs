@@ -10,11 +10,14 @@
 //! ```
 //!
 //! The gates' weights are stacked in the order i, f, g, o: W_ih is [4H, F], W_hh is [4H, H]. Activations lie step after step
-//! ([T, B, ..]), so that one step of a batch is one contiguous matrix. B samples, T steps, F features, H hidden units.
+//! ([T, B, ..]), so that one step of a batch is one contiguous matrix. With layer norm, the outputs of a layer are its hidden states after
+//! torch.nn.LayerNorm(H), before dropout: that is what the layer above reads, and pooling of the top one; the recurrence itself goes on from the
+//! states before the norm. B samples, T steps, F features, H hidden units.
 
 mod backward;
 mod dropped;
 mod forward;
+mod normed;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -22,11 +25,13 @@ pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
 use dropped::Dropped;
+use normed::Normed;
 
 use crate::dropout::Mask;
 use crate::error::Result;
+use crate::norm::LayerNorm;
 use crate::scalar::Scalar;
-use crate::tensor::{Layout, Slot};
+use crate::tensor::{Layout, Slot, TensorSet};
 
 /// Sizes of one timeframe's LSTM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +44,18 @@ pub(crate) struct Sizes {
     pub(crate) hidden: usize,
     pub(crate) layers: usize,
     pub(crate) bias: bool,
+    /// Whether each layer's outputs go through a norm.
+    pub(crate) norm: bool,
+    pub(crate) read: Read,
+}
+
+/// Which of the top layer's hidden states are read, and give a gradient back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// The one after the last step.
+    LastStep,
+    /// Those after every step.
+    EveryStep,
 }
 
 /// Where the parameters of one timeframe's LSTM lie, layer by layer.
@@ -53,11 +70,12 @@ pub(crate) struct LayerSlots {
     pub(crate) weight_ih: Slot,         // [4H, F]
     pub(crate) weight_hh: Slot,         // [4H, H]
     pub(crate) bias: Option<[Slot; 2]>, // b_ih and b_hh, [4H] each
+    pub(crate) norm: Option<LayerNorm>,
 }
 
 impl Lstm {
-    /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's order.
-    pub(crate) fn new(sizes: Sizes, prefix: &str, layout: &mut Layout) -> Self {
+    /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's order, and the norms' `<norm>.l0.weight`.
+    pub(crate) fn new(sizes: Sizes, [prefix, norm]: [&str; 2], layout: &mut Layout) -> Self {
         let Sizes { hidden, .. } = sizes;
         let layer = |l: usize| {
             let mut slot = |kind: &str, shape: &[usize]| layout.push(format!("{prefix}.{kind}_l{l}"), shape);
@@ -65,9 +83,17 @@ impl Lstm {
                 weight_ih: slot("weight_ih", &[4 * hidden, sizes.input(l)]),
                 weight_hh: slot("weight_hh", &[4 * hidden, hidden]),
                 bias: sizes.bias.then(|| ["bias_ih", "bias_hh"].map(|kind| slot(kind, &[4 * hidden]))),
+                norm: sizes.norm.then(|| LayerNorm::new(hidden, &format!("{norm}.l{l}"), layout)),
             }
         };
         Lstm { sizes, layers: (0..sizes.layers).map(layer).collect() }
+    }
+
+    /// Replaces a hidden state [H] of the top layer by what is read of it.
+    pub(crate) fn read<S: Scalar>(&self, parameters: &TensorSet<S>, state: &mut [S]) {
+        if let Some(norm) = self.layers.last().and_then(|layer| layer.norm) {
+            norm.row(parameters, state);
+        }
     }
 }
 
@@ -75,6 +101,21 @@ impl Sizes {
     /// Width of what layer `l` reads at each step.
     pub(crate) fn input(self, l: usize) -> usize {
         if l == 0 { self.features } else { self.hidden }
+    }
+
+    /// Layers whose outputs go through a norm.
+    fn norms(self) -> usize {
+        if self.norm { self.layers } else { 0 }
+    }
+
+    /// Numbers in the memory of the norms for up to `capacity` samples.
+    pub(crate) fn normed_len<S: Scalar>(self, capacity: usize) -> usize {
+        self.norms() * Normed::<S>::len(self, capacity)
+    }
+
+    /// Whether some layer's outputs receive gradients at every step: from the layer above, or for the top one from what reads it.
+    pub(crate) fn has_d_between(self) -> bool {
+        self.layers > 1 || self.read == Read::EveryStep
     }
 }
 
@@ -85,12 +126,14 @@ pub(crate) struct Activations<S: Scalar> {
     samples: usize,
     x: Buffer<S>, // [T, B, F]
     layers: Vec<LayerActivations<S>>,
+    /// The outputs of each layer after their norm; empty without norms.
+    normed: Vec<Normed<S>>,
     /// What the layers above the first one read under dropout; empty without room for it.
     dropped: Vec<Dropped<S>>,
     /// Whether there is dropout in the windows loaded now.
     drops: bool,
-    /// Gradient of the outputs of the layer below the one that the backward pass has done.
-    d_between: Buffer<S>, // [T, B, H]; empty with one layer
+    /// Gradient of the outputs of the layer below the one that the backward pass has done; to begin with of the top one's, if they are read.
+    d_between: Buffer<S>, // [T, B, H]; empty without either
     d_x: Option<Buffer<S>>, // [T, B, F]
 }
 
@@ -124,11 +167,12 @@ impl<S: Scalar> Activations<S> {
     /// Room for `capacity` samples, booked on `scope`.
     pub(crate) fn new(scope: &Scope, sizes: Sizes, capacity: usize, inputs: InputGradients) -> Result<Self> {
         let Sizes { steps, features, hidden, layers, .. } = sizes;
-        let between = if layers > 1 { steps * capacity * hidden } else { 0 };
+        let between = if sizes.has_d_between() { steps * capacity * hidden } else { 0 };
         Ok(Activations {
             samples: 0,
             x: Buffer::zeros(scope, steps * capacity * features)?,
             layers: (0..layers).map(|_| LayerActivations::new(scope, sizes, capacity)).collect::<Result<_>>()?,
+            normed: (0..sizes.norms()).map(|_| Normed::new(scope, sizes, capacity)).collect::<Result<_>>()?,
             dropped: Vec::new(),
             drops: false,
             d_between: Buffer::zeros(scope, between)?,
@@ -194,16 +238,39 @@ impl<S: Scalar> Activations<S> {
         (&self.layers[l].hidden.as_slice()[last.clone()], &self.layers[l].cell.as_slice()[last])
     }
 
-    /// The top layer's hidden state after every step, [T, B, H].
+    /// The top layer's outputs after every step, [T, B, H]: its hidden states, after their norm if there is one.
     pub(crate) fn sequence(&self, sizes: Sizes) -> &[S] {
         let top = self.layers.last().expect("an LSTM has a layer");
-        top.outputs(sizes)
+        self.normed.last().map_or(top.outputs(sizes), Normed::outputs)
     }
 
-    /// The gradient of the last hidden state [B, H], to be set before the backward pass.
-    pub(crate) fn d_last_hidden_mut(&mut self, sizes: Sizes) -> &mut [S] {
-        let top = self.layers.last_mut().expect("an LSTM has a layer");
-        &mut top.d_hidden.as_mut_slice()[..self.samples * sizes.hidden]
+    /// The same and, for writing, their gradients, [T, B, H] both.
+    pub(crate) fn sequence_and_gradient_mut(&mut self, sizes: Sizes) -> (&[S], &mut [S]) {
+        let len = sizes.steps * self.samples * sizes.hidden;
+        let top = self.layers.last().expect("an LSTM has a layer");
+        let outputs = self.normed.last().map_or(top.outputs(sizes), Normed::outputs);
+        (outputs, &mut self.d_between.as_mut_slice()[..len])
+    }
+
+    /// The top layer's output after the last step, [B, H].
+    pub(crate) fn last_output(&self, sizes: Sizes) -> &[S] {
+        &self.sequence(sizes)[(sizes.steps - 1) * self.samples * sizes.hidden..]
+    }
+
+    /// The gradient of that [B, H], to be set before the backward pass; there is none of the outputs after the other steps.
+    pub(crate) fn d_last_output_mut(&mut self, sizes: Sizes) -> &mut [S] {
+        let state = self.samples * sizes.hidden;
+        match sizes.read {
+            Read::LastStep => {
+                let top = self.layers.last_mut().expect("an LSTM has a layer");
+                &mut top.d_hidden.as_mut_slice()[..state]
+            }
+            Read::EveryStep => {
+                let d = &mut self.d_between.as_mut_slice()[..sizes.steps * state];
+                d.fill(S::ZERO);
+                &mut d[(sizes.steps - 1) * state..]
+            }
+        }
     }
 
     /// Gradients of the initial hidden and cell state of layer `l`, [B, H] each, after the backward pass.
@@ -218,16 +285,16 @@ impl<S: Scalar> Activations<S> {
     }
 }
 
+/// What there is of the layer below: its states, its outputs after their norm, and what dropout left of them.
+type Below<'a, S> = (Option<&'a LayerActivations<S>>, Option<&'a Normed<S>>, Option<&'a Dropped<S>>);
+
 /// What a layer reads, [T, B, ..]: the windows, or what the layer below gives.
-fn input<'a, S: Scalar>(
-    sizes: Sizes,
-    x: &'a [S],
-    (below, dropped): (Option<&'a LayerActivations<S>>, Option<&'a Dropped<S>>),
-) -> &'a [S] {
-    match (below, dropped) {
-        (None, _) => x,
-        (Some(below), None) => below.outputs(sizes),
-        (Some(_), Some(dropped)) => dropped.outputs(),
+fn input<'a, S: Scalar>(sizes: Sizes, x: &'a [S], (below, normed, dropped): Below<'a, S>) -> &'a [S] {
+    match (below, normed, dropped) {
+        (None, ..) => x,
+        (Some(_), _, Some(dropped)) => dropped.outputs(),
+        (Some(_), Some(normed), None) => normed.outputs(),
+        (Some(below), None, None) => below.outputs(sizes),
     }
 }
 

@@ -2,14 +2,16 @@
 
 //! What a run leaves in its checkpoints, and how it goes on from there.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use megabatch_amp::LossScaler;
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
 use crate::carried::{Carried, carried_rows};
 use crate::checkpoint::{Arithmetic, Resumed, RunSettings, State};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::schedule::Schedule;
 
 impl Trainer {
@@ -21,14 +23,25 @@ impl Trainer {
     /// [`Error::OtherRun`](crate::Error::OtherRun) when a setting that must be the checkpoint's is not, see [`RunSettings`];
     /// when no checkpoint can be read, why the newest cannot. The trainer is then as before.
     pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
+        self.restore(run, None)
+    }
+
+    /// The same, of the checkpoints of less than `before` steps, if that is given.
+    pub(super) fn restore(&mut self, run: &Run<'_>, before: Option<u64>) -> Result<Option<Resumed>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run);
         self.carry_states_of(run)?;
         let here = (&settings, &Arithmetic::here(self.config.form));
+        let before = before.unwrap_or(u64::MAX);
         let carried = self.carried.as_mut().map(Carried::states_mut);
-        let resumed = checkpoints.load_latest(here, (&mut self.parameters, &mut self.optimizer), carried)?;
+        let resumed = checkpoints.load_latest(before, here, (&mut self.parameters, &mut self.optimizer), carried)?;
         if let Some(Resumed { state, .. }) = &resumed {
             (self.step, self.best, self.plateau) = (state.step, state.best, state.plateau);
+            self.course = state.course.clone();
+            self.unfinished = state.unfinished.then_some(ControlFlow::Continue(()));
+            if let (Some(scaler), Some(state)) = (&mut self.scaler, state.scaler) {
+                *scaler = LossScaler::resume(*scaler.config(), state).map_err(Error::Scale)?;
+            }
         }
         Ok(resumed)
     }
@@ -81,6 +94,10 @@ impl Trainer {
             arithmetic: Arithmetic::here(self.config.form),
             best: self.best,
             plateau: self.plateau,
+            course: self.course.clone(),
+            scaler: self.scaler.as_ref().map(LossScaler::state),
+            unfinished: self.unfinished.is_some(),
+            updates: self.scaler.as_ref().map(|_| self.optimizer.steps()),
         }
     }
 
@@ -102,6 +119,8 @@ impl Trainer {
             clip_norm: self.config.clip_norm,
             dropout: self.config.dropout,
             carry_state: self.config.carry_state,
+            mode: self.config.mode,
+            precision: self.config.precision,
         }
     }
 }

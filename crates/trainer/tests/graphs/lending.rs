@@ -5,8 +5,8 @@ use std::error::Error as StdError;
 use crate::made_up::{GraphSamples, bits, market, trained};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Batch, BatchLists, Config, GraphConfig, Graphs, LentBatch, LoadAhead, LoadedBatches, ModelConfig, Readout,
-    SampleShape, Samples, Selection, Waits,
+    Batch, BatchLists, Chunking, Config, GraphConfig, Graphs, LentBatch, LoadAhead, LoadedBatches, ModelConfig,
+    Readout, SampleShape, Samples, Selection, Waits,
 };
 
 /// Samples that read lists ahead and lend one batch at a time.
@@ -45,6 +45,7 @@ impl LoadAhead for Lending {
     fn load<'a>(
         &'a self,
         lists: BatchLists<'a>,
+        _: Chunking,
     ) -> Result<Box<dyn LoadedBatches + 'a>, Box<dyn StdError + Send + Sync>> {
         let batch = Batch::new(&Device::cpu().scope("lent"), self.shape(), 40)?;
         Ok(Box::new(Lent { samples: &self.0, lists: lists.collect(), batch, next: 0 }))

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use megabatch_gpu_core::Device;
 use megabatch_segment::{Compressed, Csc};
 use megabatch_trainer::{
-    Batch, Config, Event, GraphView, Graphs, InMemory, Run, SampleShape, Samples, Timeframe, Trainer,
+    Batch, Config, Event, GraphView, Graphs, InMemory, Result, Run, SampleShape, Samples, Timeframe, Trainer,
 };
 
 /// Samples in memory and graphs of them.
@@ -154,8 +154,16 @@ pub(crate) fn market(days: usize) -> GraphSamples {
 
 /// Trains on the graphs `train`, and gives the trainer and every step's loss.
 pub(crate) fn trained(config: &Config, samples: &dyn Samples, train: &[usize]) -> (Trainer, Vec<f64>) {
+    trained_on(&Device::cpu(), (config, samples, train)).unwrap()
+}
+
+/// The same on `device`.
+pub(crate) fn trained_on(
+    device: &Device,
+    (config, samples, train): (&Config, &dyn Samples, &[usize]),
+) -> Result<(Trainer, Vec<f64>)> {
     let run = Run { samples, train, validation: &[], checkpoints: None };
-    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let mut trainer = Trainer::new(device, config.clone(), samples.shape().clone())?;
     let mut losses = Vec::new();
     let observe = &mut |event: Event<'_>| {
         if let Event::Step(step) = event {
@@ -163,8 +171,8 @@ pub(crate) fn trained(config: &Config, samples: &dyn Samples, train: &[usize]) -
         }
         ControlFlow::Continue(())
     };
-    trainer.train(&run, observe).unwrap();
-    (trainer, losses)
+    trainer.train(&run, observe)?;
+    Ok((trainer, losses))
 }
 
 pub(crate) fn bits(trainer: &Trainer) -> Vec<u32> {

@@ -40,7 +40,7 @@ fn settings_that_do_not_go_together_are_named() {
         ),
         (
             |config| (config.model.readout, config.model.graph, config.loss) = (None, None, Loss::CrossEntropy),
-            "training.loss is cross_entropy: expected mse or huber",
+            "training.loss is cross_entropy: expected training.thresholds or training.classes beside it",
         ),
         (
             |config| config.loss = Loss::RankListwise { temperature: 0.0 },

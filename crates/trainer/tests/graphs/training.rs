@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{bits, market, trained};
+use crate::made_up::{bits, market, trained, trained_on};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     AttentionKind, Checkpoints, Config, Encoder, Event, Form, GraphActivation, GraphConfig, GraphOutput, Loss,
@@ -68,6 +68,29 @@ fn accumulated_batches_are_one_large_batch() {
             assert!(with(batch_size, accumulation_steps) == large, "{batch_size} x {accumulation_steps}, {loss:?}");
         }
     }
+}
+
+#[test]
+fn memory_that_runs_short_changes_no_bit() {
+    let samples = market(26);
+    let (config, all) = (Config { batch_size: 13, ..config() }, all(&samples));
+    let calm = trained(&config, &samples, &all);
+    let mut refused = 0;
+    for request in 0..60 {
+        let device = Device::cpu();
+        device.refuse_requests(request..request + 1);
+        match trained_on(&device, (&config, &samples, &all)) {
+            Ok((trainer, losses)) => {
+                assert!((bits(&trainer), &losses) == (bits(&calm.0), &calm.1), "request {request}");
+            }
+            // Weights, gradients and moments, of which there is nothing to cut.
+            Err(error) => {
+                assert!(error.is_shortage() && request < 4, "request {request}: {error}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(refused, 4);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::made_up::{config, listen, samples, series};
+use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series};
 use crate::resuming::state;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_order::Order;
@@ -116,11 +116,15 @@ impl ByHand<'_> {
 fn windows_start_where_the_last_steps_came_to() {
     let samples = series();
     let train: Vec<usize> = (0..100).collect();
-    for form in [Form::Plain, Form::Fast] {
-        let sgd =
-            OptimizerConfig { kind: OptimizerKind::Sgd, lr: 0.5, weight_decay: 0.0, ..OptimizerConfig::default() };
+    for (form, pooling, lr) in
+        [(Form::Plain, 0, 0.5), (Form::Fast, 0, 0.5), (Form::Plain, 1, 0.02), (Form::Fast, 1, 0.02)]
+    {
+        let sgd = OptimizerConfig { kind: OptimizerKind::Sgd, lr, weight_decay: 0.0, ..OptimizerConfig::default() };
         let mut config = Config { optimizer: sgd, clip_norm: None, batch_size: 9, epochs: 2, form, ..carrying() };
         config.run_length = Some(4);
+        config.model.layer_norm = pooling == 1;
+        config.model.pooling = pooling_of(pooling, config.model.hidden);
+        config.model.fusion = fusion_of(pooling == 1, config.model.hidden);
         let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
         let scope = Device::cpu().scope("by hand");
         let parameters = trainer.model().initial_parameters(&scope, config.seed).unwrap();
@@ -188,7 +192,10 @@ fn a_resumed_run_goes_on_from_the_states_that_it_carried() {
     let samples = series();
     let train: Vec<usize> = (0..90).collect();
     for form in [Form::Plain, Form::Fast] {
-        let config = Config { max_steps: Some(30), run_length: Some(3), form, ..carrying() };
+        let mut config = Config { max_steps: Some(30), run_length: Some(3), form, ..carrying() };
+        config.model.layer_norm = true;
+        config.model.pooling = pooling_of(2, config.model.hidden);
+        config.model.fusion = fusion_of(true, config.model.hidden);
         let trainer = |config: &Config| Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
         let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let checkpoints = folders.each_ref().map(|folder| Checkpoints::new(folder.path()));
@@ -289,7 +296,7 @@ fn samples_that_are_stored_as_windows_are_refused_by_the_name_of_the_setting() {
                     what bar came before; megabatch convert turns them into series";
     for error in [
         trainer.train(&run, &mut listen).map(drop).unwrap_err(),
-        CarriedStates::of(&samples, &[0], &[]).map(drop).unwrap_err(),
+        CarriedStates::of(&carrying(), &samples, [&[0], &[]]).map(drop).unwrap_err(),
     ] {
         assert_eq!(error.to_string(), expected);
     }

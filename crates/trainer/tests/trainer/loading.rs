@@ -5,15 +5,17 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::made_up::{config, listen, samples};
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{Device, Scope};
 use megabatch_trainer::{
-    Baselines, Batch, BatchLists, Config, Error, Evaluation, Event, Footprint, Form, InMemory, LentBatch, LoadAhead,
-    LoadedBatches, Run, SampleShape, Samples, Selection, StepEvent, Trainer, Waits,
+    Baselines, Batch, BatchLists, Chunking, Config, Error, Evaluation, Event, Footprint, Form, InMemory, LentBatch,
+    LoadAhead, LoadedBatches, Run, SampleShape, Samples, Selection, StepEvent, Trainer, Waits,
 };
 
 /// Samples that lend batches out of two pieces of memory in turn.
-struct Lending {
+pub(crate) struct Lending {
     inner: InMemory,
+    scope: Scope,
+    /// As planned.
     chunk_samples: usize,
     /// The batch at which loading fails, counted from 0.
     fails_at: Option<usize>,
@@ -49,9 +51,9 @@ impl LoadAhead for Lending {
     fn load<'a>(
         &'a self,
         lists: BatchLists<'a>,
+        chunking: Chunking,
     ) -> Result<Box<dyn LoadedBatches + 'a>, Box<dyn StdError + Send + Sync>> {
-        let scope = Device::cpu().scope("lent");
-        let chunk = || Batch::new(&scope, self.shape(), self.chunk_samples);
+        let chunk = || Batch::new(&self.scope, self.shape(), chunking.samples(self.chunk_samples));
         Ok(Box::new(Lent { samples: self, lists, chunks: [chunk()?, chunk()?], list: Vec::new(), batches: 0 }))
     }
 }
@@ -77,8 +79,13 @@ impl LoadedBatches for Lent<'_> {
     }
 }
 
+/// Of a device of their own.
 fn lending(count: usize, chunk_samples: usize) -> Lending {
-    Lending { inner: samples(count), chunk_samples, fails_at: None }
+    lending_of(&Device::cpu(), count, chunk_samples)
+}
+
+pub(crate) fn lending_of(device: &Device, count: usize, chunk_samples: usize) -> Lending {
+    Lending { inner: samples(count), scope: device.scope("lent"), chunk_samples, fails_at: None }
 }
 
 /// Trains on the first 70 samples and validates on the others: the weights' bits, the steps and the evaluation.

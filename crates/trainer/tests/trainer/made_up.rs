@@ -4,7 +4,9 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use megabatch_trainer::{Batch, Config, Event, InMemory, ModelConfig, SampleShape, Samples, SeriesInMemory, Timeframe};
+use megabatch_trainer::{
+    Batch, Config, Event, Fusion, InMemory, ModelConfig, Pooling, SampleShape, Samples, SeriesInMemory, Timeframe,
+};
 
 /// Two timeframes whose targets depend on the windows' last bars.
 pub(crate) fn samples(count: usize) -> InMemory {
@@ -35,6 +37,16 @@ pub(crate) fn series() -> SeriesInMemory {
 pub(crate) fn config() -> Config {
     let model = ModelConfig { hidden: 5, layers: 2, ..ModelConfig::default() };
     Config { model, batch_size: 8, threads: 2, seed: 11, ..Config::default() }
+}
+
+/// The last state; attention of a few heads; or of as many as there are units.
+pub(crate) fn pooling_of(choice: usize, hidden: usize) -> Pooling {
+    [Pooling::Last, Pooling::attention(hidden), Pooling::Attention { heads: hidden }][choice]
+}
+
+/// Side by side, or attention. The norms in it turn vectors of very few units into their signs, and gradients into what rounding leaves of them.
+pub(crate) fn fusion_of(fuses: bool, hidden: usize) -> Fusion {
+    if fuses && hidden > 3 { Fusion::attention(hidden) } else { Fusion::Concat }
 }
 
 /// An observer that only listens.

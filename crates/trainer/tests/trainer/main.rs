@@ -4,11 +4,18 @@
 
 mod carrying;
 mod choosing;
+mod dense;
+mod diverging;
 mod ending;
 mod evaluating;
 mod forms;
+mod gradient_checkpointing;
+mod heads;
 mod loading;
 mod made_up;
+mod masks;
+mod precision;
 mod resuming;
+mod shortage;
 mod streaming;
 mod training;

@@ -4,11 +4,11 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
+use crate::made_up::{Disturbance, Disturbed, config, fusion_of, listen, pooling_of, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Checkpoints, Config, End, Error, Event, InMemory, Loss, LrSchedule, LrScheduleKind, OptimizerKind, Outcome, Run,
-    Samples, Trainer,
+    Ascending, Checkpoints, Config, End, Error, Event, InMemory, Loss, LrSchedule, LrScheduleKind, OneCycle,
+    OptimizerKind, Outcome, Run, Samples, Trainer,
 };
 
 pub(crate) const TRAIN: [usize; 90] = {
@@ -57,8 +57,15 @@ fn a_resumed_run_ends_in_the_same_bits() {
     ] {
         let mut config = Config { batch_size, accumulation_steps, run_length, max_steps: Some(20), ..config() };
         config.optimizer.kind = kind;
+        config.model.pooling = pooling_of(if kind == adam { 1 } else { 0 }, config.model.hidden);
+        config.model.fusion = fusion_of(kind != adam, config.model.hidden);
         config.loss = Loss::Huber { delta: 0.5 };
         config.lr_schedule = LrSchedule { kind: LrScheduleKind::Cosine, warmup_steps: 3, lr_min: 1e-5 };
+        if kind == OptimizerKind::Sgd {
+            config.loss = Loss::Quantile { levels: Ascending::new(&[0.25, 0.5, 0.75]).unwrap() };
+            config.lr_schedule =
+                LrSchedule { kind: LrScheduleKind::OneCycle(OneCycle::default()), ..LrSchedule::default() };
+        }
         let mut whole = trainer(&config);
         let outcome = whole.train(&run(&samples, None), &mut listen).unwrap();
         assert_eq!(outcome.steps, 20);
@@ -162,7 +169,7 @@ fn a_cosine_keeps_its_length_and_a_constant_rate_does_not() {
                 assert_eq!(longer.train(&run, &mut listen).unwrap().steps, 6);
             }
             (LrScheduleKind::Cosine, Err(error)) => {
-                let expected = "training.epochs or training.max_steps (steps that the cosine is drawn over) 4, but this run has 6;";
+                let expected = "training.epochs or training.max_steps (steps that the learning rate's curve is drawn over) 4, but this run has 6;";
                 assert!(error.to_string().contains(expected), "{error}");
             }
             other => panic!("{other:?}"),

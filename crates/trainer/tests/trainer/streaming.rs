@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::made_up::{config, listen, samples, series};
+use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Compute, Config, Error, Follower, Form, InputGradients, Loss, Model, ModelConfig, Pass, Predictor, Run, Samples,
@@ -56,10 +56,17 @@ fn bars(samples: &SeriesInMemory, k: usize, sample: usize) -> Vec<f32> {
 fn a_prediction_depends_on_the_bars_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
-    let (model, samples) = (ModelConfig { hidden: 18, layers: 2, ..ModelConfig::default() }, series());
-    exported(&path, model);
+    let samples = series();
     let all: Vec<usize> = (0..100).collect();
-    for form in [Form::Plain, Form::Fast] {
+    for (form, pooling) in [(Form::Plain, 0), (Form::Fast, 0), (Form::Plain, 1), (Form::Fast, 1)] {
+        let model = ModelConfig {
+            hidden: 18,
+            layers: 2,
+            pooling: pooling_of(pooling, 18),
+            fusion: fusion_of(pooling == 1, 18),
+            ..ModelConfig::default()
+        };
+        exported(&path, model);
         let with = |threads, batch_size, indices: &[usize]| {
             let mut predictor = predictor(&path, model, Compute { threads, batch_size, form });
             predictions(&mut predictor, &samples, indices).unwrap()
@@ -80,27 +87,36 @@ fn a_prediction_depends_on_the_bars_alone() {
 fn a_follower_predicts_as_the_evaluation_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
-    let (config, samples) = (ModelConfig { hidden: 18, layers: 2, ..ModelConfig::default() }, series());
-    exported(&path, config);
-    let chosen = [0, 1, 47, 59, 60, 61, 99];
-    let mut predictor = predictor(&path, config, Compute { threads: 2, batch_size: 8, form: Form::Fast });
-    let expected = predictions(&mut predictor, &samples, &chosen).unwrap();
-    let model = || Model::new(samples.shape().clone(), config).unwrap();
-    let mut follower = Follower::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
-    let mut successor = Follower::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
-    for (sample, expected) in chosen.into_iter().zip(expected.chunks_exact(2)) {
-        follower.restart();
-        for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
-            let (bars, part) = (bars(&samples, k, sample), (sample % 9 + 1) * timeframe.features);
-            let (first, rest) = bars.split_at(part.min(bars.len()));
-            follower.push(k, first);
-            successor.set_state(k, follower.state(k));
-            rest.chunks(timeframe.features).for_each(|bar| follower.push(k, bar));
-            successor.push(k, rest);
-            assert_eq!(bits(follower.state(k)), bits(successor.state(k)));
+    let samples = series();
+    for pooling in 0..3 {
+        let config = ModelConfig {
+            hidden: 18,
+            layers: 2,
+            pooling: pooling_of(pooling, 18),
+            fusion: fusion_of(pooling == 1, 18),
+            ..ModelConfig::default()
+        };
+        exported(&path, config);
+        let chosen = [0, 1, 47, 59, 60, 61, 99];
+        let mut predictor = predictor(&path, config, Compute { threads: 2, batch_size: 8, form: Form::Fast });
+        let expected = predictions(&mut predictor, &samples, &chosen).unwrap();
+        let model = || Model::new(samples.shape().clone(), config).unwrap();
+        let mut follower = Follower::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
+        let mut successor = Follower::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
+        for (sample, expected) in chosen.into_iter().zip(expected.chunks_exact(2)) {
+            follower.restart();
+            for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
+                let (bars, part) = (bars(&samples, k, sample), (sample % 9 + 1) * timeframe.features);
+                let (first, rest) = bars.split_at(part.min(bars.len()));
+                follower.push(k, first);
+                successor.set_state(k, follower.state(k));
+                rest.chunks(timeframe.features).for_each(|bar| follower.push(k, bar));
+                successor.push(k, rest);
+                assert_eq!(bits(follower.state(k)), bits(successor.state(k)));
+            }
+            assert_eq!(bits(&follower.predict()), bits(expected), "sample {sample}");
+            assert_eq!(bits(&successor.predict()), bits(expected), "sample {sample}");
         }
-        assert_eq!(bits(&follower.predict()), bits(expected), "sample {sample}");
-        assert_eq!(bits(&successor.predict()), bits(expected), "sample {sample}");
     }
 }
 
@@ -111,10 +127,12 @@ proptest! {
     #[test]
     fn a_window_from_the_streamed_state_ends_in_the_streamed_state(
         (hidden, layers, bias) in (1usize..36, 1usize..4, any::<bool>()), sample in 0usize..100, seed in 0u64..1000,
+        (pooling, fuses, layer_norm) in (0usize..3, any::<bool>(), any::<bool>()),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.safetensors");
-        let (config, samples) = (ModelConfig { hidden, layers, bias, ..ModelConfig::default() }, series());
+        let (pooling, fusion) = (pooling_of(pooling, hidden), fusion_of(fuses, hidden));
+        let (config, samples) = (ModelConfig { hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() }, series());
         let model = Model::new(samples.shape().clone(), config).unwrap();
         let scope = Device::cpu().scope("test");
         let parameters = model.initial_parameters::<f32>(&scope, seed).unwrap();
@@ -129,7 +147,7 @@ proptest! {
         pass.load(1, (0..2).map(|k| &whole[k][before(k)..]));
         for (k, bars) in whole.iter().enumerate() {
             follower.push(k, &bars[..before(k)]);
-            for (layer, state) in follower.state(k).chunks_exact(2 * hidden).enumerate() {
+            for (layer, state) in follower.state(k).chunks_exact(2 * hidden).take(layers).enumerate() {
                 pass.set_initial_state(k, layer, state.split_at(hidden));
             }
             follower.push(k, &bars[before(k)..]);

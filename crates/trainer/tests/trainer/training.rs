@@ -121,7 +121,7 @@ fn the_observer_can_stop() {
         _ => ControlFlow::Continue(()),
     };
     let outcome = trainer.train(&run, &mut { stop_at }).unwrap();
-    assert_eq!(outcome, Outcome { steps: 3, end: End::Stopped, best: None });
+    assert_eq!(outcome, Outcome { steps: 3, end: End::Stopped, best: None, rollbacks: 0 });
     // It goes on from there.
     assert_eq!(trainer.train(&run, &mut listen).unwrap().steps, 5);
 }
@@ -166,7 +166,7 @@ fn samples_that_do_not_exist_or_fit_are_refused() {
 #[test]
 fn a_number_that_is_not_finite_is_traced_to_its_tensor() {
     for (place, value, name) in
-        [(0, f32::NAN, "features.M1"), (1, f32::INFINITY, "features.H1"), (2, f32::NAN, "targets")]
+        [(0, f32::NAN, "features.M1"), (1, f32::INFINITY, "features.H1"), (2, f32::NEG_INFINITY, "targets")]
     {
         let samples = Disturbed::new(samples(40), Disturbance::Deliver { at_call: 2, place, value });
         let train: Vec<usize> = (0..40).collect();

@@ -52,6 +52,10 @@ impl OwnedGraph {
     }
 }
 
+fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|&x| f64::from(x)).collect()
+}
+
 /// Attention and its weights.
 struct Problem {
     attention: GraphAttention,
@@ -97,12 +101,27 @@ impl Problem {
     }
 
     fn plain(&self, graph: &OwnedGraph, dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
+        self.plain_of(&wide(&graph.x), graph, dropout)
+    }
+
+    /// How far each of the plain form's results moves when the inputs do by `shift`, one way and the other. Elsewhere than at a kink of an
+    /// activation, that is no further than `shift`; a number that is rounded to the other side of a kink moves the gradients as far as that.
+    fn sway(&self, (graph, shift): (&OwnedGraph, f64), dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
+        let noise = numbers(3, "sway", graph.x.len());
+        let moved = |shift: f64| {
+            let x: Vec<f64> =
+                graph.x.iter().zip(&noise).map(|(&x, &noise)| f64::from(x) + shift * f64::from(noise)).collect();
+            self.plain_of(&x, graph, dropout)
+        };
+        let (one, other) = (moved(shift), moved(-shift));
+        std::array::from_fn(|k| one[k].iter().zip(&other[k]).map(|(a, b)| (a - b).abs()).collect())
+    }
+
+    fn plain_of(&self, x: &[f64], graph: &OwnedGraph, dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
         let scope = Device::cpu().scope("plain");
-        let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
         let mut parameters = TensorSet::<f64>::zeros(&scope, self.parameters.layout()).unwrap();
         parameters.values_mut().copy_from_slice(&wide(self.parameters.values()));
-        let x = wide(&graph.x);
-        let nodes = Nodes { graph: graph.view(), x: &x, dropout };
+        let nodes = Nodes { graph: graph.view(), x, dropout };
         let capacity = (nodes.graph.nodes(), nodes.graph.edges());
         let mut memory = self.attention.memory(&scope, capacity, Passes::ForwardAndBackward).unwrap();
         let y = self.attention.forward(&parameters, nodes, &mut memory).to_vec();
@@ -152,7 +171,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Sums of up to 1,800 products through up to three layers, at 6e-8 a rounding; their errors grow as the root of their number. Relative to the
-    /// largest, because a softmax's gradients cancel.
+    /// largest, because a softmax's gradients cancel; where all of them do, what is left is the rounding of terms of size one. Where a number
+    /// lies so near to a kink that rounding takes it across, the gradients are as far off as the kink makes them.
     #[test]
     fn the_fast_form_equals_the_plain_one_on_every_instruction_set(
         config in configs(),
@@ -164,14 +184,16 @@ proptest! {
         let graph = problem.graph(seed, nodes, density);
         let dropout = Some(GraphDropout::of_step((seed, 2), 11));
         let expected = problem.plain(&graph, dropout);
+        let sway = problem.sway((&graph, 2e-5), dropout);
         for isa in Isa::all() {
             let mut pass = problem.pass(isa, (nodes, graph.view().edges()));
             let (y, d_x, gradients) = problem.fast(&graph, dropout, &mut pass);
-            for (name, got, expected) in [("y", &y, &expected[0]), ("d_x", &d_x, &expected[1]), ("gradients", &gradients, &expected[2])] {
-                let largest = expected.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-                for (index, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+            for (k, (name, got)) in [("y", &y), ("d_x", &d_x), ("gradients", &gradients)].into_iter().enumerate() {
+                let largest = expected[k].iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+                for (index, (&got, &expected)) in got.iter().zip(&expected[k]).enumerate() {
                     let error = (f64::from(got) - expected).abs();
-                    prop_assert!(error <= 2e-5 * largest, "{}: {name}[{index}]: {got} for {expected}", isa.name());
+                    let allowed = 2e-5 * largest + 2.5e-7 + 2.0 * sway[k][index];
+                    prop_assert!(error <= allowed, "{}: {name}[{index}]: {got} for {expected}", isa.name());
                 }
             }
         }

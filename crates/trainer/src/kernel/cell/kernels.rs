@@ -13,18 +13,35 @@
 //! 2. Backward computes tanh c' anew, which is cheaper than to keep and to load it.
 //! 3. Backward sets what has vanished to zero, see [`Scalar::flush`](crate::Scalar::flush).
 
-use super::lanes::{Lanes, sigmoid, tanh};
-use super::{Forward, PANEL, Unwind};
+use super::{Activate, Cells, Forward, Unwind};
+use crate::kernel::PANEL;
+use crate::kernel::lanes::{Lanes, sigmoid, tanh};
 use crate::scalar::Scalar;
 
 /// # Safety
 /// The pointers of `s` reach all that its sizes say, see [`Forward`]; the processor has the instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn forward<V: Lanes>(s: &Forward) {
+pub(in crate::kernel) unsafe fn forward<V: Lanes>(s: &Forward) {
     // SAFETY: rows 0..rows of the four gates and of the states lie where the contract of `Forward` says.
     unsafe {
-        let (i, f) = (s.gates, s.gates.wrapping_add(s.gates_stride));
-        let (g, o) = (s.gates.wrapping_add(2 * s.gates_stride), s.gates.wrapping_add(3 * s.gates_stride));
+        activate::<V>(&Activate { rows: s.rows, gates: s.gates, gates_stride: s.gates_stride });
+        let o = s.gates.wrapping_add(3 * s.gates_stride);
+        for row in 0..s.rows {
+            let at = row * PANEL;
+            let cell = cell_after::<V>((s.gates, s.gates_stride), s.cell, at);
+            cell.store(s.cell.wrapping_add(at + s.rows * PANEL));
+            V::load(o.wrapping_add(at)).mul(tanh(cell)).store(s.hidden_after.wrapping_add(at));
+        }
+    }
+}
+
+/// # Safety
+/// The pointers of `s` reach all that its sizes say, see [`Activate`]; the processor has the instruction set of V.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn activate<V: Lanes>(s: &Activate) {
+    // SAFETY: rows 0..rows of the four gates lie where the contract of `Activate` says.
+    unsafe {
+        let [i, f, g, o] = [0, 1, 2, 3].map(|gate| s.gates.wrapping_add(gate * s.gates_stride));
         for row in 0..s.rows {
             let at = row * PANEL;
             for gate in [i, f, o] {
@@ -32,22 +49,37 @@ pub(super) unsafe fn forward<V: Lanes>(s: &Forward) {
             }
             tanh(V::load(g.wrapping_add(at))).store(g.wrapping_add(at));
         }
+    }
+}
+
+/// # Safety
+/// The pointers of `s` reach all that its sizes say, see [`Cells`]; the processor has the instruction set of V.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn cells<V: Lanes>(s: &Cells) {
+    // SAFETY: rows 0..rows of the gates and of the states lie where the contract of `Cells` says.
+    unsafe {
         for row in 0..s.rows {
             let at = row * PANEL;
-            let (i, f) = (V::load(i.wrapping_add(at)), V::load(f.wrapping_add(at)));
-            let (g, o) = (V::load(g.wrapping_add(at)), V::load(o.wrapping_add(at)));
-            let before = V::load(s.cell.wrapping_add(at));
-            let cell = f.mul_add(before, i.mul(g));
+            let cell = cell_after::<V>((s.gates, s.gates_stride), s.cell, at);
             cell.store(s.cell.wrapping_add(at + s.rows * PANEL));
-            o.mul(tanh(cell)).store(s.hidden_after.wrapping_add(at));
         }
+    }
+}
+
+/// c' = f · c + i · g of the row `at` numbers behind the first.
+#[inline(always)]
+unsafe fn cell_after<V: Lanes>((gates, stride): (*const f32, usize), before: *const f32, at: usize) -> V {
+    // SAFETY: the caller's row is one of its gates and states; the caller has the instruction set of V.
+    unsafe {
+        let gate = |gate: usize| V::load(gates.wrapping_add(gate * stride + at));
+        gate(1).mul_add(V::load(before.wrapping_add(at)), gate(0).mul(gate(2)))
     }
 }
 
 /// # Safety
 /// The pointers of `s` reach all that its sizes say, see [`Unwind`]; the processor has the instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn unwind<V: Lanes>(s: &Unwind) {
+pub(in crate::kernel) unsafe fn unwind<V: Lanes>(s: &Unwind) {
     // SAFETY: rows 0..rows of the four gates, of their gradients and of the states lie where the contract of `Unwind` says.
     unsafe {
         let one = V::splat(1.0);

@@ -5,22 +5,32 @@
 //! A batch is cut into shards of [`SHARD_SAMPLES`], or into its graphs, whatever the number of threads; each shard is computed by one
 //! thread from beginning to end, and the shards' gradients are summed in order. Every sum is thus formed in one order, always.
 
-use std::ops::Range;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+mod compute;
+mod parts;
+mod worker;
+mod working;
 
-use megabatch_gpu_core::Device;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::{Device, Scope};
 use rayon::prelude::*;
 
+pub use compute::Compute;
+pub(crate) use compute::{Kept, Purpose, Room};
+use parts::{Part, parts_of};
+use worker::Worker;
+use working::{WorkingCopy, weights};
+
 use crate::carried::Carried;
-use crate::decoder::GraphShard;
 use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::evaluate::Selection;
 use crate::fast::PackedWeights;
 use crate::form::{Form, Memory, Shard, Weights};
-use crate::graph::{GraphDropout, Graphs, check_graphs};
-use crate::loss::{Loss, labelled_rows};
+use crate::graph::{Graphs, check_graphs};
+use crate::loss::Loss;
 use crate::model::Model;
 use crate::series::Series;
 use crate::stream::{Streamed, work_off};
@@ -29,35 +39,6 @@ use crate::view::BatchView;
 
 /// Samples that one thread takes through the model at a time. Part of the arithmetic: another size sums in another order.
 pub(crate) const SHARD_SAMPLES: usize = 32;
-
-/// Whether an engine will be asked for gradients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// With dropout between layers or without.
-    Training {
-        dropout: bool,
-    },
-    Prediction,
-}
-
-/// How much is computed at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compute {
-    /// Threads that compute; one more reads data.
-    pub threads: usize,
-    /// Samples in a batch; graphs, for a model over graphs.
-    pub batch_size: usize,
-    /// How the model is computed.
-    pub form: Form,
-}
-
-/// What a shard can be at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Room {
-    pub(crate) samples: usize,
-    /// Edges between them.
-    pub(crate) edges: usize,
-}
 
 /// The threads and the memory that batches are computed with.
 #[derive(Debug)]
@@ -71,25 +52,21 @@ pub(crate) struct Engine {
     workers: Vec<Worker>,
     /// For the fast form.
     weights: Option<PackedWeights>,
-}
-
-/// What one thread computes a shard with.
-#[derive(Debug)]
-struct Worker {
-    memory: Memory,
-    gradients: Option<TensorSet<f32>>,
-    totals: Totals,
+    /// For products in 16 bits.
+    working: Option<WorkingCopy>,
 }
 
 /// What the loss of a part of a batch is, as a function of weights and samples.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Objective {
     pub(crate) loss: Loss,
-    /// Terms of the whole batch, over which the loss is the mean: outputs, or what [`Loss::graph_terms`] says.
+    /// What its sum over the whole step is divided by.
     pub(crate) count: usize,
     pub(crate) dropout: Option<Dropout>,
     /// Seed and step of what is dropped in graphs.
     pub(crate) seed_and_step: (u64, u64),
+    /// What gradients are multiplied by: the loss scale, or 1.
+    pub(crate) scale: f32,
 }
 
 /// What a batch of training changes.
@@ -132,28 +109,48 @@ impl Engine {
             Form::Fast => Some(PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose)?),
         };
         let (room, workers) = (Room::default(), Vec::new());
-        let mut engine = Engine { device: device.clone(), compute, purpose, pool, room, workers, weights };
+        let mut engine =
+            Engine { device: device.clone(), compute, purpose, pool, room, workers, weights, working: None };
         if !model.config().is_over_graphs() {
-            engine.make_room(model, Room { samples: compute.shard_samples(), edges: 0 })?;
+            engine.make_room(model, compute.room(purpose))?;
         }
         Ok(engine)
     }
 
+    /// The same engine with products in `precision`, whose weights are booked on `scope`.
+    pub(crate) fn with_precision(mut self, scope: &Scope, model: &Model, precision: Precision) -> Result<Self> {
+        if precision != Precision::Fp32 {
+            let parameters = TensorSet::zeros(scope, model.layout())?;
+            self.working = Some(WorkingCopy { precision, parameters });
+            self.weights.iter_mut().for_each(|weights| weights.set_precision(precision));
+        }
+        Ok(self)
+    }
+
+    /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]: for the shards of smaller batches, or for
+    /// another purpose.
+    pub(crate) fn cut_to(&mut self, batch_size: usize, purpose: Purpose) {
+        (self.compute.batch_size, self.purpose) = (batch_size, purpose);
+        self.workers.clear();
+        self.room = Room::default();
+    }
+
     /// Takes the memory for shards of up to `room`, where there is not as much already.
     pub(crate) fn make_room(&mut self, model: &Model, room: Room) -> Result<()> {
-        let Room { samples, edges } = self.room;
-        let room = Room { samples: samples.max(room.samples), edges: edges.max(room.edges) };
+        let Room { samples, edges, run } = self.room;
+        let room = Room { samples: samples.max(room.samples), edges: edges.max(room.edges), run: run.max(room.run) };
         if room != self.room || self.workers.is_empty() {
             // Given back before the new memory is taken.
             self.workers.clear();
             let worker = |_| Worker::new(&self.device, model, (self.compute.form, room), self.purpose);
-            self.workers = (0..self.compute.shards_at_once(model)).map(worker).collect::<Result<_>>()?;
+            self.workers = (0..self.compute.shards_at_once(model, self.purpose)).map(worker).collect::<Result<_>>()?;
             self.room = room;
         }
         Ok(())
     }
 
-    /// Takes the memory for the graphs of `selection`, for a model over graphs, and gives their source.
+    /// Takes the memory for the samples of `selection`, where it is not there already; gives the source of the graphs, for a model over
+    /// graphs.
     ///
     /// # Errors
     /// As [`check_graphs`].
@@ -162,40 +159,43 @@ impl Engine {
         model: &Model,
         Selection { samples, indices }: Selection<'a>,
     ) -> Result<Option<&'a dyn Graphs>> {
-        let Some(graphs) = samples.graphs().filter(|_| model.config().is_over_graphs()) else { return Ok(None) };
+        let Some(graphs) = samples.graphs().filter(|_| model.config().is_over_graphs()) else {
+            self.make_room(model, self.compute.room(self.purpose))?;
+            return Ok(None);
+        };
         check_graphs(graphs, indices)?;
         let (samples, edges) = graphs.largest();
-        self.make_room(model, Room { samples, edges })?;
+        self.make_room(model, Room { samples, edges, run: 1 })?;
         Ok(Some(graphs))
     }
 
     /// Makes ready for `parameters`; to be called whenever they have changed, before they are computed with.
     pub(crate) fn load(&mut self, model: &Model, parameters: &TensorSet<f32>) {
+        self.working.iter_mut().for_each(|working| working.take(parameters));
+        let parameters = self.working.as_ref().map_or(parameters, |working| &working.parameters);
         if let Some(weights) = &mut self.weights {
             self.pool.install(|| weights.pack(model, parameters));
         }
     }
 
-    /// Adds the gradients of `objective` over `batch` to those of `changes`.
+    /// Adds the gradients of `objective` over `batch` to those of `changes`; `totals`, with those of the batch added shard by shard, so that a
+    /// sum does not depend on where batches end.
     pub(crate) fn accumulate(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         batch: &BatchView<'_>,
         objective: Objective,
-        Changes { gradients, mut carried }: Changes<'_>,
+        (Changes { gradients, mut carried }, mut totals): (Changes<'_>, Totals),
     ) -> Totals {
-        let weights = Weights { model, parameters, packed: self.weights.as_ref() };
-        let mut totals = Totals::default();
-        for shards in parts_of(batch).chunks(self.workers.len()) {
+        let weights = weights(model, parameters, (&self.weights, &self.working));
+        for shards in parts_of(batch, self.purpose).chunks(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(shards.par_iter());
-            let shard = |part: &Part| Shard {
-                batch,
-                samples: part.samples.clone(),
-                graph: part.graph(batch, Some(objective.seed_and_step)),
-                carried: carried.as_deref(),
-                dropout: objective.dropout,
-            };
-            self.pool.install(|| work.for_each(|(worker, part)| worker.train(weights, &shard(part), objective)));
+            let (states, drawn) = (carried.as_deref(), (objective.dropout, objective.seed_and_step));
+            self.pool.install(|| {
+                work.for_each(|(worker, part)| {
+                    worker.train(weights, &part.shard(batch, states, Some(drawn)), objective);
+                });
+            });
             let done = &self.workers[..shards.len()];
             if let Some(carried) = carried.as_deref_mut() {
                 let computed: Vec<_> =
@@ -214,7 +214,7 @@ impl Engine {
         totals
     }
 
-    /// Writes the model's outputs for `batch`, [R, K]: a row a sample, or a row a graph.
+    /// Writes the model's outputs for `batch`, [R, K, M]: a row a sample, or a row a graph.
     pub(crate) fn predict(
         &mut self,
         model: &Model,
@@ -222,23 +222,54 @@ impl Engine {
         batch: &BatchView<'_>,
         outputs: &mut [f32],
     ) {
-        let weights = Weights { model, parameters, packed: self.weights.as_ref() };
-        let mut rest = outputs;
+        let len = |samples| model.decoder().rows(samples) * model.outputs();
+        self.compute((model, parameters), batch, (outputs, len), |memory, weights, (shard, outputs)| {
+            outputs.copy_from_slice(memory.forward(weights, shard).0);
+        });
+    }
+
+    /// Writes the weights with which attention pools the windows of `batch`: `[heads, T]` of one timeframe after another, a row a sample.
+    pub(crate) fn pooling_weights(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        batch: &BatchView<'_>,
+        to: &mut [f32],
+    ) {
+        let width = model.pooling_weights_len();
+        self.compute((model, parameters), batch, (to, |samples| samples * width), |memory, weights, (shard, to)| {
+            memory.forward(weights, shard);
+            for (sample, mut row) in to.chunks_exact_mut(width).enumerate() {
+                for (k, len) in model.pooling_weights_lens().enumerate() {
+                    let (own, rest) = row.split_at_mut(len);
+                    memory.read_pooling(model, (k, sample), own);
+                    row = rest;
+                }
+            }
+        });
+    }
+
+    /// Takes the shards of `batch` through the model, and what `each` gets from them to their part of `to`, which is as long as the function
+    /// beside it says of a number of samples.
+    fn compute(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        batch: &BatchView<'_>,
+        (to, len): (&mut [f32], impl Fn(usize) -> usize),
+        each: impl Fn(&mut Memory, Weights<'_>, (&Shard<'_>, &mut [f32])) + Sync,
+    ) {
+        let weights = weights(model, parameters, (&self.weights, &self.working));
+        let mut rest = to;
         let rows = |part: Part| {
-            let len = model.decoder().rows(part.samples.len()) * model.shape().outputs;
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(len);
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(len(part.samples.len()));
             rest = others;
             (own, part)
         };
-        let mut work: Vec<_> = parts_of(batch).into_iter().map(rows).collect();
+        let mut work: Vec<_> = parts_of(batch, self.purpose).into_iter().map(rows).collect();
         for work in work.chunks_mut(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(work.par_iter_mut());
             self.pool.install(|| {
-                work.for_each(|(worker, (outputs, part))| {
-                    let (samples, graph) = (part.samples.clone(), part.graph(batch, None));
-                    let shard = Shard { batch, samples, graph, carried: None, dropout: None };
-                    let (y, _) = worker.memory.forward(weights, &shard);
-                    outputs.copy_from_slice(y);
+                work.for_each(|(worker, (to, part))| {
+                    each(&mut worker.memory, weights, (&part.shard(batch, None, None), to));
                 });
             });
         }
@@ -254,7 +285,7 @@ impl Engine {
         series: &[Series<'_>],
         streamed: &mut Streamed,
     ) {
-        let weights = Weights { model, parameters, packed: self.weights.as_ref() };
+        let weights = weights(model, parameters, (&self.weights, &self.working));
         let passages = Mutex::new(streamed.passages(model, series).into_iter());
         let workers = self.workers.par_iter_mut();
         self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
@@ -268,91 +299,12 @@ impl Engine {
         bars: (usize, &[f32]),
         state: &mut [f32],
     ) {
-        let weights = Weights { model, parameters, packed: self.weights.as_ref() };
+        let weights = weights(model, parameters, (&self.weights, &self.working));
         self.workers[0].memory.advance(weights, bars, state);
     }
-}
 
-impl Compute {
-    /// Samples of the largest shard, where it is not a graph.
-    pub(crate) fn shard_samples(self) -> usize {
-        self.batch_size.min(SHARD_SAMPLES)
-    }
-
-    /// Shards that are computed at the same time.
-    pub(crate) fn shards_at_once(self, model: &Model) -> usize {
-        let shards =
-            if model.config().is_over_graphs() { self.batch_size } else { self.batch_size.div_ceil(SHARD_SAMPLES) };
-        self.threads.min(shards)
-    }
-}
-
-impl Worker {
-    fn new(device: &Device, model: &Model, (form, room): (Form, Room), purpose: Purpose) -> Result<Self> {
-        let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
-        Ok(Worker {
-            memory: Memory::new(&activations, model, (form, room), purpose)?,
-            gradients: match purpose {
-                Purpose::Training { .. } => Some(TensorSet::zeros(&gradients, model.layout())?),
-                Purpose::Prediction => None,
-            },
-            totals: Totals::default(),
-        })
-    }
-
-    /// Forward, loss and backward of one shard.
-    fn train(&mut self, weights: Weights<'_>, shard: &Shard<'_>, Objective { loss, count, .. }: Objective) {
-        let start = Instant::now();
-        let outputs = weights.model.shape().outputs;
-        let targets = &shard.batch.targets()[shard.samples.start * outputs..shard.samples.end * outputs];
-        let (y, d_y) = self.memory.forward(weights, shard);
-        let forward = start.elapsed();
-
-        // What is predicted for a graph as a whole has the targets of its first node, which are those of all.
-        let targets = &targets[..y.len()];
-        let (loss_sum, terms) = match shard.graph {
-            Some(_) => {
-                loss.graph_gradient((y, targets), (outputs, count), d_y);
-                (loss.graph_sum(y, targets, outputs), loss.graph_terms(labelled_rows(targets, outputs), outputs))
-            }
-            None => {
-                loss.gradient((y, targets), count, d_y);
-                (loss.sum(y, targets), y.len())
-            }
-        };
-        let gradients = self.gradients.as_mut().expect("an engine made for training");
-        gradients.clear();
-        self.memory.backward(weights, shard, gradients);
-        self.totals = Totals { loss_sum, terms, forward, backward: start.elapsed() - forward };
-    }
-}
-
-/// The part of a batch that makes a shard: some samples or, of a batch of graphs, one of them.
-#[derive(Clone, Debug)]
-struct Part {
-    samples: Range<usize>,
-    /// Its place among the batch's graphs.
-    graph: Option<usize>,
-}
-
-impl Part {
-    fn graph<'a>(&self, batch: &BatchView<'a>, seed_and_step: Option<(u64, u64)>) -> Option<GraphShard<'a>> {
-        let (graphs, graph) = (batch.graphs?, self.graph?);
-        let dropout = seed_and_step.map(|at| GraphDropout::of_step(at, graphs.index(graph)));
-        Some(GraphShard { view: graphs.view(graph), dropout })
-    }
-}
-
-/// The parts of a batch; of samples, the last one may be smaller than the others.
-fn parts_of(batch: &BatchView<'_>) -> Vec<Part> {
-    let samples = batch.len();
-    match batch.graphs {
-        Some(graphs) => {
-            graphs.samples().enumerate().map(|(graph, samples)| Part { samples, graph: Some(graph) }).collect()
-        }
-        None => (0..samples)
-            .step_by(SHARD_SAMPLES)
-            .map(|start| Part { samples: start..samples.min(start + SHARD_SAMPLES), graph: None })
-            .collect(),
+    /// Writes the state [layers, 2, H] of timeframe `k` after step `t` of those that [`Engine::advance`] went last.
+    pub(crate) fn read_state(&self, (k, t): (usize, usize), to: &mut [f32]) {
+        self.workers[0].memory.read_state(k, (0, t), to);
     }
 }

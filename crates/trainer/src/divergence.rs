@@ -1,0 +1,137 @@
+#![forbid(unsafe_code)]
+
+//! When a run diverges, and what is remembered of it to tell.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Losses that the median is taken of.
+const LOSSES_MAX: usize = 32;
+/// Losses before which there is no median to speak of.
+const LOSSES_MIN: usize = 8;
+
+/// What is done about a run that diverges: one whose loss or gradients become infinite or NaN, or whose loss explodes.
+///
+/// The rule is this. The step that diverged changes nothing. The run goes back to its last checkpoint, its first one being that of step 0;
+/// where it has saved none since it last went back, to the one before, because a checkpoint may have been saved when the weights were on
+/// their way already. It goes on from there in the same order of samples, with half the learning rate that it would have had in all steps to
+/// come. After [`rollbacks_max`](Divergence::rollbacks_max) times it gives up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Divergence {
+    /// How often a run goes back in all. 0 ends it at once; above, it must keep checkpoints.
+    pub rollbacks_max: u32,
+    /// A loss above this many times the median of those of the last 32 steps is an explosion, > 1; there is none before 8 steps. `None`
+    /// lets losses be as large as they like.
+    pub explosion_factor: Option<f64>,
+}
+
+/// How a run has gone so far, as far as divergence is concerned. A part of a checkpoint's state, so that a resumed run judges and
+/// goes on alike.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Course {
+    /// How often the run has gone back.
+    pub rollbacks: u32,
+    /// The steps done at the checkpoint that it last went back to.
+    pub back_to: Option<u64>,
+    /// The losses of the last 32 steps, the newest last.
+    pub losses: Vec<f64>,
+}
+
+impl Divergence {
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.explosion_factor {
+            Some(factor) if !(factor > 1.0 && factor.is_finite()) => {
+                Err(Error::setting("training.explosion_factor", &factor, "a number above 1, or none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses the `loss` of step `step`, counted from 1, where it explodes.
+    pub(crate) fn check_loss(&self, course: &Course, (step, loss): (u64, f64)) -> Result<()> {
+        let (Some(factor), Some(median)) = (self.explosion_factor, course.median()) else { return Ok(()) };
+        // Of nothing but zeros, every loss would be too many times the median.
+        if median > 0.0 && loss > factor * median {
+            return Err(Error::Exploded { step, loss, median, factor });
+        }
+        Ok(())
+    }
+}
+
+impl Course {
+    /// What the schedule's learning rate is multiplied by: 2⁻ⁿ after n rollbacks, which is exact.
+    pub fn rate_factor(&self) -> f64 {
+        0.5f64.powi(self.rollbacks.try_into().unwrap_or(i32::MAX))
+    }
+
+    /// Takes account of the loss of one more step.
+    pub(crate) fn note(&mut self, loss: f64) {
+        if self.losses.len() >= LOSSES_MAX {
+            self.losses.remove(0);
+        }
+        self.losses.push(loss);
+    }
+
+    /// The median of the last losses, the upper one of two.
+    fn median(&self) -> Option<f64> {
+        let mut sorted = self.losses.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        (sorted.len() >= LOSSES_MIN).then(|| sorted[sorted.len() / 2])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first of `losses` that is refused, counted from 1, by a factor of 10.
+    fn refused(losses: &[f64]) -> Option<usize> {
+        let (rule, mut course) =
+            (Divergence { explosion_factor: Some(10.0), ..Divergence::default() }, Course::default());
+        let at = losses.iter().zip(1..).position(|(&loss, step)| {
+            let refused = rule.check_loss(&course, (step, loss)).is_err();
+            course.note(loss);
+            refused
+        });
+        at.map(|index| index + 1)
+    }
+
+    #[test]
+    fn a_loss_far_above_the_median_is_refused() {
+        let level = |count: usize, loss: f64| vec![loss; count];
+        for (losses, expected) in [
+            (vec![], None),
+            // Too early to tell.
+            ([level(7, 1.0), vec![99.0]].concat(), None),
+            ([level(8, 1.0), vec![10.0, 10.5]].concat(), Some(10)),
+            // One outlier does not move the median, and of two the larger is refused.
+            ([level(8, 1.0), vec![9.0, 9.0, 11.0]].concat(), Some(11)),
+            // A loss that has risen for long is no explosion: of the last 32, 16 are of the new level.
+            ([level(40, 1.0), level(17, 9.0), vec![80.0]].concat(), None),
+            ([level(40, 1.0), level(15, 9.0), vec![80.0]].concat(), Some(56)),
+            ([level(20, 0.0), vec![1.0]].concat(), None),
+            ([level(9, 1.0), vec![0.0]].concat(), None),
+        ] {
+            assert_eq!(refused(&losses), expected, "{losses:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_factor_nothing_explodes() {
+        let course = Course { losses: vec![1.0; 32], ..Course::default() };
+        Divergence::default().check_loss(&course, (33, f64::MAX)).unwrap();
+        for factor in [1.0, 0.0, f64::NAN, f64::INFINITY] {
+            let rule = Divergence { explosion_factor: Some(factor), ..Divergence::default() };
+            let message = rule.check().unwrap_err().to_string();
+            assert!(message.starts_with("training.explosion_factor is "), "{message}");
+        }
+    }
+
+    #[test]
+    fn each_rollback_halves_the_rate() {
+        let factor = |rollbacks| Course { rollbacks, ..Course::default() }.rate_factor();
+        assert_eq!([0, 1, 3].map(factor), [1.0, 0.5, 0.125]);
+        assert_eq!(factor(u32::MAX), 0.0);
+    }
+}

@@ -1,0 +1,135 @@
+//! The cell of an LSTM, on slices.
+
+pub(super) mod kernels;
+
+use super::isa::InstructionSet;
+use super::{Isa, PANEL, View, ViewMut, dispatch, portable};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+
+/// Arguments of the kernel `forward`: gates [4][rows][16] at their stride, cell [2 · rows][16] (before, then after the step) and
+/// hidden_after [rows][16], none overlapping another.
+pub(super) struct Forward {
+    rows: usize,
+    gates: *mut f32,
+    gates_stride: usize,
+    cell: *mut f32,
+    hidden_after: *mut f32,
+}
+
+/// Arguments of the kernel `activate`: gates [4][rows][16] at their stride, none overlapping another.
+pub(super) struct Activate {
+    rows: usize,
+    gates: *mut f32,
+    gates_stride: usize,
+}
+
+/// Arguments of the kernel `cells`: gates [4][rows][16] at their stride and cell [2 · rows][16] (before, then after the step),
+/// which does not overlap them.
+pub(super) struct Cells {
+    rows: usize,
+    gates: *const f32,
+    gates_stride: usize,
+    cell: *mut f32,
+}
+
+/// Arguments of the kernel `unwind`: gates and d_gates [4][rows][16] at their strides, cell [2 · rows][16] (before, then after
+/// the step), d_hidden and d_cell [rows][16], none that is written overlapping another.
+pub(super) struct Unwind {
+    rows: usize,
+    gates: *const f32,
+    gates_stride: usize,
+    cell: *const f32,
+    d_hidden: *const f32,
+    d_cell: *mut f32,
+    d_gates: *mut f32,
+    d_gates_stride: usize,
+}
+
+/// One step of sixteen units of `rows` windows: `gates` [rows, 4 · 16], before their functions, are replaced by themselves after
+/// them; `cell` holds the state before the step in `rows` rows and receives the one after it in the `rows` that follow;
+/// `hidden_after` [rows, 16] is written.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn forward(
+    isa: Isa,
+    rows: usize,
+    gates: &mut ViewMut<'_>,
+    (cell, hidden_after): (&mut ViewMut<'_>, &mut ViewMut<'_>),
+) {
+    gates.1.check(gates.0.len(), 4, rows);
+    cell.1.check(cell.0.len(), 1, 2 * rows);
+    hidden_after.1.check(hidden_after.0.len(), 1, rows);
+    let arguments = Forward {
+        rows,
+        gates: gates.0[gates.1.start..].as_mut_ptr(),
+        gates_stride: gates.1.stride,
+        cell: cell.0[cell.1.start..].as_mut_ptr(),
+        hidden_after: hidden_after.0[hidden_after.1.start..].as_mut_ptr(),
+    };
+    assert!(gates.1.stride >= rows * PANEL, "gates overlap");
+    dispatch!(isa, forward, &arguments);
+}
+
+/// The first half of [`forward`]: `gates` [rows, 4 · 16], before their functions, are replaced by themselves after them.
+///
+/// # Panics
+/// If the slice is shorter than these sizes.
+pub(crate) fn activate(isa: Isa, rows: usize, gates: &mut ViewMut<'_>) {
+    gates.1.check(gates.0.len(), 4, rows);
+    assert!(gates.1.stride >= rows * PANEL, "gates overlap");
+    let arguments = Activate { rows, gates: gates.0[gates.1.start..].as_mut_ptr(), gates_stride: gates.1.stride };
+    dispatch!(isa, activate, &arguments);
+}
+
+/// What [`forward`] does with cell states, from `gates` [rows, 4 · 16] after their functions: `cell` holds the state before the step
+/// in `rows` rows and receives the one after it in the `rows` that follow.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'_>) {
+    gates.1.check(gates.0.len(), 4, rows);
+    cell.1.check(cell.0.len(), 1, 2 * rows);
+    let arguments = Cells {
+        rows,
+        gates: gates.0[gates.1.start..].as_ptr(),
+        gates_stride: gates.1.stride,
+        cell: cell.0[cell.1.start..].as_mut_ptr(),
+    };
+    dispatch!(isa, cells, &arguments);
+}
+
+/// What [`unwind`] reads, for sixteen units: the gates [rows, 4 · 16] after their functions, the cell state before and after the
+/// step in 2 · `rows` rows, the gradient of the hidden state after it [rows, 16].
+#[derive(Clone, Copy)]
+pub(crate) struct Step<'a> {
+    pub(crate) gates: View<'a>,
+    pub(crate) cell: View<'a>,
+    pub(crate) d_hidden: View<'a>,
+}
+
+/// [`forward`] backwards: `d_cell` [rows, 16] turns from the gradient of the state after the step into that of the state before
+/// it; `d_gates` [rows, 4 · 16], before their functions, is written.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, (d_cell, d_gates): (&mut ViewMut<'_>, &mut ViewMut<'_>)) {
+    let Step { gates, cell, d_hidden } = step;
+    gates.1.check(gates.0.len(), 4, rows);
+    cell.1.check(cell.0.len(), 1, 2 * rows);
+    d_hidden.1.check(d_hidden.0.len(), 1, rows);
+    d_cell.1.check(d_cell.0.len(), 1, rows);
+    d_gates.1.check(d_gates.0.len(), 4, rows);
+    let arguments = Unwind {
+        rows,
+        gates: gates.0[gates.1.start..].as_ptr(),
+        gates_stride: gates.1.stride,
+        cell: cell.0[cell.1.start..].as_ptr(),
+        d_hidden: d_hidden.0[d_hidden.1.start..].as_ptr(),
+        d_cell: d_cell.0[d_cell.1.start..].as_mut_ptr(),
+        d_gates: d_gates.0[d_gates.1.start..].as_mut_ptr(),
+        d_gates_stride: d_gates.1.stride,
+    };
+    dispatch!(isa, unwind, &arguments);
+}

@@ -1,0 +1,83 @@
+#![forbid(unsafe_code)]
+
+//! What a run does that diverges, see [`Divergence`].
+
+use std::ops::ControlFlow;
+
+use super::{Run, Trainer};
+use crate::divergence::Divergence;
+use crate::error::{Error, Result};
+use crate::events::{Event, Observer, RollbackEvent};
+
+impl Trainer {
+    /// Refuses to go back where there would be nothing to go back to, and saves where nothing is saved yet.
+    pub(super) fn prepare_rollbacks(&self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
+        if self.config.divergence.rollbacks_max == 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let Some(checkpoints) = run.checkpoints else {
+            return Err(Error::setting("training.on_nan", &"rollback", "stop where no checkpoints are kept"));
+        };
+        if checkpoints.list()?.last().is_some_and(|(step, _)| *step == self.step) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let path = self.save_checkpoint(run)?.expect("the run keeps checkpoints");
+        Ok(observer(Event::Checkpoint { step: self.step, path: &path }))
+    }
+
+    /// Goes back to the last checkpoint if `error` is a divergence and there are rollbacks left; else gives it back.
+    pub(super) fn roll_back(
+        &mut self,
+        error: Error,
+        run: &Run<'_>,
+        observer: &mut Observer<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let Divergence { rollbacks_max, .. } = self.config.divergence;
+        let (failed_step, loss) = match &error {
+            Error::NotFinite { step, loss, .. } | Error::Exploded { step, loss, .. } => (*step, *loss),
+            // The loss was finite, and is not at hand any more.
+            Error::Scale(_) => (self.step + 1, f64::NAN),
+            _ => return Err(error),
+        };
+        let rollbacks = self.course.rollbacks;
+        if rollbacks_max == 0 {
+            return Err(error);
+        }
+        if rollbacks >= rollbacks_max {
+            return Err(Error::GaveUp { rollbacks, source: Box::new(error) });
+        }
+        let Some(checkpoints) = run.checkpoints else { return Err(error) };
+        let last = self.course.back_to;
+        let all = checkpoints.list()?;
+        let has_saved_none = all.last().is_some_and(|(step, _)| Some(*step) == last);
+        if self.restore(run, last.filter(|_| has_saved_none && all.len() > 1))?.is_none() {
+            return Err(error);
+        }
+        self.course.rollbacks = rollbacks + 1;
+        self.course.back_to = Some(self.step);
+        // Told before it is saved: a run that is killed in between goes back once more, and must not find it told already.
+        let asked = observer(Event::Rollback(RollbackEvent {
+            step: self.step,
+            failed_step,
+            loss,
+            cause: error.to_string(),
+            rollbacks: self.course.rollbacks,
+            rollbacks_max,
+            rate_factor: self.course.rate_factor(),
+        }));
+        self.save_checkpoint(run)?;
+        // Only now: a run that is killed before goes on from them, and comes here again.
+        checkpoints.remove_after(self.step)?;
+        Ok(asked)
+    }
+
+    /// Refuses to save weights that nothing could go on from.
+    pub(super) fn check_weights(&self) -> Result<()> {
+        match self.parameters.first_non_finite() {
+            None => Ok(()),
+            Some((name, index)) => {
+                Err(Error::NotFinite { step: self.step + 1, loss: f64::NAN, tensor: name.to_owned(), index })
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+#![forbid(unsafe_code)]
+
+//! What a run does that gets less memory than was planned, see [`ladder`](crate::ladder).
+
+use std::ops::ControlFlow;
+
+use super::{Run, Trainer};
+use crate::error::{Error, Result};
+use crate::events::{Event, Observer, ShortageEvent};
+
+impl Trainer {
+    /// Cuts what the run takes of its device because of `error`, and says so.
+    ///
+    /// # Errors
+    /// [`Error::NothingToCut`] at the end of the ladder. What is done of the run is saved then.
+    pub(super) fn cut(&mut self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
+        let Some(ration) = self.ladder.descend(run.samples.load_ahead().is_some()) else {
+            return Err(self.give_up(error, run, observer));
+        };
+        self.engine.cut_to(ration.batch_size, self.config.purpose_with(ration));
+        let event = ShortageEvent::new(self.step, &error, (ration, self.config.batch_size));
+        Ok(observer(Event::Shortage(event)))
+    }
+
+    /// Tells what was cut before there was anybody to tell.
+    pub(super) fn tell_cuts(&mut self, observer: &mut Observer<'_>) -> ControlFlow<()> {
+        let mut asked = ControlFlow::Continue(());
+        for cut in self.cut_before.drain(..) {
+            let answer = observer(Event::Shortage(cut));
+            asked = if asked.is_break() { asked } else { answer };
+        }
+        asked
+    }
+
+    /// Saves what is done, as far as it can be, for a later session with more memory.
+    fn give_up(&self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Error {
+        let is_saved = |step| self.step == 0 || step == Some(self.step);
+        let last = run.checkpoints.and_then(|checkpoints| checkpoints.list().ok()?.last().map(|(step, _)| *step));
+        // Weights that nothing could go on from, and a full disk: the checkpoints before are as good as ever.
+        if !is_saved(last)
+            && self.check_weights().is_ok()
+            && let Ok(Some(path)) = self.save_checkpoint(run)
+        {
+            // The run ends whatever is answered.
+            let _ends = observer(Event::Checkpoint { step: self.step, path: &path });
+        }
+        Error::NothingToCut {
+            step: self.step + 1,
+            batch_size: self.ladder.ration().batch_size,
+            source: Box::new(error),
+        }
+    }
+}

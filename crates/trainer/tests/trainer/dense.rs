@@ -1,0 +1,217 @@
+//! Dense training against its definition, and what it refuses.
+
+use std::fs;
+use std::ops::{ControlFlow, Range};
+
+use megabatch_gpu_core::Device;
+use megabatch_order::Order;
+use megabatch_trainer::{
+    Checkpoints, Config, Dropout, Event, Form, InputGradients, Loss, Mode, Model, ModelConfig, OptimizerConfig,
+    OptimizerKind, Pass, Run, SampleShape, Samples, Series, SeriesInMemory, TensorSet, Timeframe, Trainer,
+};
+use proptest::prelude::*;
+
+use crate::made_up::{config, listen, samples, series};
+
+/// One epoch of steps of gradient descent, whose weights and losses, and whether the device's peak is what it was at the start.
+fn trained(samples: &dyn Samples, config: &Config) -> (Vec<f32>, Vec<f64>) {
+    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let train: Vec<usize> = (0..samples.len()).collect();
+    let mut losses = Vec::new();
+    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let note = &mut |event: Event<'_>| {
+        if let Event::Step(step) = event {
+            losses.push(step.loss);
+        }
+        ControlFlow::Continue(())
+    };
+    trainer.train(&run, note).unwrap();
+    (trainer.parameters().values().to_vec(), losses)
+}
+
+/// The bars that a sample's window has in front of it, in each timeframe, if it goes on from that of `first`.
+fn ahead(samples: &SeriesInMemory, (first, sample): (usize, usize)) -> Vec<i64> {
+    let view = samples.series().unwrap();
+    view.timeframes.iter().map(|series| series.ends[sample] - series.ends[first]).collect()
+}
+
+/// A list of samples in runs of up to `longest`, as the definition has them.
+fn runs(samples: &SeriesInMemory, list: &[usize], longest: usize) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let reach = |first: usize, at: usize| ahead(samples, (list[first], list[at])).into_iter().max().unwrap();
+    for at in 0..list.len() {
+        let follows = at > 0 && {
+            let moved = ahead(samples, (list[at - 1], list[at]));
+            let steps = samples.shape().timeframes.iter().map(|timeframe| timeframe.steps as i64);
+            moved.iter().zip(steps).all(|(moved, steps)| (0..steps).contains(moved))
+        };
+        match runs.last_mut() {
+            Some(run) if follows && run.len() < longest && reach(run.start, at) < longest as i64 => run.end = at + 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    runs
+}
+
+/// The gradients of one step by the definition: each sample from zero over all bars since its run began, in double precision.
+fn by_hand(samples: &SeriesInMemory, config: &Config) -> (TensorSet<f64>, f64) {
+    let (scope, shape) = (Device::cpu().scope("test"), samples.shape().clone());
+    let whole = Model::new(shape.clone(), config.model).unwrap();
+    let parameters: TensorSet<f64> = {
+        let mut parameters = TensorSet::zeros(&scope, whole.layout()).unwrap();
+        let drawn = whole.initial_parameters::<f32>(&scope, config.seed).unwrap();
+        parameters.values_mut().iter_mut().zip(drawn.values()).for_each(|(to, &from)| *to = f64::from(from));
+        parameters
+    };
+    let mut gradients = TensorSet::zeros(&scope, whole.layout()).unwrap();
+    let order = Order::new(samples.len(), config.run_samples(), config.seed).unwrap();
+    let list: Vec<usize> = (0..samples.len()).map(|position| order.epoch(0).sample(position)).collect();
+    let view = samples.series().unwrap();
+    let mut loss = 0.0;
+    for run in list.chunks(config.batch_size).flat_map(|batch| {
+        runs(samples, batch, config.run_samples().min(config.batch_size))
+            .into_iter()
+            .map(|run| batch[run].to_vec())
+            .collect::<Vec<_>>()
+    }) {
+        for &sample in &run {
+            let moved = ahead(samples, (run[0], sample));
+            let longer = |(timeframe, moved): (&Timeframe, &i64)| Timeframe {
+                steps: timeframe.steps + *moved as usize,
+                ..timeframe.clone()
+            };
+            let timeframes: Vec<Timeframe> = shape.timeframes.iter().zip(&moved).map(longer).collect();
+            let window = |(timeframe, series): (&Timeframe, &Series<'_>)| {
+                let end = series.ends[sample] as usize + 1;
+                series.values[(end - timeframe.steps) * timeframe.features..end * timeframe.features].to_vec()
+            };
+            let windows: Vec<Vec<f32>> = timeframes.iter().zip(&view.timeframes).map(window).collect();
+            let model = Model::new(SampleShape { timeframes, ..shape.clone() }, config.model).unwrap();
+            let mut pass = Pass::new(&scope, &model, 1, InputGradients::Skip).unwrap();
+            pass = pass.with_room_for_dropout(&scope).unwrap();
+            pass.load(1, windows.iter().map(Vec::as_slice));
+            let ends: Vec<[usize; 1]> = view.timeframes.iter().map(|series| [series.ends[run[0]] as usize]).collect();
+            let dropout = Dropout::of_step(config.dropout, config.seed, 0).unwrap();
+            pass.set_dropout(&model, dropout, ends.iter().map(<[usize; 1]>::as_slice));
+            model.forward(&parameters, &mut pass);
+            let targets = &view.targets[sample * shape.outputs..][..shape.outputs];
+            let (y, d_y) = pass.outputs_and_gradient_mut();
+            loss += Loss::Mse.sum(y, targets);
+            Loss::Mse.gradient((y, targets), samples.len() * shape.outputs, d_y);
+            model.backward(&parameters, &mut pass, &mut gradients);
+        }
+    }
+    (gradients, loss / (samples.len() * shape.outputs) as f64)
+}
+
+/// Bars and windows whose ends move by so many bars a sample: by 3 in place of each seventh step, and by more than a window in place of the
+/// twentieth.
+fn walk(count: usize, timeframes: &[(usize, usize, usize)]) -> SeriesInMemory {
+    let number = |seed: usize, i: usize| (i as f64 * 12.9898 + seed as f64 * 78.233 + 1.0).sin() as f32;
+    let timeframe = |(k, &(steps, features, _)): (usize, &(usize, usize, usize))| Timeframe {
+        name: format!("T{k}"),
+        steps,
+        features,
+    };
+    let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
+    let series = timeframes.iter().enumerate().map(|(k, &(steps, features, slowness))| {
+        let moved = |n: usize| n / slowness + n / 7 * 2 + n / 20 * (steps + 1);
+        let ends: Vec<i64> = (0..count).map(|n| (steps - 1 + moved(n)) as i64).collect();
+        ((0..(steps + moved(count)) * features).map(|i| number(k, i)).collect(), ends)
+    });
+    SeriesInMemory::new(shape, series.collect(), (0..2 * count).map(|i| number(50, i)).collect()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Single precision over up to 80 steps beside double, as in `forms.rs`; gradients are read off weights of up to 1, which rounds them by 6e-8.
+    #[test]
+    fn a_run_is_one_pass_over_its_bars(
+        timeframes in prop::collection::vec((1usize..12, 1usize..20, 1usize..4), 1..4),
+        (hidden, layers) in (1usize..36, 1usize..4),
+        (count, batch_size, threads) in (1usize..71, 1usize..71, 1usize..4),
+        (run_length, rate) in (prop_oneof![Just(None), (1usize..40).prop_map(Some)], prop_oneof![Just(0.0f32), 0.1f32..0.8]),
+    ) {
+        let samples = walk(count, &timeframes);
+        let config = Config {
+            model: ModelConfig { hidden, layers, ..ModelConfig::default() },
+            optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() },
+            mode: Mode::Dense,
+            dropout: rate,
+            clip_norm: None,
+            accumulation_steps: count.div_ceil(batch_size),
+            max_steps: Some(1),
+            batch_size,
+            run_length,
+            threads,
+            seed: 5,
+            ..Config::default()
+        };
+        let (expected, expected_loss) = by_hand(&samples, &config);
+        let (weights, losses) = trained(&samples, &config);
+        prop_assert!((losses[0] - expected_loss).abs() <= 1e-5 * expected_loss, "loss {} for {}", losses[0], expected_loss);
+        let model = Model::new(samples.shape().clone(), config.model).unwrap();
+        let before = model.initial_parameters::<f32>(&Device::cpu().scope("test"), config.seed).unwrap();
+        let mut got = before.values().iter().zip(&weights).map(|(before, after)| f64::from(before - after));
+        for (name, _, expected) in expected.tensors() {
+            let largest = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            for (expected, got) in expected.iter().zip(&mut got) {
+                prop_assert!((got - expected).abs() <= 2e-5 * largest + 2.5e-7, "{}: {} for {}", name, got, expected);
+            }
+        }
+    }
+}
+
+fn dense() -> Config {
+    Config { mode: Mode::Dense, run_length: Some(12), batch_size: 48, dropout: 0.25, epochs: 3, ..config() }
+}
+
+#[test]
+fn threads_change_no_bit_and_a_killed_run_goes_on_to_the_same() {
+    let samples = series();
+    for carry_state in [false, true] {
+        let config = Config { carry_state, ..dense() };
+        let bits = |threads| trained(&samples, &Config { threads, ..config.clone() }).0;
+        let expected = bits(1);
+        assert!(bits(3) == expected, "threads");
+
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::new(folder.path());
+        let train: Vec<usize> = (0..samples.len()).collect();
+        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
+        let trainer = || Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+        let stop = &mut |event: Event<'_>| match event {
+            Event::Step(step) if step.step == 4 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        trainer().train(&run, stop).unwrap();
+        let mut resumed = trainer();
+        resumed.resume(&run).unwrap();
+        resumed.train(&run, &mut listen).unwrap();
+        assert!(resumed.parameters().values() == expected, "carry_state {carry_state}");
+
+        let windows = Config { mode: Mode::Windows, ..config.clone() };
+        let mut other = Trainer::new(&Device::cpu(), windows, samples.shape().clone()).unwrap();
+        let error = other.resume(&run).unwrap_err().to_string();
+        assert!(error.contains("training.mode dense, but this run has windows"), "{error}");
+        fs::remove_dir_all(folder.path()).unwrap();
+    }
+}
+
+#[test]
+fn what_has_no_bars_to_go_on_over_is_refused() {
+    let refused = |config: Config, samples: &dyn Samples| {
+        let train: Vec<usize> = (0..10).collect();
+        let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+        let trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone());
+        trainer.and_then(|mut trainer| trainer.train(&run, &mut listen)).unwrap_err().to_string()
+    };
+    let error = refused(dense(), &samples(20));
+    assert!(
+        error.starts_with("training.mode is dense: expected windows for samples that are stored as windows"),
+        "{error}"
+    );
+    let error = refused(Config { form: Form::Plain, ..dense() }, &series());
+    assert!(error.starts_with("training.mode is dense: expected windows for the plain form"), "{error}");
+}

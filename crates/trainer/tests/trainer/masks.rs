@@ -1,0 +1,199 @@
+//! Targets that are not known: they count in no loss, no gradient, no error and no baseline.
+
+use std::ops::ControlFlow;
+
+use crate::made_up::{config, samples};
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Ascending, Baselines, Batch, Config, Event, Form, InMemory, InputGradients, Loss, OptimizerConfig, OptimizerKind,
+    Pass, Run, Samples, Selection, StepEvent, TensorSet, Trainer,
+};
+use proptest::prelude::*;
+
+/// The samples of [`samples`], with the targets that `change` makes of theirs, by sample and horizon.
+pub(crate) fn with_targets(count: usize, change: impl Fn(usize, usize, f32) -> f32) -> InMemory {
+    let whole = samples(count);
+    let mut batch = Batch::new(&Device::cpu().scope("test"), whole.shape(), count).unwrap();
+    batch.resize(count);
+    whole.gather(&(0..count).collect::<Vec<_>>(), &mut batch).unwrap();
+    let (windows, targets) = batch.slices_mut();
+    let targets = targets.iter().enumerate().map(|(i, &target)| change(i / 2, i % 2, target)).collect();
+    InMemory::new(whole.shape().clone(), windows.into_iter().map(|windows| windows.to_vec()).collect(), targets)
+        .unwrap()
+}
+
+/// Every third first target, every fifth second one and all of samples 40 to 59 are not known.
+fn holed(count: usize) -> InMemory {
+    with_targets(count, |sample, horizon, target| {
+        let is_unknown = sample.is_multiple_of([3, 5][horizon]) || (40..60).contains(&sample);
+        if is_unknown { f32::NAN } else { target }
+    })
+}
+
+/// Trains on all of `samples`, and gives the trainer and what it told of each step.
+fn trained(config: &Config, samples: &InMemory) -> (Trainer, Vec<StepEvent>) {
+    let train: Vec<usize> = (0..samples.len()).collect();
+    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let mut steps = Vec::new();
+    let observe = &mut |event: Event<'_>| {
+        if let Event::Step(step) = event {
+            steps.push(step);
+        }
+        ControlFlow::Continue(())
+    };
+    trainer.train(&run, observe).unwrap();
+    (trainer, steps)
+}
+
+fn bits(trainer: &Trainer) -> Vec<u32> {
+    trainer.parameters().values().iter().map(|x| x.to_bits()).collect()
+}
+
+/// The change of one step is the gradient.
+fn plain_descent() -> OptimizerConfig {
+    OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() }
+}
+
+#[test]
+fn accumulated_batches_are_one_large_batch() {
+    let samples = holed(300);
+    let with = |batch_size, accumulation_steps| {
+        trained(&Config { batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+    };
+    let (large, large_steps) = with(128, 1);
+    let (halves, steps) = with(64, 2);
+    assert_eq!(bits(&halves), bits(&large));
+    for (step, large) in steps.iter().zip(&large_steps) {
+        assert!(
+            (step.loss - large.loss).abs() < 1e-12 && step.loss_terms == large.loss_terms,
+            "{step:?} for {large:?}"
+        );
+    }
+    assert!(steps.iter().all(|step| step.loss_terms.is_some_and(|terms| terms < 2 * step.samples)), "{steps:?}");
+    let (small, _) = with(16, 8);
+    let pairs = small.parameters().values().iter().zip(large.parameters().values());
+    let apart = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    // As for samples whose targets are all known.
+    assert!(apart < 1e-5, "{apart}");
+}
+
+#[test]
+fn where_all_targets_are_known_nothing_is_told() {
+    let (_, steps) = trained(&config(), &samples(40));
+    assert!(steps.iter().all(|step| step.loss_terms.is_none()));
+}
+
+#[test]
+fn a_step_without_known_targets_changes_nothing_and_says_so() {
+    let samples = with_targets(24, |sample, _, target| if sample / 8 == 1 { f32::NAN } else { target });
+    for precision in [Precision::Fp32, Precision::Fp16] {
+        // In the order of the samples: one run of eight a step, whichever comes first.
+        let config = Config { max_steps: Some(3), precision, ..config() };
+        let (_, steps) = trained(&config, &samples);
+        let silent: Vec<_> = steps.iter().filter(|step| step.loss_terms == Some(0)).collect();
+        let [StepEvent { step, loss, grad_norm, overflow: None, .. }] = silent[..] else { panic!("{steps:?}") };
+        assert_eq!((*loss, *grad_norm), (0.0, 0.0));
+        // Moments of Adam and weight decay leave the weights alone, too.
+        let up_to = |max_steps| bits(&trained(&Config { max_steps: Some(max_steps), ..config.clone() }, &samples).0);
+        assert_eq!(up_to(*step), up_to(step - 1));
+        assert!(*step == 3 || up_to(step + 1) != up_to(*step));
+    }
+}
+
+#[test]
+fn errors_and_baselines_are_those_of_known_targets() {
+    let (whole, part) = (samples(100), holed(100));
+    let device = Device::cpu();
+    let training: Vec<usize> = (0..80).collect();
+    let known_first: Vec<usize> = (0..100).filter(|n| n % 3 > 0 && !(40..60).contains(n)).collect();
+    let mut trainer = Trainer::new(&device, config(), part.shape().clone()).unwrap();
+    let fit = |samples, indices: &[usize]| Baselines::fit(&device, Selection { samples, indices }).unwrap();
+    let of_part = fit(&part, &training);
+    let all: Vec<usize> = (0..100).collect();
+    let found = trainer.evaluate(Selection { samples: &part, indices: &all }, Some(&of_part)).unwrap();
+    // The same by the samples whose first target is known: their second ones are another matter.
+    let known_training: Vec<usize> = known_first.iter().copied().filter(|&n| n < 80).collect();
+    let baselines = fit(&whole, &known_training);
+    let selection = Selection { samples: &whole, indices: &known_first };
+    let expected = trainer.evaluate(selection, Some(&baselines)).unwrap();
+
+    // Samples 0, 15, 30, 60, 75 and 90 know no target, as 40 to 59.
+    assert_eq!((found.samples, expected.samples), (74, known_first.len()));
+    let known_targets = found.metrics.known_targets.clone().unwrap();
+    assert_eq!((known_targets[0], known_targets[1]), (known_first.len(), 64));
+    // Sums of up to a hundred terms in another order.
+    let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a} and {b}");
+    near(found.metrics.rmse[0], expected.metrics.rmse[0]);
+    near(found.metrics.mae[0], expected.metrics.mae[0]);
+    assert_eq!(found.metrics.direction_accuracy[0], expected.metrics.direction_accuracy[0]);
+    for (name, errors) in &found.baselines {
+        near(errors.rmse[0], expected.baselines[name].rmse[0]);
+    }
+    let squares = |k: usize| found.metrics.rmse[k].powi(2) * known_targets[k] as f64;
+    near(found.loss, (squares(0) + squares(1)) / (known_targets[0] + known_targets[1]) as f64);
+
+    let nothing = with_targets(20, |_, _, _| f32::NAN);
+    let indices: Vec<usize> = (0..20).collect();
+    let selection = Selection { samples: &nothing, indices: &indices };
+    let message = trainer.evaluate(selection, None).unwrap_err().to_string();
+    assert!(message.contains("none of their targets is known"), "{message}");
+    let message = Baselines::fit(&device, selection).unwrap_err().to_string();
+    assert!(message.contains("none of the training targets is known"), "{message}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// One step of both forms against a pass in double precision over all samples at once, whose loss is the mean over the targets that are known.
+    #[test]
+    fn gradients_are_those_of_the_mean_over_known_targets(
+        known in prop::collection::vec(any::<[bool; 2]>(), 40), loss in 0usize..3, batch_size in 1usize..41, fast in any::<bool>(),
+    ) {
+        let loss = [Loss::Mse, Loss::Huber { delta: 0.3 }, Loss::Quantile { levels: Ascending::new(&[0.1, 0.3, 0.8]).unwrap() }][loss];
+        let terms = known.iter().flatten().filter(|known| **known).count();
+        prop_assume!(terms > 0);
+        let samples = with_targets(40, |n, k, target| if known[n][k] { target } else { f32::NAN });
+        let form = if fast { Form::Fast } else { Form::Plain };
+        let config = Config {
+            optimizer: plain_descent(), clip_norm: None, max_steps: Some(1), accumulation_steps: 40usize.div_ceil(batch_size), batch_size, loss, form,
+            ..config()
+        };
+        let width = loss.outputs_per_target();
+        let before = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+        let (after, steps) = trained(&config, &samples);
+
+        let scope = Device::cpu().scope("test");
+        let mut batch = Batch::new(&scope, samples.shape(), 40).unwrap();
+        batch.resize(40);
+        samples.gather(&(0..40).collect::<Vec<_>>(), &mut batch).unwrap();
+        let (view, model) = (batch.view(), before.model());
+        let mut parameters = TensorSet::<f64>::zeros(&scope, model.layout()).unwrap();
+        parameters.values_mut().iter_mut().zip(before.parameters().values()).for_each(|(to, &from)| *to = f64::from(from));
+        let mut pass = Pass::<f64>::new(&scope, model, 40, InputGradients::Skip).unwrap();
+        pass.load(40, (0..2).map(|k| view.features(k)));
+        model.forward(&parameters, &mut pass);
+        let mut gradients = TensorSet::zeros(&scope, model.layout()).unwrap();
+        let (y, d_y) = pass.outputs_and_gradient_mut();
+        let pairs = y.chunks_exact(width).zip(view.targets()).filter(|(_, target)| !target.is_nan());
+        let (known_y, known_targets): (Vec<&[f64]>, Vec<f32>) = pairs.unzip();
+        let known_y = known_y.concat();
+        let expected_loss = loss.sum(&known_y, &known_targets) / (terms * width) as f64;
+        let mut of_known = vec![0.0; known_y.len()];
+        loss.gradient((&known_y, &known_targets), terms * width, &mut of_known);
+        let mut of_known = of_known.chunks_exact(width);
+        for (d, target) in d_y.chunks_exact_mut(width).zip(view.targets()) {
+            if target.is_nan() { d.fill(0.0) } else { d.copy_from_slice(of_known.next().unwrap()) }
+        }
+        model.backward(&parameters, &mut pass, &mut gradients);
+
+        prop_assert!((steps[0].loss - expected_loss).abs() < 1e-6);
+        prop_assert_eq!(steps[0].loss_terms, (terms < 80).then_some(terms * width));
+        let changes = before.parameters().values().iter().zip(after.parameters().values()).map(|(before, after)| before - after);
+        for (change, gradient) in changes.zip(gradients.values()) {
+            // Weights of order 1 lose a few units in their last place, and gradients of order 1 as many.
+            prop_assert!((f64::from(change) - gradient).abs() < 2e-6, "{} for {}", change, gradient);
+        }
+    }
+}
