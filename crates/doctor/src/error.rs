@@ -1,0 +1,18 @@
+//! What keeps the doctor from looking.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why something could not be looked at. What is wrong with the machine is no error, but a [`Finding`](crate::Finding).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A program cannot be started.
+    #[error("{program}: cannot be run: {source}", program = .program.display())]
+    NotRun {
+        /// The program.
+        program: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}

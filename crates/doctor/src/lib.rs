@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod diagnosis;
+mod error;
+mod examination;
+mod explain;
+mod finding;
+pub mod knowledge;
+mod management;
+mod probe;
+mod python;
+mod quote;
+mod repair;
+mod script;
+mod system;
+mod text;
+mod version;
+
+pub use error::Error;
+pub use examination::{Examination, Request, examine};
+pub use explain::Topic;
+pub use finding::{Finding, Severity};
+pub use management::{Gpu, Holder, Management, Trial};
+pub use probe::{Container, DriverModule, Libraries, Library, Machine, Node, PciGpu};
+pub use python::{Distribution, Installed, Python, Requirement, Run, Seen, Torch};
+pub use quote::quote;
+pub use repair::Repair;
+pub use system::{Access, System};
+pub use version::{Capability, CompiledFor, CudaVersion, Fit, Version};

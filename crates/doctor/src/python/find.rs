@@ -1,0 +1,79 @@
+//! Where the environment is: the interpreter, and the folders of its packages.
+
+use std::path::{Path, PathBuf};
+
+use crate::system::System;
+use crate::version::Version;
+
+/// The interpreter that `named` says; else that of the active environment; else the first on the path. With how it was found.
+pub(super) fn interpreter(system: &System, named: Option<&Path>) -> Option<(PathBuf, &'static str)> {
+    if let Some(named) = named {
+        let is_bare = named.components().count() == 1 && named.is_relative();
+        let found = if is_bare { on_path(system, &named.to_string_lossy()) } else { None };
+        return Some((found.unwrap_or_else(|| named.to_owned()), "--python"));
+    }
+    let of_environment = |variable: &'static str| {
+        let executable = Path::new(system.variable(variable)?).join("bin/python");
+        system.is_file(&executable).then_some((executable, variable))
+    };
+    let on_path = || ["python3", "python"].iter().find_map(|name| Some((on_path(system, name)?, "PATH")));
+    of_environment("VIRTUAL_ENV").or_else(|| of_environment("CONDA_PREFIX")).or_else(on_path)
+}
+
+fn on_path(system: &System, name: &str) -> Option<PathBuf> {
+    let folders = system.variable("PATH")?.split(':').filter(|folder| !folder.is_empty());
+    folders.map(|folder| Path::new(folder).join(name)).find(|path| system.is_file(path))
+}
+
+/// The folders in which an interpreter keeps packages, by where it lies: for one that cannot be asked.
+pub(super) fn sites(system: &System, executable: &Path) -> Vec<PathBuf> {
+    let Some(prefix) = executable.parent().and_then(Path::parent) else { return Vec::new() };
+    let mut sites = Vec::new();
+    for library in ["lib", "lib64"].map(|name| prefix.join(name)) {
+        let is_python = |name: &String| name.strip_prefix("python").is_some_and(|rest| rest.starts_with("3"));
+        for name in system.names(&library).into_iter().filter(is_python) {
+            sites.extend(["site-packages", "dist-packages"].map(|folder| library.join(&name).join(folder)));
+        }
+    }
+    sites
+}
+
+/// 3.11 of `…/python3.11/site-packages`.
+pub(super) fn version_of(site: &Path) -> Option<Version> {
+    let name = site.parent()?.file_name()?.to_str()?;
+    Version::parse(name.strip_prefix("python")?).filter(|version| version.len() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn an_active_environment_goes_before_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["venv/bin", "usr/bin", "venv/lib/python3.11/site-packages"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        for path in ["venv/bin/python", "usr/bin/python3", "usr/bin/python3.9"] {
+            fs::write(folder.path().join(path), "").unwrap();
+        }
+        let with = |variables: &[(&str, &str)], named: Option<&str>| {
+            let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let system = System::new(folder.path(), variables, "x86_64");
+            interpreter(&system, named.map(Path::new)).map(|(path, by)| (path.display().to_string(), by))
+        };
+        let path = ("PATH", "/bin:/usr/bin");
+        let found = |path: &str, by| Some((path.to_owned(), by));
+        assert_eq!(with(&[path, ("VIRTUAL_ENV", "/venv")], None), found("/venv/bin/python", "VIRTUAL_ENV"));
+        assert_eq!(with(&[path, ("VIRTUAL_ENV", "/gone")], None), found("/usr/bin/python3", "PATH"));
+        assert_eq!(with(&[path], Some("python3.9")), found("/usr/bin/python3.9", "--python"));
+        assert_eq!(with(&[path], Some("/opt/python")), found("/opt/python", "--python"));
+        assert_eq!(with(&[], None), None);
+        let system = System::new(folder.path(), [], "x86_64");
+        let sites = sites(&system, Path::new("/venv/bin/python"));
+        assert_eq!(sites[0], Path::new("/venv/lib/python3.11/site-packages"));
+        assert_eq!(version_of(&sites[0]).unwrap().to_string(), "3.11");
+    }
+}
