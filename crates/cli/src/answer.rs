@@ -1,14 +1,18 @@
 //! What a command has to say: text for people, JSON for programs. Commands return it; only `main` prints.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::failure::Kind;
 
 /// The outcome of a command.
 pub(crate) struct Answer {
     text: String,
     json: Value,
+    verdict: Option<Kind>,
 }
 
 /// In which form answers and errors are printed.
@@ -22,7 +26,18 @@ impl Answer {
     /// An answer that reads `text` and, for programs, is `value`.
     pub(crate) fn new(text: impl Into<String>, value: &impl Serialize) -> Self {
         let json = serde_json::to_value(value).expect("answers have text keys and serialize without error");
-        Answer { text: text.into(), json }
+        Answer { text: text.into(), json, verdict: None }
+    }
+
+    /// The same answer, with which the program ends as on a failure of `kind`: it did what was asked, and what it found is bad.
+    #[must_use]
+    pub(crate) fn with_verdict(self, kind: Kind) -> Self {
+        Answer { verdict: Some(kind), ..self }
+    }
+
+    /// What the program exits with once the answer is printed.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        self.verdict.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind as u8))
     }
 
     /// Prints the text where progress goes, for a command that is a part of another.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use megabatch_trainer::{self as trainer, InstrumentEvaluation, Metrics, Split};
+use megabatch_trainer::{self as trainer, Ascending, ClassErrors, InstrumentEvaluation, Loss, Metrics, Split};
 use serde::Serialize;
 
 /// A part of the data.
@@ -93,7 +93,21 @@ impl Evaluation {
         if let Some(accuracy) = self.model.accuracy {
             return format!("Accuracy {:.2} % of {}.", 100.0 * accuracy, self.samples);
         }
+        if let Some(classes) = &self.model.classes {
+            return self.class_verdict(classes);
+        }
         self.error_verdict() + &self.information_verdict()
+    }
+
+    fn class_verdict(&self, classes: &ClassErrors) -> String {
+        let facts = |classes: &ClassErrors| {
+            let (accuracy, balanced) = (100.0 * mean(&classes.accuracy), 100.0 * mean(&classes.balanced_accuracy));
+            format!("{accuracy:.1} % (balanced {balanced:.1} %), cross entropy {:.4}", mean(&classes.cross_entropy))
+        };
+        let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.classes.as_ref()?)));
+        let beside: String =
+            beside.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes))).collect();
+        format!("Accuracy {}, averaged over the horizons{beside}.", facts(classes))
     }
 
     /// How well the model ranks the nodes of each graph at the first horizon.
@@ -129,6 +143,9 @@ impl Evaluation {
     pub(crate) fn to_text(&self) -> String {
         let mut text =
             format!("{} samples ({}), checkpoint of step {}\n\n", self.samples, self.split.name(), self.step);
+        if self.model.classes.is_some() {
+            return text + &self.classes_text() + &self.instruments_text() + "\n" + &self.verdict();
+        }
         text.push_str(&format!("{:>8}", "horizon"));
         for (name, _) in self.contenders() {
             text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
@@ -137,12 +154,67 @@ impl Evaluation {
         for k in 0..self.model.rmse.len() {
             text.push_str(&format!("{:>8}", k + 1));
             for (_, metrics) in self.contenders() {
-                text.push_str(&format!("  {:>14.4}", metrics.rmse[k]));
+                text.push_str(&format!("  {:>14}", shown(metrics.rmse[k])));
             }
-            let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), |share| format!("{share:.4}"));
-            text.push_str(&format!("  {:>10.4}  {direction:>10}\n", self.model.mae[k]));
+            let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), shown);
+            text.push_str(&format!("  {:>10}  {direction:>10}\n", shown(self.model.mae[k])));
         }
-        text + &self.information_text() + &self.instruments_text() + "\n" + &self.verdict()
+        text + &self.quantiles_text() + &self.information_text() + &self.instruments_text() + "\n" + &self.verdict()
+    }
+
+    /// A row a horizon: accuracies and cross entropies.
+    fn classes_text(&self) -> String {
+        type ByHorizon = fn(&ClassErrors) -> &[f64];
+        let contenders = self.contenders().filter_map(|(name, metrics)| Some((name, metrics.classes.as_deref()?)));
+        let contenders: Vec<(&str, &ClassErrors)> = contenders.collect();
+        let columns: [(&str, ByHorizon); 3] = [
+            ("accuracy", |classes| &classes.accuracy),
+            ("balanced", |classes| &classes.balanced_accuracy),
+            ("cross entropy", |classes| &classes.cross_entropy),
+        ];
+        let cells = columns.iter().flat_map(|column| contenders.iter().map(move |contender| (column, contender)));
+        let cells: Vec<_> = cells.collect();
+        let mut text = format!("{:>8}", "horizon");
+        for ((column, _), (name, _)) in &cells {
+            text.push_str(&format!("  {:>27}", format!("{column} {}", name.replace('_', " "))));
+        }
+        text.push('\n');
+        for k in 0..self.model.rmse.len() {
+            text.push_str(&format!("{:>8}", k + 1));
+            for ((_, values), (_, classes)) in &cells {
+                text.push_str(&format!("  {:>27}", shown(values(classes)[k])));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A row a level, averaged over the horizons.
+    fn quantiles_text(&self) -> String {
+        let Some(quantiles) = &self.model.quantiles else { return String::new() };
+        let mut text =
+            "\nquantiles, averaged over the horizons; coverage is the share of targets that are no higher\n\n"
+                .to_owned();
+        text.push_str(&format!("{:>8}  {:>14}  {:>10}\n", "level", "pinball loss", "coverage"));
+        for (level, (loss, coverage)) in
+            quantiles.levels.iter().zip(quantiles.pinball_loss.iter().zip(&quantiles.coverage))
+        {
+            text.push_str(&format!("{level:>8}  {:>14.4}  {:>10.4}\n", mean(loss), mean(coverage)));
+        }
+        if quantiles.levels.len() > 1 {
+            let (crossing, shown) = (100.0 * mean(&quantiles.crossing), self.of_level());
+            text.push_str(&format!("{crossing:.2} % cross: a quantile is above one of a higher level.{shown}\n"));
+        }
+        text
+    }
+
+    /// Which quantile the errors by horizon are of.
+    fn of_level(&self) -> String {
+        let levels = self.model.quantiles.as_ref().and_then(|quantiles| Ascending::new(&quantiles.levels));
+        levels.map_or(String::new(), |levels| {
+            let level = levels.as_slice()[Loss::Quantile { levels }.point()];
+            format!(" RMSE, MAE and direction are those of level {level}.")
+        })
     }
 
     /// A row a horizon: correlations within graphs, averaged over them.
@@ -226,8 +298,15 @@ fn contenders<'a>(
     std::iter::once(("model", model)).chain(baselines.iter().map(|(name, metrics)| (*name, metrics)))
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+/// Four digits; of a horizon without known targets, a dash.
+fn shown(value: f64) -> String {
+    if value.is_nan() { "-".to_owned() } else { format!("{value:.4}") }
+}
+
+/// Over the horizons of which something is known.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    let known = || values.iter().filter(|value| !value.is_nan());
+    known().sum::<f64>() / known().count() as f64
 }
 
 #[cfg(test)]

@@ -117,11 +117,15 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
             Some(Kind::Usage)
         }
         Error::Memory(error) => of_device(error),
-        Error::Threads { .. } => Some(Kind::Capacity),
-        Error::SamplesShape { .. } | Error::Weights { .. } | Error::Safetensors { .. } | Error::Checkpoint { .. } => {
-            Some(Kind::Data)
+        Error::Threads { .. } | Error::NothingToCut { .. } => Some(Kind::Capacity),
+        Error::SamplesShape { .. }
+        | Error::Class { .. }
+        | Error::Weights { .. }
+        | Error::Safetensors { .. }
+        | Error::Checkpoint { .. } => Some(Kind::Data),
+        Error::NotFinite { .. } | Error::Scale(_) | Error::Exploded { .. } | Error::GaveUp { .. } => {
+            Some(Kind::Numeric)
         }
-        Error::NotFinite { .. } => Some(Kind::Numeric),
         _ => None,
     }
 }

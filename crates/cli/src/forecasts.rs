@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use megabatch_chunk_io::{SampleBlock, Source};
-use megabatch_trainer::{Compute, Model, Predictor, Samples as _, Selection};
+use megabatch_trainer::{Samples as _, Selection};
 
 use crate::adapt::samples::SourceSamples;
 use crate::evaluation::Part;
@@ -24,7 +24,7 @@ pub(crate) struct Forecasts {
     pub(crate) pairs: Vec<Pairs>,
 }
 
-/// Predicted and actual values at one horizon, a pair a sample.
+/// Predicted and actual values at one horizon, a pair a sample; an actual one that is not known is NaN.
 pub(crate) struct Pairs {
     /// From 1.
     pub(crate) horizon: usize,
@@ -41,16 +41,15 @@ impl Forecasts {
     /// Predicts `part` of `job`'s data, which are `samples`, with `weights`. It takes no more memory than training did, once the trainer is
     /// gone.
     pub(crate) fn of(job: &Job, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Self> {
-        let Job { device, split, training, .. } = job;
+        let Job { split, training, .. } = job;
         let indices = part.indices(split, samples.len()).into_owned();
-        let model = Model::new(samples.shape().clone(), training.model)?;
-        let compute = Compute { threads: training.threads, batch_size: training.batch_size, form: training.form };
-        let predictor = Predictor::open(device, model, weights, compute)?;
-        let mut predictor = if training.carry_state { predictor.with_carried_state() } else { predictor };
+        let mut predictor = job.predictor(weights)?;
         let outputs = samples.shape().outputs;
         let mut pairs: Vec<Pairs> = horizons(outputs).into_iter().map(Pairs::at).collect();
+        let (per_target, point) = (training.loss.outputs_per_target(), training.loss.point());
         predictor.predict(Selection { samples, indices: &indices }, |_, predictions| {
-            pairs.iter_mut().for_each(|pairs| pairs.predicted.extend(column(predictions, outputs, pairs.horizon)));
+            let points: Vec<f32> = predictions.chunks_exact(per_target).map(|of_target| of_target[point]).collect();
+            pairs.iter_mut().for_each(|pairs| pairs.predicted.extend(column(&points, outputs, pairs.horizon)));
             Ok::<(), megabatch_trainer::Error>(())
         })?;
         add_targets(samples.source(), &indices, &mut pairs)?;
@@ -91,6 +90,13 @@ impl Forecasts {
 }
 
 impl Pairs {
+    /// Those whose actual value is known.
+    pub(crate) fn known(&self) -> Pairs {
+        let known = self.predicted.iter().zip(&self.actual).filter(|(_, actual)| !actual.is_nan());
+        let (predicted, actual) = known.unzip();
+        Pairs { horizon: self.horizon, predicted, actual }
+    }
+
     fn at(horizon: usize) -> Self {
         Pairs { horizon, predicted: Vec::new(), actual: Vec::new() }
     }

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, Residence, Shortage, Source};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{self as trainer, CarriedStates, Checkpoints, Footprint, Run, Samples, Split};
+use megabatch_trainer::{
+    self as trainer, CarriedStates, Checkpoints, Compute, Footprint, Model, Predictor, Run, Samples, Split,
+};
 
 use crate::adapt::data::Data;
 use crate::config::Config;
 use crate::failure::{self, Failure};
 use crate::plan::{bytes, decoded_rows};
-use crate::settings::training_config;
+use crate::settings::{check_classes, check_precision, training_config};
 
 /// Memory that is assumed where the system does not tell how much is free.
 const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
@@ -60,6 +62,15 @@ impl Job {
         Run { samples: self.data.samples(), train, validation, checkpoints: Some(checkpoints) }
     }
 
+    /// The model with the weights of the file `weights`, in use. It takes no more memory than training, once the trainer is gone.
+    pub(crate) fn predictor(&self, weights: &Path) -> Result<Predictor> {
+        let Job { device, training, data, .. } = self;
+        let model = Model::new(data.samples().shape().clone(), training.model)?;
+        let compute = Compute { threads: training.threads, batch_size: training.batch_size, form: training.form };
+        let predictor = Predictor::open(device, model, weights, compute)?.with_precision(training.precision)?;
+        Ok(if training.streams() { predictor.with_carried_state() } else { predictor })
+    }
+
     /// Bytes that are held in memory for the data by now.
     pub(crate) fn held_bytes(&self) -> usize {
         self.device.scope("data").usage().allocated_bytes
@@ -93,6 +104,8 @@ impl Job {
     /// Opens the data and splits it.
     pub(crate) fn open(request: Request<'_>) -> Result<Self> {
         let Request { mut config, device, max_steps, .. } = request;
+        check_precision(&config)?;
+        check_classes(&config)?;
         if let Some(steps) = max_steps {
             config.set_count("training.max_steps", steps);
         }
@@ -174,10 +187,10 @@ fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -
         Some(graphs) => Footprint::of_graphs(training, shape, graphs.largest(), split.validation.len())?,
         None => Footprint::of(training, shape, split.validation.len())?,
     };
-    if !training.carry_state {
+    if !training.streams() {
         return Ok(footprint);
     }
-    let states = CarriedStates::of(samples, &split.train, &split.validation)?;
+    let states = CarriedStates::of(training, samples, [&split.train, &split.validation])?;
     Ok(footprint.with_carried_states(training, shape, &states))
 }
 

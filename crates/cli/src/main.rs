@@ -4,6 +4,7 @@
 mod account;
 mod adapt;
 mod answer;
+mod attention;
 mod commands;
 mod config;
 mod duration;
@@ -12,6 +13,7 @@ mod failure;
 mod forecasts;
 mod job;
 mod notes;
+mod onnx;
 mod output;
 mod plan;
 mod progress;
@@ -42,8 +44,12 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let form = if cli.json { Form::Json } else { Form::Text };
-    match commands::run(cli.command).and_then(|answer| Ok(answer.print(form)?)) {
-        Ok(()) => ExitCode::SUCCESS,
+    let printed = commands::run(cli.command, form).and_then(|answer| {
+        answer.print(form)?;
+        Ok(answer.exit_code())
+    });
+    match printed {
+        Ok(exit_code) => exit_code,
         Err(error) => fail(form, failure::kind(&error), &failure::message(&error)),
     }
 }

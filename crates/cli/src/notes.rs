@@ -1,11 +1,12 @@
 //! What a user should know of a job's settings beside each other and beside its data, before it runs.
 
 use anyhow::Result;
-use megabatch_trainer::{self as trainer, Loss, LrScheduleKind};
+use megabatch_trainer::{self as trainer, Ascending, Loss, LrSchedule, LrScheduleKind};
 
 use crate::adapt::data::Data;
 use crate::adapt::split::overlapping;
 use crate::job::Job;
+use crate::settings::{classes, quantiles, walk_forward};
 
 /// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
 pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
@@ -26,8 +27,9 @@ pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
 
 /// Settings that do nothing beside the others.
 fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
-    let trainer::Config { model, dropout, loss, lr_schedule, early_stopping, .. } = &job.training;
+    let trainer::Config { model, dropout, loss, early_stopping, divergence, .. } = &job.training;
     let is_set = |path: &str, default: f64| job.config.number(path) != default;
+    let walks = walk_forward(&job.config).is_some() && job.config.optional_count("data.walk_forward_fold").is_none();
     let findings = [
         (
             *dropout > 0.0 && model.layers == 1,
@@ -38,19 +40,30 @@ fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
             "training.huber_delta does nothing with training.loss mse".to_owned(),
         ),
         (
-            lr_schedule.kind == LrScheduleKind::Constant && lr_schedule.lr_min > 0.0,
-            "training.lr_min does nothing with training.lr_schedule constant".to_owned(),
+            !matches!(loss, Loss::Quantile { .. }) && quantiles(&job.config) != Ascending::one(0.5),
+            "training.quantile does nothing without training.loss quantile".to_owned(),
         ),
         (
-            lr_schedule.warmup_steps >= steps.max(1),
-            format!(
-                "training.warmup_steps is {} of {steps} steps: the rate never gets beyond the warm-up",
-                lr_schedule.warmup_steps
-            ),
+            !matches!(loss, Loss::CrossEntropy | Loss::Classes(_)) && classes(&job.config).is_some(),
+            "training.thresholds and training.classes do nothing without training.loss cross_entropy".to_owned(),
+        ),
+        (
+            matches!(loss, Loss::Quantile { levels } if !levels.as_slice().contains(&0.5)),
+            "training.quantile leaves out the median, 0.5: how well quantiles are met, their pinball loss and coverage say, while RMSE and the \
+             baselines are about what is expected in the middle"
+                .to_owned(),
         ),
         (
             early_stopping.is_none() && is_set("training.early_stopping_min_delta", 0.0),
             "training.early_stopping_min_delta does nothing without training.early_stopping".to_owned(),
+        ),
+        (
+            divergence.rollbacks_max == 0 && job.config.count("training.max_rollbacks") != 3,
+            "training.max_rollbacks does nothing without training.on_nan rollback".to_owned(),
+        ),
+        (
+            walks,
+            "data.walk_forward: this is the plan of the last fold, which trains on the latest samples".to_owned(),
         ),
         (
             job.config.count("gpu_optimization.num_workers") > 0,
@@ -65,5 +78,28 @@ fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
             ),
         ),
     ];
-    findings.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note).collect()
+    let all = findings.into_iter().chain(of_the_rate(job, steps));
+    all.filter(|(holds, _)| *holds).map(|(_, note)| note).collect()
+}
+
+/// The same of the learning rate: whether a finding holds, and its sentence.
+fn of_the_rate(job: &Job, steps: u64) -> [(bool, String); 3] {
+    let LrSchedule { kind, warmup_steps, lr_min } = job.training.lr_schedule;
+    let cycle = [("pct_start", 0.3), ("div_factor", 25.0), ("final_div_factor", 1e4)];
+    let is_set = |(name, default): &(&str, f64)| job.config.number(&format!("training.{name}")) != *default;
+    [
+        (
+            kind != LrScheduleKind::Cosine && lr_min > 0.0,
+            "training.lr_min does nothing without training.lr_schedule cosine".to_owned(),
+        ),
+        (
+            !matches!(kind, LrScheduleKind::OneCycle(_)) && cycle.iter().any(is_set),
+            "training.pct_start, div_factor and final_div_factor do nothing without training.lr_schedule one_cycle"
+                .to_owned(),
+        ),
+        (
+            warmup_steps >= steps.max(1),
+            format!("training.warmup_steps is {warmup_steps} of {steps} steps: the rate never gets beyond the warm-up"),
+        ),
+    ]
 }

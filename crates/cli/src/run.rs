@@ -1,9 +1,11 @@
 //! A run's folder: what is where in it, and the small files that the program itself writes there.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+mod follow;
+mod log;
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 use megabatch_gpu_core::snapshot::Snapshot;
@@ -13,11 +15,14 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::plan::Plan;
+pub(crate) use follow::{LogFollower, News};
+pub(crate) use log::{MetricsLog, Standing};
 
 /// Names of files that are being written begin so.
 const UNFINISHED: &str = ".tmp";
 
 /// The folder that `train --out` names.
+#[derive(Clone)]
 pub(crate) struct RunFolder {
     root: PathBuf,
 }
@@ -95,13 +100,23 @@ impl RunFolder {
         error.context(format!("no room for the run: make room, and {begin}"))
     }
 
+    /// The folder of a fold of this run, whether it is there or not.
+    pub(crate) fn fold(&self, fold: usize) -> RunFolder {
+        RunFolder { root: self.root.join(format!("fold-{fold}")) }
+    }
+
+    /// Whether a run has begun here.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.config_file().is_file()
+    }
+
     /// The folder of a run that exists.
     ///
     /// # Errors
     /// A usage failure where there is none.
     pub(crate) fn open(root: &Path) -> Result<Self> {
         let run = RunFolder { root: root.to_owned() };
-        if !run.config_file().is_file() {
+        if !run.has_begun() {
             return Err(Failure::usage(format!(
                 "{}: not a run folder: it has no config.yaml; `megabatch train --out` makes one",
                 root.display()
@@ -130,6 +145,11 @@ impl RunFolder {
         self.root.join("evaluation.json")
     }
 
+    /// The errors of all folds of a run that walks forward.
+    pub(crate) fn walk_forward_file(&self) -> PathBuf {
+        self.root.join("walk-forward.json")
+    }
+
     pub(crate) fn report_file(&self) -> PathBuf {
         self.root.join("report.html")
     }
@@ -140,6 +160,16 @@ impl RunFolder {
 
     pub(crate) fn trace_file(&self) -> PathBuf {
         self.root.join("memory-trace.jsonl")
+    }
+
+    /// Where each session leaves its events for TensorBoard.
+    pub(crate) fn event_folder(&self) -> PathBuf {
+        self.root.join("tb")
+    }
+
+    /// Where the time of the session's steps went, for Perfetto.
+    pub(crate) fn timeline_file(&self) -> PathBuf {
+        self.root.join("trace.json")
     }
 
     /// Where the `n`-th shortage of memory is told, n from 1.
@@ -196,51 +226,8 @@ pub(crate) struct Taken {
     _folder: Option<File>,
 }
 
-/// metrics.jsonl, one JSON object a line, in the order of the steps.
-pub(crate) struct MetricsLog {
-    path: PathBuf,
-    file: File,
-    /// When the line before was written.
-    since: Instant,
-}
-
-/// Events whose whole duration lies between the line before theirs and their own, and the key that tells it.
-const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), ("checkpoint", "save_s")];
-
-impl MetricsLog {
-    /// Opens the log of `run` after step `step`: lines of later steps, which a resumed run will write again, are dropped.
-    pub(crate) fn open_after(run: &RunFolder, step: u64) -> Result<Self> {
-        let kept: String = run
-            .metrics()?
-            .iter()
-            .filter(|metric| metric["step"].as_u64().is_some_and(|at| at <= step))
-            .map(|metric| format!("{metric}\n"))
-            .collect();
-        write_atomically(&run.metrics_file(), kept.as_bytes())?;
-        let file = OpenOptions::new().append(true).open(run.metrics_file())?;
-        Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now() })
-    }
-
-    /// Appends one line, to be called as soon as what it tells of is over: validations and checkpoints get the time since the
-    /// line before.
-    pub(crate) fn push(&mut self, metric: &Value) -> Result<()> {
-        let seconds = self.since.elapsed().as_secs_f64();
-        let mut line = metric.clone();
-        if let Some((_, key)) = TIMED_EVENTS.iter().find(|(event, _)| metric["event"] == *event) {
-            line[key] = seconds.into();
-        }
-        // In one call, so that a line is cut short only where the system itself cuts it.
-        let write = self.file.write_all(format!("{line}\n").as_bytes());
-        write.with_context(|| format!("{}: cannot write", self.path.display()))?;
-        self.since = Instant::now();
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -303,35 +290,5 @@ mod tests {
         fs::create_dir(run.checkpoints()).unwrap();
         let message = advise(ErrorKind::StorageFull);
         assert!(message.contains("--resume` goes on from it: x: cannot write"), "{message}");
-    }
-
-    #[test]
-    fn a_resumed_log_has_each_step_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let run = RunFolder::new(folder.path()).unwrap();
-        let mut log = MetricsLog::open_after(&run, 0).unwrap();
-        (1..=4).for_each(|step| log.push(&json!({ "step": step })).unwrap());
-        write!(log.file, "{{\"step\": 5, \"lo").unwrap();
-        let mut log = MetricsLog::open_after(&run, 2).unwrap();
-        log.push(&json!({ "step": 3 })).unwrap();
-        let steps: Vec<u64> = run.metrics().unwrap().iter().map(|metric| metric["step"].as_u64().unwrap()).collect();
-        assert_eq!(steps, [1, 2, 3]);
-    }
-
-    #[test]
-    fn validations_and_checkpoints_tell_how_long_they_took() {
-        let folder = tempfile::tempdir().unwrap();
-        let run = RunFolder::new(folder.path()).unwrap();
-        let mut log = MetricsLog::open_after(&run, 0).unwrap();
-        for event in ["step", "validation", "checkpoint"] {
-            log.since -= std::time::Duration::from_secs(3);
-            log.push(&json!({ "event": event, "step": 1 })).unwrap();
-        }
-        let lines = run.metrics().unwrap();
-        assert_eq!(lines[0], json!({ "event": "step", "step": 1 }));
-        for (line, key) in [(&lines[1], "validation_s"), (&lines[2], "save_s")] {
-            let seconds = line[key].as_f64().unwrap();
-            assert!((3.0..4.0).contains(&seconds), "{line}");
-        }
     }
 }

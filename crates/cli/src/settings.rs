@@ -1,12 +1,16 @@
 //! The trainer's settings from the user's.
 
 use megabatch_trainer::{
-    self as trainer, AttentionKind, EarlyStopping, Encoder, Form, GraphActivation, GraphConfig, GraphOutput, LastBatch,
-    Loss, LrSchedule, LrScheduleKind, ModelConfig, OptimizerConfig, OptimizerKind, Readout,
+    self as trainer, Ascending, AttentionKind, Classes, Divergence, EarlyStopping, Encoder, Form, Fusion,
+    GraphActivation, GraphConfig, GraphOutput, LastBatch, Loss, LrSchedule, LrScheduleKind, Mode, ModelConfig,
+    OneCycle, OptimizerConfig, OptimizerKind, Pooling, Readout, TrainingWindow, WalkForward,
 };
+
+use megabatch_amp::Precision;
 
 use crate::adapt::data::Data;
 use crate::config::Config;
+use crate::failure::Failure;
 
 /// All of them, for `data`.
 pub(crate) fn training_config(config: &Config, data: &Data) -> trainer::Config {
@@ -16,12 +20,20 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> trainer::Config {
         _ => OptimizerKind::AdamW,
     };
     trainer::Config {
-        model: model_config(config, data),
+        model: model_config(config, data).for_loss(loss(config)),
         dropout: config.number("model.dropout") as f32,
         carry_state: config.flag("training.carry_state"),
+        mode: mode(config),
+        gradient_checkpointing: config.flag("training.gradient_checkpointing"),
+        precision: precision(config),
         lr_schedule: LrSchedule {
             kind: match config.text("training.lr_schedule") {
                 Some("cosine") => LrScheduleKind::Cosine,
+                Some("one_cycle") => LrScheduleKind::OneCycle(OneCycle {
+                    pct_start: config.number("training.pct_start"),
+                    div_factor: config.number("training.div_factor"),
+                    final_div_factor: config.number("training.final_div_factor"),
+                }),
                 _ => LrScheduleKind::Constant,
             },
             warmup_steps: config.count("training.warmup_steps") as u64,
@@ -31,11 +43,20 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> trainer::Config {
             patience: u32::try_from(patience).unwrap_or(u32::MAX),
             min_delta: config.number("training.early_stopping_min_delta"),
         }),
+        divergence: Divergence {
+            rollbacks_max: match config.text("training.on_nan") {
+                Some("rollback") => config.count("training.max_rollbacks") as u32,
+                _ => 0,
+            },
+            explosion_factor: config.optional_number("training.explosion_factor"),
+        },
         optimizer: OptimizerConfig {
             kind,
             lr: config.number("training.lr"),
             weight_decay: config.number("training.weight_decay"),
-            ..OptimizerConfig::default()
+            beta1: config.number("training.beta1"),
+            beta2: config.number("training.beta2"),
+            epsilon: config.number("training.epsilon"),
         },
         clip_norm: config.optional_number("training.clip_norm"),
         loss: loss(config),
@@ -52,15 +73,84 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> trainer::Config {
     }
 }
 
+/// Refuses mixed precision and single precision at once.
+pub(crate) fn check_precision(config: &Config) -> anyhow::Result<()> {
+    if config.flag("gpu_optimization.use_amp") && precision(config) == Precision::Fp32 {
+        return Err(Failure::usage(
+            "gpu_optimization.use_amp is true and training.precision is fp32: they contradict each other; keep one",
+        ));
+    }
+    Ok(())
+}
+
+/// That of products: `training.precision`, or fp16 for `gpu_optimization.use_amp`.
+pub(crate) fn precision(config: &Config) -> Precision {
+    match config.text("training.precision") {
+        Some("fp32") => Precision::Fp32,
+        Some("bf16" | "bf16-mixed") => Precision::Bf16,
+        Some("fp16" | "16-mixed") => Precision::Fp16,
+        _ if config.flag("gpu_optimization.use_amp") => Precision::Fp16,
+        _ => Precision::Fp32,
+    }
+}
+
+fn mode(config: &Config) -> Mode {
+    match config.text("training.mode") {
+        Some("dense") => Mode::Dense,
+        _ => Mode::Windows,
+    }
+}
+
+/// Whether predictions are those of one pass over each segment.
+pub(crate) fn streams(config: &Config) -> bool {
+    config.flag("training.carry_state") || mode(config) == Mode::Dense
+}
+
+/// The folds that training walks forward through, if it does.
+pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
+    Some(WalkForward {
+        folds: config.optional_count("data.walk_forward")?,
+        window: match config.text("data.walk_forward_window") {
+            Some("sliding") => TrainingWindow::Sliding,
+            _ => TrainingWindow::Expanding,
+        },
+        overlap: config.number("data.walk_forward_overlap"),
+    })
+}
+
 /// The loss, which validation and evaluation measure too.
 pub(crate) fn loss(config: &Config) -> Loss {
     match config.text("training.loss") {
         Some("huber") => Loss::Huber { delta: config.number("training.huber_delta") },
-        Some("cross_entropy") => Loss::CrossEntropy,
+        Some("quantile") => Loss::Quantile { levels: quantiles(config) },
+        Some("cross_entropy") => classes(config).map_or(Loss::CrossEntropy, Loss::Classes),
         Some("rank_pairwise") => Loss::RankPairwise,
         Some("rank_listwise") => Loss::RankListwise { temperature: config.number("training.rank_temperature") },
         _ => Loss::Mse,
     }
+}
+
+/// The classes that targets name, if they do.
+pub(crate) fn classes(config: &Config) -> Option<Classes> {
+    let thresholds = config.optional_numbers("training.thresholds").map(Classes::Thresholds);
+    thresholds.or(config.optional_count("training.classes").map(Classes::Labels))
+}
+
+/// Refuses two ways at once in which targets name their classes.
+pub(crate) fn check_classes(config: &Config) -> anyhow::Result<()> {
+    let labels = config.optional_count("training.classes");
+    match (config.optional_numbers("training.thresholds"), labels) {
+        (Some(thresholds), Some(labels)) => Err(Failure::usage(format!(
+            "training.thresholds is {thresholds} and training.classes is {labels}: targets are numbers that thresholds make classes of, or classes \
+             already; keep one"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The quantiles that are predicted.
+pub(crate) fn quantiles(config: &Config) -> Ascending {
+    config.optional_numbers("training.quantile").expect("the key has a default, and no word")
 }
 
 /// The model for `data`.
@@ -94,7 +184,26 @@ pub(crate) fn lstm_config(config: &Config) -> ModelConfig {
         hidden: config.count("model.hidden"),
         layers: config.count("model.layers"),
         bias: config.flag("model.bias"),
+        layer_norm: config.flag("model.layer_norm"),
+        pooling: match config.text("model.pooling") {
+            Some("attention") => match config.optional_count("model.pooling_heads") {
+                Some(heads) => Pooling::Attention { heads },
+                None => Pooling::attention(config.count("model.hidden")),
+            },
+            _ => Pooling::Last,
+        },
+        fusion: fusion(config),
         ..ModelConfig::default()
+    }
+}
+
+fn fusion(config: &Config) -> Fusion {
+    let heads = config.optional_count("model.fusion_heads");
+    match (config.text("model.fusion"), Fusion::attention(config.count("model.hidden"))) {
+        (Some("attention"), Fusion::Attention { heads: auto, .. }) => {
+            Fusion::Attention { heads: heads.unwrap_or(auto), feed_forward: config.count("model.fusion_feed_forward") }
+        }
+        _ => Fusion::Concat,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::job::{data_path, free_memory_bytes};
 use crate::run::RunFolder;
-use crate::settings::{form, lstm_config, threads};
+use crate::settings::{form, loss, lstm_config, precision, streams, threads};
 
 /// Which checkpoint of a run is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,8 +57,8 @@ impl Trained {
         }
         let batch_size = config.count("gpu_optimization.batch_size");
         let compute = Compute { threads: threads(&config), batch_size, form: form(&config) };
-        let predictor = Predictor::open(&device, model, &weights, compute)?;
-        let predictor = if config.flag("training.carry_state") { predictor.with_carried_state() } else { predictor };
+        let predictor = Predictor::open(&device, model, &weights, compute)?.with_precision(precision(&config))?;
+        let predictor = if streams(&config) { predictor.with_carried_state() } else { predictor };
         Ok(Trained { device, config, data, predictor, step })
     }
 
@@ -69,7 +69,7 @@ impl Trained {
 }
 
 /// The data that a run was trained on are taken to be the same still; where they are not, its errors on them mean something else.
-fn tell_changed_data(folder: &RunFolder, data: &Data) -> Result<()> {
+pub(crate) fn tell_changed_data(folder: &RunFolder, data: &Data) -> Result<()> {
     let trained = folder.saved_plan()["data"]["fingerprint"].clone();
     if trained.is_string() && trained != data.fingerprint()? {
         let path = data.path().display();
@@ -78,9 +78,14 @@ fn tell_changed_data(folder: &RunFolder, data: &Data) -> Result<()> {
     Ok(())
 }
 
-fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()> {
-    let trained: Meaning = serde_json::from_value(folder.saved_plan()["data"]["meaning"].clone()).unwrap_or_default();
-    match trained.difference(&data.meaning()?) {
+/// What the numbers stood for that a run was trained on.
+pub(crate) fn meaning_in_training(folder: &RunFolder) -> Meaning {
+    serde_json::from_value(folder.saved_plan()["data"]["meaning"].clone()).unwrap_or_default()
+}
+
+/// Refuses data that say that their numbers stand for something else than in training.
+pub(crate) fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()> {
+    match meaning_in_training(folder).difference(&data.meaning()?) {
         None => Ok(()),
         Some(difference) => Err(Failure::data(format!(
             "{}: {difference}; the model of {} takes data made as its own were",
@@ -94,6 +99,13 @@ fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()> {
 pub(crate) fn weights_file(folder: &RunFolder, which: Which) -> Result<(u64, PathBuf)> {
     let all = Checkpoints::new(folder.checkpoints()).list()?;
     let Some((last_step, last)) = all.last().cloned() else {
+        if folder.fold(0).has_begun() {
+            return Err(Failure::usage(format!(
+                "{}: the run walks forward and has a model a fold; name one, such as {}",
+                folder.root().display(),
+                folder.fold(0).root().display()
+            )));
+        }
         return Err(Failure::usage(format!("{}: the run has no checkpoint yet", folder.root().display())));
     };
     let best_step = State::of_checkpoint(&last)?.best.map(|best| best.step);
@@ -117,7 +129,10 @@ pub(crate) fn trained_model(folder: &RunFolder) -> Result<Model> {
         serde_json::from_value(plan["shape"].clone()).map_err(|error| fault(&format!("shape: {error}")))?;
     let model: ModelConfig = match &plan["model"] {
         // Runs from before there were other models.
-        serde_json::Value::Null => lstm_config(&folder.config(&[])?),
+        serde_json::Value::Null => {
+            let config = folder.config(&[])?;
+            lstm_config(&config).for_loss(loss(&config))
+        }
         model => serde_json::from_value(model.clone()).map_err(|error| fault(&format!("model: {error}")))?,
     };
     Ok(Model::new(shape, model)?)

@@ -182,8 +182,9 @@ impl Graphs for CrossSections {
     }
 
     fn labelled(&self, graph: usize) -> usize {
-        // A series file has every target of every sample.
-        self.range(graph).len()
+        let (targets, outputs) = (self.series().map_or(&[][..], |series| series.targets), self.shape().outputs);
+        let is_known = |&&sample: &&usize| !targets[sample * outputs..][..outputs].iter().any(|target| target.is_nan());
+        self.nodes(graph).iter().filter(is_known).count()
     }
 }
 

@@ -1,11 +1,12 @@
 //! Edges between samples, as the trainer reads them.
 
 use anyhow::Result;
+use megabatch_graph_cache::Graph;
 use megabatch_segment::{Compressed, Csc, Csr};
 use megabatch_trainer::GraphView;
 
 /// The edges of one graph in memory, by both their ends.
-pub(super) struct Edges {
+pub(crate) struct Edges {
     row_ptr: Vec<u32>, // [N + 1]
     col: Vec<u32>,     // [E]
     by_column: Compressed<u32>,
@@ -14,23 +15,32 @@ pub(super) struct Edges {
 
 impl Edges {
     /// The edges of `nodes` nodes, given row by row: the columns of each row, which are places below `nodes`, and their attributes.
-    pub(super) fn of_rows<'r>(nodes: usize, rows: impl Iterator<Item = (&'r [u32], &'r [f32])>) -> Result<Self> {
+    pub(crate) fn of_rows<'r>(nodes: usize, rows: impl Iterator<Item = (&'r [u32], &'r [f32])>) -> Result<Self> {
         let (mut row_ptr, mut col, mut attributes) = (vec![0], Vec::new(), Vec::new());
         for (columns, of_columns) in rows {
             col.extend_from_slice(columns);
             attributes.extend_from_slice(of_columns);
             row_ptr.push(u32::try_from(col.len())?);
         }
+        Edges::new(nodes, (row_ptr, col), attributes)
+    }
+
+    /// The edges of a graph, whose attributes are their weights.
+    pub(crate) fn of(graph: Graph) -> Result<Self> {
+        Edges::new(graph.len(), (graph.row_ptr, graph.col), graph.weights)
+    }
+
+    fn new(nodes: usize, (row_ptr, col): (Vec<u32>, Vec<u32>), attributes: Vec<f32>) -> Result<Self> {
         let by_column = Csr::new(&row_ptr, &col, nodes)?.transposed()?;
         Ok(Edges { row_ptr, col, by_column, attributes })
     }
 
     /// Number of edges.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.col.len()
     }
 
-    pub(super) fn view(&self) -> Result<GraphView<'_>, megabatch_segment::Error> {
+    pub(crate) fn view(&self) -> Result<GraphView<'_>, megabatch_segment::Error> {
         let Compressed { offsets, indices, edges } = &self.by_column;
         let nodes = self.row_ptr.len() - 1;
         Ok(GraphView {

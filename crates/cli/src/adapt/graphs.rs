@@ -112,6 +112,12 @@ impl GraphSamples {
     /// # Errors
     /// A usage failure for a fold that there is not, or a part without graphs.
     pub(crate) fn split(&self, config: &Config) -> Result<Split> {
+        if let Some(folds) = config.optional_count("data.walk_forward") {
+            return Err(Failure::usage(format!(
+                "data.walk_forward={folds}: {} has no times to walk through; data.folds={folds} cuts graphs into folds by chance",
+                self.path().display()
+            )));
+        }
         let parts: Vec<usize> = PARTS.iter().filter_map(|part| self.file.find(part)).collect();
         if let ([train, validation, test], Some(true)) = (&parts[..], Some(self.file.len() == PARTS.len())) {
             let one = |graph: &usize| vec![*graph];

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_chunk_io::{Loader, LoaderOptions, Rows, Shape};
 use megabatch_gpu_core::Scope;
-use megabatch_trainer::{BatchLists, LentBatch, LoadAhead, LoadedBatches, Waits};
+use megabatch_trainer::{BatchLists, Chunking, LentBatch, LoadAhead, LoadedBatches, Waits};
 
 use super::samples::SourceSamples;
 
@@ -36,10 +36,14 @@ impl Chunks {
 }
 
 impl LoadAhead for SourceSamples {
-    fn load<'a>(&'a self, lists: BatchLists<'a>) -> Result<Box<dyn LoadedBatches + 'a>, Box<dyn Error + Send + Sync>> {
+    fn load<'a>(
+        &'a self,
+        lists: BatchLists<'a>,
+        chunking: Chunking,
+    ) -> Result<Box<dyn LoadedBatches + 'a>, Box<dyn Error + Send + Sync>> {
         let chunks = &self.chunks;
         let place = Place::take(&chunks.loaders);
-        let chunk_samples = if place.is_first { chunks.samples } else { chunks.samples_beside };
+        let chunk_samples = chunking.samples(if place.is_first { chunks.samples } else { chunks.samples_beside });
         let loader = Loader::new(&self.source, lists, LoaderOptions { chunk_samples, scope: &chunks.scope })?;
         Ok(Box::new(Loaded { loader, _place: place }))
     }

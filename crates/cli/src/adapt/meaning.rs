@@ -39,6 +39,16 @@ impl Meaning {
         Meaning { features: [(String::new(), features.to_vec())].into(), ..Meaning::default() }
     }
 
+    /// Names of a timeframe's features, where they are known.
+    pub(crate) fn features(&self, timeframe: &str) -> Option<&[String]> {
+        self.features.get(timeframe).map(Vec::as_slice)
+    }
+
+    /// The kind of a timeframe's scaling, where it is known.
+    pub(crate) fn scaling(&self, timeframe: &str) -> Option<&str> {
+        self.scaling.get(timeframe).map(String::as_str)
+    }
+
     /// The first thing in which `other` means something else than this, in words; `None` where nothing tells a difference.
     pub(crate) fn difference(&self, other: &Meaning) -> Option<String> {
         let features = self.features.iter().filter_map(|(timeframe, ours)| {

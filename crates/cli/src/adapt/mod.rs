@@ -2,12 +2,14 @@
 
 pub(crate) mod cross_section;
 pub(crate) mod data;
-mod edges;
+pub(crate) mod edges;
 mod fold;
 pub(crate) mod graphs;
 mod loading;
+pub(crate) mod management;
 pub(crate) mod meaning;
 pub(crate) mod samples;
 pub(crate) mod series;
 pub(crate) mod split;
 mod stored;
+pub(crate) mod trials;

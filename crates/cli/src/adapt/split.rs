@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use anyhow::Result;
 use megabatch_bars::Timeframe;
 use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
-use megabatch_trainer::{self as trainer, Graphs as _, Purge, Split, SplitFractions, split};
+use megabatch_trainer::{self as trainer, Graphs as _, Purge, Split, SplitFractions, WalkForward, split};
 
 use super::cross_section::CrossSections;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::settings::walk_forward;
 
 /// Splits the samples of `source` as `config` says.
 ///
 /// # Errors
 /// A part that should have samples is left without, or the scaler of the file saw samples that are not for training.
 pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
-    let [train, validation, test] = config.split();
-    let fractions = SplitFractions { train, validation, test };
+    let division = Division::of(config);
     // A file without timestamps is in order of time by its layout's definition, one sample a unit.
     let numbered: Vec<i64>;
     let times = match source.sample_times() {
@@ -29,7 +29,7 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     };
     let split = match (config.purge_ns(), source.series()) {
         (Some(duration_ns), _) if duration_ns == 0 || source.sample_times().is_some() => {
-            split(times, fractions, Purge::Duration(duration_ns)).map_err(anyhow::Error::from)
+            division.split(times, Purge::Duration(duration_ns)).map_err(anyhow::Error::from)
         }
         (Some(_), _) => {
             return Err(Failure::usage(format!(
@@ -41,10 +41,10 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
             let reach_ns = reach_times(series);
             let label_end_ns = label_end_times(series)?;
             let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
-            split(times, fractions, purge).map_err(|error| explain_reach(error, times, &reach_ns))
+            division.split(times, purge).map_err(|error| explain_reach(error, times, &reach_ns))
         }
         (None, None) => {
-            split(times, fractions, Purge::Duration(reach_of_windows(source, times))).map_err(anyhow::Error::from)
+            division.split(times, Purge::Duration(reach_of_windows(source, times))).map_err(anyhow::Error::from)
         }
     }?;
     check_scalers(source, &split)?;
@@ -58,11 +58,10 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
 pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) -> Result<Split> {
     let source = sections.source().source();
     let series = source.series().expect("cross-sections are of a series");
-    let [train, validation, test] = config.split();
-    let fractions = SplitFractions { train, validation, test };
+    let division = Division::of(config);
     let times = sections.times();
     let split = match config.purge_ns() {
-        Some(duration_ns) => split(times, fractions, Purge::Duration(duration_ns))?,
+        Some(duration_ns) => division.split(times, Purge::Duration(duration_ns))?,
         None => {
             let (reach_ns, label_end_ns) = (reach_times(series), label_end_times(series)?);
             let of_sections = |of_samples: &dyn Fn(&[usize]) -> Option<i64>| -> Vec<i64> {
@@ -72,11 +71,35 @@ pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) ->
             let window_start_ns = of_sections(&|samples| samples.iter().map(|&n| reach_ns[n]).min());
             let label_end_ns = of_sections(&|samples| samples.iter().map(|&n| label_end_ns[n]).max());
             let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
-            split(times, fractions, purge).map_err(|error| explain_reach(error, times, &window_start_ns))?
+            division.split(times, purge).map_err(|error| explain_reach(error, times, &window_start_ns))?
         }
     };
     check_scalers(source, &split)?;
     Ok(split)
+}
+
+/// The rule by which samples are divided.
+struct Division {
+    fractions: SplitFractions,
+    /// A fold, where they are walked through.
+    fold: Option<(WalkForward, usize)>,
+}
+
+impl Division {
+    /// That of `config`; of all folds together, the last one.
+    fn of(config: &Config) -> Self {
+        let [train, validation, test] = config.split();
+        let of_walk =
+            |walk: WalkForward| (walk, config.optional_count("data.walk_forward_fold").unwrap_or(walk.folds - 1));
+        Division { fractions: SplitFractions { train, validation, test }, fold: walk_forward(config).map(of_walk) }
+    }
+
+    fn split(&self, times: &[i64], purge: Purge<'_>) -> trainer::Result<Split> {
+        match self.fold {
+            None => split(times, self.fractions, purge),
+            Some(fold) => trainer::walk_forward(times, self.fractions, fold, purge),
+        }
+    }
 }
 
 /// When the last bar closed that each sample's label uses.

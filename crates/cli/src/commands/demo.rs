@@ -8,7 +8,7 @@ use clap::Parser as _;
 use serde_json::json;
 
 use super::Cli;
-use crate::answer::Answer;
+use crate::answer::{Answer, Form};
 use crate::failure::Failure;
 
 /// Take made-up bars through ingest, plan, train, evaluation and report, in about a minute
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         let words: Vec<String> = command.split(' ').map(|word| fill_in(word, &names)).collect();
         eprintln!("\n== {title}\n$ megabatch {}\n", words.join(" "));
         let cli = Cli::try_parse_from(std::iter::once("megabatch".to_owned()).chain(words))?;
-        super::run(cli.command)?.print_to_stderr();
+        super::run(cli.command, Form::Text)?.print_to_stderr();
     }
     let report = std::path::absolute(file("run/report.html"))?;
     let text = format!("\nDone in {:.0} s. The report: {}", start.elapsed().as_secs_f64(), report.display());

@@ -40,8 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let loss = loss(&trained.config);
     let Trained { device, data, predictor, step, .. } = &mut trained;
     let samples = data.samples();
-    let readout = predictor.model().config().readout;
-    let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, readout)?;
+    let beside = (predictor.model().config().readout, loss);
+    let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
     let errors = predictor.evaluate(Selection { samples, indices: &indices }, loss, Some(&baselines))?;
     let evaluation = Evaluation::new(part, *step, errors);
     Ok(Answer::new(evaluation.to_text(), &evaluation))

@@ -1,10 +1,12 @@
 //! The commands, one file each: arguments at the top, then what it does. Each returns an [`Answer`].
 
 mod bench;
+mod compare;
 mod completions;
 mod config;
 mod convert;
 mod demo;
+mod doctor;
 mod eval;
 mod export;
 mod graph;
@@ -13,6 +15,7 @@ mod ingest;
 mod inspect;
 mod leak;
 mod memory;
+mod monitor;
 mod plan;
 mod predict;
 mod synth;
@@ -22,7 +25,7 @@ pub(crate) mod windows;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Form};
 
 /// A training runtime for recurrent models on market data
 ///
@@ -47,6 +50,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Demo(demo::Args),
+    Doctor(doctor::Args),
     Ingest(ingest::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
@@ -55,6 +59,8 @@ pub(crate) enum Command {
     Convert(convert::Args),
     Train(train::Args),
     Eval(eval::Args),
+    Monitor(monitor::Args),
+    Compare(compare::Args),
     Predict(predict::Args),
     Export(export::Args),
     Import(import::Args),
@@ -65,10 +71,11 @@ pub(crate) enum Command {
     Completions(completions::Args),
 }
 
-/// Does what the command says.
-pub(crate) fn run(command: Command) -> Result<Answer> {
+/// Does what the command says; a screen of its own is for an answer in `form` of text alone.
+pub(crate) fn run(command: Command, form: Form) -> Result<Answer> {
     match command {
         Command::Demo(args) => demo::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Ingest(args) => ingest::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Inspect(args) => inspect::run(&args),
@@ -77,6 +84,8 @@ pub(crate) fn run(command: Command) -> Result<Answer> {
         Command::Convert(args) => convert::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),
+        Command::Monitor(args) => monitor::run(&args, form),
+        Command::Compare(args) => compare::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),

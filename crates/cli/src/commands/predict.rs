@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictions};
-use megabatch_trainer::{Graphs, Readout, Selection, write_atomically};
+use megabatch_trainer::{Graphs, Loss, Readout, Selection, write_atomically};
 use serde_json::json;
 
 use super::windows::SampleRange;
@@ -15,6 +15,7 @@ use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+use crate::settings::loss;
 use crate::trained::{Trained, Which};
 
 /// Write what a model predicts for samples A..B
@@ -32,7 +33,9 @@ pub(crate) struct Args {
     /// Samples A..B, or graphs where a model predicts these as wholes, half-open, from 0; all if not given
     #[arg(long, value_name = "A..B")]
     samples: Option<SampleRange>,
-    /// File to write: .h5, with a dataset `predictions` [n, K], or .csv
+    /// File to write: .h5, with a dataset `predictions` [n, K], or .csv; of several quantiles, `predictions` is the one nearest to the median,
+    /// and each has a dataset too, such as `predictions_q0.1`; of classes, `predictions` is the most probable one, and each has a dataset of its
+    /// probabilities, such as `predictions_p0`
     #[arg(long)]
     out: PathBuf,
     /// Which checkpoint
@@ -44,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let format = Format::of(&args.out)?;
     let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
     output::check(&args.out, &[trained.data.path()])?;
+    let loss = loss(&trained.config);
     let Trained { data, predictor, .. } = &mut trained;
     let rows = Rows::of(data, predictor.model().config().readout);
     let range = args.samples.as_ref().map_or(0..rows.len(), |samples| samples.0.clone());
@@ -54,20 +58,23 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     }
     let horizons = data.samples().shape().outputs;
     // What is in no graph stays unknown.
-    let mut values = vec![f32::NAN; range.len() * horizons];
+    let outputs = predictor.model().outputs();
+    let mut predicted = vec![f32::NAN; range.len() * outputs];
     let mut progress = Progress::start("predict", range.len() as u64, rows.name());
     let (indices, mut done) = (rows.units(&range), 0);
     predictor.predict(Selection { samples: data.samples(), indices: &indices }, |rows, batch| {
-        for (row, predicted) in rows.iter().zip(batch.chunks_exact(horizons)).filter(|(row, _)| range.contains(row)) {
-            values[(row - range.start) * horizons..][..horizons].copy_from_slice(predicted);
+        for (row, own) in rows.iter().zip(batch.chunks_exact(outputs)).filter(|(row, _)| range.contains(row)) {
+            predicted[(row - range.start) * outputs..][..outputs].copy_from_slice(own);
             done += 1;
         }
         progress.at(done, "");
         Ok::<(), megabatch_trainer::Error>(())
     })?;
     let source = data.source();
+    let (values, named) = by_name(loss, &predicted);
     let predictions = Predictions {
         values: &values,
+        named: &named,
         horizons,
         sample_times: source.and_then(Source::sample_times).map(|times| &times[range.clone()]),
         instruments: source.and_then(|source| {
@@ -82,8 +89,31 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let text = format!("{}: {} predictions of {horizons} horizons", args.out.display(), range.len());
     Ok(Answer::new(
         text,
-        &json!({ "out": args.out, "samples": range.len(), "horizons": horizons, "step": trained.step }),
+        &json!({
+            "out": args.out,
+            "samples": range.len(),
+            "horizons": horizons,
+            "named": named.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            "step": trained.step,
+        }),
     ))
+}
+
+/// What a model's outputs [n, K, M] say of each horizon, [n, K]: one number, and of several quantiles each by its name; of classes the most probable
+/// one, the first of those that are equally probable, and the probability of each.
+fn by_name(loss: Loss, outputs: &[f32]) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+    if let Loss::Classes(classes) = loss {
+        return classes_by_name(outputs, classes.count());
+    }
+    let each = |at: usize| outputs.iter().skip(at).step_by(loss.outputs_per_target()).copied().collect::<Vec<f32>>();
+    let named = match loss {
+        Loss::Quantile { levels } if levels.as_slice().len() > 1 => {
+            let levels = levels.as_slice().iter().enumerate();
+            levels.map(|(k, level)| (format!("q{level}"), each(k))).collect()
+        }
+        _ => Vec::new(),
+    };
+    (each(loss.point()), named)
 }
 
 /// What is predicted, a row each.
@@ -145,9 +175,23 @@ impl Format {
     }
 }
 
-/// One line a sample: its index, its time and its instrument where known, and a column a horizon.
+fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+    let mut named: Vec<_> = (0..count).map(|class| (format!("p{class}"), Vec::new())).collect();
+    let mut most_probable = Vec::with_capacity(outputs.len() / count);
+    for of_target in outputs.chunks_exact(count) {
+        let class = (1..count).fold(0, |most, c| if of_target[c] > of_target[most] { c } else { most });
+        // What was not predicted stays unknown.
+        most_probable.push(if of_target[class].is_nan() { f32::NAN } else { class as f32 });
+        let weights: Vec<f64> = of_target.iter().map(|&y| f64::from(y - of_target[class]).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        named.iter_mut().zip(weights).for_each(|((_, shares), weight)| shares.push((weight / sum) as f32));
+    }
+    (most_probable, named)
+}
+
+/// One line a sample: its index, its time and its instrument where known, and a column a horizon; then those that have a name.
 fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
-    let Predictions { values, horizons, sample_times, instruments } = *predictions;
+    let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
     let mut csv = "sample".to_owned();
     if sample_times.is_some() {
         csv.push_str(",time");
@@ -156,6 +200,9 @@ fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
         csv.push_str(",instrument");
     }
     (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}")));
+    for (name, _) in named {
+        (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}_{name}")));
+    }
     csv.push('\n');
     for (k, row) in values.chunks_exact(horizons).enumerate() {
         csv.push_str(&format!("{}", first + k));
@@ -167,7 +214,9 @@ fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
             let name = instruments.name(k).expect("an open file names the instrument of each sample");
             csv.push_str(&format!(",{}", csv_field(name)));
         }
-        row.iter().for_each(|value| csv.push_str(&format!(",{value}")));
+        let of_sample = |values: &'_ [f32]| values[k * horizons..][..horizons].to_vec();
+        let all = named.iter().flat_map(|(_, values)| of_sample(values));
+        row.iter().copied().chain(all).for_each(|value| csv.push_str(&format!(",{value}")));
         csv.push('\n');
     }
     csv
@@ -184,12 +233,15 @@ fn csv_field(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use megabatch_trainer::{Ascending, Classes};
+
     use super::*;
 
     #[test]
     fn a_line_is_a_sample_with_its_time_and_horizons() {
         let predictions = Predictions {
             values: &[1.5, -2.0, 0.25, 3.0],
+            named: &[],
             horizons: 2,
             sample_times: Some(&[0, 60_000_000_000]),
             instruments: None,
@@ -206,5 +258,35 @@ mod tests {
             to_csv(0, &Predictions { instruments, ..untimed }),
             "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"
         );
+    }
+
+    #[test]
+    fn classes_have_their_probabilities_beside_the_most_probable_one() {
+        let outputs = [0.0, 2f32.ln(), 1000.0, 0.0, f32::NAN, f32::NAN];
+        let (values, named) = by_name(Loss::Classes(Classes::Labels(2)), &outputs);
+        assert_eq!((values[0], values[1]), (1.0, 0.0));
+        assert_eq!(named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p0", "p1"]);
+        for ((_, shares), expected) in named.iter().zip([[1.0 / 3.0, 1.0], [2.0 / 3.0, 0.0]]) {
+            assert!(shares.iter().zip(expected).all(|(share, expected)| (share - expected).abs() < 1e-6), "{shares:?}");
+            assert!(shares[2].is_nan() && values[2].is_nan());
+        }
+    }
+
+    #[test]
+    fn several_quantiles_have_a_column_each_beside_the_median() {
+        let levels = Ascending::new(&[0.1, 0.5, 0.95]).unwrap();
+        // Two samples of two horizons.
+        let outputs: Vec<f32> = (0..12u8).map(f32::from).collect();
+        let (values, named) = by_name(Loss::Quantile { levels }, &outputs);
+        assert_eq!(values, [1.0, 4.0, 7.0, 10.0]);
+        let predictions =
+            Predictions { values: &values, named: &named, horizons: 2, sample_times: None, instruments: None };
+        assert_eq!(
+            to_csv(5, &predictions),
+            "sample,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.95,h2_q0.95\n5,1,4,0,3,1,4,2,5\n6,7,10,6,9,7,10,8,11\n"
+        );
+        for loss in [Loss::Mse, Loss::Quantile { levels: Ascending::one(0.9) }] {
+            assert_eq!(by_name(loss, &outputs), (outputs.clone(), Vec::new()), "{loss:?}");
+        }
     }
 }

@@ -1,6 +1,14 @@
 //! `megabatch train`: from a series to checkpoints, metrics and a report.
 
+#[cfg(test)]
+mod made_up;
 mod memory;
+mod recordings;
+mod scaling;
+mod tensorboard;
+mod timeline;
+mod waiting;
+mod walk_forward;
 mod watch;
 
 use std::path::PathBuf;
@@ -12,14 +20,16 @@ use serde_json::json;
 
 use crate::adapt::data::Data;
 use crate::answer::Answer;
+use crate::attention::Attention;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
 use crate::forecasts::Forecasts;
 use crate::job::{Intent, Job, Request, data_path};
-use crate::plan::Plan;
+use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, Machine, MemoryFacts, Peaks, Report, SplitFacts};
-use crate::run::RunFolder;
+use crate::run::{RunFolder, Standing};
+use crate::settings;
 use crate::trained::{Which, weights_file};
 use memory::{explain_shortage, record, record_trace};
 use watch::{Waited, Watch};
@@ -59,6 +69,27 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
+    match settings::walk_forward(&config) {
+        Some(walk) if config.optional_count("data.walk_forward_fold").is_none() => {
+            walk_forward::train_folds(args, (folder, config), walk)
+        }
+        _ => {
+            let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
+            Ok(train(args, (folder, config), begin)?.answer)
+        }
+    }
+}
+
+/// What became of a run.
+struct Trained {
+    outcome: Outcome,
+    split: SplitPlan,
+    evaluation: Option<Evaluation>,
+    answer: Answer,
+}
+
+/// Trains one model.
+fn train(args: &Args, (folder, config): (RunFolder, Config), begin: Begin) -> Result<Trained> {
     let mut job = Job::open(Request {
         config,
         data: args.data.as_deref(),
@@ -69,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     })?;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
-    if args.resume {
+    if begin == Begin::AtTheLastCheckpoint {
         require_same_data(&folder, &plan)?;
     }
     job.data.load_in_chunks_of(plan.data.chunks.samples_per_chunk, job.training.batch_size);
@@ -80,8 +111,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         trainer.load_weights(weights)?;
     }
     let session = Session { job, plan, folder };
-    let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
     session.train(trainer, begin).map_err(|error| {
+        let error = advise_smaller_model(&session.job, error);
         let error = explain_shortage(&session.folder, &session.job.device, error);
         session.folder.advise(error)
     })
@@ -131,7 +162,7 @@ fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
 }
 
 /// Where a run begins.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Begin {
     Anew,
     AtTheLastCheckpoint,
@@ -145,7 +176,7 @@ struct Session {
 }
 
 impl Session {
-    fn train(&self, mut trainer: Trainer, begin: Begin) -> Result<Answer> {
+    fn train(&self, mut trainer: Trainer, begin: Begin) -> Result<Trained> {
         let _taken = self.folder.take()?;
         let checkpoints = self.folder.keep_checkpoints(&self.job.config);
         let run = self.job.run(&checkpoints);
@@ -153,7 +184,10 @@ impl Session {
             Begin::Anew => None,
             Begin::AtTheLastCheckpoint => trainer.resume(&run)?,
         };
-        let first_step = resumed.as_ref().map_or(0, |resumed| resumed.state.step);
+        let standing = resumed.as_ref().map_or(Standing::default(), |Resumed { state, .. }| Standing {
+            step: state.step,
+            rollbacks: state.course.rollbacks,
+        });
         resumed.iter().for_each(warn_of_resumed);
 
         // Only now, so that a resume that is refused leaves the run as it was.
@@ -161,7 +195,7 @@ impl Session {
         record_trace(&self.job, &self.folder)?;
 
         let start = Instant::now();
-        let mut watch = Watch::new(&self.folder, &self.job, (first_step, self.plan.steps))?;
+        let mut watch = Watch::new(&self.folder, &self.job, (standing, self.plan.steps))?;
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
         let (peaks, waited) = watch.finish()?;
         let evaluation = self.evaluate(&mut trainer, outcome)?;
@@ -169,7 +203,8 @@ impl Session {
         // Predictions for the report take the trainer's place in memory.
         drop(trainer);
         self.write_report(evaluation.as_ref(), &memory)?;
-        Ok(self.answer(outcome, (start.elapsed(), waited), evaluation.as_ref()))
+        let answer = self.answer(outcome, (start.elapsed(), waited), evaluation.as_ref());
+        Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
     }
 
     /// What the session's memory came to; kept in the run's folder, where it is recorded.
@@ -187,7 +222,11 @@ impl Session {
 
     /// Adds where to look to an error whose cause lies in the data.
     fn locate(&self, error: trainer::Error) -> anyhow::Error {
-        let in_data = matches!(&error, trainer::Error::NotFinite { tensor, .. } if is_of_data(tensor));
+        let first = match &error {
+            trainer::Error::GaveUp { source, .. } => source,
+            other => other,
+        };
+        let in_data = matches!(first, trainer::Error::NotFinite { tensor, .. } if is_of_data(tensor));
         let error = anyhow::Error::from(error);
         let path = self.plan.data.path.display();
         if in_data {
@@ -205,10 +244,10 @@ impl Session {
         }
         let (step, weights) = weights_file(&self.folder, Which::Best)?;
         trainer.load_weights(&weights)?;
-        let Job { device, data, split, .. } = &self.job;
+        let Job { device, data, split, training, .. } = &self.job;
         let (samples, part) = (data.samples(), Part::unseen(split));
-        let readout = trainer.model().config().readout;
-        let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, readout)?;
+        let beside = (trainer.model().config().readout, training.loss);
+        let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
         let evaluation = Evaluation::new(part, step, errors);
@@ -218,19 +257,23 @@ impl Session {
 
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
         let Job { device, data, split, config, training, .. } = &self.job;
-        let forecasts = match (evaluation, data) {
-            (Some(evaluation), Data::Samples(samples)) => {
-                let (_, weights) = weights_file(&self.folder, Which::Best)?;
-                Some(Forecasts::of(&self.job, samples, (evaluation.split, &weights))?)
+        let (mut forecasts, mut attention) = (None, None);
+        if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
+            let (_, weights) = weights_file(&self.folder, Which::Best)?;
+            let of = (evaluation.split, weights.as_path());
+            // A class has no place on an axis of targets.
+            if evaluation.model.classes.is_none() {
+                forecasts = Some(Forecasts::of(&self.job, samples, of)?);
             }
-            _ => None,
-        };
+            attention = Attention::of(&self.job, samples, of)?;
+        }
         let report = Report {
             run_name: &self.folder.root().display().to_string(),
             plan: &self.plan,
             metrics: &self.folder.metrics()?,
             evaluation,
             forecasts: forecasts.as_ref(),
+            attention: attention.as_ref(),
             data: &DataFacts::of(data)?,
             split: &SplitFacts::of(split, data.unit_times()),
             memory,
@@ -242,7 +285,7 @@ impl Session {
 
     fn answer(&self, outcome: Outcome, (took, waited): (Duration, Waited), evaluation: Option<&Evaluation>) -> Answer {
         let seconds = took.as_secs_f64();
-        let Outcome { steps, end, .. } = outcome;
+        let Outcome { steps, end, rollbacks, .. } = outcome;
         let mut text = match end {
             End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
             End::Finished => format!("trained: {steps} of {} steps in {seconds:.1} s", self.plan.steps),
@@ -254,6 +297,9 @@ impl Session {
                 format!("stopped after {steps} of {} steps in {seconds:.1} s; --resume goes on", self.plan.steps)
             }
         };
+        if rollbacks > 0 {
+            text.push_str(&format!("\nrollbacks: {rollbacks}; metrics.jsonl says when and why"));
+        }
         if let Some(best) = outcome.best {
             text.push_str(&format!("\nbest validation loss {:.6} at step {}", best.loss, best.step));
         }
@@ -267,6 +313,7 @@ impl Session {
             "finished": outcome.end != End::Stopped,
             "ended_early": outcome.end == End::StoppedEarly,
             "steps": outcome.steps,
+            "rollbacks": rollbacks,
             "seconds": seconds,
             "data_wait_s": waited.seconds,
             "data_waits": waited.causes,

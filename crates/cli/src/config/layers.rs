@@ -7,7 +7,7 @@ use saphyr::{MarkedYaml, YamlData, YamlLoader};
 use saphyr_parser::{Parser, ScanError};
 
 use super::error::{ConfigError, Result};
-use super::keys::KEYS;
+use super::keys::keys;
 
 /// One setting as the user wrote it.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ pub(crate) fn from_environment(variables: impl Iterator<Item = (String, String)>
 }
 
 fn sections() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().filter_map(|key| key.path.split('.').next())
+    keys().filter_map(|key| key.path.split('.').next())
 }
 
 /// The settings among the arguments of `--set`.

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use error::ConfigError;
 use error::Result;
-use keys::{ALIASES, KEYS};
+use keys::{ALIASES, keys};
 use layers::Written;
+use megabatch_trainer::Ascending;
 use value::Value;
 
 /// Every setting of a run, by key.
@@ -43,7 +44,7 @@ impl Config {
 
     fn from_layers(layers: impl IntoIterator<Item = Vec<Written>>) -> Result<Self> {
         let mut settings = BTreeMap::new();
-        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+        for key in keys().filter(|key| !key.default.is_empty()) {
             let value = key.kind.parse(key.default).expect("a test parses every default");
             settings.insert(key.path, (key.default.to_owned(), value));
         }
@@ -56,7 +57,7 @@ impl Config {
     /// The configuration as YAML, one section after the other, in the order of the table.
     pub(crate) fn to_yaml(&self) -> String {
         let (mut yaml, mut open_section) = (String::new(), "");
-        for key in KEYS {
+        for key in keys() {
             let Some((text, _)) = self.settings.get(key.path) else { continue };
             let (section, name) = key.path.split_once('.').expect("a key has a section");
             if section != open_section {
@@ -70,7 +71,7 @@ impl Config {
 
     /// The settings as `(key, text)`, in the order of the table.
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        KEYS.iter().filter_map(|key| self.settings.get(key.path).map(|(text, _)| (key.path, text.as_str())))
+        keys().filter_map(|key| self.settings.get(key.path).map(|(text, _)| (key.path, text.as_str())))
     }
 
     fn value(&self, path: &str) -> Option<&Value> {
@@ -99,6 +100,14 @@ impl Config {
     pub(crate) fn optional_number(&self, path: &str) -> Option<f64> {
         match self.value(path)? {
             Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The ascending numbers under `path`, or `None` where the key's word stands instead.
+    pub(crate) fn optional_numbers(&self, path: &str) -> Option<Ascending> {
+        match self.value(path)? {
+            Value::Numbers(numbers) => Some(*numbers),
             _ => None,
         }
     }
@@ -193,7 +202,7 @@ pub(crate) fn reference_page() -> String {
          This page is what `megabatch config` prints.\n\n\
          | key | default | value | meaning |\n| --- | --- | --- | --- |\n",
     );
-    for key in KEYS {
+    for key in keys() {
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
         page.push_str(&format!("| `{}` | {default} | {} | {} |\n", key.path, key.kind.expected(), key.doc));
     }
@@ -255,7 +264,7 @@ mod tests {
                 &["training.epochs=0"],
                 "--set training.epochs=0: training.epochs = 0: expected a whole number from 1 to 1000000000",
             ),
-            ("", &["training.precision=fp16"], "expected fp32 (the only choice in this version)"),
+            ("", &["training.precision=fp8"], "expected auto, fp32, bf16, fp16, bf16-mixed, 16-mixed"),
             ("", &["lr"], "--set lr: expected key=value"),
             ("training: [1\n", &[], "run.yaml, line "),
             ("training: 1\ntraining: 2\n", &[], "duplicated key"),

@@ -1,5 +1,7 @@
 //! The values that configuration keys take, read from the text a user wrote in a file, a variable or an argument.
 
+use megabatch_trainer::Ascending;
+
 use crate::duration::Duration;
 
 /// What values a key takes.
@@ -24,6 +26,10 @@ pub(crate) enum Kind {
     },
     /// Three shares that sum to one, the first above zero.
     Fractions,
+    /// Shares above 0 and below 1, in ascending order; one may be written by itself.
+    Levels,
+    /// Numbers in ascending order; one may be written by itself.
+    Ascending,
     /// A whole number of days, hours, minutes or seconds, such as `8d`.
     Duration,
     /// A certain word, or another kind.
@@ -41,6 +47,8 @@ pub(crate) enum Value {
     Number(f64),
     Text(String),
     Fractions([f64; 3]),
+    /// In ascending order, as many as the trainer takes.
+    Numbers(Ascending),
     DurationNs(i64),
 }
 
@@ -68,6 +76,13 @@ impl Kind {
                 now.iter().find(|word| same(word, text)).map(|word| Value::Text((*word).into()))
             }
             Kind::Fractions => parse_fractions(text).map(Value::Fractions),
+            Kind::Levels => {
+                let levels = parse_ascending(text)?;
+                // As the trainer has them, whose gradients are in single precision.
+                let in_range = levels.as_slice().iter().all(|&level| level as f32 > 0.0 && (level as f32) < 1.0);
+                in_range.then_some(Value::Numbers(levels))
+            }
+            Kind::Ascending => parse_ascending(text).map(Value::Numbers),
             Kind::Duration => text.parse::<Duration>().ok().map(|duration| Value::DurationNs(duration.ns)),
             Kind::OrWord { word, .. } if *word == text => Some(Value::Text(text.to_owned())),
             Kind::OrWord { otherwise, .. } => otherwise.parse_trimmed(text),
@@ -89,6 +104,13 @@ impl Kind {
             Kind::Fractions => {
                 "three shares that sum to 1, the first greater than 0, such as [0.7, 0.15, 0.15]".to_owned()
             }
+            Kind::Levels => format!(
+                "a number above 0 and below 1, or up to {} in ascending order, such as [0.1, 0.5, 0.9]",
+                Ascending::MAX
+            ),
+            Kind::Ascending => {
+                format!("a number, or up to {} in ascending order, such as [-5, 5]", Ascending::MAX)
+            }
             Kind::Duration => Duration::EXPECTED.to_owned(),
             Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.expected()),
         }
@@ -101,10 +123,18 @@ fn same(word: &str, text: &str) -> bool {
     word == text || number(word).is_some_and(|x| number(text) == Some(x))
 }
 
-fn parse_fractions(text: &str) -> Option<[f64; 3]> {
+/// A list with or without its brackets.
+fn parse_numbers(text: &str) -> Option<Vec<f64>> {
     let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    let shares: Vec<f64> = list.split(',').map(|share| share.trim().parse().ok()).collect::<Option<_>>()?;
-    let shares: [f64; 3] = shares.try_into().ok()?;
+    list.split(',').map(|number| number.trim().parse().ok()).collect()
+}
+
+fn parse_ascending(text: &str) -> Option<Ascending> {
+    Ascending::new(&parse_numbers(text)?)
+}
+
+fn parse_fractions(text: &str) -> Option<[f64; 3]> {
+    let shares: [f64; 3] = parse_numbers(text)?.try_into().ok()?;
     let in_range = shares.iter().all(|share| (0.0..=1.0).contains(share));
     (in_range && shares[0] > 0.0 && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-9).then_some(shares)
 }
@@ -145,6 +175,16 @@ mod tests {
             (&Kind::Fractions, "0,1,0", None),
             (&Kind::Fractions, "0.7,0.2", None),
             (&Kind::Fractions, "0.7,0.2,0.2", None),
+            (&Kind::Levels, "0.5", Some(Value::Numbers(Ascending::one(0.5)))),
+            (&Kind::Levels, "[0.1, 0.9]", Ascending::new(&[0.1, 0.9]).map(Value::Numbers)),
+            (&Kind::Levels, "0.9, 0.1", None),
+            (&Kind::Levels, "[0, 0.5]", None),
+            (&Kind::Levels, "0.99999999999", None),
+            (&Kind::Levels, "[]", None),
+            (&Kind::Ascending, "[-5, 5]", Ascending::new(&[-5.0, 5.0]).map(Value::Numbers)),
+            (&Kind::Ascending, "0", Some(Value::Numbers(Ascending::one(0.0)))),
+            (&Kind::Ascending, "[5, -5]", None),
+            (&Kind::Ascending, "[0, inf]", None),
             (&Kind::Duration, "8d", Some(Value::DurationNs(691_200_000_000_000))),
             (&Kind::Duration, "8", None),
             (&or_word, "batch", Some(Value::Text("batch".into()))),

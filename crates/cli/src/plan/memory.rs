@@ -6,8 +6,8 @@ use megabatch_trainer::{self as trainer, Footprint};
 use serde::Serialize;
 
 use super::bytes;
-use crate::failure::Failure;
-use crate::job::Job;
+use crate::failure::{Failure, message};
+use crate::job::{Job, free_memory_bytes};
 
 /// Peak bytes of a run, by what they are for.
 #[derive(Clone, Debug, Serialize)]
@@ -113,6 +113,31 @@ pub(super) fn no_way_through(job: &Job, shortage: &Shortage) -> Result<anyhow::E
             would_not_fit(job, usize::try_from(least).unwrap_or(usize::MAX))
         }
     }
+}
+
+/// `error`, if it says that a run came to the end of what could be cut, with a model that would fit into what is free now.
+pub(crate) fn advise_smaller_model(job: &Job, error: anyhow::Error) -> anyhow::Error {
+    let at_end = error.chain().any(|cause| matches!(cause.downcast_ref(), Some(trainer::Error::NothingToCut { .. })));
+    if !at_end {
+        return error;
+    }
+    let free = free_memory_bytes(&job.device);
+    let advice = match smaller_model(job, free) {
+        Some(hidden) => format!("model.hidden={hidden} would fit into the {} that are free now", bytes(free)),
+        None => format!("{} are free now, which is not enough for a smaller model.hidden either", bytes(free)),
+    };
+    let told = message(&error);
+    error.context(format!("{told}; {advice}; with more memory, --resume goes on"))
+}
+
+/// The largest halving of the model's width with which a run on these data, one sample at a time, takes no more than `free` bytes beside them.
+fn smaller_model(job: &Job, free: usize) -> Option<usize> {
+    let halved = std::iter::successors(Some(job.training.model.hidden / 2), |hidden| Some(hidden / 2));
+    halved.take_while(|&hidden| hidden > 0).find(|&hidden| {
+        let model = trainer::ModelConfig { hidden, ..job.training.model };
+        let training = trainer::Config { model, batch_size: 1, ..job.training.clone() };
+        job.footprint(&training).is_ok_and(|footprint| footprint.total_bytes() <= free)
+    })
 }
 
 /// What data take at least: two chunks of a batch.

@@ -9,7 +9,7 @@ use megabatch_trainer::{Model, ModelConfig, SampleShape, Split};
 use serde::Serialize;
 
 pub(crate) use data::DataPlan;
-pub(crate) use memory::MemoryPlan;
+pub(crate) use memory::{MemoryPlan, advise_smaller_model};
 pub(crate) use reads::decoded_rows;
 
 use crate::adapt::split::utc;

@@ -25,7 +25,8 @@ pub(crate) fn section(forecasts: &Forecasts, (bar, unit): (&str, &str)) -> Secti
         "On the dashed line, a prediction equals what came. The dots are means of ten groups of equally many samples, from the lowest predictions to the \
          highest: where they follow the line, predictions can be taken at their word. The highest and the lowest half of a percent lie beyond the edges.",
     ));
-    let clouds: Vec<String> = forecasts.pairs.iter().map(|pairs| cloud(pairs, (bar, unit)).to_html()).collect();
+    let clouds: Vec<String> =
+        forecasts.pairs.iter().map(|pairs| cloud(&pairs.known(), (bar, unit)).to_html()).collect();
     body.push_str(&side_by_side(&clouds));
     body.push_str(&stretch(forecasts, (bar, unit)));
     Section { id: "forecasts", title: "Predicted against actual", body }

@@ -7,6 +7,20 @@ use super::html::{Section, Table, paragraph, side_by_side};
 use super::number::{grouped, plural, significant};
 use crate::evaluation::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, Part};
 
+type Metric = fn(&Metrics, usize) -> f64;
+
+/// Title and description, the y axis and what is on it, of a model of classes.
+const CLASS_CHARTS: [((&str, &str), &str, Metric); 2] = [
+    (
+        ("Accuracy by horizon", "Share of targets whose class was predicted. Higher is better. One line a contender."),
+        "accuracy",
+        |metrics, k| metrics.classes.as_ref().map_or(f64::NAN, |classes| classes.accuracy[k]),
+    ),
+    (("Cross entropy by horizon", "Lower is better. One line a contender."), "cross entropy", |metrics, k| {
+        metrics.classes.as_ref().map_or(f64::NAN, |classes| classes.cross_entropy[k])
+    }),
+];
+
 /// A line a contender; `unit` is that of the targets.
 pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Section {
     let seen = match evaluation.split {
@@ -19,7 +33,6 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
         plural(evaluation.samples, "sample"),
         evaluation.split.name(),
     ));
-    type Metric = fn(&Metrics, usize) -> f64;
     let chart = |(title, description): (&str, &str), y_label: &str, metric: Metric| {
         let lines = evaluation.contenders().enumerate();
         Chart {
@@ -31,18 +44,27 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
         }
         .to_html()
     };
-    body.push_str(&side_by_side(&[
-        chart(
-            ("Root mean square error by horizon", "Lower is better. One line a contender."),
-            &format!("RMSE, {unit}"),
-            |metrics, k| metrics.rmse[k],
-        ),
-        chart(
-            ("Direction by horizon", "Share of moves whose sign was predicted. Higher is better; one half is chance."),
-            "share of signs predicted",
-            |metrics, k| metrics.direction_accuracy[k].filter(|&share| share > 0.0).unwrap_or(f64::NAN),
-        ),
-    ]));
+    let charts = match evaluation.model.classes {
+        Some(_) => CLASS_CHARTS.map(|(words, y_label, metric)| chart(words, y_label, metric)),
+        None => [
+            chart(
+                ("Root mean square error by horizon", "Lower is better. One line a contender."),
+                &format!("RMSE, {unit}"),
+                |metrics, k| metrics.rmse[k],
+            ),
+            chart(
+                (
+                    "Direction by horizon",
+                    "Share of moves whose sign was predicted. Higher is better; one half is chance.",
+                ),
+                "share of signs predicted",
+                |metrics, k| metrics.direction_accuracy[k].filter(|&share| share > 0.0).unwrap_or(f64::NAN),
+            ),
+        ],
+    };
+    body.push_str(&side_by_side(&charts));
+    // RMSE of a model of classes is that of probabilities, which have no unit.
+    let unit = if evaluation.model.classes.is_some() { "probabilities" } else { unit };
     body.push_str(&table(evaluation, unit).to_html());
     if !evaluation.instruments.is_empty() {
         body.push_str(&instruments_table(evaluation, unit).to_html());
@@ -51,7 +73,7 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
 }
 
 /// A contender without directions, as `no_change` is, has no line of them: one at zero would only squeeze the others.
-fn line((name, metrics): (&str, &Metrics), color: usize, metric: fn(&Metrics, usize) -> f64) -> Series {
+fn line((name, metrics): (&str, &Metrics), color: usize, metric: Metric) -> Series {
     let all = (0..metrics.rmse.len()).map(|k| ((k + 1) as f64, metric(metrics, k)));
     let points: Vec<(f64, f64)> = all.filter(|point| point.1.is_finite()).collect();
     Series { name: name.replace('_', " "), mark: Mark::Dots, color, points }

@@ -133,7 +133,7 @@ fn series(name: &str, (mark, color): (Mark, usize), points: Vec<(f64, f64)>) -> 
 }
 
 /// The exponential moving average of a line, free of the bias towards its start (Kingma and Ba, 2015, section 3).
-fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub(super) fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let (mut average, mut weight) = (0.0, 0.0);
     let smoothed = points.iter().map(|&(x, y)| {
         average += SMOOTHING * (y - average);

@@ -1,6 +1,8 @@
 //! `report.html`: what a run came to, on one page that needs nothing else.
 
+mod attention;
 pub(crate) mod chart;
+pub(crate) mod comparison;
 mod data;
 mod forecasts;
 mod horizons;
@@ -9,7 +11,7 @@ mod json;
 mod learning;
 mod machine;
 mod memory;
-mod number;
+pub(crate) mod number;
 mod settings;
 mod split;
 mod time;
@@ -17,8 +19,9 @@ mod time;
 use megabatch_trainer::Timeframe;
 use serde_json::Value;
 
+use crate::attention::Attention;
 use crate::config::Config;
-use crate::evaluation::Evaluation;
+use crate::evaluation::{Evaluation, mean};
 use crate::forecasts::Forecasts;
 use crate::plan::Plan;
 pub(crate) use data::DataFacts;
@@ -37,6 +40,8 @@ pub(crate) struct Report<'a> {
     /// Absent, as the forecasts are, for a run that was stopped.
     pub(crate) evaluation: Option<&'a Evaluation>,
     pub(crate) forecasts: Option<&'a Forecasts>,
+    /// Absent for a model that does not pool by attention, too.
+    pub(crate) attention: Option<&'a Attention>,
     pub(crate) data: &'a DataFacts,
     pub(crate) split: &'a SplitFacts,
     pub(crate) memory: &'a MemoryFacts,
@@ -53,6 +58,7 @@ impl Report<'_> {
             Some(learning),
             self.evaluation.map(|evaluation| horizons::section(evaluation, names)),
             self.forecasts.map(|forecasts| forecasts::section(forecasts, names)),
+            self.attention.map(attention::section),
             Some(data::section(self.data)),
             Some(split::section(self.split, self.plan, self.config)),
             Some(time::section(self.metrics)),
@@ -108,17 +114,17 @@ impl Report<'_> {
             facts.push(("Best validation loss", significant(best.1, 4), format!("at step {}", grouped(best.0 as u64))));
         }
         if let Some(evaluation) = self.evaluation {
-            let rmse = &evaluation.model.rmse;
-            let mean = rmse.iter().sum::<f64>() / rmse.len() as f64;
-            facts.push((
-                "RMSE",
-                significant(mean, 4),
-                format!("{}, mean of {}", self.data.unit, plural(rmse.len(), "horizon")),
-            ));
+            let horizons = plural(evaluation.model.rmse.len(), "horizon");
+            facts.push(match &evaluation.model.classes {
+                Some(classes) => ("Accuracy", percent(mean(&classes.accuracy)), format!("mean of {horizons}")),
+                None => {
+                    let rmse = significant(mean(&evaluation.model.rmse), 4);
+                    ("RMSE", rmse, format!("{}, mean of {horizons}", self.data.unit))
+                }
+            });
             let shares: Vec<f64> = evaluation.model.direction_accuracy.iter().flatten().copied().collect();
             if !shares.is_empty() {
-                let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-                facts.push(("Signs predicted", percent(mean), "mean of the horizons".to_owned()));
+                facts.push(("Signs predicted", percent(mean(&shares)), "mean of the horizons".to_owned()));
             }
         }
         let epochs = self.last_step().div_ceil(self.plan.steps_per_epoch.max(1));
@@ -213,6 +219,7 @@ mod tests {
             metrics: &metrics,
             evaluation,
             forecasts,
+            attention: None,
             data: &DataFacts { unit: "pips", bar: "bars of M1".into(), ..DataFacts::default() },
             split: &SplitFacts::of(&split, None),
             memory: &MemoryFacts::default(),

@@ -9,13 +9,14 @@ use super::html::{Section, Table, paragraph};
 use super::number::{fixed, percent, plural, seconds};
 use crate::plan::bytes;
 
-const PHASES: [&str; 7] =
+/// What the time of a run is made of.
+pub(super) const PHASES: [&str; 7] =
     ["forward", "backward", "optimizer", "waiting for data", "rest of the step", "validation", "saving"];
 
 /// Seconds of each phase, and the samples trained on meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Times {
-    phases: [f64; PHASES.len()],
+pub(super) struct Times {
+    pub(super) phases: [f64; PHASES.len()],
     samples: f64,
 }
 
@@ -28,7 +29,7 @@ pub(crate) fn section(metrics: &[Value]) -> Section {
     if epochs.is_empty() {
         body.push_str(&paragraph("No step was recorded."));
     } else {
-        let total = epochs.iter().fold(Times::default(), Times::plus);
+        let total = times(metrics);
         body.push_str(&paragraph(&format!(
             "{} in {}, as measured. The rest of a step is what is left of its whole time: packing weights for the kernels, adding up the threads' gradients, \
              checking them. Steps that an interruption made to be done again count once.",
@@ -57,6 +58,11 @@ fn waiting(metrics: &[Value]) -> String {
         seconds(sum("data_decode_s")),
         seconds(sum("data_copy_s")),
     ))
+}
+
+/// The times of the whole run.
+pub(super) fn times(metrics: &[Value]) -> Times {
+    by_epoch(metrics).1.iter().fold(Times::default(), Times::plus)
 }
 
 /// The times of consecutive epochs, and the number of the first, from 1.
@@ -94,12 +100,12 @@ impl Times {
         sum
     }
 
-    fn sum(&self) -> f64 {
+    pub(super) fn sum(&self) -> f64 {
         self.phases.iter().sum()
     }
 
     /// Samples over the time of steps alone.
-    fn samples_per_s(&self) -> f64 {
+    pub(super) fn samples_per_s(&self) -> f64 {
         self.samples / self.phases[..5].iter().sum::<f64>()
     }
 

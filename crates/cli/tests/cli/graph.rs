@@ -42,6 +42,22 @@ fn with_shares() -> Stage {
 const CORRELATION: &str = "graph build shares --kind correlation --lookback 10 --k 1 --out g.mbg";
 
 #[test]
+fn what_is_known_of_shares_becomes_attributes_of_their_edges() {
+    let stage = with_shares();
+    stage.write("known.csv", "symbol,cap,sector\nA,2,Energy\nB,8,Energy\nC,2,Banks\nD,,\n");
+    stage.succeeds(&format!("{CORRELATION} --k 3 --similarities known.csv").replace("--k 1 ", ""));
+    let answer = stage.succeeds("graph inspect g.mbg --dump 2021-02-20 out.safetensors");
+    assert_eq!(answer["edges"], 6);
+    let bytes = stage.read("out.safetensors");
+    let (shape, attributes) = tensor(&bytes, "edge_attr");
+    assert_eq!(shape, [6, 2]);
+    // Row by row: A from B and from C, B from A and from C, C from both.
+    assert_eq!(attributes, [0.25, 1.0, 1.0, 0.0, 0.25, 1.0, 0.25, 0.0, 1.0, 0.0, 0.25, 0.0]);
+    let error = stage.run(&format!("{CORRELATION} --similarities missing.csv")).failure();
+    assert!(String::from_utf8_lossy(&error.get_output().stderr).contains("missing.csv"));
+}
+
+#[test]
 fn a_second_build_does_nothing_and_a_change_is_named() {
     let stage = with_files("list", &EDGE_LIST);
     let line = "graph build list --kind edge-list --out g.mbg";

@@ -66,7 +66,7 @@ fn a_command_line_that_is_not_understood_is_an_error_in_json_too() {
 #[test]
 fn bench_answers_with_the_keys_that_programs_read() {
     let line = "bench train --model single --batch 2 --features 2 --hidden 3 --threads 1 --steps 2";
-    for line in [line.to_owned(), format!("{line} --shuffled")] {
+    for line in [line.to_owned(), format!("{line} --shuffled"), format!("{line} --gradient-checkpointing")] {
         let answer = Stage::new().succeeds(&line);
         assert!(answer["samples_per_s"].as_f64().unwrap() > 0.0, "{answer}");
         if cfg!(target_os = "linux") {

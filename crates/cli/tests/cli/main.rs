@@ -3,17 +3,23 @@
 
 mod bad_input;
 mod capacity;
+mod compare;
 mod config;
 mod convert;
 mod data;
 mod devices;
+mod diverging;
+mod doctor;
 mod exchange;
 mod graph;
 mod graph_training;
+mod heads;
 mod instruments;
 mod interface;
 mod leak;
 mod memory;
+mod monitor;
+mod onnx;
 mod readme;
 mod real_data;
 mod report;
@@ -22,3 +28,4 @@ mod snapshot;
 mod stage;
 mod train;
 mod universe;
+mod walk_forward;

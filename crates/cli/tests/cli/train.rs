@@ -133,6 +133,64 @@ fn the_learning_rate_follows_its_schedule() {
 }
 
 #[test]
+fn one_cycle_rises_and_falls_and_goes_on_bit_for_bit() {
+    let stage = Stage::with_series();
+    let settings = "--set training.lr=0.02 --set training.lr_schedule=one_cycle --set training.pct_start=0.25 --set training.div_factor=4 \
+                    --set training.beta1=0.8 --set training.beta2=0.99 --set training.epsilon=1e-6 --set model.hidden=4";
+    stage.succeeds(&format!("train --data series.h5 --out run --set training.epochs=2 {settings}"));
+    let rates: Vec<f64> = stage.metrics("run", "step").iter().map(|step| step["lr"].as_f64().unwrap()).collect();
+    // Six steps, of which the peak is the half of one.
+    let fallen = |step: u32| 0.5 * (1.0 + (std::f64::consts::PI * (f64::from(step) - 0.5) / 4.5).cos());
+    let expected = (0..6).map(|step| match step {
+        0 => 0.005,
+        _ => 0.02 * fallen(step) + 0.005 / 1e4 * (1.0 - fallen(step)),
+    });
+    assert_eq!(rates.len(), 6);
+    for (step, (rate, expected)) in rates.iter().zip(expected).enumerate() {
+        assert!((rate - expected).abs() < 1e-12, "step {step}: {rate} for {expected}");
+    }
+    let state: Value = serde_json::from_str(&stage.text("run/checkpoints/step-00000006/state.json")).unwrap();
+    let optimizer = &state["run"]["optimizer"];
+    assert_eq!([&optimizer["beta1"], &optimizer["beta2"], &optimizer["epsilon"]], [0.8, 0.99, 1e-6]);
+    // As if it had been killed before its last checkpoint.
+    let whole = stage.checkpoint("run", 6);
+    std::fs::remove_dir_all(stage.path("run/checkpoints/step-00000006")).unwrap();
+    stage.succeeds("train --out run --resume");
+    assert!(stage.checkpoint("run", 6) == whole);
+    let [message, _] = stage.fails("train --out run --resume --set training.beta1=0.9", 2);
+    assert!(message.contains("training.beta1 0.8, but this run has 0.9"), "{message}");
+    let [message, _] =
+        stage.fails(&format!("train --data series.h5 --out other {settings} --set training.warmup_steps=5"), 2);
+    assert!(
+        message.contains("training.warmup_steps is 5: expected 0 with training.lr_schedule one_cycle"),
+        "{message}"
+    );
+}
+
+#[test]
+fn quantiles_lie_above_their_share_of_the_targets() {
+    let stage = Stage::with_series();
+    let mut above = Vec::new();
+    for (run, level) in [("low", 0.1), ("high", 0.9)] {
+        let settings = format!("--set training.loss=quantile --set training.quantile={level} --set training.epochs=12");
+        let answer = stage.succeeds(&format!("train --data series.h5 --out {run} {SMALL} {settings}"));
+        let note = answer["notes"][0].as_str().unwrap();
+        assert!(note.starts_with("training.quantile leaves out the median"), "{note}");
+        stage.succeeds(&format!("predict --run {run} --samples 0..140 --out {run}.csv"));
+        let predictions = stage.text(&format!("{run}.csv"));
+        let numbers = |line: &str| line.split(',').map(|x| x.parse::<f32>().unwrap_or(f32::NAN)).collect::<Vec<_>>();
+        above.push(predictions.lines().skip(1).map(numbers).collect::<Vec<_>>());
+    }
+    let (low, high) = (&above[0], &above[1]);
+    let outputs = low[0].len() - 2..low[0].len();
+    let ordered = low.iter().zip(high).filter(|(low, high)| outputs.clone().all(|k| low[k] < high[k])).count();
+    assert!(ordered > 130, "{ordered} of 140 predictions of 0.9 lie above those of 0.1");
+    let [message, _] =
+        stage.fails("train --data series.h5 --out none --set training.loss=quantile --set training.quantile=0", 2);
+    assert!(message.contains("training.quantile = 0: expected a number above 0 and below 1"), "{message}");
+}
+
+#[test]
 fn a_run_that_no_longer_improves_ends_early_and_stays_ended() {
     let stage = Stage::with_series();
     let patience =
@@ -210,6 +268,8 @@ fn settings_that_do_nothing_are_told() {
         ("model.dropout=0.2", "model.dropout leaves nothing out"),
         ("training.huber_delta=2", "training.huber_delta does nothing"),
         ("training.lr_min=0.0001", "training.lr_min does nothing"),
+        ("training.div_factor=10", "training.pct_start, div_factor and final_div_factor do nothing"),
+        ("training.quantile=0.9", "training.quantile does nothing"),
         ("training.warmup_steps=500", "training.warmup_steps is 500 of 30 steps"),
         ("training.early_stopping_min_delta=1", "training.early_stopping_min_delta does nothing"),
         ("gpu_optimization.num_workers=4", "gpu_optimization.num_workers does nothing"),

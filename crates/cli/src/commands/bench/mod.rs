@@ -1,6 +1,8 @@
 //! `megabatch bench`: what this machine does, measured.
 
 mod load;
+mod predict;
+mod series;
 mod train;
 
 use anyhow::Result;
@@ -21,12 +23,14 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum What {
     Train(train::Args),
+    Predict(predict::Args),
     Load(load::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     match &args.what {
         What::Train(args) => train::run(args),
+        What::Predict(args) => predict::run(args),
         What::Load(args) => load::run(args),
     }
 }

@@ -5,12 +5,10 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Config, Event, Form, ModelConfig, OptimizerConfig, OptimizerKind, Run, SampleShape, Samples, SeriesInMemory,
-    Timeframe, Trainer,
-};
+use megabatch_trainer::{Config, Event, Form, ModelConfig, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
 use serde_json::json;
 
+use super::series::{ModelKind, made_up};
 use crate::answer::Answer;
 use crate::plan::bytes;
 use crate::usage::peak_rss_bytes;
@@ -46,6 +44,9 @@ pub(crate) struct Args {
     /// How the model is computed
     #[arg(long, value_enum, default_value_t = FormName::Fast)]
     form: FormName,
+    /// Computes half of the gates again in the backward pass, in place of keeping them
+    #[arg(long)]
+    gradient_checkpointing: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -56,18 +57,12 @@ enum FormName {
     Plain,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum ModelKind {
-    /// Five timeframes of 480, 288, 192, 96 and 48 bars
-    Multi,
-    /// One timeframe of 360 bars
-    Single,
-}
-
-const TARGETS: usize = 36;
+/// Samples that are drawn from in random order: enough for their windows to have little in common.
+const SHUFFLED_SAMPLES: usize = 100_000;
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
-    let samples = made_up(args)?;
+    let samples = if args.shuffled { SHUFFLED_SAMPLES } else { 4 * args.batch };
+    let samples = made_up(args.model, args.features, samples)?;
     let device = Device::cpu();
     let config = Config {
         model: ModelConfig { hidden: args.hidden, layers: args.layers, ..ModelConfig::default() },
@@ -80,6 +75,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
             FormName::Fast => Form::Fast,
             FormName::Plain => Form::Plain,
         },
+        gradient_checkpointing: args.gradient_checkpointing,
         ..Config::default()
     };
     let mut trainer = Trainer::new(&device, config, samples.shape().clone())?;
@@ -97,40 +93,20 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     rates.sort_by(f64::total_cmp);
     let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
     let allocated = device.usage().allocated_bytes_peak;
-    let text = format!("{best:.1} samples/s (median {median:.1}), {} allocated at the peak", bytes(allocated));
+    let activations = device.scope("activations").usage().allocated_bytes_peak;
+    let text = format!(
+        "{best:.1} samples/s (median {median:.1}), {} allocated at the peak, {} of it for activations",
+        bytes(allocated),
+        bytes(activations)
+    );
     let json = json!({
         "samples_per_s": best,
         "samples_per_s_median": median,
         "step_s": args.batch as f64 / best,
         "peak_rss_bytes": peak_rss_bytes(),
         "peak_allocated_bytes": allocated,
+        "peak_activations_bytes": activations,
         "parameters": trainer.parameters().values().len(),
     });
     Ok(Answer::new(text, &json))
-}
-
-/// Samples that are drawn from in random order: enough for their windows to have little in common.
-const SHUFFLED_SAMPLES: usize = 100_000;
-
-/// A sample every minute over made-up series: a window of M5 is thus that of five samples, and one of H4 that of 240.
-fn made_up(args: &Args) -> Result<SeriesInMemory> {
-    // Name, bars in a window, minutes in a bar.
-    let windows: &[(&str, usize, usize)] = match args.model {
-        ModelKind::Multi => &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)],
-        ModelKind::Single => &[("", 360, 1)],
-    };
-    let samples = if args.shuffled { SHUFFLED_SAMPLES } else { 4 * args.batch };
-    let timeframe =
-        |&(name, steps, _): &(&str, usize, usize)| Timeframe { name: name.to_owned(), steps, features: args.features };
-    let shape = SampleShape { timeframes: windows.iter().map(timeframe).collect(), outputs: TARGETS };
-    let series = windows.iter().map(|&(_, steps, minutes)| {
-        let ends: Vec<i64> = (0..samples).map(|n| (steps - 1 + n / minutes) as i64).collect();
-        (noise((samples / minutes + steps) * args.features), ends)
-    });
-    Ok(SeriesInMemory::new(shape, series.collect(), noise(samples * TARGETS))?)
-}
-
-/// Numbers in [-1, 1) that look random: the golden ratio's multiplicative hash of their index.
-fn noise(len: usize) -> Vec<f32> {
-    (0..len as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
 }

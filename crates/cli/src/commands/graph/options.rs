@@ -70,6 +70,10 @@ pub(super) struct Options {
     /// Nodes send to themselves; also of cosine, euclidean and radius
     #[arg(long, help_heading = "Correlation")]
     self_loops: bool,
+    /// A CSV of symbols and what is known of them: each further column becomes an attribute of edges, smaller / larger of two
+    /// numbers, and of texts 1 where they are equal
+    #[arg(long, help_heading = "Correlation", value_name = "CSV")]
+    pub(super) similarities: Option<PathBuf>,
     /// What happens to rows and files that cannot be used [default: skip]
     #[arg(long, help_heading = "Correlation", value_enum)]
     on_error: Option<OnErrorArg>,
@@ -131,7 +135,7 @@ impl Options {
     /// Refuses options that do nothing for `kind`.
     pub(super) fn refuse_idle(&self, kind: Kind) -> Result<()> {
         use Kind::{Correlation, Cosine, EdgeList, Euclidean, Radius, Sdf};
-        let table: [(&str, bool, &[Kind]); 17] = [
+        let table: [(&str, bool, &[Kind]); 18] = [
             ("--lookback", self.lookback.is_some(), &[Correlation]),
             ("--k", self.k.is_some(), &[Correlation, Cosine, Euclidean]),
             ("--half-life", self.half_life.is_some(), &[Correlation]),
@@ -142,6 +146,7 @@ impl Options {
             ("--threshold", self.threshold.is_some(), &[Correlation]),
             ("--symmetry", self.symmetry.is_some(), &[Correlation, Cosine, Euclidean]),
             ("--self-loops", self.self_loops, &[Correlation, Cosine, Euclidean, Radius]),
+            ("--similarities", self.similarities.is_some(), &[Correlation]),
             ("--on-error", self.on_error.is_some(), &[Correlation]),
             ("--radius", self.radius.is_some(), &[Radius, Sdf]),
             ("--periodic", self.periodic.is_some(), &[Radius]),

@@ -6,6 +6,7 @@ use anyhow::Result;
 use megabatch_bars::{Bars, ReadOptions, ReturnPanel, bar_files, read_all, return_panel};
 use megabatch_graph_cache::Builder as _;
 use megabatch_graph_cache::build::{CorrelationGraphs, Panel};
+use megabatch_graph_cache::import::{Text, channels};
 use serde_json::{Value, json};
 
 use super::counted;
@@ -27,7 +28,10 @@ pub(super) fn with_shares(
         shares.recordings.iter().map(|share| (share.symbol.as_str(), &share.bars)).collect();
     let returns = return_panel(&instruments)?;
     let panel = Panel::new(&returns.names, (&returns.open_times, &returns.times), &returns.values)?;
-    let correlation = options.correlation();
+    let mut correlation = options.correlation();
+    if let Some(path) = &options.similarities {
+        correlation.channels = channels(&Text::read(path)?, &returns.names)?;
+    }
     let lookback = correlation.lookback;
     let graphs = CorrelationGraphs::new(correlation, panel)?;
     if graphs.keys().is_empty() {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use megabatch_gpu_core::Device;
 use megabatch_gpu_core::leak::{Leak, LeakDetector, LeakRule};
 use megabatch_gpu_core::recording::RecordingSettings;
-use megabatch_trainer::Event;
+use megabatch_trainer::{Event, ShortageEvent};
 use serde_json::{Value, json};
 
 use crate::failure::{self, Kind};
@@ -110,6 +110,28 @@ impl<'a> MemoryWatch<'a> {
             }
             _ => None,
         }
+    }
+
+    /// What a user is told of memory that ran short, when the run goes on with less; leaves a map of the memory in `folder`.
+    pub(super) fn went_on(&self, folder: &RunFolder, cut: &ShortageEvent) -> String {
+        let ShortageEvent { cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent, .. } = cut;
+        let kept = self.device.take_failure_snapshot().map(|snapshot| folder.keep_shortage(&snapshot));
+        let map = match kept {
+            Some(Ok(path)) => format!("; {} is a map of the memory", path.display()),
+            Some(Err(error)) => format!("; a map of the memory could not be written: {error:#}"),
+            None => String::new(),
+        };
+        let mut with = Vec::new();
+        if batch_size < planned_batch_size {
+            with.push(format!("{batch_size} at once of each batch of {planned_batch_size}"));
+        }
+        if *gradient_checkpointing {
+            with.push("half of the activations computed twice".to_owned());
+        }
+        if *chunk_percent < 100 {
+            with.push(format!("chunks of {chunk_percent} % of their planned size, where there are any"));
+        }
+        format!("memory ran short ({cause}); on with {}, to the same result{map}", with.join(" and "))
     }
 
     /// The peaks of all epochs so far.

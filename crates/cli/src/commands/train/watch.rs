@@ -1,18 +1,21 @@
-//! Following a run: metrics.jsonl, the progress display, memory, and the signals that end it.
+//! Following a run: metrics.jsonl, recordings, the progress display, memory, and the signals that end it.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, Result};
-use megabatch_trainer::{Event, Waits};
+use megabatch_trainer::{Event, RollbackEvent, Waits};
 use serde_json::Value;
 
 use super::memory::MemoryWatch;
+use super::recordings::Recordings;
+use super::scaling::ScaleWatch;
+use super::waiting::{Kept, WaitWatch};
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::report::Peaks;
-use crate::run::{MetricsLog, RunFolder};
+use crate::run::{MetricsLog, RunFolder, Standing};
 
 /// How long the steps of a session waited for data.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,32 +27,38 @@ pub(super) struct Waited {
 
 /// The observer of a run.
 pub(super) struct Watch<'a> {
+    folder: &'a RunFolder,
     log: MetricsLog,
+    recordings: Recordings,
     progress: Progress,
     memory: MemoryWatch<'a>,
+    waiting: WaitWatch,
+    scaling: ScaleWatch,
     waited: Waited,
+    /// Whether the user knows that some step taught nothing.
+    told_of_unlabelled: bool,
     interrupted: Arc<AtomicBool>,
-    /// The first failure to write the log; it ends the run.
+    /// The first failure to write the log or a recording; it ends the run.
     failure: Option<anyhow::Error>,
 }
 
 impl<'a> Watch<'a> {
-    /// Goes on with the run in `folder` after `first_step` of its `steps`.
-    pub(super) fn new(folder: &RunFolder, job: &'a Job, (first_step, steps): (u64, u64)) -> Result<Self> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // The second signal ends the process at once, for a user who does not want to wait for the checkpoint.
-            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&interrupted))?;
-            signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("cannot watch for signals")?;
-        }
-        let log = MetricsLog::open_after(folder, first_step)?;
+    /// Goes on with the run in `folder`, which stands there and has so many `steps`.
+    pub(super) fn new(folder: &'a RunFolder, job: &'a Job, (standing, steps): (Standing, u64)) -> Result<Self> {
+        let interrupted = interruption()?;
+        let log = MetricsLog::open_at(folder, standing)?;
         let mut progress = Progress::start("train", steps, "steps");
-        progress.begin_at(first_step);
+        progress.begin_at(standing.step);
         Ok(Watch {
+            folder,
             log,
+            recordings: Recordings::begin(folder, &job.config, standing.step)?,
             progress,
-            memory: MemoryWatch::new(job, first_step),
+            memory: MemoryWatch::new(job, standing.step),
+            waiting: WaitWatch::new(if job.data.is_windows() { Kept::Windows } else { Kept::Otherwise }),
+            scaling: ScaleWatch::default(),
             waited: Waited::default(),
+            told_of_unlabelled: false,
             interrupted,
             failure: None,
         })
@@ -57,20 +66,37 @@ impl<'a> Watch<'a> {
 
     pub(super) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         let metric = serde_json::to_value(event).expect("events serialize without error");
+        if let Event::Rollback(RollbackEvent { step, rollbacks, .. }) = *event {
+            self.go_back(Standing { step, rollbacks });
+        }
         self.write(&metric);
+        self.record(event);
         self.show(event, &metric);
         if let Event::Step(step) = event {
             self.waited.seconds += step.data_wait_s;
             step.data_waits.iter().for_each(|waits| *self.waited.causes.get_or_insert_default() += *waits);
         }
-        if let Some(leak) = self.memory.see(event) {
-            self.write(&leak.metric());
-            self.progress.note(&format!("warning: {}", leak.sentence()));
+        let warnings = [
+            self.waiting.see(event).map(|long| (long.metric(), long.sentence())),
+            self.scaling.see(event).map(|collapse| (collapse.metric(), collapse.sentence())),
+            self.memory.see(event).map(|leak| (leak.metric(), leak.sentence())),
+        ];
+        for (metric, sentence) in warnings.into_iter().flatten() {
+            self.write(&metric);
+            self.progress.note(&format!("warning: {sentence}"));
         }
         if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
+    }
+
+    /// Drops what the run has gone back behind.
+    fn go_back(&mut self, to: Standing) {
+        match MetricsLog::open_at(self.folder, to) {
+            Ok(log) => self.log = log,
+            Err(error) => self.failure = self.failure.take().or(Some(error)),
+        }
     }
 
     /// A line cut short is the log's last one: what comes after it is not written.
@@ -80,11 +106,24 @@ impl<'a> Watch<'a> {
         }
     }
 
+    fn record(&mut self, event: &Event<'_>) {
+        if self.failure.is_none() {
+            self.failure = self.recordings.see(event).err();
+        }
+    }
+
     fn show(&mut self, event: &Event<'_>, metric: &Value) {
         match event {
             Event::Step(step) => {
                 let message = format!("loss {:.5}  {:.0} samples/s", step.loss, step.samples_per_s);
                 self.progress.at(step.step, &message);
+                if step.loss_terms == Some(0) && !std::mem::replace(&mut self.told_of_unlabelled, true) {
+                    self.progress.note(&format!(
+                        "warning: step {}: none of its targets is known, so that it changes no weight; metrics.jsonl has loss_terms 0 for \
+                         such steps",
+                        step.step
+                    ));
+                }
             }
             Event::Validation(validation) => {
                 let best = if validation.best { ", the best so far" } else { "" };
@@ -92,6 +131,13 @@ impl<'a> Watch<'a> {
                 self.progress
                     .note(&format!("epoch {epoch}, step {step}: validation loss {:.6}{best}", validation.loss));
             }
+            Event::Rollback(rollback) => {
+                let RollbackEvent { step, cause, rollbacks, rollbacks_max, rate_factor, .. } = rollback;
+                self.progress.note(&format!(
+                    "{cause}; back to step {step}, and on with {rate_factor} of the learning rate (rollback {rollbacks} of {rollbacks_max})"
+                ));
+            }
+            Event::Shortage(cut) => self.progress.note(&format!("warning: {}", self.memory.went_on(self.folder, cut))),
             Event::Checkpoint { .. } | Event::Epoch(_) => {}
             _ => self.progress.note(&metric.to_string()),
         }
@@ -100,6 +146,22 @@ impl<'a> Watch<'a> {
     /// The peaks of the epochs that were followed, and what their steps waited.
     pub(super) fn finish(self) -> Result<(Peaks, Waited)> {
         let answer = (self.memory.into_peaks(), self.waited);
-        self.failure.map_or(Ok(answer), Err)
+        let recorded = self.recordings.finish();
+        self.failure.map_or(recorded, Err).map(|()| answer)
     }
+}
+
+/// Whether the process was asked to stop: one flag for all its runs, so that a signal that comes between two of them ends the next.
+fn interruption() -> Result<Arc<AtomicBool>> {
+    static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    if let Some(asked) = ASKED.get() {
+        return Ok(Arc::clone(asked));
+    }
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The second signal ends the process at once, for a user who does not want to wait for the checkpoint.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&asked))?;
+        signal_hook::flag::register(signal, Arc::clone(&asked)).context("cannot watch for signals")?;
+    }
+    Ok(Arc::clone(ASKED.get_or_init(|| asked)))
 }

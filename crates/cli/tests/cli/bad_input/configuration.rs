@@ -39,11 +39,18 @@ const SETTINGS: &[Case] = &[
         says: &["data.split = [0.7,0.2,0.2]: expected three shares that sum to 1"],
     },
     Case {
-        what: "of a later version",
+        what: "an unknown choice",
         given: make_nothing,
-        command: "train --data series.h5 --out run --set training.precision=bf16",
+        command: "train --data series.h5 --out run --set training.precision=fp8",
         exit_code: USAGE,
-        says: &["training.precision = bf16: expected fp32 (the only choice in this version)"],
+        says: &["training.precision = fp8: expected auto, fp32, bf16, fp16, bf16-mixed, 16-mixed"],
+    },
+    Case {
+        what: "mixed precision without it",
+        given: make_nothing,
+        command: "train --data series.h5 --out run --set training.precision=fp32 --set gpu_optimization.use_amp=true",
+        exit_code: USAGE,
+        says: &["gpu_optimization.use_amp is true and training.precision is fp32"],
     },
     Case {
         what: "contradiction",

@@ -3,6 +3,7 @@
 mod bars;
 mod configuration;
 mod data_files;
+mod exports;
 mod outputs;
 mod runs;
 mod splits;

@@ -144,7 +144,7 @@ fn where_it_was(stage: &Stage, run: &str) -> &'static str {
 }
 
 /// All that two runs must share: every file of every checkpoint, the errors on the test split, what the log says of learning,
-/// and the names of all files.
+/// and the names of all files but TensorBoard's, of which each session leaves one.
 struct Ending {
     names: Vec<PathBuf>,
     files: BTreeMap<PathBuf, Vec<u8>>,
@@ -162,7 +162,7 @@ impl Ending {
             path.starts_with("checkpoints") && name != "config.yaml" && name != "checksums.xxh128"
                 || name == "evaluation.json"
         };
-        let names: Vec<PathBuf> = contents.keys().map(relative).collect();
+        let names = contents.keys().map(relative).filter(|name| name.parent() != Some(Path::new("tb"))).collect();
         let files =
             contents.into_iter().map(|(path, bytes)| (relative(&path), bytes)).filter(|(path, _)| is_result(path));
         Ending { files: files.collect(), names, log: learning(stage, run) }

@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result};
 use megabatch_graph_cache::build::Panel;
 use megabatch_graph_cache::{Builder, Graph, GraphFile};
-use megabatch_segment::{Compressed, Csc, Csr};
 use megabatch_trainer::GraphView;
+
+use crate::adapt::edges::Edges;
 
 /// Graphs, asked for one at a time.
 pub(super) trait Topology {
@@ -15,32 +16,10 @@ pub(super) trait Topology {
     fn graph(&mut self, index: usize) -> Result<GraphView<'_>>;
 }
 
-/// A graph with its edges by both their ends.
-struct Whole {
-    graph: Graph,
-    by_column: Compressed<u32>,
-}
-
-impl Whole {
-    fn of(graph: Graph) -> Result<Self> {
-        let by_column = graph.csr()?.transposed()?;
-        Ok(Whole { graph, by_column })
-    }
-
-    fn view(&self) -> Result<GraphView<'_>> {
-        let Compressed { offsets, indices, edges } = &self.by_column;
-        Ok(GraphView {
-            csr: Csr::new(&self.graph.row_ptr, &self.graph.col, self.graph.len())?,
-            csc: Csc::new((offsets, indices, edges), self.graph.len())?,
-            attributes: &self.graph.weights,
-        })
-    }
-}
-
 /// Built whenever it is asked for.
 pub(super) struct Rebuilt<'b> {
     builder: &'b dyn Builder,
-    last: Option<Whole>,
+    last: Option<Edges>,
 }
 
 impl<'b> Rebuilt<'b> {
@@ -51,8 +30,8 @@ impl<'b> Rebuilt<'b> {
 
 impl Topology for Rebuilt<'_> {
     fn graph(&mut self, index: usize) -> Result<GraphView<'_>> {
-        let built = Whole::of(self.builder.build(index)?)?;
-        self.last.insert(built).view()
+        let built = Edges::of(self.builder.build(index)?)?;
+        Ok(self.last.insert(built).view()?)
     }
 }
 
@@ -68,18 +47,18 @@ impl Topology for Cached {
 }
 
 /// In memory of their own.
-pub(super) struct InMemory(Vec<Whole>);
+pub(super) struct InMemory(Vec<Edges>);
 
 impl InMemory {
     pub(super) fn new(builder: &dyn Builder) -> Result<Self> {
-        let graphs = (0..builder.keys().len()).map(|index| Whole::of(builder.build(index)?));
+        let graphs = (0..builder.keys().len()).map(|index| Edges::of(builder.build(index)?));
         Ok(InMemory(graphs.collect::<Result<_>>()?))
     }
 }
 
 impl Topology for InMemory {
     fn graph(&mut self, index: usize) -> Result<GraphView<'_>> {
-        self.0[index].view()
+        Ok(self.0[index].view()?)
     }
 }
 
@@ -92,7 +71,7 @@ pub(super) struct Asked<'p> {
     panel: Panel<'p>,
     window: usize,
     k: usize,
-    last: Option<Whole>,
+    last: Option<Edges>,
 }
 
 impl<'p> Asked<'p> {
@@ -135,7 +114,7 @@ impl Topology for Asked<'_> {
         let row_ptr = (0..=nodes).map(|row| (row * self.k) as u32).collect();
         // Scripts of this kind leave the weights out.
         let (nodes, weights) = ((0..nodes as u32).collect(), vec![1.0; col.len()]);
-        self.last.insert(Whole::of(Graph { nodes, row_ptr, col, weights, ..Graph::default() })?).view()
+        Ok(self.last.insert(Edges::of(Graph { nodes, row_ptr, col, weights, ..Graph::default() })?).view()?)
     }
 }
 

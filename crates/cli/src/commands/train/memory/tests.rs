@@ -1,14 +1,16 @@
 use clap::Parser as _;
 use megabatch_gpu_core::Buffer;
 use megabatch_gpu_core::snapshot::Snapshot;
-use megabatch_trainer::{EpochEvent, StepEvent, Trainer};
+use megabatch_trainer::Trainer;
 
 use super::*;
+use crate::answer::Form;
+use crate::commands::train::{Begin, Session, made_up};
 use crate::commands::{self, Cli};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::job::{Intent, Request};
-use crate::plan::Plan;
+use crate::plan::{Plan, advise_smaller_model};
 
 /// A job on made-up data in `folder`, with `settings`.
 fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
@@ -17,7 +19,7 @@ fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
         let line =
             format!("megabatch synth {} --samples 200 --timeframes M1:4,M5:3 --features 3 --targets 2", data.display());
         let words = line.split_whitespace();
-        commands::run(Cli::parse_from(words).command).unwrap();
+        commands::run(Cli::parse_from(words).command, Form::Text).unwrap();
     }
     let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
     let config = Config::load(None, &settings).unwrap();
@@ -33,34 +35,11 @@ fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
 }
 
 fn epoch(epoch: u64) -> Event<'static> {
-    Event::Epoch(EpochEvent {
-        step: 10 * (epoch + 1),
-        epoch,
-        allocated_bytes: 0,
-        allocated_bytes_peak: 0,
-        reserved_bytes: 0,
-        reserved_bytes_peak: 0,
-        inactive_split_bytes: 0,
-    })
+    made_up::epoch(epoch, 10 * (epoch + 1))
 }
 
 fn step(step: u64) -> Event<'static> {
-    Event::Step(StepEvent {
-        step,
-        steps: 100,
-        epoch: 0,
-        samples: 1,
-        loss: 0.0,
-        grad_norm: 0.0,
-        lr: 0.0,
-        data_wait_s: 0.0,
-        data_waits: None,
-        forward_s: 0.0,
-        backward_s: 0.0,
-        optimizer_s: 0.0,
-        samples_per_s: 0.0,
-        allocated_bytes: 0,
-    })
+    Event::Step(made_up::step(step))
 }
 
 #[test]
@@ -131,8 +110,9 @@ fn a_run_over_its_budget_leaves_a_map_of_its_memory() {
     let job = job(folder.path(), &["model.hidden=64"]);
     let plan = Plan::of(&job).unwrap();
     record(&job);
-    // Less than planned, as when others take memory after the plan was made.
-    job.device.set_budget_bytes(Some(plan.memory.total_bytes * 2 / 3));
+    // Less than weights and moments take, of which nothing can be cut, as when others take memory after the plan was made.
+    let held = job.held_bytes();
+    job.device.set_budget_bytes(Some(held + plan.memory.training.parameters_bytes + 1));
     let run = RunFolder::new(&folder.path().join("run")).unwrap();
     for n in 1..=2 {
         let error = Trainer::new(&job.device, job.training.clone(), plan.shape.clone()).unwrap_err();
@@ -148,8 +128,49 @@ fn a_run_over_its_budget_leaves_a_map_of_its_memory() {
         assert!(message.starts_with(&shortage.message), "{message}");
         assert!(snapshot.blocks().any(|block| block.owner.as_deref() == Some("model/parameters")));
         let words = ["megabatch", "memory", "snapshot", &path.display().to_string()].map(str::to_owned);
-        commands::run(Cli::parse_from(words).command).unwrap();
+        commands::run(Cli::parse_from(words).command, Form::Text).unwrap();
     }
     let other = explain_shortage(&run, &job.device, Failure::usage("anything else"));
     assert_eq!(failure::message(&other), "anything else");
+}
+
+/// A session of a few steps whose requests for memory of these numbers are refused once it has begun: what came of it, and its folder.
+fn session_with_refused(requests: std::ops::Range<u64>, folder: &std::path::Path) -> (Result<()>, RunFolder) {
+    let job = job(folder, &["model.hidden=32", "training.max_steps=3", "gpu_optimization.batch_size=64"]);
+    let plan = Plan::of(&job).unwrap();
+    record(&job);
+    let trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone()).unwrap();
+    job.device.refuse_requests(requests);
+    let run = RunFolder::new(&folder.join("run")).unwrap();
+    let session = Session { job, plan, folder: RunFolder::new(&folder.join("run")).unwrap() };
+    let outcome = session.train(trainer, Begin::Anew).map(drop);
+    (outcome.map_err(|error| advise_smaller_model(&session.job, error)), run)
+}
+
+#[test]
+fn a_run_that_gets_less_than_planned_goes_on_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, run) = session_with_refused(0..1, folder.path());
+    outcome.unwrap();
+    let metrics = std::fs::read_to_string(run.metrics_file()).unwrap();
+    let lines: Vec<Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
+    assert_eq!(of("step").len(), 3);
+    let cut = of("shortage")[0];
+    assert_eq!((&cut["step"], &cut["batch_size"], &cut["planned_batch_size"]), (&json!(0), &json!(32), &json!(64)));
+    assert!(cut["cause"].as_str().unwrap().starts_with("batches: "), "{cut}");
+    let snapshot = std::fs::read_to_string(run.shortage_file(1)).unwrap();
+    assert!(Snapshot::from_json(&snapshot).unwrap().shortage.is_some());
+}
+
+#[test]
+fn a_run_that_gets_nothing_names_a_model_that_would_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, _) = session_with_refused(0..u64::MAX, folder.path());
+    let error = outcome.unwrap_err();
+    assert_eq!(failure::kind(&error), Kind::Capacity);
+    let message = failure::message(&error);
+    for part in ["nothing left to cut in batches of 1", "model.hidden=16 would fit into the", "--resume goes on"] {
+        assert!(message.contains(part), "{message}");
+    }
 }

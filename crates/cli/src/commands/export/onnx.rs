@@ -1,0 +1,170 @@
+//! `megabatch export --format onnx`: which models can be written, and what the file says of its inputs and outputs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use megabatch_trainer::{Loss, Model, TensorSet, Timeframe, write_atomically};
+use serde_json::json;
+
+use super::scaler::{Origin, scalers};
+use crate::adapt::meaning::Meaning;
+use crate::answer::Answer;
+use crate::failure::Failure;
+use crate::onnx::{Export, input_name};
+use crate::run::RunFolder;
+use crate::settings::{loss, streams};
+use crate::trained::meaning_in_training;
+
+/// The most bytes that a file of protocol buffers can have.
+const BYTES_MAX: usize = i32::MAX as usize;
+
+/// What can be said of an ONNX file.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// onnx: samples that the model predicts at once; any number of them if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// onnx: scale within the model, so that raw features go in
+    #[arg(long)]
+    fold_scaler: bool,
+    /// onnx: the series file that has the scaler; the one trained on if not given
+    #[arg(long, requires = "fold_scaler")]
+    data: Option<PathBuf>,
+    /// onnx: whose scaler, where each instrument has its own
+    #[arg(long, value_name = "NAME", requires = "fold_scaler")]
+    instrument: Option<String>,
+    /// onnx: write a model that was trained to go on from bar to bar as one whose windows each start with zeros
+    #[arg(long)]
+    stateless: bool,
+}
+
+/// What is written.
+pub(super) struct Subject<'a> {
+    pub(super) folder: &'a RunFolder,
+    pub(super) model: &'a Model,
+    pub(super) parameters: &'a TensorSet<f32>,
+    /// The step of the parameters.
+    pub(super) step: u64,
+}
+
+/// Writes the model to `out`.
+pub(super) fn write(out: &Path, subject: &Subject<'_>, options: &Options) -> Result<Answer> {
+    let Subject { folder, model, parameters, step } = *subject;
+    check(folder, model, options)?;
+    let origin = Origin { data: options.data.as_deref(), instrument: options.instrument.as_deref() };
+    let scaling = options.fold_scaler.then(|| scalers(folder, model, origin)).transpose()?;
+    let about = About { meaning: meaning_in_training(folder), takes_raw: options.fold_scaler };
+    let timeframes = &model.shape().timeframes;
+    let output_doc = of_outputs(loss(&folder.config(&[])?));
+    let mut metadata = vec![("step".to_owned(), step.to_string()), ("outputs".to_owned(), output_doc.clone())];
+    metadata.extend(timeframes.iter().flat_map(|timeframe| about.metadata(timeframe)));
+    let bytes = Export {
+        model,
+        parameters,
+        step,
+        batch: options.batch.map(|batch| batch as usize),
+        scaling,
+        input_docs: timeframes.iter().map(|timeframe| about.input(timeframe)).collect(),
+        output_doc,
+        metadata,
+    }
+    .encode();
+    if bytes.len() > BYTES_MAX {
+        let (out, len) = (out.display(), bytes.len());
+        return Err(Failure::capacity(format!("{out}: {len} bytes, and an ONNX file has {BYTES_MAX} at most")));
+    }
+    write_atomically(out, &bytes)?;
+    Ok(answer(out, subject, options))
+}
+
+fn answer(out: &Path, Subject { model, step, .. }: &Subject<'_>, options: &Options) -> Answer {
+    let inputs: Vec<String> = model.shape().timeframes.iter().map(input_name).collect();
+    let text = format!(
+        "{}: {} -> predictions [{}], weights of step {step}{}",
+        out.display(),
+        inputs.join(", "),
+        model.outputs(),
+        if options.fold_scaler { ", for raw features" } else { "" }
+    );
+    let json = json!({
+        "out": out,
+        "step": step,
+        "inputs": inputs,
+        "outputs": model.outputs(),
+        "batch": options.batch,
+        "folds_scaler": options.fold_scaler,
+    });
+    Answer::new(text, &json)
+}
+
+impl Options {
+    /// The first option that is given, if one is.
+    pub(super) fn first_given(&self) -> Option<&'static str> {
+        let given =
+            [("--batch", self.batch.is_some()), ("--fold-scaler", self.fold_scaler), ("--stateless", self.stateless)];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+}
+
+/// Refuses what ONNX cannot say, and what it would say otherwise than `megabatch predict`.
+fn check(folder: &RunFolder, model: &Model, options: &Options) -> Result<()> {
+    let run = folder.root().display();
+    if model.config().is_over_graphs() {
+        return Err(Failure::usage(format!(
+            "{run}: its samples are the nodes of graphs, and only models whose samples stand alone are written as ONNX; --format safetensors writes \
+             its weights"
+        )));
+    }
+    if streams(&folder.config(&[])?) && !options.stateless {
+        return Err(Failure::usage(format!(
+            "{run}: trained to go on from bar to bar (training.carry_state or training.mode), as `megabatch predict` does; in ONNX each window starts \
+             with zeros, so that predictions differ. --stateless writes it so"
+        )));
+    }
+    Ok(())
+}
+
+/// What the inputs are made of.
+struct About {
+    meaning: Meaning,
+    takes_raw: bool,
+}
+
+impl About {
+    /// Keys and values about a timeframe.
+    fn metadata(&self, timeframe: &Timeframe) -> Vec<(String, String)> {
+        let name = input_name(timeframe);
+        let names = self.meaning.features(&timeframe.name).map(|names| (format!("{name}.names"), names.join(",")));
+        names.into_iter().chain([(format!("{name}.scaling"), self.scaling(timeframe))]).collect()
+    }
+
+    /// What an input is, in words.
+    fn input(&self, timeframe: &Timeframe) -> String {
+        let names = self.meaning.features(&timeframe.name).map_or(String::new(), |names| names.join(", "));
+        let colon = if names.is_empty() { "" } else { ": " };
+        let scaling = self.scaling(timeframe);
+        format!("[batch, bars, features], closed bars, the last one last; scaling {scaling}{colon}{names}")
+    }
+
+    /// What has to be done to raw features before they go in.
+    fn scaling(&self, timeframe: &Timeframe) -> String {
+        match self.meaning.scaling(&timeframe.name) {
+            _ if self.takes_raw => "none, the model scales".to_owned(),
+            kind => kind.unwrap_or("as in training").to_owned(),
+        }
+    }
+}
+
+/// What the outputs are, in words.
+fn of_outputs(loss: Loss) -> String {
+    match loss {
+        Loss::Quantile { levels } => format!("the quantiles {levels} of each target, target after target"),
+        Loss::Classes(classes) => {
+            let count = classes.count();
+            format!(
+                "{count} scores of each target, target after target, whose softmax are the probabilities of its classes"
+            )
+        }
+        _ => "one number a target".to_owned(),
+    }
+}

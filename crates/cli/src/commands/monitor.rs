@@ -1,0 +1,128 @@
+//! `megabatch monitor`: how a run does, while it trains and afterwards.
+
+mod followed;
+#[cfg(test)]
+mod made_up;
+mod prometheus;
+mod screen;
+mod vitals;
+mod warning;
+
+use std::io::IsTerminal as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ratatui::DefaultTerminal;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::Rect;
+
+use crate::answer::{Answer, Form};
+use followed::Followed;
+
+/// How often the log is looked at.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Columns and rows of a screen that is printed.
+const PRINTED: (u16, u16) = (100, 30);
+
+/// Follow a run: loss, speed, time left, waiting for data, memory, warnings
+///
+/// Reads what `train` writes into the run's folder, and nothing else: it can be started and ended at any time, on a run that trains, one that has
+/// ended, or one on a disk that another machine trains on. The screen works over ssh; q ends it. Where standard output is no terminal, one screen
+/// is printed. Of a run that walks forward the last fold that has begun is shown.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch monitor runs/first
+  megabatch monitor runs/first --once
+  megabatch monitor runs/first --json
+  megabatch monitor runs/first --prometheus 127.0.0.1:9464")]
+pub(crate) struct Args {
+    /// Folder of the run
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// Print one screen and end
+    #[arg(long)]
+    once: bool,
+    /// Also answer GET /metrics at this address in the text format of Prometheus; without a terminal, do only that, until ended
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "once")]
+    prometheus: Option<String>,
+}
+
+pub(crate) fn run(args: &Args, form: Form) -> Result<Answer> {
+    let mut followed = Followed::open(&args.run)?;
+    let listener = args.prometheus.as_deref().map(prometheus::listen).transpose()?;
+    let has_screen = std::io::stdout().is_terminal() && !args.once && form == Form::Text;
+    match (listener, has_screen) {
+        (Some(listener), false) => return Err(prometheus::serve(&listener, followed)),
+        (listener, true) => {
+            serve_beside(listener, &args.run)?;
+            let mut terminal = ratatui::try_init().context("the terminal cannot show a screen; --once prints one")?;
+            let shown = show(&mut terminal, &mut followed);
+            ratatui::try_restore()?;
+            shown?;
+            return Ok(Answer::new(followed.sentence(), &followed.to_json()));
+        }
+        (None, false) => {}
+    }
+    followed.refresh()?;
+    Ok(Answer::new(printed(&followed), &followed.to_json()))
+}
+
+/// Answers on a thread of its own, which reads the log for itself and ends with the program.
+fn serve_beside(listener: Option<TcpListener>, run: &Path) -> Result<()> {
+    let Some(listener) = listener else { return Ok(()) };
+    let followed = Followed::open(run)?;
+    let serve = move || prometheus::serve(&listener, followed);
+    std::thread::Builder::new().name("prometheus".to_owned()).spawn(serve)?;
+    Ok(())
+}
+
+/// The screen until the user has had enough of it.
+fn show(terminal: &mut DefaultTerminal, followed: &mut Followed) -> Result<()> {
+    loop {
+        followed.refresh()?;
+        terminal.draw(|frame| screen::draw(followed.name(), &followed.vitals, (frame.area(), frame.buffer_mut())))?;
+        if event::poll(INTERVAL)? && ends(&event::read()?) {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a key was struck that ends the screen: the terminal hands Ctrl-C over as any other.
+fn ends(event: &Event) -> bool {
+    let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event else { return false };
+    match code {
+        KeyCode::Char('q' | 'Q') | KeyCode::Esc => true,
+        KeyCode::Char('c') => modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
+    }
+}
+
+/// The screen as plain text.
+fn printed(followed: &Followed) -> String {
+    let area = Rect::new(0, 0, PRINTED.0, PRINTED.1);
+    let mut buffer = Buffer::empty(area);
+    screen::draw(followed.name(), &followed.vitals, (area, &mut buffer));
+    screen::to_text(&buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q_escape_and_control_c_end_the_screen() {
+        let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
+        for (event, expected) in [
+            (key(KeyCode::Char('q'), KeyModifiers::NONE), true),
+            (key(KeyCode::Esc, KeyModifiers::NONE), true),
+            (key(KeyCode::Char('c'), KeyModifiers::CONTROL), true),
+            (key(KeyCode::Char('c'), KeyModifiers::NONE), false),
+            (Event::Resize(10, 10), false),
+        ] {
+            assert_eq!(ends(&event), expected, "{event:?}");
+        }
+    }
+}

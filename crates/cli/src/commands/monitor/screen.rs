@@ -1,0 +1,242 @@
+//! The screen: a pure function of what is known of a run.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::Marker;
+use ratatui::text::Line;
+use ratatui::widgets::{
+    Axis, Block, Chart, Dataset, GraphType, LegendPosition, LineGauge, Paragraph, Widget as _, Wrap,
+};
+
+use super::vitals::Vitals;
+use crate::plan::bytes;
+use crate::report::number::{fixed, grouped, percent, seconds, significant};
+
+/// Columns of the numbers beside the loss.
+const NUMBERS_WIDTH: u16 = 38;
+/// Width of the names in them.
+const NAME_WIDTH: usize = 11;
+/// Rows of the warnings, with their frame.
+const WARNINGS_HEIGHT: u16 = 7;
+/// Training losses are shown as so many means: a terminal has no more columns of dots.
+const MEANS: usize = 200;
+/// Losses of runs that explode are drawn no larger: the distance of two of them, in dots, has to be a number.
+const LOSS_MAX: f64 = 1e100;
+
+/// Draws the run called `name` into an area.
+pub(super) fn draw(name: &str, vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
+    let rows = [Constraint::Length(2), Constraint::Min(8), Constraint::Length(WARNINGS_HEIGHT)];
+    let [head, middle, foot] = Layout::vertical(rows).areas(area);
+    draw_head(name, vitals, (head, &mut *buffer));
+    let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(NUMBERS_WIDTH)]).areas(middle);
+    draw_losses(vitals, (left, &mut *buffer));
+    let numbers = numbers(vitals).into_iter().map(|(name, value)| Line::raw(format!("{name:<NAME_WIDTH$} {value}")));
+    Paragraph::new(numbers.collect::<Vec<_>>()).block(Block::bordered().title(" now ")).render(right, buffer);
+    draw_warnings(vitals, (foot, buffer));
+}
+
+/// What a terminal would show, as lines without colours.
+pub(super) fn to_text(buffer: &Buffer) -> String {
+    let Rect { width, height, .. } = buffer.area;
+    let row = |y: u16| {
+        let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+        line.trim_end().to_owned() + "\n"
+    };
+    (0..height).map(row).collect()
+}
+
+fn draw_head(name: &str, vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
+    let [title, gauge] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    Line::styled(format!("{name}: {}", standing(vitals)), bold).render(title, buffer);
+    let share = vitals.progress().unwrap_or(0.0).clamp(0.0, 1.0);
+    LineGauge::default().ratio(share).label(percent(share)).filled_style(Color::Cyan).render(gauge, buffer);
+}
+
+/// How far the run is, in words.
+fn standing(vitals: &Vitals) -> String {
+    let Some(step) = vitals.get("step") else { return "no step yet; q ends".to_owned() };
+    let steps = vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
+    let epoch = vitals.get("epoch").unwrap_or(0.0) as u64 + 1;
+    let left = match vitals.time_left_s() {
+        _ if vitals.has_ended => "ended".to_owned(),
+        Some(left_s) => format!("{} left", seconds(left_s)),
+        None => "time left unknown".to_owned(),
+    };
+    let silence = vitals.silence.filter(|_| !vitals.has_ended);
+    let silence = silence
+        .map_or_else(String::new, |silence| format!("; last told of {} ago", seconds(silence.as_secs_f64().round())));
+    format!("step {}{steps}, epoch {epoch}; {left}{silence}; q ends", grouped(step as u64))
+}
+
+fn draw_losses(vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
+    let (training, validations) = (drawable(&vitals.losses), drawable(&vitals.validations));
+    let block = Block::bordered().title(" loss by step ");
+    let all = || training.iter().chain(&validations).copied();
+    let range = |values: &mut dyn Iterator<Item = f64>| {
+        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        if low < high { [low, high] } else { [low - 0.5, high + 0.5] }
+    };
+    if all().next().is_none() {
+        return Paragraph::new("nothing to show yet").block(block).render(area, buffer);
+    }
+    let (x, y) = (range(&mut all().map(|point| point.0)), range(&mut all().map(|point| point.1)));
+    let dataset = |name: &'static str, points, (marker, kind, color): (Marker, GraphType, Color)| {
+        Dataset::default().name(name).marker(marker).graph_type(kind).style(color).data(points)
+    };
+    let datasets = vec![
+        dataset("training", &training[..], (Marker::Braille, GraphType::Line, Color::Cyan)),
+        dataset("validation", &validations[..], (Marker::Dot, GraphType::Scatter, Color::Yellow)),
+    ];
+    let labels = |[low, high]: [f64; 2], text: fn(f64) -> String| [low, (low + high) / 2.0, high].map(text);
+    Chart::new(datasets)
+        .block(block)
+        .legend_position(Some(LegendPosition::TopRight))
+        .x_axis(Axis::default().bounds(x).labels(labels(x, |step| grouped(step as u64))))
+        .y_axis(Axis::default().bounds(y).labels(labels(y, |loss| significant(loss, 4))))
+        .render(area, buffer);
+}
+
+/// Names and values of the numbers beside the loss.
+fn numbers(vitals: &Vitals) -> Vec<(&'static str, String)> {
+    let number = |key: &str, text: fn(f64) -> String| vitals.get(key).map_or("-".to_owned(), text);
+    let size = |key: &str| number(key, |size| bytes(size as usize));
+    let share = |key: &str| vitals.percent_of(key).unwrap_or_else(|| "-".to_owned());
+    let best = vitals
+        .best()
+        .map_or("-".to_owned(), |(step, loss)| format!("{} at step {}", significant(loss, 5), grouped(step as u64)));
+    let mut numbers = vec![
+        ("loss", number("loss", |loss| significant(loss, 5))),
+        ("validation", number("validation_loss", |loss| significant(loss, 5))),
+        ("  best", best),
+        ("rate", number("learning_rate", |rate| significant(rate, 3))),
+        ("grad norm", number("grad_norm", |norm| significant(norm, 3))),
+    ];
+    numbers.extend(vitals.get("loss_scale").map(|scale| ("loss scale", significant(scale, 1))));
+    numbers.extend([
+        ("", String::new()),
+        ("speed", number("samples_per_second", |rate| format!("{} samples/s", fixed(rate, 0)))),
+        ("computing", format!("{} of the step", share("computing_ratio"))),
+        ("data wait", format!("{} of the step", share("data_wait_ratio"))),
+        ("", String::new()),
+        ("allocated", size("allocated_bytes")),
+        ("  peak", size("allocated_bytes_peak")),
+        ("reserved", size("reserved_bytes")),
+        ("free", size("free_bytes")),
+    ]);
+    numbers
+}
+
+fn draw_warnings(vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
+    let title = format!(" warnings: {} ", vitals.warnings_total);
+    let lines = vitals.warnings.iter().rev().map(|(step, text)| Line::raw(format!("step {}: {text}", grouped(*step))));
+    let style = if vitals.warnings.is_empty() { Style::new() } else { Style::new().fg(Color::Yellow) };
+    let block = Block::bordered().title(title).border_style(style);
+    Paragraph::new(lines.collect::<Vec<_>>()).wrap(Wrap { trim: true }).block(block).render(area, buffer);
+}
+
+/// What of these points a picture has room for.
+fn drawable(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let within = points.iter().map(|&(step, loss)| (step, loss.clamp(-LOSS_MAX, LOSS_MAX)));
+    means(&within.collect::<Vec<_>>(), MEANS)
+}
+
+/// The points where they are few; else the means of so many neighbourhoods.
+fn means(points: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
+    if points.len() <= count {
+        return points.to_vec();
+    }
+    let mean = |group: &[(f64, f64)]| {
+        let sum = group.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+        (sum.0 / group.len() as f64, sum.1 / group.len() as f64)
+    };
+    points.chunks(points.len().div_ceil(count)).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use serde_json::json;
+
+    use super::super::made_up::{epoch, seen, step, validation};
+    use super::*;
+
+    /// What a terminal of this size shows.
+    fn shown(vitals: &Vitals, (width, height): (u16, u16)) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw("runs/first", vitals, (frame.area(), frame.buffer_mut()))).unwrap();
+        to_text(terminal.backend().buffer())
+    }
+
+    #[test]
+    fn a_run_under_way_is_shown_with_all_its_numbers() {
+        let warning = json!({ "event": "waiting", "step": 3, "share": 0.5, "cause": "disk", "cause_share": 0.4 });
+        let lines = [step(1, 4.0), step(2, 2.0), validation(2, 3.0), epoch(2), step(3, 1.0), warning];
+        let mut vitals = seen(&lines);
+        (vitals.available_bytes, vitals.silence) = (Some(1e9), Some(Duration::from_millis(2_400)));
+        let text = shown(&vitals, (100, 30));
+        for part in [
+            "runs/first: step 3 of 10, epoch 1; 5.83 s left; last told of 2.00 s ago; q ends",
+            "30.0 %",
+            "loss by step",
+            "loss        1.0000",
+            "validation  3.0000",
+            "best      3.0000 at step 2",
+            "rate        0.00100",
+            "speed       20 samples/s",
+            "computing   50.0 % of the step",
+            "data wait   25.0 % of the step",
+            "allocated   300.000 MB",
+            "reserved    400.000 MB",
+            "free        600.000 MB",
+            "warnings: 1",
+            "step 3: steps wait for data for 50.0 % of their time, 40.0 % for disk",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+        assert!(!text.contains("loss scale"), "only fp16 has one:\n{text}");
+        let mut line = step(4, 1.0);
+        line["loss_scale"] = 1024.0.into();
+        assert!(shown(&seen(&[line]), (100, 30)).contains("loss scale  1,024"));
+    }
+
+    #[test]
+    fn runs_that_have_not_begun_and_that_have_ended_are_shown() {
+        let text = shown(&Vitals::default(), (80, 24));
+        assert!(text.contains("runs/first: no step yet") && text.contains("nothing to show yet"), "{text}");
+        let mut vitals = seen(&[step(10, 1.0)]);
+        (vitals.has_ended, vitals.silence) = (true, Some(Duration::from_secs(9)));
+        let text = shown(&vitals, (80, 24));
+        assert!(text.contains("step 10 of 10, epoch 1; ended; q ends") && text.contains("100.0 %"), "{text}");
+    }
+
+    #[test]
+    fn a_screen_of_any_size_is_drawn() {
+        let vitals = seen(&[step(1, f64::MAX), step(2, -1.0), validation(2, 0.0), epoch(2)]);
+        for size in [(1, 1), (3, 40), (200, 2), (39, 9), (250, 80)] {
+            shown(&vitals, size);
+            shown(&Vitals::default(), size);
+        }
+    }
+
+    #[test]
+    fn the_curve_falls_with_the_loss() {
+        let lines: Vec<_> = (1..=400).map(|at| step(at, 400.0 - at as f64)).collect();
+        let text = shown(&seen(&lines), (100, 30));
+        let rows: Vec<&str> = text.lines().collect();
+        let first = |row: &str| row.chars().position(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
+        let firsts: Vec<usize> = rows.iter().filter_map(|row| first(row)).collect();
+        assert!(firsts.len() > 10 && firsts.is_sorted(), "{firsts:?}\n{text}");
+    }
+
+    #[test]
+    fn many_losses_are_shown_as_means() {
+        let points: Vec<(f64, f64)> = (0..1000).map(|k| (f64::from(k), f64::from(k % 10))).collect();
+        let means = means(&points, 100);
+        assert_eq!((means.len(), means[0], means[99]), (100, (4.5, 4.5), (994.5, 4.5)));
+    }
+}

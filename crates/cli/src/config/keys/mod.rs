@@ -1,0 +1,125 @@
+//! Every configuration key: its values, its default and what it does. `docs/configuration.md` is printed from these tables, one a section.
+
+mod data;
+mod gpu_optimization;
+mod model;
+mod training;
+
+use super::value::Kind;
+
+/// One configuration key.
+pub(crate) struct Key {
+    /// `section.name`.
+    pub(crate) path: &'static str,
+    pub(crate) kind: Kind,
+    /// The default, written as a user would; empty for a key that has none.
+    pub(crate) default: &'static str,
+    pub(crate) doc: &'static str,
+}
+
+/// A name that existing configurations use for a key of ours.
+pub(crate) struct Alias {
+    pub(crate) path: &'static str,
+    pub(crate) means: &'static str,
+}
+
+const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+    Key { path, kind, default, doc }
+}
+
+// The upper bounds lie far beyond any use. They keep sizes that are computed from the settings within 64 bits, so that a slip of
+// the keyboard ends in a message, be it this one or the plan's.
+const COUNT: Kind = Kind::Count { min: 1, max: 1_000_000_000 };
+const WIDTH: Kind = Kind::Count { min: 1, max: 65_536 };
+const DEPTH: Kind = Kind::Count { min: 1, max: 64 };
+const COUNT_OR_ZERO: Kind = Kind::Count { min: 0, max: u64::MAX };
+const THREADS: Kind = Kind::Count { min: 1, max: 1024 };
+const POSITIVE: Kind = Kind::Number { above: 0.0 };
+const NOT_NEGATIVE: Kind = Kind::Number { above: -f64::MIN_POSITIVE };
+
+/// What a run writes.
+const OUTPUT: &[Key] = &[
+    key("output.dir", Kind::Text, "", "Folder of the run; `--out` says it too."),
+    key(
+        "output.tensorboard",
+        Kind::Bool,
+        "true",
+        "Whether the course of the run is also written to tb/, for `tensorboard --logdir RUN`.",
+    ),
+    key(
+        "output.trace_steps",
+        Kind::OrWord { word: "none", otherwise: &COUNT },
+        "1000",
+        "Steps of each session whose phases are written to trace.json, which Perfetto and Chrome's about:tracing show; about 700 bytes a step.",
+    ),
+];
+
+/// All of them, section by section.
+pub(crate) fn keys() -> impl Iterator<Item = &'static Key> {
+    [data::KEYS, model::KEYS, training::KEYS, gpu_optimization::KEYS, OUTPUT].into_iter().flatten()
+}
+
+pub(crate) const ALIASES: &[Alias] = &[
+    Alias { path: "training.batch_size", means: "gpu_optimization.batch_size" },
+    Alias { path: "training.use_amp", means: "gpu_optimization.use_amp" },
+    Alias { path: "training.grad_clip", means: "training.clip_norm" },
+    Alias { path: "training.gradient_accumulation_steps", means: "gpu_optimization.gradient_accumulation_steps" },
+    Alias { path: "training.quantiles", means: "training.quantile" },
+    Alias { path: "training.patience", means: "training.early_stopping" },
+    Alias { path: "training.early_stopping_patience", means: "training.early_stopping" },
+    Alias { path: "data.num_workers", means: "gpu_optimization.num_workers" },
+    Alias { path: "data.pin_memory", means: "gpu_optimization.pin_memory" },
+    Alias { path: "data.persistent_workers", means: "gpu_optimization.persistent_workers" },
+];
+
+/// The key called `path`, by its own name or by an alias.
+pub(crate) fn find(path: &str) -> Option<&'static Key> {
+    let own = ALIASES.iter().find(|alias| alias.path == path).map_or(path, |alias| alias.means);
+    keys().find(|key| key.path == own)
+}
+
+/// The known name that is nearest to `path`, for an error message.
+pub(crate) fn nearest(path: &str) -> &'static str {
+    let names = keys().map(|key| key.path).chain(ALIASES.iter().map(|alias| alias.path));
+    // A name that only lacks its section, or has the wrong one, is nearer than one that is spelled alike.
+    let distance = |name: &str| {
+        let last = |dotted: &str| dotted.rsplit('.').next().unwrap_or_default().to_owned();
+        (strsim::damerau_levenshtein(&last(name), &last(path)), strsim::damerau_levenshtein(name, path))
+    };
+    names.min_by_key(|name| distance(name)).expect("the table has keys")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_of_its_key() {
+        for key in keys().filter(|key| !key.default.is_empty()) {
+            assert!(key.kind.parse(key.default).is_ok(), "{} = {}", key.path, key.default);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_aliases_lead_to_keys() {
+        let mut names: Vec<&str> = keys().map(|key| key.path).chain(ALIASES.iter().map(|a| a.path)).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+        for alias in ALIASES {
+            assert_eq!(find(alias.path).unwrap().path, alias.means);
+        }
+    }
+
+    #[test]
+    fn a_misspelled_key_finds_its_neighbour() {
+        for (wrong, right) in [
+            ("training.epoch", "training.epochs"),
+            ("model.hiden", "model.hidden"),
+            ("lr", "training.lr"),
+            ("model.lr", "training.lr"),
+            ("training.gradient_clip", "training.grad_clip"),
+        ] {
+            assert_eq!(nearest(wrong), right, "{wrong}");
+        }
+    }
+}

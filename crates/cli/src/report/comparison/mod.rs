@@ -1,0 +1,247 @@
+//! Several runs side by side: in what they differ, and what came of each.
+
+mod errors;
+mod page;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::learning::points;
+use super::number::{grouped, percent, significant};
+use super::time::{PHASES, Times, times};
+use crate::failure::Failure;
+use crate::run::RunFolder;
+use errors::Errors;
+
+/// Settings that differ between any two runs and say nothing of how they train.
+const PLACES: [&str; 1] = ["output.dir"];
+
+/// A run as far as it got.
+pub(crate) struct Side {
+    folder: PathBuf,
+    /// What tells its folder from those of the others.
+    label: String,
+    /// Which samples it trains on and is judged by: runs with the same letter have the same.
+    samples: char,
+    settings: BTreeMap<&'static str, String>,
+    plan: Value,
+    /// The lines of metrics.jsonl.
+    metrics: Vec<Value>,
+    /// evaluation.json; null for a run that has not ended.
+    evaluation: Value,
+}
+
+/// Runs to be compared, in the order in which they were named.
+pub(crate) struct Comparison {
+    sides: Vec<Side>,
+}
+
+/// A setting that is not the same in all runs.
+struct Difference {
+    key: &'static str,
+    /// One a run; none where the key has no value.
+    values: Vec<Option<String>>,
+}
+
+impl Comparison {
+    /// Reads the runs in `folders`.
+    ///
+    /// # Errors
+    /// A usage failure for a folder that holds no run, or one that walks forward, whose folds are the runs.
+    pub(crate) fn open(folders: &[PathBuf]) -> Result<Self> {
+        let labels = labels(folders);
+        let sides = folders.iter().zip(labels).map(|(folder, label)| Side::open(folder, label));
+        let mut sides = sides.collect::<Result<Vec<Side>>>()?;
+        let mut kinds: Vec<Value> = Vec::new();
+        for side in &mut sides {
+            let identity = side.identity();
+            let kind = kinds.iter().position(|kind| *kind == identity).unwrap_or_else(|| {
+                kinds.push(identity);
+                kinds.len() - 1
+            });
+            side.samples = (b'A' + kind.min(25) as u8) as char;
+        }
+        Ok(Comparison { sides })
+    }
+
+    /// The runs by the samples that they have in common, each with its place among all.
+    fn groups(&self) -> BTreeMap<char, Vec<(usize, &Side)>> {
+        let mut groups: BTreeMap<char, Vec<(usize, &Side)>> = BTreeMap::new();
+        for (place, side) in self.sides.iter().enumerate() {
+            groups.entry(side.samples).or_default().push((place, side));
+        }
+        groups
+    }
+
+    fn differences(&self) -> Vec<Difference> {
+        let keys: BTreeMap<&'static str, ()> =
+            self.sides.iter().flat_map(|side| side.settings.keys()).map(|&key| (key, ())).collect();
+        let keys = keys.into_keys().filter(|key| !PLACES.contains(key));
+        let of =
+            |key| Difference { key, values: self.sides.iter().map(|side| side.settings.get(key).cloned()).collect() };
+        keys.map(of).filter(|difference| difference.values.iter().any(|value| *value != difference.values[0])).collect()
+    }
+
+    /// What holds of the comparison as a whole, in sentences: which runs have the same samples, and which of those is ahead.
+    fn sentences(&self) -> Vec<String> {
+        let groups = self.groups();
+        let mut sentences: Vec<String> = groups.iter().map(|(samples, sides)| told(*samples, sides)).collect();
+        if groups.len() > 1 {
+            sentences.push("Errors and losses compare among runs with the same letter only.".to_owned());
+        }
+        sentences.extend(groups.iter().filter_map(|(samples, sides)| ahead(*samples, sides)));
+        sentences
+    }
+
+    /// What a terminal shows: the sentences, the settings that differ, and what came of each run.
+    pub(crate) fn to_text(&self) -> String {
+        let sentences = self.sentences().join("\n");
+        let tables = [self.settings_table(), self.results_table()];
+        let tables = tables.iter().filter(|table| !table.rows.is_empty()).map(rows::to_text);
+        format!("{sentences}\n\n{}", tables.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// What a program reads.
+    pub(crate) fn to_json(&self) -> Value {
+        let differences =
+            self.differences().into_iter().map(|Difference { key, values }| json!({ "key": key, "values": values }));
+        json!({
+            "runs": self.sides.iter().map(Side::to_json).collect::<Vec<_>>(),
+            "differences": differences.collect::<Vec<_>>(),
+            "same_samples": self.groups().len() == 1,
+        })
+    }
+}
+
+impl Side {
+    fn open(folder: &Path, label: String) -> Result<Self> {
+        let run = RunFolder::open(folder)?;
+        if run.fold(0).has_begun() {
+            return Err(Failure::usage(format!(
+                "{}: the run walks forward and is a run a fold; compare those, such as {}",
+                folder.display(),
+                run.fold(0).root().display()
+            )));
+        }
+        let settings = run.config(&[])?.settings().map(|(key, text)| (key, text.to_owned())).collect();
+        let evaluation = fs::read_to_string(run.evaluation_file()).unwrap_or_default();
+        Ok(Side {
+            folder: folder.to_owned(),
+            label,
+            samples: 'A',
+            settings,
+            plan: run.saved_plan(),
+            metrics: run.metrics()?,
+            evaluation: serde_json::from_str(&evaluation).unwrap_or_default(),
+        })
+    }
+
+    /// What is equal in runs with the same samples. Plans from before there were fingerprints name their file at least.
+    fn identity(&self) -> Value {
+        let data = &self.plan["data"];
+        let file = if data["fingerprint"].is_string() { &data["fingerprint"] } else { &data["path"] };
+        json!([file, self.plan["split"]])
+    }
+
+    fn steps_done(&self) -> u64 {
+        self.metrics.iter().rev().find_map(|metric| metric["step"].as_u64()).unwrap_or(0)
+    }
+
+    /// Step and loss of the lowest validation loss.
+    fn best_validation(&self) -> Option<(u64, f64)> {
+        let validations = points(&self.metrics, "validation", "loss").into_iter();
+        validations.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(step, loss)| (step as u64, loss))
+    }
+
+    fn times(&self) -> Times {
+        times(&self.metrics)
+    }
+
+    /// Samples over the time of steps alone.
+    fn samples_per_s(&self) -> Option<f64> {
+        Some(self.times().samples_per_s()).filter(|rate| rate.is_finite())
+    }
+
+    /// The largest of a number that lines of the log hold.
+    fn largest(&self, key: &str) -> Option<usize> {
+        self.metrics.iter().filter_map(|metric| metric[key].as_u64()).max().map(|size| size as usize)
+    }
+
+    fn to_json(&self) -> Value {
+        let seconds: serde_json::Map<String, Value> = PHASES
+            .iter()
+            .zip(self.times().phases)
+            .map(|(phase, duration_s)| ((*phase).to_owned(), json!(duration_s)))
+            .collect();
+        json!({
+            "run": self.folder,
+            "label": self.label,
+            "samples": self.samples,
+            "data": self.plan["data"]["path"],
+            "steps": self.steps_done(),
+            "steps_planned": self.plan["steps"],
+            "parameters": self.plan["parameters"],
+            "best_validation": self.best_validation().map(|(step, loss)| json!({ "step": step, "loss": loss })),
+            "evaluation": Errors::of(&self.evaluation).map(|errors| errors.to_json()),
+            "samples_per_s": self.samples_per_s(),
+            "seconds": seconds,
+            "planned_bytes": self.plan["memory"]["total_bytes"],
+            "allocated_bytes_peak": self.largest("allocated_bytes_peak").or_else(|| self.largest("allocated_bytes")),
+            "reserved_bytes_peak": self.largest("reserved_bytes_peak"),
+        })
+    }
+}
+
+/// Which samples some runs have in common.
+fn told(samples: char, sides: &[(usize, &Side)]) -> String {
+    let plan = &sides[0].1.plan;
+    let names: Vec<&str> = sides.iter().map(|(_, side)| side.label.as_str()).collect();
+    let count = |key: &str| plan["split"][key].as_u64().map_or("?".to_owned(), grouped);
+    format!(
+        "{samples}: {}: {}, {} to train on, {} to validate, {} to test.",
+        names.join(", "),
+        plan["data"]["path"].as_str().unwrap_or("unknown data"),
+        count("train"),
+        count("validation"),
+        count("test"),
+    )
+}
+
+/// Which of several runs with the same samples and the same loss has the lowest validation loss.
+fn ahead(samples: char, sides: &[(usize, &Side)]) -> Option<String> {
+    let loss_of = |side: &Side| side.settings.get("training.loss").cloned();
+    if sides.iter().any(|(_, side)| loss_of(side) != loss_of(sides[0].1)) {
+        return Some(format!(
+            "{samples}: their losses are not the same (training.loss): validation losses do not compare."
+        ));
+    }
+    let mut validated: Vec<(&Side, (u64, f64))> =
+        sides.iter().filter_map(|(_, side)| Some((*side, side.best_validation()?))).collect();
+    validated.sort_by(|a, b| a.1.1.total_cmp(&b.1.1));
+    let [(best, (step, loss)), (next, (_, next_loss)), ..] = validated[..] else { return None };
+    let (best, next) = (&best.label, &next.label);
+    let loss_text = significant(loss, 4);
+    Some(format!(
+        "{samples}: {best} has the lowest validation loss, {loss_text} at step {}; that of {next}, the next one, is {} higher.",
+        grouped(step),
+        percent(next_loss / loss - 1.0)
+    ))
+}
+
+/// The paths without the folders that all of them begin with.
+fn labels(folders: &[PathBuf]) -> Vec<String> {
+    let parts: Vec<Vec<_>> = folders.iter().map(|folder| folder.components().collect()).collect();
+    let shortest = parts.iter().map(Vec::len).min().unwrap_or(0);
+    let is_common = |k: usize| parts.iter().all(|part| part[k] == parts[0][k]);
+    // The last part of a path stays, be it the same in all.
+    let common = (0..shortest.saturating_sub(1)).take_while(|&k| is_common(k)).count();
+    parts.iter().map(|part| part[common..].iter().collect::<PathBuf>().display().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use super::*;
+
+fn step(step: u64, loss: f64) -> Value {
+    json!({
+        "event": "step", "step": step, "epoch": 0, "samples": 10, "loss": loss, "samples_per_s": 20.0, "forward_s": 0.25,
+        "backward_s": 0.125, "optimizer_s": 0.0625, "data_wait_s": 0.0, "allocated_bytes": 5_000,
+    })
+}
+
+/// A run that has done two steps and a validation.
+fn side((label, fingerprint): (&str, &str), loss: f64) -> Side {
+    let path = "data/<series>.h5";
+    Side {
+        folder: label.into(),
+        label: label.to_owned(),
+        samples: 'A',
+        settings: [("training.lr", loss.to_string()), ("training.loss", "mse".to_owned())].into(),
+        plan: json!({
+            "data": { "path": path, "fingerprint": fingerprint }, "split": { "train": 70, "validation": 20, "test": 10 },
+            "steps": 4, "parameters": 1234, "memory": { "total_bytes": 9_000 },
+        }),
+        metrics: vec![
+            step(1, 2.0 * loss),
+            step(2, loss),
+            json!({ "event": "validation", "step": 2, "epoch": 0, "loss": loss, "validation_s": 0.5 }),
+        ],
+        evaluation: Value::Null,
+    }
+}
+
+fn judged(mut side: Side, rmse: f64) -> Side {
+    side.evaluation = json!({
+        "split": "test", "samples": 10, "step": 2, "rmse": [rmse], "mae": [rmse], "direction_accuracy": [0.5],
+        "baselines": { "no_change": { "rmse": [7.5], "mae": [7.0], "direction_accuracy": [0.0] } },
+    });
+    side
+}
+
+fn cells(comparison: &Comparison, name: &str) -> Vec<String> {
+    let rows = comparison.results_table().rows;
+    rows.into_iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("no row {name}"))[1..].to_vec()
+}
+
+#[test]
+fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
+    let comparison = Comparison { sides: vec![side(("a", "x"), 1.0), judged(side(("b", "x"), 0.5), 3.0)] };
+    let sentences = comparison.sentences();
+    assert_eq!(sentences.len(), 2, "{sentences:?}");
+    let expected = "A: b has the lowest validation loss, 0.5000 at step 2; that of a, the next one, is 100.0 % higher.";
+    assert_eq!(sentences[1], expected);
+    assert_eq!(cells(&comparison, "steps"), ["2 of 4", "2 of 4"]);
+    assert_eq!(cells(&comparison, "RMSE"), ["-", "3.000"]);
+    assert_eq!(cells(&comparison, "  no change"), ["-", "7.500"]);
+    assert_eq!(cells(&comparison, "signs predicted"), ["-", "50.0 %"]);
+    assert_eq!(cells(&comparison, "samples/s in steps"), ["20", "20"]);
+    assert_eq!(cells(&comparison, "time"), ["1.50 s", "1.50 s"]);
+    assert_eq!(cells(&comparison, "  forward"), ["500 ms (33.3 %)"; 2]);
+    assert_eq!(cells(&comparison, "allocated, peak"), ["5.000 kB", "5.000 kB"]);
+    let differences: Vec<&str> = comparison.differences().iter().map(|difference| difference.key).collect();
+    assert_eq!(differences, ["training.lr"]);
+    let text = comparison.to_text();
+    assert!(text.contains("training.lr  1  0.5\n") && !text.contains("reserved"), "{text}");
+}
+
+#[test]
+fn other_data_and_another_split_are_other_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plans = ["x", "x", "y", "x"].map(|fingerprint| side(("run", fingerprint), 1.0).plan);
+    plans[3]["split"]["test"] = json!(11);
+    let runs: Vec<PathBuf> = (0..plans.len()).map(|k| folder.path().join(k.to_string())).collect();
+    for (run, plan) in runs.iter().zip(&plans) {
+        fs::create_dir(run).unwrap();
+        fs::write(run.join("config.yaml"), "").unwrap();
+        fs::write(run.join("plan.json"), plan.to_string()).unwrap();
+    }
+    let comparison = Comparison::open(&runs).unwrap();
+    assert_eq!(comparison.sides.iter().map(|side| side.samples).collect::<String>(), "AABC");
+    let sentences = comparison.sentences();
+    assert!(sentences[0].starts_with("A: 0, 1: data/<series>.h5, 70 to train on"), "{sentences:?}");
+    assert!(sentences[3].contains("same letter only"), "{sentences:?}");
+    assert_eq!(comparison.to_json()["same_samples"], false);
+}
+
+#[test]
+fn losses_of_another_kind_do_not_compare() {
+    let mut other = side(("b", "x"), 0.5);
+    other.settings.insert("training.loss", "huber".to_owned());
+    let sentences = Comparison { sides: vec![side(("a", "x"), 1.0), other] }.sentences();
+    assert!(sentences[1].contains("validation losses do not compare"), "{sentences:?}");
+}
+
+#[test]
+fn labels_leave_out_the_folders_in_common() {
+    for (folders, expected) in [
+        (["runs/a", "runs/b"], ["a", "b"]),
+        (["a", "runs/a"], ["a", "runs/a"]),
+        (["/x/1/run", "/x/2/run"], ["1/run", "2/run"]),
+        (["same", "same"], ["same", "same"]),
+    ] {
+        assert_eq!(labels(&folders.map(PathBuf::from)), expected, "{folders:?}");
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_names_each_run() {
+    let sides = vec![
+        judged(side(("<a>", "x"), 1.0), 2.0),
+        side(("b", "x"), 0.5),
+        Side { samples: 'B', ..side(("c", "y"), 1.0) },
+    ];
+    let html = Comparison { sides }.to_html();
+    for part in ["&lt;a&gt;", "Validation loss by step, samples B", "no change", "b, forward: 500 ms", "training.lr"] {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    for outside in ["http:", "https:", "<script", "src=", "url(", "@import", "NaN", "<a>"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    for link in html.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(html.contains(&format!("id=\"{link}\"")), "{link} leads nowhere");
+    }
+}

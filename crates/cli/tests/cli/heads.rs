@@ -1,0 +1,109 @@
+//! Targets that are not known, several quantiles, and classes, from the data file to the predictions.
+
+use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
+
+/// `series.h5` with targets that `change` makes of its own [200, 2].
+fn with_targets(change: impl Fn(usize, f32) -> f32) -> Stage {
+    let stage = Stage::new();
+    stage.succeeds(SERIES);
+    stage.with_hdf5("series.h5", |path| {
+        let file = hdf5::File::open_rw(path).unwrap();
+        let targets = file.dataset("targets").unwrap();
+        let values: Vec<f32> = targets.read_raw().unwrap();
+        let values: Vec<f32> = values.into_iter().enumerate().map(|(i, target)| change(i, target)).collect();
+        targets.write_raw(&values).unwrap();
+        file.close().unwrap();
+    });
+    stage
+}
+
+#[test]
+fn targets_that_are_not_known_count_nowhere() {
+    // Every third second target, and a stretch of samples to train on without any.
+    let stage = with_targets(|i, target| if i % 6 == 1 || (40..120).contains(&i) { f32::NAN } else { target });
+    let problems = stage.succeeds("inspect series.h5")["problems"].clone();
+    assert_eq!(problems[0]["severity"], "note", "{problems}");
+    stage.succeeds(&format!("train --data series.h5 --out run --set training.epochs=2 {SMALL}"));
+    let steps = stage.metrics("run", "step");
+    let terms: Vec<u64> = steps.iter().filter_map(|step| step["loss_terms"].as_u64()).collect();
+    assert_eq!(terms.len(), steps.len(), "every step has a target that is not known");
+    assert!(steps.iter().all(|step| step["loss"].is_number()) && terms.iter().sum::<u64>() < 2 * 2 * 140);
+
+    let answer = stage.succeeds("eval --run run");
+    let known = numbers(&answer["known_targets"]);
+    assert_eq!(known[0], answer["samples"].as_f64().unwrap());
+    assert!(known[1] < known[0] && numbers(&answer["rmse"]).len() == 2, "{answer}");
+}
+
+#[test]
+fn several_quantiles_are_trained_evaluated_and_predicted() {
+    let stage = Stage::with_series();
+    let loss = "--set training.loss=quantile --set training.quantiles=[0.1,0.5,0.9]";
+    stage.succeeds(&format!("train --data series.h5 --out run --set training.epochs=2 {SMALL} {loss}"));
+    let answer = stage.succeeds("eval --run run");
+    assert_eq!(numbers(&answer["quantiles"]["levels"]), [0.1, 0.5, 0.9]);
+    for key in ["pinball_loss", "coverage"] {
+        let by_level = answer["quantiles"][key].as_array().unwrap();
+        assert!(by_level.len() == 3 && by_level.iter().all(|of_level| numbers(of_level).len() == 2), "{answer}");
+    }
+    // Half the mean absolute error is the median's pinball loss.
+    let (mae, median) = (numbers(&answer["mae"]), numbers(&answer["quantiles"]["pinball_loss"][1]));
+    assert!(mae.iter().zip(median).all(|(mae, median)| (mae - 2.0 * median).abs() < 1e-9), "{answer}");
+
+    let predicted = stage.succeeds("predict --run run --samples 3..8 --out p.h5");
+    assert_eq!(predicted["named"], serde_json::json!(["q0.1", "q0.5", "q0.9"]));
+    let table = |name: &str| dataset::<f32>(&stage.path("p.h5"), name);
+    assert_eq!(table("predictions"), table("predictions_q0.5"));
+    assert_eq!(table("predictions_q0.9").0, [5, 2]);
+    stage.succeeds("predict --run run --samples 3..8 --out p.csv");
+    let csv = stage.text("p.csv");
+    assert!(csv.starts_with("sample,time,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.9,h2_q0.9\n"), "{csv}");
+
+    let [message, _] = stage.fails("train --data series.h5 --out other --set training.quantile=[0.9,0.1]", 2);
+    assert!(message.contains("in ascending order, such as [0.1, 0.5, 0.9]"), "{message}");
+    let other = "train --out run --resume --max-steps 30 --set training.quantile=[0.1,0.5]";
+    let [message, _] = stage.fails(other, 2);
+    assert!(message.contains("training.quantile 0.1, 0.5, 0.9, but this run has 0.1, 0.5"), "{message}");
+}
+
+#[test]
+fn classes_are_trained_evaluated_and_predicted() {
+    let stage = Stage::with_series();
+    let loss = "--set training.loss=cross_entropy --set training.thresholds=[-0.5,0.5]";
+    stage.succeeds(&format!("train --data series.h5 --out run --set training.epochs=2 {SMALL} {loss}"));
+    let answer = stage.succeeds("eval --run run");
+    let samples = answer["samples"].as_f64().unwrap();
+    for errors in [&answer, &answer["baselines"]["most_frequent"]] {
+        for key in ["accuracy", "balanced_accuracy", "cross_entropy"] {
+            assert_eq!(numbers(&errors["classes"][key]).len(), 2, "{errors}");
+        }
+        let counts = errors["classes"]["confusion"][0].as_array().unwrap().iter().flat_map(numbers);
+        assert_eq!(counts.sum::<f64>(), samples);
+    }
+    assert_eq!(answer["baselines"].as_object().unwrap().len(), 1);
+    assert!(stage.text("run/report.html").contains("Accuracy by horizon"));
+
+    stage.succeeds("predict --run run --samples 0..4 --out p.h5");
+    let tables = ["predictions", "predictions_p0", "predictions_p1", "predictions_p2"];
+    let [classes, shares @ ..] = tables.map(|name| dataset::<f32>(&stage.path("p.h5"), name).1);
+    for (k, &class) in classes.iter().enumerate() {
+        let of_target = shares.each_ref().map(|shares| shares[k]);
+        assert!((of_target.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{of_target:?}");
+        assert!(of_target.iter().all(|&share| share <= of_target[class as usize]), "{class} of {of_target:?}");
+    }
+}
+
+#[test]
+fn what_names_no_class_is_refused() {
+    let stage = with_targets(|i, _| (i % 4) as f32);
+    let train = format!("train --data series.h5 --out run {SMALL} --set training.loss=cross_entropy");
+    let [message, _] = stage.fails(&train, 2);
+    assert!(message.contains("training.thresholds or training.classes beside it"), "{message}");
+    let [message, _] = stage.fails(&format!("{train} --set training.classes=4 --set training.thresholds=1"), 2);
+    assert!(message.contains("keep one"), "{message}");
+    stage.succeeds(&format!("{train} --set training.classes=4 --set training.epochs=1"));
+    let other = train.replace("--out run", "--out other");
+    let assert = stage.run(&format!("{other} --set training.classes=3")).code(3);
+    let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(message.contains("a target is 3: expected a whole number from 0 to 2"), "{message}");
+}

@@ -1,0 +1,72 @@
+//! Training that walks forward: a run a fold, and their errors together.
+
+use serde_json::Value;
+
+use crate::stage::{SMALL, Stage, numbers};
+
+/// Three tests of ten samples each.
+const WALK: &str = "--set data.walk_forward=3 --set training.epochs=2 --set data.purge=0s";
+
+#[test]
+fn every_fold_is_a_run_and_the_errors_come_together() {
+    let stage = Stage::with_series();
+    let answer = stage.succeeds(&format!("train --data series.h5 --out run {WALK} {SMALL}"));
+    let saved: Value = serde_json::from_str(&stage.text("run/walk-forward.json")).unwrap();
+    assert_eq!(saved, answer);
+    let folds = answer["folds"].as_array().unwrap();
+    let counts = |name: &str| folds.iter().map(|fold| fold["split"][name].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((counts("train"), counts("test")), (vec![140, 150, 160], vec![10; 3]));
+    let mut rmse = Vec::new();
+    for (n, fold) in folds.iter().enumerate() {
+        assert_eq!(fold["evaluation"], stage.succeeds(&format!("eval --run run/fold-{n}")));
+        assert!(stage.text(&format!("run/fold-{n}/report.html")).contains("Loss by step"));
+        rmse.push(numbers(&fold["evaluation"]["rmse"])[0]);
+    }
+    let mean = rmse.iter().sum::<f64>() / 3.0;
+    let deviation = (rmse.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
+    let of_model = &answer["model"]["rmse"][0];
+    for (name, expected) in [("mean", mean), ("deviation", deviation)] {
+        assert!((of_model[name].as_f64().unwrap() - expected).abs() < 1e-12, "{of_model}");
+    }
+    assert!(answer["baselines"]["linear"]["mae"][1]["mean"].is_number(), "{answer}");
+
+    let [message, _] = stage.fails("eval --run run", 2);
+    assert!(message.contains("name one, such as run/fold-0"), "{message}");
+    stage.succeeds(&format!("train --data series.h5 --out one {WALK} {SMALL} --set data.walk_forward_fold=1"));
+    assert!(stage.checkpoint("one", 20) == stage.checkpoint("run/fold-1", 20), "a fold is what it is alone");
+}
+
+#[test]
+fn a_walk_that_was_interrupted_goes_on_with_the_fold_that_it_was_in() {
+    let stage = Stage::with_series();
+    let more = "--set data.walk_forward_window=sliding --set data.walk_forward_overlap=0.5";
+    let answer = stage.succeeds(&format!("train --data series.h5 --out run {WALK} {SMALL} {more}"));
+    let names = [("run/fold-1", 18), ("run/fold-2", 18)];
+    let whole = names.map(|(run, step)| stage.checkpoint(run, step));
+    // What a process leaves that is killed in the second epoch of the second fold.
+    for gone in ["run/fold-2", "run/fold-1/checkpoints/step-00000018"] {
+        std::fs::remove_dir_all(stage.path(gone)).unwrap();
+    }
+    for gone in ["run/fold-1/evaluation.json", "run/walk-forward.json"] {
+        std::fs::remove_file(stage.path(gone)).unwrap();
+    }
+    let [message, _] = stage.fails("train --out run --resume --set data.walk_forward=2", 2);
+    assert!(message.starts_with("data.walk_forward=2: the run in run walks forward with 3"), "{message}");
+    assert_eq!(stage.succeeds("train --out run --resume"), answer);
+    assert!(names.map(|(run, step)| stage.checkpoint(run, step)) == whole);
+}
+
+#[test]
+fn what_is_wrong_with_a_fold_is_told_before_the_first_is_trained() {
+    let stage = Stage::with_series();
+    for (settings, told) in [
+        ("--set data.walk_forward=3 --set data.purge=31d", "no samples are left for"),
+        ("--set data.walk_forward=3 --set data.split=[0.8,0.2,0]", "data.split is 0 for the test"),
+        ("--set data.walk_forward=3 --set data.walk_forward_fold=3", "data.walk_forward_fold is 3"),
+        ("--set data.walk_forward=3 --init w.safetensors", "--init: each fold begins with weights of its own"),
+    ] {
+        let [message, _] = stage.fails(&format!("train --data series.h5 --out run {settings}"), 2);
+        assert!(message.contains(told), "{settings}: {message}");
+        assert!(!stage.path("run").exists(), "{settings}");
+    }
+}
