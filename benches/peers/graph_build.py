@@ -9,12 +9,11 @@ that a noisy machine disturbs both alike; each side reports its fastest time. me
 """
 import argparse
 import json
-import subprocess
 import sys
 
 import torch
 
-from timing import fastest
+from timing import answer_of, fastest, least
 
 
 class TorchSide:
@@ -52,16 +51,7 @@ class TorchSide:
 
 
 def our_round(args):
-    numbers = [args.nodes, args.window, args.k, args.graphs, args.threads, args.repeats]
-    command = [args.program, *map(str, numbers)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
-
-
-def least(rounds):
-    return {name: min(times[name] for times in rounds) for name in rounds[0]}
+    return answer_of(args.program, [args.nodes, args.window, args.k, args.graphs, args.threads, args.repeats])
 
 
 def main():

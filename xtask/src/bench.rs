@@ -15,60 +15,90 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     succeed(tools::with_cmake(&mut bench, &workspace)?)
 }
 
+/// What the comparisons with ONNX Runtime import, which need no PyTorch.
+const ONNX_PACKAGES: &[&str] = &["onnx", "onnxruntime", "numpy", "h5py", "safetensors"];
+
+/// The same with the oldest ONNX Runtime that PyPI has for Python 3.11: MetaTrader 5 has 1.14.
+const OLDEST_ONNX_PACKAGES: &[&str] = &["onnx==1.16.2", "onnxruntime==1.15.0", "numpy<2", "h5py", "safetensors"];
+
+/// A virtual environment under `target/`, by its name, and what is installed in it.
+type Packages = (&'static str, &'static [&'static str]);
+
+const PYTORCH: Packages = ("peers", PEER_PACKAGES);
+const ONNX: Packages = ("peers-onnx", ONNX_PACKAGES);
+const OLDEST_ONNX: Packages = ("peers-onnx-oldest", OLDEST_ONNX_PACKAGES);
+
 /// A script of `benches/peers`, and what of ours it runs.
 struct Comparison {
     name: &'static str,
     script: &'static str,
+    packages: Packages,
     /// What `cargo build --release` is told to build.
     build: &'static [&'static str],
     /// The option by which the script takes our program, and where that is.
     program: (&'static str, &'static str),
 }
 
+const PROGRAM: &[&str] = &["--package", "megabatch"];
 const MEGABATCH: (&str, &str) = ("--megabatch", "release/megabatch");
 
 /// Each comparison by its name on the command line; the first is the default.
 const COMPARISONS: &[Comparison] = &[
-    Comparison { name: "training", script: "lstm_step.py", build: &["--package", "megabatch"], program: MEGABATCH },
-    Comparison { name: "loading", script: "loading.py", build: &["--package", "megabatch"], program: MEGABATCH },
+    Comparison { name: "training", script: "lstm_step.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
+    Comparison { name: "loading", script: "loading.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison {
         name: "segment",
         script: "segment.py",
+        packages: PYTORCH,
         build: &["--package", "megabatch-segment", "--example", "segment_speed"],
         program: ("--program", "release/examples/segment_speed"),
     },
     Comparison {
         name: "graph-build",
         script: "graph_build.py",
+        packages: PYTORCH,
         build: &["--package", "megabatch-graph-cache", "--example", "build_speed"],
         program: ("--program", "release/examples/build_speed"),
     },
+    Comparison { name: "graph-cache", script: "graph_cache.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison {
-        name: "graph-cache",
-        script: "graph_cache.py",
-        build: &["--package", "megabatch"],
-        program: MEGABATCH,
+        name: "amp",
+        script: "amp.py",
+        packages: PYTORCH,
+        build: &["--package", "megabatch-amp", "--example", "step_speed"],
+        program: ("--program", "release/examples/step_speed"),
     },
     Comparison {
         name: "graph-attention",
         script: "graph_attention.py",
+        packages: PYTORCH,
         build: &["--package", "megabatch-trainer", "--example", "graph_attention"],
         program: ("--program", "release/examples/graph_attention"),
     },
+    Comparison { name: "onnx", script: "onnx_parity.py", packages: ONNX, build: PROGRAM, program: MEGABATCH },
+    Comparison {
+        name: "onnx-oldest",
+        script: "onnx_parity.py",
+        packages: OLDEST_ONNX,
+        build: PROGRAM,
+        program: MEGABATCH,
+    },
+    Comparison { name: "onnx-speed", script: "onnx_runtime.py", packages: ONNX, build: PROGRAM, program: MEGABATCH },
 ];
 
 /// Runs a script of `benches/peers` against a release build, both sides interleaved in one sitting.
 pub(crate) fn peers(args: &[String]) -> Result<()> {
     let named = |comparison: &&Comparison| args.first().is_some_and(|first| first == comparison.name);
-    let (Comparison { script, build, program: (option, program), .. }, args) = match COMPARISONS.iter().find(named) {
-        Some(comparison) => (comparison, &args[1..]),
-        None => (&COMPARISONS[0], args),
-    };
+    let (Comparison { script, packages: (venv, packages), build, program: (option, program), .. }, args) =
+        match COMPARISONS.iter().find(named) {
+            Some(comparison) => (comparison, &args[1..]),
+            None => (&COMPARISONS[0], args),
+        };
     let workspace = Workspace::load()?;
     let mut build = cargo(&workspace.root, &[&["build", "--release"], *build].concat());
     succeed(tools::with_cmake(&mut build, &workspace)?)?;
-    let venv = Venv::open(workspace.target_dir.join("peers"))?;
-    venv.ensure("peer-packages", PEER_PACKAGES)?;
+    let venv = Venv::open(workspace.target_dir.join(venv))?;
+    venv.ensure("peer-packages", packages)?;
     let mut compare = std::process::Command::new(venv.python());
     compare.arg(workspace.root.join("benches/peers").join(script));
     compare.arg(option).arg(workspace.target_dir.join(program)).args(args);

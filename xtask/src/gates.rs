@@ -58,6 +58,8 @@ fn tests(workspace: &Workspace) -> Result<()> {
     }
     let mut test = cargo(&workspace.root, &["test", "--workspace", "--locked"]);
     test.env("MEGABATCH_PYTHON", tools::python_for_tests(workspace)?);
+    // The same cases in every run: a gate answers for the change at hand. `cargo test` draws others each time, and finds the rare one.
+    test.env("PROPTEST_RNG_SEED", "1");
     succeed(tools::with_cmake(&mut test, workspace)?)
 }
 

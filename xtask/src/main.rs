@@ -41,8 +41,10 @@ cargo xtask COMMAND
   report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
   trampolines [--check]
                   writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
-  peers [training | loading | segment | graph-build | graph-cache | graph-attention] [-- ARGS]
+  peers [training | loading | segment | graph-build | graph-cache | graph-attention | amp] [-- ARGS]
                   megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
+  peers onnx | onnx-oldest | onnx-speed [-- ARGS]
+                  exported models in ONNX Runtime: the same predictions, in the newest and in version 1.15.0, and how fast (installs them under target/)
 
 What a command needs besides Rust, a C and C++ compiler and Python it brings itself, into a virtual environment under target/.
 ";
