@@ -2,9 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::env;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, process};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -56,25 +57,29 @@ fn object(name: &str, sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
         return object;
     }
     fs::create_dir_all(&folder).expect("the cache can be written");
-    // Another test program may be compiling the same: each writes files of its own, and the last one's stay.
-    let ours = folder.join(format!("{}", process::id()));
-    write_sources(&ours, sources);
+    // Another test, of this program or of another, may be compiling the same: one does, and the others wait.
+    let lock = File::create(folder.join("lock")).expect("the cache can be written");
+    lock.lock().expect("a file of the cache can be locked");
+    if object.exists() {
+        return object;
+    }
+    write_sources(&folder, sources);
+    let unfinished = object.with_extension("unfinished");
     let output = Command::new(&compiler)
         .args(OPTIONS)
         .args(options)
-        .args(sources.iter().map(|(name, _)| ours.join(name)))
+        .args(sources.iter().map(|(name, _)| folder.join(name)))
         .arg("-o")
-        .arg(ours.join(name))
+        .arg(&unfinished)
         .arg("-ldl")
         .output()
         .unwrap_or_else(|error| panic!("{compiler}: {error}; tests of the CUDA device need a C++ compiler (or CXX)"));
     assert!(output.status.success(), "{compiler} failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    fs::rename(ours.join(name), &object).expect("a file can be renamed within a folder");
+    fs::rename(&unfinished, &object).expect("a file can be renamed within a folder");
     object
 }
 
 fn write_sources(folder: &Path, sources: &[(&str, &str)]) {
-    fs::create_dir_all(folder).expect("the cache can be written");
     for (name, text) in sources.iter().chain([&HEADER]) {
         fs::write(folder.join(name), text).expect("the cache can be written");
     }

@@ -1,5 +1,6 @@
 //! The fast form against the plain one in double precision, on every instruction set, and against itself.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use megabatch_gpu_core::Device;
@@ -104,17 +105,24 @@ impl Problem {
         self.plain_of(&wide(&graph.x), graph, dropout)
     }
 
-    /// How far each of the plain form's results moves when the inputs do by `shift`, one way and the other. Elsewhere than at a kink of an
-    /// activation, that is no further than `shift`; a number that is rounded to the other side of a kink moves the gradients as far as that.
+    /// How far apart the plain form's results lie for inputs that differ by `shift` in twelve directions, one way and the other. Elsewhere than at a
+    /// kink of an activation, that is about `shift`; a number that is rounded to the other side of a kink moves the gradients as far as that.
+    /// One direction would not do: it may leave that number where it is.
     fn sway(&self, (graph, shift): (&OwnedGraph, f64), dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
-        let noise = numbers(3, "sway", graph.x.len());
-        let moved = |shift: f64| {
+        let moved = |direction: u64, shift: f64| {
+            let noise = numbers(direction, "sway", graph.x.len());
             let x: Vec<f64> =
                 graph.x.iter().zip(&noise).map(|(&x, &noise)| f64::from(x) + shift * f64::from(noise)).collect();
             self.plain_of(&x, graph, dropout)
         };
-        let (one, other) = (moved(shift), moved(-shift));
-        std::array::from_fn(|k| one[k].iter().zip(&other[k]).map(|(a, b)| (a - b).abs()).collect())
+        let all: Vec<_> = (0..12).flat_map(|direction| [moved(direction, shift), moved(direction, -shift)]).collect();
+        std::array::from_fn(|k| {
+            let range = |index: usize| {
+                let values = all.iter().map(|results| results[k][index]);
+                values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)
+            };
+            (0..all[0][k].len()).map(range).collect()
+        })
     }
 
     fn plain_of(&self, x: &[f64], graph: &OwnedGraph, dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
@@ -184,16 +192,19 @@ proptest! {
         let graph = problem.graph(seed, nodes, density);
         let dropout = Some(GraphDropout::of_step((seed, 2), 11));
         let expected = problem.plain(&graph, dropout);
-        let sway = problem.sway((&graph, 2e-5), dropout);
+        // Asked for where it is needed only, for it is two dozen runs of the plain form.
+        let sway = OnceCell::new();
         for isa in Isa::all() {
             let mut pass = problem.pass(isa, (nodes, graph.view().edges()));
             let (y, d_x, gradients) = problem.fast(&graph, dropout, &mut pass);
             for (k, (name, got)) in [("y", &y), ("d_x", &d_x), ("gradients", &gradients)].into_iter().enumerate() {
                 let largest = expected[k].iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+                let rounding = 2e-5 * largest + 2.5e-7;
                 for (index, (&got, &expected)) in got.iter().zip(&expected[k]).enumerate() {
                     let error = (f64::from(got) - expected).abs();
-                    let allowed = 2e-5 * largest + 2.5e-7 + 2.0 * sway[k][index];
-                    prop_assert!(error <= allowed, "{}: {name}[{index}]: {got} for {expected}", isa.name());
+                    let kink = || 2.0 * sway.get_or_init(|| problem.sway((&graph, 2e-5), dropout))[k][index];
+                    let is_near = error <= rounding || error <= rounding + kink();
+                    prop_assert!(is_near, "{}: {name}[{index}]: {got} for {expected}", isa.name());
                 }
             }
         }
