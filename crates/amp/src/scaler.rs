@@ -41,7 +41,11 @@ impl Default for ScalerConfig {
 }
 
 impl ScalerConfig {
-    fn check(&self) -> Result<()> {
+    /// Refuses settings out of range.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the first of them.
+    pub fn check(&self) -> Result<()> {
         let &ScalerConfig { initial_scale, growth_factor, backoff_factor, min_scale, max_scale, .. } = self;
         let rules: [(bool, &str, &dyn ToString, &str); 7] = [
             (min_scale.is_normal() && min_scale > 0.0, "min_scale", &min_scale, "a positive normal number"),

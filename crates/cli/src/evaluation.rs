@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use megabatch_trainer::{self as trainer, Ascending, ClassErrors, InstrumentEvaluation, Loss, Metrics, Split};
+use megabatch_trainer::{
+    self as trainer, Ascending, ClassErrors, InstrumentEvaluation, Loss, Metrics, Split, TaskEvaluation,
+};
 use serde::Serialize;
 
 /// A part of the data.
@@ -65,6 +67,9 @@ pub(crate) struct Evaluation {
     pub(crate) model: Metrics,
     /// The same of each baseline, fitted on the training split of the data given.
     pub(crate) baselines: BTreeMap<&'static str, Metrics>,
+    /// Each task by itself, for a model of several. Their horizons stand in the lists above too, in the order of the targets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tasks: Vec<TaskEvaluation>,
     /// The same of each instrument's samples, by name, where the data have several. The baselines are those fitted on all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) instruments: BTreeMap<String, InstrumentEvaluation>,
@@ -73,8 +78,18 @@ pub(crate) struct Evaluation {
 impl Evaluation {
     /// The errors of the checkpoint of `step` on `split`.
     pub(crate) fn new(split: Part, step: u64, errors: trainer::Evaluation) -> Self {
-        let trainer::Evaluation { samples, metrics, baselines, instruments, .. } = errors;
-        Evaluation { split, samples, step, model: metrics, baselines, instruments }
+        let trainer::Evaluation { samples, metrics, baselines, tasks, instruments, .. } = errors;
+        Evaluation { split, samples, step, model: metrics, baselines, tasks, instruments }
+    }
+
+    /// Each task with its name, as if it were all that the model learnt; none for a model of one loss.
+    pub(crate) fn by_task(&self) -> impl Iterator<Item = (String, Evaluation)> {
+        self.tasks.iter().map(|task| {
+            let TaskEvaluation { targets: [start, end], objective, weight, .. } = task;
+            let name = format!("targets {start}..{end}, {objective}, weight {weight:.3}, loss {:.6}", task.loss);
+            let (model, baselines) = (task.metrics.clone(), task.baselines.clone());
+            (name, Evaluation { model, baselines, tasks: Vec::new(), instruments: BTreeMap::new(), ..*self })
+        })
     }
 
     /// The model, then the baselines by name.
@@ -87,9 +102,13 @@ impl Evaluation {
         self.instruments.iter().map(|(name, errors)| (name.as_str(), OverHorizons::of(errors)))
     }
 
-    /// One sentence: how the model stands against the best baseline, by RMSE averaged over the horizons; of a classification, its accuracy;
+    /// One sentence, or one a task: how the model stands against the best baseline, by RMSE averaged over the horizons; of a classification, its accuracy;
     /// and of cross-sections, how well it ranks them.
     pub(crate) fn verdict(&self) -> String {
+        if !self.tasks.is_empty() {
+            let of_task = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict());
+            return self.by_task().map(of_task).collect::<Vec<_>>().join("\n");
+        }
         if let Some(accuracy) = self.model.accuracy {
             return format!("Accuracy {:.2} % of {}.", 100.0 * accuracy, self.samples);
         }
@@ -143,8 +162,21 @@ impl Evaluation {
     pub(crate) fn to_text(&self) -> String {
         let mut text =
             format!("{} samples ({}), checkpoint of step {}\n\n", self.samples, self.split.name(), self.step);
+        if !self.tasks.is_empty() {
+            // Horizons of a task are counted from its first target.
+            let of_task =
+                |(name, task): (String, Evaluation)| format!("{name}\n\n{}\n\n", task.errors_text().trim_end());
+            return text + &self.by_task().map(of_task).collect::<String>() + &self.verdict();
+        }
+        text.push_str(&self.errors_text());
+        text + "\n" + &self.verdict()
+    }
+
+    /// The tables below each other.
+    fn errors_text(&self) -> String {
+        let mut text = String::new();
         if self.model.classes.is_some() {
-            return text + &self.classes_text() + &self.instruments_text() + "\n" + &self.verdict();
+            return text + &self.classes_text() + &self.instruments_text();
         }
         text.push_str(&format!("{:>8}", "horizon"));
         for (name, _) in self.contenders() {
@@ -159,7 +191,7 @@ impl Evaluation {
             let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), shown);
             text.push_str(&format!("  {:>10}  {direction:>10}\n", shown(self.model.mae[k])));
         }
-        text + &self.quantiles_text() + &self.information_text() + &self.instruments_text() + "\n" + &self.verdict()
+        text + &self.quantiles_text() + &self.information_text() + &self.instruments_text()
     }
 
     /// A row a horizon: accuracies and cross entropies.
@@ -324,7 +356,8 @@ mod tests {
             };
             let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
             let model = metrics(rmse[0].1);
-            Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, instruments: BTreeMap::new() }
+            let (tasks, instruments) = (Vec::new(), BTreeMap::new());
+            Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, tasks, instruments }
         }
 
         /// The same with its samples divided between EURUSD and USDJPY, of which the second has twice the errors.

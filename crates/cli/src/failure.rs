@@ -113,9 +113,11 @@ fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
 fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
     use megabatch_trainer::Error;
     match error {
-        Error::Setting { .. } | Error::Order(_) | Error::NothingLeft { .. } | Error::OtherRun { .. } => {
-            Some(Kind::Usage)
-        }
+        Error::Setting { .. }
+        | Error::Task { .. }
+        | Error::Order(_)
+        | Error::NothingLeft { .. }
+        | Error::OtherRun { .. } => Some(Kind::Usage),
         Error::Memory(error) => of_device(error),
         Error::Threads { .. } | Error::NothingToCut { .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. }

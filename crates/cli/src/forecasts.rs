@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use megabatch_chunk_io::{SampleBlock, Source};
-use megabatch_trainer::{Samples as _, Selection};
+use megabatch_trainer::{Group, Loss, Samples as _, Selection};
 
 use crate::adapt::samples::SourceSamples;
 use crate::evaluation::Part;
@@ -20,7 +20,7 @@ pub(crate) struct Forecasts {
     pub(crate) times: Option<Vec<i64>>,
     /// The name of each sample's instrument, where the file has several.
     pub(crate) instruments: Option<Vec<String>>,
-    /// A few horizons, the nearest first.
+    /// A few horizons of those that are numbers, the nearest first; none of a model of classes.
     pub(crate) pairs: Vec<Pairs>,
 }
 
@@ -43,13 +43,22 @@ impl Forecasts {
     pub(crate) fn of(job: &Job, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Self> {
         let Job { split, training, .. } = job;
         let indices = part.indices(split, samples.len()).into_owned();
-        let mut predictor = job.predictor(weights)?;
         let outputs = samples.shape().outputs;
-        let mut pairs: Vec<Pairs> = horizons(outputs).into_iter().map(Pairs::at).collect();
-        let (per_target, point) = (training.loss.outputs_per_target(), training.loss.point());
+        let points = points(training.loss, outputs);
+        // A class has no place on an axis of targets.
+        let numbers: Vec<usize> = (0..outputs).filter(|&k| points[k].is_some()).collect();
+        let chosen = horizons(numbers.len()).into_iter().filter(|_| !numbers.is_empty());
+        let mut pairs: Vec<Pairs> = chosen.map(|horizon| Pairs::at(numbers[horizon - 1] + 1)).collect();
+        if pairs.is_empty() {
+            return Ok(Forecasts { part, indices, times: None, instruments: None, pairs });
+        }
+        let mut predictor = job.predictor(weights)?;
+        let width = training.loss.outputs(outputs);
         predictor.predict(Selection { samples, indices: &indices }, |_, predictions| {
-            let points: Vec<f32> = predictions.chunks_exact(per_target).map(|of_target| of_target[point]).collect();
-            pairs.iter_mut().for_each(|pairs| pairs.predicted.extend(column(&points, outputs, pairs.horizon)));
+            for Pairs { horizon, predicted, .. } in &mut pairs {
+                let at = points[*horizon - 1].expect("a horizon of numbers");
+                predicted.extend(predictions.chunks_exact(width).map(|of_sample| of_sample[at]));
+            }
             Ok::<(), megabatch_trainer::Error>(())
         })?;
         add_targets(samples.source(), &indices, &mut pairs)?;
@@ -100,6 +109,16 @@ impl Pairs {
     fn at(horizon: usize) -> Self {
         Pairs { horizon, predicted: Vec::new(), actual: Vec::new() }
     }
+}
+
+/// Which output of a sample stands for each of its targets; none for a class.
+fn points(loss: Loss, targets: usize) -> Vec<Option<usize>> {
+    let of_group = |Group { targets, outputs, loss, .. }: Group| {
+        let (width, point) = (loss.outputs_per_target(), loss.point());
+        let is_number = !matches!(loss, Loss::Classes(_));
+        (0..targets.len()).map(move |k| is_number.then_some(outputs.start + k * width + point)).collect::<Vec<_>>()
+    };
+    loss.groups(targets).into_iter().flat_map(of_group).collect()
 }
 
 /// The first horizon, the last, and what lies a quarter and half way between.

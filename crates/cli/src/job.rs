@@ -116,7 +116,7 @@ impl Job {
         let not_even_data = |error| not_even_data(error, memory_bytes);
         let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
         let split = data.split(&config)?;
-        let training = training_config(&config, &data);
+        let training = training_config(&config, &data)?;
         let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
         let held_beside_bytes = device.usage().allocated_bytes;
         let stored_rows = stored_rows(&data)?;

@@ -36,6 +36,10 @@ fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
             "model.dropout leaves nothing out of a model of one layer, as it lies between layers".to_owned(),
         ),
         (
+            job.config.tasks().is_some() && job.config.text("training.loss") != Some("mse"),
+            "training.loss does nothing beside training.tasks".to_owned(),
+        ),
+        (
             *loss == Loss::Mse && is_set("training.huber_delta", 1.0),
             "training.huber_delta does nothing with training.loss mse".to_owned(),
         ),
@@ -59,7 +63,7 @@ fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
         ),
         (
             divergence.rollbacks_max == 0 && job.config.count("training.max_rollbacks") != 3,
-            "training.max_rollbacks does nothing without training.on_nan rollback".to_owned(),
+            "training.max_rollbacks does nothing with training.on_nan stop".to_owned(),
         ),
         (
             walks,

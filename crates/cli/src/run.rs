@@ -191,7 +191,13 @@ impl RunFolder {
 
     /// The run's checkpoints, each with `config` beside it.
     pub(crate) fn keep_checkpoints(&self, config: &Config) -> Checkpoints {
-        Checkpoints { config_text: config.to_yaml(), ..Checkpoints::new(self.checkpoints()) }
+        Checkpoints {
+            keep_last: config.count("training.keep_checkpoints"),
+            keep_best: config.flag("training.keep_best_checkpoint"),
+            every_steps: config.optional_count("training.checkpoint_every_steps").map(|steps| steps as u64),
+            config_text: config.to_yaml(),
+            ..Checkpoints::new(self.checkpoints())
+        }
     }
 
     /// The configuration that the run was started with, and `arguments` of `--set` over it.

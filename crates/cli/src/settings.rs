@@ -6,26 +6,31 @@ use megabatch_trainer::{
     OneCycle, OptimizerConfig, OptimizerKind, Pooling, Readout, TrainingWindow, WalkForward,
 };
 
-use megabatch_amp::Precision;
+use megabatch_amp::{Precision, ScalerConfig};
 
 use crate::adapt::data::Data;
 use crate::config::Config;
 use crate::failure::Failure;
 
 /// All of them, for `data`.
-pub(crate) fn training_config(config: &Config, data: &Data) -> trainer::Config {
+///
+/// # Errors
+/// As [`loss`].
+pub(crate) fn training_config(config: &Config, data: &Data) -> anyhow::Result<trainer::Config> {
+    let loss = loss(config, data.samples().shape().outputs)?;
     let kind = match config.text("training.optimizer") {
         Some("sgd") => OptimizerKind::Sgd,
         Some("adam") => OptimizerKind::Adam,
         _ => OptimizerKind::AdamW,
     };
-    trainer::Config {
-        model: model_config(config, data).for_loss(loss(config)),
+    Ok(trainer::Config {
+        model: model_config(config, data).for_loss(loss),
         dropout: config.number("model.dropout") as f32,
         carry_state: config.flag("training.carry_state"),
         mode: mode(config),
         gradient_checkpointing: config.flag("training.gradient_checkpointing"),
         precision: precision(config),
+        loss_scale: loss_scale(config),
         lr_schedule: LrSchedule {
             kind: match config.text("training.lr_schedule") {
                 Some("cosine") => LrScheduleKind::Cosine,
@@ -45,8 +50,8 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> trainer::Config {
         }),
         divergence: Divergence {
             rollbacks_max: match config.text("training.on_nan") {
-                Some("rollback") => config.count("training.max_rollbacks") as u32,
-                _ => 0,
+                Some("stop") => 0,
+                _ => config.count("training.max_rollbacks") as u32,
             },
             explosion_factor: config.optional_number("training.explosion_factor"),
         },
@@ -59,7 +64,7 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> trainer::Config {
             epsilon: config.number("training.epsilon"),
         },
         clip_norm: config.optional_number("training.clip_norm"),
-        loss: loss(config),
+        loss,
         epochs: config.count("training.epochs") as u64,
         max_steps: config.optional_count("training.max_steps").map(|steps| steps as u64),
         batch_size: config.count("gpu_optimization.batch_size"),
@@ -70,7 +75,7 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> trainer::Config {
         threads: threads(config),
         form: form(config),
         validate_every_steps: config.optional_count("training.validate_every_steps").map(|steps| steps as u64),
-    }
+    })
 }
 
 /// Refuses mixed precision and single precision at once.
@@ -91,6 +96,19 @@ pub(crate) fn precision(config: &Config) -> Precision {
         Some("fp16" | "16-mixed") => Precision::Fp16,
         _ if config.flag("gpu_optimization.use_amp") => Precision::Fp16,
         _ => Precision::Fp32,
+    }
+}
+
+fn loss_scale(config: &Config) -> ScalerConfig {
+    let count = |path| u32::try_from(config.count(path)).unwrap_or(u32::MAX);
+    ScalerConfig {
+        initial_scale: config.number("training.loss_scale_initial") as f32,
+        growth_factor: config.number("training.loss_scale_growth_factor"),
+        backoff_factor: config.number("training.loss_scale_backoff_factor"),
+        growth_interval: count("training.loss_scale_growth_interval"),
+        hysteresis: count("training.loss_scale_hysteresis"),
+        min_scale: config.number("training.loss_scale_floor") as f32,
+        max_scale: config.number("training.loss_scale_ceiling") as f32,
     }
 }
 
@@ -118,16 +136,22 @@ pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
     })
 }
 
-/// The loss, which validation and evaluation measure too.
-pub(crate) fn loss(config: &Config) -> Loss {
-    match config.text("training.loss") {
+/// The loss of samples with so many targets, which validation and evaluation measure too.
+///
+/// # Errors
+/// A usage failure for tasks that are not groups of these targets.
+pub(crate) fn loss(config: &Config, targets: usize) -> anyhow::Result<Loss> {
+    if let Some(tasks) = config.tasks() {
+        return Ok(Loss::Tasks(tasks.resolve(targets)?));
+    }
+    Ok(match config.text("training.loss") {
         Some("huber") => Loss::Huber { delta: config.number("training.huber_delta") },
         Some("quantile") => Loss::Quantile { levels: quantiles(config) },
         Some("cross_entropy") => classes(config).map_or(Loss::CrossEntropy, Loss::Classes),
         Some("rank_pairwise") => Loss::RankPairwise,
         Some("rank_listwise") => Loss::RankListwise { temperature: config.number("training.rank_temperature") },
         _ => Loss::Mse,
-    }
+    })
 }
 
 /// The classes that targets name, if they do.

@@ -131,7 +131,7 @@ pub(crate) fn trained_model(folder: &RunFolder) -> Result<Model> {
         // Runs from before there were other models.
         serde_json::Value::Null => {
             let config = folder.config(&[])?;
-            lstm_config(&config).for_loss(loss(&config))
+            lstm_config(&config).for_loss(loss(&config, shape.outputs)?)
         }
         model => serde_json::from_value(model.clone()).map_err(|error| fault(&format!("model: {error}")))?,
     };

@@ -11,7 +11,7 @@ use crate::evaluate::Selection;
 use crate::form::Form;
 use crate::graph::{Readout, check_graphs};
 use crate::level::Level;
-use crate::loss::{Loss, is_labelled};
+use crate::loss::{Group, Loss, is_labelled};
 use crate::matmul::{Matrix, Output, multiply};
 use crate::prefetch::{Source, with_batches};
 use crate::view::BatchView;
@@ -42,6 +42,8 @@ enum Fitted {
     },
     /// What a model would put out for the share of each class, [K, C].
     Classes { outputs: Vec<f32> },
+    /// For tasks: the numbers of all targets, and for each group of classes what a model would put out for it.
+    Groups { numbers: Box<Fitted>, classes: Vec<Option<Vec<f32>>> },
 }
 
 impl Baselines {
@@ -76,6 +78,7 @@ impl Baselines {
                 })?;
                 (!counts.is_empty()).then(|| Fitted::Classes { outputs: counts.outputs() })
             }
+            Loss::Tasks(_) => fit_groups(device, training, &loss.groups(samples.shape().outputs))?,
             _ => fit_numbers(device, training, readout)?,
         };
         let advice = "none of the training targets is known; give samples of which some are";
@@ -85,9 +88,16 @@ impl Baselines {
 
     /// Each baseline's name and its predictions for a batch: [B, K], or a row a graph where it is graphs that are predicted; of classes [B, K, C], as
     /// a model puts them out.
+    ///
+    /// Beside tasks, it is the numbers of all targets, as if each were one.
     pub fn predict(&self, batch: &BatchView<'_>) -> Vec<(&'static str, Vec<f32>)> {
-        let (mean, coefficients) = match &self.fitted {
+        let numbers = match &self.fitted {
+            Fitted::Groups { numbers, .. } => numbers,
+            fitted => fitted,
+        };
+        let (mean, coefficients) = match numbers {
             Fitted::Numbers { mean, coefficients } => (mean, coefficients),
+            Fitted::Groups { .. } => unreachable!("groups are not made of groups"),
             Fitted::Classes { outputs } => {
                 let rows = Level::of(self.readout).targets(batch).len() / batch.shape().outputs;
                 return vec![("most_frequent", outputs.repeat(rows))];
@@ -107,8 +117,55 @@ impl Baselines {
     }
 }
 
+impl Baselines {
+    /// The same for each of `groups`, with the targets of the group alone.
+    pub(crate) fn predict_groups(&self, batch: &BatchView<'_>, groups: &[Group]) -> Vec<Vec<(&'static str, Vec<f32>)>> {
+        let all = self.predict(batch);
+        let Fitted::Groups { classes, .. } = &self.fitted else { return vec![all] };
+        let (rows, width) = (batch.len(), batch.shape().outputs);
+        let of_group = |(group, outputs): (&Group, &Option<Vec<f32>>)| match outputs {
+            Some(outputs) => vec![("most_frequent", outputs.repeat(rows))],
+            None => {
+                let own = |row: &[f32]| row[group.targets.clone()].to_vec();
+                all.iter().map(|(name, values)| (*name, values.chunks_exact(width).flat_map(own).collect())).collect()
+            }
+        };
+        groups.iter().zip(classes).map(of_group).collect()
+    }
+}
+
+/// Numbers of all targets and classes of those that are classes, in one pass; `None` where no target is known.
+fn fit_groups(device: &Device, training: Selection<'_>, groups: &[Group]) -> Result<Option<Fitted>> {
+    let counts = |group: &Group| match group.loss {
+        Loss::Classes(classes) => Some(ClassCounts::new(classes, group.targets.len())),
+        _ => None,
+    };
+    let mut counts: Vec<Option<ClassCounts>> = groups.iter().map(counts).collect();
+    let width = training.samples.shape().outputs;
+    let numbers = fit_numbers_and(device, training, None, |batch| {
+        for (group, counts) in groups.iter().zip(&mut counts) {
+            let Some(counts) = counts else { continue };
+            let mut rows = batch.targets().chunks_exact(width);
+            rows.try_for_each(|row| counts.add(&row[group.targets.clone()], false))?;
+        }
+        Ok(())
+    })?;
+    let classes = counts.iter().map(|counts| counts.as_ref().map(ClassCounts::outputs)).collect();
+    Ok(numbers.map(|numbers| Fitted::Groups { numbers: Box::new(numbers), classes }))
+}
+
 /// Means and regression; `None` where no target is known.
 fn fit_numbers(device: &Device, training: Selection<'_>, readout: Option<Readout>) -> Result<Option<Fitted>> {
+    fit_numbers_and(device, training, readout, |_| Ok(()))
+}
+
+/// The same, with a look at each batch.
+fn fit_numbers_and(
+    device: &Device,
+    training: Selection<'_>,
+    readout: Option<Readout>,
+    mut look: impl FnMut(&BatchView<'_>) -> Result<()>,
+) -> Result<Option<Fitted>> {
     let shape = training.samples.shape();
     let width = shape.timeframes.iter().map(|timeframe| timeframe.features).sum::<usize>() + 1;
     let mut normal = NormalEquations {
@@ -121,7 +178,7 @@ fn fit_numbers(device: &Device, training: Selection<'_>, readout: Option<Readout
     };
     for_each_batch(device, training, readout, |batch| {
         normal.add(batch);
-        Ok(())
+        look(batch)
     })?;
     let mean = normal.means();
     let is_empty = mean.iter().all(|mean| mean.is_nan());

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::Precision;
+use megabatch_amp::{self as amp, Precision, ScalerConfig};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,9 @@ pub struct Config {
     /// ([`Precision::arithmetic`]).
     #[serde(default)]
     pub precision: Precision,
+    /// How the loss scale of fp16 changes; nothing in other precisions, which have none.
+    #[serde(default)]
+    pub loss_scale: ScalerConfig,
     /// How the model is computed. The results of the two forms differ by rounding.
     #[serde(default)]
     pub form: Form,
@@ -107,6 +110,7 @@ impl Default for Config {
             early_stopping: None,
             divergence: Divergence::default(),
             precision: Precision::Fp32,
+            loss_scale: ScalerConfig::default(),
             form: Form::Fast,
         }
     }
@@ -131,6 +135,16 @@ impl Config {
             _ => return Ok(()),
         };
         Err(Error::setting("training.precision", &self.precision, expected))
+    }
+
+    fn check_loss_scale(&self) -> Result<()> {
+        match self.loss_scale.check() {
+            Err(amp::Error::Setting { setting, found, expected }) => {
+                Err(Error::Scaling { setting: format!("training.loss_scale_{}", written(setting)), found, expected })
+            }
+            Err(error) => Err(Error::Scale(error)),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn check_gradient_checkpointing(&self) -> Result<()> {
@@ -206,6 +220,7 @@ impl Config {
             ));
         }
         self.check_precision()?;
+        self.check_loss_scale()?;
         self.check_gradient_checkpointing()?;
         self.early_stopping.iter().try_for_each(EarlyStopping::check)?;
         self.divergence.check()?;
@@ -225,5 +240,15 @@ impl Config {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// The configuration's word for a setting of the loss scale.
+fn written(setting: &'static str) -> &'static str {
+    match setting {
+        "initial_scale" => "initial",
+        "min_scale" => "floor",
+        "max_scale" => "ceiling",
+        other => other,
     }
 }

@@ -25,6 +25,28 @@ pub enum Error {
         expected: &'static str,
     },
 
+    /// A setting of the loss scale is out of range.
+    #[error("{setting} is {found}: expected {expected}")]
+    Scaling {
+        /// Its name.
+        setting: String,
+        /// Its value.
+        found: String,
+        /// What would be accepted; the names in it are amp's.
+        expected: &'static str,
+    },
+
+    /// A setting of a task is out of range.
+    #[error("{setting} is {value}: expected {expected}")]
+    Task {
+        /// Its name, with the task's place in the list, from 0.
+        setting: String,
+        /// Its value.
+        value: String,
+        /// What would be accepted.
+        expected: String,
+    },
+
     /// The device has no room.
     #[error(transparent)]
     Memory(#[from] megabatch_gpu_core::Error),

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::level::Level;
 use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
 use crate::metrics::Metrics;
-use crate::model::Model;
+use crate::model::{Model, ModelConfig};
 use crate::prefetch::{Source, with_batches};
 use crate::samples::Samples;
 use crate::step::{Compute, Engine, Purpose};
@@ -23,7 +23,7 @@ use crate::stream::{Streamed, distinct_ends};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 use crate::weights::load_weights;
-use sums::{Rows, Sums};
+use sums::{GroupSums, MeanLoss, Rows};
 
 /// A model's errors on some samples, beside those of the baselines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +39,9 @@ pub struct Evaluation {
     /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`; of classes `most_frequent`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: BTreeMap<&'static str, Metrics>,
+    /// Loss and errors of each task by itself, for a model of several; their horizons stand in the lists above too, in the order of the targets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskEvaluation>,
     /// The same of the samples of each instrument, by name; empty where the source does not tell instruments apart.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub instruments: BTreeMap<String, InstrumentEvaluation>,
@@ -53,6 +56,25 @@ pub struct InstrumentEvaluation {
     #[serde(flatten)]
     pub metrics: Metrics,
     /// Each baseline's errors by horizon, by name. The baselines are the same for all instruments.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub baselines: BTreeMap<&'static str, Metrics>,
+}
+
+/// A model's errors on the targets of one task, beside those of the baselines that there are of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskEvaluation {
+    /// The first of its targets, and the one after the last.
+    pub targets: [usize; 2],
+    /// What was minimised of them.
+    pub objective: &'static str,
+    /// The task's share in the loss of all.
+    pub weight: f64,
+    /// Its mean loss over known targets; 0 where none is.
+    pub loss: f64,
+    /// The model's errors by horizon, of these targets.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+    /// Each baseline's errors by horizon, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: BTreeMap<&'static str, Metrics>,
 }
@@ -292,25 +314,25 @@ pub(crate) fn evaluate(
     check_outputs(predictions.model, loss)?;
     let (level, outputs) = (Level::of(predictions.model.config().readout), predictions.model.shape().outputs);
     let per_target = loss.outputs_per_target();
-    let (mut loss_sum, mut terms) = (0.0, 0);
-    let mut all = Sums::new(loss, outputs);
-    let mut by_instrument: BTreeMap<&str, Sums> = BTreeMap::new();
+    let groups = loss.groups(outputs);
+    let mut mean = MeanLoss::new(&groups);
+    let mut all = GroupSums::new(&groups);
+    let mut by_instrument: BTreeMap<&str, GroupSums> = BTreeMap::new();
     let mut unseen = selection.indices;
     predictions.for_each(selection, |batch, predictions| {
         loss.check_targets(batch.targets())?;
-        let others = baselines.map_or(Vec::new(), |baselines| baselines.predict(batch));
+        let others = baselines.map_or(Vec::new(), |baselines| baselines.predict_groups(batch, &groups));
         let rows = Rows { predictions, targets: &level.targets(batch), baselines: &others };
         for rows_of_graph in level.graphs(batch) {
             let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
             let y = &predictions[values.start * per_target..values.end * per_target];
             let targets = &rows.targets[values];
-            loss_sum += loss.graph_sum(y, targets, outputs);
-            terms += loss.graph_terms(labelled_rows(targets, outputs), outputs);
+            let terms = loss.graph_terms(labelled_rows(targets, outputs), outputs);
+            mean.add_graph(loss.graph_sum(y, targets, outputs), terms);
             all.add_graph(rows, rows_of_graph);
         }
         if batch.graphs.is_none() {
-            loss_sum = loss.add_to(loss_sum, predictions, batch.targets());
-            terms += loss.terms(batch.targets());
+            mean.add(&groups, (predictions, batch.targets()));
             all.add(rows, 0..batch.len());
         }
         for (row, &index) in level.indices(selection.samples, batch, &mut unseen).iter().enumerate() {
@@ -318,7 +340,7 @@ pub(crate) fn evaluate(
             let targets = &rows.targets[row * outputs..(row + 1) * outputs];
             let counts = if level == Level::Sample { known_targets(targets) > 0 } else { is_labelled(targets) };
             if let Some(name) = name.filter(|_| counts) {
-                by_instrument.entry(name).or_insert_with(|| Sums::new(loss, outputs)).add(rows, row..row + 1);
+                by_instrument.entry(name).or_insert_with(|| GroupSums::new(&groups)).add(rows, row..row + 1);
             }
         }
         Ok(Next::Continue)
@@ -329,12 +351,16 @@ pub(crate) fn evaluate(
         return Err(Error::NothingLeft { part: "evaluation", before: selection.indices.len(), after: 0, advice });
     }
     let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
-    Ok(Evaluation { samples, loss: loss_sum / terms.max(1) as f64, metrics, baselines, instruments })
+    let tasks = if groups.len() > 1 { all.tasks(&mean) } else { Vec::new() };
+    Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments })
 }
 
 /// Refuses a loss of other outputs than the model has.
 fn check_outputs(model: &Model, loss: Loss) -> Result<()> {
-    if loss.outputs_per_target() == model.config().outputs_per_target {
+    loss.check_groups(model.shape().outputs)?;
+    let expected = ModelConfig::default().for_loss(loss);
+    let found = model.config();
+    if (expected.outputs_per_target, expected.outputs) == (found.outputs_per_target, found.outputs) {
         return Ok(());
     }
     let expected = "the loss that the model was trained with, which has as many outputs for each target";

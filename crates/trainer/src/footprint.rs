@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::fast::{self, PackedWeights};
 use crate::form::Form;
+use crate::loss::Loss;
 use crate::lstm::Read;
 use crate::model::{Encoder, Model, ModelConfig, SampleShape};
 use crate::pooling::{PlainPooling, Pooling};
@@ -101,6 +102,7 @@ impl Footprint {
         (room, samples): (Room, usize),
         validates: bool,
     ) -> Result<Self> {
+        config.loss.check_groups(shape.outputs)?;
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let weights = model.layout().len();
         let shards = config.compute().shards_at_once(&model, config.purpose());
@@ -115,13 +117,15 @@ impl Footprint {
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
         let batches = if validates { 4 } else { 2 };
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
+        // Tasks of a step of several batches are counted ahead, sample by sample.
+        let counted = usize::from(matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1);
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
             parameters_bytes: bytes(weights + working + packed),
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
             activations_bytes: bytes(shards * pass),
-            batches_bytes: bytes(batches * config.batch_size * samples * sample),
+            batches_bytes: bytes((batches * config.batch_size * samples + counted) * sample),
             carried_bytes: 0,
         })
     }

@@ -59,7 +59,7 @@ pub use divergence::{Course, Divergence};
 pub use dropout::{Dropout, Mask};
 pub use early_stopping::{EarlyStopping, Plateau};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, InstrumentEvaluation, Predictor, Selection};
+pub use evaluate::{Evaluation, InstrumentEvaluation, Predictor, Selection, TaskEvaluation};
 pub use events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use follow::Follower;
@@ -71,7 +71,7 @@ pub use graph::{
     GraphOutput, GraphView, Graphs, NodeGradients, Nodes, PackedAttention, Passes, Readout,
 };
 pub use learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
-pub use loss::{Ascending, Classes, Loss};
+pub use loss::{Ascending, Classes, Group, Loss, Task, TaskLoss, Tasks};
 pub use lstm::InputGradients;
 pub use megabatch_order::LastBatch;
 pub use metrics::{ClassErrors, InformationCoefficients, Metrics, MetricsSum, QuantileErrors};

@@ -3,6 +3,7 @@
 mod ascending;
 mod classes;
 mod of_graph;
+mod tasks;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ pub use ascending::Ascending;
 pub use classes::Classes;
 use of_graph::wide;
 pub(crate) use of_graph::{is_labelled, labelled_rows, softmax};
+pub use tasks::{Group, Task, TaskLoss, Tasks};
 
 /// What training minimises. A target of NaN is not known, and counts nowhere; in graphs, a node whose targets are not all known does not, see
 /// [`Graphs::labelled`](crate::Graphs::labelled). The losses that compare the outputs of one row, or the rows of one graph, with each other are
@@ -20,6 +22,7 @@ pub(crate) use of_graph::{is_labelled, labelled_rows, softmax};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "a run has one, and passes it by value a batch at a time")]
 pub enum Loss {
     /// The mean over known targets of the squared error, as `torch.nn.MSELoss`.
     #[default]
@@ -57,11 +60,13 @@ pub enum Loss {
         /// What targets are divided by, > 0, in their unit: far above their spread, all nodes are wanted alike. 1 is the paper's.
         temperature: f64,
     },
+    /// Several of the above at once, each of some of the targets. It is for samples that stand alone.
+    Tasks(Tasks),
 }
 
 impl Loss {
     /// The configuration's word for it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Loss::Mse => "mse",
             Loss::Huber { .. } => "huber",
@@ -69,6 +74,7 @@ impl Loss {
             Loss::CrossEntropy | Loss::Classes(_) => "cross_entropy",
             Loss::RankPairwise => "rank_pairwise",
             Loss::RankListwise { .. } => "rank_listwise",
+            Loss::Tasks(_) => "tasks",
         }
     }
 
@@ -76,8 +82,13 @@ impl Loss {
     pub(crate) fn check_readout(self, readout: Option<Readout>) -> Result<()> {
         let expected = match (self, readout) {
             (Loss::Mse | Loss::Huber { .. } | Loss::Quantile { .. } | Loss::Classes(_), _)
-            | (_, Some(Readout::Node))
+            | (Loss::Tasks(_), None)
             | (Loss::CrossEntropy, Some(_)) => return Ok(()),
+            (Loss::Tasks(_), Some(_)) => {
+                let expected = "none for a model over graphs, which learns one loss";
+                return Err(Error::setting("training.tasks", &"a list", expected));
+            }
+            (_, Some(Readout::Node)) => return Ok(()),
             (Loss::CrossEntropy, None) => {
                 "training.thresholds or training.classes beside it, which make classes of the targets of samples that are not nodes of graphs"
             }
@@ -105,7 +116,40 @@ impl Loss {
         }
     }
 
-    /// M: outputs of a model for each target. They stand side by side, those of the first target first.
+    /// Refuses groups that are not all of a sample's `targets`.
+    pub(crate) fn check_groups(self, targets: usize) -> Result<()> {
+        match self {
+            Loss::Tasks(tasks) if tasks.targets() != targets => {
+                let last = tasks.as_slice().len() - 1;
+                let setting = format!("training.tasks[{last}].targets");
+                let expected = format!("{targets} as its end: samples have so many targets, and each is in a task");
+                Err(Error::Task { setting, value: format!("..{}", tasks.targets()), expected })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The targets of a sample, of which there are so many, by the loss that each is learnt with.
+    pub fn groups(self, targets: usize) -> Vec<Group> {
+        match self {
+            Loss::Tasks(tasks) => tasks.groups(),
+            loss => {
+                let outputs = 0..targets * loss.outputs_per_target();
+                vec![Group { targets: 0..targets, outputs, loss, weight: 1.0 }]
+            }
+        }
+    }
+
+    /// Outputs of a model for a sample of so many targets.
+    pub fn outputs(self, targets: usize) -> usize {
+        match self {
+            Loss::Tasks(tasks) => tasks.outputs(),
+            loss => targets * loss.outputs_per_target(),
+        }
+    }
+
+    /// M: outputs of a model for each target. They stand side by side, those of the first target first. Of tasks each group has its own M; see
+    /// [`Loss::groups`].
     pub fn outputs_per_target(self) -> usize {
         match self {
             Loss::Quantile { levels } => levels.as_slice().len(),
@@ -118,6 +162,10 @@ impl Loss {
     pub(crate) fn check_targets<R: Scalar>(self, targets: &[R]) -> Result<()> {
         match self {
             Loss::Classes(classes) => classes.check_targets(targets),
+            Loss::Tasks(tasks) => tasks.groups().into_iter().try_for_each(|group| {
+                let mut rows = targets.chunks_exact(tasks.targets());
+                rows.try_for_each(|row| group.loss.check_targets(&row[group.targets.clone()]))
+            }),
             _ => Ok(()),
         }
     }
@@ -133,10 +181,18 @@ impl Loss {
 
     /// Terms of [`Loss::sum`], over which the loss of a batch is the mean: the targets that are known, of quantiles each as often as there are.
     pub fn terms<R: Scalar>(self, targets: &[R]) -> usize {
-        self.terms_of(known_targets(targets))
+        match self {
+            Loss::Tasks(tasks) => tasks.count(targets).iter().sum(),
+            _ => self.terms_of(known_targets(targets)),
+        }
     }
 
-    /// The same of so many targets that are known.
+    /// Terms of so many samples of `targets` targets if all of them are known.
+    pub(crate) fn terms_max(self, samples: usize, targets: usize) -> usize {
+        self.groups(targets).into_iter().map(|group| group.loss.terms_of(samples * group.targets.len())).sum()
+    }
+
+    /// The same of so many targets that are known, for a loss without groups.
     pub(crate) fn terms_of(self, known: usize) -> usize {
         match self {
             Loss::Quantile { levels } => known * levels.as_slice().len(),
@@ -145,12 +201,15 @@ impl Loss {
     }
 
     /// The loss summed over the outputs [.., K, M] for targets [.., K], without the division by the number of terms, in double precision. Targets
-    /// of NaN are not known, and count nowhere.
+    /// of NaN are not known, and count nowhere. Of tasks it is the weighted mean over their groups times the number of all terms.
     ///
     /// # Panics
     /// For a loss that compares outputs with each other; see [`Loss::graph_sum`].
     pub fn sum<S: Scalar, R: Scalar>(self, outputs: &[S], targets: &[R]) -> f64 {
-        self.add_to(0.0, outputs, targets)
+        match self {
+            Loss::Tasks(tasks) => tasks.sum(outputs, targets),
+            _ => self.add_to(0.0, outputs, targets),
+        }
     }
 
     /// The same added to `sum` term by term, so that it does not matter where batches end.
@@ -161,9 +220,9 @@ impl Loss {
     }
 
     /// The loss of the outputs [M] for one target; NaN for one that names no class.
-    fn of_target<S: Scalar>(self, y: &[S], target: f64) -> f64 {
+    fn of_target<S: Scalar>(&self, y: &[S], target: f64) -> f64 {
         let error = |y: S| y.to_f64() - target;
-        match self {
+        match *self {
             Loss::Mse => error(y[0]) * error(y[0]),
             Loss::Huber { delta } => huber(error(y[0]), delta),
             Loss::Quantile { levels } => {
@@ -183,6 +242,9 @@ impl Loss {
     /// # Panics
     /// As [`Loss::sum`].
     pub fn gradient<S: Scalar, R: Scalar>(self, (outputs, targets): (&[S], &[R]), count: usize, d_outputs: &mut [S]) {
+        if let Loss::Tasks(tasks) = self {
+            return tasks.gradient((outputs, targets), count, d_outputs);
+        }
         let width = self.outputs_per_target();
         let of_targets = outputs.chunks_exact(width).zip(targets).zip(d_outputs.chunks_exact_mut(width));
         for ((y, &target), d) in of_targets {
@@ -194,10 +256,10 @@ impl Loss {
     }
 
     /// The slopes of the loss over `count` in the outputs [M] for one target.
-    fn slopes<S: Scalar>(self, (y, target): (&[S], f64), count: usize, d: &mut [S]) {
+    fn slopes<S: Scalar>(&self, (y, target): (&[S], f64), count: usize, d: &mut [S]) {
         let over_count = |x: f64| S::from_f64(x / count as f64);
         let error = |y: S| y - S::from_f64(target);
-        match self {
+        match *self {
             Loss::Mse => d[0] = over_count(2.0) * error(y[0]),
             Loss::Huber { delta } => d[0] = over_count(1.0) * limited(error(y[0]), S::from_f64(delta)),
             Loss::Quantile { levels } => {
@@ -213,6 +275,22 @@ impl Loss {
                 }
             }
             _ => panic!("{} is a loss of graphs", self.name()),
+        }
+    }
+}
+
+/// The numbers that a loss has, as settings.
+impl Loss {
+    pub(crate) fn setting(self) -> Option<(&'static str, String)> {
+        match self {
+            Loss::Huber { delta } => Some(("training.huber_delta", delta.to_string())),
+            Loss::Quantile { levels } => Some(("training.quantile", levels.to_string())),
+            Loss::Classes(Classes::Labels(count)) => Some(("training.classes", count.to_string())),
+            Loss::Classes(Classes::Thresholds(thresholds)) => Some(("training.thresholds", thresholds.to_string())),
+            Loss::CrossEntropy => Some(("training.classes", "none".to_owned())),
+            Loss::RankListwise { temperature } => Some(("training.rank_temperature", temperature.to_string())),
+            Loss::Tasks(tasks) => Some(("training.tasks", tasks.to_string())),
+            _ => None,
         }
     }
 }

@@ -93,6 +93,9 @@ pub struct ModelConfig {
     /// its loss.
     #[serde(default = "one")]
     pub outputs_per_target: usize,
+    /// Outputs of a sample, where targets have different numbers of them, as tasks may ([`Loss::groups`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<usize>,
 }
 
 fn one() -> usize {
@@ -113,6 +116,7 @@ impl Default for ModelConfig {
             edge_attributes: 0,
             readout: None,
             outputs_per_target: 1,
+            outputs: None,
         }
     }
 }
@@ -120,7 +124,16 @@ impl Default for ModelConfig {
 impl ModelConfig {
     /// The same with the outputs that `loss` compares with each target.
     pub fn for_loss(self, loss: Loss) -> Self {
-        ModelConfig { outputs_per_target: loss.outputs_per_target(), ..self }
+        let outputs = match loss {
+            Loss::Tasks(tasks) => Some(loss.outputs(tasks.targets())),
+            _ => None,
+        };
+        ModelConfig { outputs_per_target: loss.outputs_per_target(), outputs, ..self }
+    }
+
+    /// Outputs for a sample of so many targets.
+    pub(crate) fn outputs_of(&self, targets: usize) -> usize {
+        self.outputs.unwrap_or(targets * self.outputs_per_target)
     }
 
     /// Whether the samples are the nodes of graphs, which then take their place in a run.
@@ -191,7 +204,7 @@ impl Model {
             Encoder::Lstm => lstms.len() * config.hidden,
             Encoder::LastBar => shape.timeframes.iter().map(|timeframe| timeframe.features).sum(),
         };
-        let sizes = (shape.timeframes.len(), width, shape.outputs * config.outputs_per_target);
+        let sizes = (shape.timeframes.len(), width, config.outputs_of(shape.outputs));
         let decoder = Decoder::new(config, sizes, &mut layout);
         Ok(Model { shape, config, layout: Arc::new(layout), lstms, poolings, decoder })
     }
@@ -201,9 +214,9 @@ impl Model {
         &self.shape
     }
 
-    /// Outputs for a sample: M for each of K targets, [K, M].
+    /// Outputs for a sample: M for each of K targets, [K, M]; of tasks, those of one group after the other.
     pub fn outputs(&self) -> usize {
-        self.shape.outputs * self.config.outputs_per_target
+        self.config.outputs_of(self.shape.outputs)
     }
 
     /// The sizes that samples leave open.
@@ -251,7 +264,7 @@ impl Model {
 }
 
 /// The name of a part of the model, for a timeframe that has a name.
-fn prefixed(part: &str, timeframe: &str) -> String {
+pub(crate) fn prefixed(part: &str, timeframe: &str) -> String {
     if timeframe.is_empty() { part.to_owned() } else { format!("{part}.{timeframe}") }
 }
 
@@ -268,7 +281,7 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
         ("model.layers", of_lstms(config.layers)),
         ("the number of timeframes", shape.timeframes.len()),
         ("the number of targets", shape.outputs),
-        ("the number of outputs for each", config.outputs_per_target),
+        ("the number of outputs for each", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),
     ];
     let windows = shape.timeframes.iter().flat_map(|tf| [("the window's length", tf.steps), ("features", tf.features)]);
     if let Some((setting, _)) = sizes.into_iter().chain(windows).find(|&(_, size)| size == 0) {

@@ -257,6 +257,23 @@ impl Pass<f32> {
         }
     }
 
+    /// Writes the cell and the hidden state [H] of layer `l` of one sample in timeframe `k` after step `t`.
+    pub(crate) fn read_layer(
+        &self,
+        (k, l): (usize, usize),
+        (sample, t): (usize, usize),
+        [cell_to, hidden_to]: [&mut [f32]; 2],
+    ) {
+        let [hidden, cell] = self.lstms[k].state(self.sizes[k], l, (sample, t));
+        hidden_to.copy_from_slice(hidden);
+        cell_to.copy_from_slice(cell);
+    }
+
+    /// The memory behind the encoder.
+    pub(crate) fn decoding(&self) -> &Decoding<f32, AttentionMemory<f32>> {
+        &self.decoding
+    }
+
     /// Writes the top layer's hidden state of one sample in timeframe `k` after step `t`.
     pub(crate) fn read_top(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
         let sizes = self.sizes[k];

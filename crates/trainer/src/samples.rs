@@ -201,6 +201,39 @@ impl Batch {
     }
 }
 
+/// Targets by themselves, sample by sample: from the series where they are in memory, and else with their windows, which costs a read of those.
+pub(crate) enum Targets<'a> {
+    /// K beside them.
+    OfSeries(SeriesView<'a>, usize),
+    Gathered(&'a dyn Samples, Batch),
+}
+
+impl<'a> Targets<'a> {
+    /// Those of `samples`; a sample at a time is booked on `scope` where they have to be gathered.
+    pub(crate) fn of(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
+        match samples.series() {
+            Some(series) => Ok(Targets::OfSeries(series, samples.shape().outputs)),
+            None => Ok(Targets::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
+        }
+    }
+
+    /// The targets [K] of one sample.
+    pub(crate) fn of_sample(&mut self, sample: usize) -> Result<&[f32]> {
+        match self {
+            Targets::OfSeries(series, width) => {
+                let len = series.targets.len() / *width;
+                series.targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
+            }
+            Targets::Gathered(samples, batch) => {
+                batch.resize(1);
+                let gathered = samples.gather(&[sample], batch);
+                gathered.map_err(|source| Error::Gather { first: sample, last: sample, count: 1, source })?;
+                Ok(batch.view().targets())
+            }
+        }
+    }
+}
+
 impl SampleShape {
     /// T·F of the k-th timeframe.
     pub(crate) fn window_len(&self, k: usize) -> usize {

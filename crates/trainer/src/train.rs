@@ -8,7 +8,7 @@ mod step;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use megabatch_amp::{LossScaler, Precision, ScalerConfig};
+use megabatch_amp::LossScaler;
 use megabatch_gpu_core::Device;
 use megabatch_order::StepSamples;
 
@@ -98,9 +98,9 @@ pub enum End {
 }
 
 /// The loss scale of a run, where it needs one.
-fn scaler(precision: Precision) -> Option<LossScaler> {
-    let new = || LossScaler::new(ScalerConfig::default()).expect("the defaults are in range");
-    precision.needs_loss_scale().then(new)
+fn scaler(config: &Config) -> Option<LossScaler> {
+    let new = || LossScaler::new(config.loss_scale).expect("the settings were checked");
+    config.precision.needs_loss_scale().then(new)
 }
 
 /// The engine of a run, and what of `ladder` it had to be cut to.
@@ -136,6 +136,7 @@ impl Trainer {
     /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when the device has no room.
     pub fn new(device: &Device, mut config: Config, shape: SampleShape) -> Result<Self> {
         config.check()?;
+        config.loss.check_groups(shape.outputs)?;
         config.model = config.model.for_loss(config.loss);
         let model = Model::new(shape, config.model)?;
         let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
@@ -150,7 +151,7 @@ impl Trainer {
             ladder,
             cut_before,
             unfinished: None,
-            scaler: scaler(config.precision),
+            scaler: scaler(&config),
             device: device.clone(),
             step: 0,
             best: None,

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     if indices.is_empty() {
         return Err(Failure::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));
     }
-    let loss = loss(&trained.config);
+    let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let Trained { device, data, predictor, step, .. } = &mut trained;
     let samples = data.samples();
     let beside = (predictor.model().config().readout, loss);

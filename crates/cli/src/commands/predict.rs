@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictions};
-use megabatch_trainer::{Graphs, Loss, Readout, Selection, write_atomically};
+use megabatch_trainer::{Graphs, Group, Loss, Readout, Selection, write_atomically};
 use serde_json::json;
 
 use super::windows::SampleRange;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let format = Format::of(&args.out)?;
     let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
     output::check(&args.out, &[trained.data.path()])?;
-    let loss = loss(&trained.config);
+    let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let Trained { data, predictor, .. } = &mut trained;
     let rows = Rows::of(data, predictor.model().config().readout);
     let range = args.samples.as_ref().map_or(0..rows.len(), |samples| samples.0.clone());
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         Ok::<(), megabatch_trainer::Error>(())
     })?;
     let source = data.source();
-    let (values, named) = by_name(loss, &predicted);
+    let (values, named) = by_name(loss, &predicted, horizons);
     let predictions = Predictions {
         values: &values,
         named: &named,
@@ -99,9 +99,35 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     ))
 }
 
-/// What a model's outputs [n, K, M] say of each horizon, [n, K]: one number, and of several quantiles each by its name; of classes the most probable
-/// one, the first of those that are equally probable, and the probability of each.
-fn by_name(loss: Loss, outputs: &[f32]) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+/// What a model's outputs say of each horizon, [n, K]: one number, and of several quantiles each by its name; of classes the most probable one, the first of
+/// those that are equally probable, and the probability of each. What one task alone has is named by its targets, and NaN for all others.
+fn by_name(loss: Loss, outputs: &[f32], horizons: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+    let groups = loss.groups(horizons);
+    if let [_] = groups.as_slice() {
+        return of_group(groups[0].loss, outputs);
+    }
+    let width = loss.outputs(horizons);
+    let rows = outputs.len() / width;
+    let (mut values, mut all) = (vec![f32::NAN; rows * horizons], Vec::new());
+    for Group { targets, outputs: places, loss, .. } in groups {
+        let own: Vec<f32> = outputs.chunks_exact(width).flat_map(|row| &row[places.clone()]).copied().collect();
+        let (of_targets, named) = of_group(loss, &own);
+        let place = |from: &[f32], to: &mut [f32]| {
+            let rows = to.chunks_exact_mut(horizons).zip(from.chunks_exact(targets.len()));
+            rows.for_each(|(to, from)| to[targets.clone()].copy_from_slice(from));
+        };
+        place(&of_targets, &mut values);
+        for (name, own) in named {
+            let mut wide = vec![f32::NAN; rows * horizons];
+            place(&own, &mut wide);
+            all.push((format!("t{}-{}_{name}", targets.start, targets.end), wide));
+        }
+    }
+    (values, all)
+}
+
+/// The same of targets that are learnt with one loss, of outputs [n, K, M].
+fn of_group(loss: Loss, outputs: &[f32]) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
     if let Loss::Classes(classes) = loss {
         return classes_by_name(outputs, classes.count());
     }
@@ -200,8 +226,16 @@ fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
         csv.push_str(",instrument");
     }
     (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}")));
-    for (name, _) in named {
-        (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}_{name}")));
+    // A name that one task alone has says nothing of the horizons of others.
+    let has_any =
+        |values: &[f32], k: usize| values.is_empty() || values.iter().skip(k).step_by(horizons).any(|x| !x.is_nan());
+    let of_name = |(name, values): &(String, Vec<f32>)| {
+        let is_of_task = name.starts_with('t');
+        (0..horizons).filter(|&k| !is_of_task || has_any(values, k)).collect::<Vec<usize>>()
+    };
+    let columns: Vec<Vec<usize>> = named.iter().map(of_name).collect();
+    for ((name, _), columns) in named.iter().zip(&columns) {
+        columns.iter().for_each(|k| csv.push_str(&format!(",h{}_{name}", k + 1)));
     }
     csv.push('\n');
     for (k, row) in values.chunks_exact(horizons).enumerate() {
@@ -214,8 +248,10 @@ fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
             let name = instruments.name(k).expect("an open file names the instrument of each sample");
             csv.push_str(&format!(",{}", csv_field(name)));
         }
-        let of_sample = |values: &'_ [f32]| values[k * horizons..][..horizons].to_vec();
-        let all = named.iter().flat_map(|(_, values)| of_sample(values));
+        let of_sample = |values: &[f32], columns: &[usize]| {
+            columns.iter().map(|at| values[k * horizons + at]).collect::<Vec<f32>>()
+        };
+        let all = named.iter().zip(&columns).flat_map(|((_, values), columns)| of_sample(values, columns));
         row.iter().copied().chain(all).for_each(|value| csv.push_str(&format!(",{value}")));
         csv.push('\n');
     }
@@ -263,7 +299,7 @@ mod tests {
     #[test]
     fn classes_have_their_probabilities_beside_the_most_probable_one() {
         let outputs = [0.0, 2f32.ln(), 1000.0, 0.0, f32::NAN, f32::NAN];
-        let (values, named) = by_name(Loss::Classes(Classes::Labels(2)), &outputs);
+        let (values, named) = by_name(Loss::Classes(Classes::Labels(2)), &outputs, 1);
         assert_eq!((values[0], values[1]), (1.0, 0.0));
         assert_eq!(named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p0", "p1"]);
         for ((_, shares), expected) in named.iter().zip([[1.0 / 3.0, 1.0], [2.0 / 3.0, 0.0]]) {
@@ -277,7 +313,7 @@ mod tests {
         let levels = Ascending::new(&[0.1, 0.5, 0.95]).unwrap();
         // Two samples of two horizons.
         let outputs: Vec<f32> = (0..12u8).map(f32::from).collect();
-        let (values, named) = by_name(Loss::Quantile { levels }, &outputs);
+        let (values, named) = by_name(Loss::Quantile { levels }, &outputs, 2);
         assert_eq!(values, [1.0, 4.0, 7.0, 10.0]);
         let predictions =
             Predictions { values: &values, named: &named, horizons: 2, sample_times: None, instruments: None };
@@ -286,7 +322,7 @@ mod tests {
             "sample,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.95,h2_q0.95\n5,1,4,0,3,1,4,2,5\n6,7,10,6,9,7,10,8,11\n"
         );
         for loss in [Loss::Mse, Loss::Quantile { levels: Ascending::one(0.9) }] {
-            assert_eq!(by_name(loss, &outputs), (outputs.clone(), Vec::new()), "{loss:?}");
+            assert_eq!(by_name(loss, &outputs, 2), (outputs.clone(), Vec::new()), "{loss:?}");
         }
     }
 }

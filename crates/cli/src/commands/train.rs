@@ -261,10 +261,7 @@ impl Session {
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, Which::Best)?;
             let of = (evaluation.split, weights.as_path());
-            // A class has no place on an axis of targets.
-            if evaluation.model.classes.is_none() {
-                forecasts = Some(Forecasts::of(&self.job, samples, of)?);
-            }
+            forecasts = Some(Forecasts::of(&self.job, samples, of)?).filter(|forecasts| !forecasts.pairs.is_empty());
             attention = Attention::of(&self.job, samples, of)?;
         }
         let report = Report {

@@ -7,7 +7,9 @@ use saphyr::{MarkedYaml, YamlData, YamlLoader};
 use saphyr_parser::{Parser, ScanError};
 
 use super::error::{ConfigError, Result};
-use super::keys::keys;
+use super::keys::{self, keys};
+use super::tasks::flow;
+use super::value::Kind;
 
 /// One setting as the user wrote it.
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ pub(crate) fn from_yaml(file: &Path, text: &str) -> Result<Vec<Written>> {
     Ok(written)
 }
 
-fn parse(text: &str) -> Result<Vec<MarkedYaml<'_>>, ScanError> {
+pub(super) fn parse(text: &str) -> Result<Vec<MarkedYaml<'_>>, ScanError> {
     let mut loader = YamlLoader::<MarkedYaml<'_>>::default();
     // Values stay text here: the key that takes one knows how to read it.
     loader.early_parse(false);
@@ -85,6 +87,10 @@ fn flatten(node: &MarkedYaml<'_>, path: &str, found: &mut dyn FnMut(String, Stri
         }
         _ if path.is_empty() && scalar(node).is_some_and(is_null) => {}
         _ if path.is_empty() => return Err((line, "expected sections such as `training:` with keys below".to_owned())),
+        YamlData::Sequence(_) if keys::find(path).is_some_and(|key| matches!(key.kind, Kind::Tasks)) => {
+            let text = flow(node).ok_or_else(|| (line, format!("{path}: expected a list of tasks")))?;
+            found(path.to_owned(), text, line);
+        }
         YamlData::Sequence(items) => {
             let items: Option<Vec<&str>> = items.iter().map(scalar).collect();
             let items =
@@ -100,7 +106,7 @@ fn flatten(node: &MarkedYaml<'_>, path: &str, found: &mut dyn FnMut(String, Stri
     Ok(())
 }
 
-fn scalar<'a>(node: &'a MarkedYaml<'_>) -> Option<&'a str> {
+pub(super) fn scalar<'a>(node: &'a MarkedYaml<'_>) -> Option<&'a str> {
     match &node.data {
         YamlData::Representation(text, ..) => Some(text),
         _ => None,

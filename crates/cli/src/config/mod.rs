@@ -3,6 +3,7 @@
 mod error;
 mod keys;
 mod layers;
+mod tasks;
 mod value;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use error::Result;
 use keys::{ALIASES, keys};
 use layers::Written;
 use megabatch_trainer::Ascending;
+pub(crate) use tasks::TaskList;
 use value::Value;
 
 /// Every setting of a run, by key.
@@ -108,6 +110,14 @@ impl Config {
     pub(crate) fn optional_numbers(&self, path: &str) -> Option<Ascending> {
         match self.value(path)? {
             Value::Numbers(numbers) => Some(*numbers),
+            _ => None,
+        }
+    }
+
+    /// `training.tasks`, where there are any.
+    pub(crate) fn tasks(&self) -> Option<&TaskList> {
+        match self.value("training.tasks")? {
+            Value::Tasks(tasks) => Some(tasks),
             _ => None,
         }
     }

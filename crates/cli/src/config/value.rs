@@ -2,6 +2,7 @@
 
 use megabatch_trainer::Ascending;
 
+use super::tasks::TaskList;
 use crate::duration::Duration;
 
 /// What values a key takes.
@@ -30,6 +31,8 @@ pub(crate) enum Kind {
     Levels,
     /// Numbers in ascending order; one may be written by itself.
     Ascending,
+    /// Groups of targets with a loss each, or `none`.
+    Tasks,
     /// A whole number of days, hours, minutes or seconds, such as `8d`.
     Duration,
     /// A certain word, or another kind.
@@ -50,12 +53,16 @@ pub(crate) enum Value {
     /// In ascending order, as many as the trainer takes.
     Numbers(Ascending),
     DurationNs(i64),
+    Tasks(TaskList),
 }
 
 impl Kind {
     /// The value that `text` stands for, or what was expected instead.
     pub(crate) fn parse(&self, text: &str) -> Result<Value, String> {
         let text = text.trim();
+        if let (Kind::Tasks, true) = (self, text != "none") {
+            return TaskList::parse(text).map(Value::Tasks);
+        }
         self.parse_trimmed(text).ok_or_else(|| self.expected())
     }
 
@@ -83,6 +90,7 @@ impl Kind {
                 in_range.then_some(Value::Numbers(levels))
             }
             Kind::Ascending => parse_ascending(text).map(Value::Numbers),
+            Kind::Tasks => Some(Value::Text(text.to_owned())),
             Kind::Duration => text.parse::<Duration>().ok().map(|duration| Value::DurationNs(duration.ns)),
             Kind::OrWord { word, .. } if *word == text => Some(Value::Text(text.to_owned())),
             Kind::OrWord { otherwise, .. } => otherwise.parse_trimmed(text),
@@ -111,6 +119,7 @@ impl Kind {
             Kind::Ascending => {
                 format!("a number, or up to {} in ascending order, such as [-5, 5]", Ascending::MAX)
             }
+            Kind::Tasks => TaskList::EXPECTED.to_owned(),
             Kind::Duration => Duration::EXPECTED.to_owned(),
             Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.expected()),
         }
@@ -129,7 +138,7 @@ fn parse_numbers(text: &str) -> Option<Vec<f64>> {
     list.split(',').map(|number| number.trim().parse().ok()).collect()
 }
 
-fn parse_ascending(text: &str) -> Option<Ascending> {
+pub(super) fn parse_ascending(text: &str) -> Option<Ascending> {
     Ascending::new(&parse_numbers(text)?)
 }
 

@@ -3,7 +3,7 @@
 use megabatch_trainer::Metrics;
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
-use super::html::{Section, Table, paragraph, side_by_side};
+use super::html::{Section, Table, escape, paragraph, side_by_side};
 use super::number::{grouped, plural, significant};
 use crate::evaluation::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, Part};
 
@@ -33,6 +33,20 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
         plural(evaluation.samples, "sample"),
         evaluation.split.name(),
     ));
+    body.push_str(&errors(evaluation, (bar, unit)));
+    for (name, task) in evaluation.by_task() {
+        body.push_str(&format!("<h3>{}</h3>", escape(&name)));
+        body.push_str(&errors(&task, (bar, unit)));
+    }
+    Section { id: "horizons", title: "Error by horizon", body }
+}
+
+/// Charts and tables; of several tasks only the table by instrument, for each has its own.
+fn errors(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> String {
+    let mut body = String::new();
+    if !evaluation.tasks.is_empty() {
+        return body;
+    }
     let chart = |(title, description): (&str, &str), y_label: &str, metric: Metric| {
         let lines = evaluation.contenders().enumerate();
         Chart {
@@ -69,7 +83,7 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
     if !evaluation.instruments.is_empty() {
         body.push_str(&instruments_table(evaluation, unit).to_html());
     }
-    Section { id: "horizons", title: "Error by horizon", body }
+    body
 }
 
 /// A contender without directions, as `no_change` is, has no line of them: one at zero would only squeeze the others.

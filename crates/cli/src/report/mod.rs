@@ -113,7 +113,7 @@ impl Report<'_> {
         if let Some(best) = validations.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)) {
             facts.push(("Best validation loss", significant(best.1, 4), format!("at step {}", grouped(best.0 as u64))));
         }
-        if let Some(evaluation) = self.evaluation {
+        if let Some(evaluation) = self.evaluation.filter(|evaluation| evaluation.tasks.is_empty()) {
             let horizons = plural(evaluation.model.rmse.len(), "horizon");
             facts.push(match &evaluation.model.classes {
                 Some(classes) => ("Accuracy", percent(mean(&classes.accuracy)), format!("mean of {horizons}")),

@@ -1,5 +1,7 @@
 //! Targets that are not known, several quantiles, and classes, from the data file to the predictions.
 
+use serde_json::json;
+
 use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
 
 /// `series.h5` with targets that `change` makes of its own [200, 2].
@@ -51,7 +53,7 @@ fn several_quantiles_are_trained_evaluated_and_predicted() {
     assert!(mae.iter().zip(median).all(|(mae, median)| (mae - 2.0 * median).abs() < 1e-9), "{answer}");
 
     let predicted = stage.succeeds("predict --run run --samples 3..8 --out p.h5");
-    assert_eq!(predicted["named"], serde_json::json!(["q0.1", "q0.5", "q0.9"]));
+    assert_eq!(predicted["named"], json!(["q0.1", "q0.5", "q0.9"]));
     let table = |name: &str| dataset::<f32>(&stage.path("p.h5"), name);
     assert_eq!(table("predictions"), table("predictions_q0.5"));
     assert_eq!(table("predictions_q0.9").0, [5, 2]);
@@ -91,6 +93,57 @@ fn classes_are_trained_evaluated_and_predicted() {
         assert!((of_target.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{of_target:?}");
         assert!(of_target.iter().all(|&share| share <= of_target[class as usize]), "{class} of {of_target:?}");
     }
+}
+
+#[test]
+fn several_tasks_are_trained_evaluated_and_predicted() {
+    // The second target is not known of every third sample.
+    let stage = with_targets(|i, target| if i % 6 == 1 { f32::NAN } else { target });
+    let tasks = "training:\n  epochs: 3\n  tasks:\n    - targets: 0\n      loss: huber\n      huber_delta: 0.5\n      weight: 0.7\n    \
+                 - {targets: 1.., loss: cross_entropy, thresholds: [-0.5, 0.5], weight: 0.3}\n";
+    stage.write("tasks.yaml", tasks);
+    let line = format!("train --config tasks.yaml --data series.h5 --out run {SMALL}");
+    let trained = stage.succeeds(&line);
+    let answer = stage.succeeds("eval --run run");
+    assert_eq!(answer, trained["evaluation"], "what is kept of the run reads as what it was begun with");
+    let [numbers_of, classes] = [0, 1].map(|k| &answer["tasks"][k]);
+    assert_eq!((&numbers_of["targets"], &classes["objective"]), (&json!([0, 1]), &json!("cross_entropy")));
+    assert_eq!(numbers(&numbers_of["rmse"])[0], numbers(&answer["rmse"])[0]);
+    assert!(numbers_of["baselines"]["linear"]["rmse"][0].is_number(), "{answer}");
+    assert_eq!(numbers(&classes["baselines"]["most_frequent"]["classes"]["accuracy"]).len(), 1);
+    assert!(answer["known_targets"][1].as_u64() < answer["known_targets"][0].as_u64(), "{answer}");
+    assert_eq!((&answer["baselines"]["mean"]["rmse"][1], numbers(&answer["rmse"]).len()), (&json!(null), 2));
+    let text = String::from_utf8(stage.run("eval --run run").success().get_output().stdout.clone()).unwrap();
+    assert!(text.contains("targets 0..1, huber, weight 0.700") && text.contains("accuracy most frequent"), "{text}");
+    assert!(stage.text("run/report.html").contains("targets 1..2, cross_entropy, weight 0.300"));
+
+    let predicted = stage.succeeds("predict --run run --samples 3..8 --out p.h5");
+    assert_eq!(predicted["named"], json!(["t1-2_p0", "t1-2_p1", "t1-2_p2"]));
+    let shares = [0, 1, 2].map(|class| dataset::<f32>(&stage.path("p.h5"), &format!("predictions_t1-2_p{class}")).1);
+    let (shape, values) = dataset::<f32>(&stage.path("p.h5"), "predictions");
+    assert_eq!(shape, [5, 2]);
+    for (row, values) in values.chunks(2).enumerate() {
+        let own = shares.each_ref().map(|shares| shares[2 * row + 1]);
+        assert!((own.iter().sum::<f32>() - 1.0).abs() < 1e-6 && shares[0][2 * row].is_nan(), "{own:?}");
+        assert!(own.iter().all(|&share| share <= own[values[1] as usize]), "{values:?} of {own:?}");
+    }
+    stage.succeeds("predict --run run --samples 3..8 --out p.csv");
+    let csv = stage.text("p.csv");
+    assert!(csv.starts_with("sample,time,h1,h2,h2_t1-2_p0,h2_t1-2_p1,h2_t1-2_p2\n") && !csv.contains("NaN"), "{csv}");
+
+    let whole = tasks.replace("1..", "1..5");
+    stage.write("wrong.yaml", &whole);
+    let [message, _] = stage.fails(&line.replace("tasks.yaml", "wrong.yaml").replace("out run", "out other"), 2);
+    assert!(message.contains("training.tasks[1].targets is ..5: expected 2 as its end"), "{message}");
+    stage.write("wrong.yaml", &tasks.replace("0.7", "0.8"));
+    let [message, _] = stage.fails(&line.replace("tasks.yaml", "wrong.yaml").replace("out run", "out other"), 2);
+    assert!(message.contains("training.tasks: the sum of all weights is 1.1"), "{message}");
+    stage.write("wrong.yaml", &tasks.replace("huber_delta", "delta"));
+    let [message, _] = stage.fails(&line.replace("tasks.yaml", "wrong.yaml").replace("out run", "out other"), 2);
+    assert!(
+        message.contains("wrong.yaml, line") && message.contains("training.tasks[0].delta to be a key"),
+        "{message}"
+    );
 }
 
 #[test]

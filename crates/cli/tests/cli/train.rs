@@ -69,6 +69,45 @@ fn the_best_checkpoint_is_kept_and_used() {
 }
 
 #[test]
+fn checkpoints_are_saved_and_kept_as_asked() {
+    let stage = Stage::with_series();
+    let settings = "--max-steps 18 --set model.hidden=4 --set training.batch_size=16 --set training.checkpoint_every_steps=4 \
+                    --set training.keep_checkpoints=5 --set training.keep_best_checkpoint=false";
+    stage.succeeds(&format!("train --data series.h5 --out run {settings}"));
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut kept: Vec<String> = std::fs::read_dir(stage.path("run/checkpoints")).unwrap().map(name).collect();
+    kept.sort();
+    assert_eq!(kept, [8, 9, 12, 16, 18].map(|step| format!("step-{step:08}")));
+    stage.succeeds(&format!("train --data series.h5 --out one {}", settings.replace("checkpoints=5", "checkpoints=1")));
+    assert_eq!(std::fs::read_dir(stage.path("one/checkpoints")).unwrap().count(), 1);
+    assert!(stage.checkpoint("one", 18) == stage.checkpoint("run", 18));
+}
+
+#[test]
+fn the_loss_scale_goes_as_asked_and_a_resumed_run_may_change_that() {
+    let stage = Stage::with_series();
+    let settings = "--set model.hidden=4 --set training.batch_size=16 --set training.precision=fp16 --set training.loss_scale_initial=8 \
+                    --set training.loss_scale_growth_interval=2 --set training.loss_scale_growth_factor=4 --set training.loss_scale_ceiling=128";
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 9 {settings}"));
+    let scales =
+        || stage.metrics("run", "step").iter().map(|step| step["loss_scale"].as_f64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(scales(), [8.0, 8.0, 32.0, 32.0, 128.0, 128.0, 128.0, 128.0, 128.0]);
+    let resume = "train --out run --resume --max-steps 11 --set training.loss_scale_ceiling=64";
+    let told = String::from_utf8(stage.run(resume).success().get_output().stderr.clone()).unwrap();
+    assert!(told.contains("training.loss_scale_ceiling is 64, it was 128"), "{told}");
+    assert_eq!(scales()[9..], [64.0, 64.0]);
+    for (setting, expected) in [
+        ("loss_scale_backoff_factor=1.5", "training.loss_scale_backoff_factor is 1.5: expected a number in (0, 1)"),
+        ("loss_scale_floor=16", "training.loss_scale_initial is 8: expected a number from min_scale to max_scale"),
+        ("loss_scale_growth_interval=0", "training.loss_scale_growth_interval = 0"),
+    ] {
+        let [message, _] =
+            stage.fails(&format!("train --data series.h5 --out none {settings} --set training.{setting}"), 2);
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
 fn the_seed_decides_and_the_number_of_threads_does_not() {
     let stage = Stage::with_series();
     // A batch of 70 is more than two threads can take in one round.

@@ -51,8 +51,10 @@ const EXP_AVG_SQ: &str = "exp_avg_sq.";
 pub struct Checkpoints {
     /// The folder that holds them, made when the first one is saved.
     pub folder: PathBuf,
-    /// How many of the newest are kept, beside the one with the best validation loss.
+    /// How many of the newest are kept, at least one.
     pub keep_last: usize,
+    /// Whether the one with the best validation loss is kept beside them.
+    pub keep_best: bool,
     /// Optimizer steps between checkpoints, beside those at each epoch's end and at the end of training.
     pub every_steps: Option<u64>,
     /// Text saved as `config.yaml` in each.
@@ -82,7 +84,13 @@ type Files = Vec<(&'static str, Vec<u8>)>;
 impl Checkpoints {
     /// Checkpoints in `folder`: the last three and the best, at epochs' ends.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Checkpoints { folder: folder.into(), keep_last: 3, every_steps: None, config_text: String::new() }
+        Checkpoints {
+            folder: folder.into(),
+            keep_last: 3,
+            keep_best: true,
+            every_steps: None,
+            config_text: String::new(),
+        }
     }
 
     /// Saves a checkpoint, then removes those that are no longer kept. After a failure at any point, those before it are there.
@@ -149,9 +157,9 @@ impl Checkpoints {
         remove(storage, &replaced)
     }
 
-    /// Removes all but the last `keep_last` and the best.
+    /// Removes all but the last `keep_last` and, where it is kept, the best.
     fn prune(&self, storage: &dyn Storage, state: &State) -> Result<()> {
-        let best = state.best.map(|best| best.step);
+        let best = state.best.filter(|_| self.keep_best).map(|best| best.step);
         let all = self.list()?;
         let older = &all[..all.len().saturating_sub(self.keep_last.max(1))];
         older.iter().filter(|(step, _)| Some(*step) != best).try_for_each(|(_, path)| self.drop_one(storage, path))

@@ -6,13 +6,13 @@ use std::path::Path;
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
-use megabatch_amp::Precision;
+use megabatch_amp::{Precision, ScalerConfig};
 
 use crate::dense::Mode;
 use crate::error::{Error, Result};
 use crate::graph::GraphConfig;
 use crate::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
-use crate::loss::{Classes, Loss};
+use crate::loss::Loss;
 use crate::model::{ModelConfig, SampleShape};
 use crate::optimizer::OptimizerConfig;
 
@@ -24,7 +24,7 @@ use crate::optimizer::OptimizerConfig;
 /// learning rate, which is drawn over the whole run. Where it is not level, that includes the number of steps.
 ///
 /// What only decides how the next steps are made may be changed on purpose: learning rate, weight decay, limit of the norm,
-/// dropout. Resuming tells these changes.
+/// dropout, how the loss scale changes. Resuming tells these changes.
 ///
 /// What is not here may change without a word: when to end, validate and save (early stopping and, at a constant rate, the
 /// number of steps among them), what to do about divergence, gradient checkpointing, and the number of
@@ -69,6 +69,9 @@ pub struct RunSettings {
     /// What products read is rounded to.
     #[serde(default)]
     pub precision: Precision,
+    /// How the loss scale changes, in fp16.
+    #[serde(default)]
+    pub loss_scale: ScalerConfig,
 }
 
 /// A setting that a resumed run has changed.
@@ -123,6 +126,7 @@ impl RunSettings {
             carry_state,
             mode,
             precision,
+            loss_scale,
         } = self;
         let mut fixed = vec![
             ("the shape of the samples", shape.to_string()),
@@ -153,7 +157,7 @@ impl RunSettings {
             ("training.carry_state", carry_state.to_string()),
             ("training.mode", lower(mode)),
         ];
-        fixed.extend(loss_setting(*loss));
+        fixed.extend(loss.setting());
         fixed.extend(curve_settings(lr_schedule, *steps));
         let mut free = vec![
             ("training.precision", precision.to_string()),
@@ -167,21 +171,25 @@ impl RunSettings {
             fixed.extend(fixed_of_graph);
             free.extend(free_of_graph);
         }
+        // The last ones, since another precision has none of them.
+        if precision.needs_loss_scale() {
+            free.extend(loss_scale_settings(loss_scale));
+        }
         (fixed, free)
     }
 }
 
-/// The numbers that a loss has.
-fn loss_setting(loss: Loss) -> Option<(&'static str, String)> {
-    match loss {
-        Loss::Huber { delta } => Some(("training.huber_delta", delta.to_string())),
-        Loss::Quantile { levels } => Some(("training.quantile", levels.to_string())),
-        Loss::Classes(Classes::Labels(count)) => Some(("training.classes", count.to_string())),
-        Loss::Classes(Classes::Thresholds(thresholds)) => Some(("training.thresholds", thresholds.to_string())),
-        Loss::CrossEntropy => Some(("training.classes", "none".to_owned())),
-        Loss::RankListwise { temperature } => Some(("training.rank_temperature", temperature.to_string())),
-        _ => None,
-    }
+/// How the loss scale changes from now on; what it is, the checkpoint says.
+fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
+    vec![
+        ("training.loss_scale_initial", scale.initial_scale.to_string()),
+        ("training.loss_scale_growth_factor", scale.growth_factor.to_string()),
+        ("training.loss_scale_backoff_factor", scale.backoff_factor.to_string()),
+        ("training.loss_scale_growth_interval", scale.growth_interval.to_string()),
+        ("training.loss_scale_hysteresis", scale.hysteresis.to_string()),
+        ("training.loss_scale_floor", scale.min_scale.to_string()),
+        ("training.loss_scale_ceiling", scale.max_scale.to_string()),
+    ]
 }
 
 /// What the curve of the learning rate is drawn by.

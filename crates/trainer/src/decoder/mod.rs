@@ -7,6 +7,7 @@ mod attend;
 #[cfg(test)]
 mod tests;
 
+use megabatch_amp::Trace;
 use megabatch_gpu_core::{Buffer, Scope};
 
 pub(crate) use attend::Attend;
@@ -221,6 +222,31 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
     pub(crate) fn encodings_mut(&mut self, samples: usize) -> &mut [S] {
         self.samples = samples;
         &mut self.encodings.as_mut_slice()[..samples * self.widths.encoding]
+    }
+
+    /// Looks at all that [`Decoding::forward`] computed, in its order.
+    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut Trace)
+    where
+        S: megabatch_amp::Number,
+    {
+        let Widths { encoding, top, readout, .. } = self.widths;
+        trace.look(
+            ("the encoder", "what it gives of each sample [B, D]"),
+            &self.encodings.as_slice()[..self.samples * encoding],
+        );
+        if let (Some(fusion), Some(memory)) = (&decoder.fusion, &self.fusion) {
+            memory.trace(fusion.sizes, trace);
+        }
+        if decoder.attention.is_some() {
+            trace.look(
+                ("graph attention", "what it gives of each node [N, W]"),
+                &self.attended.as_slice()[..self.samples * top],
+            );
+        }
+        if readout != Readout::Node {
+            trace.look(("the readout", "what it gives of the graph [W]"), self.pooled.as_slice());
+        }
+        trace.look(("head", "outputs"), self.outputs());
     }
 
     /// The encodings' gradient [B, D], after [`Decoding::backward`] for an encoder that learns.

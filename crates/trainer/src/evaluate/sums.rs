@@ -5,20 +5,185 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::InstrumentEvaluation;
-use crate::loss::Loss;
-use crate::metrics::MetricsSum;
+use super::{InstrumentEvaluation, TaskEvaluation};
+use crate::loss::{Group, Loss, known_targets};
+use crate::metrics::{Metrics, MetricsSum};
 
-/// What a model, [R, K, M], and the baselines predict for the samples of a batch, or its graphs, and what came, [R, K] each.
+/// What a model and the baselines predict for the samples of a batch, or its graphs, and what came, [R, K]. The model's outputs are those of one group
+/// of targets after the other, [K, M] each.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) predictions: &'a [f32],
     pub(super) targets: &'a [f32],
-    pub(super) baselines: &'a [(&'static str, Vec<f32>)],
+    /// Those of each group, with the group's targets alone; none without baselines.
+    pub(super) baselines: &'a [Vec<(&'static str, Vec<f32>)>],
+}
+
+/// The mean loss, group by group.
+pub(super) struct MeanLoss {
+    /// Sum, terms and weight of each.
+    groups: Vec<(f64, usize, f64)>,
+}
+
+impl MeanLoss {
+    pub(super) fn new(groups: &[Group]) -> Self {
+        MeanLoss { groups: groups.iter().map(|group| (0.0, 0, group.weight)).collect() }
+    }
+
+    /// Adds a batch's outputs and targets term by term, so that it does not matter where batches end.
+    pub(super) fn add(&mut self, groups: &[Group], (outputs, targets): (&[f32], &[f32])) {
+        let last = groups.last().expect("there is a group");
+        let (width, outputs_width) = (last.targets.end, last.outputs.end);
+        for ((sum, terms, _), Group { targets: own, outputs: places, loss, .. }) in self.groups.iter_mut().zip(groups) {
+            for (y, targets) in outputs.chunks_exact(outputs_width).zip(targets.chunks_exact(width)) {
+                *sum = loss.add_to(*sum, &y[places.clone()], &targets[own.clone()]);
+                *terms += loss.terms(&targets[own.clone()]);
+            }
+        }
+    }
+
+    /// Adds what a graph came to.
+    pub(super) fn add_graph(&mut self, graph_sum: f64, graph_terms: usize) {
+        let (sum, terms, _) = &mut self.groups[0];
+        (*sum, *terms) = (*sum + graph_sum, *terms + graph_terms);
+    }
+
+    fn of_group(&self, k: usize) -> f64 {
+        let (sum, terms, _) = self.groups[k];
+        sum / terms.max(1) as f64
+    }
+
+    pub(super) fn finish(&self) -> f64 {
+        let weighted = |(k, (_, _, weight)): (usize, &(f64, usize, f64))| weight * self.of_group(k);
+        self.groups.iter().enumerate().map(weighted).sum()
+    }
+}
+
+/// Sums of the errors of a model and of baselines, of each group of targets by itself.
+pub(super) struct GroupSums {
+    /// Samples of which some target is known.
+    samples: usize,
+    groups: Vec<(Group, Sums)>,
+}
+
+impl GroupSums {
+    pub(super) fn new(groups: &[Group]) -> Self {
+        let sums = |group: &Group| (group.clone(), Sums::new(group.loss, group.targets.len()));
+        GroupSums { samples: 0, groups: groups.iter().map(sums).collect() }
+    }
+
+    /// Adds some rows of a batch.
+    pub(super) fn add(&mut self, batch: Rows<'_>, rows: Range<usize>) {
+        let (last, _) = self.groups.last().expect("there is a group");
+        let (width, outputs_width) = (last.targets.end, last.outputs.end);
+        let targets = &batch.targets[rows.start * width..rows.end * width];
+        self.samples += targets.chunks_exact(width).filter(|targets| known_targets(targets) > 0).count();
+        if let [(_, sums)] = self.groups.as_mut_slice() {
+            return sums.add(RowsOfGroup::of(batch, 0), rows, MetricsSum::add);
+        }
+        let predictions = &batch.predictions[rows.start * outputs_width..rows.end * outputs_width];
+        for (k, (group, sums)) in self.groups.iter_mut().enumerate() {
+            let own = columns(predictions, outputs_width, &group.outputs);
+            let targets = columns(targets, width, &group.targets);
+            let all = RowsOfGroup::of(batch, k).baselines;
+            let baselines: Vec<_> = all
+                .iter()
+                .map(|(name, values)| {
+                    let each = values.len() / (batch.targets.len() / width);
+                    (*name, values[rows.start * each..rows.end * each].to_vec())
+                })
+                .collect();
+            let of_group = RowsOfGroup { predictions: &own, targets: &targets, baselines: &baselines };
+            sums.add(of_group, 0..rows.len(), MetricsSum::add);
+        }
+    }
+
+    /// Adds the rows of one graph, whose targets are one group.
+    pub(super) fn add_graph(&mut self, batch: Rows<'_>, rows: Range<usize>) {
+        self.groups[0].1.add(RowsOfGroup::of(batch, 0), rows, MetricsSum::add_graph);
+    }
+
+    /// All groups side by side.
+    pub(super) fn finish(&self) -> InstrumentEvaluation {
+        if let [(_, sums)] = self.groups.as_slice() {
+            return sums.finish();
+        }
+        let parts: Vec<_> = self.groups.iter().map(|(_, sums)| sums.finish()).collect();
+        let model = parts.iter().map(|part| (part.samples, Some(part.metrics.clone())));
+        let names =
+            parts.iter().flat_map(|part| part.baselines.keys().copied()).collect::<std::collections::BTreeSet<_>>();
+        let baseline = |name: &'static str| {
+            let of_parts = parts.iter().map(|part| (part.samples, part.baselines.get(name).cloned()));
+            (name, self.side_by_side(of_parts))
+        };
+        InstrumentEvaluation {
+            samples: self.samples,
+            metrics: self.side_by_side(model),
+            baselines: names.into_iter().map(baseline).collect(),
+        }
+    }
+
+    /// Lists of errors one after another, with a gap where a group has none.
+    fn side_by_side(&self, parts: impl Iterator<Item = (usize, Option<Metrics>)>) -> Metrics {
+        let mut all = Metrics::default();
+        let mut known = Vec::new();
+        for ((group, _), (samples, part)) in self.groups.iter().zip(parts) {
+            let len = group.targets.len();
+            let gap = || Metrics {
+                rmse: vec![f64::NAN; len],
+                mae: vec![f64::NAN; len],
+                direction_accuracy: vec![None; len],
+                ..Metrics::default()
+            };
+            let part = part.unwrap_or_else(gap);
+            known.extend(part.known_targets.unwrap_or_else(|| vec![samples; len]));
+            all.rmse.extend(part.rmse);
+            all.mae.extend(part.mae);
+            all.direction_accuracy.extend(part.direction_accuracy);
+        }
+        all.known_targets = known.iter().any(|&count| count < self.samples).then_some(known);
+        all
+    }
+
+    /// Each group by itself.
+    pub(super) fn tasks(&self, mean: &MeanLoss) -> Vec<TaskEvaluation> {
+        let of_group = |(k, (group, sums)): (usize, &(Group, Sums))| {
+            let InstrumentEvaluation { metrics, baselines, .. } = sums.finish();
+            TaskEvaluation {
+                targets: [group.targets.start, group.targets.end],
+                objective: group.loss.name(),
+                weight: group.weight,
+                loss: mean.of_group(k),
+                metrics,
+                baselines,
+            }
+        };
+        self.groups.iter().enumerate().map(of_group).collect()
+    }
+}
+
+/// The values of `rows` [.., width] in `places`.
+fn columns(rows: &[f32], width: usize, places: &Range<usize>) -> Vec<f32> {
+    rows.chunks_exact(width).flat_map(|row| &row[places.clone()]).copied().collect()
+}
+
+/// [`Rows`] of one group: [R, K, M] of the model, [R, K] of the others.
+#[derive(Clone, Copy)]
+struct RowsOfGroup<'a> {
+    predictions: &'a [f32],
+    targets: &'a [f32],
+    baselines: &'a [(&'static str, Vec<f32>)],
+}
+
+impl<'a> RowsOfGroup<'a> {
+    /// Of a batch whose targets are one group, all; else the k-th group's baselines alone mean something.
+    fn of(Rows { predictions, targets, baselines }: Rows<'a>, k: usize) -> Self {
+        RowsOfGroup { predictions, targets, baselines: baselines.get(k).map_or(&[], Vec::as_slice) }
+    }
 }
 
 /// Sums of the errors of a model and of baselines.
-pub(super) struct Sums {
+struct Sums {
     /// K.
     outputs: usize,
     /// What the outputs of the model and of the baselines mean.
@@ -28,7 +193,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn new(loss: Loss, outputs: usize) -> Self {
+    fn new(loss: Loss, outputs: usize) -> Self {
         // Beside classes baselines are classes too, and beside quantiles they are numbers.
         let of_baselines = if let Loss::Classes(_) = loss { loss } else { Loss::Mse };
         let model = MetricsSum::of_loss(loss, outputs);
@@ -36,16 +201,7 @@ impl Sums {
     }
 
     /// Adds some rows of a batch.
-    pub(super) fn add(&mut self, batch: Rows<'_>, rows: Range<usize>) {
-        self.add_with(batch, rows, MetricsSum::add);
-    }
-
-    /// Adds the rows of one graph.
-    pub(super) fn add_graph(&mut self, batch: Rows<'_>, rows: Range<usize>) {
-        self.add_with(batch, rows, MetricsSum::add_graph);
-    }
-
-    fn add_with(&mut self, batch: Rows<'_>, rows: Range<usize>, add: fn(&mut MetricsSum, &[f32], &[f32])) {
+    fn add(&mut self, batch: RowsOfGroup<'_>, rows: Range<usize>, add: fn(&mut MetricsSum, &[f32], &[f32])) {
         let values = rows.start * self.outputs..rows.end * self.outputs;
         let targets = &batch.targets[values.clone()];
         let [of_model, of_baselines] = self.losses.map(|loss| {
@@ -60,7 +216,7 @@ impl Sums {
         }
     }
 
-    pub(super) fn finish(&self) -> InstrumentEvaluation {
+    fn finish(&self) -> InstrumentEvaluation {
         InstrumentEvaluation {
             samples: self.model.samples(),
             metrics: self.model.finish(),

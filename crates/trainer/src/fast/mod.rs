@@ -282,6 +282,20 @@ impl Pass {
         self.sequences[k].read_top(self.place_of(k, at), to);
     }
 
+    /// Writes the cell state, where it is kept, and the hidden state [H] of layer `l` in timeframe `k` of a sample after a step of its window.
+    pub(crate) fn read_layer(&self, (k, l): (usize, usize), at: (usize, usize), [cell, hidden]: [&mut [f32]; 2]) {
+        let (sequence, at) = (&self.sequences[k], self.place_of(k, at));
+        sequence.read_hidden(l, at, hidden);
+        if sequence.keeps_cells() {
+            sequence.read_cell(l, at, cell);
+        }
+    }
+
+    /// The memory behind the encoder.
+    pub(crate) fn decoding(&self) -> &Decoding<f32, AttentionPass> {
+        &self.decoding
+    }
+
     /// The distinct window of the sample `sample` in timeframe `k`, and the step of it that is the sample's `t`.
     fn place_of(&self, k: usize, (sample, t): (usize, usize)) -> (usize, usize) {
         let windows = &self.sequences[k].windows;

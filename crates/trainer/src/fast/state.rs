@@ -2,10 +2,12 @@
 
 //! States in and out of a sequence: `[layers, 2, H]` a window, the hidden and then the cell state of each layer.
 
+use megabatch_gpu_core::Buffer;
+
 use super::segments::Cells;
 use super::sequence::Sequence;
 use crate::carried::Initial;
-use crate::kernel::PANEL;
+use crate::kernel::{PANEL, Place};
 
 impl Sequence {
     /// Sets the state that layer `l` starts each window from.
@@ -47,12 +49,29 @@ impl Sequence {
         }
     }
 
+    /// Whether there are cell states after every step.
+    pub(super) fn keeps_cells(&self) -> bool {
+        self.extent.cells == Cells::EveryStep
+    }
+
+    /// The hidden state [H] of layer `l` in window `w` after step `t`, which is in `to` afterwards.
+    pub(super) fn read_hidden(&self, l: usize, (w, t): (usize, usize), to: &mut [f32]) {
+        self.read_half((&self.layers[l].hidden, self.states_at(t + 1).row(w)), to);
+    }
+
+    /// The cell state likewise, where [`Sequence::keeps_cells`].
+    pub(super) fn read_cell(&self, l: usize, (w, t): (usize, usize), to: &mut [f32]) {
+        self.read_half((&self.layers[l].cell, self.kept_cell_at(t + 1).row(w)), to);
+    }
+
+    fn read_half(&self, (states, at): (&Buffer<f32>, Place), to: &mut [f32]) {
+        for (panel, part) in to.chunks_mut(PANEL).enumerate() {
+            part.copy_from_slice(&states.as_slice()[at.panel(panel).start..][..part.len()]);
+        }
+    }
+
     /// The top layer's hidden state [H] of window `w` after step `t`, which is in `to` afterwards.
     pub(super) fn read_top(&self, (w, t): (usize, usize), to: &mut [f32]) {
-        let at = self.states_at(t + 1).row(w);
-        let top = self.layers[self.layers.len() - 1].hidden.as_slice();
-        for (panel, part) in to.chunks_mut(PANEL).enumerate() {
-            part.copy_from_slice(&top[at.panel(panel).start..][..part.len()]);
-        }
+        self.read_hidden(self.layers.len() - 1, (w, t), to);
     }
 }

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+use megabatch_amp::Trace;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::attention::{self, Sample};
@@ -114,6 +115,26 @@ impl<S: Scalar> FusionMemory<S> {
     /// What the samples are fused to, [B, H], after [`FusionMemory::forward`].
     pub(crate) fn fused(&self, of: &AttentionFusion) -> &[S] {
         &self.fused.as_slice()[..self.tokens / of.sizes.tokens * of.sizes.hidden]
+    }
+
+    /// Looks at all that [`FusionMemory::forward`] computed, in its order.
+    pub(crate) fn trace(&self, of: Sizes, trace: &mut Trace)
+    where
+        S: megabatch_amp::Number,
+    {
+        let (Sizes { tokens, hidden, inner, .. }, weights) = (of, of.weights());
+        let (rows, samples) = (self.tokens, self.tokens / tokens);
+        for (tensor, buffer, len) in [
+            ("queries, keys and values [B · n, 3H]", &self.qkv, 3 * rows * hidden),
+            ("weights of attention [B, heads, n, n]", &self.weights, samples * weights),
+            ("what tokens see [B · n, H]", &self.seen, rows * hidden),
+            ("the first norm [B · n, H]", &self.first, rows * hidden),
+            ("the feed-forward network [B · n, inner]", &self.inner, rows * inner),
+            ("the second norm [B · n, H]", &self.second, rows * hidden),
+            ("the mean [B, H]", &self.fused, samples * hidden),
+        ] {
+            trace.look(("fusion", tensor), &buffer.as_slice()[..len]);
+        }
     }
 
     /// Writes the gradient of the tokens [B, n, H] to `d_x`, from `d_fused` [B, H], after [`FusionMemory::forward`] of the same; adds the

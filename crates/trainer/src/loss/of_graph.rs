@@ -24,6 +24,7 @@ impl Loss {
             }
             Loss::CrossEntropy => labelled,
             Loss::RankPairwise | Loss::RankListwise { .. } => usize::from(labelled >= 2),
+            Loss::Tasks(_) => panic!("tasks are for samples that stand alone"),
         }
     }
 
@@ -40,6 +41,7 @@ impl Loss {
                 let of_column = |k| self.rank_loss(&Column::new((outputs, targets), (width, k)), None);
                 (0..width).map(of_column).sum::<f64>() / width as f64
             }
+            Loss::Tasks(_) => panic!("tasks are for samples that stand alone"),
         }
     }
 

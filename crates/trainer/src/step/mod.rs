@@ -7,6 +7,7 @@
 
 mod compute;
 mod parts;
+mod trace;
 mod worker;
 mod working;
 

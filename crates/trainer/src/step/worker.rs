@@ -49,7 +49,7 @@ impl Worker {
         let forward = start.elapsed();
 
         // What is predicted for a graph as a whole has the targets of its first node, which are those of all.
-        let targets = &targets[..y.len() / weights.model.config().outputs_per_target];
+        let targets = &targets[..y.len() / weights.model.outputs() * outputs];
         let (loss_sum, terms) = match shard.graph {
             Some(_) => {
                 loss.graph_gradient((y, targets), (outputs, count), d_y);

@@ -39,7 +39,9 @@ impl Trainer {
             (self.step, self.best, self.plateau) = (state.step, state.best, state.plateau);
             self.course = state.course.clone();
             self.unfinished = state.unfinished.then_some(ControlFlow::Continue(()));
-            if let (Some(scaler), Some(state)) = (&mut self.scaler, state.scaler) {
+            if let (Some(scaler), Some(mut state)) = (&mut self.scaler, state.scaler) {
+                // The floor and the ceiling may be others now.
+                state.scale = state.scale.clamp(scaler.config().min_scale, scaler.config().max_scale);
                 *scaler = LossScaler::resume(*scaler.config(), state).map_err(Error::Scale)?;
             }
         }
@@ -121,6 +123,7 @@ impl Trainer {
             carry_state: self.config.carry_state,
             mode: self.config.mode,
             precision: self.config.precision,
+            loss_scale: self.config.loss_scale,
         }
     }
 }

@@ -4,17 +4,22 @@
 
 use std::time::Instant;
 
-use megabatch_amp::{LossScaler, Overflow, Threads, examine};
+use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
 use crate::carried::Carried;
 use crate::error::{Error, Result};
 use crate::events::StepEvent;
+use crate::loss::{Loss, Tasks};
 use crate::prefetch::Feed;
+use crate::samples::Targets;
 use crate::schedule::Schedule;
 use crate::step::{Changes, Objective, Totals};
 use crate::view::BatchView;
+
+/// Terms of each task, [`Tasks::count`].
+type TaskCounts = [usize; Tasks::MAX];
 
 impl Trainer {
     /// Gradients of the step's batches, norm, clip, update.
@@ -37,7 +42,8 @@ impl Trainer {
             seed_and_step: (self.config.seed, self.step),
             scale: self.scaler.as_ref().map_or(1.0, LossScaler::scale),
         };
-        let totals = self.accumulate(feed, schedule.batches_of(&work), objective)?;
+        let counts = self.counts_ahead(&work, (schedule, run))?;
+        let totals = self.accumulate(feed, (schedule.batches_of(&work), counts), objective)?;
         assert!(
             totals.terms <= terms_max && (run.samples.graphs().is_none() || totals.terms == terms_max),
             "{} terms of the loss in step {}, and {terms_max} as `Graphs::labelled` has it",
@@ -91,7 +97,12 @@ impl Trainer {
     }
 
     /// The sums over so many batches, whose gradients are then in place.
-    fn accumulate(&mut self, feed: &mut Feed<'_>, batches: usize, objective: Objective) -> Result<Totals> {
+    fn accumulate(
+        &mut self,
+        feed: &mut Feed<'_>,
+        (batches, counts): (usize, Option<TaskCounts>),
+        mut objective: Objective,
+    ) -> Result<Totals> {
         let mut totals = Totals::default();
         self.gradients.clear();
         // What a step noted that failed halfway.
@@ -99,6 +110,10 @@ impl Trainer {
         self.engine.load(&self.model, &self.parameters);
         for _ in 0..batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
+            if let Loss::Tasks(tasks) = self.config.loss {
+                let of_batch = || tasks.count(batch.targets());
+                objective.loss = Loss::Tasks(tasks.of_step(counts.unwrap_or_else(of_batch)));
+            }
             let model = (&self.model, &self.parameters);
             let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
             let before = totals.loss_sum;
@@ -107,7 +122,7 @@ impl Trainer {
             let finite = totals.loss_sum.is_finite() && (may_overflow || self.gradients.first_non_finite().is_none());
             if !finite {
                 objective.loss.check_targets(batch.targets())?;
-                return Err(self.blame(&batch, (totals.loss_sum - before) / objective.count as f64));
+                return Err(self.blame(&batch, objective, (totals.loss_sum - before) / objective.count as f64));
             }
         }
         Ok(totals)
@@ -130,21 +145,46 @@ impl Trainer {
                 let labelled = batches.flatten().map(|graph| graphs.labelled(graph));
                 labelled.map(|labelled| self.config.loss.graph_terms(labelled, outputs)).sum()
             }
-            None => self.config.loss.terms_of(work.positions.len() * outputs),
+            None => self.config.loss.terms_max(work.positions.len(), outputs),
         }
     }
 
-    /// Finds the first number that is not finite, in the order of computation: the batch, the weights, the outputs, the
-    /// gradients.
-    fn blame(&mut self, batch: &BatchView<'_>, loss: f64) -> Error {
-        let mut outputs = vec![0.0; self.model.outputs_len(batch)];
-        self.engine.predict(&self.model, &self.parameters, batch, &mut outputs);
-        let weights = self.parameters.first_non_finite().map(|(name, index)| (name.to_owned(), index));
-        let outputs = outputs.iter().position(|y| !y.is_finite()).map(|index| ("outputs".to_owned(), index));
-        let gradients =
-            self.gradients.first_non_finite().map(|(name, index)| (format!("the gradient of {name}"), index));
-        let found = batch.first_non_finite().or(weights).or(outputs).or(gradients);
-        let (tensor, index) = found.expect("a loss or a gradient that is not finite comes from one of these");
-        Error::NotFinite { step: self.step + 1, loss, tensor, index }
+    /// Terms of each task in a step of several batches, of which the first has to know how many targets of the last are known; none where the one
+    /// batch of the step tells.
+    fn counts_ahead(&self, work: &StepSamples, (schedule, run): (&Schedule, &Run<'_>)) -> Result<Option<TaskCounts>> {
+        let Loss::Tasks(tasks) = self.config.loss else { return Ok(None) };
+        if schedule.batches_of(work) == 1 {
+            return Ok(None);
+        }
+        let batches = schedule.batches(self.step..self.step + 1, run.train);
+        let mut targets = Targets::of(run.samples, &self.device.scope("batches"))?;
+        let mut counts = TaskCounts::default();
+        for sample in batches.flatten() {
+            let of_sample = tasks.count(targets.of_sample(sample)?);
+            counts.iter_mut().zip(of_sample).for_each(|(count, of_sample)| *count += of_sample);
+        }
+        Ok(Some(counts))
+    }
+
+    /// Finds the first number that is not finite, in the order of computation: the batch, the weights, what each layer gives of the batch, the gradients.
+    fn blame(&mut self, batch: &BatchView<'_>, objective: Objective, loss: f64) -> Error {
+        let step = self.step + 1;
+        if let Some((tensor, index)) = batch.first_non_finite() {
+            return Error::NotFinite { step, loss, tensor, index };
+        }
+        let mut trace = Trace::new(step);
+        self.parameters.tensors().for_each(|(name, _, values)| trace.look(("", name), values));
+        if trace.first().is_none() {
+            let drawn = (objective.dropout, objective.seed_and_step);
+            let model = (&self.model, &self.parameters);
+            self.engine.trace(model, batch, (self.carried.as_ref(), drawn), &mut trace);
+        }
+        for (name, _, values) in self.gradients.tensors() {
+            trace.look(("", &format!("the gradient of {name}")), values);
+        }
+        let first = trace.first().expect("a loss or a gradient that is not finite comes from one of these");
+        let of = if first.layer.is_empty() { "" } else { " in " };
+        let tensor = format!("{}{of}{}", first.tensor, first.layer);
+        Error::NotFinite { step, loss, tensor, index: first.index }
     }
 }

@@ -58,6 +58,40 @@ def run(loss, width, function, seed):
     }
 
 
+# Groups of targets: the first and the one after the last, the loss as the trainer writes it, its weight, and the case above that has its mean.
+TASKS = [
+    ((0, 2), {"huber": {"delta": HUBER_DELTA}}, 0.5, CASES[1]),
+    ((2, 3), {"quantile": {"levels": LEVELS}}, 0.2, CASES[2]),
+    ((3, 5), {"classes": {"labels": CLASSES}}, 0.3, CASES[4]),
+]
+
+
+def run_tasks(seed):
+    """The weighted sum of the groups' means over their known targets; a row of outputs has those of one group after the other."""
+    generator = torch.Generator().manual_seed(seed)
+    rows, target_columns, means, parts = 6, [], [], []
+    for (start, end), _, weight, (_, width, function) in TASKS:
+        y = 2 * torch.randn(rows, end - start, width, generator=generator, dtype=torch.float64)
+        target = torch.randn(rows, end - start, generator=generator, dtype=torch.float64)
+        if width == CLASSES:
+            target = torch.randint(CLASSES, (rows, end - start), generator=generator).double()
+        known = torch.rand(rows, end - start, generator=generator) > 0.4
+        y.requires_grad_()
+        means.append(weight * function(y[known], target[known]))
+        parts.append(y)
+        target_columns.append(torch.where(known, target, torch.nan))
+    mean = torch.stack(means).sum()
+    mean.backward()
+    row = lambda tensors: torch.cat([tensor.reshape(rows, -1) for tensor in tensors], 1).flatten().tolist()
+    return {
+        "loss": {"tasks": [{"targets": targets, "loss": loss, "weight": weight} for targets, loss, weight, _ in TASKS]},
+        "outputs": row([y.detach() for y in parts]),
+        "targets": [None if x != x else x for x in row(target_columns)],
+        "mean": mean.item(),
+        "gradient": row([y.grad for y in parts]),
+    }
+
+
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-cases = [run(*case, seed) for seed, case in enumerate(CASES)]
+cases = [run(*case, seed) for seed, case in enumerate(CASES)] + [run_tasks(seed) for seed in (7, 8)]
 folder.joinpath("torch_losses.json").write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")

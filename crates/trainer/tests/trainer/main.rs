@@ -18,4 +18,5 @@ mod precision;
 mod resuming;
 mod shortage;
 mod streaming;
+mod tasks;
 mod training;

@@ -116,7 +116,7 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
 
 pub(crate) fn saved(folder: &Path, keep_last: usize) -> (Checkpoints, InMemory, Outcome) {
     let config_text = "training:\n  seed: 11\n".to_owned();
-    let checkpoints = Checkpoints { folder: folder.to_owned(), keep_last, every_steps: Some(2), config_text };
+    let checkpoints = Checkpoints { keep_last, every_steps: Some(2), config_text, ..Checkpoints::new(folder) };
     let samples = samples(100);
     let config = Config { max_steps: Some(11), ..config() };
     let outcome = trainer(&config).train(&run(&samples, Some(&checkpoints)), &mut listen).unwrap();

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, End, Error, Event, InMemory, LastBatch, Outcome, Run, SampleShape, Samples, Trainer, save_weights,
+    Config, End, Error, Event, Form, Fusion, InMemory, LastBatch, ModelConfig, Outcome, Pooling, Run, SampleShape,
+    Samples, TensorSet, Trainer, save_weights,
 };
 
 fn bits(trainer: &Trainer) -> Vec<u32> {
@@ -187,7 +188,7 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
     let path = folder.path().join("w.safetensors");
     let train: Vec<usize> = (0..40).collect();
     let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
-    let names = ["head.weight", "outputs"];
+    let names = ["head.weight", "outputs in head"];
     for (value, name) in [f32::NAN, f32::MAX].into_iter().zip(names) {
         let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
         let scope = Device::cpu().scope("test");
@@ -200,6 +201,65 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
         match trainer.train(&run, &mut listen) {
             Err(Error::NotFinite { step: 1, tensor, .. }) => assert_eq!(tensor, name),
             other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+/// Finite weights with which sums overflow, once up and once down, so that their difference is no number.
+#[test]
+fn the_layer_that_overflows_first_is_named() {
+    let samples = samples(40);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let train: Vec<usize> = (0..40).collect();
+    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let alternate = |values: &mut [f32], size: f32| {
+        values.iter_mut().enumerate().for_each(|(i, x)| *x = if i % 2 == 0 { size } else { -size });
+    };
+    let hidden = 8;
+    let (pooling, fusion) = (Pooling::attention(hidden), Fusion::attention(hidden));
+    let model = ModelConfig { hidden, layer_norm: true, pooling, fusion, ..config().model };
+    let wide = |weights: &mut TensorSet<f32>, name: &str| weights.get_mut(name).unwrap().fill(1e3);
+    type Break<'a> = &'a dyn Fn(&mut TensorSet<f32>);
+    let cases: [(Break<'_>, &str); 3] = [
+        (
+            &|weights| {
+                wide(weights, "norm.H1.l0.weight");
+                alternate(weights.get_mut("lstm.H1.weight_ih_l1").unwrap(), 3e38);
+            },
+            "state after bar 0 [B, H] in layer 1 of lstm.H1",
+        ),
+        (
+            &|weights| {
+                wide(weights, "norm.M1.l1.weight");
+                alternate(weights.get_mut("pooling.M1.query").unwrap(), 3e38);
+            },
+            "weights [B, heads, T] in pooling.M1",
+        ),
+        (
+            &|weights| {
+                wide(weights, "norm.M1.l1.weight");
+                wide(weights, "norm.H1.l1.weight");
+                alternate(weights.get_mut("fusion.self_attn.in_proj_weight").unwrap(), 3e38);
+            },
+            "queries, keys and values [B · n, 3H] in fusion",
+        ),
+    ];
+    for form in [Form::Plain, Form::Fast] {
+        for (damage, expected) in &cases {
+            let mut trainer =
+                Trainer::new(&Device::cpu(), Config { model, form, ..config() }, samples.shape().clone()).unwrap();
+            let scope = Device::cpu().scope("test");
+            let mut weights = trainer.model().initial_parameters::<f32>(&scope, 1).unwrap();
+            damage(&mut weights);
+            save_weights(&path, &weights).unwrap();
+            trainer.load_weights(&path).unwrap();
+            match trainer.train(&run, &mut listen) {
+                Err(Error::NotFinite { step: 1, tensor, .. }) => {
+                    assert!(tensor.ends_with(expected), "{form:?}: {tensor} for {expected}");
+                }
+                other => panic!("{form:?}, {expected}: {other:?}"),
+            }
         }
     }
 }

@@ -1,9 +1,10 @@
 //! `megabatch export --format onnx`: which models can be written, and what the file says of its inputs and outputs.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use megabatch_trainer::{Loss, Model, TensorSet, Timeframe, write_atomically};
+use megabatch_trainer::{Group, Loss, Model, TensorSet, Timeframe, write_atomically};
 use serde_json::json;
 
 use super::scaler::{Origin, scalers};
@@ -55,7 +56,7 @@ pub(super) fn write(out: &Path, subject: &Subject<'_>, options: &Options) -> Res
     let scaling = options.fold_scaler.then(|| scalers(folder, model, origin)).transpose()?;
     let about = About { meaning: meaning_in_training(folder), takes_raw: options.fold_scaler };
     let timeframes = &model.shape().timeframes;
-    let output_doc = of_outputs(loss(&folder.config(&[])?));
+    let output_doc = of_outputs(loss(&folder.config(&[])?, model.shape().outputs)?);
     let mut metadata = vec![("step".to_owned(), step.to_string()), ("outputs".to_owned(), output_doc.clone())];
     metadata.extend(timeframes.iter().flat_map(|timeframe| about.metadata(timeframe)));
     let bytes = Export {
@@ -164,6 +165,13 @@ fn of_outputs(loss: Loss) -> String {
             format!(
                 "{count} scores of each target, target after target, whose softmax are the probabilities of its classes"
             )
+        }
+        Loss::Tasks(tasks) => {
+            let of_group = |group: Group| {
+                let (Range { start, end }, Range { start: first, end: last }) = (group.outputs, group.targets);
+                format!("{start}..{end}: of targets {first}..{last} {}", of_outputs(group.loss))
+            };
+            loss.groups(tasks.targets()).into_iter().map(of_group).collect::<Vec<_>>().join("; ")
         }
         _ => "one number a target".to_owned(),
     }

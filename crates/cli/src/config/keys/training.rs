@@ -96,11 +96,20 @@ pub(super) const KEYS: &[Key] = &[
         "What targets are divided by for `rank_listwise`, in their unit: far below their spread, only the best node of each graph counts.",
     ),
     key(
+        "training.tasks",
+        Kind::Tasks,
+        "none",
+        "Several losses at once, in place of `training.loss`: groups of targets that follow one another from 0 to the last, each with a `loss` (mse, huber, \
+         quantile or cross_entropy), what goes with it (`huber_delta`, `quantile`, `classes` or `thresholds`) and a `weight`. Weights sum to one, or are \
+         left out of all. What is minimised is the weighted sum of each group's mean over its targets that are known; a group of which none is known \
+         adds nothing to a step.",
+    ),
+    key(
         "training.on_nan",
         Kind::Choice { now: &["stop", "rollback"], later: "" },
-        "stop",
-        "What happens when the loss or a gradient becomes infinite or NaN, or the loss explodes. `stop` ends the run with exit code 5. `rollback` \
-         goes back to the last checkpoint and on from there with half the learning rate in all steps to come.",
+        "rollback",
+        "What happens when the loss or a gradient becomes infinite or NaN, or the loss explodes. `rollback` goes back to the last checkpoint, says so, and \
+         goes on from there with half the learning rate in all steps to come; a run then saves a checkpoint before its first step. `stop` ends the run with exit code 5.",
     ),
     key(
         "training.max_rollbacks",
@@ -151,6 +160,61 @@ pub(super) const KEYS: &[Key] = &[
         "What matrix products and the recurrence read is rounded to; all else, and the weights that are kept, are in fp32. fp16 scales the loss. On a \
          processor without 16-bit products, such as any CPU so far, this shows what a GPU would learn and saves no time. `auto` is fp32, or \
          fp16 with `gpu_optimization.use_amp`; `16-mixed` is fp16 and `bf16-mixed` bf16.",
+    ),
+    key(
+        "training.loss_scale_initial",
+        POSITIVE,
+        "65536",
+        "Loss scale of the first step in fp16; a power of two, as the two factors, keeps scaling exact.",
+    ),
+    key(
+        "training.loss_scale_growth_factor",
+        Kind::Number { above: 1.0 },
+        "2",
+        "What the loss scale is multiplied by after `training.loss_scale_growth_interval` steps in a row without overflow.",
+    ),
+    key(
+        "training.loss_scale_backoff_factor",
+        POSITIVE,
+        "0.5",
+        "What the loss scale is multiplied by after an overflow, below 1. The step of an overflow is skipped.",
+    ),
+    key(
+        "training.loss_scale_growth_interval",
+        COUNT,
+        "2000",
+        "Steps in a row without overflow after which the loss scale grows.",
+    ),
+    key(
+        "training.loss_scale_hysteresis",
+        COUNT,
+        "1",
+        "Overflows in a row from which on each lowers the loss scale; those before only skip their step.",
+    ),
+    key(
+        "training.loss_scale_floor",
+        POSITIVE,
+        "1",
+        "Least loss scale: an overflow there counts as a NaN (`training.on_nan`), and names the first tensor that overflowed.",
+    ),
+    key(
+        "training.loss_scale_ceiling",
+        POSITIVE,
+        "16777216",
+        "Largest loss scale: a growth beyond it does not take place.",
+    ),
+    key(
+        "training.checkpoint_every_steps",
+        Kind::OrWord { word: "epoch", otherwise: &COUNT },
+        "epoch",
+        "Steps between two checkpoints, besides those at the end of every epoch and after every validation that was the best so far.",
+    ),
+    key("training.keep_checkpoints", COUNT, "3", "Checkpoints that are kept, the newest ones."),
+    key(
+        "training.keep_best_checkpoint",
+        Kind::Bool,
+        "true",
+        "Whether the checkpoint with the best validation loss is kept beside them; without it, evaluation takes the last one once it is gone.",
     ),
     key(
         "training.run_length",

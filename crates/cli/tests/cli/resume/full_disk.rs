@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 use crate::stage::Stage;
 
 /// A model whose optimizer state is larger than every other file of a short run.
-const SETTINGS: &str = "--set model.hidden=24 --set gpu_optimization.batch_size=16 --set training.lr=0.02";
+const SETTINGS: &str =
+    "--set training.on_nan=stop --set model.hidden=24 --set gpu_optimization.batch_size=16 --set training.lr=0.02";
 /// Steps to the first checkpoint, and to the second.
 const STEPS: [u64; 2] = [9, 18];
 

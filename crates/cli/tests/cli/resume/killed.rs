@@ -26,6 +26,10 @@ const SETTINGS: &str = "--set model.hidden=8 --set training.batch_size=16 --set 
     --set training.loss=huber --set training.lr_schedule=cosine --set training.warmup_steps=30 --set training.early_stopping=8 \
     --set model.layers=2 --set model.dropout=0.1 --set training.carry_state=true";
 
+/// The same in fp16 with a loss scale that changes every few steps: it grows after three steps without overflow, up to where gradients overflow.
+const FP16: &str = "--set training.precision=fp16 --set training.loss_scale_initial=1048576 --set training.loss_scale_growth_interval=3 \
+    --set training.loss_scale_growth_factor=4 --set training.loss_scale_ceiling=1e12 --set training.epochs=6";
+
 /// Random numbers by SplitMix64 (Steele, Lea and Flood, 2014), the same at every call of the test.
 struct Random(u64);
 
@@ -41,12 +45,24 @@ impl Random {
 
 #[test]
 fn runs_killed_at_random_moments_end_like_one_that_was_not() {
+    check(SETTINGS);
+}
+
+#[test]
+fn the_loss_scale_too_goes_on_after_a_kill() {
+    let steps = check(&format!("{SETTINGS} {FP16}"));
+    let scales: BTreeSet<u64> = steps.iter().filter_map(|step| Some(step["loss_scale"].as_f64()?.to_bits())).collect();
+    assert!(scales.len() > 3 && steps.iter().any(|step| step["overflow"].is_string()), "{scales:?}");
+}
+
+/// Compares runs that are killed with one that was not, whose steps are given back.
+fn check(settings: &str) -> Vec<Value> {
     let runs = std::env::var("MEGABATCH_KILLED_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
     let stage = Stage::new();
     stage.succeeds(BARS);
     stage.succeeds(SERIES);
     let start = Instant::now();
-    let answer = stage.succeeds(&format!("train --data series.h5 --out whole {SETTINGS}"));
+    let answer = stage.succeeds(&format!("train --data series.h5 --out whole {settings}"));
     let wall = start.elapsed();
     let whole = Ending::of(&stage, "whole");
     assert_eq!(whole.log.iter().filter(|line| line["event"] == "step").count() as u64, answer["steps"]);
@@ -55,7 +71,7 @@ fn runs_killed_at_random_moments_end_like_one_that_was_not() {
     let mut moments: BTreeMap<&str, usize> = BTreeMap::new();
     for k in 0..runs {
         let run = format!("run{k}");
-        let hit = kill_and_resume(&stage, &run, (1 + k % KILLS_MAX, wall), &mut random);
+        let hit = kill_and_resume((&stage, settings), &run, (1 + k % KILLS_MAX, wall), &mut random);
         whole.require_same(&Ending::of(&stage, &run), &format!("{run} of seed {SEED}, killed {hit:?}"));
         hit.into_iter().for_each(|moment| *moments.entry(moment).or_default() += 1);
         std::fs::remove_dir_all(stage.path(&run)).unwrap();
@@ -68,19 +84,20 @@ fn runs_killed_at_random_moments_end_like_one_that_was_not() {
         wall.as_secs_f64(),
         list.join(", ")
     );
+    whole.log.into_iter().filter(|line| line["event"] == "step").collect()
 }
 
 /// Kills `run` up to `kills` times at moments drawn over the time that a whole run takes, at least once, and lets it end; where it
 /// was each time.
 fn kill_and_resume(
-    stage: &Stage,
+    (stage, settings): (&Stage, &str),
     run: &str,
     (kills, wall): (usize, Duration),
     random: &mut Random,
 ) -> Vec<&'static str> {
     let mut hit = Vec::new();
     while hit.len() < kills {
-        if lives_for(stage, run, wall.mul_f64(random.share())) {
+        if lives_for((stage, settings), run, wall.mul_f64(random.share())) {
             hit.push(where_it_was(stage, run));
         } else if hit.is_empty() {
             // It was done before its moment came: another run takes its place.
@@ -89,23 +106,23 @@ fn kill_and_resume(
             break;
         }
     }
-    let answer = stage.succeeds(&next_command(stage, run));
+    let answer = stage.succeeds(&next_command((stage, settings), run));
     assert_eq!(answer["finished"], true, "{run}: {answer}");
     hit
 }
 
 /// The command of a user whose run was killed: a run that has not begun is begun, one that has goes on.
-fn next_command(stage: &Stage, run: &str) -> String {
+fn next_command((stage, settings): (&Stage, &str), run: &str) -> String {
     if stage.path(&format!("{run}/config.yaml")).exists() {
         format!("train --out {run} --resume")
     } else {
-        format!("train --data series.h5 --out {run} {SETTINGS}")
+        format!("train --data series.h5 --out {run} {settings}")
     }
 }
 
 /// Starts or resumes `run` and kills it after `moment`; whether there still was something to kill.
-fn lives_for(stage: &Stage, run: &str, moment: Duration) -> bool {
-    let mut command = stage.command(&next_command(stage, run));
+fn lives_for(of: (&Stage, &str), run: &str, moment: Duration) -> bool {
+    let mut command = of.0.command(&next_command(of, run));
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut stdout = process.stdout.take().unwrap();
     let (tell, ended) = channel();
@@ -134,9 +151,10 @@ fn where_it_was(stage: &Stage, run: &str) -> &'static str {
         return "before the first step";
     };
     let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let steps = lines.iter().find_map(|line| line["steps"].as_u64());
     match lines.last() {
         None => "before the first step",
-        Some(last) if last["event"] == "checkpoint" && last["step"] == lines[0]["steps"] => "in evaluation and report",
+        Some(last) if last["event"] == "checkpoint" && last["step"].as_u64() == steps => "in evaluation and report",
         Some(last) if last["event"] == "validation" => "between validation and checkpoint",
         Some(last) if last["event"] == "checkpoint" => "after a checkpoint or at the start of a resume",
         Some(_) => "in steps or validation",

@@ -27,6 +27,7 @@ fn settings() -> RunSettings {
         carry_state: true,
         mode: Mode::Dense,
         precision: Precision::Fp32,
+        loss_scale: ScalerConfig::default(),
     }
 }
 
@@ -136,6 +137,34 @@ fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
         assert_eq!(changed.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
     }
     assert_eq!(settings().compare(Path::new("step"), &settings()).unwrap(), []);
+}
+
+#[test]
+fn how_the_loss_scale_changes_is_told_where_there_is_one() {
+    let with = |precision, growth_interval| {
+        let loss_scale = ScalerConfig { growth_interval, min_scale: 2.0, ..ScalerConfig::default() };
+        RunSettings { precision, loss_scale, ..settings() }
+    };
+    let told = |before: &RunSettings, now: &RunSettings| {
+        let changed = before.compare(Path::new("step"), now).unwrap();
+        changed.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let fp16 = with(Precision::Fp16, 10);
+    let expected = "training.loss_scale_growth_interval is 20, it was 10";
+    assert_eq!(told(&fp16, &with(Precision::Fp16, 20)), [expected]);
+    let floor = "training.loss_scale_floor is 2, it was 1";
+    assert_eq!(
+        told(
+            &RunSettings {
+                loss_scale: ScalerConfig { growth_interval: 10, ..ScalerConfig::default() },
+                ..fp16.clone()
+            },
+            &fp16
+        ),
+        [floor]
+    );
+    assert!(told(&with(Precision::Bf16, 10), &with(Precision::Bf16, 20)).is_empty());
+    assert_eq!(told(&fp16, &with(Precision::Bf16, 20)), ["training.precision is bf16, it was fp16"]);
 }
 
 #[test]

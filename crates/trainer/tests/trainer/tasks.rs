@@ -1,0 +1,213 @@
+//! Several losses at once: a classification of the first target and a regression of the second.
+
+use std::ops::ControlFlow;
+
+use crate::made_up::{config, listen, samples, series};
+use crate::masks::with_targets;
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Ascending, Baselines, Batch, Classes, Config, Event, Form, InMemory, InputGradients, Loss, OptimizerConfig,
+    OptimizerKind, Pass, Run, Samples, Selection, StepEvent, Task, TaskLoss, Tasks, TensorSet, Trainer,
+    ValidationEvent,
+};
+use proptest::prelude::*;
+
+const CLASSES: usize = 3;
+
+fn two(weight: f64) -> Loss {
+    let classes = TaskLoss::Classes(Classes::Thresholds(Ascending::new(&[-0.4, 0.4]).unwrap()));
+    let tasks = [
+        Task { targets: [0, 1], loss: classes, weight },
+        Task { targets: [1, 2], loss: TaskLoss::Huber { delta: 0.5 }, weight: 1.0 - weight },
+    ];
+    Loss::Tasks(Tasks::new(&tasks).unwrap())
+}
+
+/// Two of three classes and one of four numbers are known.
+fn holed(count: usize) -> InMemory {
+    with_targets(count, |n, k, target| {
+        let is_known = if k == 0 { !n.is_multiple_of(3) } else { n.is_multiple_of(4) };
+        if is_known { target } else { f32::NAN }
+    })
+}
+
+fn trained(config: &Config, samples: &dyn Samples) -> (Trainer, Vec<StepEvent>) {
+    let train: Vec<usize> = (0..samples.len()).collect();
+    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let mut steps = Vec::new();
+    let observe = &mut |event: Event<'_>| {
+        if let Event::Step(step) = event {
+            steps.push(step);
+        }
+        ControlFlow::Continue(())
+    };
+    trainer.train(&run, observe).unwrap();
+    (trainer, steps)
+}
+
+fn apart(a: &Trainer, b: &Trainer) -> f32 {
+    let pairs = a.parameters().values().iter().zip(b.parameters().values());
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn each_task_is_learnt_and_beats_its_baselines() {
+    let samples = holed(240);
+    let mut config = Config { loss: two(0.4), epochs: 40, run_length: Some(1), ..config() };
+    config.optimizer.lr = 1e-2;
+    let (mut trainer, _) = trained(&config, &samples);
+    // Three outputs of the first target, one of the second.
+    assert_eq!(trainer.parameters().get("head.bias").unwrap().len(), CLASSES + 1);
+    let all: Vec<usize> = (0..240).collect();
+    let selection = Selection { samples: &samples, indices: &all };
+    let baselines = Baselines::fit_for(&Device::cpu(), selection, (None, config.loss)).unwrap();
+    let found = trainer.evaluate(selection, Some(&baselines)).unwrap();
+    let [classes, numbers] = &found.tasks[..] else { panic!("{found:?}") };
+    assert_eq!((classes.targets, classes.objective, numbers.targets), ([0, 1], "cross_entropy", [1, 2]));
+    assert!((found.loss - 0.4 * classes.loss - 0.6 * numbers.loss).abs() < 1e-12, "{found:?}");
+    let frequent = classes.baselines["most_frequent"].classes.as_ref().unwrap();
+    let errors = classes.metrics.classes.as_ref().unwrap();
+    assert!(errors.accuracy[0] > frequent.accuracy[0] + 0.2, "{errors:?} beside {frequent:?}");
+    assert!((errors.cross_entropy[0] - classes.loss).abs() < 1e-9);
+    assert!(numbers.metrics.rmse[0] < 0.7 * numbers.baselines["mean"].rmse[0], "{numbers:?}");
+    assert_eq!(numbers.baselines.len(), 3);
+
+    // Side by side they are the lists of all.
+    assert_eq!(found.metrics.rmse, [classes.metrics.rmse[0], numbers.metrics.rmse[0]]);
+    assert_eq!(found.metrics.known_targets, Some(vec![160, 60]));
+    assert!(found.baselines["mean"].rmse[0].is_nan() && found.baselines["most_frequent"].rmse[1].is_nan());
+    // Sample 0, 12, 24, … know a number and no class; 3, 9, … know neither.
+    assert_eq!(found.samples, 240 - (0..240).filter(|n| n % 3 == 0 && n % 4 != 0).count());
+}
+
+#[test]
+fn accumulated_batches_are_one_large_batch_though_the_first_knows_other_targets() {
+    let samples = holed(300);
+    let with = |batch_size, accumulation_steps| {
+        trained(&Config { loss: two(0.3), batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+    };
+    let (large, large_steps) = with(128, 1);
+    let (halves, steps) = with(64, 2);
+    // Terms are scaled before they are added, so that sums differ by rounding.
+    assert!(apart(&large, &halves) < 1e-5, "{}", apart(&large, &halves));
+    let (small, _) = with(16, 8);
+    assert!(apart(&large, &small) < 1e-5, "{}", apart(&large, &small));
+    for (step, large) in steps.iter().zip(&large_steps) {
+        let near = (step.loss - large.loss).abs() < 1e-6;
+        assert!(near && step.loss_terms == large.loss_terms && step.loss_terms.is_some(), "{step:?} for {large:?}");
+    }
+    let in_series = |batch_size, accumulation_steps| {
+        trained(&Config { loss: two(0.3), batch_size, accumulation_steps, ..config() }, &series()).0
+    };
+    assert!(apart(&in_series(64, 1), &in_series(32, 2)) < 1e-5);
+}
+
+#[test]
+fn both_forms_have_the_same_losses() {
+    let samples = holed(200);
+    let [plain, fast] = [Form::Plain, Form::Fast].map(|form| {
+        let (_, steps) = trained(&Config { loss: two(0.5), max_steps: Some(5), form, ..config() }, &samples);
+        steps.iter().map(|step| step.loss).collect::<Vec<f64>>()
+    });
+    // Sums of up to 6 · 5 terms in another order, which five steps pass on.
+    assert!(plain.iter().zip(&fast).all(|(plain, fast)| (plain - fast).abs() < 1e-5), "{plain:?} and {fast:?}");
+}
+
+#[test]
+fn one_task_is_its_loss_alone() {
+    let samples = with_targets(100, |n, _, target| if n % 5 == 0 { f32::NAN } else { target });
+    let alone = Tasks::new(&[Task { targets: [0, 2], loss: TaskLoss::Mse, weight: 1.0 }]).unwrap();
+    let with = |loss| {
+        let validation: Vec<usize> = (80..100).collect();
+        let train: Vec<usize> = (0..80).collect();
+        let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
+        let mut trainer = Trainer::new(&Device::cpu(), Config { loss, ..config() }, samples.shape().clone()).unwrap();
+        let mut losses = Vec::new();
+        let observe = &mut |event: Event<'_>| {
+            match event {
+                Event::Step(StepEvent { loss, .. }) => losses.push(loss),
+                Event::Validation(ValidationEvent { loss, .. }) => losses.push(loss),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        trainer.train(&run, observe).unwrap();
+        losses
+    };
+    assert_eq!(with(Loss::Tasks(alone)), with(Loss::Mse));
+}
+
+#[test]
+fn tasks_must_be_of_all_targets() {
+    let short = Tasks::new(&[Task { targets: [0, 1], loss: TaskLoss::Mse, weight: 1.0 }]).unwrap();
+    let shape = samples(1).shape().clone();
+    let refused = Trainer::new(&Device::cpu(), Config { loss: Loss::Tasks(short), ..config() }, shape).unwrap_err();
+    assert!(refused.to_string().starts_with("training.tasks[0].targets is ..1: expected 2 as its end"), "{refused}");
+    let samples = with_targets(20, |_, k, _| if k == 0 { f32::INFINITY } else { 0.0 });
+    let train: Vec<usize> = (0..20).collect();
+    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let mut trainer =
+        Trainer::new(&Device::cpu(), Config { loss: two(0.5), ..config() }, samples.shape().clone()).unwrap();
+    let message = trainer.train(&run, &mut listen).unwrap_err().to_string();
+    assert!(message.starts_with("a target is inf: expected a finite number"), "{message}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// One step of both forms against a pass in double precision over all samples at once.
+    #[test]
+    fn gradients_are_those_of_the_weighted_means(
+        known in prop::collection::vec(any::<[bool; 2]>(), 40), weight in 0.1f64..0.9, batch_size in 1usize..41, fast in any::<bool>(),
+    ) {
+        prop_assume!(known.iter().any(|known| known[0] || known[1]));
+        let samples = with_targets(40, |n, k, target| if known[n][k] { target } else { f32::NAN });
+        let (loss, form) = (two(weight), if fast { Form::Fast } else { Form::Plain });
+        let optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() };
+        let config = Config {
+            optimizer, clip_norm: None, max_steps: Some(1), accumulation_steps: 40usize.div_ceil(batch_size), batch_size, loss, form, ..config()
+        };
+        let before = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+        let (after, steps) = trained(&config, &samples);
+
+        let scope = Device::cpu().scope("test");
+        let mut batch = Batch::new(&scope, samples.shape(), 40).unwrap();
+        batch.resize(40);
+        samples.gather(&(0..40).collect::<Vec<_>>(), &mut batch).unwrap();
+        let (view, model) = (batch.view(), before.model());
+        let mut parameters = TensorSet::<f64>::zeros(&scope, model.layout()).unwrap();
+        parameters.values_mut().iter_mut().zip(before.parameters().values()).for_each(|(to, &from)| *to = f64::from(from));
+        let mut pass = Pass::<f64>::new(&scope, model, 40, InputGradients::Skip).unwrap();
+        pass.load(40, (0..2).map(|k| view.features(k)));
+        model.forward(&parameters, &mut pass);
+        let mut gradients = TensorSet::zeros(&scope, model.layout()).unwrap();
+        let (y, d_y) = pass.outputs_and_gradient_mut();
+        // Each task by itself, over the samples whose target it knows.
+        d_y.fill(0.0);
+        let mut expected_loss = 0.0;
+        for group in loss.groups(2) {
+            let rows = || y.chunks_exact(CLASSES + 1).zip(view.targets().chunks_exact(2)).enumerate();
+            let of_group = || rows().filter(|(_, (_, targets))| !targets[group.targets.start].is_nan());
+            let own: Vec<f64> = of_group().flat_map(|(_, (y, _))| y[group.outputs.clone()].to_vec()).collect();
+            let targets: Vec<f32> = of_group().map(|(_, (_, targets))| targets[group.targets.start]).collect();
+            let count = targets.len().max(1);
+            expected_loss += group.weight * group.loss.sum(&own, &targets) / count as f64;
+            let mut d = vec![0.0; own.len()];
+            group.loss.gradient((&own, &targets), count, &mut d);
+            let width = group.outputs.len();
+            for (place, (row, _)) in of_group().enumerate() {
+                let to = &mut d_y[row * (CLASSES + 1)..][group.outputs.clone()];
+                to.iter_mut().zip(&d[place * width..][..width]).for_each(|(to, d)| *to = group.weight * d);
+            }
+        }
+        model.backward(&parameters, &mut pass, &mut gradients);
+
+        prop_assert!((steps[0].loss - expected_loss).abs() < 1e-6, "{} for {}", steps[0].loss, expected_loss);
+        let changes = before.parameters().values().iter().zip(after.parameters().values()).map(|(before, after)| before - after);
+        for (change, gradient) in changes.zip(gradients.values()) {
+            // Weights of order 1 lose a few units in their last place, and gradients of order 1 as many.
+            prop_assert!((f64::from(change) - gradient).abs() < 2e-6, "{} for {}", change, gradient);
+        }
+    }
+}
