@@ -13,6 +13,7 @@ mod failure;
 mod forecasts;
 mod int8;
 mod job;
+mod live;
 mod notes;
 mod onnx;
 mod output;
