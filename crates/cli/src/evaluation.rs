@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use megabatch_trainer::{self as trainer, Ascending, ClassErrors, InstrumentEvaluation, Loss, Metrics, Split};
+use megabatch_trainer::{
+    self as trainer, Ascending, ClassErrors, GraphCorrelations, InstrumentEvaluation, Loss, Metrics, Split,
+};
 use serde::Serialize;
 
 /// A part of the data.
@@ -68,13 +70,31 @@ pub(crate) struct Evaluation {
     /// The same of each instrument's samples, by name, where the data have several. The baselines are those fitted on all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) instruments: BTreeMap<String, InstrumentEvaluation>,
+    /// How well the nodes of each graph were ranked, graph by graph, for a model over graphs that predicts numbers for their nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) graphs: Vec<GraphRanking>,
+}
+
+/// The model's correlations within one graph.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GraphRanking {
+    /// When the graph's samples were taken, ns since 1970 UTC, where the data tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time_ns: Option<i64>,
+    #[serde(flatten)]
+    pub(crate) correlations: GraphCorrelations,
 }
 
 impl Evaluation {
-    /// The errors of the checkpoint of `step` on `split`.
-    pub(crate) fn new(split: Part, step: u64, errors: trainer::Evaluation) -> Self {
-        let trainer::Evaluation { samples, metrics, baselines, instruments, .. } = errors;
-        Evaluation { split, samples, step, model: metrics, baselines, instruments }
+    /// The errors of the checkpoint of `step` on `split`; `times` are those of the data's units, where they have any.
+    pub(crate) fn new((split, step): (Part, u64), errors: trainer::Evaluation, times: Option<&[i64]>) -> Self {
+        let trainer::Evaluation { samples, metrics, baselines, instruments, graphs, .. } = errors;
+        let ranking = |correlations: GraphCorrelations| GraphRanking {
+            time_ns: times.map(|times| times[correlations.graph]),
+            correlations,
+        };
+        let graphs = graphs.into_iter().map(ranking).collect();
+        Evaluation { split, samples, step, model: metrics, baselines, instruments, graphs }
     }
 
     /// The model, then the baselines by name.
@@ -324,7 +344,8 @@ mod tests {
             };
             let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
             let model = metrics(rmse[0].1);
-            Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, instruments: BTreeMap::new() }
+            let (instruments, graphs) = (BTreeMap::new(), Vec::new());
+            Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, instruments, graphs }
         }
 
         /// The same with its samples divided between EURUSD and USDJPY, of which the second has twice the errors.

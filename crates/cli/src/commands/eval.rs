@@ -43,6 +43,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let beside = (predictor.model().config().readout, loss);
     let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
     let errors = predictor.evaluate(Selection { samples, indices: &indices }, loss, Some(&baselines))?;
-    let evaluation = Evaluation::new(part, *step, errors);
+    let evaluation = Evaluation::new((part, *step), errors, data.unit_times());
     Ok(Answer::new(evaluation.to_text(), &evaluation))
 }

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::forecasts::Forecasts;
 use crate::job::{Intent, Job, Request, data_path};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
-use crate::report::{DataFacts, Machine, MemoryFacts, Peaks, Report, SplitFacts};
+use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::{RunFolder, Standing};
 use crate::settings;
 use crate::trained::{Which, weights_file};
@@ -250,14 +250,14 @@ impl Session {
         let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new(part, step, errors);
+        let evaluation = Evaluation::new((part, step), errors, data.unit_times());
         write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
     }
 
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
         let Job { device, data, split, config, training, .. } = &self.job;
-        let (mut forecasts, mut attention) = (None, None);
+        let (mut forecasts, mut attention, mut day) = (None, None, None);
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, Which::Best)?;
             let of = (evaluation.split, weights.as_path());
@@ -267,6 +267,14 @@ impl Session {
             }
             attention = Attention::of(&self.job, samples, of)?;
         }
+        if let (Some(evaluation), Data::CrossSections(sections)) = (evaluation, data) {
+            day = evaluation
+                .split
+                .indices(split, data.units())
+                .last()
+                .map(|&last| DayGraph::of(sections, last))
+                .transpose()?;
+        }
         let report = Report {
             run_name: &self.folder.root().display().to_string(),
             plan: &self.plan,
@@ -274,6 +282,7 @@ impl Session {
             evaluation,
             forecasts: forecasts.as_ref(),
             attention: attention.as_ref(),
+            day: day.as_ref(),
             data: &DataFacts::of(data)?,
             split: &SplitFacts::of(split, data.unit_times()),
             memory,

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::InstrumentEvaluation;
 use crate::loss::Loss;
-use crate::metrics::MetricsSum;
+use crate::metrics::{GraphCorrelations, MetricsSum};
 
 /// What a model, [R, K, M], and the baselines predict for the samples of a batch, or its graphs, and what came, [R, K] each.
 #[derive(Clone, Copy)]
@@ -58,6 +58,11 @@ impl Sums {
             let sum = self.baselines.entry(name).or_insert_with(new);
             add(sum, &predictions[of_baselines.clone()], targets);
         }
+    }
+
+    /// The model's correlations within each graph.
+    pub(super) fn by_graph(&self) -> Vec<GraphCorrelations> {
+        self.model.by_graph()
     }
 
     pub(super) fn finish(&self) -> InstrumentEvaluation {
