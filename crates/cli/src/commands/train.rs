@@ -1,5 +1,7 @@
 //! `megabatch train`: from a series to checkpoints, metrics and a report.
 
+mod gpu;
+mod lost;
 #[cfg(test)]
 mod made_up;
 mod memory;
@@ -286,6 +288,7 @@ impl Session {
             data: &DataFacts::of(data)?,
             split: &SplitFacts::of(split, data.unit_times()),
             memory,
+            gpu: &crate::gpu::rows(&self.folder.gpu_file())?,
             machine: &Machine::of(device, training),
             config,
         };
