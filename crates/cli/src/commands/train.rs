@@ -33,8 +33,11 @@ use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, Sp
 use crate::run::{RunFolder, Standing};
 use crate::settings;
 use crate::trained::{Which, weights_file};
-use memory::{explain_shortage, record, record_trace};
-use watch::{Waited, Watch};
+use memory::{explain_shortage, record_trace};
+use watch::Waited;
+
+pub(crate) use memory::record;
+pub(crate) use watch::Watch;
 
 /// Train a model; everything the run leaves is in one folder
 #[derive(clap::Args)]

@@ -23,14 +23,14 @@ use crate::run::{MetricsLog, RunFolder, Standing};
 
 /// How long the steps of a session waited for data.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waited {
-    pub(super) seconds: f64,
+pub(crate) struct Waited {
+    pub(crate) seconds: f64,
     /// By cause, where data pass through memory.
-    pub(super) causes: Option<Waits>,
+    pub(crate) causes: Option<Waits>,
 }
 
 /// The observer of a run.
-pub(super) struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     folder: &'a RunFolder,
     log: MetricsLog,
     recordings: Recordings,
@@ -52,7 +52,7 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Goes on with the run in `folder`, which stands there and has so many `steps`.
-    pub(super) fn new(folder: &'a RunFolder, job: &'a Job, (standing, steps): (Standing, u64)) -> Result<Self> {
+    pub(crate) fn new(folder: &'a RunFolder, job: &'a Job, (standing, steps): (Standing, u64)) -> Result<Self> {
         let interrupted = interruption()?;
         let log = MetricsLog::open_at(folder, standing)?;
         let mut progress = Progress::start("train", steps, "steps");
@@ -76,7 +76,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    pub(super) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+    pub(crate) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         let metric = serde_json::to_value(event).expect("events serialize without error");
         if let Event::Rollback(RollbackEvent { step, rollbacks, .. }) = *event {
             self.go_back(Standing { step, rollbacks });
@@ -165,7 +165,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The peaks of the epochs that were followed, and what their steps waited.
-    pub(super) fn finish(self) -> Result<(Peaks, Waited)> {
+    pub(crate) fn finish(self) -> Result<(Peaks, Waited)> {
         let answer = (self.memory.into_peaks(), self.waited);
         let watched = self.gpu.map_or(Ok(()), GpuWatch::finish);
         let recorded = self.recordings.finish().and(watched);
