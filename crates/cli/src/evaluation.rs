@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use megabatch_trainer::{
-    self as trainer, Ascending, ClassErrors, InstrumentEvaluation, Loss, Metrics, Split, TaskEvaluation,
+    self as trainer, Ascending, ClassErrors, GraphCorrelations, InstrumentEvaluation, Loss, Metrics, Split, TaskEvaluation,
 };
 use serde::Serialize;
 
@@ -73,13 +73,31 @@ pub(crate) struct Evaluation {
     /// The same of each instrument's samples, by name, where the data have several. The baselines are those fitted on all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) instruments: BTreeMap<String, InstrumentEvaluation>,
+    /// How well the nodes of each graph were ranked, graph by graph, for a model over graphs that predicts numbers for their nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) graphs: Vec<GraphRanking>,
+}
+
+/// The model's correlations within one graph.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GraphRanking {
+    /// When the graph's samples were taken, ns since 1970 UTC, where the data tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time_ns: Option<i64>,
+    #[serde(flatten)]
+    pub(crate) correlations: GraphCorrelations,
 }
 
 impl Evaluation {
-    /// The errors of the checkpoint of `step` on `split`.
-    pub(crate) fn new(split: Part, step: u64, errors: trainer::Evaluation) -> Self {
-        let trainer::Evaluation { samples, metrics, baselines, tasks, instruments, .. } = errors;
-        Evaluation { split, samples, step, model: metrics, baselines, tasks, instruments }
+    /// The errors of the checkpoint of `step` on `split`; `times` are those of the data's units, where they have any.
+    pub(crate) fn new((split, step): (Part, u64), errors: trainer::Evaluation, times: Option<&[i64]>) -> Self {
+        let trainer::Evaluation { samples, metrics, baselines, tasks, instruments, graphs, .. } = errors;
+        let ranking = |correlations: GraphCorrelations| GraphRanking {
+            time_ns: times.map(|times| times[correlations.graph]),
+            correlations,
+        };
+        let graphs = graphs.into_iter().map(ranking).collect();
+        Evaluation { split, samples, step, model: metrics, baselines, tasks, instruments, graphs }
     }
 
     /// Each task with its name, as if it were all that the model learnt; none for a model of one loss.
@@ -88,7 +106,8 @@ impl Evaluation {
             let TaskEvaluation { targets: [start, end], objective, weight, .. } = task;
             let name = format!("targets {start}..{end}, {objective}, weight {weight:.3}, loss {:.6}", task.loss);
             let (model, baselines) = (task.metrics.clone(), task.baselines.clone());
-            (name, Evaluation { model, baselines, tasks: Vec::new(), instruments: BTreeMap::new(), ..*self })
+            let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
+            (name, Evaluation { model, baselines, tasks, instruments, graphs, ..*self })
         })
     }
 
@@ -356,8 +375,8 @@ mod tests {
             };
             let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
             let model = metrics(rmse[0].1);
-            let (tasks, instruments) = (Vec::new(), BTreeMap::new());
-            Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, tasks, instruments }
+            let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
+            Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, tasks, instruments, graphs }
         }
 
         /// The same with its samples divided between EURUSD and USDJPY, of which the second has twice the errors.

@@ -12,6 +12,7 @@ mod evaluation;
 mod failure;
 mod forecasts;
 mod int8;
+mod gpu;
 mod job;
 mod live;
 mod notes;

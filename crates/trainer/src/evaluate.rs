@@ -14,7 +14,7 @@ use crate::carried::series_of;
 use crate::error::{Error, Result};
 use crate::level::Level;
 use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
-use crate::metrics::Metrics;
+use crate::metrics::{GraphCorrelations, Metrics};
 use crate::model::{Model, ModelConfig};
 use crate::prefetch::{Source, with_batches};
 use crate::samples::Samples;
@@ -45,6 +45,9 @@ pub struct Evaluation {
     /// The same of the samples of each instrument, by name; empty where the source does not tell instruments apart.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub instruments: BTreeMap<String, InstrumentEvaluation>,
+    /// The model's correlations within each graph, in the order in which the graphs were visited; empty where none are defined.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub graphs: Vec<GraphCorrelations>,
 }
 
 /// A model's errors on the samples of one instrument, beside those of the baselines.
@@ -183,14 +186,39 @@ impl Predictor {
     pub fn pooling_weights<E: From<Error>>(
         &mut self,
         selection: Selection<'_>,
-        mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+        sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.model.poolings().is_empty() {
             return Err(Error::setting("model.pooling", &"last", "attention, which has weights").into());
         }
+        self.weights(Computed::PoolingWeights, selection, sink)
+    }
+
+    /// Gives `sink` the weights of fusion by attention of each batch, in order, with the indices of its samples: a row a sample, in it for each head
+    /// the weights [n, n] with which each of the n timeframes looks at all of them, which sum to one over the last dimension.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not fuse by attention.
+    pub fn fusion_weights<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.model.fusion_weights_len() == 0 {
+            return Err(Error::setting("model.fusion", &"concat", "attention, which has weights").into());
+        }
+        self.weights(Computed::FusionWeights, selection, sink)
+    }
+
+    fn weights<E: From<Error>>(
+        &mut self,
+        computed: Computed,
+        selection: Selection<'_>,
+        mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut unseen = selection.indices;
         let mut refused = None;
-        self.source().for_each_of(Computed::PoolingWeights, selection, |batch, weights| {
+        self.source().for_each_of(computed, selection, |batch, weights| {
             let indices = Level::of_rows(batch).indices(selection.samples, batch, &mut unseen);
             refused = sink(&indices, weights).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
@@ -243,6 +271,7 @@ pub(crate) struct Predictions<'a> {
 enum Computed {
     Outputs,
     PoolingWeights,
+    FusionWeights,
 }
 
 /// Whether to go on to the next batch.
@@ -284,6 +313,7 @@ impl Predictions<'_> {
                 let len = match computed {
                     Computed::Outputs => self.model.outputs_len(&batch),
                     Computed::PoolingWeights => batch.len() * self.model.pooling_weights_len(),
+                    Computed::FusionWeights => batch.len() * self.model.fusion_weights_len(),
                 };
                 numbers.resize(len, 0.0);
                 let weights = (self.model, self.parameters);
@@ -294,6 +324,8 @@ impl Predictions<'_> {
                     (Computed::PoolingWeights, Some(streamed)) => {
                         streamed.pooling_weights(weights, &batch, &mut numbers);
                     }
+                    (Computed::FusionWeights, None) => self.engine.fusion_weights(weights, &batch, &mut numbers),
+                    (Computed::FusionWeights, Some(streamed)) => streamed.fusion_weights(weights, &batch, &mut numbers),
                 }
                 if each(&batch, &numbers)? == Next::Stop {
                     break;
@@ -371,7 +403,9 @@ pub(crate) fn evaluate(
     }
     let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
     let tasks = if groups.len() > 1 { all.tasks(&mean) } else { Vec::new() };
-    Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments })
+    let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices[of.graph], ..of };
+    let graphs = all.by_graph().into_iter().map(of_source).collect();
+    Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments, graphs })
 }
 
 /// Refuses a loss of other outputs than the model has.

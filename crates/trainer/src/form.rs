@@ -188,6 +188,14 @@ impl Memory {
             Memory::Fast(pass) => pass.read_pooling(k, sample, to),
         }
     }
+
+    /// The weights [heads, n, n] with which the timeframes of the sample `sample` of the shard were fused.
+    pub(crate) fn fusion_weights(&self, model: &Model, sample: usize) -> &[f32] {
+        match self {
+            Memory::Plain(pass) => pass.fusion_weights(model, sample),
+            Memory::Fast(pass) => pass.fusion_weights(model, sample),
+        }
+    }
 }
 
 /// Takes a shard's windows, their initial states and their dropout.

@@ -7,7 +7,7 @@ mod quantiles;
 use serde::Serialize;
 
 pub use classes::ClassErrors;
-pub use correlation::InformationCoefficients;
+pub use correlation::{GraphCorrelations, InformationCoefficients};
 pub use quantiles::QuantileErrors;
 
 use crate::loss::{Loss, is_known, is_labelled, known_targets, softmax};
@@ -60,6 +60,8 @@ pub struct MetricsSum {
     classified: Option<usize>,
     /// By horizon, once a graph was seen.
     correlations: Vec<Correlations>,
+    /// Graphs seen, and the numbers of those that correlations were taken of.
+    graphs: (usize, Vec<usize>),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,6 +87,7 @@ impl MetricsSum {
             classes: None,
             classified: None,
             correlations: Vec::new(),
+            graphs: (0, Vec::new()),
         }
     }
 
@@ -144,13 +147,22 @@ impl MetricsSum {
         self.add(&y.concat(), &targets.concat());
         // One row, as of a graph that is predicted as a whole, correlates with nothing.
         let are_numbers = self.classified.is_none() && self.classes.is_none();
+        let number = self.graphs.0;
+        self.graphs.0 += 1;
         if are_numbers && targets.len() > 1 {
+            self.graphs.1.push(number);
             self.correlations.resize_with(horizons, Correlations::default);
             for (k, correlations) in self.correlations.iter_mut().enumerate() {
                 let column = |rows: &[&[f32]], at: usize| rows.iter().map(|row| f64::from(row[at])).collect::<Vec<_>>();
                 correlations.add(&column(&y, k * width + point), &column(&targets, k));
             }
         }
+    }
+
+    /// The correlations within each graph seen that has two labelled nodes or more; graphs are numbered in the order in which they were added.
+    pub fn by_graph(&self) -> Vec<GraphCorrelations> {
+        let graphs = self.graphs.1.iter().enumerate();
+        graphs.map(|(place, &graph)| GraphCorrelations::of(&self.correlations, (place, graph))).collect()
     }
 
     /// Number of samples seen of which some target is known.
@@ -260,6 +272,20 @@ mod tests {
         assert_eq!((&json["ic"][0], &json["rank_ic"][0], &json["ic_graphs"][0]), (&1.0.into(), &1.0.into(), &1.into()));
         assert!(json["ic_t"][0].is_null() && json["ic_std"][0].is_null() && json["rank_ic_t"][0].is_null());
         assert_eq!((sum.samples(), json.get("accuracy")), (4, None));
+    }
+
+    #[test]
+    fn correlations_are_kept_graph_by_graph() {
+        let mut sum = MetricsSum::new(2);
+        // The second graph has one labelled node, and the third equal targets at the second horizon.
+        sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, 2.0, 1.0]);
+        sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, f32::NAN, 1.0]);
+        sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[3.0, 5.0, 1.0, 5.0]);
+        let of = |graph, both: [Option<f64>; 2]| GraphCorrelations { graph, ic: both.to_vec(), rank_ic: both.to_vec() };
+        assert_eq!(sum.by_graph(), [of(0, [Some(1.0), Some(-1.0)]), of(2, [Some(-1.0), None])]);
+        let information = sum.finish().information.unwrap();
+        assert_eq!((information.ic, information.ic_graphs), (vec![Some(0.0), Some(-1.0)], vec![2, 1]));
+        assert_eq!(MetricsSum::new(1).by_graph(), []);
     }
 
     #[test]

@@ -249,6 +249,11 @@ impl Model {
         self.pooling_weights_lens().sum()
     }
 
+    /// Weights of fusion by attention in a sample; none without it.
+    pub(crate) fn fusion_weights_len(&self) -> usize {
+        self.decoder.fusion_weights_len()
+    }
+
     pub(crate) fn decoder(&self) -> &Decoder {
         &self.decoder
     }

@@ -163,6 +163,18 @@ impl<S: Scalar> Pass<S> {
         self.poolings[timeframe].weights(&model.poolings()[timeframe], sample)
     }
 
+    /// The weights [heads, n, n] with which the vectors of the n timeframes of one sample looked at each other in fusion by attention, after
+    /// [`Model::forward`]: a row a timeframe that looks.
+    ///
+    /// # Panics
+    /// If the model does not fuse by attention, or there is no such sample.
+    pub fn fusion_weights(&self, model: &Model, sample: usize) -> &[S] {
+        assert!(sample < self.samples, "sample {sample} of {}", self.samples);
+        let weights = self.decoding.fusion_weights(model.decoder(), sample);
+        assert!(!weights.is_empty(), "the model fuses by attention");
+        weights
+    }
+
     /// Gradient of a timeframe's windows, [T, B, F], if the pass was made to compute it.
     pub fn input_gradient(&self, timeframe: usize) -> Option<&[S]> {
         self.lstms[timeframe].d_x(self.sizes[timeframe])

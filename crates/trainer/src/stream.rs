@@ -145,16 +145,33 @@ impl Streamed {
         batch: &BatchView<'_>,
         outputs: &mut [f32],
     ) {
-        let hidden = model.config().hidden;
         for (sample, outputs) in outputs.chunks_exact_mut(model.outputs()).enumerate() {
-            // A row at a time, so that nothing depends on the size of the batch.
-            let parts = self.decoding.encodings_mut(1).chunks_exact_mut(hidden);
-            for (k, (part, streamed)) in parts.zip(&mut self.timeframes).enumerate() {
-                part.copy_from_slice(streamed.read((model, parameters), k, batch.ends(k)[sample]));
-            }
-            self.decoding.forward(model.decoder(), (parameters, None), None);
+            self.decode((model, parameters), batch, sample);
             outputs.copy_from_slice(self.decoding.outputs());
         }
+    }
+
+    /// The weights with which the timeframes of the samples of `batch` are fused, [B, heads, n, n].
+    pub(crate) fn fusion_weights(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        batch: &BatchView<'_>,
+        to: &mut [f32],
+    ) {
+        for (sample, row) in to.chunks_exact_mut(model.fusion_weights_len()).enumerate() {
+            self.decode((model, parameters), batch, sample);
+            row.copy_from_slice(self.decoding.fusion_weights(model.decoder(), 0));
+        }
+    }
+
+    /// Takes one sample of `batch` from the states at its windows' bars to its outputs: a row at a time, so that nothing depends on the size of
+    /// the batch.
+    fn decode(&mut self, (model, parameters): (&Model, &TensorSet<f32>), batch: &BatchView<'_>, sample: usize) {
+        let parts = self.decoding.encodings_mut(1).chunks_exact_mut(model.config().hidden);
+        for (k, (part, streamed)) in parts.zip(&mut self.timeframes).enumerate() {
+            part.copy_from_slice(streamed.read((model, parameters), k, batch.ends(k)[sample]));
+        }
+        self.decoding.forward(model.decoder(), (parameters, None), None);
     }
 
     /// The weights with which attention pools the windows of `batch`: `[heads, T]` of one timeframe after another, a row a sample.

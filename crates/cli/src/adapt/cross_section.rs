@@ -128,6 +128,12 @@ impl CrossSections {
         notes
     }
 
+    /// The name of each node's instrument.
+    pub(crate) fn names(&self, section: usize) -> Vec<String> {
+        let name = |&sample: &usize| self.source.instrument(sample).unwrap_or_default().to_owned();
+        self.nodes(section).iter().map(name).collect()
+    }
+
     fn range(&self, section: usize) -> Range<usize> {
         self.offsets[section]..self.offsets[section + 1]
     }

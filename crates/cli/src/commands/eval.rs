@@ -50,11 +50,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
     let selection = Selection { samples, indices: &indices };
     let errors = predictor.evaluate(selection, loss, Some(&baselines))?;
+    let evaluation = |errors| Evaluation::new((part, *step), errors, data.unit_times());
     let Some(mut int8) = int8 else {
-        let evaluation = Evaluation::new(part, *step, errors);
+        let evaluation = evaluation(errors);
         return Ok(Answer::new(evaluation.to_text(), &evaluation));
     };
-    let evaluation = Evaluation::new(part, *step, int8.evaluate(selection, loss, Some(&baselines))?);
+    let evaluation = evaluation(int8.evaluate(selection, loss, Some(&baselines))?);
     let report = Report::of(errors.metrics, [predictor, &mut int8], selection)?;
     let text = evaluation.to_text() + "\n" + &report.to_text(&evaluation.model.rmse);
     Ok(Answer::new(text, &InEightBits { evaluation, int8: report }))

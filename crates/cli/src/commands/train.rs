@@ -1,5 +1,7 @@
 //! `megabatch train`: from a series to checkpoints, metrics and a report.
 
+mod gpu;
+mod lost;
 #[cfg(test)]
 mod made_up;
 mod memory;
@@ -27,12 +29,15 @@ use crate::failure::Failure;
 use crate::forecasts::Forecasts;
 use crate::job::{Intent, Job, Request, data_path};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
-use crate::report::{DataFacts, Machine, MemoryFacts, Peaks, Report, SplitFacts};
+use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::{RunFolder, Standing};
 use crate::settings;
 use crate::trained::{Which, weights_file};
-use memory::{explain_shortage, record, record_trace};
-use watch::{Waited, Watch};
+use memory::{explain_shortage, record_trace};
+use watch::Waited;
+
+pub(crate) use memory::record;
+pub(crate) use watch::Watch;
 
 /// Train a model; everything the run leaves is in one folder
 #[derive(clap::Args)]
@@ -250,19 +255,27 @@ impl Session {
         let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new(part, step, errors);
+        let evaluation = Evaluation::new((part, step), errors, data.unit_times());
         write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
     }
 
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
         let Job { device, data, split, config, training, .. } = &self.job;
-        let (mut forecasts, mut attention) = (None, None);
+        let (mut forecasts, mut attention, mut day) = (None, None, None);
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, Which::Best)?;
             let of = (evaluation.split, weights.as_path());
             forecasts = Some(Forecasts::of(&self.job, samples, of)?).filter(|forecasts| !forecasts.pairs.is_empty());
             attention = Attention::of(&self.job, samples, of)?;
+        }
+        if let (Some(evaluation), Data::CrossSections(sections)) = (evaluation, data) {
+            day = evaluation
+                .split
+                .indices(split, data.units())
+                .last()
+                .map(|&last| DayGraph::of(sections, last))
+                .transpose()?;
         }
         let report = Report {
             run_name: &self.folder.root().display().to_string(),
@@ -271,9 +284,11 @@ impl Session {
             evaluation,
             forecasts: forecasts.as_ref(),
             attention: attention.as_ref(),
+            day: day.as_ref(),
             data: &DataFacts::of(data)?,
             split: &SplitFacts::of(split, data.unit_times()),
             memory,
+            gpu: &crate::gpu::rows(&self.folder.gpu_file())?,
             machine: &Machine::of(device, training),
             config,
         };

@@ -4,9 +4,12 @@ mod attention;
 pub(crate) mod chart;
 pub(crate) mod comparison;
 mod data;
+mod day;
 mod forecasts;
+mod gpu;
 mod horizons;
 mod html;
+mod information;
 mod json;
 mod learning;
 mod machine;
@@ -23,8 +26,10 @@ use crate::attention::Attention;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, mean};
 use crate::forecasts::Forecasts;
+use crate::gpu::GpuRow;
 use crate::plan::Plan;
 pub(crate) use data::DataFacts;
+pub(crate) use day::DayGraph;
 use html::{escape, page};
 pub(crate) use machine::Machine;
 pub(crate) use memory::{MemoryFacts, Peaks, map_file};
@@ -42,9 +47,13 @@ pub(crate) struct Report<'a> {
     pub(crate) forecasts: Option<&'a Forecasts>,
     /// Absent for a model that does not pool by attention, too.
     pub(crate) attention: Option<&'a Attention>,
+    /// The graph of the last day that was predicted, for a model over graphs between instruments.
+    pub(crate) day: Option<&'a DayGraph>,
     pub(crate) data: &'a DataFacts,
     pub(crate) split: &'a SplitFacts,
     pub(crate) memory: &'a MemoryFacts,
+    /// Looks at the GPU; none of a run on the CPU.
+    pub(crate) gpu: &'a [GpuRow],
     pub(crate) machine: &'a Machine,
     pub(crate) config: &'a Config,
 }
@@ -57,11 +66,14 @@ impl Report<'_> {
         let sections = [
             Some(learning),
             self.evaluation.map(|evaluation| horizons::section(evaluation, names)),
+            self.evaluation.and_then(information::section),
             self.forecasts.map(|forecasts| forecasts::section(forecasts, names)),
             self.attention.map(attention::section),
+            self.day.map(day::section),
             Some(data::section(self.data)),
             Some(split::section(self.split, self.plan, self.config)),
             Some(time::section(self.metrics)),
+            gpu::section(self.gpu),
             Some(memory::section(&self.plan.memory, self.memory, self.metrics)),
             Some(self.machine.section()),
             Some(settings::section(self.config, &self.plan.notes)),
@@ -220,9 +232,11 @@ mod tests {
             evaluation,
             forecasts,
             attention: None,
+            day: None,
             data: &DataFacts { unit: "pips", bar: "bars of M1".into(), ..DataFacts::default() },
             split: &SplitFacts::of(&split, None),
             memory: &MemoryFacts::default(),
+            gpu: &[],
             machine: &Machine::of(&megabatch_gpu_core::Device::cpu(), &trainer::Config::default()),
             config: &config,
         }

@@ -89,6 +89,11 @@ impl Decoder {
         self.widths.encoding
     }
 
+    /// Weights of fusion by attention in a sample: heads · n · n; none without it.
+    pub(crate) fn fusion_weights_len(&self) -> usize {
+        self.fusion.map_or(0, |fusion| fusion.sizes.weights())
+    }
+
     pub(crate) fn attention(&self) -> Option<&GraphAttention> {
         self.attention.as_ref()
     }
@@ -263,6 +268,14 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
     pub(crate) fn outputs_and_gradient_mut(&mut self) -> (&[S], &mut [S]) {
         let len = self.outputs_len();
         (&self.outputs.as_slice()[..len], &mut self.d_outputs.as_mut_slice()[..len])
+    }
+
+    /// The weights [heads, n, n] of fusion by attention of one sample, after [`Decoding::forward`]; none without it.
+    pub(crate) fn fusion_weights(&self, decoder: &Decoder, sample: usize) -> &[S] {
+        match (&decoder.fusion, &self.fusion) {
+            (Some(fusion), Some(memory)) => memory.weights(fusion, sample),
+            _ => &[],
+        }
     }
 
     fn outputs_len(&self) -> usize {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{InstrumentEvaluation, TaskEvaluation};
 use crate::loss::{Group, Loss, known_targets};
-use crate::metrics::{Metrics, MetricsSum};
+use crate::metrics::{GraphCorrelations, Metrics, MetricsSum};
 
 /// What a model and the baselines predict for the samples of a batch, or its graphs, and what came, [R, K]. The model's outputs are those of one group
 /// of targets after the other, [K, M] each.
@@ -101,6 +101,11 @@ impl GroupSums {
     /// Adds the rows of one graph, whose targets are one group.
     pub(super) fn add_graph(&mut self, batch: Rows<'_>, rows: Range<usize>) {
         self.groups[0].1.add(RowsOfGroup::of(batch, 0), rows, MetricsSum::add_graph);
+    }
+
+    /// The model's correlations within each graph, whose targets are one group.
+    pub(super) fn by_graph(&self) -> Vec<GraphCorrelations> {
+        self.groups[0].1.model.by_graph()
     }
 
     /// All groups side by side.

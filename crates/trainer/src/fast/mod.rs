@@ -284,6 +284,11 @@ impl Pass {
         self.pooled[k].read_weights(self.sequences[k].windows.of_sample()[sample].0, to);
     }
 
+    /// The weights [heads, n, n] with which the timeframes of the sample `sample` were fused.
+    pub(crate) fn fusion_weights(&self, model: &Model, sample: usize) -> &[f32] {
+        self.decoding.fusion_weights(model.decoder(), sample)
+    }
+
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
     pub(crate) fn advance(&mut self, weights: &PackedWeights, (k, bars): (usize, &[f32]), state: &mut [f32]) {
         let sequence = &mut self.sequences[k];

@@ -14,7 +14,7 @@ pub(super) struct Sample<'a, S> {
 
 impl Sizes {
     /// Weights of a sample.
-    pub(super) fn weights(self) -> usize {
+    pub(crate) fn weights(self) -> usize {
         self.heads * self.tokens * self.tokens
     }
 

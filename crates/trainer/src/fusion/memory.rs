@@ -112,6 +112,12 @@ impl<S: Scalar> FusionMemory<S> {
         fused
     }
 
+    /// The weights [heads, n, n] with which the tokens of a sample looked at each other, after [`FusionMemory::forward`]: a row a token that
+    /// looks, which sums to one.
+    pub(crate) fn weights(&self, of: &AttentionFusion, sample: usize) -> &[S] {
+        &self.weights.as_slice()[sample * of.sizes.weights()..][..of.sizes.weights()]
+    }
+
     /// What the samples are fused to, [B, H], after [`FusionMemory::forward`].
     pub(crate) fn fused(&self, of: &AttentionFusion) -> &[S] {
         &self.fused.as_slice()[..self.tokens / of.sizes.tokens * of.sizes.hidden]

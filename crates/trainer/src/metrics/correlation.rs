@@ -25,18 +25,39 @@ pub struct InformationCoefficients {
     pub rank_ic_t: Vec<Option<f64>>,
 }
 
+/// Correlations between predictions and targets over the nodes of one graph, by horizon; `None` where they are not defined, see
+/// [`InformationCoefficients`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GraphCorrelations {
+    /// The graph, by its place in the source.
+    pub graph: usize,
+    /// Pearson's correlation.
+    pub ic: Vec<Option<f64>>,
+    /// Spearman's.
+    pub rank_ic: Vec<Option<f64>>,
+}
+
 /// Correlations of the graphs seen, of one horizon.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Correlations {
-    ic: Vec<f64>,
-    rank_ic: Vec<f64>,
+    ic: Vec<Option<f64>>,
+    rank_ic: Vec<Option<f64>>,
 }
 
 impl Correlations {
     /// Takes account of one graph.
     pub(super) fn add(&mut self, predictions: &[f64], targets: &[f64]) {
-        self.ic.extend(pearson(predictions, targets));
-        self.rank_ic.extend(pearson(&ranks(predictions), &ranks(targets)));
+        self.ic.push(pearson(predictions, targets));
+        self.rank_ic.push(pearson(&ranks(predictions), &ranks(targets)));
+    }
+}
+
+impl GraphCorrelations {
+    /// Those of the graph with the number `graph`, which was the one at `place` that `horizons` took account of.
+    pub(super) fn of(horizons: &[Correlations], (place, graph): (usize, usize)) -> Self {
+        let values =
+            |of: fn(&Correlations) -> &[Option<f64>]| horizons.iter().map(|horizon| of(horizon)[place]).collect();
+        GraphCorrelations { graph, ic: values(|horizon| &horizon.ic), rank_ic: values(|horizon| &horizon.rank_ic) }
     }
 }
 
@@ -44,10 +65,12 @@ impl InformationCoefficients {
     pub(super) fn of(horizons: &[Correlations]) -> Self {
         let mut all = InformationCoefficients::default();
         for Correlations { ic, rank_ic } in horizons {
+            let defined = |values: &[Option<f64>]| values.iter().copied().flatten().collect::<Vec<f64>>();
+            let (ic, rank_ic) = (defined(ic), defined(rank_ic));
             all.ic_graphs.push(ic.len());
             for (values, [means, deviations, t_statistics]) in [
-                (ic, [&mut all.ic, &mut all.ic_std, &mut all.ic_t]),
-                (rank_ic, [&mut all.rank_ic, &mut all.rank_ic_std, &mut all.rank_ic_t]),
+                (&ic, [&mut all.ic, &mut all.ic_std, &mut all.ic_t]),
+                (&rank_ic, [&mut all.rank_ic, &mut all.rank_ic_std, &mut all.rank_ic_t]),
             ] {
                 let (mean, deviation) = (mean(values), deviation(values));
                 let t = mean.zip(deviation).map(|(mean, deviation)| mean / deviation * (values.len() as f64).sqrt());

@@ -276,6 +276,22 @@ impl Engine {
         });
     }
 
+    /// Writes the weights with which the timeframes of the samples of `batch` are fused, [B, heads, n, n].
+    pub(crate) fn fusion_weights(
+        &mut self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        batch: &BatchView<'_>,
+        to: &mut [f32],
+    ) {
+        let width = model.fusion_weights_len();
+        self.compute((model, parameters), batch, (to, |samples| samples * width), |memory, weights, (shard, to)| {
+            memory.forward(weights, shard);
+            for (sample, row) in to.chunks_exact_mut(width).enumerate() {
+                row.copy_from_slice(memory.fusion_weights(model, sample));
+            }
+        });
+    }
+
     /// Takes the shards of `batch` through the model, and what `each` gets from them to their part of `to`, which is as long as the function
     /// beside it says of a number of samples.
     fn compute(

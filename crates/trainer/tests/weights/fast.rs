@@ -5,7 +5,7 @@ use std::path::Path;
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Compute, Config, Error, Event, Form, InMemory, Model, OptimizerConfig, Pooling, Predictor, Run, Selection,
+    Compute, Config, Error, Event, Form, Fusion, InMemory, Model, OptimizerConfig, Pooling, Predictor, Run, Selection,
     TensorSet, Trainer, save_weights,
 };
 
@@ -32,7 +32,8 @@ pub(crate) fn check(fixture: &mut Fixture<'_>) {
 
 fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, (samples, weights): (&InMemory, &Path)) {
     let compute = Compute { threads: 1, batch_size: fixture.samples(), form: Form::Fast };
-    let (timeframes, pooling) = (model.shape().timeframes.clone(), model.config().pooling);
+    let timeframes = model.shape().timeframes.clone();
+    let (pooling, fusion) = (model.config().pooling, model.config().fusion);
     let mut predictor = Predictor::open(&Device::cpu(), model, weights, compute).unwrap();
     let indices: Vec<usize> = (0..fixture.samples()).collect();
     let selection = Selection { samples, indices: &indices };
@@ -41,6 +42,13 @@ fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, (samples, weights): 
         Ok::<(), Error>(())
     };
     predictor.predict(selection, compare).unwrap();
+    if fusion != Fusion::Concat {
+        let compare = |_: &[usize], weights: &[f32]| {
+            fixture.compare(Kind::Outputs, "fusion_weights", weights);
+            Ok::<(), Error>(())
+        };
+        predictor.fusion_weights(selection, compare).unwrap();
+    }
     let Pooling::Attention { heads } = pooling else { return };
     let compare = |_: &[usize], weights: &[f32]| {
         let (width, mut before) = (weights.len() / indices.len(), 0);

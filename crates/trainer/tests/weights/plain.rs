@@ -26,6 +26,7 @@ pub(crate) fn check<S: Scalar>(fixture: &mut Fixture<'_>) {
         if step == 0 {
             fixture.compare(Kind::Outputs, "y", pass.outputs());
             compare_pooling_weights(fixture, &model, &pass);
+            compare_fusion_weights(fixture, &model, &pass);
         }
         let loss = Loss::Mse.sum(pass.outputs(), &targets) / targets.len() as f64;
         fixture.compare(Kind::Outputs, &format!("loss{step}"), &[loss]);
@@ -50,4 +51,13 @@ fn compare_pooling_weights<S: Scalar>(fixture: &mut Fixture<'_>, model: &Model, 
         let weights: Vec<S> = (0..fixture.samples()).flat_map(of_sample).collect();
         fixture.compare(Kind::Outputs, &format!("weights.{}", timeframe.name), &weights);
     }
+}
+
+fn compare_fusion_weights<S: Scalar>(fixture: &mut Fixture<'_>, model: &Model, pass: &Pass<S>) {
+    if model.config().fusion == megabatch_trainer::Fusion::Concat {
+        return;
+    }
+    let of_sample = |sample| pass.fusion_weights(model, sample).iter().copied();
+    let weights: Vec<S> = (0..fixture.samples()).flat_map(of_sample).collect();
+    fixture.compare(Kind::Outputs, "fusion_weights", &weights);
 }

@@ -68,6 +68,9 @@ def run(model_of, seed, dtype):
     for name in timeframes:
         weights = model.encode(name, windows[name])[1]
         tensors |= {} if weights is None else {f"weights.{name}": weights}
+    if hasattr(model, "fusion"):
+        tokens = torch.stack([model.encode(name, windows[name])[0] for name in timeframes], dim=1)
+        tensors["fusion_weights"] = model.fusion.self_attn(tokens, tokens, tokens, average_attn_weights=False)[1]
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, eps=EPSILON)
     for step in range(STEPS):
         y = model(windows)

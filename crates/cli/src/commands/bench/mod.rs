@@ -5,6 +5,7 @@ mod load;
 mod predict;
 mod series;
 mod train;
+mod watch;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -27,6 +28,7 @@ enum What {
     Predict(predict::Args),
     Load(load::Args),
     Follow(follow::Args),
+    Watch(watch::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -35,5 +37,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         What::Predict(args) => predict::run(args),
         What::Load(args) => load::run(args),
         What::Follow(args) => follow::run(args),
+        What::Watch(args) => watch::run(args),
     }
 }

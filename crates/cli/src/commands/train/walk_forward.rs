@@ -131,7 +131,9 @@ fn summary(folder: &RunFolder, done: &[Fold], progress: Progress) -> Value {
     };
     let metrics = |evaluation: &Value| {
         let mut metrics = evaluation.as_object().cloned().unwrap_or_default();
-        ["split", "samples", "step", "baselines", "instruments"].iter().for_each(|key| drop(metrics.remove(*key)));
+        ["split", "samples", "step", "baselines", "instruments", "graphs"]
+            .iter()
+            .for_each(|key| drop(metrics.remove(*key)));
         Value::Object(metrics)
     };
     json!({

@@ -1,8 +1,9 @@
 //! A graph as a picture: nodes where springs along the edges bring them.
 
+use super::canvas::Size;
 use super::file::standalone;
 use super::layout::spring;
-use crate::report::html::escape;
+use crate::report::html::{escape, figure};
 
 /// Width and height of the picture, and the margin that names have.
 const EXTENT: (f64, f64) = (1100.0, 860.0);
@@ -22,6 +23,15 @@ pub(crate) struct Network {
 impl Network {
     /// The picture as a file of its own.
     pub(crate) fn to_svg(&self) -> String {
+        standalone(&self.draw(), EXTENT, &self.legend())
+    }
+
+    /// The picture as a figure with its legend.
+    pub(crate) fn to_html(&self) -> String {
+        figure(&self.title, Size::Wide, (&self.draw(), &self.legend()))
+    }
+
+    fn draw(&self) -> String {
         let ends: Vec<(usize, usize)> = self.edges.iter().map(|&(from, to, _)| (from, to)).collect();
         let (width, height) = (EXTENT.0 - 2.0 * MARGIN, EXTENT.1 - 2.0 * MARGIN);
         let places: Vec<(f64, f64)> = spring(self.names.len(), &ends)
@@ -29,18 +39,21 @@ impl Network {
             .map(|(x, y)| (MARGIN + x * width, MARGIN + y * height))
             .collect();
         let title = escape(&self.title);
-        let svg = format!(
+        format!(
             "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>{}{}</svg>",
             EXTENT.0,
             EXTENT.1,
             self.draw_edges(&places),
             self.draw_nodes(&places)
-        );
+        )
+    }
+
+    fn legend(&self) -> Vec<(String, String)> {
         let mut legend = vec![("block c0".to_owned(), self.title.clone())];
         if self.edges.iter().any(|&(_, _, weight)| weight < 0.0) {
             legend.push(("block c5".to_owned(), "edges of negative weight".to_owned()));
         }
-        standalone(&svg, EXTENT, &legend)
+        legend
     }
 
     fn draw_edges(&self, places: &[(f64, f64)]) -> String {
