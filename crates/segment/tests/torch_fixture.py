@@ -1,4 +1,4 @@
-"""Writes torch_fixture.json: PyTorch's results of scatter_reduce and of PyTorch Geometric's softmax, with gradients, on a few small inputs.
+"""Writes torch_fixture.json: what scatter_reduce of PyTorch and torch_geometric.utils.softmax give, with gradients, on a few small inputs.
 
     python crates/segment/tests/torch_fixture.py
 
@@ -8,6 +8,8 @@ import json
 import pathlib
 
 import torch
+import torch_geometric
+from torch_geometric.utils import softmax
 
 NAN, INF = float("nan"), float("inf")
 
@@ -23,14 +25,6 @@ def bits(tensor):
     return tensor.detach().contiguous().view(torch.int32).flatten().tolist()
 
 
-def softmax(x, index, segments):
-    """torch_geometric.utils.softmax of version 2.6, on an index."""
-    greatest = torch.zeros(segments, x.shape[1]).scatter_reduce(0, index, x.detach(), "amax", include_self=False)
-    out = (x - greatest.gather(0, index)).exp()
-    out_sum = torch.zeros(segments, x.shape[1]).scatter_add(0, index, out) + 1e-16
-    return out / out_sum.gather(0, index)
-
-
 def case(index, segments, columns, special):
     x = torch.randn(len(index), columns) * 3
     for k, value in special.items():
@@ -43,7 +37,7 @@ def case(index, segments, columns, special):
         out = torch.zeros(segments, columns).scatter_reduce(0, expanded, x, reduce, include_self=False)
         (d_x,) = torch.autograd.grad(out, x, d_out)
         answer[reduce] = {"out": bits(out), "d_x": bits(d_x)}
-    out = softmax(x, expanded, segments)
+    out = softmax(x, torch.tensor(index, dtype=torch.int64), num_nodes=segments)
     (d_x,) = torch.autograd.grad(out, x, d_y)
     answer["softmax"] = {"out": bits(out), "d_x": bits(d_x)}
     return answer
@@ -51,7 +45,8 @@ def case(index, segments, columns, special):
 
 def main():
     torch.manual_seed(6)
-    answer = {"torch": torch.__version__, "cases": {name: case(*arguments) for name, arguments in CASES.items()}}
+    versions = {"torch": torch.__version__, "torch_geometric": torch_geometric.__version__}
+    answer = versions | {"cases": {name: case(*arguments) for name, arguments in CASES.items()}}
     pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(answer) + "\n")
 
 
