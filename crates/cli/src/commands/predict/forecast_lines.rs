@@ -65,7 +65,7 @@ impl ForecastLines {
         (loss, (horizons, outputs)): (Loss, (usize, usize)),
         instrument: Option<String>,
     ) -> Self {
-        let (_, named) = by_name(loss, &vec![0.0; outputs]);
+        let (_, named) = by_name(loss, &vec![0.0; outputs], horizons);
         let names = named.into_iter().map(|(name, _)| name).collect();
         ForecastLines { to, form, loss, horizons, instrument, names }
     }
@@ -88,7 +88,7 @@ impl ForecastLines {
 
     /// Writes the line of the bar that closed at `time_ns`, from the model's outputs [K, M].
     pub(super) fn write(&mut self, time_ns: i64, outputs: &[f32]) -> io::Result<()> {
-        let (values, named) = by_name(self.loss, outputs);
+        let (values, named) = by_name(self.loss, outputs, self.horizons);
         let time = jiff::Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time");
         let instrument = self.instrument.as_deref();
         let line = match self.form {
