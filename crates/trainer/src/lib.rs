@@ -63,7 +63,7 @@ pub use evaluate::{Evaluation, InstrumentEvaluation, Predictor, Selection, TaskE
 pub use events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use follow::Follower;
-pub use footprint::{CarriedStates, Footprint};
+pub use footprint::{CarriedStates, Footprint, PlannedTensor, StepPhase};
 pub use form::Form;
 pub use fusion::Fusion;
 pub use graph::{

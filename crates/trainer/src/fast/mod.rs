@@ -23,18 +23,19 @@ mod state;
 mod weights;
 mod windows;
 
-use megabatch_amp::Precision;
+use megabatch_amp::{Operation, Precision};
 use megabatch_gpu_core::Scope;
 use rayon::prelude::*;
 
 use crate::carried::Initial;
 use crate::decoder::{Decoding, passes};
 use crate::error::Result;
+use crate::footprint::{BACKWARD, BOTH, Parts, StepPhase};
 use crate::form::Shard;
 use crate::graph::{AttentionPass, PackedAttention};
 use crate::kernel::{Isa, PANEL};
 use crate::lstm::{Read, Sizes};
-use crate::model::Model;
+use crate::model::{Model, prefixed};
 use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 use memory::Scratch;
@@ -130,6 +131,30 @@ impl PackedWeights {
         }
     }
 
+    /// The same by what they are.
+    pub(crate) fn parts(model: &Model, purpose: Purpose) -> Parts {
+        const NAMES: [(&str, &[StepPhase]); 6] = [
+            ("W_ih", BOTH),
+            ("W_hh", BOTH),
+            ("bias", BOTH),
+            ("W_hh transposed", BACKWARD),
+            ("W_ih transposed", BACKWARD),
+            ("norm", BOTH),
+        ];
+        let mut parts = Parts::new();
+        for (timeframe, of) in model.shape().timeframes.iter().zip(dimensions(model, Room::default())) {
+            for l in 0..of.sizes.layers {
+                let lens = weights::weights_len(of, l, purpose).into_iter().zip(NAMES);
+                let name = |what: &str| format!("packed: {} layer {l}: {what}", prefixed("lstm", &timeframe.name));
+                parts.extend(lens.map(|(len, (what, phases))| (name(what), len, phases)));
+            }
+        }
+        let named: usize = parts.iter().map(|(_, len, _)| len).sum();
+        let others = PackedWeights::len(model, purpose) - named;
+        parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));
+        parts
+    }
+
     /// Numbers in the weights of `model`.
     pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
         let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
@@ -175,6 +200,31 @@ impl Pass {
         all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
     }
 
+    /// The same by what they are.
+    pub(crate) fn parts(model: &Model, room: Room, purpose: Purpose) -> Parts {
+        let all = dimensions(model, room);
+        let mut parts = Parts::new();
+        for (timeframe, &of) in model.shape().timeframes.iter().zip(&all) {
+            for l in 0..of.sizes.layers {
+                let lens = memory::layer_len(of, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
+                let name = |what: &str| format!("{} layer {l}: {what}", prefixed("lstm", &timeframe.name));
+                parts.extend(lens.map(|(len, what)| (name(what), len, BOTH)));
+            }
+        }
+        let scratch = memory::scratch_len(&all, purpose).into_iter().zip(memory::SCRATCH);
+        parts.extend(scratch.map(|(len, (what, phases))| (format!("in work: {what}"), len, phases)));
+        parts.push((
+            "pooling: weights, vectors and what they are formed with".to_owned(),
+            pooling::len(&all, purpose),
+            BOTH,
+        ));
+        parts.extend(model.decoder().parts(room, purpose));
+        let named: usize = parts.iter().map(|(_, len, _)| len).sum();
+        let attention = Pass::len(model, room, purpose) - named;
+        parts.push(("graph attention".to_owned(), attention, BOTH));
+        parts
+    }
+
     /// Computes the outputs of the samples of `shard`.
     pub(crate) fn forward(
         &mut self,
@@ -189,7 +239,7 @@ impl Pass {
         }
         let runs: Vec<usize> = shard.run_lens().collect();
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
-            sequence.precision = packed.precision;
+            sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
             let steps = sequence.of.sizes.steps;
             let (starts, ends) = (shard.starts(k), shard.ends(k));
             let input = Input { bars: shard.batch.bars(k), starts, ends, steps, runs: &runs };
@@ -211,6 +261,9 @@ impl Pass {
                 }),
             }
         }
+        let products = packed.precision.arithmetic(Operation::MatrixProduct);
+        self.decoding.round_encodings(products.operands);
+        self.decoding.set_precision(packed.precision);
         self.decoding.forward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph);
     }
 
@@ -229,6 +282,7 @@ impl Pass {
     ) {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
         self.decoding.backward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph, gradients);
+        self.decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
             let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
             let rows = rows.zip(sequence.windows.of_sample());
@@ -263,7 +317,7 @@ impl Pass {
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
     pub(crate) fn advance(&mut self, weights: &PackedWeights, (k, bars): (usize, &[f32]), state: &mut [f32]) {
         let sequence = &mut self.sequences[k];
-        sequence.precision = weights.precision;
+        sequence.precision = weights.precision.arithmetic(Operation::Recurrence).operands;
         let steps = bars.len() / sequence.of.sizes.features;
         let input = Input { bars, starts: &[0], ends: &[0], steps, runs: &[] };
         sequence.masks.clear();
