@@ -36,6 +36,7 @@ use crate::graph::{AttentionPass, PackedAttention};
 use crate::kernel::{Isa, PANEL};
 use crate::lstm::{Read, Sizes};
 use crate::model::{Model, prefixed};
+use crate::profile::{Clock, Profile};
 use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 use memory::Scratch;
@@ -90,6 +91,8 @@ fn dimensions(model: &Model, room: Room) -> Vec<Dimensions> {
 pub(crate) struct PackedWeights {
     /// What sequences are computed in with them.
     precision: Precision,
+    /// Whether time is measured layer by layer.
+    profiles: bool,
     timeframes: Vec<Vec<LayerWeights>>,
     /// One a timeframe, for pooling by attention.
     keys: Vec<PackedKeys>,
@@ -107,6 +110,7 @@ impl PackedWeights {
         let keys = model.poolings().iter().zip(dimensions(model, Room::default()));
         Ok(PackedWeights {
             precision: Precision::Fp32,
+            profiles: false,
             timeframes: dimensions(model, Room::default()).into_iter().map(layers).collect::<Result<_>>()?,
             keys: keys.map(|(_, of)| PackedKeys::new(scope, of, purpose)).collect::<Result<_>>()?,
             attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
@@ -116,6 +120,11 @@ impl PackedWeights {
     /// Has sequences computed in `precision`, with weights that are rounded to it already.
     pub(crate) fn set_precision(&mut self, precision: Precision) {
         self.precision = precision;
+    }
+
+    /// Has time measured layer by layer.
+    pub(crate) fn set_profiled(&mut self) {
+        self.profiles = true;
     }
 
     /// Copies the weights as they are now, on the threads of the pool that this is called in.
@@ -175,6 +184,8 @@ pub(crate) struct Pass {
     pooled: Vec<Pooled>,
     pooling: PoolingScratch,
     decoding: Decoding<f32, AttentionPass>,
+    /// The time of the decoder and, after it, of pooling in each timeframe, forward and backward.
+    clock: Clock,
 }
 
 impl Pass {
@@ -188,6 +199,7 @@ impl Pass {
             pooling: PoolingScratch::new(scope, &all, purpose)?,
             sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
             decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
+            clock: Clock::default(),
         })
     }
 
@@ -233,12 +245,14 @@ impl Pass {
         shard: &Shard<'_>,
     ) {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
+        self.clock.on = packed.profiles;
         let encodings = self.decoding.encodings_mut(shard.samples.len());
         if self.sequences.is_empty() {
             shard.last_bars(encodings);
         }
         let runs: Vec<usize> = shard.run_lens().collect();
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
+            sequence.clock.on = packed.profiles;
             sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
             let steps = sequence.of.sizes.steps;
             let (starts, ends) = (shard.starts(k), shard.ends(k));
@@ -247,6 +261,7 @@ impl Pass {
             sequence.masks.extend((1..weights.len()).filter_map(|above| shard.mask(k, above - 1)));
             sequence.forward(self.isa, weights, (input, shard.initial(k)), &mut self.scratch);
             let rows = encodings.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
+            let start = self.clock.start();
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
                 (Some(pooled), Some(pooling)) => {
                     let of = (pooling, parameters, &packed.keys[k]);
@@ -260,11 +275,14 @@ impl Pass {
                     model.lstms()[k].read(parameters, row);
                 }),
             }
+            self.clock.stop(start, 2 * (k + 1));
         }
+        let start = self.clock.start();
         let products = packed.precision.arithmetic(Operation::MatrixProduct);
         self.decoding.round_encodings(products.operands);
         self.decoding.set_precision(packed.precision);
         self.decoding.forward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph);
+        self.clock.stop(start, 0);
     }
 
     /// The outputs [R, K] and, for writing, their gradient.
@@ -281,11 +299,14 @@ impl Pass {
         gradients: &mut TensorSet<f32>,
     ) {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
+        let start = self.clock.start();
         self.decoding.backward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph, gradients);
         self.decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
+        self.clock.stop(start, 1);
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
             let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
             let rows = rows.zip(sequence.windows.of_sample());
+            let start = self.clock.start();
             match (self.pooled.get(k), model.poolings().get(k)) {
                 (Some(pooled), Some(pooling)) => {
                     let d_pooled = self.pooling.d_pooled_mut(sequence.windows.len());
@@ -304,6 +325,7 @@ impl Pass {
                     }
                 }
             }
+            self.clock.stop(start, 2 * (k + 1) + 1);
             let layers = (weights.as_slice(), model.lstms()[k].layers.as_slice());
             sequence.backward(self.isa, layers, (shard.batch.bars(k), &mut self.scratch), gradients);
         }
@@ -343,6 +365,11 @@ impl Pass {
         if sequence.keeps_cells() {
             sequence.read_cell(l, at, cell);
         }
+    }
+
+    /// Moves the times measured since the last call to `profile`.
+    pub(crate) fn give_times(&mut self, profile: &mut Profile) {
+        profile.add(self.sequences.iter_mut().map(|sequence| &mut sequence.clock), &mut self.clock);
     }
 
     /// The memory behind the encoder.
