@@ -115,6 +115,7 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
     match error {
         Error::Setting { .. }
         | Error::Task { .. }
+        | Error::Scaling { .. }
         | Error::Order(_)
         | Error::NothingLeft { .. }
         | Error::OtherRun { .. } => Some(Kind::Usage),

@@ -31,6 +31,7 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> anyhow::Result<tr
         gradient_checkpointing: config.flag("training.gradient_checkpointing"),
         precision: precision(config),
         loss_scale: loss_scale(config),
+        profile: config.flag("training.profile"),
         lr_schedule: LrSchedule {
             kind: match config.text("training.lr_schedule") {
                 Some("cosine") => LrScheduleKind::Cosine,

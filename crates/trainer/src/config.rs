@@ -81,6 +81,9 @@ pub struct Config {
     /// How the loss scale of fp16 changes; nothing in other precisions, which have none.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
+    /// Whether each step tells where its time went, layer by layer ([`StepEvent::profile`](crate::StepEvent::profile)); the fast form can.
+    #[serde(default)]
+    pub profile: bool,
     /// How the model is computed. The results of the two forms differ by rounding.
     #[serde(default)]
     pub form: Form,
@@ -111,6 +114,7 @@ impl Default for Config {
             divergence: Divergence::default(),
             precision: Precision::Fp32,
             loss_scale: ScalerConfig::default(),
+            profile: false,
             form: Form::Fast,
         }
     }
@@ -218,6 +222,10 @@ impl Config {
                 &"dense",
                 "windows for the plain form, which takes every window whole",
             ));
+        }
+        if self.profile && self.form == Form::Plain {
+            let expected = "false for the plain form, which is the reference and measures nothing";
+            return Err(Error::setting("training.profile", &true, expected));
         }
         self.check_precision()?;
         self.check_loss_scale()?;

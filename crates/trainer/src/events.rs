@@ -9,6 +9,7 @@ use crate::ahead::Waits;
 use crate::error::Error;
 use crate::ladder::Ration;
 use crate::metrics::Metrics;
+use crate::profile::Profile;
 
 /// What training tells its observer, who may end it by answering `ControlFlow::Break`; a checkpoint is then saved first,
 /// where checkpoints are kept.
@@ -79,6 +80,9 @@ pub struct StepEvent {
     pub samples_per_s: f64,
     /// Bytes allocated on the device.
     pub allocated_bytes: usize,
+    /// The time of forward and backward pass layer by layer, for a run that asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Box<Profile>>,
 }
 
 /// One pass over the validation samples.

@@ -2,11 +2,15 @@
 
 //! The memory of a training run, computed from its shapes before anything is allocated.
 
+mod tensors;
 #[cfg(test)]
 mod tests;
 
 use megabatch_amp::Precision;
 use serde::Serialize;
+
+pub(crate) use tensors::{BACKWARD, BOTH, Parts};
+pub use tensors::{PlannedTensor, StepPhase};
 
 use crate::carried::{carried_len, carried_rows};
 use crate::config::Config;

@@ -37,6 +37,7 @@ mod optimizer;
 mod pass;
 mod pooling;
 mod prefetch;
+mod profile;
 mod samples;
 mod scalar;
 mod schedule;
@@ -63,7 +64,7 @@ pub use evaluate::{Evaluation, InstrumentEvaluation, Predictor, Selection, TaskE
 pub use events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use follow::Follower;
-pub use footprint::{CarriedStates, Footprint};
+pub use footprint::{CarriedStates, Footprint, PlannedTensor, StepPhase};
 pub use form::Form;
 pub use fusion::Fusion;
 pub use graph::{
@@ -79,6 +80,7 @@ pub use model::{Encoder, Model, ModelConfig, SampleShape, Timeframe};
 pub use optimizer::{Moments, Optimizer, OptimizerConfig, OptimizerKind};
 pub use pass::Pass;
 pub use pooling::Pooling;
+pub use profile::{LayerTimes, PassTimes, PoolingTimes, Profile};
 pub use samples::{Batch, InMemory, Samples};
 pub use scalar::Scalar;
 pub use series::{Series, SeriesInMemory, SeriesView};

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use bytemuck::Pod;
-use megabatch_amp::Number;
+use megabatch_amp::{Number, Precision, round_to};
 use safetensors::Dtype;
 
 use crate::matmul::Product;
@@ -53,6 +53,13 @@ pub trait Scalar:
     /// number. The limit lies high enough that a product with a factor above the rounding error is still normal.
     fn flush(self) -> Self {
         if self < Self::NEGLIGIBLE && self > -Self::NEGLIGIBLE { Self::ZERO } else { self }
+    }
+
+    /// Rounds `values` to `precision` where they lie; numbers in double precision, which are the reference, stay what they are.
+    fn round_to(precision: Precision, values: &mut [Self]) {
+        if Self::DTYPE == Dtype::F32 {
+            round_to(precision, bytemuck::cast_slice_mut(values));
+        }
     }
 
     /// The logistic function 1 / (1 + e^-x). It saturates to 0 and 1 and is never NaN for a number.

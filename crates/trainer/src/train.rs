@@ -117,6 +117,7 @@ fn first_engine(
             engine.with_precision(&device.scope("model/parameters/working"), model, config.precision)
         });
         match engine {
+            Ok(engine) if config.profile => return Ok((engine.profiled(), cuts)),
             Ok(engine) => return Ok((engine, cuts)),
             Err(error) if error.is_shortage() => {
                 // No chunks are taken yet, and cutting those to come would leave no more.

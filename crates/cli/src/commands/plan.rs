@@ -14,6 +14,7 @@ use crate::plan::Plan;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch plan --data series.h5
+  megabatch plan --data series.h5 --tensors
   megabatch plan --config config.yaml --data series.h5 --memory-gb 16")]
 pub(crate) struct Args {
     /// Configuration in YAML; defaults stand where it says nothing
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// Optimizer steps, whatever training.epochs says
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     max_steps: Option<u64>,
+    /// Also list every tensor with its bytes and the phases of a step that use it; --json always does
+    #[arg(long)]
+    tensors: bool,
     /// Set a configuration key; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -52,5 +56,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     })?;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
-    Ok(Answer::new(plan.to_text(), &plan))
+    let tensors = if args.tensors { format!("\n{}", plan.memory.tensors_text()) } else { String::new() };
+    Ok(Answer::new(plan.to_text() + &tensors, &plan))
 }

@@ -28,11 +28,12 @@ use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
 use crate::forecasts::Forecasts;
 use crate::job::{Intent, Job, Request, data_path};
-use crate::plan::{Plan, SplitPlan, advise_smaller_model};
+use crate::plan::{Plan, SplitPlan, advise_smaller_model, bytes};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::{RunFolder, Standing};
 use crate::settings;
 use crate::trained::{Which, weights_file};
+use crate::usage::peak_rss_bytes;
 use memory::{explain_shortage, record_trace};
 use watch::Waited;
 
@@ -208,7 +209,7 @@ impl Session {
         // Predictions for the report take the trainer's place in memory.
         drop(trainer);
         self.write_report(evaluation.as_ref(), &memory)?;
-        let answer = self.answer(outcome, (start.elapsed(), waited), evaluation.as_ref());
+        let answer = self.answer(outcome, (start.elapsed(), waited), (evaluation.as_ref(), &memory));
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
     }
 
@@ -295,7 +296,12 @@ impl Session {
         Ok(write_atomically(&self.folder.report_file(), report.to_html().as_bytes())?)
     }
 
-    fn answer(&self, outcome: Outcome, (took, waited): (Duration, Waited), evaluation: Option<&Evaluation>) -> Answer {
+    fn answer(
+        &self,
+        outcome: Outcome,
+        (took, waited): (Duration, Waited),
+        (evaluation, memory): (Option<&Evaluation>, &MemoryFacts),
+    ) -> Answer {
         let seconds = took.as_secs_f64();
         let Outcome { steps, end, rollbacks, .. } = outcome;
         let mut text = match end {
@@ -318,6 +324,11 @@ impl Session {
         if let Some(evaluation) = evaluation {
             text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
         }
+        let (planned, measured, resident) =
+            (self.plan.memory.total_bytes, memory.peaks.total_bytes(), peak_rss_bytes());
+        let beside =
+            resident.map_or(String::new(), |resident| format!("; the process held {}", bytes(resident as usize)));
+        text.push_str(&format!("\npeak memory: {} of the {} planned{beside}", bytes(measured), bytes(planned)));
         text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
@@ -331,6 +342,7 @@ impl Session {
             "data_waits": waited.causes,
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
             "evaluation": evaluation,
+            "memory": { "planned_bytes": planned, "peak_bytes": measured, "peak_rss_bytes": resident },
             "notes": self.plan.notes,
             "report": self.folder.report_file(),
         });

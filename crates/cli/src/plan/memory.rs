@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use megabatch_chunk_io::Shortage;
-use megabatch_trainer::{self as trainer, Footprint};
+use megabatch_trainer::{self as trainer, Footprint, Graphs, PlannedTensor, StepPhase};
 use serde::Serialize;
 
 use super::bytes;
@@ -19,6 +19,10 @@ pub(crate) struct MemoryPlan {
     /// What the device could hand out when the plan was made.
     pub(crate) available_bytes: usize,
     pub(crate) phases: Vec<Phase>,
+    /// What each phase of an optimizer step reads and writes of it, without the data. All of it is held from the first step to the last.
+    pub(crate) step_phases: Vec<Phase>,
+    /// All but the data, tensor by tensor.
+    pub(crate) tensors: Vec<PlannedTensor>,
 }
 
 /// A stretch of a run, and its peak.
@@ -29,7 +33,7 @@ pub(crate) struct Phase {
 }
 
 impl MemoryPlan {
-    pub(super) fn of(job: &Job, data_bytes: usize, training: Footprint) -> Self {
+    pub(super) fn of(job: &Job, data_bytes: usize, training: Footprint) -> Result<Self> {
         let total_bytes = data_bytes + training.total_bytes();
         // A validation comes on top of training, with batches of its own.
         let validates = !job.split.validation.is_empty();
@@ -41,11 +45,33 @@ impl MemoryPlan {
         if validates {
             phases.push(Phase { name: "validation", bytes: total_bytes });
         }
-        MemoryPlan { data_bytes, training, total_bytes, available_bytes: job.memory_bytes, phases }
+        let samples = job.data.samples();
+        let largest = samples.graphs().map(Graphs::largest);
+        let tensors = training.tensors(&job.training, samples.shape(), largest)?;
+        let used_in = |phase: StepPhase| -> usize {
+            tensors.iter().filter(|tensor| tensor.used_in.contains(&phase)).map(|tensor| tensor.bytes).sum()
+        };
+        let names = ["forward", "backward", "optimizer"].into_iter().zip(StepPhase::ALL);
+        let step_phases = names.map(|(name, phase)| Phase { name, bytes: used_in(phase) }).collect();
+        let available_bytes = job.memory_bytes;
+        Ok(MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases, step_phases, tensors })
+    }
+
+    /// A line a tensor, the largest first.
+    pub(crate) fn tensors_text(&self) -> String {
+        let mut tensors: Vec<&PlannedTensor> = self.tensors.iter().collect();
+        tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes));
+        let mut text = "peak memory by tensor\n".to_owned();
+        for PlannedTensor { part, name, count, bytes: size, used_in } in tensors {
+            let phases: Vec<String> = used_in.iter().map(|phase| format!("{phase:?}").to_lowercase()).collect();
+            let times = if *count > 1 { format!(" x {count}") } else { String::new() };
+            text.push_str(&format!("  {:>12}  {part:<12} {name}{times}  ({})\n", bytes(*size), phases.join(", ")));
+        }
+        text
     }
 
     pub(super) fn to_text(&self) -> String {
-        let MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases } = self;
+        let MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases, step_phases, .. } = self;
         let parts = [
             ("data", *data_bytes),
             ("parameters", training.parameters_bytes),
@@ -60,7 +86,10 @@ impl MemoryPlan {
         let line = |(name, size): (&str, usize)| format!("  {name:<12}{:>12}\n", bytes(size));
         let parts: String = parts.into_iter().map(line).collect();
         let phases: String = phases.iter().map(|phase| line((phase.name, phase.bytes))).collect();
-        format!("peak memory\n{parts}\npeak memory by phase\n{phases}")
+        let of_step: String = step_phases.iter().map(|phase| line((phase.name, phase.bytes))).collect();
+        format!(
+            "peak memory\n{parts}\npeak memory by phase\n{phases}\nused by the phases of a step, beside the data\n{of_step}"
+        )
     }
 }
 

@@ -78,7 +78,7 @@ impl Plan {
             seed: training.seed,
             steps_per_epoch,
             steps,
-            memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint),
+            memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
             notes: notes(job, steps)?,
             model: training.model,
             shape,

@@ -213,6 +213,8 @@ mod tests {
                 total_bytes: 10 + training.total_bytes(),
                 available_bytes: 1_000_000,
                 phases: Vec::new(),
+                step_phases: Vec::new(),
+                tensors: Vec::new(),
             },
         }
     }

@@ -39,6 +39,7 @@ pub(crate) fn section(metrics: &[Value]) -> Section {
         body.push_str(&waiting(metrics));
         body.push_str(&columns(first_epoch, &epochs));
         body.push_str(&table(first_epoch, &epochs, &total));
+        body.push_str(&layers(metrics));
     }
     Section { id: "time", title: "Time by phase", body }
 }
@@ -58,6 +59,43 @@ fn waiting(metrics: &[Value]) -> String {
         seconds(sum("data_decode_s")),
         seconds(sum("data_copy_s")),
     ))
+}
+
+/// What layers' times are made of: the name in the log, and for readers.
+const WORK: [(&str, &str); 4] = [
+    ("projection_s", "projection"),
+    ("recurrence_s", "recurrence"),
+    ("backward_s", "backward"),
+    ("weight_gradients_s", "weight gradients"),
+];
+
+/// The times of all layers, of a run that measured them.
+fn layers(metrics: &[Value]) -> String {
+    let mut sums: BTreeMap<(usize, String), [f64; 4]> = BTreeMap::new();
+    for profile in metrics.iter().map(|metric| &metric["profile"]).filter(|profile| profile.is_object()) {
+        for (place, layer) in profile["layers"].as_array().into_iter().flatten().enumerate() {
+            let name = format!("{} layer {}", layer["timeframe"].as_str().unwrap_or_default(), layer["layer"]);
+            let sums = sums.entry((place, name)).or_default();
+            sums.iter_mut().zip(WORK).for_each(|(sum, (key, _))| *sum += layer[key].as_f64().unwrap_or(0.0));
+        }
+    }
+    if sums.is_empty() {
+        return String::new();
+    }
+    let all: f64 = sums.values().flatten().sum();
+    let row = |((_, name), times): (&(usize, String), &[f64; 4])| {
+        let whole: f64 = times.iter().sum();
+        let cells = times.iter().map(|&time| seconds(time));
+        let share = if all > 0.0 { percent(whole / all) } else { "-".to_owned() };
+        std::iter::once(name.clone()).chain(cells).chain([seconds(whole), share]).collect()
+    };
+    let head = std::iter::once("layer").chain(WORK.map(|(_, name)| name)).chain(["together", "share"]);
+    Table {
+        caption: "Time by layer, of all threads together".to_owned(),
+        head: head.map(str::to_owned).collect(),
+        rows: sums.iter().map(row).collect(),
+    }
+    .to_html()
 }
 
 /// The times of the whole run.

@@ -77,7 +77,23 @@ fn no_step_takes_more_than_was_planned() {
         assert_eq!(parts.map(|name| part(&plan, name)).iter().sum::<u64>(), total);
         assert!(total <= part(&plan, "available_bytes"));
 
-        stage.succeeds(&format!("train --data series.h5 --out run {settings}"));
+        let tensors = plan["memory"]["tensors"].as_array().unwrap();
+        let of_tensors: u64 = tensors.iter().map(|tensor| tensor["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(of_tensors + part(&plan, "data_bytes"), total, "each tensor is listed, and once");
+        let uses =
+            |phase: &str| plan["memory"]["step_phases"].as_array().unwrap().iter().find(|of| of["name"] == phase);
+        let [forward, backward, optimizer] =
+            ["forward", "backward", "optimizer"].map(|phase| uses(phase).unwrap()["bytes"].as_u64().unwrap());
+        assert!(optimizer < forward && forward < backward && backward < total, "{forward}, {backward}, {optimizer}");
+        let listed = stage.run(&format!("plan --data series.h5 --tensors {settings}")).success();
+        let text = String::from_utf8(listed.get_output().stdout.clone()).unwrap();
+        assert!(text.contains("lstm.M5 layer 0: gates") && text.contains("exp_avg.lstm.M1.weight_hh_l0"), "{text}");
+
+        let trained = stage.succeeds(&format!("train --data series.h5 --out run {settings}"));
+        let [planned, peak, resident] =
+            ["planned_bytes", "peak_bytes", "peak_rss_bytes"].map(|key| trained["memory"][key].as_u64().unwrap());
+        // Within one part in a hundred; what the process has besides is its program and its stacks.
+        assert!(planned == total && peak <= planned && planned - peak < planned / 100 && peak < resident, "{trained}");
         let kept: Value = serde_json::from_str(&stage.text("run/plan.json")).unwrap();
         assert_eq!(part(&kept, "total_bytes"), total, "the run keeps the plan");
         let steps = stage.metrics("run", "step");

@@ -84,6 +84,23 @@ fn checkpoints_are_saved_and_kept_as_asked() {
 }
 
 #[test]
+fn a_profile_is_in_the_log_the_trace_and_the_report_of_a_run_that_asks_for_it() {
+    let stage = Stage::with_series();
+    let line = "train --data series.h5 --max-steps 3 --set model.hidden=4 --set model.layers=2 --out";
+    stage.succeeds(&format!("{line} off"));
+    stage.succeeds(&format!("{line} on --set training.profile=true"));
+    for (run, is_on) in [("off", false), ("on", true)] {
+        assert!(stage.metrics(run, "step").iter().all(|step| step["profile"].is_object() == is_on));
+        assert_eq!(stage.text(&format!("{run}/report.html")).contains("Time by layer"), is_on);
+        assert_eq!(stage.text(&format!("{run}/trace.json")).contains("weight_gradients_s"), is_on);
+    }
+    let layers = stage.metrics("on", "step")[2]["profile"]["layers"].clone();
+    assert_eq!((&layers[3]["timeframe"], &layers[3]["layer"]), (&"M5".into(), &1.into()));
+    assert!(layers[3]["recurrence_s"].as_f64().unwrap() > 0.0, "{layers}");
+    assert!(stage.checkpoint("on", 3) == stage.checkpoint("off", 3));
+}
+
+#[test]
 fn the_loss_scale_goes_as_asked_and_a_resumed_run_may_change_that() {
     let stage = Stage::with_series();
     let settings = "--set model.hidden=4 --set training.batch_size=16 --set training.precision=fp16 --set training.loss_scale_initial=8 \

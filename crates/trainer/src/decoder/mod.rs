@@ -7,12 +7,13 @@ mod attend;
 #[cfg(test)]
 mod tests;
 
-use megabatch_amp::Trace;
+use megabatch_amp::{Precision, Trace};
 use megabatch_gpu_core::{Buffer, Scope};
 
 pub(crate) use attend::Attend;
 
 use crate::error::Result;
+use crate::footprint::{BACKWARD, BOTH, Parts, StepPhase};
 use crate::fusion::{self, AttentionFusion, Fusion, FusionMemory};
 use crate::graph::{
     AttentionPass, GraphAttention, GraphDropout, GraphOutput, GraphView, NodeGradients, Nodes, Passes, Readout,
@@ -119,6 +120,23 @@ impl Decoder {
         [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
     }
 
+    /// The same with fusion's by what they are; without graph attention's own.
+    pub(crate) fn parts(&self, room: Room, purpose: Purpose) -> Parts {
+        const NAMES: [(&str, &[StepPhase]); 9] = [
+            ("encodings", BOTH),
+            ("outputs", BOTH),
+            ("gradient of the outputs", BACKWARD),
+            ("gradient of the encodings", BACKWARD),
+            ("gradient of what is fused", BACKWARD),
+            ("what graph attention gives", BOTH),
+            ("its gradient", BACKWARD),
+            ("what is read out of a graph", BOTH),
+            ("its gradient", BACKWARD),
+        ];
+        let own = self.lens(room).into_iter().zip(NAMES).map(|(len, (name, phases))| (name.to_owned(), len, phases));
+        own.chain([("fusion".to_owned(), self.fusion_len(room, purpose), BOTH)]).collect()
+    }
+
     fn fusion_len(&self, room: Room, purpose: Purpose) -> usize {
         self.fusion.map_or(0, |fusion| FusionMemory::<f32>::len(fusion.sizes, room.samples, purpose))
     }
@@ -223,6 +241,22 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         })
     }
 
+    /// Has what fusion computes rounded to `precision`.
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
+        self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision));
+    }
+
+    /// Rounds the encodings, which fusion or the head reads.
+    pub(crate) fn round_encodings(&mut self, precision: Precision) {
+        S::round_to(precision, &mut self.encodings.as_mut_slice()[..self.samples * self.widths.encoding]);
+    }
+
+    /// Rounds their gradient.
+    pub(crate) fn round_d_encodings(&mut self, precision: Precision) {
+        let len = (self.samples * self.widths.encoding).min(self.d_encodings.len());
+        S::round_to(precision, &mut self.d_encodings.as_mut_slice()[..len]);
+    }
+
     /// Sets B, and gives the encodings for writing, [B, D].
     pub(crate) fn encodings_mut(&mut self, samples: usize) -> &mut [S] {
         self.samples = samples;
@@ -230,10 +264,7 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
     }
 
     /// Looks at all that [`Decoding::forward`] computed, in its order.
-    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut Trace)
-    where
-        S: megabatch_amp::Number,
-    {
+    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut Trace) {
         let Widths { encoding, top, readout, .. } = self.widths;
         trace.look(
             ("the encoder", "what it gives of each sample [B, D]"),

@@ -21,6 +21,7 @@ use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::kernel::{self, Isa, PANEL, Place, Start, Step, View, ViewMut};
 use crate::lstm::{LayerSlots, Read};
+use crate::profile::Work;
 use crate::tensor::TensorSet;
 
 impl Sequence {
@@ -36,6 +37,7 @@ impl Sequence {
         for (l, (weights, slots)) in all.iter().zip(slots).enumerate().rev() {
             self.clear(l, scratch);
             for block in self.blocks().rev() {
+                let start = self.clock.start();
                 if !self.is_by_bar(l) {
                     self.take_input(isa, (l, all), &block, (bars, scratch));
                 }
@@ -46,7 +48,11 @@ impl Sequence {
                 for t in block.clone().rev() {
                     self.unwind_step(isa, (l, weights), (t, t - block.start), scratch);
                 }
+                self.clock.stop_layer(start, (l, Work::Backward));
+                let start = self.clock.start();
                 self.add_block(isa, l, block.clone(), scratch);
+                self.clock.stop_layer(start, (l, Work::WeightGradients));
+                let start = self.clock.start();
                 if l > 0 {
                     self.go_below(isa, weights, block.clone(), scratch);
                     self.round_d_between(block.clone(), scratch);
@@ -54,11 +60,14 @@ impl Sequence {
                 if self.drops_below(l) {
                     self.turn_dropped(block, scratch);
                 }
+                self.clock.stop_layer(start, (l, Work::Backward));
             }
+            let start = self.clock.start();
             if self.is_by_bar(l) {
                 self.add_bars(isa, (bars, scratch));
             }
             unpack(self.of, l, (slots, scratch), gradients);
+            self.clock.stop_layer(start, (l, Work::WeightGradients));
         }
     }
 

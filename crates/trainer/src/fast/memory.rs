@@ -9,6 +9,7 @@ use super::quantized::Activations;
 use super::segments::Extent;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::error::Result;
+use crate::footprint::{BACKWARD, BOTH, StepPhase};
 use crate::kernel::{PANEL, Place};
 use crate::step::Purpose;
 
@@ -136,6 +137,24 @@ fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 14] {
         }
     }
 }
+
+/// What each of them is, and the phases that use it.
+pub(super) const SCRATCH: [(&str, &[StepPhase]); 14] = [
+    ("gates of a segment", BOTH),
+    ("cell states of a segment", BOTH),
+    ("bars", BOTH),
+    ("projections by bar", BOTH),
+    ("gradients of gates", BACKWARD),
+    ("gradients of hidden states", BACKWARD),
+    ("gradients of cell states", BACKWARD),
+    ("gradients of a layer's outputs", BACKWARD),
+    ("factors of dropout", BOTH),
+    ("what dropout or a norm left", BOTH),
+    ("gradient of W_ih", BACKWARD),
+    ("gradient of W_hh", BACKWARD),
+    ("gradient of the bias", BACKWARD),
+    ("gradient of the norm", BACKWARD),
+];
 
 /// Numbers in each buffer for all timeframes.
 pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 14] {

@@ -26,18 +26,20 @@ mod state;
 mod weights;
 mod windows;
 
-use megabatch_amp::{Accuracy, Precision};
+use megabatch_amp::{Accuracy, Operation, Precision};
 use megabatch_gpu_core::Scope;
 use rayon::prelude::*;
 
 use crate::carried::Initial;
 use crate::decoder::{Decoding, passes};
 use crate::error::Result;
+use crate::footprint::{BACKWARD, BOTH, Parts, StepPhase};
 use crate::form::Shard;
 use crate::graph::{AttentionPass, PackedAttention};
 use crate::kernel::{Isa, PANEL};
 use crate::lstm::{Read, Sizes};
-use crate::model::Model;
+use crate::model::{Model, prefixed};
+use crate::profile::{Clock, Profile};
 use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 use memory::Scratch;
@@ -93,6 +95,8 @@ fn dimensions(model: &Model, room: Room) -> Vec<Dimensions> {
 pub(crate) struct PackedWeights {
     /// What sequences are computed in with them.
     precision: Precision,
+    /// Whether time is measured layer by layer.
+    profiles: bool,
     timeframes: Vec<Vec<LayerWeights>>,
     /// One a timeframe, for pooling by attention.
     keys: Vec<PackedKeys>,
@@ -110,6 +114,7 @@ impl PackedWeights {
         let keys = model.poolings().iter().zip(dimensions(model, Room::default()));
         Ok(PackedWeights {
             precision: Precision::Fp32,
+            profiles: false,
             timeframes: dimensions(model, Room::default()).into_iter().map(layers).collect::<Result<_>>()?,
             keys: keys.map(|(_, of)| PackedKeys::new(scope, of, purpose)).collect::<Result<_>>()?,
             attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
@@ -119,6 +124,11 @@ impl PackedWeights {
     /// Has sequences computed in `precision`, with weights that are rounded to it already.
     pub(crate) fn set_precision(&mut self, precision: Precision) {
         self.precision = precision;
+    }
+
+    /// Has time measured layer by layer.
+    pub(crate) fn set_profiled(&mut self) {
+        self.profiles = true;
     }
 
     /// Copies the weights as they are now, on the threads of the pool that this is called in.
@@ -147,6 +157,30 @@ impl PackedWeights {
         Ok(each.collect::<Result<Vec<_>>>()?.concat())
     }
 
+    /// The same by what they are.
+    pub(crate) fn parts(model: &Model, purpose: Purpose) -> Parts {
+        const NAMES: [(&str, &[StepPhase]); 6] = [
+            ("W_ih", BOTH),
+            ("W_hh", BOTH),
+            ("bias", BOTH),
+            ("W_hh transposed", BACKWARD),
+            ("W_ih transposed", BACKWARD),
+            ("norm", BOTH),
+        ];
+        let mut parts = Parts::new();
+        for (timeframe, of) in model.shape().timeframes.iter().zip(dimensions(model, Room::default())) {
+            for l in 0..of.sizes.layers {
+                let lens = weights::weights_len(of, l, purpose).into_iter().zip(NAMES);
+                let name = |what: &str| format!("packed: {} layer {l}: {what}", prefixed("lstm", &timeframe.name));
+                parts.extend(lens.map(|(len, (what, phases))| (name(what), len, phases)));
+            }
+        }
+        let named: usize = parts.iter().map(|(_, len, _)| len).sum();
+        let others = PackedWeights::len(model, purpose) - named;
+        parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));
+        parts
+    }
+
     /// Numbers in the weights of `model`.
     pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
         let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
@@ -167,6 +201,8 @@ pub(crate) struct Pass {
     pooled: Vec<Pooled>,
     pooling: PoolingScratch,
     decoding: Decoding<f32, AttentionPass>,
+    /// The time of the decoder and, after it, of pooling in each timeframe, forward and backward.
+    clock: Clock,
 }
 
 impl Pass {
@@ -180,6 +216,7 @@ impl Pass {
             pooling: PoolingScratch::new(scope, &all, purpose)?,
             sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
             decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
+            clock: Clock::default(),
         })
     }
 
@@ -199,6 +236,31 @@ impl Pass {
         all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
     }
 
+    /// The same by what they are.
+    pub(crate) fn parts(model: &Model, room: Room, purpose: Purpose) -> Parts {
+        let all = dimensions(model, room);
+        let mut parts = Parts::new();
+        for (timeframe, &of) in model.shape().timeframes.iter().zip(&all) {
+            for l in 0..of.sizes.layers {
+                let lens = memory::layer_len(of, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
+                let name = |what: &str| format!("{} layer {l}: {what}", prefixed("lstm", &timeframe.name));
+                parts.extend(lens.map(|(len, what)| (name(what), len, BOTH)));
+            }
+        }
+        let scratch = memory::scratch_len(&all, purpose).into_iter().zip(memory::SCRATCH);
+        parts.extend(scratch.map(|(len, (what, phases))| (format!("in work: {what}"), len, phases)));
+        parts.push((
+            "pooling: weights, vectors and what they are formed with".to_owned(),
+            pooling::len(&all, purpose),
+            BOTH,
+        ));
+        parts.extend(model.decoder().parts(room, purpose));
+        let named: usize = parts.iter().map(|(_, len, _)| len).sum();
+        let attention = Pass::len(model, room, purpose) - named;
+        parts.push(("graph attention".to_owned(), attention, BOTH));
+        parts
+    }
+
     /// Computes the outputs of the samples of `shard`.
     pub(crate) fn forward(
         &mut self,
@@ -207,13 +269,15 @@ impl Pass {
         shard: &Shard<'_>,
     ) {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
+        self.clock.on = packed.profiles;
         let encodings = self.decoding.encodings_mut(shard.samples.len());
         if self.sequences.is_empty() {
             shard.last_bars(encodings);
         }
         let runs: Vec<usize> = shard.run_lens().collect();
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
-            sequence.precision = packed.precision;
+            sequence.clock.on = packed.profiles;
+            sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
             let steps = sequence.of.sizes.steps;
             let (starts, ends) = (shard.starts(k), shard.ends(k));
             let input = Input { bars: shard.batch.bars(k), starts, ends, steps, runs: &runs };
@@ -221,6 +285,7 @@ impl Pass {
             sequence.masks.extend((1..weights.len()).filter_map(|above| shard.mask(k, above - 1)));
             sequence.forward(self.isa, weights, (input, shard.initial(k)), &mut self.scratch);
             let rows = encodings.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
+            let start = self.clock.start();
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
                 (Some(pooled), Some(pooling)) => {
                     let of = (pooling, parameters, &packed.keys[k]);
@@ -234,8 +299,14 @@ impl Pass {
                     model.lstms()[k].read(parameters, row);
                 }),
             }
+            self.clock.stop(start, 2 * (k + 1));
         }
+        let start = self.clock.start();
+        let products = packed.precision.arithmetic(Operation::MatrixProduct);
+        self.decoding.round_encodings(products.operands);
+        self.decoding.set_precision(packed.precision);
         self.decoding.forward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph);
+        self.clock.stop(start, 0);
     }
 
     /// The outputs [R, K] and, for writing, their gradient.
@@ -252,10 +323,14 @@ impl Pass {
         gradients: &mut TensorSet<f32>,
     ) {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
+        let start = self.clock.start();
         self.decoding.backward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph, gradients);
+        self.decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
+        self.clock.stop(start, 1);
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
             let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
             let rows = rows.zip(sequence.windows.of_sample());
+            let start = self.clock.start();
             match (self.pooled.get(k), model.poolings().get(k)) {
                 (Some(pooled), Some(pooling)) => {
                     let d_pooled = self.pooling.d_pooled_mut(sequence.windows.len());
@@ -274,6 +349,7 @@ impl Pass {
                     }
                 }
             }
+            self.clock.stop(start, 2 * (k + 1) + 1);
             let layers = (weights.as_slice(), model.lstms()[k].layers.as_slice());
             sequence.backward(self.isa, layers, (shard.batch.bars(k), &mut self.scratch), gradients);
         }
@@ -292,7 +368,7 @@ impl Pass {
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
     pub(crate) fn advance(&mut self, weights: &PackedWeights, (k, bars): (usize, &[f32]), state: &mut [f32]) {
         let sequence = &mut self.sequences[k];
-        sequence.precision = weights.precision;
+        sequence.precision = weights.precision.arithmetic(Operation::Recurrence).operands;
         let steps = bars.len() / sequence.of.sizes.features;
         let input = Input { bars, starts: &[0], ends: &[0], steps, runs: &[] };
         sequence.masks.clear();
@@ -318,6 +394,11 @@ impl Pass {
         if sequence.keeps_cells() {
             sequence.read_cell(l, at, cell);
         }
+    }
+
+    /// Moves the times measured since the last call to `profile`.
+    pub(crate) fn give_times(&mut self, profile: &mut Profile) {
+        profile.add(self.sequences.iter_mut().map(|sequence| &mut sequence.clock), &mut self.clock);
     }
 
     /// The memory behind the encoder.

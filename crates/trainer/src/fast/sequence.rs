@@ -27,6 +27,7 @@ use crate::carried::Initial;
 use crate::dropout::Mask;
 use crate::error::Result;
 use crate::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
+use crate::profile::{Clock, Work};
 use crate::step::Purpose;
 
 /// What one timeframe keeps from the forward pass to the backward pass, for one thread's share of a batch.
@@ -39,6 +40,7 @@ pub(super) struct Sequence {
     pub(super) masks: Vec<Mask>,
     pub(super) precision: Precision,
     pub(super) extent: Extent,
+    pub(super) clock: Clock,
 }
 
 /// The windows that a sequence is run over, one a sample.
@@ -60,7 +62,15 @@ impl Sequence {
         let layer = |_| LayerMemory::new(scope, of, purpose);
         let layers = (0..of.sizes.layers).map(layer).collect::<Result<_>>()?;
         let (windows, masks, precision) = (Windows::default(), Vec::new(), Precision::Fp32);
-        Ok(Sequence { of, windows, layers, masks, precision, extent: Extent::new(of, purpose) })
+        Ok(Sequence {
+            of,
+            windows,
+            layers,
+            masks,
+            precision,
+            extent: Extent::new(of, purpose),
+            clock: Clock::default(),
+        })
     }
 
     /// The states before step `t`, which are those after step `t` - 1.
@@ -119,17 +129,22 @@ impl Sequence {
         scratch: &mut Scratch,
     ) {
         self.windows.set((input.starts, input.ends), input.steps, input.runs);
+        let start = self.clock.start();
         if self.is_by_bar(0) {
             self.project_bars(isa, &all[0], (input.bars, scratch));
         }
+        self.clock.stop_layer(start, (0, Work::Projection));
         for (l, weights) in all.iter().enumerate() {
             self.set_initial_state(l, initial);
             for block in self.blocks() {
+                let start = self.clock.start();
                 self.begin_segment(l, &block, scratch);
                 if !self.is_by_bar(l) {
                     self.take_input(isa, (l, all), &block, (input.bars, scratch));
                     self.project_block(isa, (l, weights), block.clone(), scratch);
                 }
+                self.clock.stop_layer(start, (l, Work::Projection));
+                let start = self.clock.start();
                 for t in block.clone() {
                     if self.is_by_bar(l) {
                         let (from, to) = (self.by_bar_at(), self.gates_at(t));
@@ -146,6 +161,7 @@ impl Sequence {
                     self.round_hidden(l, t);
                 }
                 self.end_segment(l, &block, scratch);
+                self.clock.stop_layer(start, (l, Work::Recurrence));
             }
         }
     }

@@ -43,6 +43,13 @@ fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &[usize]) -> 
     ]
 }
 
+/// What the tensors of each part come to.
+fn by_tensor(tensors: &[PlannedTensor]) -> [usize; 6] {
+    let parts = ["parameters", "gradients", "optimizer", "activations", "batches", "carried"];
+    assert!(tensors.iter().all(|tensor| parts.contains(&tensor.part) && !tensor.used_in.is_empty()), "{tensors:?}");
+    parts.map(|part| tensors.iter().filter(|tensor| tensor.part == part).map(|tensor| tensor.bytes).sum())
+}
+
 fn windows(shape: &SampleShape) -> InMemory {
     let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; SAMPLES * shape.window_len(k)]).collect();
     InMemory::new(shape.clone(), windows, vec![0.25; SAMPLES * shape.outputs]).unwrap()
@@ -194,6 +201,7 @@ proptest! {
         let data = Rings { by_node, ..Rings::new(&shape) };
         let computed = Footprint::of_graphs(&config, &shape, data.largest(), validation.len()).unwrap();
         prop_assert_eq!(peaks_of_a_run(&config, &data, validation), parts(&computed));
+        prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, Some(data.largest())).unwrap()), parts(&computed));
     }
 
     /// The peak of a run is what was computed, byte for byte, whatever its settings.
@@ -242,5 +250,6 @@ proptest! {
         }
         prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));
         prop_assert_eq!(computed.total_bytes(), parts(&computed).iter().sum::<usize>());
+        prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, None).unwrap()), parts(&computed));
     }
 }

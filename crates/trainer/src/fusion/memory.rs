@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::Trace;
+use megabatch_amp::{Operation, Precision, Trace};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::attention::{self, Sample};
@@ -17,6 +17,8 @@ use crate::tensor::TensorSet;
 pub(crate) struct FusionMemory<S: Scalar> {
     /// N now.
     tokens: usize,
+    /// What the results of products are rounded to, which the next products read.
+    precision: Precision,
     qkv: Buffer<S>,     // [N, 3H]
     weights: Buffer<S>, // [B, heads, n, n]
     seen: Buffer<S>,    // [N, H]: what the tokens see of each other
@@ -53,6 +55,7 @@ impl<S: Scalar> FusionMemory<S> {
         let norm = || Normalised::new(scope, of.hidden, capacity * of.tokens);
         Ok(FusionMemory {
             tokens: 0,
+            precision: Precision::Fp32,
             qkv: zeros(qkv)?,
             weights: zeros(weights)?,
             seen: zeros(seen)?,
@@ -76,6 +79,11 @@ impl<S: Scalar> FusionMemory<S> {
         lens.iter().sum::<usize>() + lens[9] + 2 * Normalised::<S>::len(of.hidden, capacity * of.tokens)
     }
 
+    /// Has what products give rounded as the policy says of a run in `precision`.
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
+        self.precision = precision.arithmetic(Operation::MatrixProduct).result;
+    }
+
     /// Fuses the tokens of B samples, `x` [B, n, H], to [B, H].
     pub(crate) fn forward(&mut self, of: &AttentionFusion, parameters: &TensorSet<S>, x: &[S]) -> &[S] {
         let Sizes { tokens, hidden, inner, .. } = of.sizes;
@@ -83,11 +91,13 @@ impl<S: Scalar> FusionMemory<S> {
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
         of.input.forward(parameters, (x, hidden), qkv, Output::Overwrite);
+        S::round_to(self.precision, qkv);
         let weights = self.weights.as_mut_slice().chunks_exact_mut(of.sizes.weights());
         let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
         for (qkv, to) in qkv.chunks_exact(3 * tokens * hidden).zip(weights.zip(seen)) {
             attention::forward(of.sizes, qkv, to);
         }
+        S::round_to(self.precision, &mut self.seen.as_mut_slice()[..rows * hidden]);
         let first = &mut self.first.as_mut_slice()[..rows * hidden];
         first.copy_from_slice(x);
         of.output.forward(parameters, (&self.seen.as_slice()[..rows * hidden], hidden), first, Output::Add);
@@ -96,6 +106,7 @@ impl<S: Scalar> FusionMemory<S> {
         let wide = &mut self.inner.as_mut_slice()[..rows * inner];
         of.widen.forward(parameters, (first, hidden), wide, Output::Overwrite);
         wide.iter_mut().filter(|x| **x < S::ZERO).for_each(|x| *x = S::ZERO);
+        S::round_to(self.precision, wide);
         let second = &mut self.second.as_mut_slice()[..rows * hidden];
         second.copy_from_slice(first);
         of.narrow.forward(parameters, (wide, inner), second, Output::Add);
@@ -109,6 +120,7 @@ impl<S: Scalar> FusionMemory<S> {
                 fused.iter_mut().zip(token).for_each(|(sum, &x)| *sum += x * share);
             }
         }
+        S::round_to(self.precision, fused);
         fused
     }
 
@@ -124,10 +136,7 @@ impl<S: Scalar> FusionMemory<S> {
     }
 
     /// Looks at all that [`FusionMemory::forward`] computed, in its order.
-    pub(crate) fn trace(&self, of: Sizes, trace: &mut Trace)
-    where
-        S: megabatch_amp::Number,
-    {
+    pub(crate) fn trace(&self, of: Sizes, trace: &mut Trace) {
         let (Sizes { tokens, hidden, inner, .. }, weights) = (of, of.weights());
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         for (tensor, buffer, len) in [
@@ -162,6 +171,7 @@ impl<S: Scalar> FusionMemory<S> {
         of.norm2.backward(parameters, (&self.norm2, d_rows), gradients);
         let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
         of.narrow.backward(parameters, (wide, d_rows), (d_wide, Output::Overwrite), gradients);
+        S::round_to(self.precision, d_wide);
         d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == S::ZERO).for_each(|(d, _)| *d = S::ZERO);
         let first = &self.first.as_slice()[..rows * hidden];
         of.widen.backward(parameters, (first, d_wide), (d_rows, Output::Add), gradients);
@@ -177,6 +187,7 @@ impl<S: Scalar> FusionMemory<S> {
         for ((qkv, weights), (d_seen, d_qkv)) in qkv.zip(weights).zip(d) {
             attention::backward(of.sizes, Sample { qkv, weights }, d_seen, d_qkv);
         }
+        S::round_to(self.precision, d_qkv);
         d_x.copy_from_slice(d_rows);
         of.input.backward(parameters, (x, d_qkv), (d_x, Output::Add), gradients);
     }
@@ -213,5 +224,46 @@ impl Linear {
             gradients.slot_mut(self.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
         }
         multiply(d, Matrix::new(parameters.slot(self.weight), [out, width]), into, d_x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_amp::round_to;
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+    use crate::step::Kept;
+    use crate::tensor::Layout;
+
+    #[test]
+    fn what_products_give_is_rounded_as_the_policy_says() {
+        let sizes = Sizes { tokens: 3, hidden: 4, heads: 2, inner: 16 };
+        let mut layout = Layout::default();
+        let fusion = AttentionFusion::new(sizes, &mut layout);
+        let scope = Device::cpu().scope("test");
+        let mut parameters = TensorSet::<f32>::zeros(&scope, &std::sync::Arc::new(layout)).unwrap();
+        let wave = |(i, x): (usize, &mut f32)| *x = (i as f32 * 0.7).sin();
+        parameters.values_mut().iter_mut().enumerate().for_each(wave);
+        let x: Vec<f32> = (0..2 * 3 * 4).map(|i| (i as f32 * 1.3).cos()).collect();
+        let purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
+        let results = |precision| {
+            let mut memory = FusionMemory::<f32>::new(&scope, sizes, 2, purpose).unwrap();
+            memory.set_precision(precision);
+            memory.forward(&fusion, &parameters, &x);
+            let [qkv, seen, inner, fused] = [&memory.qkv, &memory.seen, &memory.inner, &memory.fused];
+            [qkv, seen, inner, fused].map(|buffer| buffer.as_slice().to_vec())
+        };
+        let full = results(Precision::Fp32);
+        for precision in [Precision::Bf16, Precision::Fp16] {
+            for (found, full) in results(precision).iter().zip(&full) {
+                let mut rounded = found.clone();
+                round_to(precision, &mut rounded);
+                assert_eq!(*found, rounded, "{precision}");
+                // Three roundings of numbers of a few units, one after another, at 2⁻⁸ or better each.
+                assert!(found.iter().zip(full).all(|(a, b)| (a - b).abs() < 0.2), "{found:?} for {full:?}");
+                assert_ne!(found, full, "{precision}");
+            }
+        }
     }
 }

@@ -33,6 +33,7 @@ use crate::form::{Form, Memory, Shard, Weights};
 use crate::graph::{Graphs, check_graphs};
 use crate::loss::Loss;
 use crate::model::Model;
+use crate::profile::Profile;
 use crate::series::Series;
 use crate::stream::{Streamed, work_off};
 use crate::tensor::TensorSet;
@@ -149,6 +150,23 @@ impl Engine {
         let activations = self.device.scope("activations");
         self.workers.iter_mut().try_for_each(|worker| worker.memory.make_room_for_bytes(&activations))?;
         Ok((self, errors))
+    }
+
+    /// The same engine, which measures its time layer by layer.
+    pub(crate) fn profiled(mut self) -> Self {
+        self.weights.iter_mut().for_each(PackedWeights::set_profiled);
+        self
+    }
+
+    /// The time of all threads since the last call, layer by layer.
+    pub(crate) fn take_profile(&mut self, model: &Model) -> Profile {
+        let mut profile = Profile::of(model);
+        for worker in &mut self.workers {
+            if let Memory::Fast(pass) = &mut worker.memory {
+                pass.give_times(&mut profile);
+            }
+        }
+        profile
     }
 
     /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]: for the shards of smaller batches, or for

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use megabatch_amp::round_to;
+use megabatch_amp::{Operation, round_to};
 use megabatch_gpu_core::Device;
 
 use super::{Objective, Purpose, Room, Totals};
@@ -63,7 +63,8 @@ impl Worker {
         if scale != 1.0 {
             d_y.iter_mut().for_each(|d| *d *= scale);
         }
-        round_to(weights.precision, d_y);
+        // The loss is formed in single precision, and its gradient read by a product.
+        round_to(weights.precision.arithmetic(Operation::MatrixProduct).operands, d_y);
         let gradients = self.gradients.as_mut().expect("an engine made for training");
         gradients.clear();
         self.memory.backward(weights, shard, gradients);

@@ -2,7 +2,7 @@
 
 //! The weights as products read them.
 
-use megabatch_amp::{Precision, round_to};
+use megabatch_amp::{Operation, Precision, round_to};
 
 use crate::fast::PackedWeights;
 use crate::form::Weights;
@@ -19,8 +19,9 @@ pub(super) struct WorkingCopy {
 impl WorkingCopy {
     pub(super) fn take(&mut self, parameters: &TensorSet<f32>) {
         self.parameters.values_mut().copy_from_slice(parameters.values());
+        let precision = self.precision.arithmetic(Operation::MatrixProduct).operands;
         for (_, _, values) in self.parameters.tensors_mut().filter(|(_, shape, _)| shape.len() > 1) {
-            round_to(self.precision, values);
+            round_to(precision, values);
         }
     }
 }

@@ -93,6 +93,7 @@ impl Trainer {
             optimizer_s: update_start.elapsed().as_secs_f64(),
             samples_per_s: work.positions.len() as f64 / start.elapsed().as_secs_f64(),
             allocated_bytes: self.device.usage().allocated_bytes,
+            profile: self.config.profile.then(|| Box::new(self.engine.take_profile(&self.model))),
         })
     }
 

@@ -265,6 +265,49 @@ fn the_layer_that_overflows_first_is_named() {
 }
 
 #[test]
+fn a_profile_tells_the_time_of_every_layer_and_changes_nothing() {
+    let samples = samples(96);
+    let train: Vec<usize> = (0..96).collect();
+    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let pooling = Pooling::attention(5);
+    let model = ModelConfig { pooling, ..config().model };
+    let [(off, none), (on, steps)] = [false, true].map(|profile| {
+        let config = Config { model, profile, batch_size: 32, threads: 1, ..config() };
+        let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
+        let mut steps = Vec::new();
+        let observe = &mut |event: Event<'_>| {
+            if let Event::Step(step) = event {
+                steps.push(step);
+            }
+            ControlFlow::Continue(())
+        };
+        trainer.train(&run, observe).unwrap();
+        (bits(&trainer), steps)
+    });
+    assert!(off == on && none.iter().all(|step| step.profile.is_none()) && steps.len() == 3);
+    for step in &steps {
+        let profile = step.profile.as_ref().unwrap();
+        let names: Vec<_> = profile.layers.iter().map(|times| (times.timeframe.as_str(), times.layer)).collect();
+        assert_eq!(names, [("M1", 0), ("M1", 1), ("H1", 0), ("H1", 1)]);
+        let forward: f64 = profile.layers.iter().map(|times| times.projection_s + times.recurrence_s).sum();
+        let backward: f64 = profile.layers.iter().map(|times| times.backward_s + times.weight_gradients_s).sum();
+        let each = profile.layers.iter();
+        let mut each = each.flat_map(|t| [t.projection_s, t.recurrence_s, t.backward_s, t.weight_gradients_s]);
+        assert!(each.all(|time| time > 0.0), "{profile:?}");
+        // Of one thread, the parts lie in the whole; the clocks of both are the same.
+        let pooled: [f64; 2] =
+            profile.pooling.iter().fold([profile.decoder.forward_s, profile.decoder.backward_s], |sum, of| {
+                [sum[0] + of.passes.forward_s, sum[1] + of.passes.backward_s]
+            });
+        assert!(profile.pooling.len() == 2 && pooled.iter().all(|&time| time > 0.0), "{profile:?}");
+        assert!(forward + pooled[0] <= step.forward_s && backward + pooled[1] <= step.backward_s, "{step:?}");
+    }
+    let plain = Config { profile: true, form: Form::Plain, ..config() };
+    let message = Trainer::new(&Device::cpu(), plain, samples.shape().clone()).unwrap_err().to_string();
+    assert!(message.starts_with("training.profile is true: expected false for the plain form"), "{message}");
+}
+
+#[test]
 fn settings_out_of_range_are_named() {
     for (config, message) in [
         (Config { batch_size: 0, ..config() }, "training.batch_size is 0: expected 1 or more"),

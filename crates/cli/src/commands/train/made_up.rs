@@ -22,6 +22,7 @@ pub(super) fn step(step: u64) -> StepEvent {
         optimizer_s: 0.1,
         samples_per_s: 50.0,
         allocated_bytes: 0,
+        profile: None,
     }
 }
 

@@ -66,7 +66,10 @@ impl Timeline {
         self.steps_left -= 1;
         let whole = seconds(step.samples as f64 / step.samples_per_s);
         let begin = now.saturating_sub(whole).max(before);
-        let args = json!({ "step": step.step, "epoch": step.epoch, "samples": step.samples, "loss": step.loss });
+        let mut args = json!({ "step": step.step, "epoch": step.epoch, "samples": step.samples, "loss": step.loss });
+        if let Some(profile) = &step.profile {
+            args["profile"] = serde_json::to_value(profile).unwrap_or_default();
+        }
         self.span("step", (begin, now), &args)?;
         let optimizer = now.saturating_sub(seconds(step.optimizer_s)).max(begin);
         let mut at = begin;

@@ -245,6 +245,13 @@ pub(super) const KEYS: &[Key] = &[
          The results are the same, bit for bit, so that a resumed run may change it.",
     ),
     key(
+        "training.profile",
+        Kind::Bool,
+        "false",
+        "Whether each step's line in metrics.jsonl, the trace and the report also tell the time of every layer of every timeframe: \
+         projection, recurrence, backward pass and weight gradients, in seconds of all threads. Looking at the clock takes some time itself.",
+    ),
+    key(
         "training.form",
         Kind::Choice { now: &["fast", "plain"], later: "" },
         "fast",

@@ -53,6 +53,11 @@ impl Peaks {
         }
     }
 
+    /// Of the whole device.
+    pub(crate) fn total_bytes(&self) -> usize {
+        self.total
+    }
+
     /// The larger of both, number by number.
     pub(crate) fn raise(&mut self, other: &Peaks) {
         self.total = self.total.max(other.total);

@@ -216,7 +216,10 @@ impl Ending {
 fn learning(stage: &Stage, run: &str) -> Vec<Value> {
     let lines = stage.text(&format!("{run}/metrics.jsonl"));
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut kept: Vec<Value> = lines.filter(|line| line["event"] != "checkpoint").collect();
+    // Warnings are a session's own: each says once what it sees.
+    let is_learning =
+        |line: &Value| ["step", "validation", "epoch", "rollback"].iter().any(|event| line["event"] == *event);
+    let mut kept: Vec<Value> = lines.filter(is_learning).collect();
     for line in &mut kept {
         line.as_object_mut().unwrap().retain(|key, _| !key.ends_with("_s"));
     }
