@@ -17,7 +17,7 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 
-use super::memory::{LayerMemory, Scratch, Segment, place};
+use super::memory::{LayerMemory, Scratch, place};
 use super::segments::Extent;
 use super::weights::LayerWeights;
 use super::windows::Windows;
@@ -103,6 +103,11 @@ impl Sequence {
         place(self.windows.bars(), 1)
     }
 
+    /// The rows of all windows at step `t` of layer `l` in [`Scratch::by_bar`], where it is computed by bar and they follow one another.
+    pub(super) fn by_bar_in_step(&self, l: usize, t: usize) -> Option<Place> {
+        self.is_by_bar(l).then(|| self.windows.rows_in_step(t))?.map(|row| self.by_bar_at().row(row))
+    }
+
     /// The steps in blocks.
     pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
         let steps = self.windows.steps();
@@ -130,12 +135,12 @@ impl Sequence {
                     self.project_block(isa, (l, weights), block.clone(), scratch);
                 }
                 for t in block.clone() {
-                    if self.is_by_bar(l) {
+                    if self.is_by_bar(l) && self.by_bar_in_step(l, t).is_none() {
                         let (from, to) = (self.by_bar_at(), self.gates_at(t));
                         let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
                         self.windows.read_step(t, self.of.gates(), (scratch.by_bar.as_slice(), from), (gates, to));
                     }
-                    self.step(isa, (l, weights), t, &mut scratch.segment);
+                    self.step(isa, (l, weights), t, scratch);
                     self.round_hidden(l, t);
                 }
                 self.end_segment(l, &block, scratch);
@@ -198,16 +203,20 @@ impl Sequence {
         }
     }
 
-    /// gates += h · W_hhᵀ, then the cell.
-    fn step(&mut self, isa: Isa, (l, weights): (usize, &LayerWeights), t: usize, segment: &mut Segment) {
+    /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are: in the gates, unless they were made by bar
+    /// and the windows' bars follow one another.
+    fn step(&mut self, isa: Isa, (l, weights): (usize, &LayerWeights), t: usize, scratch: &mut Scratch) {
+        let Scratch { segment, by_bar, .. } = scratch;
         let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
+        let projected = self.by_bar_in_step(l, t);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let weight_len = 4 * hidden * PANEL;
         for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
-            let operands = (Start::Result, View(states.as_slice(), before), weight);
+            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
+            let operands = (start, View(states.as_slice(), before), weight);
             kernel::product(isa, [rows, hidden, 4], operands, &mut gates);
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
