@@ -46,7 +46,22 @@ const MEGABATCH: (&str, &str) = ("--megabatch", "release/megabatch");
 
 /// Each comparison by its name on the command line; the first is the default.
 const COMPARISONS: &[Comparison] = &[
-    Comparison { name: "training", script: "lstm_step.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
+    Comparison {
+        name: "training",
+        script: "lstm_step.py",
+        packages: PYTORCH,
+        build: &[
+            "--package",
+            "megabatch",
+            "--package",
+            "megabatch-trainer",
+            "--bin",
+            "megabatch",
+            "--example",
+            "multiply_add_peak",
+        ],
+        program: MEGABATCH,
+    },
     Comparison { name: "loading", script: "loading.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison {
         name: "segment",

@@ -14,12 +14,14 @@
 
 use std::ops::Range;
 
+use megabatch_amp::Precision;
+
 use super::memory::{Scratch, place};
 use super::norm::norm_len;
 use super::sequence::{Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::kernel::{self, Isa, PANEL, Place, Start, Step, View, ViewMut};
+use crate::kernel::{self, Isa, PANEL, Place, Start, Step, Unwound, View, ViewMut};
 use crate::lstm::{LayerSlots, Read};
 use crate::profile::Work;
 use crate::tensor::TensorSet;
@@ -142,6 +144,8 @@ impl Sequence {
     ) {
         let (rows, layer) = (self.windows.len(), &self.layers[l]);
         let (state_at, d_gates_at) = (self.d_state_at(), self.d_gates_at(t_in_block));
+        // What is rounded is added up after that.
+        let sums_at = self.by_bar_in_step(l, t).filter(|_| self.precision == Precision::Fp32);
         if self.receives_at_every_step(l) {
             self.add_from_above(t, scratch);
         }
@@ -151,13 +155,14 @@ impl Sequence {
                 cell: self.cell_at(t).panel(n).view(&layer.cell, &scratch.segment.cell),
                 d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
             };
-            let mut d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
-            let mut d_gates = ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n));
-            kernel::unwind(isa, rows, step, (&mut d_cell, &mut d_gates));
+            let sums = sums_at.map(|at| ViewMut(scratch.by_bar.as_mut_slice(), at.panel(4 * n)));
+            let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
+            let d_gates = ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n));
+            kernel::unwind(isa, rows, step, Unwound { d_cell, d_gates, sums });
         }
         self.round_d_gates(d_gates_at, scratch);
         let d_gates = scratch.d_gates.as_slice();
-        if self.is_by_bar(l) {
+        if self.is_by_bar(l) && sums_at.is_none() {
             let to = (scratch.by_bar.as_mut_slice(), self.by_bar_at());
             self.windows.add_step(t, self.of.gates(), (d_gates, d_gates_at), to);
         }

@@ -17,7 +17,7 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 
-use super::memory::{LayerMemory, Scratch, Segment, place};
+use super::memory::{LayerMemory, Scratch, place};
 use super::segments::Extent;
 use super::single::ROWS_FEW;
 use super::weights::LayerWeights;
@@ -114,6 +114,11 @@ impl Sequence {
         place(self.windows.bars(), 1)
     }
 
+    /// The rows of all windows at step `t` of layer `l` in [`Scratch::by_bar`], where it is computed by bar and they follow one another.
+    pub(super) fn by_bar_in_step(&self, l: usize, t: usize) -> Option<Place> {
+        self.is_by_bar(l).then(|| self.windows.rows_in_step(t))?.map(|row| self.by_bar_at().row(row))
+    }
+
     /// The steps in blocks.
     pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
         let steps = self.windows.steps();
@@ -146,17 +151,16 @@ impl Sequence {
                 self.clock.stop_layer(start, (l, Work::Projection));
                 let start = self.clock.start();
                 for t in block.clone() {
-                    if self.is_by_bar(l) {
+                    let is_read_in_place = weights.quantized.is_none() && self.by_bar_in_step(l, t).is_some();
+                    if self.is_by_bar(l) && !is_read_in_place {
                         let (from, to) = (self.by_bar_at(), self.gates_at(t));
                         let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
                         self.windows.read_step(t, self.of.gates(), (scratch.by_bar.as_slice(), from), (gates, to));
                     }
                     match &weights.quantized {
                         Some(own) => self.step_quantized(isa, (l, own), t, scratch),
-                        None if self.windows.len() <= ROWS_FEW => {
-                            self.step_of_few(isa, (l, weights), t, &mut scratch.segment);
-                        }
-                        None => self.step(isa, (l, weights), t, &mut scratch.segment),
+                        None if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, (l, weights), t, scratch),
+                        None => self.step(isa, (l, weights), t, scratch),
                     }
                     self.round_hidden(l, t);
                 }
@@ -218,16 +222,20 @@ impl Sequence {
         }
     }
 
-    /// gates += h · W_hhᵀ, then the cell.
-    fn step(&mut self, isa: Isa, (l, weights): (usize, &LayerWeights), t: usize, segment: &mut Segment) {
+    /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are: in the gates, unless they were made by bar
+    /// and the windows' bars follow one another.
+    fn step(&mut self, isa: Isa, (l, weights): (usize, &LayerWeights), t: usize, scratch: &mut Scratch) {
+        let Scratch { segment, by_bar, .. } = scratch;
         let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
+        let projected = self.by_bar_in_step(l, t);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let weight_len = 4 * hidden * PANEL;
         for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
-            let operands = (Start::Result, View(states.as_slice(), before), weight);
+            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
+            let operands = (start, View(states.as_slice(), before), weight);
             kernel::product(isa, [rows, hidden, 4], operands, &mut gates);
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));

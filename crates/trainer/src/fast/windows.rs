@@ -146,6 +146,14 @@ impl Windows {
         }
     }
 
+    /// The first of the bars' rows at step `t`, where those of all windows follow one another.
+    pub(super) fn rows_in_step(&self, t: usize) -> Option<usize> {
+        match self.runs[..] {
+            [(first, _)] => Some(self.offsets[first] + t),
+            _ => None,
+        }
+    }
+
     /// Rows of all windows at step `t`: from the bars' rows in `by_bar` to consecutive rows, in each panel.
     pub(super) fn read_step(
         &self,
@@ -263,11 +271,13 @@ mod tests {
                 let mut rows = vec![0.0; 40 * PANEL];
                 of.read_step(1, 2, (&x, place), (&mut rows, place));
                 assert_eq!(rows[2 * PANEL], bars[5 * 3]);
+                assert_eq!(x[place.row(of.rows_in_step(1).unwrap() + 2).start], rows[2 * PANEL]);
                 assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..4, 1..6)]);
                 let mut sums = vec![0.0; 40 * PANEL];
                 of.add_step(1, 2, (&rows, place), (&mut sums, place));
                 assert_eq!(sums[3 * PANEL], bars[5 * 3]);
             } else {
+                assert_eq!(of.rows_in_step(1), None);
                 assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..1, 1..3), (1..2, 5..7), (2..3, 9..11)]);
             }
         }

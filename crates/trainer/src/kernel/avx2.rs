@@ -44,6 +44,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn prefetch(from: *const f32) {
+        // SAFETY: a hint, which touches no memory, to any processor of this architecture.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+    }
+
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         halves!(_mm256_add_ps, self, other)
     }

@@ -40,6 +40,12 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn prefetch(from: *const f32) {
+        // SAFETY: a hint, which touches no memory, to any processor of this architecture.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+    }
+
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         whole!(_mm512_add_ps, self, other)
     }

@@ -27,7 +27,7 @@ pub(crate) mod quantized;
 
 use std::ops::Range;
 
-pub(crate) use cell::{Step, activate, cells, forward, forward_units, unwind};
+pub(crate) use cell::{Step, Unwound, activate, cells, forward, forward_units, unwind};
 pub(crate) use isa::Isa;
 
 use crate::dropout::Mask;
@@ -75,12 +75,15 @@ pub(crate) enum Start<'a> {
     Zero,
     /// This row [panels · 16], for every row.
     Row(&'a [f32]),
+    /// These rows [rows, panels · 16].
+    Rows(View<'a>),
     /// What the result holds.
     Result,
 }
 
 /// Arguments of the kernel `product`: a [rows, depth], b [panels][depth][16] and c [panels][rows][16] at their strides, and
-/// `start` [16] every `start_stride` numbers for each panel, or null to start from c. c overlaps none of the others.
+/// `start` [16], every `start_stride` numbers for each panel and every `start_row` for each row, or null to start from c. c overlaps
+/// none of the others.
 #[derive(Clone, Copy)]
 struct Product {
     rows: usize,
@@ -88,6 +91,7 @@ struct Product {
     panels: usize,
     start: *const f32,
     start_stride: usize,
+    start_row: usize,
     a: *const f32,
     a_stride: usize,
     b: *const f32,
@@ -227,10 +231,14 @@ pub(crate) fn product(
     let b_place = Place { start: 0, stride: depth * PANEL };
     b_place.check(b.len(), panels, depth);
     to.1.check(to.0.len(), panels, rows);
-    let (start, start_stride) = match start {
-        Start::Zero => (ZERO.as_ptr(), 0),
-        Start::Result => (std::ptr::null(), 0),
-        Start::Row(row) => (row[..panels * PANEL].as_ptr(), PANEL),
+    let (start, start_stride, start_row) = match start {
+        Start::Zero => (ZERO.as_ptr(), 0, 0),
+        Start::Result => (std::ptr::null(), 0, 0),
+        Start::Row(row) => (row[..panels * PANEL].as_ptr(), PANEL, 0),
+        Start::Rows(View(values, place)) => {
+            place.check(values.len(), panels, rows);
+            (values[place.start..].as_ptr(), place.stride, PANEL)
+        }
     };
     let arguments = Product {
         rows,
@@ -238,6 +246,7 @@ pub(crate) fn product(
         panels,
         start,
         start_stride,
+        start_row,
         a: a.0[a.1.start..].as_ptr(),
         a_stride: a.1.stride,
         b: b.as_ptr(),

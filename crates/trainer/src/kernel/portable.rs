@@ -35,6 +35,9 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    unsafe fn prefetch(_: *const f32) {}
+
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         self.with(other, |a, b| a + b)
     }

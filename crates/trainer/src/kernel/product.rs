@@ -116,7 +116,7 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize
             for q in 0..P {
                 sums[r][q] = match p.start.is_null() {
                     true => V::load(c.add(q * p.c_stride + r * PANEL)),
-                    false => V::load(p.start.add((panel + q) * p.start_stride)),
+                    false => V::load(p.start.add((panel + q) * p.start_stride + (row + r) * p.start_row)),
                 };
             }
         }

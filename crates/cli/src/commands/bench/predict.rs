@@ -1,4 +1,4 @@
-//! `megabatch bench predict`: predictions of consecutive samples, without data that have to be read.
+//! `megabatch bench predict`: predictions of consecutive or scattered samples, without data that have to be read.
 
 use std::time::Instant;
 
@@ -9,11 +9,11 @@ use megabatch_trainer::{
 };
 use serde_json::json;
 
-use super::series::{ModelKind, made_up};
+use super::series::{ModelKind, SHUFFLED_SAMPLES, made_up};
 use crate::answer::Answer;
 use crate::usage::peak_rss_bytes;
 
-/// Predictions for consecutive samples of made-up numbers
+/// Predictions for samples of made-up numbers
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch bench predict --model single --batch 1 --features 167 --threads 1")]
 pub(crate) struct Args {
@@ -41,13 +41,18 @@ pub(crate) struct Args {
     /// Compute with the LSTM's weights in eight bits
     #[arg(long)]
     int8: bool,
+    /// Samples that lie far apart instead of consecutive ones
+    #[arg(long)]
+    shuffled: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let batch_size = args.batch as usize;
-    let samples = made_up(args.model, args.features, (args.batches as usize + 1) * batch_size)?;
+    let count = (args.batches as usize + 1) * batch_size;
+    let samples = made_up(args.model, args.features, if args.shuffled { count.max(SHUFFLED_SAMPLES) } else { count })?;
     let mut predictor = predictor(args, &samples)?;
-    let indices: Vec<usize> = (0..samples.len()).collect();
+    let place = |n: usize| if args.shuffled { n * SHUFFLED_APART % samples.len() } else { n };
+    let indices: Vec<usize> = (0..count).map(place).collect();
     // When each batch was done.
     let mut done = Vec::new();
     predictor.predict(Selection { samples: &samples, indices: &indices }, |_, _| {
@@ -75,6 +80,9 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     });
     Ok(Answer::new(text, &json))
 }
+
+/// Places between samples that follow one another when they are shuffled: the golden ratio of all, so that those of a batch are far apart.
+const SHUFFLED_APART: usize = SHUFFLED_SAMPLES * 618 / 1000 + 3;
 
 /// A model with the weights that training begins with.
 fn predictor(args: &Args, samples: &dyn Samples) -> Result<Predictor> {

@@ -7,6 +7,9 @@ use megabatch_trainer::{SampleShape, SeriesInMemory, Timeframe};
 /// K: targets of a sample.
 const TARGETS: usize = 36;
 
+/// Samples of which shuffled ones are drawn: enough for their windows to have little in common.
+pub(super) const SHUFFLED_SAMPLES: usize = 100_000;
+
 /// Which windows a sample has.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum ModelKind {

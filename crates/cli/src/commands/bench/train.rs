@@ -8,7 +8,7 @@ use megabatch_gpu_core::Device;
 use megabatch_trainer::{Config, Event, Form, ModelConfig, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
 use serde_json::json;
 
-use super::series::{ModelKind, made_up};
+use super::series::{ModelKind, SHUFFLED_SAMPLES, made_up};
 use crate::answer::Answer;
 use crate::plan::bytes;
 use crate::usage::peak_rss_bytes;
@@ -56,9 +56,6 @@ enum FormName {
     /// Every window whole, as the reference
     Plain,
 }
-
-/// Samples that are drawn from in random order: enough for their windows to have little in common.
-const SHUFFLED_SAMPLES: usize = 100_000;
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let samples = if args.shuffled { SHUFFLED_SAMPLES } else { 4 * args.batch };

@@ -13,6 +13,8 @@
 //! 2. Backward computes tanh c' anew, which is cheaper than to keep and to load it.
 //! 3. Forward of few windows goes over all units twice instead, for the same reason.
 //! 4. Backward sets what has vanished to zero, see [`Scalar::flush`](crate::Scalar::flush).
+//! 5. Both ask for the gates and states of the step that comes next, whose rows lie next to this one's: the following ones forward, which
+//!    will be written, and those before them backward. A step goes through all panels, so that no processor expects it to come back.
 
 use super::{Activate, Cells, Forward, ForwardUnits, Unwind};
 use crate::kernel::PANEL;
@@ -32,6 +34,10 @@ pub(in crate::kernel) unsafe fn forward<V: Lanes>(s: &Forward) {
             let cell = cell_after::<V>((s.gates, s.gates_stride), s.cell, at);
             cell.store(s.cell.wrapping_add(at + s.rows * PANEL));
             V::load(o.wrapping_add(at)).mul(tanh(cell)).store(s.hidden_after.wrapping_add(at));
+            let gate = |gate: usize| s.gates.wrapping_add(gate * s.gates_stride);
+            for of_step in [gate(0), gate(1), gate(2), gate(3), s.hidden_after, s.cell.wrapping_add(s.rows * PANEL)] {
+                V::prefetch(of_step.wrapping_add(at + s.rows * PANEL));
+            }
         }
     }
 }
@@ -105,12 +111,27 @@ unsafe fn cell_after<V: Lanes>((gates, stride): (*const f32, usize), before: *co
 /// The pointers of `s` reach all that its sizes say, see [`Unwind`]; the processor has the instruction set of V.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn unwind<V: Lanes>(s: &Unwind) {
-    // SAFETY: rows 0..rows of the four gates, of their gradients and of the states lie where the contract of `Unwind` says.
+    // SAFETY: the contract is the same.
+    unsafe {
+        match s.sums.is_null() {
+            true => unwind_rows::<V, false>(s),
+            false => unwind_rows::<V, true>(s),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn unwind_rows<V: Lanes, const SUMS: bool>(s: &Unwind) {
+    // SAFETY: rows 0..rows of the four gates, of their gradients, of the states and, with SUMS, of the sums lie where the contract of
+    // `Unwind` says.
     unsafe {
         let one = V::splat(1.0);
         for row in 0..s.rows {
             let at = row * PANEL;
             let gate = |gate: usize| s.gates.wrapping_add(gate * s.gates_stride + at);
+            for of_step in [gate(0), gate(1), gate(2), gate(3), s.cell.wrapping_add(at)] {
+                V::prefetch(of_step.wrapping_sub(s.rows * PANEL));
+            }
             let [i, f, g, o] = [V::load(gate(0)), V::load(gate(1)), V::load(gate(2)), V::load(gate(3))];
             let before = V::load(s.cell.wrapping_add(at));
             let tanh_c = tanh(V::load(s.cell.wrapping_add(at + s.rows * PANEL)));
@@ -120,11 +141,20 @@ pub(in crate::kernel) unsafe fn unwind<V: Lanes>(s: &Unwind) {
             let d_c = flush(tanh_c.mul(tanh_c).mul_sub_from(d_h_o, d_h_o).add(V::load(d_cell)));
             d_c.mul(f).store(d_cell);
 
-            let d = |gate: usize| s.d_gates.wrapping_add(gate * s.d_gates_stride + at);
-            flush(d_c.mul(g).mul(i).mul(one.sub(i))).store(d(0));
-            flush(d_c.mul(before).mul(f).mul(one.sub(f))).store(d(1));
-            flush(d_c.mul(i).mul(g.mul_sub_from(g, one))).store(d(2));
-            flush(d_h.mul(tanh_c).mul(o).mul(one.sub(o))).store(d(3));
+            let d_gates = [
+                d_c.mul(g).mul(i).mul(one.sub(i)),
+                d_c.mul(before).mul(f).mul(one.sub(f)),
+                d_c.mul(i).mul(g.mul_sub_from(g, one)),
+                d_h.mul(tanh_c).mul(o).mul(one.sub(o)),
+            ];
+            for (gate, d) in d_gates.into_iter().enumerate() {
+                let d = flush(d);
+                d.store(s.d_gates.wrapping_add(gate * s.d_gates_stride + at));
+                if SUMS {
+                    let sum = s.sums.wrapping_add(gate * s.sums_stride + at);
+                    V::load(sum).add(d).store(sum);
+                }
+            }
         }
     }
 }

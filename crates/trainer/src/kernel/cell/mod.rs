@@ -46,8 +46,8 @@ pub(super) struct Cells {
     cell: *mut f32,
 }
 
-/// Arguments of the kernel `unwind`: gates and d_gates [4][rows][16] at their strides, cell [2 · rows][16] (before, then after
-/// the step), d_hidden and d_cell [rows][16], none that is written overlapping another.
+/// Arguments of the kernel `unwind`: gates, d_gates and, unless it is null, sums [4][rows][16] at their strides, cell [2 · rows][16]
+/// (before, then after the step), d_hidden and d_cell [rows][16], none that is written overlapping another.
 pub(super) struct Unwind {
     rows: usize,
     gates: *const f32,
@@ -57,6 +57,8 @@ pub(super) struct Unwind {
     d_cell: *mut f32,
     d_gates: *mut f32,
     d_gates_stride: usize,
+    sums: *mut f32,
+    sums_stride: usize,
 }
 
 /// One step of sixteen units of `rows` windows: `gates` [rows, 4 · 16], before their functions, are replaced by themselves after
@@ -149,18 +151,31 @@ pub(crate) struct Step<'a> {
     pub(crate) d_hidden: View<'a>,
 }
 
-/// [`forward`] backwards: `d_cell` [rows, 16] turns from the gradient of the state after the step into that of the state before
-/// it; `d_gates` [rows, 4 · 16], before their functions, is written.
+/// What [`unwind`] changes, for sixteen units.
+pub(crate) struct Unwound<'a> {
+    /// From the gradient of the cell state after the step to that of the state before it: [rows, 16].
+    pub(crate) d_cell: ViewMut<'a>,
+    /// The gradients of the gates before their functions, which are written: [rows, 4 · 16].
+    pub(crate) d_gates: ViewMut<'a>,
+    /// What they are added to besides: [rows, 4 · 16].
+    pub(crate) sums: Option<ViewMut<'a>>,
+}
+
+/// [`forward`] backwards.
 ///
 /// # Panics
-/// If a slice is shorter than these sizes.
-pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, (d_cell, d_gates): (&mut ViewMut<'_>, &mut ViewMut<'_>)) {
-    let Step { gates, cell, d_hidden } = step;
+/// If a slice is shorter than the sizes say.
+pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, to: Unwound<'_>) {
+    let (Step { gates, cell, d_hidden }, Unwound { d_cell, d_gates, sums }) = (step, to);
     gates.1.check(gates.0.len(), 4, rows);
     cell.1.check(cell.0.len(), 1, 2 * rows);
     d_hidden.1.check(d_hidden.0.len(), 1, rows);
     d_cell.1.check(d_cell.0.len(), 1, rows);
     d_gates.1.check(d_gates.0.len(), 4, rows);
+    let (sums, sums_stride) = sums.map_or((std::ptr::null_mut(), 0), |sums| {
+        sums.1.check(sums.0.len(), 4, rows);
+        (sums.0[sums.1.start..].as_mut_ptr(), sums.1.stride)
+    });
     let arguments = Unwind {
         rows,
         gates: gates.0[gates.1.start..].as_ptr(),
@@ -170,6 +185,8 @@ pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, (d_cell, d_gates): (
         d_cell: d_cell.0[d_cell.1.start..].as_mut_ptr(),
         d_gates: d_gates.0[d_gates.1.start..].as_mut_ptr(),
         d_gates_stride: d_gates.1.stride,
+        sums,
+        sums_stride,
     };
     dispatch!(isa, unwind, &arguments);
 }
