@@ -53,26 +53,41 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
     }
   }
 
-  for (unsigned t = of.steps; t-- > 0;) {
+  Narrow<__half> kept[N][2];
+  float cell_before[N][2], d_output[N][2];
+  // What the next step back reads: on its way during a product.
+  auto fetch = [&]() {
     step -= of.windows * H;
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
       for (int j = 0; j < 2; j++) {
+        if (!has_unit || own + 8 * n + j >= of.windows) continue;
+        u64 number = step + (8 * n + j) * H;
+        kept[n][j] = gates[number];
+        cell_before[n][j] = cell[number + before];
+        d_output[n][j] = d_outputs ? d_outputs[number] : 0.0f;
+      }
+    }
+  };
+  fetch();
+  for (unsigned t = of.steps; t-- > 0;) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
         bool has = has_unit && own + 8 * n + j < of.windows;
-        unsigned further = (8 * n + j) * H;
         Gates d = {0.0f, 0.0f, 0.0f, 0.0f};
         if (has) {
-          float cell_before = cell[step + before + further];
-          if (d_outputs) dh[n][j] += d_outputs[step + further];
-          d = unwind(widen_gates(gates[step + further]), cell_before, c[n][j], dh[n][j], dc[n][j]);
-          c[n][j] = cell_before;
+          d = unwind(widen_gates(kept[n][j]), cell_before[n][j], c[n][j], dh[n][j] + d_output[n][j], dc[n][j]);
+          c[n][j] = cell_before[n][j];
         }
         Narrow<T> rounded = narrow_gates<T>(d);
         *(Narrow<T>*)&gradients[8 * n + 2 * quad + j][4 * unit] = rounded;
-        if (has) d_gates[step + further] = rounded;
+        if (has) d_gates[step + (8 * n + j) * H] = rounded;
       }
     }
+    if (t > 0) fetch();
     __syncthreads();
 
     float sums[N][4];
