@@ -33,13 +33,14 @@ pub use crate::cuda::Arguments;
 use crate::device::Cuda;
 use crate::error::Result;
 
-/// Threads of a block in every [`Launch`].
+/// Threads of a block in every [`Launch`] that does not ask for others.
 pub const BLOCK_THREADS: u32 = 256;
 
 /// A grid of one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
     blocks: u32,
+    threads: u32,
 }
 
 impl Launch {
@@ -57,14 +58,20 @@ impl Launch {
     /// As [`Launch::over`].
     pub fn of_blocks(blocks: usize) -> Option<Self> {
         let blocks = i32::try_from(blocks).expect("a grid has at most 2^31 - 1 blocks") as u32;
-        (blocks > 0).then_some(Launch { blocks })
+        (blocks > 0).then_some(Launch { blocks, threads: BLOCK_THREADS })
+    }
+
+    /// As many blocks of `threads` threads each.
+    #[must_use]
+    pub fn with_threads(self, threads: u32) -> Self {
+        Launch { threads, ..self }
     }
 }
 
 /// Blocks, and threads of each.
 impl From<Launch> for (u32, u32) {
     fn from(launch: Launch) -> Self {
-        (launch.blocks, BLOCK_THREADS)
+        (launch.blocks, launch.threads)
     }
 }
 

@@ -33,6 +33,7 @@ mod matmul;
 mod metrics;
 mod model;
 mod norm;
+pub mod ops;
 mod optimizer;
 mod pass;
 mod pooling;

@@ -1,0 +1,49 @@
+// What a step does to one unit of one window, forward and backward.
+#pragma once
+
+// Absolute errors of a few 1e-7: two operations of the special function unit each.
+__device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+__device__ inline float hyperbolic_tangent(float x) { return 2.0f * sigmoid(2.0f * x) - 1.0f; }
+
+// The gates of a unit in the order i, f, g, o, before their functions or after.
+struct Gates {
+  float i, f, g, o;
+};
+
+// c' = f·c + i·g and h' = o·tanh(c'); applies the gates' functions.
+__device__ inline float advance(Gates& gates, float& cell) {
+  gates = {sigmoid(gates.i), sigmoid(gates.f), hyperbolic_tangent(gates.g), sigmoid(gates.o)};
+  cell = gates.f * cell + gates.i * gates.g;
+  return gates.o * hyperbolic_tangent(cell);
+}
+
+// The reverse, s' = s·(1 - s), tanh' = 1 - tanh²: the gates' gradients before their functions. `d_cell` goes from the cell after the step, apart from
+// what comes through `d_hidden`, to the cell before.
+__device__ inline Gates unwind(Gates gates, float cell_before, float cell, float d_hidden, float& d_cell) {
+  float tangent = hyperbolic_tangent(cell);
+  float d = d_cell + d_hidden * gates.o * (1.0f - tangent * tangent);
+  d_cell = d * gates.f;
+  return {d * gates.g * gates.i * (1.0f - gates.i), d * cell_before * gates.f * (1.0f - gates.f), d * gates.i * (1.0f - gates.g * gates.g),
+          d_hidden * tangent * gates.o * (1.0f - gates.o)};
+}
+
+// Four gates as they lie in memory.
+template <class T>
+struct __align__(4 * sizeof(T)) Narrow {
+  T i, f, g, o;
+};
+
+template <class T>
+__device__ inline Narrow<T> narrow_gates(Gates gates) {
+  Narrow<T> to;
+  narrow(gates.i, to.i);
+  narrow(gates.f, to.f);
+  narrow(gates.g, to.g);
+  narrow(gates.o, to.o);
+  return to;
+}
+
+template <class T>
+__device__ inline Gates widen_gates(Narrow<T> gates) {
+  return {widen(gates.i), widen(gates.f), widen(gates.g), widen(gates.o)};
+}

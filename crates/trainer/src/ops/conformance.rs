@@ -1,0 +1,244 @@
+//! What the operations together must do on every device: one suite, in which their plain form on the CPU is right.
+
+#![forbid(unsafe_code)]
+
+use half::{bf16, f16};
+use megabatch_gpu_core::{Buffer, Device, Scope};
+use megabatch_order::random::{Stream, uniform};
+
+use super::{
+    Arithmetic, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights, Sequence, States,
+    TileWindows, WorkList, add_separated, interleave, multiply, recurrence, recurrence_backward, sum_by_bar,
+};
+use crate::error::Result;
+
+/// A case by the name of what it asserts. It fails with the device's error, and panics where the device's answer is wrong.
+pub type Case = (&'static str, fn(&Device) -> Result<()>);
+
+/// The cases.
+pub const CASES: &[Case] = &[
+    ("a layer in bf16 is the CPU's, held in registers", |device| same::<bf16>(device, &[1, 20, 64], 2e-2)),
+    ("a layer in f16 is the CPU's, held in registers", |device| same::<f16>(device, &[16, 33], 2e-3)),
+    ("a layer of 128 units is the CPU's", |device| same::<bf16>(device, &[128], 2e-2)),
+    ("a layer in f32 is the CPU's, step by step", |device| same::<f32>(device, &[1, 20], 2e-5)),
+    ("a layer that is too wide for registers is the CPU's, step by step", |device| same::<bf16>(device, &[130], 2e-2)),
+    ("tiles of either size give the same bits", tiles_give_the_same_bits),
+];
+
+/// Features of a bar.
+const WIDTH: usize = 5;
+
+/// A timeframe: steps, and the first bar of each window. There are single steps, single windows, and more windows than a tile has.
+const TIMEFRAMES: [(usize, &[u32]); 3] = [(4, &[0, 1, 2, 3, 4, 5, 6, 9, 10]), (1, &[3, 3]), (6, &[2])];
+
+/// What a layer computes, everything in f32 and in PyTorch's order of gates.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Layer {
+    /// Of each timeframe `[T + 1, B, H]`.
+    pub(super) hidden: Vec<f32>,
+    pub(super) cell: Vec<f32>,
+    /// Of each timeframe, `[4H, F]`, `[4H, H]` and `[4H]`.
+    pub(super) d_weight_ih: Vec<f32>,
+    pub(super) d_weight_hh: Vec<f32>,
+    pub(super) d_bias: Vec<f32>,
+    /// Of the states before the first step, `[B, H]` of each timeframe.
+    pub(super) d_first: [Vec<f32>; 2],
+}
+
+/// What it is computed from, of each timeframe.
+pub(super) struct Example {
+    pub(super) hidden: usize,
+    pub(super) bars: Vec<Vec<f32>>,
+    pub(super) weight_ih: Vec<Vec<f32>>,
+    pub(super) weight_hh: Vec<Vec<f32>>,
+    pub(super) bias: Vec<Vec<f32>>,
+    /// Of the hidden state after each step, `[T, B, H]`.
+    pub(super) d_outputs: Vec<Vec<f32>>,
+}
+
+fn noise(seed: usize, name: &'static str, len: usize, most: f32) -> Vec<f32> {
+    let stream = Stream { seed: seed as u64, name };
+    (0..len as u64).map(|k| (uniform(stream, k) as f32 - 0.5) * 2.0 * most).collect()
+}
+
+impl Example {
+    pub(super) fn new(hidden: usize) -> Self {
+        let each = |name, len: fn(usize, usize) -> usize, most| {
+            (0..TIMEFRAMES.len()).map(|s| noise(s, name, len(s, hidden), most)).collect()
+        };
+        let reach = 1.0 / (hidden as f32).sqrt();
+        Example {
+            hidden,
+            bars: each("bars", |s, _| bars(s) * WIDTH, 1.5),
+            weight_ih: each("weight_ih", |_, hidden| 4 * hidden * WIDTH, reach),
+            weight_hh: each("weight_hh", |_, hidden| 4 * hidden * hidden, reach),
+            bias: each("bias", |_, hidden| 4 * hidden, reach),
+            d_outputs: each("d_outputs", |s, hidden| TIMEFRAMES[s].0 * TIMEFRAMES[s].1.len() * hidden, 1.0),
+        }
+    }
+
+    fn work_list(&self, scope: &Scope, tile: TileWindows) -> Result<WorkList> {
+        let sequence = |(s, (steps, first)): (usize, (usize, &'static [u32]))| Sequence {
+            steps,
+            first,
+            row_step: 1,
+            projected_rows: bars(s),
+        };
+        let sequences: Vec<_> = TIMEFRAMES.into_iter().enumerate().map(sequence).collect();
+        WorkList::new(scope, self.hidden, tile, &sequences)
+    }
+
+    /// The layer forward and backward on a device.
+    pub(super) fn run<T: Operand>(&self, device: &Device, tile: TileWindows) -> Result<Layer> {
+        let (scope, width) = (device.scope("ops"), 4 * self.hidden);
+        let list = self.work_list(&scope, tile)?;
+        let mut weights = RecurrentWeights::<T>::zeros(&scope, self.hidden, TIMEFRAMES.len())?;
+        let mut projected = Buffer::zeros(&scope, list.projected_rows() * width)?;
+        let mut bars_of = Vec::new();
+        for s in 0..TIMEFRAMES.len() {
+            weights.set(s, (&Buffer::from_slice(&scope, &self.weight_hh[s])?, 0))?;
+            bars_of.push(self.project::<T>(&scope, s, (&mut projected, list.projected_row(s) * width))?);
+        }
+        let mut states = States::<T>::zeros(&scope, &list)?;
+        recurrence(&list, &Inputs { weights: &weights, projected: &projected }, &mut states)?;
+
+        let mut gradients = Gradients::<T>::zeros(&scope, &list)?;
+        gradients.outputs = Some(Buffer::from_slice(&scope, &self.d_outputs.concat())?);
+        recurrence_backward(&list, &weights, &states, &mut gradients)?;
+
+        let mut layer = Layer {
+            hidden: states.hidden.to_vec()?.into_iter().map(T::widen).collect(),
+            cell: states.cell.to_vec()?,
+            d_weight_ih: Vec::new(),
+            d_weight_hh: Vec::new(),
+            d_bias: Vec::new(),
+            d_first: [gradients.hidden.to_vec()?, gradients.cell.to_vec()?],
+        };
+        for (s, bars) in bars_of.iter().enumerate() {
+            let [ih, hh, bias] = self.parameter_gradients(&list, s, bars, (&states, &gradients))?;
+            layer.d_weight_ih.extend(ih);
+            layer.d_weight_hh.extend(hh);
+            layer.d_bias.extend(bias);
+        }
+        Ok(layer)
+    }
+
+    /// projected = x · W_ihᵀ + b for every bar of a timeframe; its bars as they were multiplied, `[bars, F]`.
+    fn project<T: Operand>(&self, scope: &Scope, s: usize, to: (&mut Buffer<f32>, usize)) -> Result<Buffer<T>> {
+        let mut weight = Buffer::<T>::zeros(scope, 4 * self.hidden * WIDTH)?;
+        interleave((&Buffer::from_slice(scope, &self.weight_ih[s])?, 0), &mut weight, [self.hidden, WIDTH])?;
+        let mut bias = Buffer::<f32>::zeros(scope, 4 * self.hidden)?;
+        interleave((&Buffer::from_slice(scope, &self.bias[s])?, 0), &mut bias, [self.hidden, 1])?;
+        let bars_of: Vec<T> = self.bars[s].iter().map(|&x| T::narrow(x)).collect();
+        let bars_of = Buffer::from_slice(scope, &bars_of)?;
+        let product = Product {
+            a: (&bars_of).into(),
+            b: (&weight).into(),
+            start: Some(&bias),
+            shape: [bars(s), 4 * self.hidden, WIDTH],
+            layout: Layout::Straight,
+            arithmetic: Arithmetic::Exact,
+        };
+        multiply(&product, Output::Overwrite, to)?;
+        Ok(bars_of)
+    }
+
+    /// dW_ih and db by bar, dW_hh by step.
+    fn parameter_gradients<T: Operand>(
+        &self,
+        list: &WorkList,
+        s: usize,
+        bars_of: &Buffer<T>,
+        (states, gradients): (&States<T>, &Gradients<T>),
+    ) -> Result<[Vec<f32>; 3]> {
+        let (scope, gates, rows) = (states.cell.scope(), 4 * self.hidden, TIMEFRAMES[s].0 * TIMEFRAMES[s].1.len());
+        let mut by_bar = Buffer::<f32>::zeros(scope, bars(s) * gates)?;
+        sum_by_bar(list, s, &gradients.gates, &mut by_bar)?;
+        let wide: Vec<f32> = bars_of.to_vec()?.into_iter().map(T::widen).collect();
+        let (wide, ones) = (Buffer::from_slice(scope, &wide)?, Buffer::from_slice(scope, &vec![1.0f32; bars(s)])?);
+        let of_bars = |b, width| Product {
+            a: (&by_bar).into(),
+            b,
+            start: None,
+            shape: [gates, width, bars(s)],
+            layout: Layout::BothTurned,
+            arithmetic: Arithmetic::Exact,
+        };
+        let of_states = Product {
+            a: Part { buffer: &gradients.gates, start: list.gates_row(s) * gates },
+            b: Part { buffer: &states.hidden, start: list.states_row(s) * self.hidden },
+            start: None,
+            shape: [gates, self.hidden, rows],
+            layout: Layout::BothTurned,
+            arithmetic: Arithmetic::Exact,
+        };
+        Ok([
+            self.separated(scope, &of_bars((&wide).into(), WIDTH))?,
+            self.separated(scope, &of_states)?,
+            self.separated(scope, &of_bars((&ones).into(), 1))?,
+        ])
+    }
+
+    /// A product in PyTorch's order of gates.
+    fn separated<T: Operand>(&self, scope: &Scope, product: &Product<'_, T>) -> Result<Vec<f32>> {
+        let [gates, width, _] = product.shape;
+        let (mut unit_by_unit, mut to) = (Buffer::zeros(scope, gates * width)?, Buffer::zeros(scope, gates * width)?);
+        multiply(product, Output::Overwrite, (&mut unit_by_unit, 0))?;
+        add_separated(&unit_by_unit, (&mut to, 0), [self.hidden, width])?;
+        Ok(to.to_vec()?)
+    }
+}
+
+/// Bars of a timeframe, of which the last is in no window.
+fn bars(s: usize) -> usize {
+    let (steps, first) = TIMEFRAMES[s];
+    first.iter().max().map_or(0, |&first| first as usize) + steps + 1
+}
+
+impl Layer {
+    pub(super) fn parts(&self) -> [(&'static str, &[f32]); 7] {
+        [
+            ("hidden states", &self.hidden),
+            ("cell states", &self.cell),
+            ("dW_ih", &self.d_weight_ih),
+            ("dW_hh", &self.d_weight_hh),
+            ("db", &self.d_bias),
+            ("d of the first hidden states", &self.d_first[0]),
+            ("d of the first cell states", &self.d_first[1]),
+        ]
+    }
+
+    /// Holds every part to `expected`: the difference is within `tolerance` of the part's largest number, or of 1.
+    pub(super) fn assert_close(&self, expected: &Layer, tolerance: f32, what: &str) {
+        for ((name, found), (_, expected)) in self.parts().into_iter().zip(expected.parts()) {
+            assert_eq!(found.len(), expected.len(), "{what}: {name}");
+            let most = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
+            for (k, (found, expected)) in found.iter().zip(expected).enumerate() {
+                let error = (found - expected).abs();
+                assert!(error <= tolerance * most, "{what}: {name}, number {k} is {found} where {expected} is right");
+            }
+        }
+    }
+}
+
+fn same<T: Operand>(device: &Device, widths: &[usize], tolerance: f32) -> Result<()> {
+    for &hidden in widths {
+        let example = Example::new(hidden);
+        let expected = example.run::<T>(&Device::cpu(), TileWindows::Eight)?;
+        let found = example.run::<T>(device, TileWindows::Eight)?;
+        found.assert_close(&expected, tolerance, &format!("{hidden} units in {}", T::SUFFIX));
+    }
+    Ok(())
+}
+
+fn tiles_give_the_same_bits(device: &Device) -> Result<()> {
+    for hidden in [7, 50] {
+        let example = Example::new(hidden);
+        let [eight, sixteen] = [TileWindows::Eight, TileWindows::Sixteen].map(|tile| example.run::<bf16>(device, tile));
+        assert_eq!(eight?, sixteen?, "{hidden} units");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

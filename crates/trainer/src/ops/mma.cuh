@@ -1,0 +1,141 @@
+// Products of small tiles by the tensor cores, a warp together. Where there are none, each instruction has a twin that moves the same fragments
+// between the same lanes by shuffles (PTX ISA, "Matrix Fragments for mma.m16n8k16" and "… m16n8k8", "ldmatrix").
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+typedef unsigned long long u64;
+
+#define ALL_LANES 0xffffffffu
+
+__device__ inline float widen(float value) { return value; }
+__device__ inline float widen(__half value) { return __half2float(value); }
+__device__ inline float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+__device__ inline void narrow(float value, float& to) { to = value; }
+__device__ inline void narrow(float value, __half& to) { to = __float2half_rn(value); }
+__device__ inline void narrow(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
+
+__device__ inline unsigned bits(float value) { return __float_as_uint(value); }
+__device__ inline unsigned bits(__half value) { return __half_as_ushort(value); }
+__device__ inline unsigned bits(__nv_bfloat16 value) { return __bfloat16_as_ushort(value); }
+
+// Two elements of a fragment, the one of the lower index in the lower half.
+template <class T>
+__device__ inline unsigned pair(T low, T high) {
+  return bits(low) | bits(high) << 16;
+}
+
+#ifndef __CUDA_ARCH__
+__device__ inline u64 of_lane(unsigned low, unsigned high, unsigned lane) {
+  return __shfl_sync(ALL_LANES, (u64)high << 32 | low, (int)lane);
+}
+
+__device__ inline float element(unsigned short bits, __half) { return __half2float(__ushort_as_half(bits)); }
+__device__ inline float element(unsigned short bits, __nv_bfloat16) { return __bfloat162float(__ushort_as_bfloat16(bits)); }
+
+template <class T>
+__device__ inline float dot(u64 a, u64 b, float sum, T type) {
+  for (int i = 0; i < 64; i += 16) sum += element((unsigned short)(a >> i), type) * element((unsigned short)(b >> i), type);
+  return sum;
+}
+
+__device__ inline float low_float(u64 two) { return __uint_as_float((unsigned)two); }
+__device__ inline float high_float(u64 two) { return __uint_as_float((unsigned)(two >> 32)); }
+#endif
+
+// d [16, 8] += a [16, 16] · b [16, 8]. Lane 4 r + q holds rows r and r + 8 of a and d, column r of b; of a and b the indices 2 q, 2 q + 1 and those plus 8 of the
+// inner dimension; of d the columns 2 q and 2 q + 1. Sums are in f32.
+#define MULTIPLY_ADD(T, instruction)                                                                                                   \
+  __device__ inline void multiply_add(float(&d)[4], const unsigned(&a)[4], unsigned b0, unsigned b1, T type) {                         \
+    TENSOR_CORE_OR_TWIN(instruction)                                                                                                   \
+  }
+
+#ifdef __CUDA_ARCH__
+#define TENSOR_CORE_OR_TWIN(instruction)                                                                                               \
+  (void)type;                                                                                                                          \
+  asm volatile(instruction " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                          \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                                        \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+#define TENSOR_CORE_OR_TWIN(instruction)                                                                                               \
+  unsigned lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;                                                             \
+  for (unsigned quad = 0; quad < 4; quad++) {                                                                                          \
+    u64 upper = of_lane(a[0], a[2], 4 * row + quad), lower = of_lane(a[1], a[3], 4 * row + quad);                                      \
+    u64 left = of_lane(b0, b1, 4 * column + quad), right = of_lane(b0, b1, 4 * column + 4 + quad);                                     \
+    d[0] = dot(upper, left, d[0], type);                                                                                               \
+    d[1] = dot(upper, right, d[1], type);                                                                                              \
+    d[2] = dot(lower, left, d[2], type);                                                                                               \
+    d[3] = dot(lower, right, d[3], type);                                                                                              \
+  }
+#endif
+
+MULTIPLY_ADD(__half, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+MULTIPLY_ADD(__nv_bfloat16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
+
+// The bits of `value` rounded to the 11 significant bits of TF32, ties away from zero.
+__device__ inline unsigned tf32(float value) {
+#ifdef __CUDA_ARCH__
+  unsigned rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+  return rounded;
+#else
+  unsigned own = __float_as_uint(value);
+  return (own & 0x7f800000) == 0x7f800000 ? own : (own + 0x1000) & 0xffffe000;
+#endif
+}
+
+// d [16, 8] += a [16, 8] · b [8, 8] in TF32. Lane 4 r + q holds rows r and r + 8 of a and d, column r of b; of the inner dimension the indices q and q + 4.
+__device__ inline void multiply_add(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, float) {
+#ifdef __CUDA_ARCH__
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  unsigned lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
+  for (unsigned quad = 0; quad < 4; quad++) {
+    u64 upper = of_lane(a[0], a[2], 4 * row + quad), lower = of_lane(a[1], a[3], 4 * row + quad);
+    u64 left = of_lane(b0, b1, 4 * column + quad), right = of_lane(b0, b1, 4 * column + 4 + quad);
+    d[0] += low_float(upper) * low_float(left) + high_float(upper) * high_float(left);
+    d[1] += low_float(upper) * low_float(right) + high_float(upper) * high_float(right);
+    d[2] += low_float(lower) * low_float(left) + high_float(lower) * high_float(left);
+    d[3] += low_float(lower) * low_float(right) + high_float(lower) * high_float(right);
+  }
+#endif
+}
+
+// Four matrices [8, 8] of 16-bit elements from shared memory. Lane 8 j + i has the address of row i of matrix j, a multiple of 16 bytes; to[j] of lane
+// 4 r + q becomes elements 2 q and 2 q + 1 of row r of matrix j.
+__device__ inline void load_matrices(unsigned (&to)[4], const void* row) {
+#ifdef __CUDA_ARCH__
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"((unsigned)__cvta_generic_to_shared(row))
+               : "memory");
+#else
+  unsigned lane = threadIdx.x % 32;
+  for (unsigned j = 0; j < 4; j++) {
+    const unsigned* from = (const unsigned*)__shfl_sync(ALL_LANES, (u64)row, (int)(8 * j + lane / 4));
+    to[j] = from[lane % 4];
+  }
+#endif
+}
+
+// The same, each matrix turned: to[j] of lane 4 r + q becomes the elements of column r in rows 2 q and 2 q + 1.
+__device__ inline void load_turned(unsigned (&to)[4], const void* row) {
+#ifdef __CUDA_ARCH__
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"((unsigned)__cvta_generic_to_shared(row))
+               : "memory");
+#else
+  unsigned lane = threadIdx.x % 32;
+  for (unsigned j = 0; j < 4; j++) {
+    unsigned first = 8 * j + lane % 4 * 2;
+    const unsigned short* even = (const unsigned short*)__shfl_sync(ALL_LANES, (u64)row, (int)first);
+    const unsigned short* odd = (const unsigned short*)__shfl_sync(ALL_LANES, (u64)row, (int)first + 1);
+    to[j] = even[lane / 4] | (unsigned)odd[lane / 4] << 16;
+  }
+#endif
+}

@@ -1,0 +1,35 @@
+//! Operations of a training step on a device, each in a file of its own: the function with its one match on the device, its plain form on the CPU, and the
+//! launch of its kernel, whose source lies beside it as `.cu` and `.ptx`. docs/gpu.md tells how they make a step, and what is missing.
+//!
+//! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit are one access to memory; [`interleave`] brings weights and
+//! biases of PyTorch's order into this one, and [`add_separated`] their gradients back. Sums are in f32 whatever the operands are.
+//!
+//! ```text
+//! forward    projected = x · W_ihᵀ + b, once a bar            multiply
+//!            states, gates of all steps and timeframes        recurrence
+//! backward   d_gates of all steps and timeframes              recurrence_backward
+//!            d_gates summed by bar                            sum_by_bar
+//!            dW_ih = by_barᵀ · x,  dW_hh = d_gatesᵀ · h        multiply
+//! ```
+
+mod by_bar;
+mod cell;
+pub mod conformance;
+mod gate_rows;
+#[cfg(test)]
+mod harness;
+mod matmul;
+mod operand;
+mod recurrence;
+mod recurrence_backward;
+mod recurrent_weights;
+mod work_list;
+
+pub use by_bar::sum_by_bar;
+pub use gate_rows::{add_separated, interleave};
+pub use matmul::{Arithmetic, Layout, Output, Part, Product, multiply};
+pub use operand::Operand;
+pub use recurrence::{Inputs, States, recurrence};
+pub use recurrence_backward::{Gradients, recurrence_backward};
+pub use recurrent_weights::RecurrentWeights;
+pub use work_list::{Sequence, TileWindows, WorkList};

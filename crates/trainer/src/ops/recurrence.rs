@@ -1,0 +1,141 @@
+//! The recurrence of LSTM layers, forward: all steps of all timeframes.
+
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
+
+use super::cell;
+use super::operand::Operand;
+use super::recurrent_weights::{Fragments, RecurrentWeights};
+use super::work_list::{Place, WorkList};
+use crate::error::Result;
+
+/// What the recurrence reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a, T: Operand> {
+    /// W_hh of each sequence.
+    pub weights: &'a RecurrentWeights<T>,
+    /// x · W_ihᵀ + b_ih + b_hh, `[rows, H, 4]`, the rows of all sequences.
+    pub projected: &'a Buffer<f32>,
+}
+
+/// What the recurrence keeps, sequence after sequence.
+#[derive(Debug)]
+pub struct States<T: Operand> {
+    /// `[Σ (T + 1)·B, H]`: the states before the first step, which are the caller's to set, then those after each.
+    pub hidden: Buffer<T>,
+    /// The same of the cells, in f32.
+    pub cell: Buffer<f32>,
+    /// `[Σ T·B, H, 4]`: the gates after their functions.
+    pub gates: Buffer<T::Kept>,
+}
+
+impl<T: Operand> States<T> {
+    /// Room for the states of a list, zero before the first step.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
+        let len = (list.rows() + list.windows()) * list.hidden();
+        let gates = Buffer::zeros(scope, list.rows() * 4 * list.hidden())?;
+        Ok(States { hidden: Buffer::zeros(scope, len)?, cell: Buffer::zeros(scope, len)?, gates })
+    }
+
+    pub(super) fn assert_fit(&self, list: &WorkList) {
+        let len = (list.rows() + list.windows()) * list.hidden();
+        let gates = list.rows() * 4 * list.hidden();
+        assert_eq!([self.hidden.len(), self.cell.len(), self.gates.len()], [len, len, gates], "states of the list");
+        [self.hidden.scope(), self.cell.scope(), self.gates.scope()]
+            .iter()
+            .for_each(|scope| list.device().assert_beside(scope.device()));
+    }
+}
+
+/// Runs every window of a list from its first step to its last: with gates = projected row + W_hh · h, c' = f·c + i·g and h' = o·tanh(c'). Hidden states are rounded to
+/// `T` after each step; everything else is in f32 until it is kept.
+///
+/// On a GPU with 16-bit operands and H ≤ 128 this is one launch, in which no block waits for another; else two launches for every step.
+///
+/// # Errors
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch or, on the general path, that there is no memory for the products of a step, on the scope of the
+/// cells.
+///
+/// # Panics
+/// If anything has not the shape of the list, and if arrays are on several devices.
+pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &mut States<T>) -> Result<()> {
+    states.assert_fit(list);
+    assert_eq!(inputs.projected.len(), list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
+    inputs.weights.assert_fit(list);
+    list.device().assert_beside(inputs.projected.scope().device());
+    match (list.device(), &inputs.weights.fragments) {
+        (Device::Cuda(device), Some(fragments)) => persistent(device, list, (fragments, inputs), states),
+        (Device::Cuda(device), None) => cell::forward(device, list, inputs, states),
+        _ => {
+            list.places().iter().for_each(|of| cpu(list, of, inputs, states));
+            Ok(())
+        }
+    }
+}
+
+fn persistent<T: Operand>(
+    device: &Cuda,
+    list: &WorkList,
+    (fragments, inputs): (&Fragments, &Inputs<'_, T>),
+    states: &mut States<T>,
+) -> Result<()> {
+    let (name, launch) = kernel::<T>("forward", list, fragments.units);
+    let kernel = Kernel { module: "trainer/recurrence", ptx: include_str!("recurrence.ptx"), name: &name };
+    let (places, tiles, first) =
+        (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
+    let (fragments, projected) = (fragments.forward.address(), inputs.projected.address());
+    let (hidden, cell, gates) = (states.hidden.address(), states.cell.address(), states.gates.address());
+    let arguments = arguments![places, tiles, list.hidden() as u32, fragments, projected, first, hidden, cell, gates];
+    // SAFETY: the list was made of rows within the projected inputs, and all arrays were seen to have its lengths; a block writes the states and gates of its own
+    // windows. What is submitted to the default stream later runs after it.
+    Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
+}
+
+/// Name and grid of a persistent kernel.
+pub(super) fn kernel<T: Operand>(direction: &str, list: &WorkList, units: usize) -> (String, Option<Launch>) {
+    let name = format!("{direction}_{}_{units}_{}", T::SUFFIX, list.tile_windows());
+    (name, Launch::of_blocks(list.tiles()).map(|launch| launch.with_threads(4 * units as u32)))
+}
+
+fn cpu<T: Operand>(list: &WorkList, of: &Place, inputs: &Inputs<'_, T>, states: &mut States<T>) {
+    let (hidden, weight) = (list.hidden(), inputs.weights.rows[of.weight as usize].as_slice());
+    let projected = inputs.projected.as_slice();
+    for t in 0..of.steps as usize {
+        for (window, &first) in list.first(of).iter().enumerate() {
+            let (before, after) = ((of.states(t) + window) * hidden, (of.states(t + 1) + window) * hidden);
+            let row = of.projected_row as usize + first as usize + t * of.row_step as usize;
+            let start = &projected[row * 4 * hidden..][..4 * hidden];
+            let gates = &mut states.gates.as_mut_slice()[(of.gates(t) + window) * 4 * hidden..][..4 * hidden];
+            let h: Vec<f32> = states.hidden.as_slice()[before..][..hidden].iter().map(|h| h.widen()).collect();
+            for unit in 0..hidden {
+                let sum = |gate: usize| {
+                    let weights = &weight[(4 * unit + gate) * hidden..][..hidden];
+                    start[4 * unit + gate] + weights.iter().zip(&h).map(|(w, h)| w.widen() * h).sum::<f32>()
+                };
+                let [i, f, g, o] = [sigmoid(sum(0)), sigmoid(sum(1)), sum(2).tanh(), sigmoid(sum(3))];
+                let cell = states.cell.as_mut_slice();
+                let c = f * cell[before + unit] + i * g;
+                cell[after + unit] = c;
+                states.hidden.as_mut_slice()[after + unit] = T::narrow(o * c.tanh());
+                gates[4 * unit..][..4].copy_from_slice(&[i, f, g, o].map(T::Kept::narrow));
+            }
+        }
+    }
+}
+
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+impl<T: Operand> RecurrentWeights<T> {
+    pub(super) fn assert_fit(&self, list: &WorkList) {
+        assert_eq!((self.hidden(), self.rows.len()), (list.hidden(), list.places().len()), "weights of the list");
+        self.rows.iter().for_each(|rows| list.device().assert_beside(rows.scope().device()));
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

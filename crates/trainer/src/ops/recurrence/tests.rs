@@ -1,0 +1,99 @@
+use half::{bf16, f16};
+use megabatch_simt::Arg;
+
+use super::super::harness::{HARNESS, noise};
+use super::super::recurrent_weights::{fragments_by_kernel, persistent_units};
+use super::super::work_list::{Sequence, TileWindows};
+use super::*;
+
+/// A list of H units with weights, projected inputs and states to begin from.
+pub(in super::super) struct Example<T: Operand> {
+    pub(in super::super) list: WorkList,
+    pub(in super::super) weights: RecurrentWeights<T>,
+    projected: Buffer<f32>,
+    pub(in super::super) states: States<T>,
+}
+
+impl<T: Operand> Example<T> {
+    /// Overlapping windows, one more than a tile has; a single step; a single window whose rows are those of a layer below; no window at all.
+    pub(in super::super) fn new(hidden: usize, tile: TileWindows) -> Self {
+        let scope = Device::cpu().scope("test");
+        let windows: Vec<u32> = (0..9).collect();
+        let of = |steps, first, row_step, projected_rows| Sequence { steps, first, row_step, projected_rows };
+        let sequences = [of(3, &windows[..], 1, 11), of(1, &[0, 0], 1, 1), of(4, &[0], 3, 10), of(2, &[], 1, 2)];
+        let list = WorkList::new(&scope, hidden, tile, &sequences).unwrap();
+        let mut weights = RecurrentWeights::zeros(&scope, hidden, sequences.len()).unwrap();
+        let reach = 1.0 / (hidden as f32).sqrt();
+        let numbers = noise("weights", sequences.len() * 4 * hidden * hidden, reach);
+        let from = Buffer::from_slice(&scope, &numbers).unwrap();
+        (0..sequences.len()).for_each(|s| weights.set(s, (&from, s * 4 * hidden * hidden)).unwrap());
+        let projected = noise("projected", list.projected_rows() * 4 * hidden, 2.0);
+        let projected = Buffer::from_slice(&scope, &projected).unwrap();
+        let mut states = States::zeros(&scope, &list).unwrap();
+        // Also what is to be overwritten.
+        let before = noise("states", states.cell.len(), 0.8);
+        states.cell.copy_from(&before).unwrap();
+        states.hidden.copy_from(&before.into_iter().map(T::narrow).collect::<Vec<_>>()).unwrap();
+        Example { list, weights, projected, states }
+    }
+
+    pub(in super::super) fn run_on_cpu(&mut self) {
+        let inputs = Inputs { weights: &self.weights, projected: &self.projected };
+        recurrence(&self.list, &inputs, &mut self.states).unwrap();
+    }
+
+    fn run_by_kernel(&mut self) {
+        let units = persistent_units::<T>(self.list.hidden()).unwrap();
+        let ([fragments, _], (name, launch)) =
+            (fragments_by_kernel(&self.weights), kernel::<T>("forward", &self.list, units));
+        let mut arguments = [
+            Arg::from(self.list.on_device.places.as_slice()),
+            Arg::from(self.list.on_device.tiles.as_slice()),
+            Arg::from(self.list.hidden() as u32),
+            Arg::from(&fragments[..]),
+            Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(self.projected.as_slice())),
+            Arg::from(self.list.on_device.first.as_slice()),
+            Arg::from(self.states.hidden.as_mut_slice()),
+            Arg::from(self.states.cell.as_mut_slice()),
+            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(self.states.gates.as_mut_slice())),
+        ];
+        HARNESS.run(&name, launch, &mut arguments);
+    }
+}
+
+/// A number that lies near the middle between two of `T` is rounded to either; each step hands on some of that.
+pub(in super::super) fn tolerance<T: Operand>() -> f32 {
+    if T::SUFFIX == "f16" { 2e-3 } else { 1.2e-2 }
+}
+
+pub(in super::super) fn assert_close<T: Operand>(found: &[T], expected: &[T], tolerance: f32, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (k, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let (found, expected) = (found.widen(), expected.widen());
+        let is_close = (found - expected).abs() <= tolerance * expected.abs().max(1.0);
+        assert!(is_close, "{what}: number {k} is {found} where {expected} is right");
+    }
+}
+
+fn check<T: Operand>(hidden: usize, tile: TileWindows) {
+    let (mut expected, mut found) = (Example::<T>::new(hidden, tile), Example::<T>::new(hidden, tile));
+    expected.run_on_cpu();
+    found.run_by_kernel();
+    let what = |part| format!("{part} of {hidden} units in {}, {tile:?}", T::SUFFIX);
+    let (found, expected, most) = (&found.states, &expected.states, tolerance::<T>());
+    assert_close(found.hidden.as_slice(), expected.hidden.as_slice(), most, &what("hidden states"));
+    assert_close(found.cell.as_slice(), expected.cell.as_slice(), most, &what("cell states"));
+    assert_close(found.gates.as_slice(), expected.gates.as_slice(), most, &what("gates"));
+}
+
+#[test]
+fn the_persistent_kernels_give_the_cpus_states() {
+    for (hidden, tile) in [(1, TileWindows::Eight), (20, TileWindows::Sixteen), (33, TileWindows::Eight)] {
+        check::<bf16>(hidden, tile);
+        check::<f16>(hidden, tile);
+    }
+    check::<f16>(32, TileWindows::Eight);
+    check::<bf16>(64, TileWindows::Sixteen);
+    check::<bf16>(128, TileWindows::Eight);
+    check::<f16>(101, TileWindows::Sixteen);
+}

@@ -1,0 +1,132 @@
+//! The recurrence of LSTM layers, backward: all steps of all timeframes.
+
+use megabatch_gpu_core::kernel::Kernel;
+use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
+
+use super::cell;
+use super::operand::Operand;
+use super::recurrence::{States, kernel};
+use super::recurrent_weights::{Fragments, RecurrentWeights};
+use super::work_list::{Place, WorkList};
+use crate::error::Result;
+
+/// What goes back through the recurrence, sequence after sequence.
+#[derive(Debug)]
+pub struct Gradients<T: Operand> {
+    /// `[Σ T·B, H]`: of the hidden state after each step, from above; none where only the last one is read.
+    pub outputs: Option<Buffer<f32>>,
+    /// `[Σ B, H]`: of the last hidden states; they become those of the first ones.
+    pub hidden: Buffer<f32>,
+    /// The same of the cells.
+    pub cell: Buffer<f32>,
+    /// `[Σ T·B, H, 4]`: of the gates before their functions, rounded as the products read them that follow.
+    pub gates: Buffer<T>,
+}
+
+impl<T: Operand> Gradients<T> {
+    /// Room for the gradients of a list, zero, where only the last states are read.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
+        let len = list.windows() * list.hidden();
+        let gates = Buffer::zeros(scope, list.rows() * 4 * list.hidden())?;
+        Ok(Gradients { outputs: None, hidden: Buffer::zeros(scope, len)?, cell: Buffer::zeros(scope, len)?, gates })
+    }
+
+    fn assert_fit(&self, list: &WorkList) {
+        let (edge, steps) = (list.windows() * list.hidden(), list.rows() * list.hidden());
+        let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
+        assert_eq!(lens, [edge, edge, 4 * steps], "gradients of the list");
+        assert!(self.outputs.as_ref().is_none_or(|outputs| outputs.len() == steps), "gradients of every output");
+        let outputs = self.outputs.as_ref().map(Buffer::scope);
+        let scopes = [self.hidden.scope(), self.cell.scope(), self.gates.scope()].into_iter().chain(outputs);
+        scopes.for_each(|scope| list.device().assert_beside(scope.device()));
+    }
+}
+
+/// Goes back from the last step of every window to its first. The gradient of a hidden state stays in f32; those of gates are rounded before they are multiplied.
+///
+/// # Errors
+/// As [`recurrence`](super::recurrence()).
+///
+/// # Panics
+/// As [`recurrence`](super::recurrence()).
+pub fn recurrence_backward<T: Operand>(
+    list: &WorkList,
+    weights: &RecurrentWeights<T>,
+    states: &States<T>,
+    gradients: &mut Gradients<T>,
+) -> Result<()> {
+    states.assert_fit(list);
+    weights.assert_fit(list);
+    gradients.assert_fit(list);
+    match (list.device(), &weights.fragments) {
+        (Device::Cuda(device), Some(fragments)) => persistent(device, list, (fragments, states), gradients),
+        (Device::Cuda(device), None) => cell::backward(device, list, (weights, states), gradients),
+        _ => {
+            list.places().iter().for_each(|of| cpu(list, of, (weights, states), gradients));
+            Ok(())
+        }
+    }
+}
+
+fn persistent<T: Operand>(
+    device: &Cuda,
+    list: &WorkList,
+    (fragments, states): (&Fragments, &States<T>),
+    gradients: &mut Gradients<T>,
+) -> Result<()> {
+    let (name, launch) = kernel::<T>("backward", list, fragments.units);
+    let kernel =
+        Kernel { module: "trainer/recurrence_backward", ptx: include_str!("recurrence_backward.ptx"), name: &name };
+    let (places, tiles) = (list.on_device.places.address(), list.on_device.tiles.address());
+    let (fragments, cell, gates) = (fragments.backward.address(), states.cell.address(), states.gates.address());
+    let d_outputs = gradients.outputs.as_ref().map_or(0, Buffer::address);
+    let (d_hidden, d_cell, d_gates) = (gradients.hidden.address(), gradients.cell.address(), gradients.gates.address());
+    let arguments =
+        arguments![places, tiles, list.hidden() as u32, fragments, cell, gates, d_outputs, d_hidden, d_cell, d_gates];
+    // SAFETY: all arrays were seen to have the lengths of the list; a block writes the gradients of its own windows. What is submitted to the default stream later
+    // runs after it.
+    Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
+}
+
+fn cpu<T: Operand>(
+    list: &WorkList,
+    of: &Place,
+    (weights, states): (&RecurrentWeights<T>, &States<T>),
+    gradients: &mut Gradients<T>,
+) {
+    let (hidden, weight) = (list.hidden(), weights.rows[of.weight as usize].as_slice());
+    let (cell, kept) = (states.cell.as_slice(), states.gates.as_slice());
+    for t in (0..of.steps as usize).rev() {
+        for window in 0..of.windows as usize {
+            let (before, after) = ((of.states(t) + window) * hidden, (of.states(t + 1) + window) * hidden);
+            let (edge, step) = ((of.window as usize + window) * hidden, (of.gates(t) + window) * hidden);
+            let d_gates = &mut gradients.gates.as_mut_slice()[4 * step..][..4 * hidden];
+            let d_hidden = &mut gradients.hidden.as_mut_slice()[edge..][..hidden];
+            let d_cell = &mut gradients.cell.as_mut_slice()[edge..][..hidden];
+            for unit in 0..hidden {
+                let [i, f, g, o] = [0, 1, 2, 3].map(|gate| kept[4 * (step + unit) + gate].widen());
+                let (c_before, c_tanh) = (cell[before + unit], cell[after + unit].tanh());
+                let d_h = d_hidden[unit] + gradients.outputs.as_ref().map_or(0.0, |d| d.as_slice()[step + unit]);
+                let d_c = d_cell[unit] + d_h * o * (1.0 - c_tanh * c_tanh);
+                d_cell[unit] = d_c * f;
+                let d = [
+                    d_c * g * i * (1.0 - i),
+                    d_c * c_before * f * (1.0 - f),
+                    d_c * i * (1.0 - g * g),
+                    d_h * c_tanh * o * (1.0 - o),
+                ];
+                d_gates[4 * unit..][..4].copy_from_slice(&d.map(T::narrow));
+            }
+            d_hidden.fill(0.0);
+            for (d, weights) in d_gates.iter().zip(weight.chunks_exact(hidden)) {
+                d_hidden.iter_mut().zip(weights).for_each(|(sum, w)| *sum += d.widen() * w.widen());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

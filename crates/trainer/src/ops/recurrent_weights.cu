@@ -1,0 +1,39 @@
+// W_hh as the recurrence's warps hold it. Source of recurrent_weights.ptx; launched by recurrent_weights.rs.
+//
+// A fragment is what multiply_add of mma.cuh takes as its `a`: 4 registers of each lane, with two elements each. A thread makes one register.
+#include "mma.cuh"
+
+// Element of W_hh as the rows lie, [H, 4, H]: zero out of range.
+template <class T>
+__device__ inline T weight_element(const T* rows, unsigned H, unsigned gate_row, unsigned column) {
+  T zero;
+  narrow(0.0f, zero);
+  return gate_row < 4 * H && column < H ? rows[(u64)gate_row * H + column] : zero;
+}
+
+// rows: [sequences, H, 4, H], unit by unit its rows of the gates i, f, g, o.  forward: [sequences, HP / 8 warps, HP / 16, 2, 32 lanes, 4], where warp w has the gates
+// of units 8 w … 8 w + 7: i above f, then g above o, by 16 columns at a time.  backward: [sequences, HP / 8 warps, HP / 8, 32 lanes, 4], of the transpose, where
+// warps 2 p and 2 p + 1 have the units 16 p … 16 p + 15, the one with the first half of the gates' rows, the other with the second, 16 at a time.
+template <class T>
+__device__ inline void lay(const T* rows, unsigned* forward, unsigned* backward, unsigned H, unsigned HP, unsigned len) {
+  unsigned k = blockIdx.x * blockDim.x + threadIdx.x;
+  if (k >= len) return;
+  unsigned each = 2 * HP * HP, in = k % each;  // registers of a sequence
+  rows += (u64)(k / each) * 4 * H * H;
+  unsigned part = in % 4, line = in / 4 % 32 / 4, quad = in / 4 % 4, tile = in / 128 % (HP / 8), warp = in / 128 / (HP / 8);
+  unsigned across = 2 * quad + part / 2 * 8;
+  {
+    unsigned gate_row = (8 * warp + line) * 4 + tile % 2 * 2 + part % 2, column = tile / 2 * 16 + across;
+    forward[k] = pair(weight_element(rows, H, gate_row, column), weight_element(rows, H, gate_row, column + 1));
+  }
+  unsigned unit = warp / 2 * 16 + line + part % 2 * 8, gate_row = warp % 2 * 2 * HP + tile * 16 + across;
+  backward[k] = pair(weight_element(rows, H, gate_row, unit), weight_element(rows, H, gate_row + 1, unit));
+}
+
+#define FRAGMENTS(name, T)                                                                                                            \
+  extern "C" __global__ void name(const T* rows, unsigned* forward, unsigned* backward, unsigned H, unsigned HP, unsigned len) {      \
+    lay(rows, forward, backward, H, HP, len);                                                                                         \
+  }
+
+FRAGMENTS(fragments_f16, __half)
+FRAGMENTS(fragments_bf16, __nv_bfloat16)

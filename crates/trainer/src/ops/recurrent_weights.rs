@@ -1,0 +1,136 @@
+//! W_hh as the recurrence reads it.
+
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
+
+use super::gate_rows::interleave;
+use super::operand::Operand;
+use crate::error::Result;
+
+/// Units up to which a block of threads holds all of W_hh in its registers.
+pub(super) const PERSISTENT_UNITS: usize = 128;
+
+/// W_hh of every sequence of a work list: `[sequences, H, 4, H]` and, for the persistent kernels, the same in the order in which the lanes of their warps hold it. To be set
+/// after every step of the optimizer.
+#[derive(Debug)]
+pub struct RecurrentWeights<T: Operand> {
+    hidden: usize,
+    pub(super) rows: Vec<Buffer<T>>,
+    pub(super) fragments: Option<Fragments>,
+}
+
+/// For the persistent kernels, two elements a number.
+#[derive(Debug)]
+pub(super) struct Fragments {
+    pub(super) units: usize,
+    pub(super) forward: Buffer<u32>,
+    pub(super) backward: Buffer<u32>,
+}
+
+impl<T: Operand> RecurrentWeights<T> {
+    /// Weights of zero for so many sequences of H hidden units.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn zeros(scope: &Scope, hidden: usize, sequences: usize) -> Result<Self> {
+        let is_cuda = matches!(scope.device(), Device::Cuda(_));
+        let units = if is_cuda { persistent_units::<T>(hidden) } else { None };
+        let fragments = units.map(|units| Fragments::zeros(scope, units, sequences)).transpose()?;
+        let rows = (0..sequences).map(|_| Buffer::zeros(scope, 4 * hidden * hidden)).collect::<Result<_, _>>()?;
+        Ok(RecurrentWeights { hidden, rows, fragments })
+    }
+
+    /// H.
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+
+    /// Sets the weight of a sequence to that which begins at element `start` of `from`, `[4H, H]` in PyTorch's order, rounded to this type.
+    ///
+    /// # Errors
+    /// As [`interleave`].
+    ///
+    /// # Panics
+    /// As [`interleave`], and if there is no such sequence.
+    pub fn set(&mut self, sequence: usize, (from, start): (&Buffer<f32>, usize)) -> Result<()> {
+        interleave((from, start), &mut self.rows[sequence], [self.hidden; 2])?;
+        match (&mut self.fragments, from.scope().device()) {
+            (Some(fragments), Device::Cuda(device)) => {
+                let rows = &self.rows[sequence];
+                let (len, name) = (fragments.len(), kernel::<T>());
+                let kernel = Kernel {
+                    module: "trainer/recurrent_weights",
+                    ptx: include_str!("recurrent_weights.ptx"),
+                    name: &name,
+                };
+                let skip = (sequence * len * size_of::<u32>()) as u64;
+                let (forward, backward) = (fragments.forward.address() + skip, fragments.backward.address() + skip);
+                let (hidden, units) = (self.hidden as u32, fragments.units as u32);
+                let arguments = arguments![rows.address(), forward, backward, hidden, units, len as u32];
+                // SAFETY: a thread reads elements of `rows` that are in its [4H, H], and writes one number of the sequence's own in each of the two. What is
+                // submitted to the default stream later runs after it.
+                Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Fragments {
+    fn zeros(scope: &Scope, units: usize, sequences: usize) -> Result<Self> {
+        let len = sequences * 2 * units * units;
+        Ok(Fragments { units, forward: Buffer::zeros(scope, len)?, backward: Buffer::zeros(scope, len)? })
+    }
+
+    /// Numbers of a sequence.
+    fn len(&self) -> usize {
+        2 * self.units * self.units
+    }
+}
+
+/// Units that the persistent kernel for H is made for, if there is one.
+pub(super) fn persistent_units<T: Operand>(hidden: usize) -> Option<usize> {
+    let units = hidden.next_power_of_two().max(32);
+    (T::IS_NARROW && units <= PERSISTENT_UNITS).then_some(units)
+}
+
+fn kernel<T: Operand>() -> String {
+    format!("fragments_{}", T::SUFFIX)
+}
+
+/// What [`RecurrentWeights::set`] makes of rows on a GPU, for the tests of the persistent kernels: forward and backward.
+#[cfg(test)]
+pub(super) fn fragments_by_kernel<T: Operand>(weights: &RecurrentWeights<T>) -> [Vec<[u32; 4]>; 2] {
+    use megabatch_simt::Arg;
+
+    let units = persistent_units::<T>(weights.hidden).unwrap();
+    let rows: Vec<T> = weights.rows.iter().flat_map(|rows| rows.as_slice().to_vec()).collect();
+    let len = weights.rows.len() * 2 * units * units;
+    let (mut forward, mut backward) = (vec![0u32; len], vec![0u32; len]);
+    let mut arguments = [
+        Arg::from(&rows[..]),
+        Arg::from(&mut forward[..]),
+        Arg::from(&mut backward[..]),
+        Arg::from(weights.hidden as u32),
+        Arg::from(units as u32),
+        Arg::from(len as u32),
+    ];
+    super::harness::HARNESS.run(&kernel::<T>(), Launch::over(len), &mut arguments);
+    [forward, backward].map(|numbers| bytemuck::cast_slice::<u32, [u32; 4]>(&numbers).to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_found_for_every_width_that_fits() {
+        let cases = [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128)];
+        for (hidden, units) in cases {
+            assert_eq!(persistent_units::<bf16>(hidden), Some(units));
+        }
+        assert_eq!((persistent_units::<f16>(129), persistent_units::<f32>(8)), (None, None));
+    }
+}

@@ -1,0 +1,18 @@
+// What a launch of the recurrence works on: `Place` and `Tile` of work_list.rs.
+#pragma once
+
+// One layer of one timeframe. Arrays of all sequences follow one another; where this one's begins, in rows:
+struct Sequence {
+  u64 projected_row;   // of the projected inputs
+  u64 step_row;        // of gates, T steps of B windows each; of states, which are those of T + 1 steps, it is `window` rows further
+  u64 row_step;        // rows from a window's step to its next one in the projected inputs
+  unsigned weight;     // number of its weight
+  unsigned window;     // windows of the sequences before it
+  unsigned windows;    // B
+  unsigned steps;      // T
+};
+
+// Windows of a sequence that a block takes, from number `window` on.
+struct Tile {
+  unsigned sequence, window;
+};

@@ -1,0 +1,231 @@
+#![forbid(unsafe_code)]
+
+use bytemuck::{Pod, Zeroable};
+use megabatch_gpu_core::{Buffer, Device, Scope};
+
+use crate::error::Result;
+
+/// One layer of one timeframe's LSTM over the distinct windows of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequence<'a> {
+    /// T.
+    pub steps: usize,
+    /// Row of each window's first step, B of them, among the sequence's own projected inputs.
+    pub first: &'a [u32],
+    /// Rows from a window's step to its next one: 1 where rows are bars, B where they are the steps of the layer below.
+    pub row_step: usize,
+    /// Rows of projected inputs.
+    pub projected_rows: usize,
+}
+
+/// Windows that one block of threads runs from their first step to their last. The results are the same bits with either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TileWindows {
+    /// As many blocks as possible: for batches that do not fill the GPU.
+    #[default]
+    Eight,
+    /// Half the blocks: each reads the states and waits at a barrier for twice the work.
+    Sixteen,
+}
+
+/// What one launch of the recurrence works on: sequences whose arrays follow one another, cut into tiles of windows, longest sequences first, so that
+/// the launch takes as long as the longest one where there is a multiprocessor for each tile.
+#[derive(Debug)]
+pub struct WorkList {
+    hidden: usize,
+    tile: TileWindows,
+    places: Vec<Place>,
+    firsts: Vec<u32>,
+    projected_rows: usize,
+    pub(super) on_device: OnDevice,
+}
+
+/// What kernels read of a work list.
+#[derive(Debug)]
+pub(super) struct OnDevice {
+    pub(super) places: Buffer<Place>,
+    pub(super) tiles: Buffer<Tile>,
+    pub(super) first: Buffer<u32>,
+}
+
+/// Where a sequence's arrays begin, in rows: `Sequence` of work.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Place {
+    pub(super) projected_row: u64,
+    /// Of gates; of states, of which there are those before the first step besides, it is `window` rows further.
+    pub(super) step_row: u64,
+    pub(super) row_step: u64,
+    /// Number of its weight.
+    pub(super) weight: u32,
+    /// Windows of the sequences before it.
+    pub(super) window: u32,
+    /// B.
+    pub(super) windows: u32,
+    /// T.
+    pub(super) steps: u32,
+}
+
+/// Windows of a sequence from number `window` on: `Tile` of work.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, PartialEq, Eq)]
+pub(super) struct Tile {
+    pub(super) sequence: u32,
+    pub(super) window: u32,
+}
+
+impl WorkList {
+    /// The sequences of one layer, of H hidden units each, and what the device needs of them in `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    ///
+    /// # Panics
+    /// If a window reads past its sequence's projected inputs, a sequence has no step, or the kernels' 32-bit numbers do not reach every element: 2³² hidden states
+    /// of a step, or units of all projected rows.
+    pub fn new(scope: &Scope, hidden: usize, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<Self> {
+        let (mut places, mut firsts): (Vec<Place>, Vec<u32>) = (Vec::new(), Vec::new());
+        let (mut projected_row, mut step_row) = (0, 0);
+        for (weight, of) in sequences.iter().enumerate() {
+            let last = of.first.iter().max().map_or(0, |&first| first as usize + 1 + of.row_step * (of.steps - 1));
+            assert!(
+                of.steps > 0 && last <= of.projected_rows,
+                "a window of sequence {weight} reads row {last} of {}",
+                of.projected_rows
+            );
+            places.push(Place {
+                projected_row: projected_row as u64,
+                step_row: step_row as u64,
+                row_step: of.row_step as u64,
+                weight: weight as u32,
+                window: firsts.len() as u32,
+                windows: of.first.len() as u32,
+                steps: of.steps as u32,
+            });
+            firsts.extend_from_slice(of.first);
+            projected_row += of.projected_rows;
+            step_row += of.steps * of.first.len();
+        }
+        let in_reach = |rows: usize| u32::try_from(4 * rows * hidden).is_ok();
+        assert!(in_reach(projected_row) && in_reach(firsts.len() + 32), "too many rows for one launch");
+        let on_device = OnDevice {
+            places: Buffer::from_slice(scope, &places)?,
+            tiles: Buffer::from_slice(scope, &tiles(&places, tile.windows()))?,
+            first: Buffer::from_slice(scope, &firsts)?,
+        };
+        Ok(WorkList { hidden, tile, places, firsts, projected_rows: projected_row, on_device })
+    }
+
+    /// H.
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+
+    /// Windows of all sequences.
+    pub fn windows(&self) -> usize {
+        self.firsts.len()
+    }
+
+    /// Rows of gates: steps of windows, of all sequences.
+    pub fn rows(&self) -> usize {
+        self.places.iter().map(|of| of.steps as usize * of.windows as usize).sum()
+    }
+
+    /// Rows of projected inputs of all sequences.
+    pub fn projected_rows(&self) -> usize {
+        self.projected_rows
+    }
+
+    /// First row of a sequence's projected inputs.
+    pub fn projected_row(&self, sequence: usize) -> usize {
+        self.places[sequence].projected_row as usize
+    }
+
+    /// First row of a sequence's gates, of which there are T·B: those of the first window at the first step.
+    pub fn gates_row(&self, sequence: usize) -> usize {
+        self.places[sequence].gates(0)
+    }
+
+    /// First row of a sequence's states, of which there are (T + 1)·B: that of the first window before the first step.
+    pub fn states_row(&self, sequence: usize) -> usize {
+        self.places[sequence].states(0)
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        self.on_device.places.scope().device()
+    }
+
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Row of each window's first step.
+    pub(super) fn first(&self, of: &Place) -> &[u32] {
+        &self.firsts[of.window as usize..][..of.windows as usize]
+    }
+
+    pub(super) fn tiles(&self) -> usize {
+        self.on_device.tiles.len()
+    }
+
+    pub(super) fn tile_windows(&self) -> usize {
+        self.tile.windows()
+    }
+}
+
+impl TileWindows {
+    fn windows(self) -> usize {
+        match self {
+            TileWindows::Eight => 8,
+            TileWindows::Sixteen => 16,
+        }
+    }
+}
+
+impl Place {
+    /// Row of the states of the first window before step `t`, which are those after step `t` - 1.
+    pub(super) fn states(&self, t: usize) -> usize {
+        self.gates(t) + self.window as usize
+    }
+
+    /// Row of the gates of the first window at step `t`.
+    pub(super) fn gates(&self, t: usize) -> usize {
+        self.step_row as usize + t * self.windows as usize
+    }
+}
+
+/// Tiles of all sequences, those of the longest ones first.
+fn tiles(places: &[Place], windows: usize) -> Vec<Tile> {
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by_key(|&sequence| std::cmp::Reverse(places[sequence].steps));
+    let of = |sequence: usize| {
+        let starts = (0..places[sequence].windows).step_by(windows);
+        starts.map(move |window| Tile { sequence: sequence as u32, window })
+    };
+    order.into_iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_of_the_longest_sequences_come_first() {
+        let scope = Device::cpu().scope("test");
+        let of = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
+        let sequences = [of(3, &[0, 1, 2]), of(9, &[0; 17]), of(5, &[])];
+        let list = WorkList::new(&scope, 4, TileWindows::Eight, &sequences).unwrap();
+        let tiles: Vec<_> = list.on_device.tiles.as_slice().iter().map(|tile| (tile.sequence, tile.window)).collect();
+        assert_eq!(tiles, [(1, 0), (1, 8), (1, 16), (0, 0)]);
+        assert_eq!((list.windows(), list.rows(), list.projected_rows()), (20, 9 + 153, 5 + 11 + 7));
+        let second = list.places()[1];
+        assert_eq!((second.projected_row, second.gates(2), second.states(2)), (5, 9 + 34, 9 + 34 + 3));
+    }
+
+    #[test]
+    #[should_panic(expected = "a window of sequence 0 reads row 6 of 5")]
+    fn a_window_past_the_projected_inputs_is_refused() {
+        let sequence = Sequence { steps: 3, first: &[0, 3], row_step: 1, projected_rows: 5 };
+        let _ = WorkList::new(&Device::cpu().scope("test"), 4, TileWindows::Eight, &[sequence]);
+    }
+}
