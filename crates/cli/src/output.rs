@@ -30,6 +30,17 @@ pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
     }
 }
 
+/// Checks that `folder` is one, or is not there yet.
+///
+/// # Errors
+/// A usage failure that names the path.
+pub(crate) fn check_folder(folder: &Path) -> Result<()> {
+    if folder.exists() && !folder.is_dir() {
+        return Err(Failure::usage(format!("{}: cannot write here: this is a file; name a folder", folder.display())));
+    }
+    Ok(())
+}
+
 /// Checks that the name of `out` ends in one of `endings`, of which the format follows.
 ///
 /// # Errors
@@ -45,6 +56,15 @@ pub(crate) fn require_ending(out: &Path, endings: &[&str]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        assert!(check_folder(folder.path()).is_ok() && check_folder(&at("absent")).is_ok());
+        assert!(check_folder(&at("file")).unwrap_err().to_string().contains("name a folder"));
+    }
 
     #[test]
     fn outputs_are_new_files_in_folders_that_exist() {

@@ -14,7 +14,7 @@ mod schema;
 
 pub use batch::BlockDiagonal;
 pub use builder::{Builder, Identity};
-pub use cache::{BuildOptions, Collected, GraphCache, Progress, Stale, build_cached};
+pub use cache::{BuildOptions, Collected, Fetched, GraphCache, Progress, Stale, build_cached};
 pub use error::{Change, Error, Result};
 pub use file::{FloatWidth, Floats, GraphFile, IndexWidth, StoredGraph, Widths};
 pub use graph::{Graph, Targets};

@@ -226,6 +226,9 @@ fn bench_answers_with_the_keys_that_programs_read() {
         assert_eq!(answer[key]["sum"], answer["in_memory"]["sum"], "the model computes the same: {answer}");
     }
     assert_eq!(answer["edges"], 24);
+    assert_eq!(answer["batch_graphs"], 3, "no more than there are");
+    let [forward_s, step_s] = ["batch_forward_s", "batch_step_s"].map(|key| answer[key].as_f64().unwrap());
+    assert!(forward_s > 0.0 && step_s > 0.0, "{answer}");
     assert!(answer["batch_topology_us"].as_f64().unwrap() > 0.0, "{answer}");
 }
 

@@ -12,6 +12,8 @@ mod diverging;
 mod doctor;
 mod exchange;
 mod graph;
+mod graph_cached;
+mod graph_export;
 mod graph_training;
 mod heads;
 mod instruments;

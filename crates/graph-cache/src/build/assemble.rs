@@ -81,10 +81,20 @@ impl Edges {
 /// [`Error::Data`] for more edges than a `u32` counts.
 pub(crate) fn assemble(neighbours: &Neighbours, parts: Parts) -> Result<Edges> {
     match parts.symmetry {
+        Symmetry::None if parts.self_loops == SelfLoops::None => as_they_are(neighbours),
         Symmetry::None => rows(neighbours, parts, |row, to| to.extend_from_slice(neighbours.of(row))),
         Symmetry::Union => both_ways(neighbours, parts, |_| true),
         Symmetry::Mutual => both_ways(neighbours, parts, |met| met.ways == 2 || met.kept),
     }
+}
+
+fn as_they_are(neighbours: &Neighbours) -> Result<Edges> {
+    counted(neighbours.list.len())?;
+    Ok(Edges {
+        row_ptr: neighbours.offsets.iter().map(|&edges| edges as u32).collect(),
+        col: neighbours.list.iter().map(|neighbour| neighbour.column).collect(),
+        values: neighbours.list.iter().map(|neighbour| neighbour.value).collect(),
+    })
 }
 
 /// A pair of nodes as one of them finds it.

@@ -68,6 +68,9 @@ pub(crate) fn attributes(
     (nodes, of_panel, t): (&[u32], usize, usize),
     edges: &Edges,
 ) -> Vec<f32> {
+    if channels.is_empty() {
+        return Vec::new();
+    }
     let place = |node: usize| nodes[node] as usize;
     let ends = edges.ends().map(|(row, column)| (place(row), place(column)));
     ends.flat_map(|ends| channels.iter().map(move |channel| channel.between(ends, (of_panel, t)))).collect()

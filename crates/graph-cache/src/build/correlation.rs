@@ -161,11 +161,12 @@ impl Correlation {
     /// If `t` is more than the number of days.
     pub fn build(&self, panel: &Panel<'_>, t: usize) -> Result<Graph> {
         self.check(panel)?;
-        let mut window = Window::default();
-        window.fill(self, panel, t);
-        let pearson = Pearson::new(&window, self.min_observations, Products);
-        let neighbours = search(&pearson, self.choice(), Spread::Rows);
-        self.graph(panel, t, (&window, &neighbours))
+        Window::with_last(|window| {
+            window.fill(self, panel, t);
+            let pearson = Pearson::new(window, self.min_observations, Products);
+            let neighbours = search(&pearson, self.choice(), Spread::Rows);
+            self.graph(panel, t, (window, &neighbours))
+        })
     }
 
     pub(crate) fn choice(&self) -> Choice {

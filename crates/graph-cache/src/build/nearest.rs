@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::kernel::{self, Isa, Loops, PANEL};
+use super::kernel::{self, GROUPS_MAX, Isa, Loops, PANEL};
 
 /// What rows are compared by. Proposals and keys of a pair are the same from either end.
 pub(crate) trait Similarity: Sync {
@@ -108,25 +108,31 @@ pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Sprea
     let panels = similarity.len().div_ceil(PANEL);
     let part = |panels: Range<usize>| {
         let mut seeker = Seeker::new(similarity, choice);
+        seeker.counts.reserve(panels.len() * PANEL);
+        seeker.found.reserve(panels.len() * PANEL * choice.k.min(similarity.len()));
         panels.for_each(|panel| seeker.panel(panel));
         (seeker.counts, seeker.found)
     };
-    let parts = match spread {
-        Spread::Alone => vec![part(0..panels)],
-        Spread::Rows => {
-            let tasks = panels.min(rayon::current_num_threads() * TASKS_PER_THREAD).max(1);
-            let bounds = move |task: usize| task * panels / tasks..(task + 1) * panels / tasks;
-            (0..tasks).into_par_iter().map(|task| part(bounds(task))).collect()
-        }
-    };
-    let mut neighbours = Neighbours { offsets: vec![0], ..Neighbours::default() };
-    for (counts, found) in parts {
-        for count in counts {
-            neighbours.offsets.push(neighbours.offsets[neighbours.offsets.len() - 1] + count);
-        }
-        neighbours.list.extend(found);
+    let threads = if spread == Spread::Alone { 1 } else { rayon::current_num_threads() };
+    if threads == 1 {
+        let (counts, found) = part(0..panels);
+        return Neighbours { offsets: offsets(counts), list: found };
     }
-    neighbours
+    let tasks = panels.min(threads * TASKS_PER_THREAD).max(1);
+    let bounds = move |task: usize| task * panels / tasks..(task + 1) * panels / tasks;
+    let parts: Vec<_> = (0..tasks).into_par_iter().map(|task| part(bounds(task))).collect();
+    let (counts, found): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    Neighbours { offsets: offsets(counts.concat()), list: found.concat() }
+}
+
+/// Where the neighbours of each row begin, of how many each has.
+fn offsets(counts: Vec<usize>) -> Vec<usize> {
+    let mut end = 0;
+    let ends = counts.into_iter().map(|count| {
+        end += count;
+        end
+    });
+    std::iter::once(0).chain(ends).collect()
 }
 
 /// Enough that a thread that others delay holds up none.
@@ -145,6 +151,7 @@ struct Seeker<'s, S> {
     places: Vec<u32>,
     values: Vec<f64>,
     ranked: Vec<Neighbour>,
+    few: Few,
     counts: Vec<usize>,
     found: Vec<Neighbour>,
 }
@@ -152,7 +159,7 @@ struct Seeker<'s, S> {
 impl<'s, S: Similarity> Seeker<'s, S> {
     fn new(similarity: &'s S, choice: Choice) -> Self {
         let columns = similarity.columns();
-        let groups = choice.k.saturating_mul(GROUPS_PER_NEIGHBOUR).min(columns).next_multiple_of(PANEL);
+        let groups = choice.k.saturating_mul(GROUPS_PER_NEIGHBOUR).min(columns).min(GROUPS_MAX).next_multiple_of(PANEL);
         Seeker {
             similarity,
             choice,
@@ -162,6 +169,7 @@ impl<'s, S: Similarity> Seeker<'s, S> {
             places: Vec::new(),
             values: Vec::new(),
             ranked: Vec::new(),
+            few: Few::default(),
             counts: Vec::new(),
             found: Vec::new(),
         }
@@ -212,9 +220,26 @@ impl<'s, S: Similarity> Seeker<'s, S> {
 
     /// Forms the values of the candidates and takes the neighbours among them.
     fn choose(&mut self, row: usize) {
-        let Choice { sign, threshold, .. } = self.choice;
         self.values.resize(self.places.len(), 0.0);
         self.similarity.values(row, &self.places, &mut self.values);
+        let is_plain = self.choice.kept == 0 && self.choice.threshold.is_none();
+        if !(is_plain && self.similarity.unproposed(row).is_empty() && self.take_few()) {
+            self.rank(row);
+        }
+    }
+
+    /// Takes the k nearest of a few candidates, unless they are too many for that.
+    fn take_few(&mut self) -> bool {
+        let Choice { sign, k, .. } = self.choice;
+        let Some(nearest) = self.few.nearest(self.isa, (&self.places, &self.values), (sign, k)) else { return false };
+        self.counts.push(nearest.len());
+        self.found.extend_from_slice(nearest);
+        true
+    }
+
+    /// Ranks the candidates, and takes the neighbours among them.
+    fn rank(&mut self, row: usize) {
+        let Choice { sign, threshold, .. } = self.choice;
         let candidates = self.places.iter().zip(&self.values);
         let candidates = candidates.map(|(&column, &value)| Neighbour { column, kept: false, value });
         self.ranked.clear();
@@ -239,12 +264,6 @@ impl<'s, S: Similarity> Seeker<'s, S> {
         if kept == 0 && self.ranked.len() <= k {
             return;
         }
-        if kept == 0 && self.ranked.len() <= k + FEW {
-            while self.ranked.len() > k {
-                remove_farthest(&mut self.ranked, sign);
-            }
-            return;
-        }
         let ranks = ranks(&self.ranked, sign);
         let mut ranks = ranks.iter();
         self.ranked.retain_mut(|neighbour| {
@@ -255,17 +274,64 @@ impl<'s, S: Similarity> Seeker<'s, S> {
     }
 }
 
-/// Candidates in vain that are left out one at a time.
-const FEW: usize = 12;
+/// Candidates of which each is held against all at once.
+struct Few {
+    keys: [f64; FEW],
+    /// How many keys are as large as each, or larger.
+    as_large: [f64; FEW],
+    /// One more than there may be, for what is written before it is looked at.
+    nearest: [Neighbour; FEW + 1],
+}
 
-/// Leaves out the farthest, of equal ones that with the highest column, which is the last.
-fn remove_farthest(ranked: &mut Vec<Neighbour>, sign: Sign) {
-    let (mut farthest, mut least) = (0, f64::INFINITY);
-    for (place, neighbour) in ranked.iter().enumerate() {
-        let key = sign.key(neighbour.value);
-        (farthest, least) = if key <= least { (place, key) } else { (farthest, least) };
+/// Candidates of a row that there are rarely more of: three times as many as a usual k.
+const FEW: usize = 32;
+
+impl Default for Few {
+    fn default() -> Self {
+        let none = Neighbour { column: 0, kept: false, value: 0.0 };
+        Few { keys: [0.0; FEW], as_large: [0.0; FEW], nearest: [none; FEW + 1] }
     }
-    ranked.remove(farthest);
+}
+
+impl Few {
+    /// The k nearest of columns with their values, in the order of the columns. `None` where they are too many, where one without a value is
+    /// wanting, and where equal ones are both the last of the k and the first that is none.
+    fn nearest(
+        &mut self,
+        isa: Isa,
+        (columns, values): (&[u32], &[f64]),
+        (sign, k): (Sign, usize),
+    ) -> Option<&[Neighbour]> {
+        let keys = self.keys.get_mut(..values.len())?;
+        keys.iter_mut().zip(values).for_each(|(key, &value)| *key = sign.key(value));
+        kernel::run(isa, Hold { few: self, len: values.len() });
+        let mut taken = 0;
+        // Which are taken follows no pattern, hence no branch.
+        for ((&column, &value), &as_large) in columns.iter().zip(values).zip(&self.as_large) {
+            self.nearest[taken] = Neighbour { column, kept: false, value };
+            taken += usize::from(1.0 <= as_large && as_large <= k as f64);
+        }
+        (taken == k.min(values.len())).then(|| &self.nearest[..taken])
+    }
+}
+
+struct Hold<'f> {
+    few: &'f mut Few,
+    len: usize,
+}
+
+impl Loops for Hold<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let keys = self.few.keys;
+        let mut counts = [0.0; FEW];
+        for &key in &keys[..self.len] {
+            for (count, &other) in counts.iter_mut().zip(&keys) {
+                *count += if key >= other { 1.0 } else { 0.0 };
+            }
+        }
+        self.few.as_large = counts;
+    }
 }
 
 /// The place of each among all by their keys, the nearest being 0; of equal keys that of the lower column comes first.
@@ -295,16 +361,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_out_one_at_a_time_has_the_last_ranks(values in prop::collection::vec(-3i8..3, 1..20), k in 0usize..20) {
+        fn the_nearest_of_few_are_those_with_the_first_ranks(
+            values in prop::collection::vec(-4i8..4, 1..FEW + 2), k in 1usize..FEW + 2,
+        ) {
             for sign in [Sign::Signed, Sign::Absolute] {
-                let neighbour = |(column, &value): (u32, &i8)| Neighbour { column, kept: false, value: value.into() };
-                let mut left: Vec<Neighbour> = (0..).zip(&values).map(neighbour).collect();
-                let (all, ranks) = (left.clone(), ranks(&left, sign));
-                while left.len() > k {
-                    remove_farthest(&mut left, sign);
-                }
-                let first = all.into_iter().zip(ranks).filter(|&(_, rank)| rank < k).map(|(neighbour, _)| neighbour);
-                prop_assert_eq!(left, first.collect::<Vec<_>>());
+                // -4 stands for a value that there is not.
+                let value = |&value: &i8| if value == -4 { f64::NAN } else { f64::from(value) };
+                let values: Vec<f64> = values.iter().map(value).collect();
+                let columns: Vec<u32> = (0..values.len() as u32).map(|place| 3 * place).collect();
+                let neighbour = |(&column, &value)| Neighbour { column, kept: false, value };
+                let all: Vec<Neighbour> = columns.iter().zip(&values).map(neighbour).collect();
+                let mut few = Few::default();
+                let found = few.nearest(Isa::best(), (&columns, &values), (sign, k));
+                let known: Vec<Neighbour> = all.iter().filter(|neighbour| !neighbour.value.is_nan()).copied().collect();
+                let ranks = ranks(&known, sign);
+                let key = |rank: usize| sign.key(known[ranks.iter().position(|&other| other == rank).unwrap()].value);
+                let is_clear = k >= known.len() || key(k - 1) != key(k);
+                let is_few = values.len() <= FEW && k.min(known.len()) == k.min(values.len());
+                let first = known.iter().zip(&ranks).filter(|&(_, &rank)| rank < k);
+                let expected: Vec<Neighbour> = first.map(|(neighbour, _)| *neighbour).collect();
+                prop_assert_eq!(found, (is_few && is_clear).then_some(&expected[..]));
             }
         }
     }

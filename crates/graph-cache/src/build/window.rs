@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::correlation::{Correlation, Demeaning};
@@ -11,6 +12,9 @@ use super::rows::Rows;
 
 /// A series is constant where its deviations are no more than this part of its largest value, which rounding makes of equal numbers.
 const CONSTANT: f64 = 1e-12;
+
+/// Observations of a window that a thread keeps: 8 MB, and as much in standard rows.
+const KEPT_MAX: usize = 1 << 20;
 
 /// What a graph is made of: the observations of its nodes on the days that it looks back on, and on none other.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +56,21 @@ impl Window {
         t.saturating_sub(options.lookback)..t
     }
 
+    /// Hands the window that this thread used last, or a new one, to `work`. What one graph is made of is made again for each, but not the memory
+    /// that it takes, which the system would bring to zero page by page.
+    pub(crate) fn with_last<R>(work: impl FnOnce(&mut Window) -> R) -> R {
+        thread_local! {
+            static LAST: Cell<Window> = Cell::default();
+        }
+        // Another graph may be begun on this thread while it waits for its others; that has a new window.
+        let mut window = LAST.take();
+        let result = work(&mut window);
+        if window.values.capacity() <= KEPT_MAX {
+            LAST.set(window);
+        }
+        result
+    }
+
     /// Numbers from one row of `values` to the next.
     pub(crate) fn stride(&self) -> usize {
         self.weights.len()
@@ -67,7 +86,8 @@ impl Window {
         let days = Window::days(options, t);
         self.weigh(options, days.len());
         self.average_days(options, panel, days.clone());
-        self.observe(options, panel, days.clone());
+        let min_observations = options.min_observations;
+        run(Isa::best(), Observe { window: self, panel, days: days.clone(), min_observations });
         self.standard.reset(self.nodes.len(), days.len());
         self.means.clear();
         self.norms.clear();
@@ -99,34 +119,50 @@ impl Window {
         }
         self.day_means.iter_mut().zip(&counts).for_each(|(mean, &count)| *mean /= f64::max(count, 1.0));
     }
+}
 
-    /// Takes the nodes with enough observations, and these.
-    fn observe(&mut self, options: &Correlation, panel: &Panel<'_>, days: Range<usize>) {
-        let stride = self.stride();
-        self.nodes.clear();
-        self.kinds.clear();
-        self.values.clear();
-        self.observed.clear();
+/// Takes the nodes with enough observations, and these.
+struct Observe<'w> {
+    window: &'w mut Window,
+    panel: &'w Panel<'w>,
+    days: Range<usize>,
+    min_observations: usize,
+}
+
+impl Loops for Observe<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Observe { window, panel, days, min_observations } = self;
+        let stride = window.stride();
+        window.nodes.clear();
+        window.kinds.clear();
+        window.observed.clear();
+        // Every number of a row is written, so that those of the last day need not be cleared.
+        window.values.resize(panel.names().len() * stride, 0.0);
         for node in 0..panel.names().len() {
             let series = &panel.series(node)[days.clone()];
-            let count = series.iter().filter(|&&x| is_observed(x)).count();
-            if count < options.min_observations {
+            let count: usize = series.iter().map(|&x| usize::from(is_observed(x))).sum();
+            if count < min_observations {
                 continue;
             }
             let complete = count == series.len();
-            if !complete && self.observed.is_empty() {
-                self.observed.resize(self.values.len(), 1.0);
+            let begin = window.nodes.len() * stride;
+            if !complete && window.observed.is_empty() {
+                window.observed.resize(begin, 1.0);
             }
-            let days = series.iter().zip(&self.day_means);
-            self.values.extend(days.map(|(&x, mean)| if is_observed(x) { x - mean } else { 0.0 }));
-            self.values.resize((self.nodes.len() + 1) * stride, 0.0);
-            if !complete || !self.observed.is_empty() {
-                self.observed.extend(series.iter().map(|&x| if is_observed(x) { 1.0 } else { 0.0 }));
-                self.observed.resize(self.values.len(), 0.0);
+            let (row, rest) = window.values[begin..begin + stride].split_at_mut(series.len());
+            for ((to, &x), mean) in row.iter_mut().zip(series).zip(&window.day_means) {
+                *to = if is_observed(x) { x - mean } else { 0.0 };
             }
-            self.nodes.push(node as u32);
-            self.kinds.push(if complete { Kind::Complete } else { Kind::Incomplete });
+            rest.fill(0.0);
+            if !complete || !window.observed.is_empty() {
+                window.observed.extend(series.iter().map(|&x| if is_observed(x) { 1.0 } else { 0.0 }));
+                window.observed.resize(begin + stride, 0.0);
+            }
+            window.nodes.push(node as u32);
+            window.kinds.push(if complete { Kind::Complete } else { Kind::Incomplete });
         }
+        window.values.truncate(window.nodes.len() * stride);
     }
 }
 
@@ -176,14 +212,36 @@ pub(crate) fn power_of_two(x: f64) -> f64 {
 /// Whether numbers whose weighted squared deviations add up to `squares` vary by more than rounding.
 #[inline(always)]
 pub(crate) fn varies(squares: f64, weight: f64, values: &[f64]) -> bool {
-    let largest = values.iter().fold(0.0, |largest: f64, x| if x.abs() > largest { x.abs() } else { largest });
-    let noise = CONSTANT * largest;
+    let noise = CONSTANT * largest(values);
     squares > noise * noise * weight
+}
+
+/// The largest magnitude of numbers of which none is NaN, a multiple of eight of them: eight at a time, as each comparison of one waits for the last.
+#[inline(always)]
+fn largest(values: &[f64]) -> f64 {
+    let larger = |one: f64, other: f64| if other > one { other } else { one };
+    let mut lanes = [0.0; LANES];
+    for eight in values.as_chunks::<LANES>().0 {
+        for (lane, x) in lanes.iter_mut().zip(eight) {
+            *lane = larger(*lane, x.abs());
+        }
+    }
+    lanes.into_iter().fold(0.0, larger)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_magnitude_is_found_wherever_it_is() {
+        for place in 0..3 * LANES {
+            let mut values = [0.5; 3 * LANES];
+            values[place] = -7.0;
+            assert_eq!(largest(&values), 7.0, "{place}");
+        }
+        assert_eq!(largest(&[]), 0.0);
+    }
 
     #[test]
     fn powers_of_two() {

@@ -34,6 +34,15 @@ pub struct Collected {
     pub left_bytes: u64,
 }
 
+/// A file that was asked for, and what had to go for it.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// The file, which stays as long as it is open.
+    pub file: GraphFile,
+    /// Others that were removed, and what is left with this one.
+    pub collected: Collected,
+}
+
 impl GraphCache {
     /// The cache in `folder`, which is made if it is not there.
     ///
@@ -55,13 +64,13 @@ impl GraphCache {
         builder: &dyn Builder,
         options: &BuildOptions,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<GraphFile> {
+    ) -> Result<Fetched> {
         let options = BuildOptions { stale: Stale::Replace, ..options.clone() };
         let file = build_cached(self.path(builder, &options)?, builder, &options, progress)?;
         // The time of the last use. Where it cannot be set, because the file is another user's, its age is counted from its making.
         let _ = File::open(file.path()).and_then(|opened| opened.set_modified(SystemTime::now()));
-        self.collect()?;
-        Ok(file)
+        let collected = self.collect()?;
+        Ok(Fetched { file, collected })
     }
 
     /// Where the file of the graphs of `builder` is, or would be.

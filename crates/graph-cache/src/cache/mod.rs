@@ -13,7 +13,7 @@ use std::io;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-pub use directory::{Collected, GraphCache};
+pub use directory::{Collected, Fetched, GraphCache};
 
 use crate::builder::Builder;
 use crate::error::{Change, Error, Result};

@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use safetensors::tensor::{Dtype, TensorView, serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ends, refused};
 use crate::builder::Builder;
@@ -13,7 +13,7 @@ use crate::schema::{Schema, TargetLevel};
 
 /// The bytes of a safetensors file with the graphs of `indices`, as [`import::edge_index`](crate::import::edge_index()) reads them, with all that
 /// they have: `edge_index` [2, E] int64 (row 0: where an edge comes from), `edge_weight`, `edge_attr`, `x` and `y` as there are any, and names in
-/// the metadata. Several graphs have `ptr`, and where nodes have names `n_id`, the place of each in `node_names`; of a single graph `node_names`
+/// the metadata. The same graphs give the same bytes. Several graphs have `ptr`, and where nodes have names `n_id`, the place of each in `node_names`; of a single graph `node_names`
 /// are those of its nodes, in their order.
 ///
 /// # Errors
@@ -31,7 +31,20 @@ pub fn edge_index(builder: &dyn Builder, indices: &[usize]) -> Result<Vec<u8>> {
         (*name, view.expect("the shape is that of the values"))
     });
     let metadata = metadata(schema, (&keys, &graphs));
-    serialize(views, Some(metadata)).map_err(|error| refused("safetensors", error.to_string(), "choose fewer graphs"))
+    let bytes = serialize(views, Some(metadata));
+    bytes.map(in_order).map_err(|error| refused("safetensors", error.to_string(), "choose fewer graphs"))
+}
+
+/// The same file with the entries of its header in the order of their names: metadata come in that of a hash, another in every process.
+fn in_order(mut file: Vec<u8>) -> Vec<u8> {
+    let (len, rest) = file.split_first_chunk_mut().expect("a file begins with the length of its header");
+    let header = &mut rest[..u64::from_le_bytes(*len) as usize];
+    let entries: BTreeMap<String, BTreeMap<String, Value>> = serde_json::from_slice(header).expect("a header is JSON");
+    let text = json!(entries).to_string();
+    let (entries, padding) = header.split_at_mut(text.len());
+    entries.copy_from_slice(text.as_bytes());
+    padding.fill(b' ');
+    file
 }
 
 struct Tensor {

@@ -12,10 +12,11 @@ use megabatch_graph_cache::{
 };
 use serde_json::{Value, json};
 
-use super::counted;
 use super::options::{Kind, Options};
 use super::source::{Source, with_source};
+use super::{cached, counted};
 use crate::answer::Answer;
+use crate::commands::memory::size::ByteSize;
 use crate::output;
 use crate::plan::bytes;
 use crate::progress::Progress;
@@ -31,17 +32,24 @@ use crate::progress::Progress;
   megabatch graph build cora/ --kind edge-list --normalize-features --out cora.mbg
   megabatch graph build MUTAG/ --kind tu --out mutag.mbg
   megabatch graph build gdb1k.sdf.gz --kind sdf --targets gdb1k.sdf.csv.gz --out gdb1k.mbg
-  megabatch graph build atoms.csv --kind radius --radius 3.5 --periodic 10,10,10 --out atoms.mbg")]
+  megabatch graph build atoms.csv --kind radius --radius 3.5 --periodic 10,10,10 --out atoms.mbg
+  megabatch graph build shares/ --kind correlation --lookback 90 --k 5 --cache graphs/ --limit 2GiB")]
 pub(super) struct Args {
     /// Files or folders, as the kind says
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// What the graphs are built from, and how
     #[arg(long, value_enum)]
-    kind: Kind,
+    pub(super) kind: Kind,
     /// The file of graphs
-    #[arg(long)]
-    out: PathBuf,
+    #[arg(long, required_unless_present = "cache")]
+    out: Option<PathBuf>,
+    /// Instead of --out: a folder that has files of any number of builds, each named by a hash of what it is of; the answer says which
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    cache: Option<PathBuf>,
+    /// What the files of the folder may take together, such as 2GiB: those go whose use is longest ago [default: no limit]
+    #[arg(long, value_name = "BYTES", requires = "cache", conflicts_with = "out")]
+    pub(super) limit: Option<ByteSize>,
     #[command(flatten)]
     options: Options,
     /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs have to be better than
@@ -74,27 +82,59 @@ enum IndexArg {
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
-    output::require_ending(&args.out, &["mbg"])?;
-    let inputs: Vec<&Path> = args.inputs.iter().map(PathBuf::as_path).collect();
-    output::check(&args.out, &inputs)?;
+    let place = match (&args.out, &args.cache) {
+        (Some(out), _) => Place::File(out),
+        (None, Some(folder)) => Place::Cache(folder),
+        (None, None) => unreachable!("one of the two is required"),
+    };
+    place.check(&args.inputs)?;
     with_source((args.kind, &args.inputs), &args.options, &mut |source| match args.rewire {
-        None => build(args, source),
+        None => build(args, place, source),
         Some(seed) => {
             let Source { builder, found, facts } = source;
-            build(args, Source { builder: &Rewired::new(builder, seed), found, facts })
+            build(args, place, Source { builder: &Rewired::new(builder, seed), found, facts })
         }
     })
 }
 
-fn build(args: &Args, source: Source<'_>) -> Result<Answer> {
+/// Where graphs are kept.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    File(&'a Path),
+    /// In a folder, under the hash of what they are of.
+    Cache(&'a Path),
+}
+
+impl Place<'_> {
+    fn check(self, inputs: &[PathBuf]) -> Result<()> {
+        match self {
+            Place::File(out) => {
+                output::require_ending(out, &["mbg"])?;
+                output::check(out, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+            }
+            Place::Cache(folder) => output::check_folder(folder),
+        }
+    }
+}
+
+fn build(args: &Args, place: Place<'_>, source: Source<'_>) -> Result<Answer> {
+    match place {
+        Place::File(out) => build_file(args, out, source),
+        Place::Cache(folder) => cached::build(args, folder, source),
+    }
+}
+
+fn build_file(args: &Args, out: &Path, source: Source<'_>) -> Result<Answer> {
     let start = Instant::now();
-    let changes = changes(&args.out, source.builder)?;
-    let (file, written) = write(args, source.builder)?;
+    let changes = changes(out, source.builder)?;
+    let (file, wrote) = with_progress(args, source.builder, &mut |options, progress| {
+        build_cached(out, source.builder, options, progress)
+    })?;
     let seconds = start.elapsed().as_secs_f64();
-    let state = match (written, &changes) {
-        (None, _) => State::Unchanged,
-        (Some(_), Some(changes)) if !changes.is_empty() => State::Replaced,
-        (Some(_), _) => State::Built,
+    let state = match (wrote, &changes) {
+        (Wrote::Nothing, _) => State::Unchanged,
+        (Wrote::Graphs, Some(changes)) if !changes.is_empty() => State::Replaced,
+        (Wrote::Graphs, _) => State::Built,
     };
     let changes = changes.unwrap_or_default();
     let text = source.found.clone() + &describe((&file, state), &changes, seconds);
@@ -138,33 +178,49 @@ fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<Change>>> {
     }
 }
 
-/// The file, and how many graphs had to be built for it, if any.
-fn write(args: &Args, builder: &dyn Builder) -> Result<(GraphFile, Option<usize>)> {
-    let float = |arg| match arg {
-        FloatArg::F32 => FloatWidth::F32,
-        FloatArg::F16 => FloatWidth::F16,
-    };
-    let indices = match args.index_width {
-        IndexArg::U32 => IndexWidth::U32,
-        IndexArg::U64 => IndexWidth::U64,
-    };
-    let widths = Widths { indices, edges: float(args.edge_width), features: float(args.feature_width) };
-    let options = BuildOptions { threads: args.threads, widths, stale: Stale::Replace };
+/// Whether graphs had to be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    /// They were there, or another process built them.
+    Nothing,
+    Graphs,
+}
+
+/// What `build` gives, and whether it wrote; how far it is, it says on the screen.
+pub(super) fn with_progress<T>(
+    args: &Args,
+    builder: &dyn Builder,
+    build: &mut dyn FnMut(&BuildOptions, &mut dyn FnMut(Built)) -> Result<T, Error>,
+) -> Result<(T, Wrote)> {
     let mut progress = Progress::start("build", builder.keys().len() as u64, "graphs");
-    let mut first = None;
-    let file = build_cached(&args.out, builder, &options, &mut |built| match built {
+    let mut wrote = Wrote::Nothing;
+    let built = build(&args.build_options(), &mut |built| match built {
         Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
         Built::Written { graphs, .. } => {
-            if first.is_none() {
-                first = Some(graphs);
+            if wrote == Wrote::Nothing {
+                wrote = Wrote::Graphs;
                 progress.begin_at(graphs as u64);
             }
             progress.at(graphs as u64, "");
         }
         _ => {}
     })?;
-    let written = first.map(|first| file.len() - first);
-    Ok((file, written))
+    Ok((built, wrote))
+}
+
+impl Args {
+    fn build_options(&self) -> BuildOptions {
+        let float = |arg| match arg {
+            FloatArg::F32 => FloatWidth::F32,
+            FloatArg::F16 => FloatWidth::F16,
+        };
+        let indices = match self.index_width {
+            IndexArg::U32 => IndexWidth::U32,
+            IndexArg::U64 => IndexWidth::U64,
+        };
+        let widths = Widths { indices, edges: float(self.edge_width), features: float(self.feature_width) };
+        BuildOptions { threads: self.threads, widths, stale: Stale::Replace }
+    }
 }
 
 fn describe((file, state): (&GraphFile, State), changes: &[Change], seconds: f64) -> String {
@@ -196,7 +252,7 @@ fn said(what: &str, (old, new): (&str, &str)) -> Vec<String> {
     differ.map(|name| format!("{name} was {}, is {}", old_values[name.as_str()], new_values[name.as_str()])).collect()
 }
 
-fn facts(file: &GraphFile) -> Value {
+pub(super) fn facts(file: &GraphFile) -> Value {
     let identity = file.identity();
     json!({
         "out": file.path(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use megabatch_graph_cache::{FloatWidth, GraphFile, IndexWidth, TargetLevel, export};
+use megabatch_graph_cache::{Builder as _, FloatWidth, GraphFile, IndexWidth, TargetLevel, export};
 use megabatch_trainer::write_atomically;
 use serde_json::{Value, json};
 
@@ -43,31 +43,30 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 
 fn dump(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
     output::check(out, &[file.path()])?;
-    let stored = Stored::read(file, key)?;
+    let stored = Stored::of(file, &[key])?;
     write_atomically(out, &export::edge_index(&stored, &[0])?)?;
-    Ok(written(out, key, &stored))
+    Ok(written(out, key, stored.sizes()))
 }
 
 fn draw(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
     output::require_ending(out, &["svg"])?;
     output::check(out, &[file.path()])?;
-    let stored = Stored::read(file, key)?;
-    let graph = stored.graph();
+    let stored = Stored::of(file, &[key])?;
+    let graph = stored.build(0)?;
     let csr = graph.csr()?;
     let edge = |row: usize| csr.edges_of(row).map(move |edge| (csr.col()[edge] as usize, row, edge));
     let edges = (0..graph.len()).flat_map(edge);
     let weight = |edge: usize| graph.weights.get(edge).copied().unwrap_or(1.0);
     let network = Network {
         title: format!("{key}: {} and {}", counted(graph.len(), "node"), counted(graph.col.len(), "edge")),
-        names: stored.names(),
+        names: stored.names(&graph),
         edges: edges.map(|(from, to, edge)| (from, to, weight(edge))).collect(),
     };
     write_atomically(out, network.to_svg().as_bytes())?;
-    Ok(written(out, key, &stored))
+    Ok(written(out, key, stored.sizes()))
 }
 
-fn written(out: &Path, key: &str, stored: &Stored) -> Answer {
-    let (nodes, edges) = (stored.graph().len(), stored.graph().col.len());
+fn written(out: &Path, key: &str, (nodes, edges): (usize, usize)) -> Answer {
     let text = format!("{}: {key}, {}, {}", out.display(), counted(nodes, "node"), counted(edges, "edge"));
     Answer::new(text, &json!({ "out": out, "key": key, "nodes": nodes, "edges": edges }))
 }

@@ -2,6 +2,8 @@
 
 mod bench;
 mod build;
+mod cached;
+mod export;
 mod inspect;
 mod options;
 mod points;
@@ -15,12 +17,14 @@ use clap::Subcommand;
 
 use crate::answer::Answer;
 
-/// Build graphs once into a file, check it, look into it, and measure what reading it costs
+/// Build graphs once into a file, check it, look into it, write it for others, and measure what reading it costs
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --out shares.mbg
+  megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --cache graphs/ --limit 2GiB
   megabatch graph inspect shares.mbg --dump 2021-04-21 day.safetensors
   megabatch graph inspect shares.mbg --svg 2021-04-21 day.svg
+  megabatch graph export shares.mbg --key 2021-04-21 --format edge-list --out day/
   megabatch graph verify shares.mbg
   megabatch graph bench")]
 pub(crate) struct Args {
@@ -33,6 +37,7 @@ enum What {
     Build(build::Args),
     Verify(verify::Args),
     Inspect(inspect::Args),
+    Export(export::Args),
     Bench(bench::Args),
 }
 
@@ -41,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         What::Build(args) => build::run(args),
         What::Verify(args) => verify::run(args),
         What::Inspect(args) => inspect::run(args),
+        What::Export(args) => export::run(args),
         What::Bench(args) => bench::run(args),
     }
 }

@@ -55,6 +55,39 @@ impl Lanes for Avx2 {
             low as u16 | (high as u16) << 8
         }
     }
+
+    #[inline(always)]
+    unsafe fn counting(self, x: Self, limit: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let one = _mm256_set1_ps(1.0);
+            let low = _mm256_and_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(x.0, limit.0), one);
+            let high = _mm256_and_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(x.1, limit.1), one);
+            Avx2(_mm256_add_ps(self.0, low), _mm256_add_ps(self.1, high))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn where_at_least(self, counts: Self, least: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let none = _mm256_set1_ps(f32::NEG_INFINITY);
+            let low = _mm256_blendv_ps(none, self.0, _mm256_cmp_ps::<_CMP_GE_OQ>(counts.0, least.0));
+            let high = _mm256_blendv_ps(none, self.1, _mm256_cmp_ps::<_CMP_GE_OQ>(counts.1, least.1));
+            Avx2(low, high)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn largest(self) -> f32 {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let eight = _mm256_max_ps(self.0, self.1);
+            let four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

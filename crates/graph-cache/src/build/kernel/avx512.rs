@@ -49,12 +49,30 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn counting(self, x: Self, limit: Self) -> Self {
+        // SAFETY: the caller has AVX-512F.
+        unsafe { Avx512(_mm512_mask_add_ps(self.0, x.at_least(limit), self.0, _mm512_set1_ps(1.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn where_at_least(self, counts: Self, least: Self) -> Self {
+        // SAFETY: the caller has AVX-512F.
+        unsafe { Avx512(_mm512_mask_mov_ps(_mm512_set1_ps(f32::NEG_INFINITY), counts.at_least(least), self.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn largest(self) -> f32 {
+        // SAFETY: the caller has AVX-512F.
+        unsafe { _mm512_reduce_max_ps(self.0) }
+    }
+
+    #[inline(always)]
     unsafe fn write_places(mask: u16, first: u32, to: *mut u32) {
-        // SAFETY: the caller has AVX-512F, and room for one number for each bit, which is all that is written.
+        // SAFETY: the caller has AVX-512F, and room for sixteen numbers. Compressing into memory alone is several times as slow.
         unsafe {
             let counted = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
             let places = _mm512_add_epi32(counted, _mm512_set1_epi32(first as i32));
-            _mm512_mask_compressstoreu_epi32(to.cast(), mask, places);
+            _mm512_storeu_epi32(to.cast(), _mm512_maskz_compress_epi32(mask, places));
         }
     }
 }

@@ -20,15 +20,21 @@ pub(super) trait Lanes: Copy {
     unsafe fn larger(self, other: Self) -> Self;
     /// A bit for each number that is `limit` or more, of which NaN is none.
     unsafe fn at_least(self, limit: Self) -> u16;
+    /// self + 1 where `x` is `limit` or more, of which NaN is none.
+    unsafe fn counting(self, x: Self, limit: Self) -> Self;
+    /// self where `counts` is `least` or more, elsewhere -∞.
+    unsafe fn where_at_least(self, counts: Self, least: Self) -> Self;
+    /// The largest of the sixteen, none of which is NaN.
+    unsafe fn largest(self) -> f32;
 
-    /// Writes `first` + the places of the bits of `mask`, ascending, from `to` on.
+    /// Writes `first` + the places of the bits of `mask`, ascending, from `to` on; what stands after these is no matter.
     ///
     /// # Safety
-    /// There is room for as many numbers as there are bits.
+    /// There is room for sixteen numbers.
     #[inline(always)]
     unsafe fn write_places(mut mask: u16, first: u32, mut to: *mut u32) {
         while mask != 0 {
-            // SAFETY: one number for each bit, for which the caller has room.
+            // SAFETY: one number for each of at most sixteen bits, for which the caller has room.
             unsafe {
                 to.write(first + mask.trailing_zeros());
                 to = to.add(1);

@@ -32,6 +32,9 @@ pub(crate) const COLUMNS_TOGETHER: usize = 2 * PANEL;
 /// Partial sums of a sum in double precision, which rows are padded with zeros for.
 pub(crate) const LANES: usize = 8;
 
+/// Groups that single precision counts one by one.
+pub(crate) const GROUPS_MAX: usize = 1 << 24;
+
 /// What is between two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
@@ -60,7 +63,8 @@ struct Largest {
     to: *mut u32,
 }
 
-/// Arguments of the kernel `kth_group`: row [columns], largest [groups] for its own use; whole panels both, and no more groups than columns.
+/// Arguments of the kernel `kth_group`: row [columns], largest [groups] for its own use; whole panels both, and no more groups than columns or
+/// [`GROUPS_MAX`].
 struct Groups {
     columns: usize,
     groups: usize,
@@ -180,11 +184,11 @@ pub(crate) fn at_least(isa: Isa, row: &[f32], limit: f32, to: &mut [u32]) -> usi
 /// these.
 ///
 /// # Panics
-/// If columns or groups are no whole panels, or the groups more than the columns or fewer than k.
+/// If columns or groups are no whole panels, or the groups more than the columns or [`GROUPS_MAX`], or fewer than k.
 pub(crate) fn kth_group(isa: Isa, row: &[f32], k: usize, largest: &mut [f32]) -> f32 {
     let (columns, groups) = (row.len(), largest.len());
     assert!(columns.is_multiple_of(PANEL) && groups.is_multiple_of(PANEL), "{columns} columns in {groups} groups");
-    assert!(k <= groups && groups <= columns, "the {k}th of {groups} groups of {columns} columns");
+    assert!(k <= groups && groups <= columns.min(GROUPS_MAX), "the {k}th of {groups} groups of {columns} columns");
     let arguments = Groups { columns, groups, k, row: row.as_ptr(), largest: largest.as_mut_ptr() };
     dispatch!(isa, kth_group, &arguments)
 }

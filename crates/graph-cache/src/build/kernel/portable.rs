@@ -41,6 +41,21 @@ impl Lanes for Portable {
     unsafe fn at_least(self, limit: Self) -> u16 {
         (0..16).fold(0, |mask, i| mask | u16::from(self.0[i] >= limit.0[i]) << i)
     }
+
+    #[inline(always)]
+    unsafe fn counting(self, x: Self, limit: Self) -> Self {
+        Portable(std::array::from_fn(|i| self.0[i] + if x.0[i] >= limit.0[i] { 1.0 } else { 0.0 }))
+    }
+
+    #[inline(always)]
+    unsafe fn where_at_least(self, counts: Self, least: Self) -> Self {
+        Portable(std::array::from_fn(|i| if counts.0[i] >= least.0[i] { self.0[i] } else { f32::NEG_INFINITY }))
+    }
+
+    #[inline(always)]
+    unsafe fn largest(self) -> f32 {
+        self.0.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -71,7 +71,7 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &Scores, row: usize,
     }
 }
 
-/// The largest of a few numbers that k of them are no less than. Each is held against all: they are too few for a search to pay.
+/// The largest of a few numbers that k of them are no less than. Each is held against all, sixteen at a time: they are too few for a search to pay.
 ///
 /// # Safety
 /// The pointers of `g` reach all that its sizes say, see [`Groups`]; the processor has the instruction set of V.
@@ -86,16 +86,31 @@ pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
             }
             largest.store(g.largest.add(group));
         }
-        let mut kth = f32::NEG_INFINITY;
-        for place in 0..g.groups {
-            let x = *g.largest.add(place);
-            let mut as_large = 0;
-            for group in (0..g.groups).step_by(PANEL) {
-                as_large += V::load(g.largest.add(group)).at_least(V::splat(x)).count_ones() as usize;
-            }
-            kth = if as_large >= g.k && x > kth { x } else { kth };
+        let mut kth = V::splat(f32::NEG_INFINITY);
+        for group in (0..g.groups).step_by(PANEL) {
+            let sixteen = V::load(g.largest.add(group));
+            let as_large = counts_as_large::<V>(g, sixteen);
+            kth = kth.larger(sixteen.where_at_least(as_large, V::splat(g.k as f32)));
         }
-        kth
+        kth.largest()
+    }
+}
+
+/// How many of all groups are each of sixteen or more. In two sums, as the additions of one wait for each other.
+///
+/// # Safety
+/// As [`kth_group`], whose first loop has run.
+#[inline(always)]
+unsafe fn counts_as_large<V: Lanes>(g: &Groups, sixteen: V) -> V {
+    // SAFETY: the groups are whole panels, and so an even number.
+    unsafe {
+        let mut counts = [V::splat(0.0); 2];
+        for place in (0..g.groups).step_by(2) {
+            for (next, count) in counts.iter_mut().enumerate() {
+                *count = count.counting(V::splat(*g.largest.add(place + next)), sixteen);
+            }
+        }
+        V::splat(1.0).mul_add(counts[0], counts[1])
     }
 }
 
@@ -107,7 +122,8 @@ pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
 pub(super) unsafe fn at_least<V: Lanes>(l: &Largest) -> usize {
     let mut found = 0;
     for first in (0..l.columns).step_by(PANEL) {
-        // SAFETY: the columns are whole panels, and `to` has room for as many places as there are columns.
+        // SAFETY: the columns are whole panels, and `to` has room for as many places as there are columns: as no more were found than were looked
+        // at, sixteen from `found` on too.
         unsafe {
             let mask = V::load(l.row.add(first)).at_least(V::splat(l.limit));
             V::write_places(mask, first as u32, l.to.add(found));

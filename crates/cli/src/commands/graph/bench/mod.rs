@@ -1,6 +1,7 @@
 //! `megabatch graph bench`: what a model waits for its graphs.
 
 mod model;
+mod step;
 mod topology;
 
 use std::time::{Duration, Instant};
@@ -47,7 +48,10 @@ pub(super) struct Args {
     /// Units of a head
     #[arg(long, default_value_t = 64, value_parser = at_least_one)]
     hidden: usize,
-    /// Threads that build; the model has one
+    /// Graphs of a batch that is taken through the model forward and back
+    #[arg(long, default_value_t = 32, value_parser = at_least_one)]
+    batch: usize,
+    /// Threads that build, and that take batches through the model; in the loop it has one
     #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     threads: usize,
     /// Also measure a loop whose graphs another program builds, split at blanks: it reads N, W and k as u32 and the returns [N, W] as f32 from its
@@ -57,6 +61,12 @@ pub(super) struct Args {
     /// Times that each loop runs; the fastest counts
     #[arg(long, default_value_t = 5, value_parser = at_least_one)]
     repeats: usize,
+}
+
+impl Args {
+    fn size(&self) -> Size {
+        Size { features: self.features, layers: self.layers, heads: self.heads, hidden: self.hidden }
+    }
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -97,6 +107,12 @@ struct Measured {
     cached_over_in_memory: f64,
     /// One batch of all graphs in random order: its offsets.
     batch_topology_us: f64,
+    /// Graphs of the batches below.
+    batch_graphs: usize,
+    /// A batch of graphs by offsets and through the model forward, on all threads.
+    batch_forward_s: f64,
+    /// The same and back to the gradients of all weights.
+    batch_step_s: f64,
     /// Building the file of all graphs, on disk.
     file_built_s: f64,
     file_bytes: usize,
@@ -133,6 +149,9 @@ fn measure(args: &Args) -> Result<Measured> {
     let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |_| {})?;
     let file_built_s = start.elapsed().as_secs_f64();
     let elsewhere = args.rebuild_with.as_ref().map(|command| Asked::new(command, panel, (args.window, args.k)));
+    let batch_graphs = args.batch.min(args.graphs);
+    let features = noise(args.graphs * args.nodes * args.features);
+    let batch = step::measure((&file, &features), args.size(), (batch_graphs, args.repeats))?;
     let ([rebuilt, cached, in_memory], rebuilt_elsewhere) = loops(args, &builder, (&file, elsewhere.transpose()?))?;
     Ok(Measured {
         nodes: args.nodes,
@@ -148,6 +167,9 @@ fn measure(args: &Args) -> Result<Measured> {
         cached_over_rebuilt: cached.iterations_per_s / rebuilt.iterations_per_s,
         cached_over_in_memory: cached.iterations_per_s / in_memory.iterations_per_s,
         batch_topology_us: batch_topology_us(&file)?,
+        batch_graphs,
+        batch_forward_s: batch.forward_s,
+        batch_step_s: batch.step_s,
         file_built_s,
         file_bytes: file.bytes(),
         peak_rss_bytes: peak_rss_bytes(),
@@ -160,9 +182,8 @@ fn loops(
     builder: &dyn Builder,
     (file, mut elsewhere): (&GraphFile, Option<Asked<'_>>),
 ) -> Result<([Loop; 3], Option<Loop>)> {
-    let size = Size { features: args.features, layers: args.layers, heads: args.heads, hidden: args.hidden };
     let largest = (args.nodes, (0..file.len()).map(|graph| file.size(graph).1).max().unwrap_or(0));
-    let mut model = Model::new(size, largest)?;
+    let mut model = Model::new(args.size(), largest)?;
     let features = noise(args.nodes * args.features);
     let (mut rebuilt, mut cached, mut in_memory) =
         (Rebuilt::new(builder), Cached(file.clone()), InMemory::new(builder)?);
@@ -242,6 +263,12 @@ fn describe(measured: &Measured) -> String {
     lines.push(format!(
         "the file: {:.2} times as fast as building, {:.3} times memory; the offsets of a batch of all graphs: {:.2} µs",
         measured.cached_over_rebuilt, measured.cached_over_in_memory, measured.batch_topology_us
+    ));
+    lines.push(format!(
+        "a batch of {}, offsets and model: {:.2} ms forward, {:.2} ms forward and backward",
+        measured.batch_graphs,
+        1e3 * measured.batch_forward_s,
+        1e3 * measured.batch_step_s
     ));
     lines.join("\n")
 }
