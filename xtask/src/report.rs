@@ -76,7 +76,7 @@ const PAGES: &[Page] = &[
     Page {
         name: "attention",
         file: "attention/report.html",
-        texts: &["Where the model looks", "half of the weight on the last", "Most of the weight is on", "who looks"],
+        texts: &["Where the model looks", "half of the weight on the last", "weight", "who looks"],
         views: TWO_VIEWS,
     },
     Page {

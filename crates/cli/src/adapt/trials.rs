@@ -15,7 +15,7 @@ const COPY_BYTES_MAX: usize = 64 << 20;
 const BLOCKS: usize = 64;
 
 /// What the memory pool has to do, in small: asserted, and failing with the device's error.
-const POOL: &[(&str, fn(&Device) -> Result<()>)] = &[
+const POOL: &[ops::conformance::Case] = &[
     ("blocks keep their contents", blocks_keep_their_contents),
     ("what was given back is used again", given_back_is_used_again),
     ("a refused request leaves blocks as they were", refused_requests_change_nothing),

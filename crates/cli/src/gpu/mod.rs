@@ -112,11 +112,12 @@ pub(crate) mod made_up {
     use super::*;
 
     /// A GPU that is as busy as it is told to be, one look after the other, and has then gone.
-    pub(crate) struct MadeUp(pub(crate) std::vec::IntoIter<f64>);
+    pub(crate) struct MadeUp(std::vec::IntoIter<f64>);
 
     impl MadeUp {
         pub(crate) fn busy(percents: &[f64]) -> Box<Self> {
-            Box::new(MadeUp(percents.to_vec().into_iter()))
+            let percents = percents.to_vec();
+            Box::new(MadeUp(percents.into_iter()))
         }
     }
 

@@ -7,6 +7,8 @@ use crate::gpu::{GpuRow, GpuSample};
 use crate::plan::bytes;
 
 type Value = fn(&GpuSample) -> Option<f64>;
+/// A number with its unit.
+type Shown = Box<dyn Fn(f64) -> String>;
 
 /// None for a run on the CPU.
 pub(crate) fn section(rows: &[GpuRow]) -> Option<Section> {
@@ -58,7 +60,7 @@ fn chart((title, label): (&str, &str), rows: &[GpuRow], (value, unit): (Value, f
 fn table(rows: &[GpuRow]) -> Table {
     let number = |digits: usize, unit: &'static str| move |value: f64| format!("{} {unit}", fixed(value, digits));
     let size = |value: f64| bytes(value as usize);
-    let cells: [(&str, Value, Box<dyn Fn(f64) -> String>); 6] = [
+    let cells: [(&str, Value, Shown); 6] = [
         ("busy", |sample| sample.busy_percent, Box::new(number(0, "%"))),
         ("memory held", |sample| sample.memory_used_bytes, Box::new(size)),
         ("power", |sample| sample.power_w, Box::new(number(0, "W"))),
@@ -66,7 +68,7 @@ fn table(rows: &[GpuRow]) -> Table {
         ("clock of the multiprocessors", |sample| sample.sm_mhz, Box::new(number(0, "MHz"))),
         ("clock of the memory", |sample| sample.memory_mhz, Box::new(number(0, "MHz"))),
     ];
-    let row = |(name, value, text): (&str, Value, Box<dyn Fn(f64) -> String>)| {
+    let row = |(name, value, text): (&str, Value, Shown)| {
         let all = values(rows, value);
         let shown = |number: f64| if all.is_empty() { "-".to_owned() } else { text(number) };
         let [least, most] = [f64::min, f64::max].map(|pick| all.iter().copied().reduce(pick).unwrap_or(0.0));

@@ -77,13 +77,15 @@ impl<'a> Watch<'a> {
     }
 
     pub(crate) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let metric = serde_json::to_value(event).expect("events serialize without error");
         if let Event::Rollback(RollbackEvent { step, rollbacks, .. }) = *event {
             self.go_back(Standing { step, rollbacks });
         }
-        self.write(&metric);
+        match event {
+            Event::Step(step) if self.failure.is_none() => self.failure = self.log.push_step(step).err(),
+            _ => self.write(&serde_json::to_value(event).expect("events serialize without error")),
+        }
         self.record(event);
-        self.show(event, &metric);
+        self.show(event);
         if let Event::Step(step) = event {
             self.waited.seconds += step.data_wait_s;
             step.data_waits.iter().for_each(|waits| *self.waited.causes.get_or_insert_default() += *waits);
@@ -133,7 +135,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn show(&mut self, event: &Event<'_>, metric: &Value) {
+    fn show(&mut self, event: &Event<'_>) {
         match event {
             Event::Step(step) => {
                 let message = format!("loss {:.5}  {:.0} samples/s", step.loss, step.samples_per_s);
@@ -160,7 +162,7 @@ impl<'a> Watch<'a> {
             }
             Event::Shortage(cut) => self.progress.note(&format!("warning: {}", self.memory.went_on(self.folder, cut))),
             Event::Checkpoint { .. } | Event::Epoch(_) => {}
-            _ => self.progress.note(&metric.to_string()),
+            other => self.progress.note(&serde_json::to_string(other).unwrap_or_default()),
         }
     }
 
@@ -186,4 +188,26 @@ fn interruption() -> Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&asked)).context("cannot watch for signals")?;
     }
     Ok(Arc::clone(ASKED.get_or_init(|| asked)))
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_trainer::StepEvent;
+    use serde_json::json;
+
+    use super::super::made_up;
+    use super::*;
+
+    #[test]
+    fn a_step_is_written_as_its_event_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_at(&run, Standing::default()).unwrap();
+        let step = StepEvent { loss: f64::NAN, loss_scale: Some(0.5), ..made_up::step(3) };
+        log.push_step(&step).unwrap();
+        log.push(&serde_json::to_value(Event::Step(step)).unwrap()).unwrap();
+        let lines = run.metrics().unwrap();
+        assert_eq!((lines.len(), &lines[0]), (2, &lines[1]));
+        assert_eq!((&lines[0]["event"], &lines[0]["loss"]), (&json!("step"), &Value::Null));
+    }
 }
