@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use megabatch_trainer::{
-    self as trainer, Ascending, ClassErrors, GraphCorrelations, InstrumentEvaluation, Loss, Metrics, Split, TaskEvaluation,
+    self as trainer, Ascending, ClassErrors, GraphCorrelations, InstrumentEvaluation, Loss, Metrics, Split,
+    TaskEvaluation,
 };
 use serde::Serialize;
 

@@ -173,8 +173,9 @@ impl Sequence {
         isa: Isa,
         (l, QuantizedLayer { recurrent, .. }): (usize, &QuantizedLayer),
         t: usize,
-        Scratch { segment, activations, .. }: &mut Scratch,
+        Scratch { segment, by_bar, activations, .. }: &mut Scratch,
     ) {
+        let projected = self.by_bar_in_step(l, t);
         let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
@@ -185,7 +186,8 @@ impl Sequence {
         let at_once = if rows <= ROWS_FEW { units } else { 1 };
         for n in (0..units).step_by(at_once) {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
-            let operands = (Start::Result, h, recurrent.from(4 * n));
+            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
+            let operands = (start, h, recurrent.from(4 * n));
             bytes::product(byte_isa, [hidden, PANELS * at_once], operands, &mut gates);
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));

@@ -151,8 +151,7 @@ impl Sequence {
                 self.clock.stop_layer(start, (l, Work::Projection));
                 let start = self.clock.start();
                 for t in block.clone() {
-                    let is_read_in_place = weights.quantized.is_none() && self.by_bar_in_step(l, t).is_some();
-                    if self.is_by_bar(l) && !is_read_in_place {
+                    if self.is_by_bar(l) && self.by_bar_in_step(l, t).is_none() {
                         let (from, to) = (self.by_bar_at(), self.gates_at(t));
                         let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
                         self.windows.read_step(t, self.of.gates(), (scratch.by_bar.as_slice(), from), (gates, to));

@@ -81,6 +81,24 @@ pub(crate) enum Start<'a> {
     Result,
 }
 
+impl Start<'_> {
+    /// Where the first panel's first row starts from, null for the result itself, and how many numbers on the next panel's and the next row's do.
+    ///
+    /// # Panics
+    /// If a slice is shorter than so many panels and rows.
+    fn steps(self, panels: usize, rows: usize) -> (*const f32, usize, usize) {
+        match self {
+            Start::Zero => (ZERO.as_ptr(), 0, 0),
+            Start::Result => (std::ptr::null(), 0, 0),
+            Start::Row(row) => (row[..panels * PANEL].as_ptr(), PANEL, 0),
+            Start::Rows(View(values, place)) => {
+                place.check(values.len(), panels, rows);
+                (values[place.start..].as_ptr(), place.stride, PANEL)
+            }
+        }
+    }
+}
+
 /// Arguments of the kernel `product`: a [rows, depth], b [panels][depth][16] and c [panels][rows][16] at their strides, and
 /// `start` [16], every `start_stride` numbers for each panel and every `start_row` for each row, or null to start from c. c overlaps
 /// none of the others.
@@ -231,15 +249,7 @@ pub(crate) fn product(
     let b_place = Place { start: 0, stride: depth * PANEL };
     b_place.check(b.len(), panels, depth);
     to.1.check(to.0.len(), panels, rows);
-    let (start, start_stride, start_row) = match start {
-        Start::Zero => (ZERO.as_ptr(), 0, 0),
-        Start::Result => (std::ptr::null(), 0, 0),
-        Start::Row(row) => (row[..panels * PANEL].as_ptr(), PANEL, 0),
-        Start::Rows(View(values, place)) => {
-            place.check(values.len(), panels, rows);
-            (values[place.start..].as_ptr(), place.stride, PANEL)
-        }
-    };
+    let (start, start_stride, start_row) = start.steps(panels, rows);
     let arguments = Product {
         rows,
         depth,

@@ -86,8 +86,12 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
         None => Box::new(io::stdout().lock()),
     };
     eprintln!("{}", greeting(&subject, &history, tail.name()));
-    let mut forecasts =
-        ForecastLines::new(to, line_form, (loss(&subject.config, subject.outputs().0)?, subject.outputs()), subject.name_told());
+    let mut forecasts = ForecastLines::new(
+        to,
+        line_form,
+        (loss(&subject.config, subject.outputs().0)?, subject.outputs()),
+        subject.name_told(),
+    );
     let mut tally = Tally::default();
     match go(&mut live, (&mut tail, &mut lines), &mut forecasts, &mut tally) {
         // A reader that went away, as `head` does, is no error.

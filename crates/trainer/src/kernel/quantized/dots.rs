@@ -116,7 +116,7 @@ unsafe fn tile<D: Dots, const R: usize, const P: usize>(p: &Product, row: usize,
                 let c = p.c.wrapping_add((panel + q) * p.c_stride + (row + r) * PANEL);
                 let start = match p.start.is_null() {
                     true => c.cast_const(),
-                    false => p.start.wrapping_add((panel + q) * p.start_stride),
+                    false => p.start.wrapping_add((panel + q) * p.start_stride + (row + r) * p.start_row),
                 };
                 let scale = of_row.mul(D::Numbers::load(p.scales.wrapping_add((panel + q) * PANEL)));
                 let sum = high[r][q].numbers().mul(D::Numbers::splat(BASE)).add(low[r][q].numbers());

@@ -23,7 +23,7 @@ mod portable;
 
 pub(crate) use isa::ByteIsa;
 
-use super::{PANEL, Place, Start, View, ViewMut, ZERO};
+use super::{PANEL, Place, Start, View, ViewMut};
 use isa::InstructionSet;
 
 /// Inputs whose products are added at once.
@@ -73,8 +73,8 @@ pub(crate) struct ByteRows<'a> {
 }
 
 /// Arguments of the kernel `product`: x [rows][2][padded] of a scale each, weights [panels][padded / 4][16][4] of a scale and an
-/// offset each output, c [panels][rows][16] at its stride, and `start` [16] every `start_stride` numbers for each panel, or null to start
-/// from c. Panels are a multiple of four; c overlaps none of the others.
+/// offset each output, c [panels][rows][16] at its stride, and `start` [16] every `start_stride` numbers for each panel and every
+/// `start_row` for each row, or null to start from c. Panels are a multiple of four; c overlaps none of the others.
 #[derive(Clone, Copy)]
 struct Product {
     rows: usize,
@@ -87,6 +87,7 @@ struct Product {
     offsets: *const i32,
     start: *const f32,
     start_stride: usize,
+    start_row: usize,
     c: *mut f32,
     c_stride: usize,
 }
@@ -166,11 +167,7 @@ pub(crate) fn product(
     assert!(x.bytes.len() >= rows * 2 * padded, "{} bytes of {rows} rows", x.bytes.len());
     assert!(weights.weights.len() >= panels * padded * PANEL, "{} weights", weights.weights.len());
     to.1.check(to.0.len(), panels, rows);
-    let (start, start_stride) = match start {
-        Start::Zero => (ZERO.as_ptr(), 0),
-        Start::Result => (std::ptr::null(), 0),
-        Start::Row(row) => (row[..panels * PANEL].as_ptr(), PANEL),
-    };
+    let (start, start_stride, start_row) = start.steps(panels, rows);
     let arguments = Product {
         rows,
         padded,
@@ -182,6 +179,7 @@ pub(crate) fn product(
         offsets: weights.offsets[..panels * PANEL].as_ptr(),
         start,
         start_stride,
+        start_row,
         c: to.0[to.1.start..].as_mut_ptr(),
         c_stride: to.1.stride,
     };
