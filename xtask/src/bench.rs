@@ -75,6 +75,7 @@ const COMPARISONS: &[Comparison] = &[
         build: &["--package", "megabatch-trainer", "--example", "graph_attention"],
         program: ("--program", "release/examples/graph_attention"),
     },
+    Comparison { name: "weights", script: "weights_parity.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison { name: "onnx", script: "onnx_parity.py", packages: ONNX, build: PROGRAM, program: MEGABATCH },
     Comparison {
         name: "onnx-oldest",

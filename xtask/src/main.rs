@@ -43,6 +43,8 @@ cargo xtask COMMAND
                   writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
   peers [training | loading | segment | graph-build | graph-cache | graph-attention | amp] [-- ARGS]
                   megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
+  peers weights [-- ARGS]
+                  exported weights of every option in the PyTorch module of docs/weights.md: the same predictions (installs PyTorch under target/)
   peers onnx | onnx-oldest | onnx-speed [-- ARGS]
                   exported models in ONNX Runtime: the same predictions, in the newest and in version 1.15.0, and how fast (installs them under target/)
 
