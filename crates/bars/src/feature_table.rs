@@ -37,7 +37,7 @@ impl FeatureTable {
 }
 
 /// One feature of every bar; NaN during its warm-up.
-fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
+pub(crate) fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
     let close = &bars.close;
     match feature {
         Feature::LogReturn => log_return(close, 1),
@@ -117,7 +117,7 @@ fn distance(close: &[f64], average: &[f64]) -> Vec<f64> {
 }
 
 /// `part / whole`, or `otherwise` where the whole is zero.
-fn ratio_or(part: f64, whole: f64, otherwise: f64) -> f64 {
+pub(crate) fn ratio_or(part: f64, whole: f64, otherwise: f64) -> f64 {
     if whole == 0.0 { otherwise } else { part / whole }
 }
 

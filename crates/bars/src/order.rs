@@ -256,13 +256,13 @@ struct OpenTime {
 }
 
 impl Row {
-    fn bar(&self, open_time: i64) -> Bar {
+    pub(crate) fn bar(&self, open_time: i64) -> Bar {
         let Row { open, high, low, close, volume, spread, .. } = *self;
         Bar { open_time, open, high, low, close, volume, spread }
     }
 }
 
-fn no_such_time(zone: &Zone) -> Fault {
+pub(crate) fn no_such_time(zone: &Zone) -> Fault {
     let expected = format!("a time that the clock of {zone} shows; it is moved over this one: is the zone right?");
     Fault { trouble: Trouble::NoSuchTime, expected }
 }

@@ -50,7 +50,7 @@ pub(crate) fn resample_part(bars: &Bars, part: Range<usize>, timeframe: Timefram
 
 impl Bars {
     /// A copy of some of the bars.
-    fn part(&self, part: Range<usize>) -> Bars {
+    pub(crate) fn part(&self, part: Range<usize>) -> Bars {
         let mut copy = Bars::with_capacity(self.timeframe, part.len());
         part.for_each(|index| copy.push(self.bar(index)));
         copy

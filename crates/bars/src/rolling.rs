@@ -28,12 +28,16 @@ pub(crate) fn minimum(values: &[f64], len: usize) -> Vec<f64> {
 
 /// Exponential mean with weight 2 / (len + 1) on the newest value, begun with the mean of the first `len` values.
 pub(crate) fn exponential_mean(values: &[f64], len: usize) -> Vec<f64> {
-    smoothed(values, len, 2.0 / (len as f64 + 1.0))
+    over_all(values, Smoothed::exponential(len))
 }
 
 /// Wilder's mean: weight 1 / len on the newest value, begun with the mean of the first `len` values.
 pub(crate) fn wilder_mean(values: &[f64], len: usize) -> Vec<f64> {
-    smoothed(values, len, 1.0 / len as f64)
+    over_all(values, Smoothed::wilder(len))
+}
+
+fn over_all(values: &[f64], mut mean: Smoothed) -> Vec<f64> {
+    values.iter().map(|&value| mean.next(value)).collect()
 }
 
 fn over_windows(values: &[f64], len: usize, statistic: impl Fn(&[f64]) -> f64) -> Vec<f64> {
@@ -43,18 +47,49 @@ fn over_windows(values: &[f64], len: usize, statistic: impl Fn(&[f64]) -> f64) -
     results
 }
 
-/// `s[t] = s[t-1] + weight * (x[t] - s[t-1])`, over the values from the first one that is defined.
-fn smoothed(values: &[f64], len: usize, weight: f64) -> Vec<f64> {
-    let start = values.iter().position(|value| !value.is_nan()).unwrap_or(values.len());
-    let mut results = vec![f64::NAN; values.len()];
-    let Some(seed) = values.get(start..start + len) else { return results };
-    let mut state = seed.iter().sum::<f64>() / len as f64;
-    results[start + len - 1] = state;
-    for (result, value) in results.iter_mut().zip(values).skip(start + len) {
-        state += weight * (value - state);
-        *result = state;
+/// A mean of one value after another: `s[t] = s[t-1] + weight * (x[t] - s[t-1])`, begun with the plain mean of the first `len` values from
+/// the first one that is defined.
+#[derive(Clone, Debug)]
+pub(crate) struct Smoothed {
+    len: usize,
+    weight: f64,
+    /// The first values, `len` of them once they came.
+    seed: Vec<f64>,
+    mean: f64,
+}
+
+impl Smoothed {
+    /// As [`exponential_mean`].
+    pub(crate) fn exponential(len: usize) -> Self {
+        Smoothed::new(len, 2.0 / (len as f64 + 1.0))
     }
-    results
+
+    /// As [`wilder_mean`].
+    pub(crate) fn wilder(len: usize) -> Self {
+        Smoothed::new(len, 1.0 / len as f64)
+    }
+
+    fn new(len: usize, weight: f64) -> Self {
+        Smoothed { len, weight, seed: Vec::with_capacity(len), mean: f64::NAN }
+    }
+
+    /// The mean up to the last value; NaN where too few came.
+    pub(crate) fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    /// Takes the next value; the mean up to it.
+    pub(crate) fn next(&mut self, value: f64) -> f64 {
+        if self.seed.len() == self.len {
+            self.mean += self.weight * (value - self.mean);
+        } else if !self.seed.is_empty() || !value.is_nan() {
+            self.seed.push(value);
+            if self.seed.len() == self.len {
+                self.mean = self.seed.iter().sum::<f64>() / self.len as f64;
+            }
+        }
+        self.mean
+    }
 }
 
 #[cfg(test)]

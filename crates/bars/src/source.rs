@@ -169,12 +169,18 @@ fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Res
         };
         format.style = DateStyle::YearLast(order);
     }
-    match options.prices {
+    choose_prices(path, &mut format, options.prices)?;
+    Ok(format)
+}
+
+/// Leaves the column of adjusted closes out where prices are wanted as they were quoted; says so where there is none and it is needed.
+pub(crate) fn choose_prices(path: &Path, format: &mut Format, prices: Prices) -> Result<()> {
+    match prices {
         Prices::AsQuoted => format.columns.adjusted = None,
         Prices::Adjusted if format.columns.adjusted.is_none() => {
             return Err(Error::NoAdjustedClose { path: path.to_owned() });
         }
         Prices::AdjustedIfGiven | Prices::Adjusted => {}
     }
-    Ok(format)
+    Ok(())
 }

@@ -13,6 +13,8 @@ pub(crate) struct Answer {
     text: String,
     json: Value,
     verdict: Option<Kind>,
+    /// Whether standard output belongs to something else.
+    is_aside: bool,
 }
 
 /// In which form answers and errors are printed.
@@ -26,13 +28,19 @@ impl Answer {
     /// An answer that reads `text` and, for programs, is `value`.
     pub(crate) fn new(text: impl Into<String>, value: &impl Serialize) -> Self {
         let json = serde_json::to_value(value).expect("answers have text keys and serialize without error");
-        Answer { text: text.into(), json, verdict: None }
+        Answer { text: text.into(), json, verdict: None, is_aside: false }
     }
 
     /// The same answer, with which the program ends as on a failure of `kind`: it did what was asked, and what it found is bad.
     #[must_use]
     pub(crate) fn with_verdict(self, kind: Kind) -> Self {
         Answer { verdict: Some(kind), ..self }
+    }
+
+    /// The same answer, printed where progress goes: standard output has lines of its own.
+    #[must_use]
+    pub(crate) fn aside(self) -> Self {
+        Answer { is_aside: true, ..self }
     }
 
     /// What the program exits with once the answer is printed.
@@ -51,6 +59,10 @@ impl Answer {
             Form::Text => self.text.trim_end().to_owned(),
             Form::Json => self.json.to_string(),
         };
+        if self.is_aside {
+            eprintln!("{text}");
+            return Ok(());
+        }
         let mut stdout = io::stdout().lock();
         match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -12,6 +12,7 @@ mod evaluation;
 mod failure;
 mod forecasts;
 mod job;
+mod live;
 mod notes;
 mod onnx;
 mod output;

@@ -1,5 +1,5 @@
 //! How a series file is made of bars: which files, how they are read, what is made of them. `ingest` takes it as arguments and
-//! writes it into the file; `leak` reads it there and makes the series again.
+//! writes it into the file; `leak` reads it there and makes the series again, `predict --follow` goes on with it.
 
 mod choices;
 mod lists;
@@ -13,9 +13,12 @@ use megabatch_bars::{
     DateOrder, FormatName, HoleRule, OnError, ReadOptions, Scaling, SeriesSpec, SymbolPattern, TargetKind, Timeframe,
     Window, Zone, bar_files,
 };
+use megabatch_chunk_io::AttributeValue;
+use serde_json::Value;
 
 use crate::commands::windows::Windows;
 use crate::duration::Duration;
+use crate::failure::Failure;
 use choices::{Quotes, Repeated, Stamp, WeekendRule};
 use lists::{FeatureList, PipSizes};
 pub(crate) use recordings::Recordings;
@@ -174,6 +177,22 @@ impl Recipe {
         words.push("--".to_owned());
         words.extend(self.bars.iter().map(|path| path.display().to_string()));
         words
+    }
+
+    /// The account of its bars in the series file at `path`, which is its attribute `source`, and the recipe in it.
+    pub(crate) fn of_series(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
+        let account = match source {
+            Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let words: Option<Vec<String>> = serde_json::from_value(account["recipe"].clone()).ok();
+        let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
+            Failure::data(format!(
+                "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
+                path.display()
+            ))
+        })?;
+        Ok((account, recipe))
     }
 
     /// The recipe that [`Recipe::to_words`] wrote; `None` where the words are none of a recipe.

@@ -85,11 +85,16 @@ pub(crate) fn meaning_in_training(folder: &RunFolder) -> Meaning {
 
 /// Refuses data that say that their numbers stand for something else than in training.
 pub(crate) fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()> {
-    match meaning_in_training(folder).difference(&data.meaning()?) {
+    require_meaning(folder, data.path(), &data.meaning()?)
+}
+
+/// Refuses the file at `path`, whose numbers mean `found`, where they stand for something else than in training.
+pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &Meaning) -> Result<()> {
+    match meaning_in_training(folder).difference(found) {
         None => Ok(()),
         Some(difference) => Err(Failure::data(format!(
             "{}: {difference}; the model of {} takes data made as its own were",
-            data.path().display(),
+            path.display(),
             folder.root().display()
         ))),
     }

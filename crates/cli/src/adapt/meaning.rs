@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use megabatch_chunk_io::{AttributeValue, Source};
+use megabatch_chunk_io::{AttributeValue, SeriesFile, Source};
 use serde::{Deserialize, Serialize};
 
 /// Names of features, kind of targets, kind of scaling. Empty for a windows file, which does not tell.
@@ -20,15 +20,19 @@ pub(crate) struct Meaning {
 impl Meaning {
     /// What the file behind `source` tells.
     pub(crate) fn of(source: &Source) -> Result<Self> {
-        let Some(series) = source.series() else { return Ok(Meaning::default()) };
+        source.series().map_or(Ok(Meaning::default()), |series| Meaning::of_series(series.file()))
+    }
+
+    /// What a series file tells.
+    pub(crate) fn of_series(file: &SeriesFile) -> Result<Self> {
         let mut meaning = Meaning::default();
-        for timeframe in series.file().timeframes() {
+        for timeframe in file.timeframes() {
             meaning.features.insert(timeframe.name().to_owned(), timeframe.feature_names().to_vec());
             if let Some(scaler) = timeframe.scaler() {
                 meaning.scaling.insert(timeframe.name().to_owned(), scaler.kind.clone());
             }
         }
-        if let Some(AttributeValue::Text(kind)) = series.file().attribute("target_kind")? {
+        if let Some(AttributeValue::Text(kind)) = file.attribute("target_kind")? {
             meaning.target_kind = Some(kind);
         }
         Ok(meaning)

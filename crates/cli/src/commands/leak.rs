@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use megabatch_bars::{
     AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, bar_files, prove_no_look_ahead, prove_scalers,
 };
-use megabatch_chunk_io::{AttributeValue, Series, SeriesFile};
+use megabatch_chunk_io::{Series, SeriesFile};
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 
@@ -121,17 +121,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn of(path: &'a Path, file: &Series) -> Result<Self> {
-        let json = match file.attributes.get("source") {
-            Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
-            _ => Value::Null,
-        };
-        let words: Option<Vec<String>> = serde_json::from_value(json["recipe"].clone()).ok();
-        let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
-            Failure::data(format!(
-                "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
-                path.display()
-            ))
-        })?;
+        let (json, recipe) = Recipe::of_series(path, file.attributes.get("source"))?;
         Ok(Source { path, json, recipe })
     }
 

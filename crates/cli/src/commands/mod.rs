@@ -86,7 +86,7 @@ pub(crate) fn run(command: Command, form: Form) -> Result<Answer> {
         Command::Eval(args) => eval::run(&args),
         Command::Monitor(args) => monitor::run(&args, form),
         Command::Compare(args) => compare::run(&args),
-        Command::Predict(args) => predict::run(&args),
+        Command::Predict(args) => predict::run(&args, form),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Graph(args) => graph::run(&args),

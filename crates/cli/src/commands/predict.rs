@@ -1,4 +1,9 @@
-//! `megabatch predict`: a model's outputs for some samples.
+//! `megabatch predict`: a model's outputs for some samples, or for bars as they come.
+
+mod follow;
+mod forecast_lines;
+mod subject;
+mod tail;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,18 +16,19 @@ use serde_json::json;
 
 use super::windows::SampleRange;
 use crate::adapt::data::Data;
-use crate::answer::Answer;
+use crate::answer::{Answer, Form};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use crate::settings::loss;
 use crate::trained::{Trained, Which};
 
-/// Write what a model predicts for samples A..B
+/// Write what a model predicts for samples A..B, or for each bar as it comes
 #[derive(clap::Args)]
-#[command(
-    after_help = "Example:\n  megabatch predict --run runs/first --data series.h5 --samples 0..100 --out predictions.csv"
-)]
+#[command(after_help = "Examples:
+  megabatch predict --run runs/first --data series.h5 --samples 0..100 --out predictions.csv
+  megabatch predict --run runs/carried --follow live.csv --out predictions.csv
+  tail -n +1 -f live.csv | megabatch predict --run runs/carried --follow - --json")]
 pub(crate) struct Args {
     /// Folder of the run
     #[arg(long)]
@@ -33,20 +39,29 @@ pub(crate) struct Args {
     /// Samples A..B, or graphs where a model predicts these as wholes, half-open, from 0; all if not given
     #[arg(long, value_name = "A..B")]
     samples: Option<SampleRange>,
-    /// File to write: .h5, with a dataset `predictions` [n, K], or .csv; of several quantiles, `predictions` is the one nearest to the median,
+    /// File to write, needed but with --follow: .h5, with a dataset `predictions` [n, K], or .csv; of several quantiles, `predictions` is the one nearest to the median,
     /// and each has a dataset too, such as `predictions_q0.1`; of classes, `predictions` is the most probable one, and each has a dataset of its
     /// probabilities, such as `predictions_p0`
-    #[arg(long)]
-    out: PathBuf,
+    #[arg(long, required_unless_present = "follow")]
+    out: Option<PathBuf>,
     /// Which checkpoint
     #[arg(long, value_enum, default_value_t = Which::Best)]
     checkpoint: Which,
+    #[command(flatten)]
+    following: follow::Options,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let format = Format::of(&args.out)?;
+pub(crate) fn run(args: &Args, form: Form) -> Result<Answer> {
+    match &args.out {
+        Some(out) if !args.following.is_wanted() => of_samples(args, out),
+        _ => follow::run(args, form),
+    }
+}
+
+fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
+    let format = Format::of(out)?;
     let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
-    output::check(&args.out, &[trained.data.path()])?;
+    output::check(out, &[trained.data.path()])?;
     let loss = loss(&trained.config);
     let Trained { data, predictor, .. } = &mut trained;
     let rows = Rows::of(data, predictor.model().config().readout);
@@ -83,14 +98,14 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         }),
     };
     match format {
-        Format::Csv => write_atomically(&args.out, to_csv(range.start, &predictions).as_bytes())?,
-        Format::Hdf5 => write_predictions(&args.out, &predictions)?,
+        Format::Csv => write_atomically(out, to_csv(range.start, &predictions).as_bytes())?,
+        Format::Hdf5 => write_predictions(out, &predictions)?,
     }
-    let text = format!("{}: {} predictions of {horizons} horizons", args.out.display(), range.len());
+    let text = format!("{}: {} predictions of {horizons} horizons", out.display(), range.len());
     Ok(Answer::new(
         text,
         &json!({
-            "out": args.out,
+            "out": out,
             "samples": range.len(),
             "horizons": horizons,
             "named": named.iter().map(|(name, _)| name).collect::<Vec<_>>(),

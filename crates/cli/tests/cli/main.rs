@@ -11,6 +11,7 @@ mod devices;
 mod diverging;
 mod doctor;
 mod exchange;
+mod follow;
 mod graph;
 mod graph_training;
 mod heads;

@@ -1,5 +1,6 @@
 //! `megabatch bench`: what this machine does, measured.
 
+mod follow;
 mod load;
 mod predict;
 mod series;
@@ -25,6 +26,7 @@ enum What {
     Train(train::Args),
     Predict(predict::Args),
     Load(load::Args),
+    Follow(follow::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -32,5 +34,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         What::Train(args) => train::run(args),
         What::Predict(args) => predict::run(args),
         What::Load(args) => load::run(args),
+        What::Follow(args) => follow::run(args),
     }
 }

@@ -1,0 +1,185 @@
+//! `megabatch predict --follow`: a prediction for each bar as it comes, from states that go on by one step a bar.
+
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use megabatch_bars::{BarLines, DateOrder, FormatName, OnError, SeriesStream, Zone};
+use megabatch_gpu_core::Device;
+use megabatch_trainer::Follower;
+use serde_json::json;
+
+use super::Args;
+use super::forecast_lines::{ForecastLines, LineForm};
+use super::subject::Subject;
+use super::tail::{AtEnd, Tail};
+use crate::adapt::split::utc;
+use crate::answer::{Answer, Form};
+use crate::failure::Failure;
+use crate::live::Live;
+use crate::output;
+use crate::settings::{form as model_form, loss};
+
+/// What is followed, from where on, and how its lines are read.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Following bars")]
+pub(super) struct Options {
+    /// Predict for each bar as it comes: a file that grows, or standard input (-), with a line for each bar that has closed. Predictions are lines of CSV, or of
+    /// JSON with --json or --out FILE.jsonl, and go to standard output if --out names no file. The model is one with training.carry_state or
+    /// training.mode: dense
+    #[arg(long, value_name = "BARS", conflicts_with = "samples")]
+    follow: Option<PathBuf>,
+    /// Bars before those that come, from whose states it goes on; those that the data file was made of if not given
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "follow", conflicts_with = "cold")]
+    pub(super) history: Vec<PathBuf>,
+    /// Begin with nothing: predictions begin once features have warmed up and windows are full
+    #[arg(long, requires = "follow")]
+    pub(super) cold: bool,
+    /// Whose bars they are, where the data file has several instruments
+    #[arg(long, requires = "follow")]
+    pub(super) symbol: Option<String>,
+    /// Format of the lines; that of the files that the data file was made of if not given
+    #[arg(long, requires = "follow")]
+    pub(super) format: Option<FormatName>,
+    /// Order of day and month where the year comes last
+    #[arg(long, requires = "follow")]
+    pub(super) date_order: Option<DateOrder>,
+    /// Zone of the timestamps; that of the files that the data file was made of if not given
+    #[arg(long, requires = "follow", allow_hyphen_values = true)]
+    pub(super) zone: Option<Zone>,
+    /// What happens to lines that cannot be used: fail, skip or repair, as in `ingest`; as the data file was made if not given
+    #[arg(long, requires = "follow")]
+    pub(super) on_error: Option<OnError>,
+    /// End at the end of the file instead of waiting for more
+    #[arg(long, requires = "follow")]
+    stop_at_end: bool,
+}
+
+impl Options {
+    pub(super) fn is_wanted(&self) -> bool {
+        self.follow.is_some()
+    }
+}
+
+/// What was done.
+#[derive(Default)]
+struct Tally {
+    bars: u64,
+    predictions: u64,
+    /// Lines that were dropped.
+    dropped: usize,
+}
+
+pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
+    let options = &args.following;
+    let follow = options.follow.as_deref().expect("--out or --follow is required");
+    let line_form = LineForm::of(args.out.as_deref(), form)?;
+    let subject = Subject::open(args)?;
+    let (mut live, history) = begin(&subject, options)?;
+    let mut tail = Tail::open(follow, if options.stop_at_end { AtEnd::Stop } else { AtEnd::Wait })?;
+    let mut lines = BarLines::new(tail.name(), &subject.line_options(options), subject.base, history.until);
+    let to: Box<dyn Write> = match &args.out {
+        Some(out) => {
+            output::check(out, &[follow, &subject.data])?;
+            Box::new(std::fs::File::create(out)?)
+        }
+        None => Box::new(io::stdout().lock()),
+    };
+    eprintln!("{}", greeting(&subject, &history, tail.name()));
+    let mut forecasts =
+        ForecastLines::new(to, line_form, (loss(&subject.config), subject.outputs()), subject.name_told());
+    let mut tally = Tally::default();
+    match go(&mut live, (&mut tail, &mut lines), &mut forecasts, &mut tally) {
+        // A reader that went away, as `head` does, is no error.
+        Err(error) if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
+        done => done?,
+    }
+    let answer = answer(&subject, &history, (tail.name(), &tally, lines.passed_over()));
+    Ok(if args.out.is_none() { answer.aside() } else { answer })
+}
+
+/// The bars that the states have seen before the first one that is followed.
+struct History {
+    bars: usize,
+    /// When the last of them opens.
+    until: Option<i64>,
+    closes: Option<i64>,
+}
+
+/// The model with the states after its history.
+fn begin(subject: &Subject, options: &Options) -> Result<(Live, History)> {
+    let bars = subject.history(options)?;
+    let series = SeriesStream::new(subject.instrument(&bars), &subject.spec, &subject.scalers)?;
+    subject.require_same_windows(&series)?;
+    let follower = Follower::open(&Device::cpu(), subject.model()?, &subject.weights, model_form(&subject.config))?;
+    let mut live = Live::new(series, follower);
+    live.replay(&bars, subject.spec.holes)?;
+    let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
+    Ok((live, History { bars: bars.len(), until: bars.open_time.last().copied(), closes }))
+}
+
+fn greeting(subject: &Subject, history: &History, name: &Path) -> String {
+    let (symbol, base, name) = (&subject.symbol, subject.base, name.display());
+    match history.closes {
+        Some(closes) => format!(
+            "megabatch: {symbol}: the states of {} {base} bars up to {} go on with {name}",
+            history.bars,
+            utc(closes)
+        ),
+        None => format!(
+            "megabatch: {symbol}: begins with the first {base} bar of {name}; predictions follow once every window is full"
+        ),
+    }
+}
+
+/// Reads, predicts and writes, until there are no more lines.
+fn go(
+    live: &mut Live,
+    (tail, lines): (&mut Tail, &mut BarLines),
+    forecasts: &mut ForecastLines,
+    tally: &mut Tally,
+) -> Result<()> {
+    forecasts.begin()?;
+    let mut text = Vec::new();
+    while tail.next_into(&mut text)? {
+        for bar in lines.push(&text)? {
+            let step = live.close(&bar)?;
+            tally.bars += 1;
+            if let Some(outputs) = live.predict(step) {
+                forecasts.write(step.close_time, &outputs)?;
+                tally.predictions += 1;
+            }
+        }
+        for complaint in lines.take_complaints() {
+            eprintln!("megabatch: {complaint}");
+            tally.dropped += 1;
+        }
+    }
+    Ok(lines.finish()?)
+}
+
+fn answer(subject: &Subject, history: &History, (name, tally, passed_over): (&Path, &Tally, u64)) -> Answer {
+    let Tally { bars, predictions, dropped } = *tally;
+    let mut text = format!("{}: {predictions} predictions for {bars} bars of {}", name.display(), subject.symbol);
+    if passed_over > 0 {
+        text.push_str(&format!("; {passed_over} rows of bars that the states had seen were passed over"));
+    }
+    if dropped > 0 {
+        text.push_str(&format!("; {dropped} rows were dropped"));
+    }
+    let json = json!({
+        "symbol": subject.symbol,
+        "step": subject.step,
+        "history_bars": history.bars,
+        "bars": bars,
+        "predictions": predictions,
+        "passed_over": passed_over,
+        "dropped": dropped,
+    });
+    Answer::new(text, &json)
+}
+
+/// Refuses what cannot be followed, with the reason and what to do.
+pub(super) fn refuse(reason: &str) -> anyhow::Error {
+    Failure::usage(format!("--follow: {reason}"))
+}

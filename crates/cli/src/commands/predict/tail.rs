@@ -1,0 +1,79 @@
+//! Lines of standard input, or of a file that grows.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, StdinLock};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::failure::Failure;
+
+/// How often a file is looked at that has no more lines: far below the time of a bar, and next to no work.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// What happens at the end of a file. Standard input ends where it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtEnd {
+    Wait,
+    Stop,
+}
+
+/// Lines as they come.
+pub(super) struct Tail {
+    name: PathBuf,
+    input: Input,
+}
+
+enum Input {
+    Stdin(StdinLock<'static>),
+    File { reader: BufReader<File>, read_bytes: u64, at_end: AtEnd },
+}
+
+impl Tail {
+    /// Of the file at `path`, or of standard input for `-`.
+    pub(super) fn open(path: &Path, at_end: AtEnd) -> Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Tail { name: "standard input".into(), input: Input::Stdin(io::stdin().lock()) });
+        }
+        let file = File::open(path)
+            .map_err(|error| Failure::data(format!("{}: cannot be opened: {error}", path.display())))?;
+        Ok(Tail { name: path.to_owned(), input: Input::File { reader: BufReader::new(file), read_bytes: 0, at_end } })
+    }
+
+    /// What messages call it.
+    pub(super) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Puts the next line into `line` once it is whole, or where nothing follows; false after the last.
+    pub(super) fn next_into(&mut self, line: &mut Vec<u8>) -> Result<bool> {
+        line.clear();
+        let (reader, read_bytes, at_end): (&mut dyn BufRead, _, _) = match &mut self.input {
+            Input::Stdin(stdin) => return Ok(stdin.read_until(b'\n', line)? > 0),
+            Input::File { reader, read_bytes, at_end } => (reader, read_bytes, *at_end),
+        };
+        loop {
+            *read_bytes += reader.read_until(b'\n', line)? as u64;
+            if line.ends_with(b"\n") {
+                return Ok(true);
+            }
+            if at_end == AtEnd::Stop {
+                return Ok(!line.is_empty());
+            }
+            self::wait(&self.name, *read_bytes)?;
+        }
+    }
+}
+
+/// Waits a while, in which the file may have grown. One that is shorter than what was read of it is another file.
+fn wait(path: &Path, read_bytes: u64) -> Result<()> {
+    if std::fs::metadata(path).map_or(0, |found| found.len()) < read_bytes {
+        return Err(Failure::data(format!(
+            "{}: was cut or replaced while it was followed; a file that is followed may only grow",
+            path.display()
+        )));
+    }
+    std::thread::sleep(INTERVAL);
+    Ok(())
+}

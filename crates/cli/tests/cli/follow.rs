@@ -1,0 +1,224 @@
+//! Bars as they come: `predict --follow` gives what `predict` gives for the whole series.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::stage::{SMALL, Stage};
+
+const CARRIED: &str = "--set training.carry_state=true --set data.purge=0s";
+/// Each week is a segment, in which H4 is the last to have full windows.
+const RECIPE: &str = "--timeframes M1:20,M5:6,H4:2 --features log_return_12,rsi_14,atr_14,relative_volume,day_sin,ema_20_distance \
+                      --horizon 3 --longest-hole 3h";
+
+/// A folder with the bars of three weeks, the series made of them, and a model trained on it.
+fn trained(settings: &str) -> Stage {
+    let stage = Stage::new();
+    stage.succeeds("synth EURUSD.csv --days 19 --seed 3");
+    stage.succeeds(&format!("ingest EURUSD.csv --out series.h5 {RECIPE}"));
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 3 {CARRIED} {SMALL} {settings}"));
+    stage
+}
+
+/// Runs `megabatch LINE` with `input` as its standard input; its standard output.
+fn piped(stage: &Stage, line: &str, input: &str) -> String {
+    let assert = assert_cmd::Command::from_std(stage.command(line)).write_stdin(input).assert().success();
+    String::from_utf8(assert.get_output().stdout.clone()).unwrap()
+}
+
+/// What CSV says at each time, from the column after `time` on.
+fn by_time(csv: &str) -> BTreeMap<String, String> {
+    let place = csv.lines().next().unwrap().split(',').position(|name| name == "time").unwrap();
+    let row = |line: &str| {
+        let mut fields = line.splitn(place + 2, ',').skip(place).map(str::to_owned);
+        (fields.next().unwrap(), fields.next().unwrap())
+    };
+    csv.lines().skip(1).map(row).collect()
+}
+
+/// Every prediction of the whole series after `after` is followed to the last digit, which tells every bit; what is followed besides are the last bars
+/// of segments, whose future is not known.
+fn assert_followed(followed: &str, whole: &str, after: &str) -> usize {
+    let (followed, mut whole) = (by_time(followed), by_time(whole));
+    whole.retain(|time, _| time.as_str() > after);
+    for (time, expected) in &whole {
+        assert_eq!(followed.get(time), Some(expected), "{time}");
+    }
+    assert!(followed.len() - whole.len() <= 3 * 3 && followed.keys().all(|time| time.as_str() > after));
+    whole.len()
+}
+
+#[test]
+fn the_second_half_is_predicted_as_the_whole_series_is() {
+    for settings in [
+        "",
+        "--set model.pooling=attention --set model.fusion=attention --set model.fusion_heads=2 --set model.layers=2",
+    ] {
+        let stage = trained(settings);
+        stage.succeeds("predict --run run --out whole.csv");
+        let (whole, bars) = (stage.text("whole.csv"), stage.text("EURUSD.csv"));
+        // In the middle of a bin of H4, in the second week.
+        let at = bars.find("2018-01-11 13:07").unwrap();
+        stage.write("first.csv", &bars[..at]);
+        let followed = piped(&stage, "predict --run run --follow - --history first.csv", &bars[at..]);
+        let count = assert_followed(&followed, &whole, "2018-01-11T13:07:00Z");
+        assert!(count > 3000, "{count}");
+        assert!(
+            followed.contains("2018-01-12T12:00:00Z,") && followed.contains("2018-01-19T12:00:00Z,"),
+            "both segments"
+        );
+        // A file that begins before the history ends: what the states have seen is passed over.
+        let answer =
+            stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --history first.csv --out again.csv");
+        assert_eq!(stage.text("again.csv"), followed);
+        assert_eq!(
+            (&answer["passed_over"], &answer["history_bars"]),
+            (&answer["history_bars"], &answer["passed_over"])
+        );
+        // The states of all the bars that the series was made of, and nothing that follows them.
+        assert_eq!(
+            stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --out none.csv")["predictions"],
+            0
+        );
+    }
+}
+
+#[test]
+fn it_begins_with_nothing_where_that_is_wanted_and_writes_json() {
+    let stage = trained("--set training.loss=quantile --set training.quantile=[0.1,0.5,0.9]");
+    stage.succeeds("predict --run run --out whole.csv");
+    let bars = stage.text("EURUSD.csv");
+    let csv = piped(&stage, "predict --run run --follow - --cold", &bars);
+    assert!(csv.starts_with("time,h1,h2,h3,h1_q0.1,h2_q0.1,h3_q0.1,h1_q0.5,"), "{}", csv.lines().next().unwrap());
+    assert!(assert_followed(&csv, &stage.text("whole.csv"), "") > 5000);
+    let json = piped(&stage, "predict --run run --follow - --cold --json", &bars);
+    let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    let (time, row) = by_time(&csv).into_iter().next().unwrap();
+    let row: Vec<f64> = row.split(',').map(|field| field.parse().unwrap()).collect();
+    assert_eq!(first["time"], time.as_str());
+    assert_eq!(serde_json::json!(row[..3]), first["predictions"]);
+    assert_eq!(serde_json::json!(row[9..]), first["q0.9"]);
+    assert_eq!(json.lines().count() + 1, csv.lines().count());
+}
+
+#[test]
+fn each_of_several_instruments_is_followed_by_its_name() {
+    let stage = Stage::new();
+    for (seed, name) in ["EURUSD", "USDJPY"].into_iter().enumerate() {
+        stage.succeeds(&format!("synth {name}.csv --days 12 --seed {seed}"));
+    }
+    stage.succeeds(&format!("ingest EURUSD.csv USDJPY.csv --out series.h5 {RECIPE} --stride 3"));
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 2 {CARRIED} {SMALL}"));
+    stage.succeeds("predict --run run --out whole.csv");
+    let whole = stage.text("whole.csv");
+    for symbol in ["EURUSD", "USDJPY"] {
+        let followed = piped(
+            &stage,
+            &format!("predict --run run --follow - --cold --symbol {symbol}"),
+            &stage.text(&format!("{symbol}.csv")),
+        );
+        let followed = by_time(&followed);
+        let own = whole.lines().skip(1).filter(|line| line.contains(symbol)).collect::<Vec<_>>().join("\n");
+        let own = by_time(&format!("sample,time,instrument\n{own}"));
+        assert!(own.len() > 500 && own.iter().all(|(time, row)| followed.get(time) == Some(row)), "{symbol}");
+    }
+    let [message, _] = stage.fails("predict --run run --follow EURUSD.csv", 2);
+    assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
+    let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
+    assert!(message.starts_with("--symbol GBPUSD: ") && message.contains("series.h5 has EURUSD, USDJPY"), "{message}");
+}
+
+#[test]
+fn a_file_is_followed_while_it_grows() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    stage.write("first.csv", &bars[..at]);
+    stage.write("live.csv", "time,open,high,low,close,volume\n");
+    let mut child = stage
+        .command("predict --run run --follow live.csv --history first.csv")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "time,h1,h2,h3");
+    let mut file = OpenOptions::new().append(true).open(stage.path("live.csv")).unwrap();
+    for bar in bars[at..].lines().take(3) {
+        // A line counts once it is whole, and its prediction comes before the next bar does.
+        let (begin, end) = bar.split_at(20);
+        file.write_all(begin.as_bytes()).unwrap();
+        writeln!(file, "{end}").unwrap();
+        let [_, minute] = [&bar[..14], &bar[14..16]];
+        let closes = format!("{:02}:00Z", minute.parse::<u32>().unwrap() + 1);
+        assert!(lines.next().unwrap().split(',').next().unwrap().ends_with(&closes), "{bar}");
+    }
+    // What is no longer what was read is not read on.
+    stage.write("live.csv", "");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn lines_that_cannot_be_used_are_told_by_their_number() {
+    let stage = trained("");
+    let input = "time,open,high,low,close,volume\n2018-03-01 00:00,1.2,1.3,1.1,1.2,5\nbroken\n2018-03-01 00:01,1.2,1.3,1.1,1.2,5\n";
+    let run = |line: &str| assert_cmd::Command::from_std(stage.command(line)).write_stdin(input).assert();
+    let stderr = |assert: assert_cmd::assert::Assert| String::from_utf8(assert.get_output().stderr.clone()).unwrap();
+    let stopped = stderr(run("predict --run run --follow -").code(3));
+    let expected =
+        "standard input: line 3: unreadable row: expected a timestamp of format iso in field 1, found `broken`";
+    assert!(stopped.contains(expected), "{stopped}");
+    let dropped = stderr(run("predict --run run --follow - --on-error skip").success());
+    assert!(
+        dropped.contains(&format!("{expected}; dropped")) && dropped.contains("0 predictions for 2 bars"),
+        "{dropped}"
+    );
+    std::fs::remove_file(stage.path("EURUSD.csv")).unwrap();
+    let lost = stderr(run("predict --run run --follow -").code(3));
+    assert!(lost.contains("EURUSD.csv: cannot be opened") && lost.contains("--history"), "{lost}");
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused() {
+    let stage = Stage::new();
+    stage.succeeds("synth EURUSD.csv --days 9");
+    let made = "--timeframes M1:5,M5:3 --features body,spread_pips --horizon 2";
+    stage.succeeds(&format!("ingest EURUSD.csv --out series.h5 {RECIPE}"));
+    stage.succeeds(&format!("ingest EURUSD.csv --out spread.h5 {made}"));
+    stage.succeeds(&format!("ingest EURUSD.csv --out other.h5 {}", made.replace("spread_pips", "range")));
+    for (run, data, settings) in [
+        ("windows", "series.h5", ""),
+        ("rounded", "series.h5", "--set training.carry_state=true --set training.precision=bf16"),
+        ("spread", "spread.h5", "--set training.carry_state=true"),
+        ("carried", "series.h5", "--set training.carry_state=true"),
+    ] {
+        stage
+            .succeeds(&format!("train --data {data} --out {run} --max-steps 1 --set data.purge=0s {SMALL} {settings}"));
+    }
+    for (line, code, expected) in [
+        ("--run windows --follow -", 2, "--follow: the run was trained with training.carry_state: false"),
+        ("--run rounded --follow -", 2, "training.precision other than fp32"),
+        ("--run spread --follow -", 2, "spread_pips is a feature of the model"),
+        ("--run carried --follow - --out x.h5", 2, "expected .csv or .jsonl"),
+        ("--run carried --follow absent.csv", 3, "absent.csv: cannot be opened"),
+        ("--run carried --follow - --data other.h5", 3, "other.h5: the model of carried takes"),
+    ] {
+        let [message, _] = stage.fails(&format!("predict {line}"), code);
+        assert!(message.contains(expected), "{line}: {message}");
+    }
+    let neither = stage.run("predict --run carried").code(2);
+    assert!(String::from_utf8_lossy(&neither.get_output().stderr).contains("--out <OUT>"));
+}
+
+#[test]
+fn the_latency_of_a_bar_is_measured_by_part() {
+    let answer = Stage::new().succeeds("bench follow --model single --hidden 4 --bars 300");
+    assert_eq!(answer["bars"], 300);
+    for part in ["text", "features", "model", "all"] {
+        let [median, p99] = ["median_us", "p99_us"].map(|what| answer[part][what].as_f64().unwrap());
+        assert!(median > 0.0 && p99 >= median, "{part}: {answer}");
+    }
+}
