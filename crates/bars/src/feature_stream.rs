@@ -157,6 +157,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         /// Bar by bar as in a table of all, bit for bit, for features alone and all together.
         #[test]
         fn agrees_with_a_table(

@@ -223,18 +223,21 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
         /// Rows, segments and samples are those of all bars at once, whatever is missing.
         #[test]
         fn agrees_with_all_bars_at_once(
             gaps in prop::collection::vec((0usize..3000, prop_oneof![1i64..9, 100i64..140, 3000i64..3001]), 0..30),
         ) {
-            let (spec, bars) = (spec(vec![Feature::Rsi14, Feature::LogReturn, Feature::SpreadPips, Feature::WeekCos]), bars(3000, &gaps));
-            let instrument = Instrument { name: "X", bars: &bars, pip_size: 1e-4 };
-            if let Ok(series) = align(&[instrument], &spec) {
-                assert_same(&series, &streamed(&bars, &spec, &series.scalers()), spec.horizon);
-            }
+            let mut spec = spec(vec![Feature::Rsi14, Feature::LogReturn, Feature::SpreadPips, Feature::WeekCos]);
+            // Fifteen bars of H4 would take more bars than these.
+            spec.windows.retain(|window| window.timeframe < Timeframe::H4);
+            let bars = bars(3000, &gaps);
+            let series = align(&[Instrument { name: "X", bars: &bars, pip_size: 1e-4 }], &spec);
+            prop_assume!(series.is_ok());
+            let series = series.unwrap();
+            assert_same(&series, &streamed(&bars, &spec, &series.scalers()), spec.horizon);
         }
     }
 
