@@ -11,6 +11,7 @@ mod duration;
 mod evaluation;
 mod failure;
 mod forecasts;
+mod gpu;
 mod job;
 mod notes;
 mod onnx;

@@ -172,6 +172,11 @@ impl RunFolder {
         self.root.join("trace.json")
     }
 
+    /// How busy the GPU was, at many moments.
+    pub(crate) fn gpu_file(&self) -> PathBuf {
+        self.root.join("gpu.csv")
+    }
+
     /// Where the `n`-th shortage of memory is told, n from 1.
     pub(crate) fn shortage_file(&self, n: usize) -> PathBuf {
         self.root.join(format!("oom-{n}.json"))

@@ -1,11 +1,13 @@
-//! NVIDIA's management library as the doctor wants to hear it.
+//! NVIDIA's management library as the doctor wants to hear it, and how busy a GPU is while it trains.
 
 use megabatch_doctor::{Capability, CudaVersion, Gpu, Holder, Management, Version};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
+
+use crate::gpu::{GpuSample, Sampler};
 
 /// The name under which drivers install it; the one without a number comes with development packages only.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -26,7 +28,7 @@ pub(crate) fn ask() -> Management {
 }
 
 fn answer() -> Result<Management, NvmlError> {
-    let nvml = Nvml::builder().lib_path(LIBRARY.as_ref()).init()?;
+    let nvml = library()?;
     let cuda = nvml.sys_cuda_driver_version().ok();
     let part = |number: i32| u32::try_from(number).unwrap_or_default();
     let gpus = (0..nvml.device_count()?).map(|index| Ok(gpu(&nvml, &nvml.device_by_index(index)?)));
@@ -38,6 +40,10 @@ fn answer() -> Result<Management, NvmlError> {
         }),
         gpus: gpus.collect::<Result<Vec<Gpu>, NvmlError>>()?,
     })
+}
+
+fn library() -> Result<Nvml, NvmlError> {
+    Nvml::builder().lib_path(LIBRARY.as_ref()).init()
 }
 
 fn gpu(nvml: &Nvml, device: &Device<'_>) -> Gpu {
@@ -54,6 +60,7 @@ fn gpu(nvml: &Nvml, device: &Device<'_>) -> Gpu {
         used_bytes: memory.as_ref().map_or(0, |memory| memory.used),
         holders: holders(nvml, device),
         uncorrected_errors: device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile).ok(),
+        counts_errors: device.is_ecc_enabled().ok().map(|ecc| ecc.currently_enabled),
         slowdowns: SLOWDOWNS
             .iter()
             .filter(|(reason, _)| reasons.contains(*reason))
@@ -86,6 +93,42 @@ fn holders(nvml: &Nvml, device: &Device<'_>) -> Vec<Holder> {
     holders
 }
 
+/// One GPU, to be looked at again and again.
+pub(crate) struct GpuProbe {
+    nvml: Nvml,
+    /// Where it is plugged in: CUDA_VISIBLE_DEVICES changes a GPU's number, and not this.
+    address: String,
+}
+
+impl GpuProbe {
+    /// The GPU at this address.
+    ///
+    /// # Errors
+    /// Why the library does not answer, or does not know the GPU.
+    pub(crate) fn open(pci_bus_id: &str) -> Result<Self, String> {
+        let nvml = library().map_err(|error| error.to_string())?;
+        nvml.device_by_pci_bus_id(pci_bus_id).map_err(|error| format!("{pci_bus_id}: {error}"))?;
+        Ok(GpuProbe { nvml, address: pci_bus_id.to_owned() })
+    }
+}
+
+impl Sampler for GpuProbe {
+    fn sample(&mut self) -> Result<GpuSample, String> {
+        let device = self.nvml.device_by_pci_bus_id(self.address.as_str()).map_err(|error| error.to_string())?;
+        let memory = device.memory_info().ok();
+        let clock = |clock| device.clock_info(clock).ok().map(f64::from);
+        Ok(GpuSample {
+            busy_percent: device.utilization_rates().ok().map(|rates| f64::from(rates.gpu)),
+            memory_used_bytes: memory.as_ref().map(|memory| memory.used as f64),
+            memory_total_bytes: memory.as_ref().map(|memory| memory.total as f64),
+            power_w: device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1e3),
+            celsius: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
+            sm_mhz: clock(Clock::SM),
+            memory_mhz: clock(Clock::Memory),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +139,11 @@ mod tests {
         // Where there is a driver, there is nothing to complain about.
         assert_eq!(management.fault.is_some(), management.driver.is_none(), "{management:?}");
         assert!(management.fault.is_none_or(|fault| fault.contains(LIBRARY)));
+    }
+
+    #[test]
+    fn a_gpu_that_there_is_not_is_not_watched() {
+        let fault = GpuProbe::open("ffff:ff:1f.0").err().unwrap();
+        assert!(fault.contains(LIBRARY) || fault.starts_with("ffff:ff:1f.0: "), "{fault}");
     }
 }

@@ -1,5 +1,7 @@
 //! `megabatch train`: from a series to checkpoints, metrics and a report.
 
+mod gpu;
+mod lost;
 #[cfg(test)]
 mod made_up;
 mod memory;
@@ -31,8 +33,11 @@ use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, Sp
 use crate::run::{RunFolder, Standing};
 use crate::settings;
 use crate::trained::{Which, weights_file};
-use memory::{explain_shortage, record, record_trace};
-use watch::{Waited, Watch};
+use memory::{explain_shortage, record_trace};
+use watch::Waited;
+
+pub(crate) use memory::record;
+pub(crate) use watch::Watch;
 
 /// Train a model; everything the run leaves is in one folder
 #[derive(clap::Args)]
@@ -286,6 +291,7 @@ impl Session {
             data: &DataFacts::of(data)?,
             split: &SplitFacts::of(split, data.unit_times()),
             memory,
+            gpu: &crate::gpu::rows(&self.folder.gpu_file())?,
             machine: &Machine::of(device, training),
             config,
         };

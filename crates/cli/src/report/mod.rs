@@ -6,6 +6,7 @@ pub(crate) mod comparison;
 mod data;
 mod day;
 mod forecasts;
+mod gpu;
 mod horizons;
 mod html;
 mod information;
@@ -25,6 +26,7 @@ use crate::attention::Attention;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, mean};
 use crate::forecasts::Forecasts;
+use crate::gpu::GpuRow;
 use crate::plan::Plan;
 pub(crate) use data::DataFacts;
 pub(crate) use day::DayGraph;
@@ -50,6 +52,8 @@ pub(crate) struct Report<'a> {
     pub(crate) data: &'a DataFacts,
     pub(crate) split: &'a SplitFacts,
     pub(crate) memory: &'a MemoryFacts,
+    /// Looks at the GPU; none of a run on the CPU.
+    pub(crate) gpu: &'a [GpuRow],
     pub(crate) machine: &'a Machine,
     pub(crate) config: &'a Config,
 }
@@ -69,6 +73,7 @@ impl Report<'_> {
             Some(data::section(self.data)),
             Some(split::section(self.split, self.plan, self.config)),
             Some(time::section(self.metrics)),
+            gpu::section(self.gpu),
             Some(memory::section(&self.plan.memory, self.memory, self.metrics)),
             Some(self.machine.section()),
             Some(settings::section(self.config, &self.plan.notes)),
@@ -231,6 +236,7 @@ mod tests {
             data: &DataFacts { unit: "pips", bar: "bars of M1".into(), ..DataFacts::default() },
             split: &SplitFacts::of(&split, None),
             memory: &MemoryFacts::default(),
+            gpu: &[],
             machine: &Machine::of(&megabatch_gpu_core::Device::cpu(), &trainer::Config::default()),
             config: &config,
         }

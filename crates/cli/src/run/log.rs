@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use megabatch_trainer::write_atomically;
+use megabatch_trainer::{StepEvent, write_atomically};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::RunFolder;
@@ -17,6 +18,16 @@ pub(crate) struct MetricsLog {
     file: File,
     /// When the line before was written.
     since: Instant,
+    /// The line that is written, kept for the next one's sake.
+    line: Vec<u8>,
+}
+
+/// A step as its line has it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "step")]
+struct StepLine<'a> {
+    #[serde(flatten)]
+    step: &'a StepEvent,
 }
 
 /// How far a run is.
@@ -48,7 +59,7 @@ impl MetricsLog {
             run.metrics()?.iter().filter(|metric| standing.has(metric)).map(|metric| format!("{metric}\n")).collect();
         write_atomically(&run.metrics_file(), kept.as_bytes())?;
         let file = OpenOptions::new().append(true).open(run.metrics_file())?;
-        Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now() })
+        Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now(), line: Vec::new() })
     }
 
     /// Appends one line, to be called as soon as what it tells of is over: validations and checkpoints get the time since the
@@ -59,8 +70,20 @@ impl MetricsLog {
         if let Some((_, key)) = TIMED_EVENTS.iter().find(|(event, _)| metric["event"] == *event) {
             line[key] = seconds.into();
         }
+        self.write(&line)
+    }
+
+    /// The same of a step, of which there are many: its line is made without a value in between.
+    pub(crate) fn push_step(&mut self, step: &StepEvent) -> Result<()> {
+        self.write(&StepLine { step })
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, line)?;
+        self.line.push(b'\n');
         // In one call, so that a line is cut short only where the system itself cuts it.
-        let write = self.file.write_all(format!("{line}\n").as_bytes());
+        let write = self.file.write_all(&self.line);
         write.with_context(|| format!("{}: cannot write", self.path.display()))?;
         self.since = Instant::now();
         Ok(())

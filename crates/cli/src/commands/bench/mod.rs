@@ -4,6 +4,7 @@ mod load;
 mod predict;
 mod series;
 mod train;
+mod watch;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -25,6 +26,7 @@ enum What {
     Train(train::Args),
     Predict(predict::Args),
     Load(load::Args),
+    Watch(watch::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -32,5 +34,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         What::Train(args) => train::run(args),
         What::Predict(args) => predict::run(args),
         What::Load(args) => load::run(args),
+        What::Watch(args) => watch::run(args),
     }
 }

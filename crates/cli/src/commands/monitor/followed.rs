@@ -60,6 +60,9 @@ impl Followed {
         }
         lines.iter().for_each(|line| self.vitals.see(line));
         self.see_files();
+        let gpu = self.run.gpu_file();
+        let last = crate::gpu::last(&gpu).with_context(|| format!("{}: cannot be read", gpu.display()))?;
+        self.vitals.gpu = last.map(|row| row.sample);
         Ok(())
     }
 
@@ -135,7 +138,12 @@ mod tests {
         write(root, &[step(1, 9.0), epoch(1), rollback, step(2, 6.0)]);
         followed.refresh().unwrap();
         assert_eq!(followed.vitals.losses, [(1.0, 9.0), (2.0, 6.0)]);
+        assert_eq!(followed.to_json()["gpu_busy_ratio"], Value::Null);
+        let row = format!("{}\n1.000,2,97,3000000000,,351.5,61,1980,\n", crate::gpu::HEADER);
+        fs::write(root.join("gpu.csv"), row).unwrap();
+        followed.refresh().unwrap();
         let json = followed.to_json();
+        assert_eq!((&json["gpu_busy_ratio"], &json["gpu_clock_hertz"]), (&json!(0.97), &json!(1.98e9)));
         assert_eq!((&json["rollbacks_total"], &json["warnings"][0]["step"]), (&json!(1.0), &json!(1)));
         assert!(followed.sentence().contains(": step 2 of 10, loss 6.0000, 4.00 s left"), "{}", followed.sentence());
     }

@@ -119,6 +119,17 @@ fn numbers(vitals: &Vitals) -> Vec<(&'static str, String)> {
         ("speed", number("samples_per_second", |rate| format!("{} samples/s", fixed(rate, 0)))),
         ("computing", format!("{} of the step", share("computing_ratio"))),
         ("data wait", format!("{} of the step", share("data_wait_ratio"))),
+    ]);
+    if vitals.gpu.is_some() {
+        let power = number("gpu_power_watts", |power| format!("{} W", fixed(power, 0)));
+        let heat = number("gpu_temperature_celsius", |celsius| format!("{} °C", fixed(celsius, 0)));
+        numbers.extend([
+            ("gpu busy", format!("{} of the time", share("gpu_busy_ratio"))),
+            ("  power", format!("{power}, {heat}")),
+            ("  memory", size("gpu_memory_used_bytes")),
+        ]);
+    }
+    numbers.extend([
         ("", String::new()),
         ("allocated", size("allocated_bytes")),
         ("  peak", size("allocated_bytes_peak")),
@@ -199,6 +210,17 @@ mod tests {
             assert!(text.contains(part), "{part}:\n{text}");
         }
         assert!(!text.contains("loss scale"), "only fp16 has one:\n{text}");
+        assert!(!text.contains("gpu busy"), "only a run on one has it:\n{text}");
+        vitals.gpu = Some(crate::gpu::made_up::sample(43.0));
+        let text = shown(&vitals, (100, 30));
+        for part in [
+            "gpu busy    43.0 % of the time",
+            "  power     351 W, 61 °C",
+            "  memory    3.000 GB",
+            "free        600.000 MB",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
         let mut line = step(4, 1.0);
         line["loss_scale"] = 1024.0.into();
         assert!(shown(&seen(&[line]), (100, 30)).contains("loss scale  1,024"));

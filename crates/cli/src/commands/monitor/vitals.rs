@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::warning;
+use crate::gpu::GpuSample;
 use crate::report::number::percent;
 
 /// Steps over which speed and shares of time are averaged.
@@ -23,6 +24,8 @@ pub(super) struct Vitals {
     /// What the device had for the run, before it began.
     pub(super) available_bytes: Option<f64>,
     pub(super) steps: Option<f64>,
+    /// The last look at the GPU, of a run on one.
+    pub(super) gpu: Option<GpuSample>,
     /// The last step's line; null before the first.
     pub(super) step: Value,
     /// The last line of an epoch's end, which tells what is reserved; null before the first.
@@ -61,7 +64,7 @@ const fn reading(key: &'static str, about: &'static str, value: fn(&Vitals) -> O
 }
 
 /// All of them.
-pub(super) const READINGS: [Reading; 22] = [
+pub(super) const READINGS: [Reading; 27] = [
     reading("step", "Optimizer steps done.", |vitals| vitals.of_step("step")),
     reading("steps", "Optimizer steps at which training ends.", |vitals| vitals.steps),
     reading("epoch", "Epoch of the last step, from 0.", |vitals| vitals.of_step("epoch")),
@@ -94,6 +97,17 @@ pub(super) const READINGS: [Reading; 22] = [
         vitals.of_epoch("reserved_bytes_peak")
     }),
     reading("free_bytes", "What the device had for the run when it began, less what is reserved.", Vitals::free_bytes),
+    reading("gpu_busy_ratio", "Share of the last moments in which the GPU ran a kernel.", |vitals| {
+        vitals.of_gpu(|gpu| gpu.busy_percent).map(|percent| percent / 100.0)
+    }),
+    reading("gpu_memory_used_bytes", "Bytes of the GPU's memory that any program holds.", |vitals| {
+        vitals.of_gpu(|gpu| gpu.memory_used_bytes)
+    }),
+    reading("gpu_power_watts", "Power that the GPU takes.", |vitals| vitals.of_gpu(|gpu| gpu.power_w)),
+    reading("gpu_temperature_celsius", "The GPU's temperature.", |vitals| vitals.of_gpu(|gpu| gpu.celsius)),
+    reading("gpu_clock_hertz", "Clock of the GPU's multiprocessors.", |vitals| {
+        vitals.of_gpu(|gpu| gpu.sm_mhz).map(|mhz| mhz * 1e6)
+    }),
     reading("rollbacks_total", "How often the run went back because it diverged.", |vitals| Some(vitals.rollbacks)),
     reading("warnings_total", "Warnings so far.", |vitals| Some(vitals.warnings_total as f64)),
     reading("finished", "1 for a run that has ended and is evaluated, else 0.", |vitals| {
@@ -142,6 +156,10 @@ impl Vitals {
 
     fn of_epoch(&self, key: &str) -> Option<f64> {
         self.epoch[key].as_f64()
+    }
+
+    fn of_gpu(&self, value: fn(&GpuSample) -> Option<f64>) -> Option<f64> {
+        self.gpu.as_ref().and_then(value)
     }
 
     /// Step and loss of the lowest validation loss.

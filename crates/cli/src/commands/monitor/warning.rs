@@ -14,6 +14,13 @@ pub(super) fn sentence(line: &Value) -> Option<String> {
             let (share, cause_share) = (percent(number("share")), percent(number("cause_share")));
             format!("steps wait for data for {share} of their time, {cause_share} for {}", text("cause"))
         }
+        "lost_time" => format!("{} of the time is lost to {}", percent(number("share")), lost_to(&text("cause"))),
+        "gpu_idle" => format!(
+            "the GPU is busy for {} of the time; {} goes to {}",
+            percent(number("busy")),
+            percent(number("cause_share")),
+            lost_to(&text("cause"))
+        ),
         "leak" => {
             let owners = line["owners"].as_array().into_iter().flatten().filter_map(|grown| grown["owner"].as_str());
             let owners = owners.collect::<Vec<_>>().join(", ");
@@ -42,6 +49,17 @@ pub(super) fn sentence(line: &Value) -> Option<String> {
     })
 }
 
+/// What time is lost to, by its name in the log.
+fn lost_to(cause: &str) -> &str {
+    match cause {
+        "data" => "waiting for data",
+        "saving" => "saving checkpoints",
+        "host" => "work of the host",
+        "threads" => "threads without work",
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -54,6 +72,14 @@ mod tests {
             (
                 json!({ "event": "waiting", "share": 0.67, "cause": "decode", "cause_share": 0.61 }),
                 "steps wait for data for 67.0 % of their time, 61.0 % for decode",
+            ),
+            (
+                json!({ "event": "lost_time", "share": 0.45, "cause": "validation" }),
+                "45.0 % of the time is lost to validation",
+            ),
+            (
+                json!({ "event": "gpu_idle", "busy": 0.4, "cause": "data", "cause_share": 0.5 }),
+                "the GPU is busy for 40.0 % of the time; 50.0 % goes to waiting for data",
             ),
             (
                 json!({ "event": "leak", "growth_bytes": 2_000_000, "owners": [{ "owner": "batches" }, { "owner": "x" }] }),

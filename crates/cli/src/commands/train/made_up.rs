@@ -1,6 +1,6 @@
 //! Events as training tells them, for tests.
 
-use megabatch_trainer::{EpochEvent, Event, StepEvent};
+use megabatch_trainer::{EpochEvent, Event, Metrics, StepEvent, ValidationEvent};
 
 /// A step of a second, without any waiting.
 pub(super) fn step(step: u64) -> StepEvent {
@@ -36,4 +36,9 @@ pub(super) fn epoch(epoch: u64, step: u64) -> Event<'static> {
         reserved_bytes_peak: 0,
         inactive_split_bytes: 0,
     })
+}
+
+/// A validation after so many steps.
+pub(super) fn validation(step: u64) -> Event<'static> {
+    Event::Validation(ValidationEvent { step, epoch: 0, loss: 1.0, best: false, metrics: Metrics::default() })
 }

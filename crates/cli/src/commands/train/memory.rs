@@ -23,7 +23,7 @@ use crate::run::RunFolder;
 const EVENTS_MAX: usize = 10_000;
 
 /// Begins the recording that the configuration asks for.
-pub(super) fn record(job: &Job) {
+pub(crate) fn record(job: &Job) {
     if job.config.text("gpu_optimization.record_memory") != Some("off") {
         let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let clock = Arc::new(move || since_1970().as_micros() as u64);

@@ -3,15 +3,8 @@
 use megabatch_trainer::{Event, StepEvent, Waits};
 use serde_json::{Value, json};
 
+use super::lost::{LOSS_MIN_S, SHARE_MAX, STEPS, STEPS_MIN};
 use crate::plan::bytes;
-
-/// Share of the time of steps above which waiting is told.
-const SHARE_MAX: f64 = 0.3;
-/// Steps that are judged together, so that one slow read is no reason; fewer at an epoch's end, but not as few as a warm-up takes.
-const STEPS: u32 = 100;
-const STEPS_MIN: u32 = 10;
-/// Waiting in all below which nobody minds.
-const WAIT_MIN_S: f64 = 1.0;
 
 /// What steps waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +78,7 @@ impl WaitWatch {
         (self.steps, self.total_s, self.wait_s) = (0, 0.0, 0.0);
         let (cause, cause_s) = main_cause(waits, wait_s);
         let share = wait_s / total_s;
-        if share <= SHARE_MAX || share.is_nan() || wait_s < WAIT_MIN_S || self.told.contains(&cause) {
+        if share <= SHARE_MAX || share.is_nan() || wait_s < LOSS_MIN_S || self.told.contains(&cause) {
             return None;
         }
         self.told.push(cause);

@@ -3,15 +3,19 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use megabatch_trainer::{Event, RollbackEvent, Waits};
 use serde_json::Value;
 
+use super::gpu::GpuWatch;
+use super::lost::LossWatch;
 use super::memory::MemoryWatch;
 use super::recordings::Recordings;
 use super::scaling::ScaleWatch;
 use super::waiting::{Kept, WaitWatch};
+use crate::adapt::processor;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::report::Peaks;
@@ -19,20 +23,24 @@ use crate::run::{MetricsLog, RunFolder, Standing};
 
 /// How long the steps of a session waited for data.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waited {
-    pub(super) seconds: f64,
+pub(crate) struct Waited {
+    pub(crate) seconds: f64,
     /// By cause, where data pass through memory.
-    pub(super) causes: Option<Waits>,
+    pub(crate) causes: Option<Waits>,
 }
 
 /// The observer of a run.
-pub(super) struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     folder: &'a RunFolder,
     log: MetricsLog,
     recordings: Recordings,
     progress: Progress,
     memory: MemoryWatch<'a>,
     waiting: WaitWatch,
+    losses: LossWatch,
+    gpu: Option<GpuWatch>,
+    /// When the session began.
+    start: Instant,
     scaling: ScaleWatch,
     waited: Waited,
     /// Whether the user knows that some step taught nothing.
@@ -44,11 +52,12 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Goes on with the run in `folder`, which stands there and has so many `steps`.
-    pub(super) fn new(folder: &'a RunFolder, job: &'a Job, (standing, steps): (Standing, u64)) -> Result<Self> {
+    pub(crate) fn new(folder: &'a RunFolder, job: &'a Job, (standing, steps): (Standing, u64)) -> Result<Self> {
         let interrupted = interruption()?;
         let log = MetricsLog::open_at(folder, standing)?;
         let mut progress = Progress::start("train", steps, "steps");
         progress.begin_at(standing.step);
+        let gpu = GpuWatch::begin(folder, job, &progress)?;
         Ok(Watch {
             folder,
             log,
@@ -56,6 +65,9 @@ impl<'a> Watch<'a> {
             progress,
             memory: MemoryWatch::new(job, standing.step),
             waiting: WaitWatch::new(if job.data.is_windows() { Kept::Windows } else { Kept::Otherwise }),
+            losses: LossWatch::new(job.training.threads, processor::time_s),
+            gpu,
+            start: Instant::now(),
             scaling: ScaleWatch::default(),
             waited: Waited::default(),
             told_of_unlabelled: false,
@@ -64,31 +76,42 @@ impl<'a> Watch<'a> {
         })
     }
 
-    pub(super) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let metric = serde_json::to_value(event).expect("events serialize without error");
+    pub(crate) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         if let Event::Rollback(RollbackEvent { step, rollbacks, .. }) = *event {
             self.go_back(Standing { step, rollbacks });
         }
-        self.write(&metric);
+        match event {
+            Event::Step(step) if self.failure.is_none() => self.failure = self.log.push_step(step).err(),
+            _ => self.write(&serde_json::to_value(event).expect("events serialize without error")),
+        }
         self.record(event);
-        self.show(event, &metric);
+        self.show(event);
         if let Event::Step(step) = event {
             self.waited.seconds += step.data_wait_s;
             step.data_waits.iter().for_each(|waits| *self.waited.causes.get_or_insert_default() += *waits);
         }
-        let warnings = [
-            self.waiting.see(event).map(|long| (long.metric(), long.sentence())),
-            self.scaling.see(event).map(|collapse| (collapse.metric(), collapse.sentence())),
-            self.memory.see(event).map(|leak| (leak.metric(), leak.sentence())),
-        ];
-        for (metric, sentence) in warnings.into_iter().flatten() {
-            self.write(&metric);
+        for (metric, sentence) in self.warnings(event) {
+            metric.iter().for_each(|metric| self.write(metric));
             self.progress.note(&format!("warning: {sentence}"));
         }
         if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
+    }
+
+    /// What the user is warned of after `event`: sentences, and their lines in the log.
+    fn warnings(&mut self, event: &Event<'_>) -> Vec<(Option<Value>, String)> {
+        let now = self.start.elapsed();
+        let warnings = [
+            self.waiting.see(event).map(|long| (long.metric(), long.sentence())),
+            self.scaling.see(event).map(|collapse| (collapse.metric(), collapse.sentence())),
+            self.memory.see(event).map(|leak| (leak.metric(), leak.sentence())),
+        ];
+        let losses = self.losses.see(event, now).into_iter().map(|loss| (Some(loss.metric()), loss.sentence()));
+        let gpu = self.gpu.as_mut().and_then(|gpu| gpu.see(event, now)).map(|news| (news.metric(), news.sentence()));
+        let warnings = warnings.into_iter().flatten().map(|(metric, sentence)| (Some(metric), sentence));
+        warnings.chain(losses).chain(gpu).collect()
     }
 
     /// Drops what the run has gone back behind.
@@ -112,7 +135,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn show(&mut self, event: &Event<'_>, metric: &Value) {
+    fn show(&mut self, event: &Event<'_>) {
         match event {
             Event::Step(step) => {
                 let message = format!("loss {:.5}  {:.0} samples/s", step.loss, step.samples_per_s);
@@ -139,14 +162,15 @@ impl<'a> Watch<'a> {
             }
             Event::Shortage(cut) => self.progress.note(&format!("warning: {}", self.memory.went_on(self.folder, cut))),
             Event::Checkpoint { .. } | Event::Epoch(_) => {}
-            _ => self.progress.note(&metric.to_string()),
+            other => self.progress.note(&serde_json::to_string(other).unwrap_or_default()),
         }
     }
 
     /// The peaks of the epochs that were followed, and what their steps waited.
-    pub(super) fn finish(self) -> Result<(Peaks, Waited)> {
+    pub(crate) fn finish(self) -> Result<(Peaks, Waited)> {
         let answer = (self.memory.into_peaks(), self.waited);
-        let recorded = self.recordings.finish();
+        let watched = self.gpu.map_or(Ok(()), GpuWatch::finish);
+        let recorded = self.recordings.finish().and(watched);
         self.failure.map_or(recorded, Err).map(|()| answer)
     }
 }
@@ -164,4 +188,26 @@ fn interruption() -> Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&asked)).context("cannot watch for signals")?;
     }
     Ok(Arc::clone(ASKED.get_or_init(|| asked)))
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_trainer::StepEvent;
+    use serde_json::json;
+
+    use super::super::made_up;
+    use super::*;
+
+    #[test]
+    fn a_step_is_written_as_its_event_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_at(&run, Standing::default()).unwrap();
+        let step = StepEvent { loss: f64::NAN, loss_scale: Some(0.5), ..made_up::step(3) };
+        log.push_step(&step).unwrap();
+        log.push(&serde_json::to_value(Event::Step(step)).unwrap()).unwrap();
+        let lines = run.metrics().unwrap();
+        assert_eq!((lines.len(), &lines[0]), (2, &lines[1]));
+        assert_eq!((&lines[0]["event"], &lines[0]["loss"]), (&json!("step"), &Value::Null));
+    }
 }

@@ -80,6 +80,7 @@ pub(super) const KEYS: &[Key] = &[
         "gpu_optimization.log_gpu_stats_every_n_batches",
         COUNT_OR_ZERO,
         "0",
-        "Accepted, without effect on the CPU: memory use is in every step's line of metrics.jsonl.",
+        "Batches after which the GPU that trains is looked at: a row of gpu.csv with how busy it is, its memory, power, temperature and \
+         clocks. 0 looks once a second. Without effect on the CPU, where memory use is in every step's line of metrics.jsonl.",
     ),
 ];

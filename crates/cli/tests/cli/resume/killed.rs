@@ -198,7 +198,9 @@ impl Ending {
 fn learning(stage: &Stage, run: &str) -> Vec<Value> {
     let lines = stage.text(&format!("{run}/metrics.jsonl"));
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut kept: Vec<Value> = lines.filter(|line| line["event"] != "checkpoint").collect();
+    // Warnings of time that is lost are about times, too.
+    let is_of_time = |line: &Value| ["checkpoint", "waiting", "lost_time"].iter().any(|event| line["event"] == *event);
+    let mut kept: Vec<Value> = lines.filter(|line| !is_of_time(line)).collect();
     for line in &mut kept {
         line.as_object_mut().unwrap().retain(|key, _| !key.ends_with("_s"));
     }

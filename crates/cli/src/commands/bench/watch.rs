@@ -1,0 +1,148 @@
+//! `megabatch bench watch`: what it costs a run to be followed.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Parser as _;
+use megabatch_trainer::{Event, Run, Trainer};
+use serde_json::json;
+
+use crate::answer::{Answer, Form};
+use crate::commands::Cli;
+use crate::commands::train::{Watch, record};
+use crate::config::Config;
+use crate::job::{Intent, Job, Request};
+use crate::plan::Plan;
+use crate::report::number::{percent, seconds};
+use crate::run::{RunFolder, Standing};
+
+/// Training steps with and without everything that is written and judged while a run trains
+///
+/// In one run, ten steps are followed and ten are not, in turn: metrics.jsonl, TensorBoard's events, the trace, warnings, progress.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  megabatch bench watch --hidden 32 --batch 64")]
+pub(crate) struct Args {
+    /// Samples in a batch
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+    /// Hidden units
+    #[arg(long, default_value_t = 32)]
+    hidden: usize,
+    /// Bars in a window
+    #[arg(long, default_value_t = 60)]
+    bars: usize,
+    /// Threads that compute
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Steps that are timed, after twenty that are not
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(40..))]
+    steps: u64,
+}
+
+/// Steps that are followed, or not, one after the other.
+const BLOCK: u64 = 10;
+/// Steps that are not timed.
+const WARM_UP: u64 = 20;
+/// Samples that are drawn from.
+const SAMPLES: usize = 4000;
+
+/// Times of steps, in seconds.
+#[derive(Default)]
+struct Times {
+    /// Of whole steps, with what came after them.
+    followed: Vec<f64>,
+    alone: Vec<f64>,
+    /// Of what came after them.
+    following: Vec<f64>,
+}
+
+pub(super) fn run(args: &Args) -> Result<Answer> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("series.h5");
+    let synth = format!("synth --samples {SAMPLES} --timeframes M1:{} --features 16 --targets 4", args.bars);
+    let words = std::iter::once("megabatch").chain(synth.split(' ')).map(str::to_owned);
+    let cli = Cli::try_parse_from(words.chain([data.display().to_string()]))?;
+    crate::commands::run(cli.command, Form::Text)?;
+    let settings = [
+        format!("data.path={}", data.display()),
+        format!("model.hidden={}", args.hidden),
+        format!("gpu_optimization.batch_size={}", args.batch),
+        format!("training.threads={}", args.threads),
+        format!("output.trace_steps={}", args.steps + WARM_UP),
+    ];
+    let job = Job::open(Request {
+        config: Config::load(None, &settings)?,
+        data: None,
+        device: "cpu",
+        max_steps: Some(args.steps + WARM_UP),
+        memory_bytes: None,
+        intent: Intent::Run,
+    })?;
+    let times = times(&job, &RunFolder::new(&folder.path().join("run"))?)?;
+    Ok(answer(&times))
+}
+
+fn times(job: &Job, folder: &RunFolder) -> Result<Times> {
+    let _taken = folder.take()?;
+    let plan = Plan::of(job)?;
+    folder.begin(&job.config, &plan)?;
+    record(job);
+    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
+    let mut watch = Watch::new(folder, job, (Standing::default(), plan.steps))?;
+    let (mut times, mut since) = (Times::default(), Instant::now());
+    // Without validation: a step is a step.
+    let run = Run { samples: job.data.samples(), train: &job.split.train, validation: &[], checkpoints: None };
+    trainer.train(&run, &mut |event| {
+        let (told, step) = (Instant::now(), if let Event::Step(step) = &event { step.step } else { 0 });
+        let is_followed = step == 0 || step / BLOCK % 2 == 1;
+        let flow = if is_followed { watch.see(&event) } else { ControlFlow::Continue(()) };
+        if step > WARM_UP {
+            times.push(is_followed, (since.elapsed(), told.elapsed()));
+        }
+        since = Instant::now();
+        flow
+    })?;
+    watch.finish()?;
+    Ok(times)
+}
+
+impl Times {
+    fn push(&mut self, is_followed: bool, (whole, after): (Duration, Duration)) {
+        if is_followed {
+            self.followed.push(whole.as_secs_f64());
+            self.following.push(after.as_secs_f64());
+        } else {
+            self.alone.push(whole.as_secs_f64());
+        }
+    }
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn answer(times: &Times) -> Answer {
+    let [alone_s, followed_s, following_s] = [&times.alone, &times.followed, &times.following].map(|all| median(all));
+    let text = format!(
+        "a step takes {} alone and {} followed (medians of {} and {}); following it takes {}, {} of the step",
+        seconds(alone_s),
+        seconds(followed_s),
+        times.alone.len(),
+        times.followed.len(),
+        seconds(following_s),
+        percent(following_s / alone_s),
+    );
+    let json = json!({
+        "step_alone_s": alone_s,
+        "step_followed_s": followed_s,
+        "following_s": following_s,
+        "following_ratio": following_s / alone_s,
+        "difference_ratio": followed_s / alone_s - 1.0,
+        "steps_alone": times.alone.len(),
+        "steps_followed": times.followed.len(),
+    });
+    Answer::new(text, &json)
+}
