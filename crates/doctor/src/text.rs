@@ -54,7 +54,12 @@ fn describe_gpu(gpu: &Gpu) -> String {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let capability = gpu.capability.map(|capability| format!(", compute capability {capability}")).unwrap_or_default();
     let used = format!(", {:.1} of {:.1} GiB in use", gib(gpu.used_bytes), gib(gpu.total_bytes));
-    format!("{}{capability}{used}", gpu.name)
+    let ecc = match gpu.counts_errors {
+        Some(true) => ", ECC on",
+        Some(false) => ", ECC off",
+        None => "",
+    };
+    format!("{}{capability}{used}{ecc}", gpu.name)
 }
 
 fn driver(examination: &Examination) -> String {
@@ -68,15 +73,14 @@ fn driver(examination: &Examination) -> String {
     }
 }
 
-/// The library that the loader takes, or where it was looked for in vain.
+/// The library that the loader takes, and where it is looked for, first to last.
 fn libcuda(examination: &Examination) -> String {
     let libraries = &examination.machine.libraries;
+    let folders: Vec<String> = libraries.searched.iter().map(|folder| folder.display().to_string()).collect();
+    let folders = folders.join(", ");
     match libraries.driver.first() {
-        Some(library) => library.path.display().to_string(),
-        None => {
-            let folders: Vec<String> = libraries.searched.iter().map(|folder| folder.display().to_string()).collect();
-            format!("not found in {}", folders.join(", "))
-        }
+        Some(library) => format!("{}; searched in this order: {folders}", library.path.display()),
+        None => format!("not found in {folders}"),
     }
 }
 

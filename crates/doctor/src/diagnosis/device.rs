@@ -164,3 +164,28 @@ fn too_old(case: &Case<'_>) -> Option<Finding> {
                Install a newer driver and restart the machine.";
     Some(Finding::problem("driver-too-old", seen, why).mended_by(install_driver(case, Some(580))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::management::Management;
+    use crate::probe::{Machine, Node};
+
+    #[test]
+    fn nodes_that_may_not_be_opened_come_before_those_that_do_not_answer() {
+        let node = |path: &str, access| Node { path: path.to_owned(), access };
+        let nodes =
+            [("/dev/nvidia0", Access::Denied), ("/dev/nvidiactl", Access::Granted), ("/dev/nvidia1", Access::Dead)];
+        let (management, mut machine) = (Management::default(), Machine::default());
+        machine.nodes = nodes.map(|(path, access)| node(path, access)).to_vec();
+        let found =
+            |machine: &Machine| forbidden(&Case { machine, management: &management, python: None, trials: &[] });
+        let finding = found(&machine).unwrap();
+        assert_eq!((finding.id, finding.seen.as_str()), ("devices-forbidden", "you may not open /dev/nvidia0"));
+        assert_eq!(finding.commands, ["sudo chmod a+rw /dev/nvidia0"]);
+        machine.nodes[0].access = Access::Granted;
+        assert_eq!(found(&machine).unwrap().id, "driver-does-not-answer");
+        machine.nodes.pop();
+        assert!(found(&machine).is_none());
+    }
+}

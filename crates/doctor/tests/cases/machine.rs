@@ -1,5 +1,8 @@
 //! The machine: GPU, driver, container, variables.
 
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
 use megabatch_doctor::{Holder, Severity, Trial};
 
 use crate::patient::{Patient, found, ids, torch};
@@ -67,6 +70,37 @@ fn a_node_behind_which_nothing_answers_is_found() {
     // A folder cannot be opened for writing by anybody.
     std::fs::create_dir(node).unwrap();
     assert!(found(&patient.examine(), "driver-does-not-answer").0.ends_with("/dev/nvidia1"));
+}
+
+#[test]
+fn device_nodes_that_may_not_be_opened_are_named_with_the_command() {
+    let patient = Patient::with_gpu("x86_64", "570.124.06", (9, 0));
+    let forbidden = ["/dev/nvidia0", "/dev/nvidiactl"];
+    for node in forbidden {
+        std::fs::set_permissions(patient.place(node), Permissions::from_mode(0o400)).unwrap();
+    }
+    if OpenOptions::new().write(true).open(patient.place(forbidden[0])).is_ok() {
+        // Root may open whatever it likes; the finding itself is tested beside its rule.
+        println!("skipped: this user may open every file");
+        return;
+    }
+    let (seen, commands) = found(&patient.examine(), "devices-forbidden");
+    assert_eq!(seen, "you may not open /dev/nvidia0 /dev/nvidiactl");
+    assert_eq!(commands, ["sudo chmod a+rw /dev/nvidia0 /dev/nvidiactl"]);
+}
+
+#[test]
+fn the_search_order_and_the_memory_checks_are_printed() {
+    let mut patient = Patient::with_gpu("x86_64", "570.124.06", (9, 0)).variable("LD_LIBRARY_PATH", "/opt/cuda/lib64");
+    let text = |patient: &Patient| patient.examine().to_text().split_whitespace().collect::<Vec<_>>().join(" ");
+    let order = "libcuda /usr/lib/x86_64-linux-gnu/libcuda.so.1; searched in this order: /opt/cuda/lib64, /lib/x86_64-linux-gnu";
+    assert!(text(&patient).contains(order), "{}", text(&patient));
+    for (counts_errors, words) in
+        [(Some(true), "GiB in use, ECC on"), (Some(false), "in use, ECC off"), (None, "in use driver")]
+    {
+        patient.management.gpus[0].counts_errors = counts_errors;
+        assert!(text(&patient).contains(words), "{words}: {}", text(&patient));
+    }
 }
 
 #[test]
