@@ -27,6 +27,8 @@ type Packages = (&'static str, &'static [&'static str]);
 const PYTORCH: Packages = ("peers", PEER_PACKAGES);
 const ONNX: Packages = ("peers-onnx", ONNX_PACKAGES);
 const OLDEST_ONNX: Packages = ("peers-onnx-oldest", OLDEST_ONNX_PACKAGES);
+/// Its reader of event files, which needs no TensorFlow.
+const TENSORBOARD: Packages = ("peers-tensorboard", &["tensorboard"]);
 
 /// A script of `benches/peers`, and what of ours it runs.
 struct Comparison {
@@ -80,6 +82,13 @@ const COMPARISONS: &[Comparison] = &[
         name: "onnx-oldest",
         script: "onnx_parity.py",
         packages: OLDEST_ONNX,
+        build: PROGRAM,
+        program: MEGABATCH,
+    },
+    Comparison {
+        name: "tensorboard",
+        script: "tensorboard_events.py",
+        packages: TENSORBOARD,
         build: PROGRAM,
         program: MEGABATCH,
     },

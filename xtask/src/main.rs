@@ -38,11 +38,14 @@ cargo xtask COMMAND
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
   simulate [--events N] [--seed S]
                   the memory pool in lockstep with its model: 10 million events, or N, from seed 1, or S
-  report          makes a report and looks at it in headless Chromium, light, dark and narrow; pictures go to target/report/
+  report          makes the reports of a demo, of a run with attention and of one with graphs, and a comparison, and looks at them in headless
+                  Chromium: texts, console, the order of the Tab key, width; pictures go to target/report/
   trampolines [--check]
                   writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
   peers [training | loading | segment | graph-build | graph-cache | graph-attention | amp] [-- ARGS]
                   megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
+  peers tensorboard
+                  what `train` writes for TensorBoard, read by TensorBoard's own reader (installs it under target/)
   peers onnx | onnx-oldest | onnx-speed [-- ARGS]
                   exported models in ONNX Runtime: the same predictions, in the newest and in version 1.15.0, and how fast (installs them under target/)
 

@@ -1,4 +1,4 @@
-//! `cargo xtask report`: the report of a demo, looked at in a real browser.
+//! `cargo xtask report`: the reports of a demo, of a run with attention and of one with graphs, and a comparison, looked at in a real browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::workspace::{Workspace, succeed};
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// What a reader must find on the page.
+/// What a reader must find on the demo's report.
 const TEXTS: [&str; 20] = [
     "Loss by step",
     "Loss by epoch",
@@ -52,11 +52,59 @@ const VIEWS: [View; 4] = [
     View { name: "narrow", width: 500, options: &[] },
 ];
 
-/// Appended to a copy of the page, to ask the browser how large the page is.
-const MEASURE: &str = "<script>const e = document.documentElement; e.dataset.width = e.scrollWidth; e.dataset.height = e.scrollHeight</script>";
+const TWO_VIEWS: &[View] =
+    &[View { name: "light", width: 1200, options: &[] }, View { name: "narrow", width: 500, options: &[] }];
+
+/// Appended to a copy of the page, to ask the browser how large the page is, and in which order the Tab key goes through it.
+const MEASURE: &str = include_str!("report/measure.html");
 
 /// The largest page that is still a small attachment.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// A page that is looked at.
+struct Page {
+    name: &'static str,
+    /// Below the folder of the runs.
+    file: &'static str,
+    /// What a reader must find on it.
+    texts: &'static [&'static str],
+    views: &'static [View],
+}
+
+const PAGES: &[Page] = &[
+    Page { name: "report", file: "demo/run/report.html", texts: &TEXTS, views: &VIEWS },
+    Page {
+        name: "attention",
+        file: "attention/report.html",
+        texts: &["Where the model looks", "half of the weight on the last", "weight", "who looks"],
+        views: TWO_VIEWS,
+    },
+    Page {
+        name: "graph",
+        file: "graph/report.html",
+        texts: &["The graph of the last day", "gather from it", "Correlation by day", "Rank IC by day", "mean of 20"],
+        views: TWO_VIEWS,
+    },
+    Page {
+        name: "comparison",
+        file: "comparison.html",
+        texts: &["Error by horizon", "Loss by", "Settings that differ"],
+        views: TWO_VIEWS,
+    },
+];
+
+/// What makes the pages beside the demo's, each a command in the folder of the runs.
+const COMMANDS: [&str; 7] = [
+    "train --data demo/series.h5 --out attention --set training.epochs=2 --set model.hidden=16 --set training.lr=0.003 --set model.pooling=attention \
+     --set model.fusion=attention",
+    "synth shares --shares 40 --days 500",
+    "ingest shares --out shares.h5 --timeframes D1:10 --features log_return,range --target log_return --horizon 3",
+    "graph build shares --kind correlation --lookback 30 --k 4 --out shares.mbg",
+    "train --data shares.h5 --out graph --set model.graph=shares.mbg --set model.hidden=8 --set model.graph_hidden=8 --set training.epochs=3 \
+     --set gpu_optimization.batch_size=8",
+    "compare demo/run attention --out comparison.html",
+    "compare demo/run attention",
+];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if let Some(stray) = args.first() {
@@ -64,25 +112,50 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     let workspace = Workspace::load()?;
     let browser = Browser::find(workspace.target_dir.join("report"))?;
-    let demo_folder = browser.folder.join("demo");
-    demo::run(&["--out".to_owned(), demo_folder.display().to_string(), "--force".to_owned()])?;
-    let page = demo_folder.join("run/report.html");
-    let html = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    require_alone(&html)?;
+    let runs = browser.folder.join("runs");
+    if runs.exists() {
+        std::fs::remove_dir_all(&runs).with_context(|| format!("cannot remove {}", runs.display()))?;
+    }
+    std::fs::create_dir_all(&runs)?;
+    demo::run(&["--out".to_owned(), runs.join("demo").display().to_string(), "--force".to_owned()])?;
+    for command in COMMANDS {
+        println!("xtask: megabatch {}", command.split_whitespace().collect::<Vec<_>>().join(" "));
+        let mut megabatch = Command::new(workspace.binary());
+        succeed(megabatch.args(command.split_whitespace()).current_dir(&runs).stdout(std::process::Stdio::null()))?;
+    }
+    PAGES.iter().try_for_each(|page| look(&browser, &runs, page))
+}
+
+/// Shows `page` in each of its views, and takes a picture of it.
+fn look(browser: &Browser, runs: &Path, page: &Page) -> Result<()> {
+    let Page { name, file, texts, views } = page;
+    let path = runs.join(file);
+    let html = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    require_alone(&html).with_context(|| (*name).to_owned())?;
     let copy = browser.folder.join("measured.html");
     std::fs::write(&copy, html.replace("</body>", &format!("{MEASURE}</body>")))?;
-    for view in &VIEWS {
+    for view in *views {
         let dom = browser.dom(&copy, view)?;
-        require_texts(&dom)?;
-        let [width, height] = ["width", "height"].map(|side| measured(&dom, side));
+        require_texts(&dom, texts).with_context(|| (*name).to_owned())?;
+        let [width, height] = ["width", "height"].map(|side| measured::<u32>(&dom, side));
         let (width, height) = (width?, height?);
         if width > view.width {
-            bail!("{}: the page is {width} pixels wide in a window of {}", view.name, view.width);
+            bail!("{name}, {}: the page is {width} pixels wide in a window of {}", view.name, view.width);
         }
-        let picture = browser.picture(&page, view, height)?;
-        println!("xtask: {}: no message on the console, all parts there: {}", view.name, picture.display());
+        require_order(&measured::<String>(&dom, "order")?).with_context(|| (*name).to_owned())?;
+        let picture = browser.picture(&path, (name, view), height)?;
+        println!("xtask: {name}, {}: no message on the console, all parts there: {}", view.name, picture.display());
     }
     Ok(())
+}
+
+/// Fails unless the Tab key reaches everything in the order in which it stands on the page, the way past the contents list first, and each shows
+/// that it is reached. `order` is what [`MEASURE`] found: `ok`, or what is wrong.
+fn require_order(order: &str) -> Result<()> {
+    match order {
+        "ok" => Ok(()),
+        wrong => bail!("by keyboard: {wrong}"),
+    }
 }
 
 /// Fails unless the page is small and needs nothing else.
@@ -96,15 +169,18 @@ fn require_alone(html: &str) -> Result<()> {
     }
 }
 
-fn require_texts(dom: &str) -> Result<()> {
-    match TEXTS.iter().find(|text| !dom.contains(**text)) {
+fn require_texts(dom: &str, texts: &[&str]) -> Result<()> {
+    match texts.iter().find(|text| !dom.contains(**text)) {
         Some(text) => bail!("the page does not say `{text}`"),
         None => Ok(()),
     }
 }
 
-/// The number that [`MEASURE`] left in the page.
-fn measured(dom: &str, side: &str) -> Result<u32> {
+/// What [`MEASURE`] left in the page.
+fn measured<T: std::str::FromStr>(dom: &str, side: &str) -> Result<T>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
     let rest =
         dom.split_once(&format!("data-{side}=\"")).with_context(|| format!("the browser ran no script: no {side}"))?.1;
     Ok(rest.split('"').next().unwrap_or_default().parse()?)
@@ -147,8 +223,8 @@ impl Browser {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn picture(&self, page: &Path, view: &View, height: u32) -> Result<PathBuf> {
-        let picture = self.folder.join(format!("{}.png", view.name));
+    fn picture(&self, page: &Path, (name, view): (&str, &View), height: u32) -> Result<PathBuf> {
+        let picture = self.folder.join(format!("{name}-{}.png", view.name));
         let mut command = self.command(view, height);
         command.arg(format!("--screenshot={}", picture.display())).arg(address(page)?);
         succeed(command.stderr(std::process::Stdio::null()))?;
@@ -181,16 +257,18 @@ mod tests {
         }
         assert!(require_alone(&" ".repeat(BYTES_MAX as usize + 1)).is_err());
         let whole = TEXTS.join(" ");
-        assert!(require_texts(&whole).is_ok());
+        assert!(require_texts(&whole, &TEXTS).is_ok());
         for text in TEXTS {
-            assert!(require_texts(&whole.replace(text, "")).is_err(), "{text}");
+            assert!(require_texts(&whole.replace(text, ""), &TEXTS).is_err(), "{text}");
         }
     }
 
     #[test]
     fn sizes_are_read_off_the_document() {
-        let dom = "<html lang=\"en\" data-width=\"500\" data-height=\"9000\">";
-        assert_eq!(measured(dom, "height").unwrap(), 9000);
-        assert!(measured("<html>", "width").is_err());
+        let dom = "<html lang=\"en\" data-width=\"500\" data-height=\"9000\" data-order=\"ok\">";
+        assert_eq!(measured::<u32>(dom, "height").unwrap(), 9000);
+        assert!(measured::<u32>("<html>", "width").is_err());
+        assert!(require_order(&measured::<String>(dom, "order").unwrap()).is_ok());
+        assert!(require_order("the 3rd is reached before the 2nd").is_err());
     }
 }

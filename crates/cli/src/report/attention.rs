@@ -51,7 +51,11 @@ fn timeframes(Fused { names, weights }: &Fused, samples: &str) -> String {
     };
     let timeline = Timeline {
         words: Words {
-            title: format!("Most of the weight is on {}: {}", name(most), percent(mean[most])),
+            title: match mean[most] * count as f64 {
+                // Within a hundredth of an even share.
+                ..1.01 => "All timeframes have about the same weight".to_owned(),
+                _ => format!("Most of the weight is on {}: {}", name(most), percent(mean[most])),
+            },
             description: "Stacked bars: the shares of its attention that each timeframe gives to each, in percent."
                 .to_owned(),
         },
@@ -144,8 +148,10 @@ mod tests {
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
-        assert_eq!(html.matches("<rect class=\"block c1\"").count(), 3 + 1, "three bars and the legend's");
+        assert_eq!(html.matches("<rect class=\"block c1\"").count(), 3, "a bar a timeframe, and one for their mean");
         assert!(!html.contains("half of the weight"), "nothing was pooled");
+        let even = Fused { names: vec!["M1".into(), "H1".into()], weights: vec![vec![0.5; 2]; 2] };
+        assert!(timeframes(&even, "").contains("All timeframes have about the same weight"));
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub(crate) fn side_by_side(figures: &[String]) -> String {
     format!("<div class=\"pair\">\n{}</div>\n", figures.concat())
 }
 
-/// A table. The first column names what a row is about; columns of numbers are set flush right.
+/// A table. The first column names what a row is about, set in where the name begins with a blank; columns of numbers are set flush right.
 pub(crate) struct Table {
     pub(crate) caption: String,
     pub(crate) head: Vec<String>,
@@ -106,6 +106,9 @@ impl Table {
         let head = if named { format!("<thead><tr>{head}</tr></thead>\n") } else { String::new() };
         let row = |cells: &Vec<String>| -> String {
             let cell = |(k, cell): (usize, &String)| match k {
+                0 if cell.starts_with(' ') => {
+                    format!("<th scope=\"row\" class=\"sub\">{}</th>", escape(cell.trim_start()))
+                }
                 0 => format!("<th scope=\"row\">{}</th>", escape(cell)),
                 _ if cell.len() > SENTENCE_MIN => format!("<td class=\"sentence\">{}</td>", escape(cell)),
                 _ => format!("<td{}>{}</td>", class(k), escape(cell)),
@@ -176,6 +179,7 @@ mod tests {
         }
         assert!(table(vec![vec!["1".into(), "2".into()]]).contains("<td class=\"n\">2</td>"));
         assert!(table(vec![vec!["1".into(), "x".into()]]).contains("<td>x</td>"));
+        assert!(table(vec![vec!["  x".into(), "1".into()]]).contains("<th scope=\"row\" class=\"sub\">x</th>"));
     }
 
     #[test]

@@ -39,6 +39,19 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     let text = String::from_utf8(stage.run("eval --run run").success().get_output().stdout.clone()).unwrap();
     assert!(text.contains("rank ic") && text.contains("IC "), "{text}");
 
+    // Each day has its correlations and its time, and the report shows them with the graph of the last day.
+    let days = evaluation["graphs"].as_array().unwrap();
+    assert_eq!(days.len() as u64, plan["split"]["test"].as_u64().unwrap());
+    let times: Vec<i64> = days.iter().map(|day| day["time_ns"].as_i64().unwrap()).collect();
+    assert!(times.is_sorted() && times[0] >= plan["split"]["test_start_ns"].as_i64().unwrap(), "{times:?}");
+    let ics: Vec<f64> = days.iter().filter_map(|day| day["ic"][0].as_f64()).collect();
+    let (mean, told) = (ics.iter().sum::<f64>() / ics.len() as f64, evaluation["ic"][0].as_f64().unwrap());
+    assert!((mean - told).abs() < 1e-12, "{mean} is not {told}");
+    let page = stage.text("run/report.html");
+    for part in ["id=\"information\"", "Rank IC by day", "id=\"graph\"", "6 instruments", "A01: "] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+
     // What is predicted of a sample does not depend on which others are asked for.
     stage.succeeds("predict --run run --out all.csv");
     stage.succeeds("predict --run run --samples 40..45 --out some.csv");

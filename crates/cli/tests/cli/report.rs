@@ -100,3 +100,23 @@ fn a_file_of_windows_and_a_run_without_test_split_have_a_report_too() {
         &["The file holds samples and not bars", "(all), which the model was trained on", "Nothing was validated"],
     );
 }
+
+#[test]
+fn attention_is_shown_over_bars_and_among_timeframes() {
+    let stage = Stage::new();
+    stage.succeeds(SERIES);
+    for (run, carry_state, fusion) in
+        [("carried", true, "attention"), ("anew", false, "attention"), ("side", false, "concat")]
+    {
+        let model = format!(
+            "--set model.pooling=attention --set model.fusion={fusion} --set training.carry_state={carry_state}"
+        );
+        stage.succeeds(&format!("train --data series.h5 --out {run} --max-steps 3 {model} {SMALL}"));
+        let page = stage.text(&format!("{run}/report.html"));
+        require(
+            &page,
+            &["id=\"attention\"", "M1: half of the weight on the last", "M5: half of the weight on the last"],
+        );
+        assert_eq!(page.contains("M5 looks at M1: "), fusion == "attention", "{run}");
+    }
+}

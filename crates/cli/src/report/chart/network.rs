@@ -23,7 +23,9 @@ pub(crate) struct Network {
 impl Network {
     /// The picture as a file of its own.
     pub(crate) fn to_svg(&self) -> String {
-        standalone(&self.draw(), EXTENT, &self.legend())
+        let title = vec![("c0 block".to_owned(), self.title.clone())];
+        let legend = if self.has_negative() { [&title[..], &self.legend()[1..]].concat() } else { title };
+        standalone(&self.draw(), EXTENT, &legend)
     }
 
     /// The picture as a figure with its legend.
@@ -48,12 +50,17 @@ impl Network {
         )
     }
 
+    /// What the colours of edges stand for, where there are two.
     fn legend(&self) -> Vec<(String, String)> {
-        let mut legend = vec![("block c0".to_owned(), self.title.clone())];
-        if self.edges.iter().any(|&(_, _, weight)| weight < 0.0) {
-            legend.push(("block c5".to_owned(), "edges of negative weight".to_owned()));
+        let entry = |class: &str, name: &str| (class.to_owned(), name.to_owned());
+        match self.has_negative() {
+            true => vec![entry("c0 block", "edges of positive weight"), entry("c5 block", "edges of negative weight")],
+            false => Vec::new(),
         }
-        legend
+    }
+
+    fn has_negative(&self) -> bool {
+        self.edges.iter().any(|&(_, _, weight)| weight < 0.0)
     }
 
     fn draw_edges(&self, places: &[(f64, f64)]) -> String {
