@@ -186,12 +186,11 @@ pub(super) enum Wrote {
     Graphs,
 }
 
+/// Builds with options, and says how far it is.
+type Build<'b, T> = dyn FnMut(&BuildOptions, &mut dyn FnMut(Built)) -> Result<T, Error> + 'b;
+
 /// What `build` gives, and whether it wrote; how far it is, it says on the screen.
-pub(super) fn with_progress<T>(
-    args: &Args,
-    builder: &dyn Builder,
-    build: &mut dyn FnMut(&BuildOptions, &mut dyn FnMut(Built)) -> Result<T, Error>,
-) -> Result<(T, Wrote)> {
+pub(super) fn with_progress<T>(args: &Args, builder: &dyn Builder, build: &mut Build<'_, T>) -> Result<(T, Wrote)> {
     let mut progress = Progress::start("build", builder.keys().len() as u64, "graphs");
     let mut wrote = Wrote::Nothing;
     let built = build(&args.build_options(), &mut |built| match built {

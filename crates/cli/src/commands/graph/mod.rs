@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    Build(build::Args),
+    Build(Box<build::Args>),
     Verify(verify::Args),
     Inspect(inspect::Args),
     Export(export::Args),
