@@ -192,7 +192,7 @@ impl Tasks {
             for ((y, targets), d) in rows.zip(d_outputs.chunks_exact_mut(width)) {
                 let d = &mut d[places.clone()];
                 group.loss.gradient((&y[places.clone()], &targets[group.targets.clone()]), count, d);
-                d.iter_mut().for_each(|d| *d = *d * factor);
+                d.iter_mut().for_each(|d| *d *= factor);
             }
         }
     }

@@ -5,9 +5,8 @@
 use megabatch_amp::Trace;
 
 use super::working::weights;
-use super::{Engine, parts_of};
+use super::{Engine, Objective, parts_of};
 use crate::carried::Carried;
-use crate::dropout::Dropout;
 use crate::form::Memory;
 use crate::model::{Model, prefixed};
 use crate::tensor::TensorSet;
@@ -20,13 +19,13 @@ impl Engine {
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         batch: &BatchView<'_>,
-        (carried, drawn): (Option<&Carried>, (Option<Dropout>, (u64, u64))),
+        (carried, objective): (Option<&Carried>, Objective),
         trace: &mut Trace,
     ) {
         let weights = weights(model, parameters, (&self.weights, &self.working));
         let memory = &mut self.workers[0].memory;
         for part in parts_of(batch, self.purpose) {
-            let shard = part.shard(batch, carried, Some(drawn));
+            let shard = part.shard(batch, carried, Some((objective.dropout, objective.seed_and_step)));
             self.pool.install(|| {
                 memory.forward(weights, &shard);
             });

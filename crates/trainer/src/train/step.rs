@@ -176,9 +176,8 @@ impl Trainer {
         let mut trace = Trace::new(step);
         self.parameters.tensors().for_each(|(name, _, values)| trace.look(("", name), values));
         if trace.first().is_none() {
-            let drawn = (objective.dropout, objective.seed_and_step);
             let model = (&self.model, &self.parameters);
-            self.engine.trace(model, batch, (self.carried.as_ref(), drawn), &mut trace);
+            self.engine.trace(model, batch, (self.carried.as_ref(), objective), &mut trace);
         }
         for (name, _, values) in self.gradients.tensors() {
             trace.look(("", &format!("the gradient of {name}")), values);

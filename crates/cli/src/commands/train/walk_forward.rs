@@ -202,7 +202,9 @@ fn table(done: &[Fold]) -> String {
 /// The errors of each contender, and the share of signs that the model predicted.
 fn row(evaluation: &Evaluation) -> Vec<Option<f64>> {
     let mean = |numbers: Vec<f64>| (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64);
-    let errors = evaluation.contenders().map(|(_, metrics)| mean(metrics.rmse.clone()));
+    // Where there are several tasks, a baseline has errors of some alone.
+    let known = |rmse: &[f64]| mean(rmse.iter().copied().filter(|error| !error.is_nan()).collect());
+    let errors = evaluation.contenders().map(|(_, metrics)| known(&metrics.rmse));
     let directions = evaluation.model.direction_accuracy.iter().copied().flatten().collect();
     errors.chain([mean(directions)]).collect()
 }
