@@ -60,11 +60,9 @@ impl Shape {
 fn main() -> ExitCode {
     let (mut steps, mut shape) = (1, Shape::default());
     for argument in std::env::args().skip(1) {
-        let is_known = match argument.parse() {
-            Ok(number) => Some(steps = number),
-            Err(_) => shape.set(&argument),
-        };
-        if is_known.is_none() {
+        if let Ok(number) = argument.parse() {
+            steps = number;
+        } else if shape.set(&argument).is_none() {
             eprintln!("`{argument}` is neither a number of steps nor a key=value\n{USAGE}");
             return ExitCode::from(2);
         }

@@ -74,28 +74,28 @@ proptest! {
     /// Every sum rounds once a term, by half a unit in the last place of a partial sum below depth / 4 + 1.
     #[test]
     fn products_are_those_of_the_loops(
-        rows in 0usize..40, depth in 1usize..400, panels in 0usize..5, first in 0usize..3, gap in 0usize..3, from in 0usize..3,
+        rows in 0usize..40, depth in 1usize..400, panels in 0usize..5, first in 0usize..3, gap in 0usize..3, begin in 0usize..3,
     ) {
         let place = |rows: usize| Place { start: first * PANEL, stride: (rows + gap) * PANEL };
         let len = |panels: usize, rows: usize| (first + panels * (rows + gap)) * PANEL;
         let a = numbers("a", len(depth.div_ceil(PANEL), rows));
         let b = numbers("b", panels * depth * PANEL);
         let start = numbers("start", panels * PANEL);
-        let starts = numbers("starts", len(panels, rows + 2));
-        let starts = View(&starts, place(rows + 2));
+        let starts = numbers("starts", len(panels, rows));
         let before = numbers("c", len(panels, rows));
         for isa in Isa::all() {
             let mut c = before.clone();
-            let from = [Start::Result, Start::Row(&start), Start::Rows(starts)][from];
+            let from = [Start::Result, Start::Row(&start), Start::Rows(View(&starts, place(rows)))][begin];
             let a = View(&a, place(rows));
             product(isa, [rows, depth, panels], (from, a, &b), &mut ViewMut(&mut c, place(rows)));
             let (c, before) = (View(&c, place(rows)), View(&before, place(rows)));
             let b = View(&b, Place { start: 0, stride: depth * PANEL });
             for (row, column) in (0..rows).flat_map(|row| (0..panels * PANEL).map(move |column| (row, column))) {
                 let start = match from {
+                    Start::Zero => 0.0,
+                    Start::Result => at(before, row, column),
                     Start::Row(start) => f64::from(start[column]),
                     Start::Rows(starts) => at(starts, row, column),
-                    _ => at(before, row, column),
                 };
                 let exact = start + (0..depth).map(|k| at(a, row, k) * at(b, k, column)).sum::<f64>();
                 prop_assert!((at(c, row, column) - exact).abs() < 1e-6 * (depth as f64 + 1.0), "{:?}", isa);
@@ -161,6 +161,40 @@ fn steps_of_all_units_are_those_of_each_to_the_bit() {
         let mut states = (ViewMut(&mut cell, place(2 * rows)), ViewMut(&mut hidden, place(rows)));
         forward_units(isa, [units, rows], &mut ViewMut(&mut gates, place(rows)), (&mut states.0, &mut states.1));
         assert_eq!([gates, cell, hidden], each, "{isa:?}, {rows} rows");
+    }
+}
+
+#[test]
+fn gradients_of_gates_are_added_up_to_the_bit_while_they_are_formed() {
+    for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 5, 32].map(|rows| (isa, rows))) {
+        let place = |rows: usize| Place { start: PANEL, stride: (rows + 1) * PANEL };
+        let panels = |name: &str, panels: usize, rows: usize| numbers(name, (panels * (rows + 1) + 1) * PANEL);
+        let (gates, cell, d_hidden) = (panels("gates", 4, rows), panels("cell", 1, 2 * rows), panels("d", 1, rows));
+        let unwound = |sums: Option<&mut [f32]>| {
+            let step = Step {
+                gates: View(&gates, place(rows)),
+                cell: View(&cell, place(2 * rows)),
+                d_hidden: View(&d_hidden, place(rows)),
+            };
+            let (mut d_cell, mut d_gates) = (panels("d_cell", 1, rows), panels("d_gates", 4, rows));
+            let to = Unwound {
+                d_cell: ViewMut(&mut d_cell, place(rows)),
+                d_gates: ViewMut(&mut d_gates, place(rows)),
+                sums: sums.map(|sums| ViewMut(sums, place(rows))),
+            };
+            unwind(isa, rows, step, to);
+            (d_cell, d_gates)
+        };
+        let before = panels("sums", 4, rows);
+        let mut sums = before.clone();
+        let (d_cell, d_gates) = unwound(None);
+        assert_eq!(unwound(Some(&mut sums)), (d_cell, d_gates.clone()), "{isa:?}: {rows} rows");
+        for at in 0..sums.len() {
+            // One row lies between the panels, and one panel's before the first.
+            let is_row = at >= PANEL && (at / PANEL - 1) % (rows + 1) < rows;
+            let expected = if is_row { before[at] + d_gates[at] } else { before[at] };
+            assert_eq!(sums[at], expected, "{isa:?}: number {at} of the sums of {rows} rows");
+        }
     }
 }
 
