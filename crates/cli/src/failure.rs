@@ -123,9 +123,11 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         | Error::Weights { .. }
         | Error::Safetensors { .. }
         | Error::Checkpoint { .. } => Some(Kind::Data),
-        Error::NotFinite { .. } | Error::Scale(_) | Error::Exploded { .. } | Error::GaveUp { .. } => {
-            Some(Kind::Numeric)
-        }
+        Error::NotFinite { .. }
+        | Error::Scale(_)
+        | Error::Exploded { .. }
+        | Error::GaveUp { .. }
+        | Error::Quantize { .. } => Some(Kind::Numeric),
         _ => None,
     }
 }

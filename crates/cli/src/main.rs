@@ -11,6 +11,7 @@ mod duration;
 mod evaluation;
 mod failure;
 mod forecasts;
+mod int8;
 mod job;
 mod notes;
 mod onnx;

@@ -34,12 +34,33 @@ pub(crate) struct Trained {
     pub(crate) step: u64,
 }
 
+/// What the matrices of a model's LSTMs are computed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weights {
+    /// What the model was trained in.
+    AsTrained,
+    /// Eight bits.
+    Int8,
+}
+
+impl Weights {
+    /// What `--int8` asks for.
+    pub(crate) fn of(int8: bool) -> Self {
+        if int8 { Weights::Int8 } else { Weights::AsTrained }
+    }
+}
+
 impl Trained {
     /// Opens the run in `run`, and `data` or else the data that it was trained on.
     pub(crate) fn open(run: &Path, data: Option<&Path>, which: Which) -> Result<Self> {
+        Trained::open_with(run, data, (which, Weights::AsTrained))
+    }
+
+    /// The same with the LSTMs' matrices as `weights` says.
+    pub(crate) fn open_with(run: &Path, data: Option<&Path>, (which, weights): (Which, Weights)) -> Result<Self> {
         let folder = RunFolder::open(run)?;
         let config = folder.config(&[])?;
-        let (step, weights) = weights_file(&folder, which)?;
+        let (step, file) = weights_file(&folder, which)?;
         let device = Device::cpu();
         let is_same_data = data.is_none();
         let mut data = Data::open(&data_path(&config, data)?, &config, &device)?;
@@ -55,17 +76,37 @@ impl Trained {
             let (model, samples) = (model.shape().to_string(), data.samples().shape().to_string());
             return Err(trainer::Error::SamplesShape { model, samples }.into());
         }
-        let batch_size = config.count("gpu_optimization.batch_size");
-        let compute = Compute { threads: threads(&config), batch_size, form: form(&config) };
-        let predictor = Predictor::open(&device, model, &weights, compute)?.with_precision(precision(&config))?;
-        let predictor = if streams(&config) { predictor.with_carried_state() } else { predictor };
+        let predictor = open_predictor(&device, model, &file, (&config, weights))?;
         Ok(Trained { device, config, data, predictor, step })
+    }
+
+    /// A second predictor of the same model, with the LSTMs' matrices in eight bits.
+    pub(crate) fn int8(&self, run: &Path, which: Which) -> Result<Predictor> {
+        let folder = RunFolder::open(run)?;
+        let (_, file) = weights_file(&folder, which)?;
+        open_predictor(&self.device, trained_model(&folder)?, &file, (&self.config, Weights::Int8))
     }
 
     /// Number of units in the data.
     pub(crate) fn units(&self) -> usize {
         self.data.units()
     }
+}
+
+fn open_predictor(
+    device: &Device,
+    model: Model,
+    file: &Path,
+    (config, weights): (&Config, Weights),
+) -> Result<Predictor> {
+    let batch_size = config.count("gpu_optimization.batch_size");
+    let compute = Compute { threads: threads(config), batch_size, form: form(config) };
+    let predictor = Predictor::open(device, model, file, compute)?;
+    let predictor = match weights {
+        Weights::AsTrained => predictor.with_precision(precision(config))?,
+        Weights::Int8 => predictor.with_int8()?,
+    };
+    Ok(if streams(config) { predictor.with_carried_state() } else { predictor })
 }
 
 /// The data that a run was trained on are taken to be the same still; where they are not, its errors on them mean something else.

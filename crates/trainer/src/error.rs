@@ -42,6 +42,15 @@ pub enum Error {
         source: rayon::ThreadPoolBuildError,
     },
 
+    /// A matrix of weights cannot be quantised.
+    #[error("{tensor}: {source}")]
+    Quantize {
+        /// Name of the tensor.
+        tensor: String,
+        /// What is wrong with it.
+        source: megabatch_amp::Error,
+    },
+
     /// The source of samples failed.
     #[error("reading samples {first}..={last} ({count} of them) failed: {source}")]
     Gather {

@@ -121,6 +121,17 @@ impl Memory {
         })
     }
 
+    /// Takes the memory, on `scope`, for predictions with weights in eight bits.
+    ///
+    /// # Panics
+    /// For the plain form.
+    pub(crate) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
+        match self {
+            Memory::Plain(_) => panic!("the plain form computes in single precision"),
+            Memory::Fast(pass) => pass.make_room_for_bytes(scope),
+        }
+    }
+
     /// Computes the outputs [R, K] of a shard; they and, for writing, their gradient.
     pub(crate) fn forward(&mut self, weights: Weights<'_>, shard: &Shard<'_>) -> (&[f32], &mut [f32]) {
         let Weights { model, parameters, .. } = weights;

@@ -56,6 +56,10 @@ impl Layout {
         self.entries.iter().map(|entry| (entry.name.as_str(), entry.shape.as_slice()))
     }
 
+    pub(crate) fn name(&self, slot: Slot) -> &str {
+        &self.entries[slot.0].name
+    }
+
     fn range(&self, name: &str) -> Option<Range<usize>> {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| entry.range.clone())
     }

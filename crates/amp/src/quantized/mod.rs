@@ -77,6 +77,21 @@ impl QuantizedMatrix {
         self.packed.weights.len() + 8 * self.packed.shape[0]
     }
 
+    /// The quantised weight of an output and an input, from -127 to 127.
+    ///
+    /// # Panics
+    /// If there is no such output or input.
+    pub fn at(&self, output: usize, input: usize) -> i8 {
+        let [outputs, inputs] = self.shape();
+        assert!(output < outputs && input < inputs, "[{output}, {input}] of [{outputs}, {inputs}]");
+        self.packed.at(output, input)
+    }
+
+    /// What quantised weights are multiplied by, one an output.
+    pub fn scales(&self) -> &[f32] {
+        &self.scales
+    }
+
     /// The weights that it stands for, `[outputs, inputs]`, row-major.
     pub fn dequantized(&self) -> Vec<f32> {
         let [outputs, inputs] = self.shape();

@@ -86,6 +86,8 @@ fn channels_have_scales_of_their_own() {
     let close = |(found, exact): (&f32, &f32)| (found - exact).abs() <= exact.abs() * 0.01;
     assert!(matrix.dequantized().iter().zip(&weights).all(close), "{:?}", matrix.dequantized());
     assert_eq!((matrix.shape(), matrix.bytes()), ([3, 2], 16 * 4 + 3 * 8));
+    assert_eq!([matrix.at(0, 0), matrix.at(0, 1), matrix.at(1, 0), matrix.at(2, 1)], [64, -127, 127, 0]);
+    assert_eq!(matrix.scales(), [2e-6 / 127.0, 3e6 / 127.0, 0.0]);
 }
 
 #[test]

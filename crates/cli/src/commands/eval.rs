@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use megabatch_trainer::{Baselines, Selection};
+use serde::Serialize;
 
 use crate::answer::Answer;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
+use crate::int8::Report;
 use crate::settings::loss;
 use crate::trained::{Trained, Which};
 
@@ -27,6 +29,9 @@ pub(crate) struct Args {
     /// Which checkpoint
     #[arg(long, value_enum, default_value_t = Which::Best)]
     checkpoint: Which,
+    /// Compute with the LSTMs' weights in eight bits, and say what that changes
+    #[arg(long)]
+    int8: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -38,11 +43,27 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         return Err(Failure::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));
     }
     let loss = loss(&trained.config);
+    let int8 = args.int8.then(|| trained.int8(&args.run, args.checkpoint)).transpose()?;
     let Trained { device, data, predictor, step, .. } = &mut trained;
     let samples = data.samples();
     let beside = (predictor.model().config().readout, loss);
     let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
-    let errors = predictor.evaluate(Selection { samples, indices: &indices }, loss, Some(&baselines))?;
-    let evaluation = Evaluation::new(part, *step, errors);
-    Ok(Answer::new(evaluation.to_text(), &evaluation))
+    let selection = Selection { samples, indices: &indices };
+    let errors = predictor.evaluate(selection, loss, Some(&baselines))?;
+    let Some(mut int8) = int8 else {
+        let evaluation = Evaluation::new(part, *step, errors);
+        return Ok(Answer::new(evaluation.to_text(), &evaluation));
+    };
+    let evaluation = Evaluation::new(part, *step, int8.evaluate(selection, loss, Some(&baselines))?);
+    let report = Report::of(errors.metrics, [predictor, &mut int8], selection)?;
+    let text = evaluation.to_text() + "\n" + &report.to_text(&evaluation.model.rmse);
+    Ok(Answer::new(text, &InEightBits { evaluation, int8: report }))
+}
+
+/// The errors in eight bits, and below them what eight bits change.
+#[derive(Serialize)]
+struct InEightBits {
+    #[serde(flatten)]
+    evaluation: Evaluation,
+    int8: Report,
 }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use crate::settings::loss;
-use crate::trained::{Trained, Which};
+use crate::trained::{Trained, Weights, Which};
 
 /// Write what a model predicts for samples A..B
 #[derive(clap::Args)]
@@ -41,11 +41,14 @@ pub(crate) struct Args {
     /// Which checkpoint
     #[arg(long, value_enum, default_value_t = Which::Best)]
     checkpoint: Which,
+    /// Compute with the LSTMs' weights in eight bits; `eval --int8` says what that changes
+    #[arg(long)]
+    int8: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let format = Format::of(&args.out)?;
-    let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
+    let mut trained = Trained::open_with(&args.run, args.data.as_deref(), (args.checkpoint, Weights::of(args.int8)))?;
     output::check(&args.out, &[trained.data.path()])?;
     let loss = loss(&trained.config);
     let Trained { data, predictor, .. } = &mut trained;
@@ -95,6 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             "horizons": horizons,
             "named": named.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             "step": trained.step,
+            "int8": args.int8,
         }),
     ))
 }

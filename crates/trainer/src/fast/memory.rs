@@ -5,6 +5,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::norm::norm_len;
+use super::quantized::Activations;
 use super::segments::Extent;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::error::Result;
@@ -86,6 +87,8 @@ pub(super) struct Scratch {
     pub(super) d_recurrent_weight: Buffer<f32>, // [gate panels][H][16]
     pub(super) d_bias: Buffer<f32>,   // [gate panels][16]
     pub(super) d_norm: Buffer<f32>,   // [2][unit panels][16]
+    /// For weights in eight bits.
+    pub(super) activations: Activations,
 }
 
 /// Numbers in the gates and in the cell states of the segment in work.
@@ -160,6 +163,7 @@ impl Scratch {
             d_recurrent_weight: zeros(d_recurrent)?,
             d_bias: zeros(d_bias)?,
             d_norm: zeros(d_norm)?,
+            activations: Activations::none(scope)?,
         })
     }
 }

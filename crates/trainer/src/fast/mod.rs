@@ -7,7 +7,8 @@
 //! 3. All matrices are panel-major (see [`kernel`](crate::kernel)); weights are packed once an optimizer step.
 //! 4. Attention pools each distinct window once, see [`pooling`].
 //! 5. With gradient checkpointing, half of the gates are computed again in the backward pass, see [`segments`].
-//! 6. A thread takes its windows through all steps; what a step needs stays in its caches.
+//! 6. A thread takes its windows through all steps; what a step needs stays in its caches. Few windows are computed in another order, see [`single`].
+//! 7. Predictions may be computed with weights in eight bits, see [`quantized`].
 //!
 //! All sums are formed in an order that depends on the samples alone.
 
@@ -16,14 +17,16 @@ mod dropout;
 mod memory;
 mod norm;
 mod pooling;
+mod quantized;
 mod rounding;
 mod segments;
 mod sequence;
+mod single;
 mod state;
 mod weights;
 mod windows;
 
-use megabatch_amp::Precision;
+use megabatch_amp::{Accuracy, Precision};
 use megabatch_gpu_core::Scope;
 use rayon::prelude::*;
 
@@ -39,6 +42,7 @@ use crate::step::{Purpose, Room};
 use crate::tensor::TensorSet;
 use memory::Scratch;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
+use quantized::Activations;
 use sequence::{Input, Sequence};
 use weights::LayerWeights;
 
@@ -130,6 +134,19 @@ impl PackedWeights {
         }
     }
 
+    /// Has sequences computed with the LSTMs' matrices in eight bits from now on, made of `parameters` and booked on `scope`; by how much each
+    /// matrix is changed, under its name.
+    pub(crate) fn quantize(
+        &mut self,
+        scope: &Scope,
+        model: &Model,
+        parameters: &TensorSet<f32>,
+    ) -> Result<Vec<(String, Accuracy)>> {
+        let timeframes = self.timeframes.iter_mut().zip(model.lstms());
+        let each = timeframes.map(|(layers, lstm)| quantized::quantize(scope, layers, (lstm, parameters)));
+        Ok(each.collect::<Result<Vec<_>>>()?.concat())
+    }
+
     /// Numbers in the weights of `model`.
     pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
         let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
@@ -164,6 +181,13 @@ impl Pass {
             sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
             decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
         })
+    }
+
+    /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
+    pub(crate) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
+        let all: Vec<_> = self.sequences.iter().map(|sequence| sequence.of).collect();
+        self.scratch.activations = Activations::new(scope, &all)?;
+        Ok(())
     }
 
     /// Numbers in the memory for `room`.

@@ -19,6 +19,7 @@ use megabatch_gpu_core::Scope;
 
 use super::memory::{LayerMemory, Scratch, Segment, place};
 use super::segments::Extent;
+use super::single::ROWS_FEW;
 use super::weights::LayerWeights;
 use super::windows::Windows;
 use super::{BLOCK_STEPS, Dimensions};
@@ -135,7 +136,13 @@ impl Sequence {
                         let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
                         self.windows.read_step(t, self.of.gates(), (scratch.by_bar.as_slice(), from), (gates, to));
                     }
-                    self.step(isa, (l, weights), t, &mut scratch.segment);
+                    match &weights.quantized {
+                        Some(own) => self.step_quantized(isa, (l, own), t, scratch),
+                        None if self.windows.len() <= ROWS_FEW => {
+                            self.step_of_few(isa, (l, weights), t, &mut scratch.segment);
+                        }
+                        None => self.step(isa, (l, weights), t, &mut scratch.segment),
+                    }
                     self.round_hidden(l, t);
                 }
                 self.end_segment(l, &block, scratch);
@@ -147,11 +154,9 @@ impl Sequence {
     fn project_bars(&self, isa: Isa, weights: &LayerWeights, (bars, scratch): (&[f32], &mut Scratch)) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
-            let shape = [rows.len(), self.of.sizes.features, self.of.gates()];
-            let x = View(scratch.x.as_slice(), self.x_at());
+            let x = (View(scratch.x.as_slice(), self.x_at()), &mut scratch.activations);
             let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at().row(rows.start));
-            let operands = (Start::Row(weights.bias.as_slice()), x, weights.input.as_slice());
-            kernel::product(isa, shape, operands, &mut to);
+            weights.project(isa, [rows.len(), self.of.sizes.features], x, &mut to);
         }
     }
 
@@ -178,14 +183,13 @@ impl Sequence {
         block: Range<usize>,
         scratch: &mut Scratch,
     ) {
-        let shape = [block.len() * self.windows.len(), self.of.input(l), self.of.gates()];
+        let shape = [block.len() * self.windows.len(), self.of.input(l)];
         let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
         let dropped = self.copies_below(l).then_some(scratch.dropped.as_slice());
         let (below, here) = self.layers.split_at_mut(l);
         let input = input(below.last(), scratch.x.as_slice(), dropped);
-        let operands = (Start::Row(weights.bias.as_slice()), View(input, input_at), weights.input.as_slice());
         let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
-        kernel::product(isa, shape, operands, &mut gates);
+        weights.project(isa, shape, (View(input, input_at), &mut scratch.activations), &mut gates);
     }
 
     /// What layer `l` reads from step `t` on, which begins a block, for windows laid out step after step: the bars, or the

@@ -9,6 +9,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::Dimensions;
 use super::norm::norm_len;
+use super::quantized::QuantizedLayer;
 use crate::error::Result;
 use crate::kernel::PANEL;
 use crate::lstm::LayerSlots;
@@ -26,6 +27,8 @@ pub(super) struct LayerWeights {
     pub(super) input_turned: Buffer<f32>,
     /// γ, then β, of the norm of its outputs; empty without one.
     pub(super) norm: Buffer<f32>, // [2][unit panels][16]
+    /// What predictions in eight bits read in the place of the two matrices.
+    pub(super) quantized: Option<QuantizedLayer>,
 }
 
 /// Numbers in each buffer of a layer's weights, in the order of the fields.
@@ -50,6 +53,7 @@ impl LayerWeights {
             recurrent_turned: zeros(recurrent_turned)?,
             input_turned: zeros(input_turned)?,
             norm: zeros(norm)?,
+            quantized: None,
         })
     }
 
@@ -79,7 +83,7 @@ impl LayerWeights {
 }
 
 /// The place of each gate in the row of all panels, and its row in PyTorch's [4H, ..].
-fn gate_rows(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn gate_rows(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
     let units = move |gate: usize| (0..hidden).map(move |unit| (unit, gate));
     (0..4).flat_map(units).map(move |(unit, gate)| {
         let panel = unit / PANEL * 4 + gate;

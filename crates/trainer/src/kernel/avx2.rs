@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::lanes::Lanes;
 
 #[derive(Clone, Copy)]
-pub(super) struct Avx2(__m256, __m256);
+pub(super) struct Avx2(pub(super) __m256, pub(super) __m256);
 
 /// Applies an instruction to both halves.
 macro_rules! halves {

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::lanes::Lanes;
 
 #[derive(Clone, Copy)]
-pub(super) struct Avx512(__m512);
+pub(super) struct Avx512(pub(super) __m512);
 
 /// Applies an instruction to the register.
 macro_rules! whole {

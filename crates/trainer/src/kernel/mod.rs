@@ -23,10 +23,11 @@ mod isa;
 mod lanes;
 mod portable;
 mod product;
+pub(crate) mod quantized;
 
 use std::ops::Range;
 
-pub(crate) use cell::{Step, activate, cells, forward, unwind};
+pub(crate) use cell::{Step, activate, cells, forward, forward_units, unwind};
 pub(crate) use isa::Isa;
 
 use crate::dropout::Mask;
@@ -145,6 +146,14 @@ macro_rules! entry_points {
         pub(super) unsafe fn forward(s: &super::cell::Forward) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::cell::kernels::forward::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`forward_units`](super::cell::kernels::forward_units).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn forward_units(s: &super::cell::ForwardUnits) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::kernels::forward_units::<$lanes>(s) }
         }
 
         /// # Safety

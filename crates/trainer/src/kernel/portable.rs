@@ -3,7 +3,7 @@
 use super::lanes::Lanes;
 
 #[derive(Clone, Copy)]
-pub(super) struct Portable([f32; 16]);
+pub(super) struct Portable(pub(super) [f32; 16]);
 
 impl Portable {
     #[inline(always)]

@@ -138,6 +138,27 @@ fn gates_and_cell_states_come_again_to_the_bit() {
 }
 
 #[test]
+fn steps_of_all_units_are_those_of_each_to_the_bit() {
+    for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 3].map(|rows| (isa, rows))) {
+        let (units, start) = (3, PANEL);
+        let place = |rows: usize| Place { start, stride: (rows + 1) * PANEL };
+        let numbers = |name, panels: usize, rows: usize| numbers(name, start + panels * (rows + 1) * PANEL);
+        let before = [numbers("gates", 4 * units, rows), numbers("cell", units, 2 * rows), numbers("h", units, rows)];
+        let [mut gates, mut cell, mut hidden] = before.clone();
+        for unit in 0..units {
+            let mut gates = ViewMut(&mut gates, place(rows).panel(4 * unit));
+            let mut cell = ViewMut(&mut cell, place(2 * rows).panel(unit));
+            forward(isa, rows, &mut gates, (&mut cell, &mut ViewMut(&mut hidden, place(rows).panel(unit))));
+        }
+        let each = [gates, cell, hidden];
+        let [mut gates, mut cell, mut hidden] = before;
+        let mut states = (ViewMut(&mut cell, place(2 * rows)), ViewMut(&mut hidden, place(rows)));
+        forward_units(isa, [units, rows], &mut ViewMut(&mut gates, place(rows)), (&mut states.0, &mut states.1));
+        assert_eq!([gates, cell, hidden], each, "{isa:?}, {rows} rows");
+    }
+}
+
+#[test]
 fn masks_are_drawn_as_the_scalar_function_draws_them() {
     let mask = Dropout::of_step(0.3, 7, 9).unwrap().mask("M1", 1);
     let ends = [5, 0, (1 << 33) + 17];

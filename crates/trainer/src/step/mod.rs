@@ -13,7 +13,7 @@ mod working;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use megabatch_amp::Precision;
+use megabatch_amp::{Accuracy, Precision};
 use megabatch_gpu_core::{Device, Scope};
 use rayon::prelude::*;
 
@@ -54,6 +54,8 @@ pub(crate) struct Engine {
     weights: Option<PackedWeights>,
     /// For products in 16 bits.
     working: Option<WorkingCopy>,
+    /// Whether the LSTMs' matrices are in eight bits.
+    int8: bool,
 }
 
 /// What the loss of a part of a batch is, as a function of weights and samples.
@@ -109,8 +111,8 @@ impl Engine {
             Form::Fast => Some(PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose)?),
         };
         let (room, workers) = (Room::default(), Vec::new());
-        let mut engine =
-            Engine { device: device.clone(), compute, purpose, pool, room, workers, weights, working: None };
+        let (device, working, int8) = (device.clone(), None, false);
+        let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, working, int8 };
         if !model.config().is_over_graphs() {
             engine.make_room(model, compute.room(purpose))?;
         }
@@ -125,6 +127,27 @@ impl Engine {
             self.weights.iter_mut().for_each(|weights| weights.set_precision(precision));
         }
         Ok(self)
+    }
+
+    /// The same engine with the LSTMs' matrices in eight bits, made of `parameters` and booked on `scope`; by how much each matrix is changed, under
+    /// its name.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`] for weights that are not finite.
+    pub(crate) fn with_int8(
+        mut self,
+        scope: &Scope,
+        (model, parameters): (&Model, &TensorSet<f32>),
+    ) -> Result<(Self, Vec<(String, Accuracy)>)> {
+        let Some(weights) = self.weights.as_mut().filter(|_| !model.lstms().is_empty()) else {
+            let expected = "fast, and a model with an LSTM, for predictions with weights in eight bits";
+            return Err(Error::setting("training.form", &"plain", expected));
+        };
+        let errors = weights.quantize(scope, model, parameters)?;
+        self.int8 = true;
+        let activations = self.device.scope("activations");
+        self.workers.iter_mut().try_for_each(|worker| worker.memory.make_room_for_bytes(&activations))?;
+        Ok((self, errors))
     }
 
     /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]: for the shards of smaller batches, or for
@@ -144,6 +167,10 @@ impl Engine {
             self.workers.clear();
             let worker = |_| Worker::new(&self.device, model, (self.compute.form, room), self.purpose);
             self.workers = (0..self.compute.shards_at_once(model, self.purpose)).map(worker).collect::<Result<_>>()?;
+            if self.int8 {
+                let scope = self.device.scope("activations");
+                self.workers.iter_mut().try_for_each(|worker| worker.memory.make_room_for_bytes(&scope))?;
+            }
             self.room = room;
         }
         Ok(())

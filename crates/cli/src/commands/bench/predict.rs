@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Batches that are timed, after one that is not
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
+    /// Compute with the LSTM's weights in eight bits
+    #[arg(long)]
+    int8: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
@@ -68,6 +71,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         "batch_s": best,
         "batch_s_median": median,
         "peak_rss_bytes": peak_rss_bytes(),
+        "int8": args.int8,
     });
     Ok(Answer::new(text, &json))
 }
@@ -81,5 +85,6 @@ fn predictor(args: &Args, samples: &dyn Samples) -> Result<Predictor> {
     let weights = folder.path().join("weights.safetensors");
     save_weights(&weights, &model.initial_parameters::<f32>(&device.scope("initial"), 0)?)?;
     let compute = Compute { threads: args.threads, batch_size: args.batch as usize, form: Form::Fast };
-    Ok(Predictor::open(&device, model, &weights, compute)?)
+    let predictor = Predictor::open(&device, model, &weights, compute)?;
+    Ok(if args.int8 { predictor.with_int8()? } else { predictor })
 }

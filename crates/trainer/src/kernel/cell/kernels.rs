@@ -11,9 +11,10 @@
 //! 1. Forward goes over the windows twice: gate, c' and tanh c' in one iteration are a chain of more than a hundred cycles, of
 //!    which a processor overlaps fewer than three.
 //! 2. Backward computes tanh c' anew, which is cheaper than to keep and to load it.
-//! 3. Backward sets what has vanished to zero, see [`Scalar::flush`](crate::Scalar::flush).
+//! 3. Forward of few windows goes over all units twice instead, for the same reason.
+//! 4. Backward sets what has vanished to zero, see [`Scalar::flush`](crate::Scalar::flush).
 
-use super::{Activate, Cells, Forward, Unwind};
+use super::{Activate, Cells, Forward, ForwardUnits, Unwind};
 use crate::kernel::PANEL;
 use crate::kernel::lanes::{Lanes, sigmoid, tanh};
 use crate::scalar::Scalar;
@@ -31,6 +32,30 @@ pub(in crate::kernel) unsafe fn forward<V: Lanes>(s: &Forward) {
             let cell = cell_after::<V>((s.gates, s.gates_stride), s.cell, at);
             cell.store(s.cell.wrapping_add(at + s.rows * PANEL));
             V::load(o.wrapping_add(at)).mul(tanh(cell)).store(s.hidden_after.wrapping_add(at));
+        }
+    }
+}
+
+/// # Safety
+/// The pointers of `s` reach all that its sizes say, see [`ForwardUnits`]; the processor has the instruction set of V.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn forward_units<V: Lanes>(s: &ForwardUnits) {
+    // SAFETY: the gates and states of every panel of units lie where the contract of `ForwardUnits` says.
+    unsafe {
+        let gates = |unit: usize| s.gates.wrapping_add(4 * unit * s.gates_stride);
+        for unit in 0..s.units {
+            activate::<V>(&Activate { rows: s.rows, gates: gates(unit), gates_stride: s.gates_stride });
+        }
+        for unit in 0..s.units {
+            let o = gates(unit).wrapping_add(3 * s.gates_stride);
+            let (before, after) =
+                (s.cell.wrapping_add(unit * s.cell_stride), s.hidden_after.wrapping_add(unit * s.hidden_stride));
+            for row in 0..s.rows {
+                let at = row * PANEL;
+                let cell = cell_after::<V>((gates(unit), s.gates_stride), before, at);
+                cell.store(before.wrapping_add(at + s.rows * PANEL));
+                V::load(o.wrapping_add(at)).mul(tanh(cell)).store(after.wrapping_add(at));
+            }
         }
     }
 }
