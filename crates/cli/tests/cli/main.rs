@@ -15,6 +15,7 @@ mod graph;
 mod graph_training;
 mod heads;
 mod instruments;
+mod int8;
 mod interface;
 mod leak;
 mod memory;

@@ -11,6 +11,7 @@ mod evaluating;
 mod forms;
 mod gradient_checkpointing;
 mod heads;
+mod int8;
 mod loading;
 mod made_up;
 mod masks;
