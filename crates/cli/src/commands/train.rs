@@ -203,13 +203,16 @@ impl Session {
         let start = Instant::now();
         let mut watch = Watch::new(&self.folder, &self.job, (standing, self.plan.steps))?;
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
-        let (peaks, waited) = watch.finish()?;
+        let (mut peaks, waited) = watch.finish()?;
+        // What the plan is about; baselines, which come after training, have batches of their own.
+        peaks.raise(&Peaks::of(&self.job.device));
+        let peak_bytes = peaks.total_bytes();
         let evaluation = self.evaluate(&mut trainer, outcome)?;
         let memory = self.memory(peaks)?;
         // Predictions for the report take the trainer's place in memory.
         drop(trainer);
         self.write_report(evaluation.as_ref(), &memory)?;
-        let answer = self.answer(outcome, (start.elapsed(), waited), (evaluation.as_ref(), &memory));
+        let answer = self.answer(outcome, (start.elapsed(), waited), (evaluation.as_ref(), peak_bytes));
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
     }
 
@@ -300,7 +303,7 @@ impl Session {
         &self,
         outcome: Outcome,
         (took, waited): (Duration, Waited),
-        (evaluation, memory): (Option<&Evaluation>, &MemoryFacts),
+        (evaluation, measured): (Option<&Evaluation>, usize),
     ) -> Answer {
         let seconds = took.as_secs_f64();
         let Outcome { steps, end, rollbacks, .. } = outcome;
@@ -324,8 +327,7 @@ impl Session {
         if let Some(evaluation) = evaluation {
             text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
         }
-        let (planned, measured, resident) =
-            (self.plan.memory.total_bytes, memory.peaks.total_bytes(), peak_rss_bytes());
+        let (planned, resident) = (self.plan.memory.total_bytes, peak_rss_bytes());
         let beside =
             resident.map_or(String::new(), |resident| format!("; the process held {}", bytes(resident as usize)));
         text.push_str(&format!("\npeak memory: {} of the {} planned{beside}", bytes(measured), bytes(planned)));
