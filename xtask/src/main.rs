@@ -7,6 +7,7 @@ mod experiment;
 mod fuzz;
 mod gates;
 mod gpu_check;
+mod instructions;
 mod kernels;
 mod kill;
 mod layers;
@@ -32,6 +33,8 @@ cargo xtask COMMAND
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
   gpu-check       builds what scripts/gpu-check packs for a machine with a GPU and without Rust
+  instructions [--check]
+                  counts the instructions of training steps with valgrind, where it is, and writes benches/instructions.tsv, or compares with it
   kernels [--check]
                   compiles every .cu to the .ptx beside it, or compares with what is there; reports registers, spills and shared memory
                   on every GPU; installs NVIDIA's compiler (300 MB) under target/
@@ -75,6 +78,7 @@ fn run(args: &[String]) -> Result<()> {
         "experiment" => experiment::run(rest),
         "fuzz" => fuzz::run(rest),
         "gpu-check" => gpu_check::run(rest),
+        "instructions" => instructions::run(rest),
         "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
         "report" => report::run(rest),
