@@ -70,6 +70,8 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         format!("gpu_optimization.batch_size={}", args.batch),
         format!("training.threads={}", args.threads),
         format!("output.trace_steps={}", args.steps + WARM_UP),
+        // No checkpoint is kept that a run could go back to.
+        "training.on_nan=stop".to_owned(),
     ];
     let job = Job::open(Request {
         config: Config::load(None, &settings)?,
