@@ -207,7 +207,7 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
 
 /// Finite weights with which sums overflow, once up and once down, so that their difference is no number.
 #[test]
-fn pooling_and_fusion_that_overflow_are_named() {
+fn layers_pooling_and_fusion_that_overflow_are_named() {
     let samples = samples(40);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
@@ -221,7 +221,15 @@ fn pooling_and_fusion_that_overflow_are_named() {
     let model = ModelConfig { hidden, layer_norm: true, pooling, fusion, ..config().model };
     let wide = |weights: &mut TensorSet<f32>, name: &str| weights.get_mut(name).unwrap().fill(1e3);
     type Break<'a> = &'a dyn Fn(&mut TensorSet<f32>);
-    let cases: [(Break<'_>, &str); 2] = [
+    let cases: [(Break<'_>, &str); 3] = [
+        // States lie within 1 and overflow no product; what a norm makes of them does.
+        (
+            &|weights| {
+                weights.get_mut("norm.H1.l0.weight").unwrap().fill(3e38);
+                alternate(weights.get_mut("lstm.H1.weight_ih_l1").unwrap(), 3e38);
+            },
+            "the cell state after bar 0 [B, H] in layer 1 of lstm.H1",
+        ),
         (
             &|weights| {
                 wide(weights, "norm.M1.l1.weight");
