@@ -18,6 +18,8 @@ mod avx512_vnni;
 #[cfg(target_arch = "x86_64")]
 mod avx_vnni;
 mod dots;
+#[cfg(target_arch = "x86_64")]
+mod halves;
 mod isa;
 mod portable;
 
