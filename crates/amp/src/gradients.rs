@@ -13,10 +13,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::isa::{Isa, Loops};
 use crate::number::Number;
 use crate::scaler::Overflow;
 use crate::threads::{BLOCK, Threads};
+use megabatch_gpu_core::isa::{Isa, Loops};
 
 const LANES: usize = 32;
 

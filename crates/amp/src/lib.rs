@@ -2,7 +2,6 @@
 
 mod error;
 mod gradients;
-mod isa;
 mod number;
 mod optimizer;
 mod policy;

@@ -15,7 +15,7 @@
 
 use half::bf16;
 
-use crate::isa::{Isa, Loops};
+use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Counters that are worked on side by side.
 const LANES: usize = 16;

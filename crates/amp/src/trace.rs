@@ -5,8 +5,8 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::isa::{Isa, Loops};
 use crate::number::Number;
+use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Numbers of which the first look asks only whether all are finite: a few kilobytes, which the second look finds in the cache.
 const BLOCK: usize = 1024;

@@ -15,10 +15,10 @@
 use half::{bf16, f16};
 
 use crate::gradients::Factors;
-use crate::isa::{Isa, Loops};
 use crate::number::Number;
 use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::{BLOCK, Threads};
+use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// A tensor in training, or all tensors of a model where they lie in one piece. All slices have one length.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod device;
 mod error;
 mod free_memory;
 mod host;
+pub mod isa;
 pub mod kernel;
 pub mod leak;
 mod ledger;

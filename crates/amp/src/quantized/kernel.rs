@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Scaled;
-use crate::isa::{Isa, Loops};
+use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Outputs that are computed side by side.
 pub(super) const PANEL: usize = 16;

@@ -21,9 +21,9 @@ mod vnni;
 pub use accuracy::Accuracy;
 
 use crate::error::{Error, Result};
-use crate::isa::{Isa, Loops};
 use crate::trace::first_non_finite;
 use kernel::{BIAS, Form, PANEL, Packed};
+use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Magnitude of the largest quantised number.
 const GREATEST: f32 = 127.0;

@@ -2,10 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+use megabatch_gpu_core::isa::Isa;
 use serde_json::json;
 
 use super::assemble::{Edges, Parts, SelfLoops, Symmetry, assemble};
-use super::kernel::{Isa, Measure};
+use super::kernel::Measure;
 use super::nearest::{Choice, Sign, Similarity, Spread, search};
 use super::points::Points;
 use super::rows::Rows;

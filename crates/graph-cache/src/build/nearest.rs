@@ -16,9 +16,10 @@
 
 use std::ops::Range;
 
+use megabatch_gpu_core::isa::{Isa, Loops};
 use rayon::prelude::*;
 
-use super::kernel::{self, GROUPS_MAX, Isa, Loops, PANEL};
+use super::kernel::{self, GROUPS_MAX, PANEL};
 
 /// What rows are compared by. Proposals and keys of a pair are the same from either end.
 pub(crate) trait Similarity: Sync {
@@ -179,7 +180,7 @@ impl<'s, S: Similarity> Seeker<'s, S> {
         let mut proposals = std::mem::take(&mut self.proposals);
         self.similarity.propose(panel, &mut proposals);
         if self.choice.sign == Sign::Absolute {
-            kernel::run(self.isa, Magnitudes(&mut proposals));
+            self.isa.run(Magnitudes(&mut proposals));
         }
         let (len, columns) = (self.similarity.len(), self.similarity.columns());
         for (row, proposals) in (panel * PANEL..len).zip(proposals.chunks_exact_mut(columns)) {
@@ -304,7 +305,7 @@ impl Few {
     ) -> Option<&[Neighbour]> {
         let keys = self.keys.get_mut(..values.len())?;
         keys.iter_mut().zip(values).for_each(|(key, &value)| *key = sign.key(value));
-        kernel::run(isa, Hold { few: self, len: values.len() });
+        isa.run(Hold { few: self, len: values.len() });
         let mut taken = 0;
         // Which are taken follows no pattern, hence no branch.
         for ((&column, &value), &as_large) in columns.iter().zip(values).zip(&self.as_large) {
@@ -321,6 +322,8 @@ struct Hold<'f> {
 }
 
 impl Loops for Hold<'_> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         let keys = self.few.keys;
@@ -347,6 +350,8 @@ fn ranks(ranked: &[Neighbour], sign: Sign) -> Vec<usize> {
 struct Magnitudes<'a>(&'a mut [f32]);
 
 impl Loops for Magnitudes<'_> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         self.0.iter_mut().for_each(|x| *x = x.abs());

@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::kernel::{Isa, Loops, Measure, run, sum};
+use megabatch_gpu_core::isa::{Isa, Loops};
+
+use super::kernel::{Measure, sum};
 use super::nearest::Similarity;
 use super::window::{Kind, Window, varies};
 
@@ -85,9 +87,9 @@ impl<P: Proposals> Similarity for Pearson<'_, P> {
             let (complete, others) = to.split_at_mut(proposed);
             window.standard.between(Isa::best(), Measure::Product, (row as u32, &columns[..proposed]), complete);
             complete.iter_mut().for_each(|r| *r = r.clamp(-1.0, 1.0));
-            run(Isa::best(), Pairs { of: self, row, columns: &columns[proposed..], to: others });
+            Isa::best().run(Pairs { of: self, row, columns: &columns[proposed..], to: others });
         } else {
-            run(Isa::best(), Pairs { of: self, row, columns, to });
+            Isa::best().run(Pairs { of: self, row, columns, to });
         }
     }
 }
@@ -101,6 +103,8 @@ struct Pairs<'a, P> {
 }
 
 impl<P: Proposals> Loops for Pairs<'_, P> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         for (&column, to) in self.columns.iter().zip(self.to) {

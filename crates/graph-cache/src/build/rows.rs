@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::kernel::{self, COLUMNS_TOGETHER, Isa, LANES, Measure, PANEL};
+use megabatch_gpu_core::isa::Isa;
+
+use super::kernel::{self, COLUMNS_TOGETHER, LANES, Measure, PANEL};
 
 /// N rows of `depth` numbers, twice: in double precision, of which similarities are made, and in single precision, which only tells where to look
 /// for the largest of them.

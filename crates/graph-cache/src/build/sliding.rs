@@ -15,7 +15,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::kernel::{Isa, Loops, PANEL, run};
+use megabatch_gpu_core::isa::{Isa, Loops};
+
+use super::kernel::PANEL;
 use super::pairwise::Proposals;
 use super::window::{Kind, Window, power_of_two};
 
@@ -111,7 +113,7 @@ impl Sliding {
         let came: Vec<f32> = (0..columns).map(|node| self.scaled(window, node, lookback - 1) as f32).collect();
         let went: Vec<f32> = self.first.iter().map(|x| of_first * x).collect();
         let days = Days { came: &came, went: &went, first: &self.first };
-        run(Isa::best(), Slide { decay: decay as f32, days, sums: &mut self.sums });
+        Isa::best().run(Slide { decay: decay as f32, days, sums: &mut self.sums });
         self.days += 1;
     }
 
@@ -142,7 +144,7 @@ impl Sliding {
 
 impl Proposals for &Sliding {
     fn propose(&self, _window: &Window, panel: usize, to: &mut [f32]) {
-        run(Isa::best(), Propose { of: self, panel, to });
+        Isa::best().run(Propose { of: self, panel, to });
     }
 
     fn error(&self, _window: &Window) -> f32 {
@@ -164,6 +166,8 @@ struct Slide<'a> {
 }
 
 impl Loops for Slide<'_> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         let Slide { decay, days: Days { came, went, first }, sums } = self;
@@ -186,6 +190,8 @@ struct Propose<'a> {
 }
 
 impl Loops for Propose<'_> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         let Sliding { sums, inverse, means, weight, .. } = self.of;

@@ -5,8 +5,10 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use megabatch_gpu_core::isa::{Isa, Loops};
+
 use super::correlation::{Correlation, Demeaning};
-use super::kernel::{Isa, LANES, Loops, run, sum};
+use super::kernel::{LANES, sum};
 use super::panel::{Panel, is_observed};
 use super::rows::Rows;
 
@@ -87,11 +89,11 @@ impl Window {
         self.weigh(options, days.len());
         self.average_days(options, panel, days.clone());
         let min_observations = options.min_observations;
-        run(Isa::best(), Observe { window: self, panel, days: days.clone(), min_observations });
+        Isa::best().run(Observe { window: self, panel, days: days.clone(), min_observations });
         self.standard.reset(self.nodes.len(), days.len());
         self.means.clear();
         self.norms.clear();
-        run(Isa::best(), Standardise(self));
+        Isa::best().run(Standardise(self));
     }
 
     /// Equal weights, or 2^(−a / half-life) for the day that is a days before the last.
@@ -130,6 +132,8 @@ struct Observe<'w> {
 }
 
 impl Loops for Observe<'_> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         let Observe { window, panel, days, min_observations } = self;
@@ -170,6 +174,8 @@ impl Loops for Observe<'_> {
 struct Standardise<'w>(&'w mut Window);
 
 impl Loops for Standardise<'_> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         let window = self.0;

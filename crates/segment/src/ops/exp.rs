@@ -44,7 +44,28 @@ fn power_of_two(n: i32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use megabatch_gpu_core::isa::{Isa, Loops};
+
     use super::*;
+
+    /// Additions, products, comparisons and the exponential function.
+    struct Mixed<'a>(&'a [f32]);
+
+    impl Loops for Mixed<'_> {
+        type Output = Vec<u32>;
+
+        #[inline(always)]
+        fn run(self) -> Vec<u32> {
+            self.0.iter().map(|&x| if x > -3.0 { x * x + 0.1 } else { exp(x) }.to_bits()).collect()
+        }
+    }
+
+    #[test]
+    fn the_width_of_vectors_changes_no_bit() {
+        let x: Vec<f32> = (0..1000).map(|k| k as f32 * -0.0917).collect();
+        let expected = Mixed(&x).run();
+        assert!(Isa::all().into_iter().all(|isa| isa.run(Mixed(&x)) == expected));
+    }
 
     /// Distance in units in the last place of a normal `expected`.
     fn ulps(found: f32, expected: f64) -> f64 {

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use megabatch_gpu_core::isa::{Isa, Loops};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use rayon::prelude::*;
 
-use super::isa::{self, Loops};
 use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
 use crate::error::Result;
 use crate::plan::{Level, SegmentPlan};
@@ -169,7 +169,7 @@ fn cpu<B: Better>(level: Level<'_>, from: From<'_>, (out, argument): (&mut [f32]
     let outputs = inputs.outputs_per_task(columns);
     let tasks = out.par_chunks_mut(outputs * columns).zip(argument.par_chunks_mut(outputs * columns));
     tasks.enumerate().for_each(|(task, to)| {
-        isa::run(Outputs::<B> { first: task * outputs, columns, inputs, from, to, better: PhantomData });
+        Isa::best().run(Outputs::<B> { first: task * outputs, columns, inputs, from, to, better: PhantomData });
     });
 }
 
@@ -184,6 +184,8 @@ struct Outputs<'a, B> {
 }
 
 impl<B: Better> Loops for Outputs<'_, B> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         match self.inputs.order {

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use megabatch_gpu_core::isa::{Isa, Loops};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use rayon::prelude::*;
 
-use super::isa::{self, Loops};
 use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
 use crate::error::Result;
 use crate::plan::{Level, SegmentPlan};
@@ -135,7 +135,7 @@ fn in_tasks<C: Combine + Sync + Send>(
     }
     let outputs = inputs.outputs_per_task(columns);
     out.par_chunks_mut(outputs * columns).enumerate().for_each(|(task, out)| {
-        isa::run(Outputs::<C> { first: task * outputs, inputs, x, counts, out, combine: PhantomData });
+        Isa::best().run(Outputs::<C> { first: task * outputs, inputs, x, counts, out, combine: PhantomData });
     });
 }
 
@@ -150,6 +150,8 @@ struct Outputs<'a, C> {
 }
 
 impl<C: Combine> Loops for Outputs<'_, C> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         match self.inputs.order {

@@ -24,8 +24,8 @@ mod fold;
 mod gather;
 #[cfg(test)]
 mod harness;
-mod isa;
 mod parallel;
+mod prefetch;
 mod softmax;
 
 pub use extremum::{max, min};

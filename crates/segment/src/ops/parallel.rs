@@ -4,9 +4,10 @@
 
 use std::ops::Range;
 
+use megabatch_gpu_core::isa::{Isa, Loops};
 use rayon::prelude::*;
 
-use super::isa::{self, Loops};
+use super::prefetch::prefetch;
 
 /// Numbers that a task reads: enough to be worth handing to a thread, few enough that all have some.
 const TASK_NUMBERS: usize = 1 << 16;
@@ -83,7 +84,7 @@ pub(super) fn tile_of<const WIDTH: usize>(
     (x, columns, first): (&[f32], usize, usize),
 ) -> &[f32] {
     if let Some(later) = order.later(place) {
-        isa::prefetch(&x[later * columns + first..][..WIDTH]);
+        prefetch(&x[later * columns + first..][..WIDTH]);
     }
     &x[order.row(place) * columns + first..][..WIDTH]
 }
@@ -102,7 +103,7 @@ pub(super) fn each_row(
     let rows = (TASK_NUMBERS / columns).max(1);
     let tasks = to.par_chunks_mut(rows * columns).zip(segment.par_chunks(rows)).enumerate();
     tasks.for_each(|(task, (to, segment))| {
-        isa::run(Rows { first: task * rows, columns, segment, of_segments, to, write: &write });
+        Isa::best().run(Rows { first: task * rows, columns, segment, of_segments, to, write: &write });
     });
 }
 
@@ -117,12 +118,14 @@ struct Rows<'a, W> {
 }
 
 impl<W: Fn(usize, usize, &mut [f32])> Loops for Rows<'_, W> {
+    type Output = ();
+
     #[inline(always)]
     fn run(self) {
         let rows = self.to.chunks_exact_mut(self.columns).zip(self.segment);
         for (number, (to, &segment)) in rows.enumerate() {
             if let Some(&later) = self.segment.get(number + AHEAD) {
-                self.of_segments.iter().for_each(|array| isa::prefetch(row(array, later as usize, self.columns)));
+                self.of_segments.iter().for_each(|array| prefetch(row(array, later as usize, self.columns)));
             }
             (self.write)(self.first + number, segment as usize, to);
         }

@@ -19,7 +19,6 @@ mod avx2;
 mod avx512;
 mod cell;
 mod dropout;
-mod isa;
 mod lanes;
 mod portable;
 mod product;
@@ -28,10 +27,11 @@ pub(crate) mod quantized;
 use std::ops::Range;
 
 pub(crate) use cell::{Step, Unwound, activate, cells, forward, forward_units, unwind};
-pub(crate) use isa::Isa;
+pub(crate) use megabatch_gpu_core::isa::Isa;
+
+use megabatch_gpu_core::isa::InstructionSet;
 
 use crate::dropout::Mask;
-use isa::InstructionSet;
 
 /// Columns of a panel.
 pub(crate) const PANEL: usize = 16;

@@ -13,15 +13,12 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod exact;
-mod isa;
 mod lanes;
 mod portable;
 mod scores;
 
 pub(crate) use exact::sum;
-pub(crate) use isa::Isa;
-
-use isa::InstructionSet;
+use megabatch_gpu_core::isa::{InstructionSet, Isa};
 
 /// Rows of a panel: `[panel][depth][16]` is how the operands of products lie.
 pub(crate) const PANEL: usize = 16;
@@ -117,13 +114,6 @@ macro_rules! entry_points {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::exact::between::<$exact>(b) }
         }
-
-        /// # Safety
-        /// The processor has the instruction set; nothing else is asked for.
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn run<L: super::Loops>(loops: L) {
-            loops.run();
-        }
     };
 }
 use entry_points;
@@ -143,16 +133,6 @@ macro_rules! dispatch {
             }
         }
     };
-}
-
-/// Loops that are to be compiled for every instruction set; `run` is inlined into each, with all that it calls.
-pub(crate) trait Loops {
-    fn run(self);
-}
-
-/// Runs `loops` as they are compiled for `isa`. Their results are the same for every one, since none fuses a multiplication with an addition.
-pub(crate) fn run<L: Loops>(isa: Isa, loops: L) {
-    dispatch!(isa, run, loops);
 }
 
 /// `to` [16, columns] = `start` [columns] + the product of panel `panel` with all of `panels`, which are `depth` deep.

@@ -13,9 +13,9 @@ mod pointwise;
 pub(crate) use arguments::{Head, HeadMut, Joint};
 pub(crate) use edges::{EdgeLists, Walk};
 
-use super::isa::InstructionSet;
 use super::{Isa, PANEL, View, ViewMut, dispatch};
 use arguments::{Dots, Gather, JointColumns, JointRows, JointScores, NodeDots, Spread, check_edge_weight};
+use megabatch_gpu_core::isa::InstructionSet;
 
 /// Compiles a kernel for one implementation of `Lanes`, with the instructions that it needs.
 macro_rules! entry_point {

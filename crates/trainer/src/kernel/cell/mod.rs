@@ -2,10 +2,10 @@
 
 pub(super) mod kernels;
 
-use super::isa::InstructionSet;
 use super::{Isa, PANEL, View, ViewMut, dispatch, portable};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
+use megabatch_gpu_core::isa::InstructionSet;
 
 /// Arguments of the kernel `forward`: gates [4][rows][16] at their stride, cell [2 · rows][16] (before, then after the step) and
 /// hidden_after [rows][16], none overlapping another.

@@ -1,0 +1,146 @@
+//! The processor's instruction sets: proof that it has one, and loops compiled for the width of its vectors.
+
+#![allow(
+    unsafe_code,
+    reason = "a function compiled for an instruction set may only be called where the processor has it, which is checked first"
+)]
+
+/// The instruction sets that there are kernels for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstructionSet {
+    /// Whatever the program was compiled for.
+    Portable,
+    /// AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, VL, BW and DQ: all processors that have the first, but for the earliest, have them all.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// Proof that this processor has an instruction set: only [`Isa::all`] and [`Isa::best`] make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isa(InstructionSet);
+
+/// Loops that are to be compiled for every instruction set. `run` is marked `#[inline(always)]`, and so is all that it calls, to be compiled with it.
+///
+/// They are the same loops: no instruction set changes a result, since none fuses a multiplication with an addition unless it is told to.
+pub trait Loops {
+    /// What they give.
+    type Output;
+
+    /// Goes through them.
+    fn run(self) -> Self::Output;
+}
+
+impl Isa {
+    /// Those that this processor has, the best first.
+    pub fn all() -> Vec<Isa> {
+        let mut all = vec![Isa(InstructionSet::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            all.extend(has_avx2().then_some(Isa(InstructionSet::Avx2)));
+            all.extend(has_avx512().then_some(Isa(InstructionSet::Avx512)));
+        }
+        all.reverse();
+        all
+    }
+
+    /// The best one.
+    pub fn best() -> Isa {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if has_avx512() {
+                return Isa(InstructionSet::Avx512);
+            }
+            if has_avx2() {
+                return Isa(InstructionSet::Avx2);
+            }
+        }
+        Isa(InstructionSet::Portable)
+    }
+
+    /// Which one it is of.
+    pub fn instruction_set(self) -> InstructionSet {
+        self.0
+    }
+
+    /// The name of the instruction set.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            InstructionSet::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512 => "avx512",
+        }
+    }
+
+    /// Runs `loops` as compiled for it.
+    pub fn run<L: Loops>(self, loops: L) -> L::Output {
+        match self.0 {
+            InstructionSet::Portable => loops.run(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: an `Isa` exists only where the processor has what the function is compiled for.
+            InstructionSet::Avx2 => unsafe { avx2(loops) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            InstructionSet::Avx512 => unsafe { avx512(loops) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq")]
+fn avx512<L: Loops>(loops: L) -> L::Output {
+    loops.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2<L: Loops>(loops: L) -> L::Output {
+    loops.run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Additions, products and comparisons.
+    struct Mixed<'a>(&'a [f32]);
+
+    impl Loops for Mixed<'_> {
+        type Output = Vec<u32>;
+
+        #[inline(always)]
+        fn run(self) -> Vec<u32> {
+            self.0.iter().map(|&x| if x > -3.0 { x * x + 0.1 } else { x / 3.0 }.to_bits()).collect()
+        }
+    }
+
+    #[test]
+    fn the_best_is_the_first_and_the_portable_the_last() {
+        let all = Isa::all();
+        assert_eq!((all[0], all[all.len() - 1].name()), (Isa::best(), "portable"));
+    }
+
+    #[test]
+    fn the_width_of_vectors_changes_no_bit() {
+        let x: Vec<f32> = (0..1000).map(|k| k as f32 * -0.0917).collect();
+        let expected = Mixed(&x).run();
+        assert!(Isa::all().into_iter().all(|isa| isa.run(Mixed(&x)) == expected));
+    }
+}
