@@ -21,7 +21,7 @@ use super::norm::norm_len;
 use super::sequence::{Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::kernel::{self, Isa, PANEL, Place, Start, Step, Unwound, View, ViewMut};
+use crate::kernel::{self, Ahead, Isa, PANEL, Place, Start, Step, Unwound, View, ViewMut};
 use crate::lstm::{LayerSlots, Read};
 use crate::profile::Work;
 use crate::tensor::TensorSet;
@@ -169,7 +169,14 @@ impl Sequence {
         if t > 0 {
             let shape = [rows, self.of.gates() * PANEL, self.of.units()];
             let operands = (Start::Zero, View(d_gates, d_gates_at), weights.recurrent_turned.as_slice());
-            kernel::product(isa, shape, operands, &mut ViewMut(scratch.d_hidden.as_mut_slice(), state_at));
+            let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &scratch.segment.gates);
+            let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &scratch.segment.cell);
+            let ahead = Ahead::default()
+                .and(gates, gates_at, [self.of.gates(), rows])
+                .and(cell, cell_at, [self.of.units(), rows])
+                .and(layer.hidden.as_slice(), self.states_at(t - 1), [self.of.units(), rows]);
+            let mut d_hidden = ViewMut(scratch.d_hidden.as_mut_slice(), state_at);
+            kernel::product_ahead(isa, shape, operands, &mut d_hidden, ahead);
             self.round_d_hidden(scratch);
         }
     }

@@ -26,7 +26,7 @@ use super::{BLOCK_STEPS, Dimensions};
 use crate::carried::Initial;
 use crate::dropout::Mask;
 use crate::error::Result;
-use crate::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
+use crate::kernel::{self, Ahead, Isa, PANEL, Place, Start, View, ViewMut};
 use crate::profile::{Clock, Work};
 use crate::step::Purpose;
 
@@ -228,14 +228,21 @@ impl Sequence {
         let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
         let projected = self.by_bar_in_step(l, t);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
+        let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let weight_len = 4 * hidden * PANEL;
         for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
+            let View(next, next_at) = next_gates.panel(4 * n).view(gates, &segment.gates);
+            let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
+            let ahead = Ahead::default()
+                .and(next, next_at, [4, rows])
+                .and(next_state, next_state_at.row(rows), [1, rows])
+                .and(states.as_slice(), after.panel(n).row(rows), [1, rows]);
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
             let operands = (start, View(states.as_slice(), before), weight);
-            kernel::product(isa, [rows, hidden, 4], operands, &mut gates);
+            kernel::product_ahead(isa, [rows, hidden, 4], operands, &mut gates, ahead);
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward(isa, rows, &mut gates, (&mut cell, &mut after));

@@ -120,8 +120,8 @@ impl Lanes for Avx512 {
     unsafe fn zero_where_less(self, tested: Self, limit: Self) -> Self {
         // SAFETY: the caller has AVX-512F.
         unsafe {
-            let less = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(tested.0, limit.0);
-            Avx512(_mm512_mask_mov_ps(self.0, less, _mm512_setzero_ps()))
+            let kept = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(tested.0, limit.0);
+            Avx512(_mm512_maskz_mov_ps(kept, self.0))
         }
     }
 

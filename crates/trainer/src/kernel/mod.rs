@@ -12,6 +12,7 @@
     reason = "SIMD kernels take raw pointers; the safe functions in front of them check the bounds first"
 )]
 
+mod ahead;
 pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -26,6 +27,7 @@ pub(crate) mod quantized;
 
 use std::ops::Range;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use cell::{Step, Unwound, activate, cells, forward, forward_units, unwind};
 pub(crate) use megabatch_gpu_core::isa::Isa;
 
@@ -116,6 +118,8 @@ struct Product {
     b_stride: usize,
     c: *mut f32,
     c_stride: usize,
+    /// What it asks the memory for.
+    ahead: Ahead,
 }
 
 /// Arguments of the kernel `outer`: a [rows, columns], d [panels][rows][16] and c [panels][columns][16] at their strides. c
@@ -238,11 +242,20 @@ static ZERO: [f32; PANEL] = [0.0; PANEL];
 ///
 /// # Panics
 /// If a slice is shorter than these sizes, or the depth is 0.
-pub(crate) fn product(
+pub(crate) fn product(isa: Isa, shape: [usize; 3], operands: (Start<'_>, View<'_>, &[f32]), to: &mut ViewMut<'_>) {
+    product_ahead(isa, shape, operands, to, Ahead::default());
+}
+
+/// [`product`], which has the rows of `ahead` brought to the second-level cache meanwhile.
+///
+/// # Panics
+/// As `product` does.
+pub(crate) fn product_ahead(
     isa: Isa,
     [rows, depth, panels]: [usize; 3],
     (start, a, b): (Start<'_>, View<'_>, &[f32]),
     to: &mut ViewMut<'_>,
+    ahead: Ahead,
 ) {
     assert!(depth > 0, "a product over nothing");
     a.1.check(a.0.len(), depth.div_ceil(PANEL), rows);
@@ -263,6 +276,7 @@ pub(crate) fn product(
         b_stride: b_place.stride,
         c: to.0[to.1.start..].as_mut_ptr(),
         c_stride: to.1.stride,
+        ahead,
     };
     dispatch!(isa, product, &arguments);
 }

@@ -12,11 +12,13 @@
 //! 3. `outer` takes rows in blocks, of which two panels of d and one of a stay in the first-level cache, and four rows of a block at a time.
 //! 4. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and of a panel of b stay in the
 //!    first-level cache of 32 KiB.
+//! 5. `product` asks on its way for what the caller will want next, see [`ahead`](super::ahead).
 //!
 //! Between blocks the sums rest in c. The order of every sum is that of the loops.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
+use super::ahead::Turns;
 use super::lanes::Lanes;
 use super::{Outer, PANEL, Product};
 
@@ -42,6 +44,11 @@ fn parts(total: usize, max: usize) -> impl Iterator<Item = (usize, usize)> {
 /// The pointers of `p` reach all that its sizes say, see [`Product`]; the processor has the instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn product<V: Lanes>(p: &Product) {
+    let tiles = match p.rows <= V::ROWS_FOR_TWO_PANELS {
+        true => p.panels.div_ceil(2) * p.rows.div_ceil(V::ROWS_TWO_PANELS),
+        false => p.panels * p.rows.div_ceil(V::ROWS_ONE_PANEL),
+    };
+    let mut ahead = p.ahead.in_turns(tiles * (p.depth / PANEL));
     let blocks = p.depth.div_ceil(DEPTH_MAX).max(1);
     let block = p.depth.div_ceil(blocks).next_multiple_of(PANEL);
     let mut done = 0;
@@ -56,7 +63,7 @@ pub(super) unsafe fn product<V: Lanes>(p: &Product) {
                 start: if done == 0 { p.start } else { std::ptr::null() },
                 ..*p
             };
-            block_product::<V>(&part);
+            block_product::<V>(&part, &mut ahead);
         }
         done += depth;
     }
@@ -64,7 +71,7 @@ pub(super) unsafe fn product<V: Lanes>(p: &Product) {
 
 /// One block of the depth: panel after panel, so that each is read once, and all rows for it.
 #[inline(always)]
-unsafe fn block_product<V: Lanes>(p: &Product) {
+unsafe fn block_product<V: Lanes>(p: &Product, ahead: &mut Turns<'_>) {
     let mut panel = 0;
     while panel < p.panels {
         let two = p.panels - panel >= 2 && p.rows <= V::ROWS_FOR_TWO_PANELS;
@@ -73,30 +80,30 @@ unsafe fn block_product<V: Lanes>(p: &Product) {
             // SAFETY: `panel` (and the one after it, for two) and rows row..row + rows lie inside the product.
             unsafe {
                 match (two, rows) {
-                    (true, 1) => tile::<V, 1, 2>(p, row, panel),
-                    (true, 2) => tile::<V, 2, 2>(p, row, panel),
-                    (true, 3) => tile::<V, 3, 2>(p, row, panel),
-                    (true, 4) => tile::<V, 4, 2>(p, row, panel),
-                    (true, 5) => tile::<V, 5, 2>(p, row, panel),
-                    (true, 6) => tile::<V, 6, 2>(p, row, panel),
-                    (true, 7) => tile::<V, 7, 2>(p, row, panel),
-                    (true, 8) => tile::<V, 8, 2>(p, row, panel),
-                    (true, 9) => tile::<V, 9, 2>(p, row, panel),
-                    (true, 10) => tile::<V, 10, 2>(p, row, panel),
-                    (true, 11) => tile::<V, 11, 2>(p, row, panel),
-                    (true, _) => tile::<V, 12, 2>(p, row, panel),
-                    (false, 1) => tile::<V, 1, 1>(p, row, panel),
-                    (false, 2) => tile::<V, 2, 1>(p, row, panel),
-                    (false, 3) => tile::<V, 3, 1>(p, row, panel),
-                    (false, 4) => tile::<V, 4, 1>(p, row, panel),
-                    (false, 5) => tile::<V, 5, 1>(p, row, panel),
-                    (false, 6) => tile::<V, 6, 1>(p, row, panel),
-                    (false, 7) => tile::<V, 7, 1>(p, row, panel),
-                    (false, 8) => tile::<V, 8, 1>(p, row, panel),
-                    (false, 9) => tile::<V, 9, 1>(p, row, panel),
-                    (false, 10) => tile::<V, 10, 1>(p, row, panel),
-                    (false, 11) => tile::<V, 11, 1>(p, row, panel),
-                    (false, _) => tile::<V, 12, 1>(p, row, panel),
+                    (true, 1) => tile::<V, 1, 2>(p, (row, panel), ahead),
+                    (true, 2) => tile::<V, 2, 2>(p, (row, panel), ahead),
+                    (true, 3) => tile::<V, 3, 2>(p, (row, panel), ahead),
+                    (true, 4) => tile::<V, 4, 2>(p, (row, panel), ahead),
+                    (true, 5) => tile::<V, 5, 2>(p, (row, panel), ahead),
+                    (true, 6) => tile::<V, 6, 2>(p, (row, panel), ahead),
+                    (true, 7) => tile::<V, 7, 2>(p, (row, panel), ahead),
+                    (true, 8) => tile::<V, 8, 2>(p, (row, panel), ahead),
+                    (true, 9) => tile::<V, 9, 2>(p, (row, panel), ahead),
+                    (true, 10) => tile::<V, 10, 2>(p, (row, panel), ahead),
+                    (true, 11) => tile::<V, 11, 2>(p, (row, panel), ahead),
+                    (true, _) => tile::<V, 12, 2>(p, (row, panel), ahead),
+                    (false, 1) => tile::<V, 1, 1>(p, (row, panel), ahead),
+                    (false, 2) => tile::<V, 2, 1>(p, (row, panel), ahead),
+                    (false, 3) => tile::<V, 3, 1>(p, (row, panel), ahead),
+                    (false, 4) => tile::<V, 4, 1>(p, (row, panel), ahead),
+                    (false, 5) => tile::<V, 5, 1>(p, (row, panel), ahead),
+                    (false, 6) => tile::<V, 6, 1>(p, (row, panel), ahead),
+                    (false, 7) => tile::<V, 7, 1>(p, (row, panel), ahead),
+                    (false, 8) => tile::<V, 8, 1>(p, (row, panel), ahead),
+                    (false, 9) => tile::<V, 9, 1>(p, (row, panel), ahead),
+                    (false, 10) => tile::<V, 10, 1>(p, (row, panel), ahead),
+                    (false, 11) => tile::<V, 11, 1>(p, (row, panel), ahead),
+                    (false, _) => tile::<V, 12, 1>(p, (row, panel), ahead),
                 }
             }
         }
@@ -106,7 +113,11 @@ unsafe fn block_product<V: Lanes>(p: &Product) {
 
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
-unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize, panel: usize) {
+unsafe fn tile<V: Lanes, const R: usize, const P: usize>(
+    p: &Product,
+    (row, panel): (usize, usize),
+    ahead: &mut Turns<'_>,
+) {
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its contract: a's column k is at
     // k % 16 of panel k / 16, b's row k of a panel at k · 16, both for k below the depth.
     unsafe {
@@ -124,6 +135,7 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize
         let mut b = p.b.add(panel * p.b_stride);
         let mut left = p.depth;
         while left >= PANEL {
+            ahead.take::<V>();
             for k in (0..PANEL).step_by(4) {
                 let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * PANEL));
                 multiply_add::<V, R, P, PANEL>(&mut sums, a, b, p.b_stride);

@@ -13,8 +13,6 @@
 //! 2. Backward computes tanh c' anew, which is cheaper than to keep and to load it.
 //! 3. Forward of few windows goes over all units twice instead, for the same reason.
 //! 4. Backward sets what has vanished to zero, see [`Scalar::flush`](crate::Scalar::flush).
-//! 5. Both ask for the gates and states of the step that comes next, whose rows lie next to this one's: the following ones forward, which
-//!    will be written, and those before them backward. A step goes through all panels, so that no processor expects it to come back.
 
 use super::{Activate, Cells, Forward, ForwardUnits, Unwind};
 use crate::kernel::PANEL;
@@ -34,10 +32,6 @@ pub(in crate::kernel) unsafe fn forward<V: Lanes>(s: &Forward) {
             let cell = cell_after::<V>((s.gates, s.gates_stride), s.cell, at);
             cell.store(s.cell.wrapping_add(at + s.rows * PANEL));
             V::load(o.wrapping_add(at)).mul(tanh(cell)).store(s.hidden_after.wrapping_add(at));
-            let gate = |gate: usize| s.gates.wrapping_add(gate * s.gates_stride);
-            for of_step in [gate(0), gate(1), gate(2), gate(3), s.hidden_after, s.cell.wrapping_add(s.rows * PANEL)] {
-                V::prefetch(of_step.wrapping_add(at + s.rows * PANEL));
-            }
         }
     }
 }
@@ -129,9 +123,6 @@ unsafe fn unwind_rows<V: Lanes, const SUMS: bool>(s: &Unwind) {
         for row in 0..s.rows {
             let at = row * PANEL;
             let gate = |gate: usize| s.gates.wrapping_add(gate * s.gates_stride + at);
-            for of_step in [gate(0), gate(1), gate(2), gate(3), s.cell.wrapping_add(at)] {
-                V::prefetch(of_step.wrapping_sub(s.rows * PANEL));
-            }
             let [i, f, g, o] = [V::load(gate(0)), V::load(gate(1)), V::load(gate(2)), V::load(gate(3))];
             let before = V::load(s.cell.wrapping_add(at));
             let tanh_c = tanh(V::load(s.cell.wrapping_add(at + s.rows * PANEL)));
