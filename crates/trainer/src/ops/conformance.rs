@@ -26,6 +26,7 @@ pub const SOURCES: &[&str] = &[
     "loss",
     "matmul",
     "norm",
+    "pool",
     "recurrence",
     "recurrence_backward",
     "recurrent_weights",

@@ -24,8 +24,22 @@ pub enum Layout {
     Straight,
     /// a `[M, K]`, b `[K, N]`: gradients by the same weights.
     SecondTurned,
+    /// a `[K, M]`, b `[N, K]`: columns by weights that have a row for each output.
+    FirstTurned,
     /// a `[K, M]`, b `[K, N]`: gradients by what was multiplied, summed over rows.
     BothTurned,
+}
+
+impl Layout {
+    /// Whether a lies with its rows contiguous, and b.
+    fn turned(self) -> [bool; 2] {
+        match self {
+            Layout::Straight => [false, false],
+            Layout::SecondTurned => [false, true],
+            Layout::FirstTurned => [true, false],
+            Layout::BothTurned => [true, true],
+        }
+    }
 }
 
 /// What is done with f32 operands; others are multiplied as they are.
@@ -185,6 +199,7 @@ fn kernel<T: Operand>(layout: Layout, arithmetic: Arithmetic) -> String {
     let layout = match layout {
         Layout::Straight => "",
         Layout::SecondTurned => "b_turned_",
+        Layout::FirstTurned => "a_turned_",
         Layout::BothTurned => "both_turned_",
     };
     let suffix = if arithmetic == Arithmetic::Tf32 && !T::IS_NARROW { "tf32" } else { T::SUFFIX };
@@ -204,8 +219,9 @@ fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {
     for (k, out) in out.iter_mut().enumerate() {
         let (row, column) = (k / columns, k % columns);
         let term = |l: usize| {
-            let a = if of.layout == Layout::BothTurned { a[l * rows + row] } else { a[row * inner + l] };
-            let b = if of.layout == Layout::Straight { b[column * inner + l] } else { b[l * columns + column] };
+            let [is_a_turned, is_b_turned] = of.layout.turned();
+            let a = if is_a_turned { a[l * rows + row] } else { a[row * inner + l] };
+            let b = if is_b_turned { b[l * columns + column] } else { b[column * inner + l] };
             a.widen() * b.widen()
         };
         let sum: f32 = (0..inner).map(term).sum::<f32>() + of.start.map_or(0.0, |start| start.elements()[column]);
@@ -284,7 +300,7 @@ mod tests {
 
     #[test]
     fn every_kernel_gives_the_cpus_products() {
-        for layout in [Layout::Straight, Layout::SecondTurned, Layout::BothTurned] {
+        for layout in [Layout::Straight, Layout::SecondTurned, Layout::FirstTurned, Layout::BothTurned] {
             // Aligned, ragged on every side, a single element, one more than a tile.
             for shape in [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 33], [5, 66, 16]] {
                 check::<f16>(shape, layout, EXACT);
