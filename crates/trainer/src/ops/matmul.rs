@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
-use super::operand::Operand;
+use super::operand::{Operand, Part};
 use crate::error::Result;
 
 /// Rows and columns of the output that a block takes, inner indices at a time, and threads of a block: those of matmul.cu.
@@ -24,8 +24,22 @@ pub enum Layout {
     Straight,
     /// a `[M, K]`, b `[K, N]`: gradients by the same weights.
     SecondTurned,
+    /// a `[K, M]`, b `[N, K]`: columns by weights that have a row for each output.
+    FirstTurned,
     /// a `[K, M]`, b `[K, N]`: gradients by what was multiplied, summed over rows.
     BothTurned,
+}
+
+impl Layout {
+    /// Whether a lies with its rows contiguous, and b.
+    fn turned(self) -> [bool; 2] {
+        match self {
+            Layout::Straight => [false, false],
+            Layout::SecondTurned => [false, true],
+            Layout::FirstTurned => [true, false],
+            Layout::BothTurned => [true, true],
+        }
+    }
 }
 
 /// What is done with f32 operands; others are multiplied as they are.
@@ -47,37 +61,6 @@ pub enum Output {
     Add,
 }
 
-/// The elements of a buffer from number `start` on.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a, T: Operand> {
-    /// The buffer.
-    pub buffer: &'a Buffer<T>,
-    /// Number of the first element.
-    pub start: usize,
-}
-
-impl<'a, T: Operand> From<&'a Buffer<T>> for Part<'a, T> {
-    fn from(buffer: &'a Buffer<T>) -> Self {
-        Part { buffer, start: 0 }
-    }
-}
-
-impl<T: Operand> Part<'_, T> {
-    fn assert_has(&self, len: usize, device: &Device) {
-        let rest = self.buffer.len().checked_sub(self.start);
-        assert!(rest.is_some_and(|rest| len <= rest), "{len} of {} elements from {} on", self.buffer.len(), self.start);
-        device.assert_beside(self.buffer.scope().device());
-    }
-
-    fn address(&self) -> u64 {
-        self.buffer.address() + (self.start * size_of::<T>()) as u64
-    }
-
-    fn elements(&self) -> &[T] {
-        &self.buffer.as_slice()[self.start..]
-    }
-}
-
 /// A product `[M, N]` over an inner dimension of K.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a, T: Operand> {
@@ -86,7 +69,7 @@ pub struct Product<'a, T: Operand> {
     /// The second operand.
     pub b: Part<'a, T>,
     /// `[N]`, added to every row, such as a bias.
-    pub start: Option<&'a Buffer<f32>>,
+    pub start: Option<Part<'a, f32>>,
     /// M, N, K.
     pub shape: [usize; 3],
     /// How `a` and `b` lie.
@@ -114,7 +97,7 @@ pub fn multiply<T: Operand>(
     product.b.assert_has(columns * inner, &device);
     Part { buffer: out, start }.assert_has(rows * columns, &device);
     if let Some(start) = product.start {
-        Part::from(start).assert_has(columns, &device);
+        start.assert_has(columns, &device);
         assert_eq!(splits(product.shape).0, 1, "a product over {inner} rows, which is split, has no start");
     }
     match &device {
@@ -135,7 +118,7 @@ fn cuda<T: Operand>(
     let ((splits, inner_each), len) = (splits(of.shape), of.shape[0] * of.shape[1]);
     let to = Part { buffer: out, start }.address();
     let operands =
-        Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, Buffer::address), out: to };
+        Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, |start| start.address()), out: to };
     let call = Call { name: kernel::<T>(of.layout, of.arithmetic), shape: of.shape, splits, inner_each, output };
     if splits == 1 {
         // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
@@ -146,11 +129,26 @@ fn cuda<T: Operand>(
     unsafe {
         Call { output: Output::Overwrite, ..call }.submit(device, Operands { out: parts.address(), ..operands })?;
     }
+    // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on. What is submitted to the default stream later, the next use of the memory of
+    // `parts` included, runs after it.
+    unsafe { add_parts(device, ((&parts).into(), splits), (to, len), output) }
+}
+
+/// The parts `[splits, len]` of a sum, added in order to the `len` elements at an address, or in place of them.
+///
+/// # Safety
+/// There are so many elements, and nothing else touches them meanwhile.
+pub(super) unsafe fn add_parts(
+    device: &Cuda,
+    (parts, splits): (Part<'_, f32>, usize),
+    (to, len): (u64, usize),
+    output: Output,
+) -> Result<()> {
+    parts.assert_has(splits * len, parts.buffer.scope().device());
     let kernel = Kernel { module: "trainer/matmul", ptx: PTX, name: "add_parts" };
     let adds = u32::from(output == Output::Add);
     let arguments = arguments![parts.address(), to, len as u64, splits as u32, adds];
-    // SAFETY: a thread reads its number of each part, and writes that of the output. What is submitted to the default stream later, the next use of the memory
-    // of `parts` included, runs after it.
+    // SAFETY: a thread reads its number of each part, and writes that of the output, as the caller promised.
     Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
 }
 
@@ -201,6 +199,7 @@ fn kernel<T: Operand>(layout: Layout, arithmetic: Arithmetic) -> String {
     let layout = match layout {
         Layout::Straight => "",
         Layout::SecondTurned => "b_turned_",
+        Layout::FirstTurned => "a_turned_",
         Layout::BothTurned => "both_turned_",
     };
     let suffix = if arithmetic == Arithmetic::Tf32 && !T::IS_NARROW { "tf32" } else { T::SUFFIX };
@@ -220,11 +219,12 @@ fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {
     for (k, out) in out.iter_mut().enumerate() {
         let (row, column) = (k / columns, k % columns);
         let term = |l: usize| {
-            let a = if of.layout == Layout::BothTurned { a[l * rows + row] } else { a[row * inner + l] };
-            let b = if of.layout == Layout::Straight { b[column * inner + l] } else { b[l * columns + column] };
+            let [is_a_turned, is_b_turned] = of.layout.turned();
+            let a = if is_a_turned { a[l * rows + row] } else { a[row * inner + l] };
+            let b = if is_b_turned { b[l * columns + column] } else { b[column * inner + l] };
             a.widen() * b.widen()
         };
-        let sum: f32 = (0..inner).map(term).sum::<f32>() + of.start.map_or(0.0, |start| start.as_slice()[column]);
+        let sum: f32 = (0..inner).map(term).sum::<f32>() + of.start.map_or(0.0, |start| start.elements()[column]);
         *out = if output == Output::Add { *out + sum } else { sum };
     }
 }
@@ -247,7 +247,14 @@ mod tests {
         let (a, b) = (operand("a", rows * inner), operand("b", columns * inner));
         let (splits, inner_each) = splits(shape);
         let start = (splits == 1).then(|| Buffer::from_slice(&scope, &noise("start", columns, 1.0)).unwrap());
-        let product = Product { a: (&a).into(), b: (&b).into(), start: start.as_ref(), shape, layout, arithmetic };
+        let product = Product {
+            a: (&a).into(),
+            b: (&b).into(),
+            start: start.as_ref().map(Part::from),
+            shape,
+            layout,
+            arithmetic,
+        };
         let before = noise("out", rows * columns, 1.0);
         for output in [Output::Overwrite, Output::Add] {
             let mut expected = Buffer::from_slice(&scope, &before).unwrap();
@@ -293,7 +300,7 @@ mod tests {
 
     #[test]
     fn every_kernel_gives_the_cpus_products() {
-        for layout in [Layout::Straight, Layout::SecondTurned, Layout::BothTurned] {
+        for layout in [Layout::Straight, Layout::SecondTurned, Layout::FirstTurned, Layout::BothTurned] {
             // Aligned, ragged on every side, a single element, one more than a tile.
             for shape in [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 33], [5, 66, 16]] {
                 check::<f16>(shape, layout, EXACT);
