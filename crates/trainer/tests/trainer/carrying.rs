@@ -6,7 +6,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series};
+use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
 use crate::resuming::state;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_order::Order;
@@ -169,14 +169,8 @@ fn nothing_is_carried_into_a_segment() {
         let config = Config { optimizer: sgd, batch_size: 1, epochs: 2, dropout: 0.0, carry_state, ..config() };
         let mut trainer = Trainer::new(&Device::cpu(), config, shape.clone()).unwrap();
         let run = Run { samples: &samples, train: &[0, 1], validation: &[], checkpoints: None };
-        let mut losses = Vec::new();
-        let mut observe = |event: Event<'_>| {
-            if let Event::Step(step) = event {
-                losses.extend((step.epoch == 1).then_some(step.loss));
-            }
-            ControlFlow::Continue(())
-        };
-        trainer.train(&run, &mut observe).unwrap();
+        let steps = steps_of(&mut trainer, &run);
+        let mut losses: Vec<f64> = steps.iter().filter(|step| step.epoch == 1).map(|step| step.loss).collect();
         losses.sort_by(f64::total_cmp);
         losses
     };

@@ -11,22 +11,12 @@ use megabatch_trainer::{
 };
 use proptest::prelude::*;
 
-use crate::made_up::{config, listen, samples, series};
+use crate::made_up::{config, listen, losses, samples, series, trained_on_all};
 
 /// One epoch of steps of gradient descent, whose weights and losses, and whether the device's peak is what it was at the start.
 fn trained(samples: &dyn Samples, config: &Config) -> (Vec<f32>, Vec<f64>) {
-    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-    let train: Vec<usize> = (0..samples.len()).collect();
-    let mut losses = Vec::new();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
-    let note = &mut |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            losses.push(step.loss);
-        }
-        ControlFlow::Continue(())
-    };
-    trainer.train(&run, note).unwrap();
-    (trainer.parameters().values().to_vec(), losses)
+    let (trainer, steps) = trained_on_all(config, samples);
+    (trainer.parameters().values().to_vec(), losses(&steps))
 }
 
 /// The bars that a sample's window has in front of it, in each timeframe, if it goes on from that of `first`.

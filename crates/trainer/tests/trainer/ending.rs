@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{config, listen, samples};
+use crate::made_up::{config, listen, samples, steps_of};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Checkpoints, Config, EarlyStopping, End, Event, InMemory, LrSchedule, LrScheduleKind, OptimizerConfig,
@@ -107,15 +107,8 @@ fn early_stopping_needs_something_to_watch() {
 /// The rates that events tell, and the weights after the last step.
 fn rates(config: &Config) -> (Vec<f64>, Vec<f32>) {
     let samples = samples(30);
-    let mut rates = Vec::new();
     let mut trainer = trainer(config);
-    let outcome = trainer.train(&run(&samples, None), &mut |event| {
-        if let Event::Step(step) = event {
-            rates.push(step.lr);
-        }
-        ControlFlow::Continue(())
-    });
-    outcome.unwrap();
+    let rates = steps_of(&mut trainer, &run(&samples, None)).iter().map(|step| step.lr).collect();
     (rates, trainer.parameters().values().to_vec())
 }
 

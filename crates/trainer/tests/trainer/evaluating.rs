@@ -1,12 +1,11 @@
 //! Predictions and errors of a trained model, from its exported weights.
 
 use std::error::Error as StdError;
-use std::ops::ControlFlow;
 
-use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
+use crate::made_up::{Disturbance, Disturbed, config, listen, losses, samples, steps_of};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Baselines, Batch, Compute, Config, Error, Event, Form, InMemory, Loss, Model, Predictor, Run, SampleShape, Samples,
+    Baselines, Batch, Compute, Config, Error, Form, InMemory, Loss, Model, Predictor, Run, SampleShape, Samples,
     Selection, Trainer, save_weights,
 };
 
@@ -156,14 +155,7 @@ fn huber_is_minimised_and_evaluated_in_both_forms() {
         let config = Config { max_steps: Some(3), loss: Loss::Huber { delta }, form, ..config() };
         let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
         let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
-        let mut losses = Vec::new();
-        let observe = &mut |event: Event<'_>| {
-            if let Event::Step(step) = event {
-                losses.push(step.loss);
-            }
-            ControlFlow::Continue(())
-        };
-        trainer.train(&run, observe).unwrap();
+        let mut losses = losses(&steps_of(&mut trainer, &run));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.safetensors");
         trainer.save_weights(&path).unwrap();

@@ -1,17 +1,15 @@
 //! Training with gradient checkpointing is training without, to the bit.
 
-use std::ops::ControlFlow;
-
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_order::random::{Stream, uniform};
 use megabatch_trainer::{
-    Checkpoints, Config, Encoder, Event, Footprint, Form, Mode, ModelConfig, Run, SampleShape, Samples, SeriesInMemory,
+    Checkpoints, Config, Encoder, Footprint, Form, Mode, ModelConfig, Run, SampleShape, Samples, SeriesInMemory,
     Timeframe, Trainer,
 };
 use proptest::prelude::*;
 
-use crate::made_up::{config, listen, pooling_of};
+use crate::made_up::{config, listen, pooling_of, steps_of};
 use crate::resuming::state;
 
 /// Samples whose windows end a bar later in the first timeframe than those of the sample before, and every third time in the others.
@@ -31,14 +29,7 @@ fn samples(count: usize, timeframes: &[(usize, usize)]) -> SeriesInMemory {
 
 /// Weights, moments and losses after training from where `trainer` is.
 fn trained(trainer: &mut Trainer, run: &Run<'_>) -> (Vec<u32>, Vec<u64>) {
-    let mut losses = Vec::new();
-    let note = &mut |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            losses.push(step.loss.to_bits());
-        }
-        ControlFlow::Continue(())
-    };
-    trainer.train(run, note).unwrap();
+    let losses = steps_of(trainer, run).iter().map(|step| step.loss.to_bits()).collect();
     (state(trainer).0, losses)
 }
 

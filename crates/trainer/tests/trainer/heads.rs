@@ -1,13 +1,10 @@
 //! Models with several outputs for each target: classes and quantiles.
 
-use std::ops::ControlFlow;
-
-use crate::made_up::{config, listen, samples};
+use crate::made_up::{config, listen, losses, samples, steps_of};
 use crate::masks::with_targets;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Ascending, Baselines, Classes, Config, Error, Event, Form, InMemory, Loss, Metrics, Run, Samples, Selection,
-    Trainer,
+    Ascending, Baselines, Classes, Config, Error, Form, InMemory, Loss, Metrics, Run, Samples, Selection, Trainer,
 };
 
 /// Four of five samples to train on and the others to test with: the made-up targets go round so slowly that a stretch of them is of one class.
@@ -21,15 +18,8 @@ fn trained(config: &Config, samples: &InMemory) -> (Trainer, Vec<f64>) {
     let [train, _] = split();
     let run = Run { samples, train: &train, validation: &[], checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-    let mut losses = Vec::new();
-    let observe = &mut |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            losses.push(step.loss);
-        }
-        ControlFlow::Continue(())
-    };
-    trainer.train(&run, observe).unwrap();
-    (trainer, losses)
+    let steps = steps_of(&mut trainer, &run);
+    (trainer, losses(&steps))
 }
 
 /// The errors on the other samples, and those of the baselines.

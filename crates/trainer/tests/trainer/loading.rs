@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::made_up::{config, listen, samples};
+use crate::made_up::{config, listen, samples, steps_of};
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_trainer::{
     Baselines, Batch, BatchLists, Chunking, Config, Error, Evaluation, Event, Footprint, Form, InMemory, LentBatch,
@@ -94,14 +94,7 @@ fn train(config: &Config, samples: &dyn Samples) -> (Vec<u32>, Vec<StepEvent>, E
     let run = Run { samples, train: &train, validation: &validation, checkpoints: None };
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();
-    let mut steps = Vec::new();
-    let mut observe = |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            steps.push(step);
-        }
-        ControlFlow::Continue(())
-    };
-    trainer.train(&run, &mut observe).unwrap();
+    let steps = steps_of(&mut trainer, &run);
     let baselines = Baselines::fit(&device, Selection { samples, indices: &train }).unwrap();
     let evaluation = trainer.evaluate(Selection { samples, indices: &validation }, Some(&baselines)).unwrap();
     (trainer.parameters().values().iter().map(|x| x.to_bits()).collect(), steps, evaluation)

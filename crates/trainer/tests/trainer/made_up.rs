@@ -4,8 +4,10 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Batch, Config, Event, Fusion, InMemory, ModelConfig, Pooling, SampleShape, Samples, SeriesInMemory, Timeframe,
+    Batch, Config, Event, Fusion, InMemory, ModelConfig, Pooling, Run, SampleShape, Samples, SeriesInMemory, StepEvent,
+    Timeframe, Trainer,
 };
 
 /// Two timeframes whose targets depend on the windows' last bars.
@@ -52,6 +54,32 @@ pub(crate) fn fusion_of(fuses: bool, hidden: usize) -> Fusion {
 /// An observer that only listens.
 pub(crate) fn listen(_: Event<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
+}
+
+/// Trains, and gives what was told of each step.
+pub(crate) fn steps_of(trainer: &mut Trainer, run: &Run<'_>) -> Vec<StepEvent> {
+    let mut steps = Vec::new();
+    let observe = &mut |event: Event<'_>| {
+        if let Event::Step(step) = event {
+            steps.push(step);
+        }
+        ControlFlow::Continue(())
+    };
+    trainer.train(run, observe).unwrap();
+    steps
+}
+
+/// Trains on all of `samples`, and gives the trainer and what it told of each step.
+pub(crate) fn trained_on_all(config: &Config, samples: &dyn Samples) -> (Trainer, Vec<StepEvent>) {
+    let train: Vec<usize> = (0..samples.len()).collect();
+    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let steps = steps_of(&mut trainer, &run);
+    (trainer, steps)
+}
+
+pub(crate) fn losses(steps: &[StepEvent]) -> Vec<f64> {
+    steps.iter().map(|step| step.loss).collect()
 }
 
 /// Samples that change on the way, or fail.

@@ -1,13 +1,11 @@
 //! Targets that are not known: they count in no loss, no gradient, no error and no baseline.
 
-use std::ops::ControlFlow;
-
-use crate::made_up::{config, samples};
+use crate::made_up::{config, samples, trained_on_all};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Ascending, Baselines, Batch, Config, Event, Form, InMemory, InputGradients, Loss, OptimizerConfig, OptimizerKind,
-    Pass, Run, Samples, Selection, StepEvent, TensorSet, Trainer,
+    Ascending, Baselines, Batch, Config, Form, InMemory, InputGradients, Loss, OptimizerConfig, OptimizerKind, Pass,
+    Samples, Selection, StepEvent, TensorSet, Trainer,
 };
 use proptest::prelude::*;
 
@@ -31,22 +29,6 @@ fn holed(count: usize) -> InMemory {
     })
 }
 
-/// Trains on all of `samples`, and gives the trainer and what it told of each step.
-fn trained(config: &Config, samples: &InMemory) -> (Trainer, Vec<StepEvent>) {
-    let train: Vec<usize> = (0..samples.len()).collect();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
-    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-    let mut steps = Vec::new();
-    let observe = &mut |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            steps.push(step);
-        }
-        ControlFlow::Continue(())
-    };
-    trainer.train(&run, observe).unwrap();
-    (trainer, steps)
-}
-
 fn bits(trainer: &Trainer) -> Vec<u32> {
     trainer.parameters().values().iter().map(|x| x.to_bits()).collect()
 }
@@ -60,7 +42,7 @@ fn plain_descent() -> OptimizerConfig {
 fn accumulated_batches_are_one_large_batch() {
     let samples = holed(300);
     let with = |batch_size, accumulation_steps| {
-        trained(&Config { batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+        trained_on_all(&Config { batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
     };
     let (large, large_steps) = with(128, 1);
     let (halves, steps) = with(64, 2);
@@ -81,7 +63,7 @@ fn accumulated_batches_are_one_large_batch() {
 
 #[test]
 fn where_all_targets_are_known_nothing_is_told() {
-    let (_, steps) = trained(&config(), &samples(40));
+    let (_, steps) = trained_on_all(&config(), &samples(40));
     assert!(steps.iter().all(|step| step.loss_terms.is_none()));
 }
 
@@ -91,12 +73,13 @@ fn a_step_without_known_targets_changes_nothing_and_says_so() {
     for precision in [Precision::Fp32, Precision::Fp16] {
         // In the order of the samples: one run of eight a step, whichever comes first.
         let config = Config { max_steps: Some(3), precision, ..config() };
-        let (_, steps) = trained(&config, &samples);
+        let (_, steps) = trained_on_all(&config, &samples);
         let silent: Vec<_> = steps.iter().filter(|step| step.loss_terms == Some(0)).collect();
         let [StepEvent { step, loss, grad_norm, overflow: None, .. }] = silent[..] else { panic!("{steps:?}") };
         assert_eq!((*loss, *grad_norm), (0.0, 0.0));
         // Moments of Adam and weight decay leave the weights alone, too.
-        let up_to = |max_steps| bits(&trained(&Config { max_steps: Some(max_steps), ..config.clone() }, &samples).0);
+        let up_to =
+            |max_steps| bits(&trained_on_all(&Config { max_steps: Some(max_steps), ..config.clone() }, &samples).0);
         assert_eq!(up_to(*step), up_to(step - 1));
         assert!(*step == 3 || up_to(step + 1) != up_to(*step));
     }
@@ -162,7 +145,7 @@ proptest! {
         };
         let width = loss.outputs_per_target();
         let before = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-        let (after, steps) = trained(&config, &samples);
+        let (after, steps) = trained_on_all(&config, &samples);
 
         let scope = Device::cpu().scope("test");
         let mut batch = Batch::new(&scope, samples.shape(), 40).unwrap();

@@ -10,7 +10,7 @@ use megabatch_trainer::{
     Samples, Selection, SeriesInMemory, StepEvent, TensorSet, Timeframe, Trainer,
 };
 
-use crate::made_up::{config, listen, series};
+use crate::made_up::{config, listen, series, steps_of, trained_on_all};
 
 fn in_precision(precision: Precision) -> Config {
     Config { precision, epochs: 6, dropout: 0.2, ..config() }
@@ -18,18 +18,7 @@ fn in_precision(precision: Precision) -> Config {
 
 /// The steps of a run on a hundred samples, and its weights.
 fn trained(config: &Config) -> (Vec<StepEvent>, Vec<f32>) {
-    let samples = series();
-    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-    let train: Vec<usize> = (0..samples.len()).collect();
-    let mut steps = Vec::new();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
-    let note = &mut |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            steps.push(step);
-        }
-        ControlFlow::Continue(())
-    };
-    trainer.train(&run, note).unwrap();
+    let (trainer, steps) = trained_on_all(config, &series());
     (steps, trainer.parameters().values().to_vec())
 }
 
@@ -148,15 +137,8 @@ fn a_step_that_overflows_changes_nothing_but_the_scale_which_a_resumed_run_remem
     let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
     let trainer = || Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let mut whole = trainer();
-    let mut scales = Vec::new();
-    let note = &mut |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            scales.push((step.loss_scale.unwrap(), step.overflow));
-        }
-        ControlFlow::Continue(())
-    };
-    let none = Run { checkpoints: None, ..run };
-    whole.train(&none, note).unwrap();
+    let steps = steps_of(&mut whole, &Run { checkpoints: None, ..run });
+    let scales: Vec<_> = steps.into_iter().map(|step| (step.loss_scale.unwrap(), step.overflow)).collect();
     assert_eq!(scales[0].0, 65536.0);
     let fallen = scales.iter().take_while(|(_, overflow)| overflow.is_some()).count();
     assert!((1..6).contains(&fallen), "{scales:?}");

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{config, listen, samples, series};
+use crate::made_up::{config, listen, samples, series, trained_on_all};
 use crate::masks::with_targets;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
@@ -31,21 +31,6 @@ fn holed(count: usize) -> InMemory {
     })
 }
 
-fn trained(config: &Config, samples: &dyn Samples) -> (Trainer, Vec<StepEvent>) {
-    let train: Vec<usize> = (0..samples.len()).collect();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
-    let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-    let mut steps = Vec::new();
-    let observe = &mut |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            steps.push(step);
-        }
-        ControlFlow::Continue(())
-    };
-    trainer.train(&run, observe).unwrap();
-    (trainer, steps)
-}
-
 fn apart(a: &Trainer, b: &Trainer) -> f32 {
     let pairs = a.parameters().values().iter().zip(b.parameters().values());
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
@@ -56,7 +41,7 @@ fn each_task_is_learnt_and_beats_its_baselines() {
     let samples = holed(240);
     let mut config = Config { loss: two(0.4), epochs: 40, run_length: Some(1), ..config() };
     config.optimizer.lr = 1e-2;
-    let (mut trainer, _) = trained(&config, &samples);
+    let (mut trainer, _) = trained_on_all(&config, &samples);
     // Three outputs of the first target, one of the second.
     assert_eq!(trainer.parameters().get("head.bias").unwrap().len(), CLASSES + 1);
     let all: Vec<usize> = (0..240).collect();
@@ -85,7 +70,7 @@ fn each_task_is_learnt_and_beats_its_baselines() {
 fn accumulated_batches_are_one_large_batch_though_the_first_knows_other_targets() {
     let samples = holed(300);
     let with = |batch_size, accumulation_steps| {
-        trained(&Config { loss: two(0.3), batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+        trained_on_all(&Config { loss: two(0.3), batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
     };
     let (large, large_steps) = with(128, 1);
     let (halves, steps) = with(64, 2);
@@ -98,7 +83,7 @@ fn accumulated_batches_are_one_large_batch_though_the_first_knows_other_targets(
         assert!(near && step.loss_terms == large.loss_terms && step.loss_terms.is_some(), "{step:?} for {large:?}");
     }
     let in_series = |batch_size, accumulation_steps| {
-        trained(&Config { loss: two(0.3), batch_size, accumulation_steps, ..config() }, &series()).0
+        trained_on_all(&Config { loss: two(0.3), batch_size, accumulation_steps, ..config() }, &series()).0
     };
     assert!(apart(&in_series(64, 1), &in_series(32, 2)) < 1e-5);
 }
@@ -107,7 +92,7 @@ fn accumulated_batches_are_one_large_batch_though_the_first_knows_other_targets(
 fn both_forms_have_the_same_losses() {
     let samples = holed(200);
     let [plain, fast] = [Form::Plain, Form::Fast].map(|form| {
-        let (_, steps) = trained(&Config { loss: two(0.5), max_steps: Some(5), form, ..config() }, &samples);
+        let (_, steps) = trained_on_all(&Config { loss: two(0.5), max_steps: Some(5), form, ..config() }, &samples);
         steps.iter().map(|step| step.loss).collect::<Vec<f64>>()
     });
     // Sums of up to 6 · 5 terms in another order, which five steps pass on.
@@ -169,7 +154,7 @@ proptest! {
             optimizer, clip_norm: None, max_steps: Some(1), accumulation_steps: 40usize.div_ceil(batch_size), batch_size, loss, form, ..config()
         };
         let before = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-        let (after, steps) = trained(&config, &samples);
+        let (after, steps) = trained_on_all(&config, &samples);
 
         let scope = Device::cpu().scope("test");
         let mut batch = Batch::new(&scope, samples.shape(), 40).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
+use crate::made_up::{Disturbance, Disturbed, config, listen, losses, samples, trained_on_all};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Config, End, Error, Event, Form, Fusion, InMemory, LastBatch, ModelConfig, Outcome, Pooling, Run, SampleShape,
@@ -14,26 +14,16 @@ fn bits(trainer: &Trainer) -> Vec<u32> {
 }
 
 /// Trains on all of `samples`, and gives the trainer and every step's loss.
-fn train(config: Config, samples: &InMemory) -> (Trainer, Vec<f64>) {
-    let train: Vec<usize> = (0..samples.len()).collect();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
-    let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
-    let mut losses = Vec::new();
-    let observe = &mut |event: Event<'_>| {
-        if let Event::Step(step) = event {
-            losses.push(step.loss);
-        }
-        ControlFlow::Continue(())
-    };
-    trainer.train(&run, observe).unwrap();
-    (trainer, losses)
+fn train(config: &Config, samples: &InMemory) -> (Trainer, Vec<f64>) {
+    let (trainer, steps) = trained_on_all(config, samples);
+    (trainer, losses(&steps))
 }
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let samples = samples(230);
     // Batches of 100 are shards of 32, 32, 32 and 4; the last batch of an epoch is one of 30.
-    let with = |threads| train(Config { batch_size: 100, threads, epochs: 3, ..config() }, &samples);
+    let with = |threads| train(&Config { batch_size: 100, threads, epochs: 3, ..config() }, &samples);
     let (one, losses) = with(1);
     for threads in [2, 3, 7] {
         let (many, many_losses) = with(threads);
@@ -45,7 +35,7 @@ fn the_number_of_threads_changes_no_bit() {
 fn accumulated_batches_are_one_large_batch() {
     let samples = samples(300);
     let with = |batch_size, accumulation_steps| {
-        train(Config { batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+        train(&Config { batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
     };
     let (large, large_losses) = with(128, 1);
     let (halves, _) = with(64, 2);
@@ -62,7 +52,7 @@ fn accumulated_batches_are_one_large_batch() {
 fn the_loss_falls() {
     let mut config = Config { epochs: 30, run_length: Some(1), ..config() };
     config.optimizer.lr = 1e-2;
-    let (_, losses) = train(config, &samples(64));
+    let (_, losses) = train(&config, &samples(64));
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     assert!(mean(&losses[232..]) < 0.1 * mean(&losses[..8]), "{losses:?}");
 }
@@ -268,21 +258,11 @@ fn layers_pooling_and_fusion_that_overflow_are_named() {
 #[test]
 fn a_profile_tells_the_time_of_every_layer_and_changes_nothing() {
     let samples = samples(96);
-    let train: Vec<usize> = (0..96).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
     let pooling = Pooling::attention(5);
     let model = ModelConfig { pooling, ..config().model };
     let [(off, none), (on, steps)] = [false, true].map(|profile| {
         let config = Config { model, profile, batch_size: 32, threads: 1, ..config() };
-        let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
-        let mut steps = Vec::new();
-        let observe = &mut |event: Event<'_>| {
-            if let Event::Step(step) = event {
-                steps.push(step);
-            }
-            ControlFlow::Continue(())
-        };
-        trainer.train(&run, observe).unwrap();
+        let (trainer, steps) = trained_on_all(&config, &samples);
         (bits(&trainer), steps)
     });
     assert!(off == on && none.iter().all(|step| step.profile.is_none()) && steps.len() == 3);
