@@ -44,6 +44,16 @@ pub struct PoolSlots {
     pub out_bias: usize,
 }
 
+impl PoolSlots {
+    /// Those of a pooling whose parameters lie one after another from element `start` on, as a model has them.
+    pub fn from(start: usize, hidden: usize) -> Self {
+        let in_weight = start + hidden;
+        let in_bias = in_weight + 3 * hidden * hidden;
+        let out_weight = in_bias + 3 * hidden;
+        PoolSlots { query: start, in_weight, in_bias, out_weight, out_bias: out_weight + hidden * hidden }
+    }
+}
+
 /// What a pooling reads of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolWeights<'a> {
@@ -195,7 +205,7 @@ pub fn pool<T: Operand>(
     multiply(&bias, Output::Overwrite, (&mut memory.bias, 0))?;
     let start = Some(Part::from(&memory.bias));
     let all = Product {
-        start: start,
+        start,
         ..of.product(
             [(&memory.values).into(), of.parameter(out_weight)],
             [windows, hidden, hidden],

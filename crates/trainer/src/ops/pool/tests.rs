@@ -9,15 +9,6 @@ use crate::tensor::{Layout as Tensors, TensorSet};
 /// Steps, windows, heads, hidden units.
 const SIZES: [[u32; 4]; 4] = [[1, 1, 1, 1], [5, 3, 2, 6], [40, 2, 3, 33], [7, 4, 4, 64]];
 
-fn slots(hidden: usize) -> (PoolSlots, usize) {
-    let square = hidden * hidden;
-    let in_weight = hidden;
-    let in_bias = in_weight + 3 * square;
-    let out_weight = in_bias + 3 * hidden;
-    let out_bias = out_weight + square;
-    (PoolSlots { query: 0, in_weight, in_bias, out_weight, out_bias }, out_bias + hidden)
-}
-
 fn sizes([steps, windows, heads, hidden]: [u32; 4]) -> PoolSizes {
     PoolSizes { steps, windows, heads, hidden }
 }
@@ -26,7 +17,8 @@ fn sizes([steps, windows, heads, hidden]: [u32; 4]) -> PoolSizes {
 fn check<T: Operand>(of: [u32; 4]) {
     let (sizes, scope) = (sizes(of), Device::cpu().scope("test"));
     let [steps, windows, heads, hidden] = sizes.wide();
-    let (slots, len) = slots(hidden);
+    let slots = PoolSlots::from(0, hidden);
+    let len = slots.out_bias + hidden;
     let parameters = Buffer::from_slice(&scope, &noise("parameters", len, 0.7)).unwrap();
     let states: Vec<T> = noise("states", sizes.states(), 1.0).into_iter().map(T::narrow).collect();
     let states = Buffer::from_slice(&scope, &states).unwrap();
