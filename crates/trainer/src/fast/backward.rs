@@ -21,7 +21,7 @@ use super::norm::norm_len;
 use super::sequence::{Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::kernel::{self, Ahead, Isa, PANEL, Place, Start, Step, Unwound, View, ViewMut};
+use crate::kernel::{self, Ahead, Isa, PANEL, Place, Start, Step, Sweep, Unwound, View, ViewMut};
 use crate::lstm::{LayerSlots, Read};
 use crate::profile::Work;
 use crate::tensor::TensorSet;
@@ -176,7 +176,7 @@ impl Sequence {
                 .and(cell, cell_at, [self.of.units(), rows])
                 .and(layer.hidden.as_slice(), self.states_at(t - 1), [self.of.units(), rows]);
             let mut d_hidden = ViewMut(scratch.d_hidden.as_mut_slice(), state_at);
-            kernel::product_ahead(isa, shape, operands, &mut d_hidden, ahead);
+            kernel::product_with(isa, shape, operands, &mut d_hidden, (Sweep::Up, ahead));
             self.round_d_hidden(scratch);
         }
     }

@@ -15,7 +15,7 @@ use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::error::{Error, Result};
 use crate::kernel::quantized::{self as bytes, ByteIsa, ByteRows, ByteWeights, PANELS};
-use crate::kernel::{self, Isa, PANEL, Start, View, ViewMut};
+use crate::kernel::{self, Isa, PANEL, Start, Sweep, View, ViewMut};
 use crate::lstm::{LayerSlots, Lstm};
 use crate::tensor::TensorSet;
 
@@ -148,7 +148,7 @@ impl LayerWeights {
         for first in (0..rows).step_by(at_once.max(1)) {
             let part = activations.take((at_once.min(rows - first), depth), View(x.0, x.1.row(first)));
             let mut to = ViewMut(to, at.row(first));
-            bytes::product(byte_isa, [depth, input.panels()], (bias, part, input.from(0)), &mut to);
+            bytes::product(byte_isa, [depth, input.panels()], (bias, part, input.from(0)), &mut to, Sweep::Up);
         }
     }
 }
@@ -188,7 +188,7 @@ impl Sequence {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
             let operands = (start, h, recurrent.from(4 * n));
-            bytes::product(byte_isa, [hidden, PANELS * at_once], operands, &mut gates);
+            bytes::product(byte_isa, [hidden, PANELS * at_once], operands, &mut gates, Sweep::of_step(t));
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward_units(isa, [at_once, rows], &mut gates, (&mut cell, &mut after));

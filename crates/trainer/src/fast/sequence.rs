@@ -26,7 +26,7 @@ use super::{BLOCK_STEPS, Dimensions};
 use crate::carried::Initial;
 use crate::dropout::Mask;
 use crate::error::Result;
-use crate::kernel::{self, Ahead, Isa, PANEL, Place, Start, View, ViewMut};
+use crate::kernel::{self, Ahead, Isa, PANEL, Place, Start, Sweep, View, ViewMut};
 use crate::profile::{Clock, Work};
 use crate::step::Purpose;
 
@@ -242,7 +242,7 @@ impl Sequence {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
             let operands = (start, View(states.as_slice(), before), weight);
-            kernel::product_ahead(isa, [rows, hidden, 4], operands, &mut gates, ahead);
+            kernel::product_with(isa, [rows, hidden, 4], operands, &mut gates, (Sweep::Up, ahead));
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward(isa, rows, &mut gates, (&mut cell, &mut after));

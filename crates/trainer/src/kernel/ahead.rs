@@ -60,13 +60,13 @@ pub(super) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Asks for the next few.
+    /// Asks for the rows of `turns` turns.
     ///
     /// # Safety
     /// The processor has the instruction set of V.
     #[inline(always)]
-    pub(super) unsafe fn take<V: Lanes>(&mut self) {
-        for _ in 0..self.in_turn {
+    pub(super) unsafe fn take<V: Lanes>(&mut self, turns: usize) {
+        for _ in 0..self.in_turn * turns {
             let Some(row) = self.next() else { return };
             // SAFETY: the caller has the instruction set of V; any address may be asked for.
             unsafe { V::prefetch(row) };

@@ -19,7 +19,8 @@ impl Lanes for Avx2 {
     // Sixteen registers: twelve sums, one row of the second operand (two registers) and one broadcast number.
     const ROWS_ONE_PANEL: usize = 6;
     const ROWS_TWO_PANELS: usize = 3;
-    const ROWS_FOR_TWO_PANELS: usize = 3;
+    const PANELS_OF_FEW: [usize; 4] = [4, 2, 2, 1];
+    const PANELS_OF_MANY: usize = 1;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {

@@ -19,7 +19,8 @@ impl Lanes for Avx512 {
     // Thirty-two registers: twenty-four sums, two rows of the second operand; a broadcast is part of the multiplication.
     const ROWS_ONE_PANEL: usize = 12;
     const ROWS_TWO_PANELS: usize = 12;
-    const ROWS_FOR_TWO_PANELS: usize = usize::MAX;
+    const PANELS_OF_FEW: [usize; 4] = [8, 4, 4, 4];
+    const PANELS_OF_MANY: usize = 2;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {

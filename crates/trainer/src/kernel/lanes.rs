@@ -10,8 +10,10 @@ pub(super) trait Lanes: Copy {
     const ROWS_ONE_PANEL: usize;
     /// The same for a tile of two panels.
     const ROWS_TWO_PANELS: usize;
-    /// Rows up to which a tile of two panels is the better one: fewer sums in flight than the multipliers take hide no latency.
-    const ROWS_FOR_TWO_PANELS: usize;
+    /// Panels of a tile of one row, two, three and four: few sums in flight hide no latency.
+    const PANELS_OF_FEW: [usize; 4];
+    /// Panels of a tile of more rows: one or two.
+    const PANELS_OF_MANY: usize;
 
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;

@@ -101,6 +101,29 @@ impl Start<'_> {
     }
 }
 
+/// From which end a product goes over the panels of b.
+///
+/// Steps that read the same panels, more than a cache holds, take them from either end in turn: what was read last is still there and read first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    #[default]
+    Up,
+    Down,
+}
+
+impl Sweep {
+    /// That of step `t`.
+    pub(crate) fn of_step(t: usize) -> Self {
+        if t.is_multiple_of(2) { Sweep::Up } else { Sweep::Down }
+    }
+
+    /// 0..count in its order.
+    #[inline(always)]
+    pub(crate) fn over(self, count: usize) -> impl Iterator<Item = usize> {
+        (0..count).map(move |i| if self == Sweep::Up { i } else { count - 1 - i })
+    }
+}
+
 /// Arguments of the kernel `product`: a [rows, depth], b [panels][depth][16] and c [panels][rows][16] at their strides, and
 /// `start` [16], every `start_stride` numbers for each panel and every `start_row` for each row, or null to start from c. c overlaps
 /// none of the others.
@@ -118,6 +141,7 @@ struct Product {
     b_stride: usize,
     c: *mut f32,
     c_stride: usize,
+    sweep: Sweep,
     /// What it asks the memory for.
     ahead: Ahead,
 }
@@ -243,19 +267,19 @@ static ZERO: [f32; PANEL] = [0.0; PANEL];
 /// # Panics
 /// If a slice is shorter than these sizes, or the depth is 0.
 pub(crate) fn product(isa: Isa, shape: [usize; 3], operands: (Start<'_>, View<'_>, &[f32]), to: &mut ViewMut<'_>) {
-    product_ahead(isa, shape, operands, to, Ahead::default());
+    product_with(isa, shape, operands, to, (Sweep::Up, Ahead::default()));
 }
 
-/// [`product`], which has the rows of `ahead` brought to the second-level cache meanwhile.
+/// [`product`], which goes over the panels as `sweep` says and has the rows of `ahead` brought to the second-level cache meanwhile.
 ///
 /// # Panics
 /// As `product` does.
-pub(crate) fn product_ahead(
+pub(crate) fn product_with(
     isa: Isa,
     [rows, depth, panels]: [usize; 3],
     (start, a, b): (Start<'_>, View<'_>, &[f32]),
     to: &mut ViewMut<'_>,
-    ahead: Ahead,
+    (sweep, ahead): (Sweep, Ahead),
 ) {
     assert!(depth > 0, "a product over nothing");
     a.1.check(a.0.len(), depth.div_ceil(PANEL), rows);
@@ -276,6 +300,7 @@ pub(crate) fn product_ahead(
         b_stride: b_place.stride,
         c: to.0[to.1.start..].as_mut_ptr(),
         c_stride: to.1.stride,
+        sweep,
         ahead,
     };
     dispatch!(isa, product, &arguments);

@@ -15,7 +15,8 @@ impl Portable {
 impl Lanes for Portable {
     const ROWS_ONE_PANEL: usize = 3;
     const ROWS_TWO_PANELS: usize = 1;
-    const ROWS_FOR_TWO_PANELS: usize = 1;
+    const PANELS_OF_FEW: [usize; 4] = [2, 1, 1, 1];
+    const PANELS_OF_MANY: usize = 1;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {

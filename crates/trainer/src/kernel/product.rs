@@ -7,7 +7,7 @@
 //!
 //! Departures from these loops, all to keep the multipliers busy:
 //!
-//! 1. A tile of several rows and one or two panels is summed in registers, over the whole depth.
+//! 1. A tile of several rows and one or two panels is summed in registers, over the whole depth; of few rows more panels, for as many sums in flight.
 //! 2. Rows are split evenly into tiles: 32 are 6, 6, 5, 5, 5, 5 and not 6, 6, 6, 6, 6, 2, whose last would wait for its sums.
 //! 3. `outer` takes rows in blocks, of which two panels of d and one of a stay in the first-level cache, and four rows of a block at a time.
 //! 4. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and of a panel of b stay in the
@@ -20,10 +20,13 @@
 
 use super::ahead::Turns;
 use super::lanes::Lanes;
-use super::{Outer, PANEL, Product};
+use super::{Outer, PANEL, Product, Sweep};
 
 /// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.
 const DEPTH_MAX: usize = 168;
+
+/// Rows of a tile from which it asks for rows ahead at every panel of the depth, and not at once.
+const ROWS_MANY: usize = 5;
 
 /// Most rows of a block of `outer`: three panels of them are 24 KiB.
 const ROWS_MAX: usize = 128;
@@ -44,12 +47,12 @@ fn parts(total: usize, max: usize) -> impl Iterator<Item = (usize, usize)> {
 /// The pointers of `p` reach all that its sizes say, see [`Product`]; the processor has the instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn product<V: Lanes>(p: &Product) {
-    let tiles = match p.rows <= V::ROWS_FOR_TWO_PANELS {
-        true => p.panels.div_ceil(2) * p.rows.div_ceil(V::ROWS_TWO_PANELS),
-        false => p.panels * p.rows.div_ceil(V::ROWS_ONE_PANEL),
-    };
+    let width = panels_of_tile::<V>(p.rows, p.panels);
+    let tiles = p.panels.div_ceil(width.max(1)) * p.rows.div_ceil(rows_of_tile::<V>(width));
     let mut ahead = p.ahead.in_turns(tiles * (p.depth / PANEL));
-    let blocks = p.depth.div_ceil(DEPTH_MAX).max(1);
+    // One tile of rows reads a panel of b once: there is nothing to keep in the first-level cache.
+    let depth_max = if p.rows <= V::ROWS_TWO_PANELS { usize::MAX } else { DEPTH_MAX };
+    let blocks = p.depth.div_ceil(depth_max).max(1);
     let block = p.depth.div_ceil(blocks).next_multiple_of(PANEL);
     let mut done = 0;
     while done < p.depth {
@@ -69,45 +72,64 @@ pub(super) unsafe fn product<V: Lanes>(p: &Product) {
     }
 }
 
+/// Panels of the next tile of `rows` rows where `left` panels are left: 8, 4, 2 or 1.
+#[inline(always)]
+fn panels_of_tile<V: Lanes>(rows: usize, left: usize) -> usize {
+    let most = if (1..=4).contains(&rows) { V::PANELS_OF_FEW[rows - 1] } else { V::PANELS_OF_MANY };
+    let fitting = if left >= 8 { 8 } else { (left + 1).next_power_of_two() / 2 };
+    most.min(fitting)
+}
+
+/// Most rows of a tile of so many panels.
+#[inline(always)]
+fn rows_of_tile<V: Lanes>(panels: usize) -> usize {
+    if panels == 1 { V::ROWS_ONE_PANEL } else { V::ROWS_TWO_PANELS }
+}
+
 /// One block of the depth: panel after panel, so that each is read once, and all rows for it.
 #[inline(always)]
 unsafe fn block_product<V: Lanes>(p: &Product, ahead: &mut Turns<'_>) {
-    let mut panel = 0;
-    while panel < p.panels {
-        let two = p.panels - panel >= 2 && p.rows <= V::ROWS_FOR_TWO_PANELS;
-        let max = if two { V::ROWS_TWO_PANELS } else { V::ROWS_ONE_PANEL };
-        for (row, rows) in parts(p.rows, max) {
-            // SAFETY: `panel` (and the one after it, for two) and rows row..row + rows lie inside the product.
+    let mut done = 0;
+    while done < p.panels {
+        let width = panels_of_tile::<V>(p.rows, p.panels - done);
+        let panel = if p.sweep == Sweep::Up { done } else { p.panels - done - width };
+        for (row, rows) in parts(p.rows, rows_of_tile::<V>(width)) {
+            // SAFETY: `width` panels from `panel` on and rows row..row + rows lie inside the product.
             unsafe {
-                match (two, rows) {
-                    (true, 1) => tile::<V, 1, 2>(p, (row, panel), ahead),
-                    (true, 2) => tile::<V, 2, 2>(p, (row, panel), ahead),
-                    (true, 3) => tile::<V, 3, 2>(p, (row, panel), ahead),
-                    (true, 4) => tile::<V, 4, 2>(p, (row, panel), ahead),
-                    (true, 5) => tile::<V, 5, 2>(p, (row, panel), ahead),
-                    (true, 6) => tile::<V, 6, 2>(p, (row, panel), ahead),
-                    (true, 7) => tile::<V, 7, 2>(p, (row, panel), ahead),
-                    (true, 8) => tile::<V, 8, 2>(p, (row, panel), ahead),
-                    (true, 9) => tile::<V, 9, 2>(p, (row, panel), ahead),
-                    (true, 10) => tile::<V, 10, 2>(p, (row, panel), ahead),
-                    (true, 11) => tile::<V, 11, 2>(p, (row, panel), ahead),
-                    (true, _) => tile::<V, 12, 2>(p, (row, panel), ahead),
-                    (false, 1) => tile::<V, 1, 1>(p, (row, panel), ahead),
-                    (false, 2) => tile::<V, 2, 1>(p, (row, panel), ahead),
-                    (false, 3) => tile::<V, 3, 1>(p, (row, panel), ahead),
-                    (false, 4) => tile::<V, 4, 1>(p, (row, panel), ahead),
-                    (false, 5) => tile::<V, 5, 1>(p, (row, panel), ahead),
-                    (false, 6) => tile::<V, 6, 1>(p, (row, panel), ahead),
-                    (false, 7) => tile::<V, 7, 1>(p, (row, panel), ahead),
-                    (false, 8) => tile::<V, 8, 1>(p, (row, panel), ahead),
-                    (false, 9) => tile::<V, 9, 1>(p, (row, panel), ahead),
-                    (false, 10) => tile::<V, 10, 1>(p, (row, panel), ahead),
-                    (false, 11) => tile::<V, 11, 1>(p, (row, panel), ahead),
-                    (false, _) => tile::<V, 12, 1>(p, (row, panel), ahead),
+                match (width, rows) {
+                    (8, _) => tile::<V, 1, 8>(p, (row, panel), ahead),
+                    (4, 1) => tile::<V, 1, 4>(p, (row, panel), ahead),
+                    (4, 2) => tile::<V, 2, 4>(p, (row, panel), ahead),
+                    (4, 3) => tile::<V, 3, 4>(p, (row, panel), ahead),
+                    (4, _) => tile::<V, 4, 4>(p, (row, panel), ahead),
+                    (2, 1) => tile::<V, 1, 2>(p, (row, panel), ahead),
+                    (2, 2) => tile::<V, 2, 2>(p, (row, panel), ahead),
+                    (2, 3) => tile::<V, 3, 2>(p, (row, panel), ahead),
+                    (2, 4) => tile::<V, 4, 2>(p, (row, panel), ahead),
+                    (2, 5) => tile::<V, 5, 2>(p, (row, panel), ahead),
+                    (2, 6) => tile::<V, 6, 2>(p, (row, panel), ahead),
+                    (2, 7) => tile::<V, 7, 2>(p, (row, panel), ahead),
+                    (2, 8) => tile::<V, 8, 2>(p, (row, panel), ahead),
+                    (2, 9) => tile::<V, 9, 2>(p, (row, panel), ahead),
+                    (2, 10) => tile::<V, 10, 2>(p, (row, panel), ahead),
+                    (2, 11) => tile::<V, 11, 2>(p, (row, panel), ahead),
+                    (2, _) => tile::<V, 12, 2>(p, (row, panel), ahead),
+                    (1, 1) => tile::<V, 1, 1>(p, (row, panel), ahead),
+                    (1, 2) => tile::<V, 2, 1>(p, (row, panel), ahead),
+                    (1, 3) => tile::<V, 3, 1>(p, (row, panel), ahead),
+                    (1, 4) => tile::<V, 4, 1>(p, (row, panel), ahead),
+                    (1, 5) => tile::<V, 5, 1>(p, (row, panel), ahead),
+                    (1, 6) => tile::<V, 6, 1>(p, (row, panel), ahead),
+                    (1, 7) => tile::<V, 7, 1>(p, (row, panel), ahead),
+                    (1, 8) => tile::<V, 8, 1>(p, (row, panel), ahead),
+                    (1, 9) => tile::<V, 9, 1>(p, (row, panel), ahead),
+                    (1, 10) => tile::<V, 10, 1>(p, (row, panel), ahead),
+                    (1, 11) => tile::<V, 11, 1>(p, (row, panel), ahead),
+                    _ => tile::<V, 12, 1>(p, (row, panel), ahead),
                 }
             }
         }
-        panel += if two { 2 } else { 1 };
+        done += width;
     }
 }
 
@@ -134,8 +156,14 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(
         let mut a = p.a.add(row * PANEL);
         let mut b = p.b.add(panel * p.b_stride);
         let mut left = p.depth;
+        // A column of few rows is less work than to see whether there is something to ask for.
+        if R < ROWS_MANY {
+            ahead.take::<V>(p.depth / PANEL);
+        }
         while left >= PANEL {
-            ahead.take::<V>();
+            if R >= ROWS_MANY {
+                ahead.take::<V>(1);
+            }
             for k in (0..PANEL).step_by(4) {
                 let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * PANEL));
                 multiply_add::<V, R, P, PANEL>(&mut sums, a, b, p.b_stride);
@@ -196,7 +224,7 @@ pub(super) unsafe fn outer<V: Lanes>(o: &Outer) {
 /// One block of the rows: panel after panel of d, which stays in the first-level cache while all columns take it.
 #[inline(always)]
 unsafe fn block_outer<V: Lanes>(o: &Outer) {
-    let step = if V::ROWS_FOR_TWO_PANELS == usize::MAX { 2 } else { 1 };
+    let step = V::PANELS_OF_MANY;
     let mut panel = 0;
     while panel < o.panels {
         let two = step == 2 && o.panels - panel >= 2;

@@ -51,13 +51,15 @@ static NOTHING: [i32; PANEL] = [0; PANEL];
 #[inline(always)]
 pub(super) unsafe fn product<D: Dots>(p: &Product) {
     if p.rows == 1 {
-        for panel in (0..p.panels).step_by(PANELS) {
+        for group in p.sweep.over(p.panels / PANELS) {
             // SAFETY: panels are a multiple of four, and the row exists.
-            unsafe { tile::<D, 1, PANELS>(p, 0, panel) };
+            unsafe { tile::<D, 1, PANELS>(p, 0, group * PANELS) };
         }
         return;
     }
-    for panel in (0..p.panels).step_by(if D::TWO { 2 } else { 1 }) {
+    let width = if D::TWO { 2 } else { 1 };
+    for group in p.sweep.over(p.panels / width) {
+        let panel = group * width;
         let mut row = 0;
         while row < p.rows {
             let rows = D::ROWS.min(p.rows - row);

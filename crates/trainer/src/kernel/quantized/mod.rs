@@ -25,7 +25,7 @@ mod portable;
 
 pub(crate) use isa::ByteIsa;
 
-use super::{PANEL, Place, Start, View, ViewMut};
+use super::{PANEL, Place, Start, Sweep, View, ViewMut};
 use isa::InstructionSet;
 
 /// Inputs whose products are added at once.
@@ -92,6 +92,7 @@ struct Product {
     start_row: usize,
     c: *mut f32,
     c_stride: usize,
+    sweep: Sweep,
 }
 
 /// Arguments of the kernel `quantize`: a matrix [rows, depth], of a scale each row and [2][padded] bytes.
@@ -154,7 +155,7 @@ pub(crate) fn quantize(isa: ByteIsa, depth: usize, from: View<'_>, (bytes, scale
     dispatch!(isa, quantize, &mut arguments);
 }
 
-/// `to` [rows, panels · 16] = `start` + `x` [rows, depth] · `weights`, for the rows that [`quantize`] made.
+/// `to` [rows, panels · 16] = `start` + `x` [rows, depth] · `weights`, for the rows that [`quantize`] made, panel after panel as `sweep` says.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes, the depth is 0 or more than 65,536, or the panels are not whole units.
@@ -163,6 +164,7 @@ pub(crate) fn product(
     [depth, panels]: [usize; 2],
     (start, x, weights): (Start<'_>, ByteRows<'_>, ByteWeights<'_>),
     to: &mut ViewMut<'_>,
+    sweep: Sweep,
 ) {
     assert!((1..=DEPTH_MAX).contains(&depth) && panels.is_multiple_of(PANELS), "{depth} inputs, {panels} panels");
     let (rows, padded) = (x.scales.len(), padded(depth));
@@ -184,6 +186,7 @@ pub(crate) fn product(
         start_row,
         c: to.0[to.1.start..].as_mut_ptr(),
         c_stride: to.1.stride,
+        sweep,
     };
     dispatch!(isa, product, &arguments);
 }
