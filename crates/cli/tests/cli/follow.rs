@@ -225,6 +225,7 @@ fn what_cannot_be_followed_is_refused() {
         ("--run spread --follow -", 2, "spread_pips is a feature of the model"),
         ("--run carried --follow - --out x.h5", 2, "expected .csv or .jsonl"),
         ("--run carried --follow absent.csv", 3, "absent.csv: cannot be opened"),
+        ("--run carried --follow carried", 3, "carried: cannot be read"),
         ("--run carried --follow - --data other.h5", 3, "other.h5: the model of carried takes"),
     ] {
         let [message, _] = stage.fails(&format!("predict {line}"), code);
