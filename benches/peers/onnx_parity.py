@@ -9,9 +9,7 @@ f32 and add in another order; that is all that the tolerance is for.
 """
 import argparse
 import itertools
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -21,26 +19,16 @@ import onnx
 import onnxruntime
 from safetensors.numpy import load_file, save_file
 
+from parity import Stage, difference, require
+
 TOLERANCE = 2e-5
 SAMPLES = 90
 # Weights far larger than a training begins with, so that gates leave the straight part of their curves.
 WEIGHT_SCALE = 0.4
 
 
-class Stage:
-    """A folder, and `megabatch` run in it."""
-
-    def __init__(self, program, folder):
-        self.program, self.folder = program, pathlib.Path(folder)
-
-    def run(self, line):
-        done = subprocess.run([self.program, *line.split(), "--json"], cwd=self.folder, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"megabatch {line}\n{done.stderr}")
-        return json.loads(done.stdout)
-
-    def path(self, name):
-        return str(self.folder / name)
+class OnnxStage(Stage):
+    """Runs of random weights, and what ONNX Runtime makes of them."""
 
     def make_run(self, name, data, settings):
         """A run of random weights."""
@@ -80,20 +68,10 @@ class Stage:
         return np.concatenate(parts)
 
 
-def require(condition, what):
-    if not condition:
-        sys.exit(f"FAILED: {what}")
-
-
 def compare(name, found, expected):
-    """Refuses predictions that differ; the largest difference relative to the largest prediction."""
-    require(found.shape == expected.shape, f"{name}: shape {found.shape}, expected {expected.shape}")
-    largest = np.abs(expected).max()
-    require(np.std(expected, axis=0).max() > 1e-3 * largest, f"{name}: predictions that say nothing")
-    difference = float(np.abs(found - expected).max() / largest)
-    require(difference <= TOLERANCE, f"{name}: differs by {difference:.1e} of the largest prediction, more than {TOLERANCE}")
-    print(f"{name:50} {difference:.1e}", flush=True)
-    return difference
+    apart = difference(name, found, expected, TOLERANCE)
+    print(f"{name:50} {apart:.1e}", flush=True)
+    return apart
 
 
 def every_option(stage):
@@ -157,9 +135,9 @@ def main():
     args = parser.parse_args([word for word in sys.argv[1:] if word != "--"])
     print(f"ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}; differences relative to the largest prediction")
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(args.megabatch.resolve(), folder)
+        stage = OnnxStage(args.megabatch.resolve(), folder)
         parts = (every_option, other_outputs, sizes, folded_scalers)
-        differences = [difference for part in parts for difference in part(stage)]
+        differences = [apart for part in parts for apart in part(stage)]
     print(f"{len(differences)} models, the largest difference {max(differences):.1e}, allowed {TOLERANCE}")
 
 

@@ -9,9 +9,7 @@ back: a run that `megabatch import` makes of the module's own file predicts the 
 """
 import argparse
 import itertools
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -19,6 +17,8 @@ import h5py
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+
+from parity import Stage, difference, require
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/weights.md"
 TOLERANCE = 1e-5
@@ -28,20 +28,8 @@ TRAINING = {"training.lr": 0.02, "gpu_optimization.batch_size": 16, "data.split"
 STEPS = 8
 
 
-class Stage:
-    """A folder, and `megabatch` run in it."""
-
-    def __init__(self, program, folder):
-        self.program, self.folder = program, pathlib.Path(folder)
-
-    def run(self, line):
-        done = subprocess.run([self.program, *line.split(), "--json"], cwd=self.folder, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"megabatch {line}\n{done.stderr}")
-        return json.loads(done.stdout)
-
-    def path(self, name):
-        return str(self.folder / name)
+class WeightsStage(Stage):
+    """What PyTorch is given of a run, and what the program predicts with it."""
 
     def dumped(self, data):
         """Samples as the model sees them: windows by timeframe, and the number of targets."""
@@ -64,11 +52,6 @@ def module():
     return names["Model"]
 
 
-def require(condition, what):
-    if not condition:
-        sys.exit(f"FAILED: {what}")
-
-
 def compare(stage, case):
     """Trains, exports, loads, predicts on both sides; the largest difference relative to the largest prediction."""
     name, data, arguments, settings, names = (case[key] for key in ("name", "data", "arguments", "settings", "names"))
@@ -85,17 +68,13 @@ def compare(stage, case):
     with torch.no_grad():
         found = model.eval()(windows).numpy()
     expected = stage.predictions(name, names)
-    require(found.shape == expected.shape, f"{name}: shape {found.shape}, expected {expected.shape}")
-    largest = np.abs(expected).max()
-    require(np.std(expected, axis=0).max() > 1e-3 * largest, f"{name}: predictions that say nothing")
-    difference = float(np.abs(found - expected).max() / largest)
-    require(difference <= TOLERANCE, f"{name}: differs by {difference:.1e} of the largest prediction, more than {TOLERANCE}")
+    apart = difference(name, found, expected, TOLERANCE)
 
     save_file({key: x.contiguous() for key, x in model.state_dict().items()}, stage.path(f"{name}-back.safetensors"))
     stage.run(f"import {name}-back.safetensors --data {data} --out {name}-back {line}")
     require(np.array_equal(stage.predictions(f"{name}-back", names), expected), f"{name}: imported weights predict otherwise")
-    print(f"{name:58} {difference:.1e}", flush=True)
-    return difference
+    print(f"{name:58} {apart:.1e}", flush=True)
+    return apart
 
 
 def every_option():
@@ -129,7 +108,7 @@ def main():
     print(f"PyTorch {torch.__version__}; differences relative to the largest prediction")
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(args.megabatch.resolve(), folder)
+        stage = WeightsStage(args.megabatch.resolve(), folder)
         stage.run(f"synth series.h5 --samples {SAMPLES} --timeframes M1:19,M5:7 --features 5 --targets 3")
         stage.run(f"synth five.h5 --samples {SAMPLES} --timeframes M1:480,M5:288,M15:192,H1:96,H4:48 --features 16 --targets 36")
         stage.run(f"synth windows.h5 --layout windows --steps 33 --samples {SAMPLES} --features 4 --targets 2")

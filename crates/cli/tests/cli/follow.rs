@@ -145,13 +145,15 @@ fn a_file_is_followed_while_it_grows() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert_eq!(lines.next().unwrap(), "time,h1,h2,h3");
     let mut file = OpenOptions::new().append(true).open(stage.path("live.csv")).unwrap();
-    for bar in bars[at..].lines().take(3) {
+    for (place, bar) in bars[at..].lines().take(3).enumerate() {
         // A line counts once it is whole, and its prediction comes before the next bar does.
         let (begin, end) = bar.split_at(20);
         file.write_all(begin.as_bytes()).unwrap();
         writeln!(file, "{end}").unwrap();
+        if place == 0 {
+            assert_eq!(lines.next().unwrap(), "time,h1,h2,h3");
+        }
         let [_, minute] = [&bar[..14], &bar[14..16]];
         let closes = format!("{:02}:00Z", minute.parse::<u32>().unwrap() + 1);
         assert!(lines.next().unwrap().split(',').next().unwrap().ends_with(&closes), "{bar}");
@@ -167,7 +169,7 @@ fn lines_that_cannot_be_used_are_told_by_their_number() {
     let input = "time,open,high,low,close,volume\n2018-03-01 00:00,1.2,1.3,1.1,1.2,5\nbroken\n2018-03-01 00:01,1.2,1.3,1.1,1.2,5\n";
     let run = |line: &str| assert_cmd::Command::from_std(stage.command(line)).write_stdin(input).assert();
     let stderr = |assert: assert_cmd::assert::Assert| String::from_utf8(assert.get_output().stderr.clone()).unwrap();
-    let stopped = stderr(run("predict --run run --follow -").code(3));
+    let stopped = stderr(run("predict --run run --follow -").code(3).stdout(""));
     let expected =
         "standard input: line 3: unreadable row: expected a timestamp of format iso in field 1, found `broken`";
     assert!(stopped.contains(expected), "{stopped}");
@@ -176,9 +178,28 @@ fn lines_that_cannot_be_used_are_told_by_their_number() {
         dropped.contains(&format!("{expected}; dropped")) && dropped.contains("0 predictions for 2 bars"),
         "{dropped}"
     );
+    let nothing = assert_cmd::Command::from_std(stage.command("predict --run run --follow -")).assert().success();
+    nothing.stdout("time,h1,h2,h3\n");
     std::fs::remove_file(stage.path("EURUSD.csv")).unwrap();
     let lost = stderr(run("predict --run run --follow -").code(3));
     assert!(lost.contains("EURUSD.csv: cannot be opened") && lost.contains("--history"), "{lost}");
+}
+
+#[test]
+fn of_input_that_is_no_bars_only_the_message_is_written() {
+    let stage = trained("");
+    for (input, name) in
+        [("{\"Error Message\": \"Invalid API call\"}\n", "saved.json"), ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "lines.txt")]
+    {
+        stage.write(name, input);
+        for out in ["", "--out out.csv"] {
+            let line = format!("predict --run run --follow {name} --stop-at-end {out}");
+            let assert = assert_cmd::Command::from_std(stage.command(&line)).assert().code(3).stdout("");
+            let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+            assert!(message.contains(&format!("{name}: no bars recognised")), "{message}");
+        }
+        assert_eq!(stage.text("out.csv"), "");
+    }
 }
 
 #[test]
@@ -204,6 +225,7 @@ fn what_cannot_be_followed_is_refused() {
         ("--run spread --follow -", 2, "spread_pips is a feature of the model"),
         ("--run carried --follow - --out x.h5", 2, "expected .csv or .jsonl"),
         ("--run carried --follow absent.csv", 3, "absent.csv: cannot be opened"),
+        ("--run carried --follow carried", 3, "carried: cannot be read"),
         ("--run carried --follow - --data other.h5", 3, "other.h5: the model of carried takes"),
     ] {
         let [message, _] = stage.fails(&format!("predict {line}"), code);

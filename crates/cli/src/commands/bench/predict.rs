@@ -4,12 +4,10 @@ use std::time::Instant;
 
 use anyhow::Result;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    self as trainer, Compute, Form, Model, ModelConfig, Predictor, Samples, Selection, save_weights,
-};
+use megabatch_trainer::{self as trainer, Compute, Form, Model, Predictor, Samples, Selection, save_weights};
 use serde_json::json;
 
-use super::series::{ModelKind, SHUFFLED_SAMPLES, made_up};
+use super::series::{SHUFFLED_SAMPLES, Work};
 use crate::answer::Answer;
 use crate::usage::peak_rss_bytes;
 
@@ -17,24 +15,8 @@ use crate::usage::peak_rss_bytes;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch bench predict --model single --batch 1 --features 167 --threads 1")]
 pub(crate) struct Args {
-    /// The model
-    #[arg(long, value_enum, default_value_t = ModelKind::Multi)]
-    model: ModelKind,
-    /// Samples in a batch
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    batch: u32,
-    /// Features of a bar
-    #[arg(long, default_value_t = 128)]
-    features: usize,
-    /// Hidden units
-    #[arg(long, default_value_t = 128)]
-    hidden: usize,
-    /// LSTM layers
-    #[arg(long, default_value_t = 1)]
-    layers: usize,
-    /// Threads that compute
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[command(flatten)]
+    work: Work,
     /// Batches that are timed, after one that is not
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
@@ -47,9 +29,9 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
-    let batch_size = args.batch as usize;
+    let batch_size = args.work.batch();
     let count = (args.batches as usize + 1) * batch_size;
-    let samples = made_up(args.model, args.features, if args.shuffled { count.max(SHUFFLED_SAMPLES) } else { count })?;
+    let samples = args.work.samples(if args.shuffled { count.max(SHUFFLED_SAMPLES) } else { count })?;
     let mut predictor = predictor(args, &samples)?;
     let place = |n: usize| if args.shuffled { n * SHUFFLED_APART % samples.len() } else { n };
     let indices: Vec<usize> = (0..count).map(place).collect();
@@ -87,12 +69,11 @@ const SHUFFLED_APART: usize = SHUFFLED_SAMPLES * 618 / 1000 + 3;
 /// A model with the weights that training begins with.
 fn predictor(args: &Args, samples: &dyn Samples) -> Result<Predictor> {
     let device = Device::cpu();
-    let config = ModelConfig { hidden: args.hidden, layers: args.layers, ..ModelConfig::default() };
-    let model = Model::new(samples.shape().clone(), config)?;
+    let model = Model::new(samples.shape().clone(), args.work.model())?;
     let folder = tempfile::tempdir()?;
     let weights = folder.path().join("weights.safetensors");
     save_weights(&weights, &model.initial_parameters::<f32>(&device.scope("initial"), 0)?)?;
-    let compute = Compute { threads: args.threads, batch_size: args.batch as usize, form: Form::Fast };
+    let compute = Compute { threads: args.work.threads, batch_size: args.work.batch(), form: Form::Fast };
     let predictor = Predictor::open(&device, model, &weights, compute)?;
     Ok(if args.int8 { predictor.with_int8()? } else { predictor })
 }

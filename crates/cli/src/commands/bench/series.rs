@@ -2,13 +2,51 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
-use megabatch_trainer::{SampleShape, SeriesInMemory, Timeframe};
+use megabatch_trainer::{ModelConfig, SampleShape, SeriesInMemory, Timeframe};
 
 /// K: targets of a sample.
 const TARGETS: usize = 36;
 
 /// Samples of which shuffled ones are drawn: enough for their windows to have little in common.
 pub(super) const SHUFFLED_SAMPLES: usize = 100_000;
+
+/// The model that is measured, and what is computed with it at once.
+#[derive(clap::Args)]
+pub(super) struct Work {
+    /// The model
+    #[arg(long, value_enum, default_value_t = ModelKind::Multi)]
+    model: ModelKind,
+    /// Samples in a batch
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// Features of a bar
+    #[arg(long, default_value_t = 128)]
+    features: usize,
+    /// Hidden units
+    #[arg(long, default_value_t = 128)]
+    hidden: usize,
+    /// LSTM layers
+    #[arg(long, default_value_t = 1)]
+    layers: usize,
+    /// Threads that compute
+    #[arg(long, default_value_t = 2)]
+    pub(super) threads: usize,
+}
+
+impl Work {
+    pub(super) fn batch(&self) -> usize {
+        self.batch as usize
+    }
+
+    pub(super) fn model(&self) -> ModelConfig {
+        ModelConfig { hidden: self.hidden, layers: self.layers, ..ModelConfig::default() }
+    }
+
+    /// So many samples of made-up numbers.
+    pub(super) fn samples(&self, count: usize) -> Result<SeriesInMemory> {
+        made_up(self.model, self.features, count)
+    }
+}
 
 /// Which windows a sample has.
 #[derive(Clone, Copy, ValueEnum)]
@@ -20,7 +58,7 @@ pub(super) enum ModelKind {
 }
 
 /// A sample every minute over made-up series of so many features: a window of M5 is thus that of five samples, and one of H4 that of 240.
-pub(super) fn made_up(model: ModelKind, features: usize, samples: usize) -> Result<SeriesInMemory> {
+fn made_up(model: ModelKind, features: usize, samples: usize) -> Result<SeriesInMemory> {
     // Name, bars in a window, minutes in a bar.
     let windows: &[(&str, usize, usize)] = match model {
         ModelKind::Multi => &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)],

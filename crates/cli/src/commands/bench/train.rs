@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Event, Form, ModelConfig, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
+use megabatch_trainer::{Config, Event, Form, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
 use serde_json::json;
 
-use super::series::{ModelKind, SHUFFLED_SAMPLES, made_up};
+use super::series::{SHUFFLED_SAMPLES, Work};
 use crate::answer::Answer;
 use crate::plan::bytes;
 use crate::usage::peak_rss_bytes;
@@ -17,24 +17,8 @@ use crate::usage::peak_rss_bytes;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch bench train --model single --batch 128 --features 167 --shuffled")]
 pub(crate) struct Args {
-    /// The model
-    #[arg(long, value_enum, default_value_t = ModelKind::Multi)]
-    model: ModelKind,
-    /// Samples in a batch
-    #[arg(long, default_value_t = 64)]
-    batch: usize,
-    /// Features of a bar
-    #[arg(long, default_value_t = 128)]
-    features: usize,
-    /// Hidden units
-    #[arg(long, default_value_t = 128)]
-    hidden: usize,
-    /// LSTM layers
-    #[arg(long, default_value_t = 1)]
-    layers: usize,
-    /// Threads that compute
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[command(flatten)]
+    work: Work,
     /// Steps that are timed, after one that is not
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
@@ -58,16 +42,16 @@ enum FormName {
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
-    let samples = if args.shuffled { SHUFFLED_SAMPLES } else { 4 * args.batch };
-    let samples = made_up(args.model, args.features, samples)?;
+    let work = &args.work;
+    let samples = work.samples(if args.shuffled { SHUFFLED_SAMPLES } else { 4 * work.batch() })?;
     let device = Device::cpu();
     let config = Config {
-        model: ModelConfig { hidden: args.hidden, layers: args.layers, ..ModelConfig::default() },
+        model: work.model(),
         optimizer: OptimizerConfig { kind: OptimizerKind::Adam, weight_decay: 0.0, ..OptimizerConfig::default() },
         max_steps: Some(args.steps + 1),
-        batch_size: args.batch,
+        batch_size: work.batch(),
         run_length: args.shuffled.then_some(1),
-        threads: args.threads,
+        threads: work.threads,
         form: match args.form {
             FormName::Fast => Form::Fast,
             FormName::Plain => Form::Plain,
@@ -99,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let json = json!({
         "samples_per_s": best,
         "samples_per_s_median": median,
-        "step_s": args.batch as f64 / best,
+        "step_s": work.batch() as f64 / best,
         "peak_rss_bytes": peak_rss_bytes(),
         "peak_allocated_bytes": allocated,
         "peak_activations_bytes": activations,

@@ -143,7 +143,6 @@ fn go(
     forecasts: &mut ForecastLines,
     tally: &mut Tally,
 ) -> Result<()> {
-    forecasts.begin()?;
     let mut text = Vec::new();
     while tail.next_into(&mut text)? {
         for bar in lines.push(&text)? {
@@ -159,7 +158,8 @@ fn go(
             tally.dropped += 1;
         }
     }
-    Ok(lines.finish()?)
+    lines.finish()?;
+    Ok(forecasts.finish()?)
 }
 
 fn answer(subject: &Subject, history: &History, (name, tally, passed_over): (&Path, &Tally, u64)) -> Answer {

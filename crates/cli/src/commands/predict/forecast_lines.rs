@@ -36,6 +36,8 @@ impl LineForm {
 pub(super) struct ForecastLines {
     to: Box<dyn Write>,
     form: LineForm,
+    /// Whether what stands before the lines is written.
+    has_begun: bool,
     loss: Loss,
     horizons: usize,
     /// Told in each line, where there are others.
@@ -67,14 +69,16 @@ impl ForecastLines {
     ) -> Self {
         let (_, named) = by_name(loss, &vec![0.0; outputs], horizons);
         let names = named.into_iter().map(|(name, _)| name).collect();
-        ForecastLines { to, form, loss, horizons, instrument, names }
+        ForecastLines { to, form, has_begun: false, loss, horizons, instrument, names }
     }
 
-    /// Writes what stands before the lines: of CSV the names of the columns.
-    pub(super) fn begin(&mut self) -> io::Result<()> {
-        if self.form == LineForm::Json {
+    /// Writes what stands before the first line, once: of CSV the names of the columns. Not any sooner, so that of input that is no bars nothing is said
+    /// but what is wrong with it.
+    fn begin(&mut self) -> io::Result<()> {
+        if self.has_begun || self.form == LineForm::Json {
             return Ok(());
         }
+        self.has_begun = true;
         let mut header = "time".to_owned();
         if self.instrument.is_some() {
             header.push_str(",instrument");
@@ -88,6 +92,7 @@ impl ForecastLines {
 
     /// Writes the line of the bar that closed at `time_ns`, from the model's outputs [K, M].
     pub(super) fn write(&mut self, time_ns: i64, outputs: &[f32]) -> io::Result<()> {
+        self.begin()?;
         let (values, named) = by_name(self.loss, outputs, self.horizons);
         let time = jiff::Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time");
         let instrument = self.instrument.as_deref();
@@ -106,6 +111,11 @@ impl ForecastLines {
             }
         };
         self.hand_over(line)
+    }
+
+    /// Of bars that had no prediction there is a table without rows.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        self.begin()
     }
 
     fn hand_over(&mut self, mut line: String) -> io::Result<()> {
