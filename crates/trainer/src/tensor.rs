@@ -56,6 +56,11 @@ impl Layout {
         self.entries.iter().map(|entry| (entry.name.as_str(), entry.shape.as_slice()))
     }
 
+    /// Where a tensor's elements lie among those of all.
+    pub(crate) fn place(&self, slot: Slot) -> Range<usize> {
+        self.entries[slot.0].range.clone()
+    }
+
     pub(crate) fn name(&self, slot: Slot) -> &str {
         &self.entries[slot.0].name
     }

@@ -8,7 +8,16 @@ use megabatch_trainer::ops::conformance::CASES;
 
 fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
-    let names = &["by_bar", "cell", "gate_rows", "matmul", "recurrence", "recurrence_backward", "recurrent_weights"];
+    let names = &[
+        "by_bar",
+        "cell",
+        "gate_rows",
+        "matmul",
+        "recurrence",
+        "recurrence_backward",
+        "recurrent_weights",
+        "take_rows",
+    ];
     (Harness::new(folder, names).driver(), Device::select("cuda:0").unwrap())
 }
 

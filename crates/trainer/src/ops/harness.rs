@@ -6,7 +6,7 @@ use megabatch_simt::Harness;
 
 pub(super) static HARNESS: Harness = Harness::new(
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops"),
-    &["by_bar", "cell", "gate_rows", "matmul", "recurrence", "recurrence_backward", "recurrent_weights"],
+    &["by_bar", "cell", "gate_rows", "matmul", "recurrence", "recurrence_backward", "recurrent_weights", "take_rows"],
 );
 
 /// Numbers from -`most` to `most`, others for each name.

@@ -96,13 +96,13 @@ pub struct Product<'a, T: Operand> {
 }
 
 /// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product of few outputs over many rows is split, and its parts are added in order: how, is
-/// decided by the shape alone, so that the bits do not depend on the GPU.
+/// decided by the shape alone, and one with a start is not, so that the bits do not depend on the GPU.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there is no memory for the parts of a split product, on the scope of `out`.
 ///
 /// # Panics
-/// If a buffer ends too early for the shape, if a product that is split has a start, and if arrays are on several devices.
+/// If a buffer ends too early for the shape, and if arrays are on several devices.
 pub fn multiply<T: Operand>(
     product: &Product<'_, T>,
     output: Output,
@@ -113,10 +113,7 @@ pub fn multiply<T: Operand>(
     product.a.assert_has(rows * inner, &device);
     product.b.assert_has(columns * inner, &device);
     Part { buffer: out, start }.assert_has(rows * columns, &device);
-    if let Some(start) = product.start {
-        Part::from(start).assert_has(columns, &device);
-        assert_eq!(splits(product.shape).0, 1, "a product over {inner} rows, which is split, has no start");
-    }
+    product.start.iter().for_each(|&start| Part::from(start).assert_has(columns, &device));
     match &device {
         Device::Cuda(device) => cuda(device, product, output, (out, start)),
         _ => {
@@ -132,7 +129,9 @@ fn cuda<T: Operand>(
     output: Output,
     (out, start): (&mut Buffer<f32>, usize),
 ) -> Result<()> {
-    let ((splits, inner_each), len) = (splits(of.shape), of.shape[0] * of.shape[1]);
+    // What is added to every row is added once.
+    let (splits, inner_each) = if of.start.is_some() { (1, of.shape[2]) } else { splits(of.shape) };
+    let len = of.shape[0] * of.shape[1];
     let to = Part { buffer: out, start }.address();
     let operands =
         Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, Buffer::address), out: to };

@@ -5,7 +5,8 @@
 //! biases of PyTorch's order into this one, and [`add_separated`] their gradients back. Sums are in f32 whatever the operands are.
 //!
 //! ```text
-//! forward    projected = x · W_ihᵀ + b, once a bar            multiply
+//! forward    bars that the windows cover                     take_rows
+//!            projected = x · W_ihᵀ + b, once a bar            multiply
 //!            states, gates of all steps and timeframes        recurrence
 //! backward   d_gates of all steps and timeframes              recurrence_backward
 //!            d_gates summed by bar                            sum_by_bar
@@ -23,6 +24,8 @@ mod operand;
 mod recurrence;
 mod recurrence_backward;
 mod recurrent_weights;
+mod room;
+mod take_rows;
 mod work_list;
 
 pub use by_bar::sum_by_bar;
@@ -32,4 +35,6 @@ pub use operand::Operand;
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrent_weights::RecurrentWeights;
+pub(crate) use room::make_room;
+pub use take_rows::{Rows, take_rows};
 pub use work_list::{Sequence, TileWindows, WorkList};

@@ -4,7 +4,8 @@
 
 use std::ops::ControlFlow;
 
-use super::{Run, Trainer};
+use super::{Run, Trainer, purpose};
+use crate::device::Accelerator;
 use crate::error::{Error, Result};
 use crate::events::{Event, Observer, ShortageEvent};
 
@@ -17,7 +18,13 @@ impl Trainer {
         let Some(ration) = self.ladder.descend(run.samples.load_ahead().is_some()) else {
             return Err(self.give_up(error, run, observer));
         };
-        self.engine.cut_to(ration.batch_size, self.config.purpose_with(ration));
+        self.engine.cut_to(ration.batch_size, purpose(&self.config, ration, self.accelerator.is_some()));
+        if let Some(accelerator) = self.accelerator.take() {
+            let gpu = accelerator.device().clone();
+            // Given back before the new memory is taken: buffers have the size of the largest batch.
+            drop(accelerator);
+            self.accelerator = Some(Accelerator::new([&gpu, &self.device], &self.model, &self.config)?);
+        }
         let event = ShortageEvent::new(self.step, &error, (ration, self.config.batch_size));
         Ok(observer(Event::Shortage(event)))
     }

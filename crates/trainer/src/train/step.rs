@@ -73,6 +73,7 @@ impl Trainer {
         }
         self.step += 1;
         self.device.step();
+        self.accelerator.iter().for_each(|accelerator| accelerator.device().step());
 
         let (waited, waits) = feed.take_waited();
         Ok(StepEvent {
@@ -92,7 +93,7 @@ impl Trainer {
             backward_s: totals.backward.as_secs_f64(),
             optimizer_s: update_start.elapsed().as_secs_f64(),
             samples_per_s: work.positions.len() as f64 / start.elapsed().as_secs_f64(),
-            allocated_bytes: self.device.usage().allocated_bytes,
+            allocated_bytes: self.device().usage().allocated_bytes,
             profile: self.config.profile.then(|| Box::new(self.engine.take_profile(&self.model))),
         })
     }
@@ -108,7 +109,10 @@ impl Trainer {
         self.gradients.clear();
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
-        self.engine.load(&self.model, &self.parameters);
+        match &mut self.accelerator {
+            None => self.engine.load(&self.model, &self.parameters),
+            Some(accelerator) => accelerator.begin(&self.parameters)?,
+        }
         for _ in 0..batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             if let Loss::Tasks(tasks) = self.config.loss {
@@ -116,15 +120,25 @@ impl Trainer {
                 objective.loss = Loss::Tasks(tasks.of_step(counts.unwrap_or_else(of_batch)));
             }
             let model = (&self.model, &self.parameters);
-            let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
             let before = totals.loss_sum;
-            totals = self.engine.accumulate(model, &batch, objective, (changes, totals));
+            totals = match &mut self.accelerator {
+                None => {
+                    let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
+                    self.engine.accumulate(model, &batch, objective, (changes, totals))
+                }
+                Some(accelerator) => {
+                    accelerator.accumulate(model, (&batch, objective), (&mut self.gradients, totals))?
+                }
+            };
             let may_overflow = self.scaler.is_some();
             let finite = totals.loss_sum.is_finite() && (may_overflow || self.gradients.first_non_finite().is_none());
             if !finite {
                 objective.loss.check_targets(batch.targets())?;
                 return Err(self.blame(&batch, objective, (totals.loss_sum - before) / objective.count as f64));
             }
+        }
+        if let Some(accelerator) = &mut self.accelerator {
+            accelerator.read_gradients(&mut self.gradients)?;
         }
         Ok(totals)
     }
@@ -177,6 +191,9 @@ impl Trainer {
         self.parameters.tensors().for_each(|(name, _, values)| trace.look(("", name), values));
         if trace.first().is_none() {
             let model = (&self.model, &self.parameters);
+            if self.accelerator.is_some() {
+                self.engine.load(&self.model, &self.parameters);
+            }
             self.engine.trace(model, batch, (self.carried.as_ref(), objective), &mut trace);
         }
         for (name, _, values) in self.gradients.tensors() {
