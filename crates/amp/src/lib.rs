@@ -3,6 +3,7 @@
 mod error;
 mod gradients;
 mod number;
+pub mod ops;
 mod optimizer;
 mod policy;
 mod precision;

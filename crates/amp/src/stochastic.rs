@@ -18,13 +18,13 @@ use half::bf16;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Counters that are worked on side by side.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// Pieces of 16 bits that a counter gives.
 const PIECES: usize = 8;
 
 /// Elements that share a row of counters.
-const BLOCK: usize = LANES * PIECES;
+pub(crate) const BLOCK: usize = LANES * PIECES;
 
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];

@@ -17,7 +17,7 @@ use crate::carried::Carried;
 use crate::checkpoint::{Best, Checkpoints, State};
 use crate::config::Config;
 use crate::dense::Mode;
-use crate::device::Accelerator;
+use crate::device::{Accelerator, Host};
 use crate::divergence::Course;
 use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
@@ -155,7 +155,7 @@ impl Trainer {
     /// those of a run on the processor, and each goes on from the other's. The weights that come of it are another rounding of the same run.
     ///
     /// # Errors
-    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: graphs, attention pooling, layer norm, dropout between layers, dense training, carried state,
+    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: graphs, attention pooling, layer norm, dense training, carried state,
     /// gradient checkpointing, the plain form, profiles.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
         Trainer::on((host, Some(gpu)), config, shape)
@@ -219,7 +219,15 @@ impl Trainer {
     /// # Errors
     /// As [`load_weights`]; the weights are then as before.
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
-        load_weights(path, &mut self.parameters)
+        load_weights(path, &mut self.parameters)?;
+        self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
+        Ok(())
+    }
+
+    /// Brings weights and optimizer up to date, where they are changed on a GPU.
+    fn settle(&mut self) -> Result<()> {
+        let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
+        self.accelerator.as_mut().map_or(Ok(()), |accelerator| accelerator.settle(host))
     }
 
     /// Writes the weights to a safetensors file, atomically.
@@ -241,8 +249,15 @@ impl Trainer {
     /// [`Error::NothingToCut`] where the device has too little memory whatever is cut; [`Error::Class`] for a target that names no class,
     /// [`Error::NotFinite`] when numbers overflow, [`Error::Exploded`] when the loss does, and [`Error::GaveUp`] when they still do after
     /// all rollbacks (see [`Divergence`](crate::Divergence)); [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
-    /// after the last step that was completed.
+    /// after the last step that was completed, unless its GPU gave no weights back: what goes on then is a new trainer, from a checkpoint.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
+        let outcome = self.train_to_the_end(run, observer);
+        // Where a GPU fails, its first error says more than that its weights cannot be had.
+        let settled = self.settle();
+        outcome.and_then(|outcome| settled.map(|()| outcome))
+    }
+
+    fn train_to_the_end(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         check_shape(&self.model, run.samples)?;
         self.check_validation(run)?;
         self.check_mode(run)?;
@@ -293,6 +308,7 @@ impl Trainer {
     /// # Errors
     /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
+        self.settle()?;
         let ration = self.ladder.ration();
         let predictions = Predictions {
             model: &self.model,
@@ -342,6 +358,7 @@ impl Trainer {
         if let Some(checkpoints) = run.checkpoints
             && (epoch_ends || save_due || improved || flow.is_break() || self.end(schedule).is_some())
         {
+            self.settle()?;
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
             let path = checkpoints.save(

@@ -4,21 +4,11 @@
 use megabatch_gpu_core::Device;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
-use megabatch_trainer::ops::conformance::CASES;
+use megabatch_trainer::ops::conformance::{CASES, SOURCES};
 
 fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
-    let names = &[
-        "by_bar",
-        "cell",
-        "gate_rows",
-        "matmul",
-        "recurrence",
-        "recurrence_backward",
-        "recurrent_weights",
-        "take_rows",
-    ];
-    (Harness::new(folder, names).driver(), Device::select("cuda:0").unwrap())
+    (Harness::new(folder, SOURCES).driver(), Device::select("cuda:0").unwrap())
 }
 
 #[test]

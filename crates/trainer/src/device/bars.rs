@@ -21,6 +21,8 @@ pub(super) struct Bars<T: Operand> {
     first: Vec<u32>,
     numbers: Vec<u32>,
     rows: Buffer<u32>,
+    /// What tells the distinct windows from others, for dropout.
+    pub(super) ends: Buffer<u64>,
     /// The bars covered, [bars, F], rounded, and the same numbers in single precision.
     pub(super) narrow: Buffer<T>,
     pub(super) wide: Buffer<f32>,
@@ -36,6 +38,7 @@ impl<T: Operand> Bars<T> {
             first: Vec::new(),
             numbers: Vec::new(),
             rows: Buffer::zeros(scope, 0)?,
+            ends: Buffer::zeros(scope, 0)?,
             narrow: Buffer::zeros(scope, 0)?,
             wide: Buffer::zeros(scope, 0)?,
         })
@@ -82,6 +85,13 @@ impl<T: Operand> Bars<T> {
         make_room(&mut self.wide, count * features)?;
         let rows = Rows { table, rows: &self.rows, count, width: features };
         take_rows(&rows, &mut self.narrow, &mut self.wide)
+    }
+
+    /// Has [`Bars::ends`] hold those of the windows found.
+    pub(super) fn take_ends(&mut self) -> Result<()> {
+        let ends: Vec<u64> = self.windows.ends().iter().map(|&end| end as u64).collect();
+        make_room(&mut self.ends, ends.len())?;
+        Ok(self.ends.copy_from_at(0, &ends)?)
     }
 
     /// Distinct windows.

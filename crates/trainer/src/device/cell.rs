@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::lstm::Lstm;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Layout, Operand, Output, Part, Product, RecurrentWeights, add_separated, interleave, make_room,
+    Arithmetic, Layout, Operand, Output, Part, Product, RecurrentWeights, add_column_sums, add_separated, interleave,
     multiply,
 };
 
@@ -30,38 +30,15 @@ pub(super) struct Cell<T: Operand> {
 
 /// What all cells need and none keeps.
 #[derive(Debug)]
-pub(super) struct Shared<T: Operand> {
-    /// Ones, as many as a sum has had terms.
-    wide_ones: Buffer<f32>,
-    narrow_ones: Buffer<T>,
+pub(super) struct Shared {
     other_bias: Buffer<f32>, // [H, 4]
     /// Gates' gradients by bar, [bars, H, 4].
     pub(super) by_bar: Buffer<f32>,
 }
 
-impl<T: Operand> Shared<T> {
+impl Shared {
     pub(super) fn new(scope: &Scope, hidden: usize) -> Result<Self> {
-        let mut shared = Shared {
-            wide_ones: Buffer::zeros(scope, 0)?,
-            narrow_ones: Buffer::zeros(scope, 0)?,
-            other_bias: Buffer::zeros(scope, 4 * hidden)?,
-            by_bar: Buffer::zeros(scope, 0)?,
-        };
-        shared.make_room(1, 0)?;
-        Ok(shared)
-    }
-
-    /// Sees to it that sums over so many bars and steps can be formed.
-    pub(super) fn make_room(&mut self, bars: usize, steps: usize) -> Result<()> {
-        if self.wide_ones.len() < bars {
-            make_room(&mut self.wide_ones, bars)?;
-            self.wide_ones.copy_from(&vec![1.0; self.wide_ones.len()])?;
-        }
-        if self.narrow_ones.len() < steps {
-            make_room(&mut self.narrow_ones, steps)?;
-            self.narrow_ones.copy_from(&vec![T::narrow(1.0); self.narrow_ones.len()])?;
-        }
-        make_room(&mut self.by_bar, bars * self.other_bias.len())
+        Ok(Shared { other_bias: Buffer::zeros(scope, 4 * hidden)?, by_bar: Buffer::zeros(scope, 0)? })
     }
 }
 
@@ -103,16 +80,14 @@ impl<T: Operand> Cell<T> {
         &mut self,
         parameters: &Buffer<f32>,
         (recurrent, k): (&mut RecurrentWeights<T>, usize),
-        shared: &mut Shared<T>,
+        shared: &mut Shared,
     ) -> Result<()> {
         interleave((parameters, self.weight_ih_start), &mut self.weight_ih, [self.hidden, self.input])?;
         recurrent.set(k, (parameters, self.weight_hh_start))?;
         if let (Some(bias), Some([ih, hh])) = (&mut self.bias, self.bias_starts) {
             interleave((parameters, ih), bias, [self.hidden, 1])?;
             interleave((parameters, hh), &mut shared.other_bias, [self.hidden, 1])?;
-            let operands = [Part::from(&shared.wide_ones), Part::from(&shared.other_bias)];
-            let sum = product(operands, [1, 4 * self.hidden, 1], Layout::Straight);
-            multiply(&sum, Output::Add, (bias, 0))?;
+            add_column_sums((&shared.other_bias).into(), [1, 4 * self.hidden], (bias, 0))?;
         }
         Ok(())
     }
@@ -120,7 +95,7 @@ impl<T: Operand> Cell<T> {
     /// x · W_ihᵀ + b of so many rows `x` `[rows, input]`, to `to` from element number `start` on.
     pub(super) fn project(&self, x: Part<'_, T>, rows: usize, to: (&mut Buffer<f32>, usize)) -> Result<()> {
         let of = product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
-        multiply(&Product { start: self.bias.as_ref(), ..of }, Output::Overwrite, to)
+        multiply(&Product { start: self.bias.as_ref().map(Part::from), ..of }, Output::Overwrite, to)
     }
 
     /// The gradient of what the layer read, `[rows, input]`, to `to` from element number `start` on.
@@ -135,10 +110,10 @@ impl<T: Operand> Cell<T> {
         &mut self,
         steps: &Steps<'_, T>,
         x: Part<'_, T>,
-        (shared, gradients): (&Shared<T>, &mut Buffer<f32>),
+        gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         self.add_recurrent(steps, gradients)?;
-        self.add_input([steps.d_gates, x], (&shared.narrow_ones).into(), steps.rows, gradients)
+        self.add_input([steps.d_gates, x], steps.rows, gradients)
     }
 
     /// The same where the layer read bars, `[bars, input]`, whose d_gates were summed by bar.
@@ -146,10 +121,10 @@ impl<T: Operand> Cell<T> {
         &mut self,
         steps: &Steps<'_, T>,
         (x, bars): (&Buffer<f32>, usize),
-        (shared, gradients): (&Shared<T>, &mut Buffer<f32>),
+        (shared, gradients): (&Shared, &mut Buffer<f32>),
     ) -> Result<()> {
         self.add_recurrent(steps, gradients)?;
-        self.add_input([(&shared.by_bar).into(), x.into()], (&shared.wide_ones).into(), bars, gradients)
+        self.add_input([(&shared.by_bar).into(), x.into()], bars, gradients)
     }
 
     fn add_recurrent(&mut self, steps: &Steps<'_, T>, gradients: &mut Buffer<f32>) -> Result<()> {
@@ -162,17 +137,16 @@ impl<T: Operand> Cell<T> {
     fn add_input<S: Operand>(
         &mut self,
         [d_gates, x]: [Part<'_, S>; 2],
-        ones: Part<'_, S>,
         rows: usize,
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
-        let (gates, of) =
-            (4 * self.hidden, |b, width| product([d_gates, b], [4 * self.hidden, width, rows], Layout::BothTurned));
-        multiply(&of(x, self.input), Output::Overwrite, (&mut self.d_weight_ih, 0))?;
+        let gates = 4 * self.hidden;
+        let of = product([d_gates, x], [gates, self.input, rows], Layout::BothTurned);
+        multiply(&of, Output::Overwrite, (&mut self.d_weight_ih, 0))?;
         add_separated(&self.d_weight_ih, (gradients, self.weight_ih_start), [self.hidden, self.input])?;
         let Some(biases) = self.bias_starts else { return Ok(()) };
-        debug_assert_eq!(self.d_bias.len(), gates);
-        multiply(&of(ones, 1), Output::Overwrite, (&mut self.d_bias, 0))?;
+        self.d_bias.set_zero()?;
+        add_column_sums(d_gates, [rows, gates], (&mut self.d_bias, 0))?;
         biases.into_iter().try_for_each(|start| add_separated(&self.d_bias, (gradients, start), [self.hidden, 1]))
     }
 }

@@ -9,11 +9,13 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::bars::Bars;
 use super::cell::{Cell, Shared, Steps};
+use super::head::Room;
+use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
-    Gradients, Inputs, Operand, Part, RecurrentWeights, Sequence, States, TileWindows, WorkList, make_room, recurrence,
-    recurrence_backward, sum_by_bar,
+    Dropped, Gradients, Inputs, Operand, Part, RecurrentWeights, Sequence, States, TileWindows, WindowReads, WorkList,
+    drop_gradients, drop_outputs, join_last, make_room, recurrence, recurrence_backward, separate, sum_by_bar,
 };
 use crate::samples::Samples;
 use crate::view::BatchView;
@@ -25,6 +27,9 @@ const WINDOWS_BY_EIGHTS: usize = 1024;
 pub(super) struct Lstms<T: Operand> {
     hidden: usize,
     series: Scope,
+    batches: Scope,
+    /// Of the timeframes.
+    names: Vec<String>,
     bars: Vec<Bars<T>>,
     layers: Vec<Layer<T>>,
     /// What the first layer works on, which reads bars, and those above, which read the layer below.
@@ -34,7 +39,11 @@ pub(super) struct Lstms<T: Operand> {
     back: Gradients<T>,
     /// Of what each layer gives to the one above, [Σ T·B, H]; none where there is one layer.
     d_outputs: Option<Buffer<f32>>,
-    shared: Shared<T>,
+    shared: Shared,
+    /// The windows that samples read, where they are joined on the device.
+    reads: Option<WindowReads>,
+    /// Of the batch.
+    dropout: Option<Dropout>,
 }
 
 /// One layer of all timeframes.
@@ -43,11 +52,13 @@ struct Layer<T: Operand> {
     cells: Vec<Cell<T>>,
     recurrent: RecurrentWeights<T>,
     states: States<T>,
+    /// What dropout leaves of the hidden states after each step, [Σ T·B, H], which the layer above reads; none without it.
+    dropped: Option<Buffer<T>>,
 }
 
 impl<T: Operand> Lstms<T> {
     /// The LSTMs of `model`, on scopes below `scope`. Memory for batches is taken when they come.
-    pub(super) fn new(scope: &Scope, model: &Model) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, has_dropout: bool) -> Result<Self> {
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
         let (hidden, sequences) = (model.config().hidden, model.lstms().len());
@@ -58,10 +69,14 @@ impl<T: Operand> Lstms<T> {
                 cells: cells.collect::<Result<_>>()?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, sequences)?,
                 states: States::zeros(&activations, &over_bars)?,
+                dropped: (has_dropout && l + 1 < model.config().layers)
+                    .then(|| Buffer::zeros(&activations, 0))
+                    .transpose()?,
             })
         };
         Ok(Lstms {
             hidden,
+            names: model.shape().timeframes.iter().map(|timeframe| timeframe.name.clone()).collect(),
             series: scope.child("series"),
             bars: model.lstms().iter().map(|lstm| Bars::new(&batches, lstm.sizes)).collect::<Result<_>>()?,
             layers: (0..model.config().layers).map(layer).collect::<Result<_>>()?,
@@ -70,7 +85,10 @@ impl<T: Operand> Lstms<T> {
             back: Gradients::zeros(&activations, &over_bars)?,
             d_outputs: (model.config().layers > 1).then(|| Buffer::zeros(&activations, 0)).transpose()?,
             shared: Shared::new(&activations, hidden)?,
+            reads: None,
+            dropout: None,
             over_bars,
+            batches,
         })
     }
 
@@ -95,8 +113,12 @@ impl<T: Operand> Lstms<T> {
     }
 
     /// Takes the windows of a batch from their first bar to their last.
-    pub(super) fn forward(&mut self, batch: &BatchView<'_>) -> Result<()> {
+    pub(super) fn forward(&mut self, batch: &BatchView<'_>, dropout: Option<Dropout>) -> Result<()> {
+        self.dropout = dropout;
         self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.take(batch, k))?;
+        if dropout.is_some() {
+            self.bars.iter_mut().try_for_each(Bars::take_ends)?;
+        }
         self.lay_out()?;
         for l in 0..self.layers.len() {
             self.project(l)?;
@@ -105,6 +127,31 @@ impl<T: Operand> Lstms<T> {
             states.make_room(list)?;
             states.start_from_zero(list)?;
             recurrence(list, &Inputs { weights: recurrent, projected: &self.projected }, states)?;
+            self.drop(l)?;
+        }
+        Ok(())
+    }
+
+    /// What is dropped of what layer `l` gives in timeframe `k`.
+    fn dropped_of(&self, (l, k): (usize, usize)) -> Option<Dropped<'_>> {
+        let (mask, bars) = (self.dropout?.mask(&self.names[k], l), &self.bars[k]);
+        Some(Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), self.hidden] })
+    }
+
+    /// Drops outputs of layer `l` for the one above.
+    fn drop(&mut self, l: usize) -> Result<()> {
+        let Some(mut dropped) = self.layers[l].dropped.take() else { return Ok(()) };
+        let done = self.drop_into(l, &mut dropped);
+        self.layers[l].dropped = Some(dropped);
+        done
+    }
+
+    fn drop_into(&self, l: usize, dropped: &mut Buffer<T>) -> Result<()> {
+        make_room(dropped, self.over_bars.rows() * self.hidden)?;
+        for k in 0..self.bars.len() {
+            let Some(of) = self.dropped_of((l, k)) else { continue };
+            let from = self.layers[l].states_of(k, &self.over_bars);
+            drop_outputs(of, from, (dropped, self.over_bars.gates_row(k) * self.hidden))?;
         }
         Ok(())
     }
@@ -134,9 +181,8 @@ impl<T: Operand> Lstms<T> {
             self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
         }
         make_room(&mut self.projected, projected_rows * 4 * self.hidden)?;
-        let most = |of: fn(&Bars<T>) -> usize| self.bars.iter().map(of).max().unwrap_or(0);
-        let steps = if self.layers.len() > 1 { most(|bars| bars.windows() * bars.steps()) } else { 0 };
-        self.shared.make_room(most(Bars::count), steps)?;
+        let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
+        make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
         self.back.make_room(&self.over_bars)
     }
 
@@ -153,7 +199,7 @@ impl<T: Operand> Lstms<T> {
                 Some(below) => {
                     let to = (&mut self.projected, self.over_states.projected_row(k) * gates);
                     let rows = bars.windows() * bars.steps();
-                    cell.project(below.states_of(k, &self.over_bars, bars.windows()), rows, to)?;
+                    cell.project(below.outputs_of(k, &self.over_bars), rows, to)?;
                 }
             }
         }
@@ -166,7 +212,7 @@ impl<T: Operand> Lstms<T> {
         let states = &self.layers.last().expect("a model has a layer").states;
         for (k, bars) in self.bars.iter().enumerate() {
             let mut last = vec![T::narrow(0.0); bars.windows() * hidden];
-            let row = self.over_bars.states_row(k) + bars.steps() * bars.windows();
+            let row = self.over_bars.states_row_after(k, bars.steps() - 1);
             states.hidden.copy_to_at(row * hidden, &mut last)?;
             for (row, window) in encodings.chunks_exact_mut(width).zip(bars.of_sample()) {
                 let to = &mut row[k * hidden..][..hidden];
@@ -174,6 +220,25 @@ impl<T: Operand> Lstms<T> {
             }
         }
         Ok(())
+    }
+
+    /// Joins the last states of each sample's windows in `room`.
+    pub(super) fn join(&mut self, room: &mut Room<T>) -> Result<()> {
+        let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
+        let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
+        let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
+        let reads = WindowReads::new(&self.batches, &self.over_bars, &of_samples)?;
+        let states = &self.layers.last().expect("a model has a layer").states;
+        join_last(&self.over_bars, &reads, &states.hidden, &mut room.joined)?;
+        self.reads = Some(reads);
+        Ok(())
+    }
+
+    /// Goes back from the gradients of what was joined in `room`, after [`Lstms::join`].
+    pub(super) fn backward_from(&mut self, room: &Room<T>, gradients: &mut Buffer<f32>) -> Result<()> {
+        let reads = self.reads.take().expect("the states were joined");
+        separate::<T>(&reads, &room.d_joined, &mut self.back.hidden)?;
+        self.backward(gradients)
     }
 
     /// Sets the gradients of the last states to those of samples, `[B, D]`: of a window the sum over its samples.
@@ -193,9 +258,14 @@ impl<T: Operand> Lstms<T> {
     }
 
     /// Goes back from the gradients of samples' last states, `[B, D]`, after [`Lstms::forward`] of the same batch; adds those of the parameters.
-    pub(super) fn backward(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()> {
-        let top = self.layers.len() - 1;
+    pub(super) fn backward_from_host(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()> {
         self.write_d_last(d_encodings)?;
+        self.backward(gradients)
+    }
+
+    /// Goes back from the gradients of the last states.
+    fn backward(&mut self, gradients: &mut Buffer<f32>) -> Result<()> {
+        let top = self.layers.len() - 1;
         for l in (0..=top).rev() {
             if l < top {
                 self.back.hidden.set_zero()?;
@@ -209,6 +279,22 @@ impl<T: Operand> Lstms<T> {
             self.d_outputs = self.back.outputs.take().or(self.d_outputs.take());
             done?;
             self.add_gradients(l, gradients)?;
+            if l > 0 {
+                let mut d_outputs = self.d_outputs.take().expect("there are several layers");
+                let done = self.drop_back(l - 1, &mut d_outputs);
+                self.d_outputs = Some(d_outputs);
+                done?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From the gradients of what dropout left of layer `l` to those of its outputs.
+    fn drop_back(&self, l: usize, d_outputs: &mut Buffer<f32>) -> Result<()> {
+        for k in 0..self.bars.len() {
+            if let Some(of) = self.dropped_of((l, k)) {
+                drop_gradients(of, (d_outputs, self.over_bars.gates_row(k) * self.hidden))?;
+            }
         }
         Ok(())
     }
@@ -231,8 +317,7 @@ impl<T: Operand> Lstms<T> {
                     cell.add_by_bar(&steps, (&bars.wide, bars.count()), (&self.shared, gradients))?;
                 }
                 Some(below) => {
-                    let x = below.states_of(k, &self.over_bars, bars.windows());
-                    cell.add_by_step(&steps, x, (&self.shared, gradients))?;
+                    cell.add_by_step(&steps, below.outputs_of(k, &self.over_bars), gradients)?;
                     let d_outputs = self.d_outputs.as_mut().expect("there are several layers");
                     cell.d_input(&steps, (d_outputs, gates_row * hidden))?;
                 }
@@ -244,7 +329,15 @@ impl<T: Operand> Lstms<T> {
 
 impl<T: Operand> Layer<T> {
     /// The hidden states of timeframe `k` after each step, `[T·B, H]`.
-    fn states_of(&self, k: usize, list: &WorkList, windows: usize) -> Part<'_, T> {
-        Part { buffer: &self.states.hidden, start: (list.states_row(k) + windows) * list.hidden() }
+    fn states_of(&self, k: usize, list: &WorkList) -> Part<'_, T> {
+        Part { buffer: &self.states.hidden, start: list.states_row_after(k, 0) * list.hidden() }
+    }
+
+    /// What the layer above reads of them.
+    fn outputs_of(&self, k: usize, list: &WorkList) -> Part<'_, T> {
+        match &self.dropped {
+            Some(dropped) => Part { buffer: dropped, start: list.gates_row(k) * list.hidden() },
+            None => self.states_of(k, list),
+        }
     }
 }

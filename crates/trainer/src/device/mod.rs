@@ -1,97 +1,96 @@
 #![forbid(unsafe_code)]
 
-//! Training steps on a GPU, of the operations in [`ops`](crate::ops).
+//! Training steps on a GPU, of the operations in [`ops`](crate::ops) and in amp's.
 //!
 //! ```text
-//! once a run    series                    ─► device
-//! once a step   weights                   ─► device, in the orders of the kernels
+//! once a run    series, weights, moments  ─► device
 //! each batch    rows of bars, targets     ─► device
 //!               bars covered ─► projected ─► recurrence, layer by layer ─► last states ─► head, loss
 //!               gradients    ◄─ by bar    ◄─ recurrence backward        ◄─────────────────┘
+//! once a step   loss, norm, overflow      ◄─ device, and then unscale, clip, update there
+//! where due     weights, moments          ◄─ device, for validation and checkpoints
 //! ```
+//!
+//! What lies between the last states and the loss is computed on the processor where it is more than a head: fusion by attention.
 
 mod bars;
 mod cell;
 mod decode;
+mod head;
+mod learner;
 mod lstm;
 mod support;
+mod weights;
 
-use std::fmt::Debug;
 use std::time::Instant;
 
-use half::{bf16, f16};
-use megabatch_amp::Precision;
-use megabatch_gpu_core::{Buffer, Device};
+use megabatch_amp::LossScaler;
+use megabatch_amp::ops::{Examination, Report};
+use megabatch_gpu_core::Device;
 
 use crate::config::Config;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::Operand;
+use crate::optimizer::{Optimizer, OptimizerConfig};
 use crate::samples::Samples;
 use crate::step::{Objective, Totals};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 use decode::Decode;
-use lstm::Lstms;
+use head::Goal;
+use learner::{Learn, learner};
 pub(crate) use support::check;
+use weights::Resident;
 
-/// What computes the gradients of a run on a GPU.
+/// What computes the steps of a run on a GPU.
 #[derive(Debug)]
 pub(crate) struct Accelerator {
     device: Device,
-    encoder: Box<dyn Encode>,
-    decode: Decode,
-    parameters: Buffer<f32>,
-    gradients: Buffer<f32>,
+    learner: Box<dyn Learn>,
+    resident: Resident,
+    /// Where the head is not on the device: what follows the LSTMs, and where its parameters begin.
+    decode: Option<(Decode, usize)>,
+    newest: Newest,
+    /// Of the step so far, where it is not on the device.
+    totals: Totals,
+    begun: Instant,
 }
 
-/// LSTMs whose products read numbers of some precision.
-trait Encode: Debug + Send {
-    fn keep_series(&mut self, samples: &dyn Samples) -> Result<()>;
-    fn load(&mut self, parameters: &Buffer<f32>) -> Result<()>;
-    fn forward(&mut self, batch: &BatchView<'_>, encodings: &mut [f32]) -> Result<()>;
-    fn backward(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()>;
+/// Where weights and the optimizer's state are as they are now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Newest {
+    Host,
+    Device,
+    Both,
 }
 
-impl<T: Operand> Encode for Lstms<T> {
-    fn keep_series(&mut self, samples: &dyn Samples) -> Result<()> {
-        self.keep_series(samples)
-    }
-
-    fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        self.load(parameters)
-    }
-
-    fn forward(&mut self, batch: &BatchView<'_>, encodings: &mut [f32]) -> Result<()> {
-        self.forward(batch)?;
-        self.read_last(encodings)
-    }
-
-    fn backward(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()> {
-        self.backward(d_encodings, gradients)
-    }
+/// Weights and the optimizer on the host.
+pub(crate) struct Host<'a> {
+    pub(crate) parameters: &'a mut TensorSet<f32>,
+    pub(crate) optimizer: &'a mut Optimizer<f32>,
 }
 
 impl Accelerator {
-    /// For batches of up to `batch_size` samples of a run with `config`; what the processor does of them is in the memory of `host`.
+    /// For batches of up to `config.batch_size` samples; what the processor does of them is in the memory of `host`.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) for what a GPU does not compute yet, [`Error::Memory`](crate::Error::Memory).
     pub(crate) fn new([device, host]: [&Device; 2], model: &Model, config: &Config) -> Result<Self> {
         check(config)?;
         let scope = device.scope("gpu");
-        let encoder: Box<dyn Encode> = match config.precision {
-            Precision::Fp32 => Box::new(Lstms::<f32>::new(&scope, model)?),
-            Precision::Bf16 => Box::new(Lstms::<bf16>::new(&scope, model)?),
-            Precision::Fp16 => Box::new(Lstms::<f16>::new(&scope, model)?),
+        let learner = learner(&scope, model, config)?;
+        let decode = || {
+            let decode = Decode::new(host, (model, config.precision), (config.batch_size, config.purpose()))?;
+            Ok::<_, crate::Error>((decode, model.decoder_start()))
         };
-        let room = (config.batch_size, config.purpose());
         Ok(Accelerator {
-            decode: Decode::new(host, (model, config.precision), room)?,
-            parameters: Buffer::zeros(&scope.child("model/parameters"), model.layout().len())?,
-            gradients: Buffer::zeros(&scope.child("model/gradients"), model.layout().len())?,
+            decode: (!learner.has_head()).then(decode).transpose()?,
+            resident: Resident::new(&scope, model.layout(), config.optimizer.kind)?,
             device: device.clone(),
-            encoder,
+            learner,
+            newest: Newest::Host,
+            totals: Totals::default(),
+            begun: Instant::now(),
         })
     }
 
@@ -102,38 +101,78 @@ impl Accelerator {
 
     /// Keeps the series of `samples` on the device, if their windows are slices of some.
     pub(crate) fn keep_series(&mut self, samples: &dyn Samples) -> Result<()> {
-        self.encoder.keep_series(samples)
+        self.learner.keep_series(samples)
     }
 
-    /// Begins a step with `parameters`, and gradients of zero.
-    pub(crate) fn begin(&mut self, parameters: &TensorSet<f32>) -> Result<()> {
-        self.parameters.copy_from(parameters.values())?;
-        self.gradients.set_zero()?;
-        self.decode.load(parameters);
-        self.encoder.load(&self.parameters)
+    /// Takes weights and the optimizer's state from the host when the next step begins.
+    pub(crate) fn host_has_changed(&mut self) {
+        self.newest = Newest::Host;
     }
 
-    /// Adds the gradients of `objective` over `batch`: those of what follows the LSTMs to `gradients`, the others on the device. `totals` with those of the batch.
+    /// Begins a step, with gradients and losses of zero.
+    pub(crate) fn begin(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
+        (self.begun, self.totals) = (Instant::now(), Totals::default());
+        if self.newest == Newest::Host {
+            self.resident.load(host.parameters, host.optimizer, scaler)?;
+            self.newest = Newest::Both;
+        }
+        self.resident.gradients.set_zero()?;
+        if let Some((decode, start)) = &mut self.decode {
+            self.resident.values.copy_to_at(*start, &mut host.parameters.values_mut()[*start..])?;
+            decode.load(host.parameters);
+        }
+        self.learner.load(&self.resident.values)
+    }
+
+    /// Adds the gradients of `objective` over `batch`: those of what the processor computes to `gradients`, the others on the device.
     pub(crate) fn accumulate(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         (batch, objective): (&BatchView<'_>, Objective),
-        (gradients, mut totals): (&mut TensorSet<f32>, Totals),
-    ) -> Result<Totals> {
-        let start = Instant::now();
-        self.encoder.forward(batch, self.decode.encodings_mut(batch.len()))?;
-        self.decode.learn((model, parameters), (batch.targets(), objective), (gradients, &mut totals));
-        let forward = start.elapsed();
-        self.encoder.backward(self.decode.d_encodings(), &mut self.gradients)?;
-        totals.forward += forward;
-        totals.backward += start.elapsed() - forward;
+        gradients: &mut TensorSet<f32>,
+    ) -> Result<()> {
+        let Resident { values, gradients: on_device, control, .. } = &mut self.resident;
+        let Some((decode, _)) = &mut self.decode else {
+            let Objective { loss, count, .. } = objective;
+            let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
+            return self.learner.learn((batch, objective.dropout), goal, (values, on_device));
+        };
+        self.learner.encode((batch, objective.dropout), decode.encodings_mut(batch.len()))?;
+        decode.learn((model, parameters), (batch.targets(), objective), (gradients, &mut self.totals));
+        self.learner.back_from(decode.d_encodings(), on_device)
+    }
+
+    /// The sums over the batches since the step began; their time, backward passes included, is the forward pass's. Waits for the device.
+    pub(crate) fn totals(&self) -> Result<Totals> {
+        let mut totals = self.totals;
+        if self.decode.is_none() {
+            let [sum, terms] = self.learner.totals()?;
+            (totals.loss_sum, totals.terms) = (sum, terms as usize);
+        }
+        totals.forward = self.begun.elapsed();
         Ok(totals)
     }
 
-    /// Adds the gradients on the device to `gradients`, when all batches of a step are done.
-    pub(crate) fn read_gradients(&mut self, gradients: &mut TensorSet<f32>) -> Result<()> {
-        let computed = self.gradients.to_vec()?;
-        gradients.values_mut().iter_mut().zip(computed).for_each(|(sum, term)| *sum += term);
+    /// Looks at the gradients of the step, those of the processor in `gradients`, and has the loss scale follow. Waits for the device.
+    pub(crate) fn examine(&mut self, of: Examination, gradients: &TensorSet<f32>) -> Result<Report> {
+        if let Some((_, start)) = self.decode {
+            self.resident.gradients.copy_from_at(start, &gradients.values()[start..])?;
+        }
+        self.resident.examine(of)
+    }
+
+    /// Changes the weights by a step along the gradients that [`Accelerator::examine`] looked at; does nothing where one was not finite. Does not wait.
+    pub(crate) fn update(&mut self, optimizer: &OptimizerConfig) -> Result<()> {
+        self.newest = Newest::Device;
+        self.resident.update(optimizer)
+    }
+
+    /// Brings weights and the optimizer's state on the host up to date. Waits for the device.
+    pub(crate) fn settle(&mut self, host: &mut Host<'_>) -> Result<()> {
+        if self.newest == Newest::Device {
+            self.resident.store(host.parameters, host.optimizer)?;
+            self.newest = Newest::Both;
+        }
         Ok(())
     }
 }

@@ -29,9 +29,6 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     if model.layer_norm {
         return refuse("model.layer_norm", &true, "false on a GPU so far; or train on the CPU, with --device cpu");
     }
-    if config.dropout_between_layers() {
-        return refuse("model.dropout", &config.dropout, "0 on a GPU so far; or train on the CPU, with --device cpu");
-    }
     if config.mode == Mode::Dense {
         return refuse("training.mode", &"dense", "windows on a GPU so far; or train on the CPU, with --device cpu");
     }

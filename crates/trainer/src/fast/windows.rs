@@ -84,7 +84,7 @@ impl Windows {
     }
 
     /// What tells the distinct windows from those of other batches.
-    pub(super) fn ends(&self) -> &[usize] {
+    pub(crate) fn ends(&self) -> &[usize] {
         &self.ends
     }
 

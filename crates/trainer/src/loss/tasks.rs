@@ -163,7 +163,7 @@ impl Tasks {
     }
 
     /// What each group's terms are multiplied by, so that the mean over the terms of all is Σ wᵢ · Lᵢ.
-    fn factors<R: Scalar>(&self, targets: &[R]) -> Vec<f64> {
+    pub(crate) fn factors<R: Scalar>(&self, targets: &[R]) -> Vec<f64> {
         let counts = self.counts.unwrap_or_else(|| self.count(targets));
         let all = counts.iter().sum::<usize>() as f64;
         let factor = |(task, &count): (&Task, &usize)| task.weight * all / count.max(1) as f64;

@@ -15,6 +15,24 @@ use crate::error::Result;
 /// A case by the name of what it asserts. It fails with the device's error, and panics where the device's answer is wrong.
 pub type Case = (&'static str, fn(&Device) -> Result<()>);
 
+/// The sources of the kernels, in this folder, without their ending: for a harness that runs them without a GPU.
+pub const SOURCES: &[&str] = &[
+    "by_bar",
+    "cell",
+    "column_sums",
+    "dropout",
+    "gate_rows",
+    "join",
+    "loss",
+    "matmul",
+    "norm",
+    "recurrence",
+    "recurrence_backward",
+    "recurrent_weights",
+    "round",
+    "take_rows",
+];
+
 /// The cases.
 pub const CASES: &[Case] = &[
     ("a layer in bf16 is the CPU's, held in registers", |device| same::<bf16>(device, &[1, 20, 64], 2e-2)),
@@ -134,7 +152,7 @@ impl Example {
         let product = Product {
             a: (&bars_of).into(),
             b: (&weight).into(),
-            start: Some(&bias),
+            start: Some((&bias).into()),
             shape: [bars(s), 4 * self.hidden, WIDTH],
             layout: Layout::Straight,
             arithmetic: Arithmetic::Exact,

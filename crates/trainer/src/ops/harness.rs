@@ -4,10 +4,9 @@
 use megabatch_order::random::{Stream, uniform};
 use megabatch_simt::Harness;
 
-pub(super) static HARNESS: Harness = Harness::new(
-    concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops"),
-    &["by_bar", "cell", "gate_rows", "matmul", "recurrence", "recurrence_backward", "recurrent_weights", "take_rows"],
-);
+use super::conformance::SOURCES;
+
+pub(super) static HARNESS: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops"), SOURCES);
 
 /// Numbers from -`most` to `most`, others for each name.
 pub(super) fn noise(name: &'static str, len: usize, most: f32) -> Vec<f32> {

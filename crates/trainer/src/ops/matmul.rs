@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
-use super::operand::Operand;
+use super::operand::{Operand, Part};
 use crate::error::Result;
 
 /// Rows and columns of the output that a block takes, inner indices at a time, and threads of a block: those of matmul.cu.
@@ -47,37 +47,6 @@ pub enum Output {
     Add,
 }
 
-/// The elements of a buffer from number `start` on.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a, T: Operand> {
-    /// The buffer.
-    pub buffer: &'a Buffer<T>,
-    /// Number of the first element.
-    pub start: usize,
-}
-
-impl<'a, T: Operand> From<&'a Buffer<T>> for Part<'a, T> {
-    fn from(buffer: &'a Buffer<T>) -> Self {
-        Part { buffer, start: 0 }
-    }
-}
-
-impl<T: Operand> Part<'_, T> {
-    fn assert_has(&self, len: usize, device: &Device) {
-        let rest = self.buffer.len().checked_sub(self.start);
-        assert!(rest.is_some_and(|rest| len <= rest), "{len} of {} elements from {} on", self.buffer.len(), self.start);
-        device.assert_beside(self.buffer.scope().device());
-    }
-
-    fn address(&self) -> u64 {
-        self.buffer.address() + (self.start * size_of::<T>()) as u64
-    }
-
-    fn elements(&self) -> &[T] {
-        &self.buffer.as_slice()[self.start..]
-    }
-}
-
 /// A product `[M, N]` over an inner dimension of K.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a, T: Operand> {
@@ -86,7 +55,7 @@ pub struct Product<'a, T: Operand> {
     /// The second operand.
     pub b: Part<'a, T>,
     /// `[N]`, added to every row, such as a bias.
-    pub start: Option<&'a Buffer<f32>>,
+    pub start: Option<Part<'a, f32>>,
     /// M, N, K.
     pub shape: [usize; 3],
     /// How `a` and `b` lie.
@@ -113,7 +82,7 @@ pub fn multiply<T: Operand>(
     product.a.assert_has(rows * inner, &device);
     product.b.assert_has(columns * inner, &device);
     Part { buffer: out, start }.assert_has(rows * columns, &device);
-    product.start.iter().for_each(|&start| Part::from(start).assert_has(columns, &device));
+    product.start.iter().for_each(|start| start.assert_has(columns, &device));
     match &device {
         Device::Cuda(device) => cuda(device, product, output, (out, start)),
         _ => {
@@ -134,7 +103,7 @@ fn cuda<T: Operand>(
     let len = of.shape[0] * of.shape[1];
     let to = Part { buffer: out, start }.address();
     let operands =
-        Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, Buffer::address), out: to };
+        Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, |start| start.address()), out: to };
     let call = Call { name: kernel::<T>(of.layout, of.arithmetic), shape: of.shape, splits, inner_each, output };
     if splits == 1 {
         // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
@@ -145,11 +114,26 @@ fn cuda<T: Operand>(
     unsafe {
         Call { output: Output::Overwrite, ..call }.submit(device, Operands { out: parts.address(), ..operands })?;
     }
+    // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on. What is submitted to the default stream later, the next use of the memory of
+    // `parts` included, runs after it.
+    unsafe { add_parts(device, ((&parts).into(), splits), (to, len), output) }
+}
+
+/// The parts `[splits, len]` of a sum, added in order to the `len` elements at an address, or in place of them.
+///
+/// # Safety
+/// There are so many elements, and nothing else touches them meanwhile.
+pub(super) unsafe fn add_parts(
+    device: &Cuda,
+    (parts, splits): (Part<'_, f32>, usize),
+    (to, len): (u64, usize),
+    output: Output,
+) -> Result<()> {
+    parts.assert_has(splits * len, parts.buffer.scope().device());
     let kernel = Kernel { module: "trainer/matmul", ptx: PTX, name: "add_parts" };
     let adds = u32::from(output == Output::Add);
     let arguments = arguments![parts.address(), to, len as u64, splits as u32, adds];
-    // SAFETY: a thread reads its number of each part, and writes that of the output. What is submitted to the default stream later, the next use of the memory
-    // of `parts` included, runs after it.
+    // SAFETY: a thread reads its number of each part, and writes that of the output, as the caller promised.
     Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
 }
 
@@ -223,7 +207,7 @@ fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {
             let b = if of.layout == Layout::Straight { b[column * inner + l] } else { b[l * columns + column] };
             a.widen() * b.widen()
         };
-        let sum: f32 = (0..inner).map(term).sum::<f32>() + of.start.map_or(0.0, |start| start.as_slice()[column]);
+        let sum: f32 = (0..inner).map(term).sum::<f32>() + of.start.map_or(0.0, |start| start.elements()[column]);
         *out = if output == Output::Add { *out + sum } else { sum };
     }
 }
@@ -246,7 +230,14 @@ mod tests {
         let (a, b) = (operand("a", rows * inner), operand("b", columns * inner));
         let (splits, inner_each) = splits(shape);
         let start = (splits == 1).then(|| Buffer::from_slice(&scope, &noise("start", columns, 1.0)).unwrap());
-        let product = Product { a: (&a).into(), b: (&b).into(), start: start.as_ref(), shape, layout, arithmetic };
+        let product = Product {
+            a: (&a).into(),
+            b: (&b).into(),
+            start: start.as_ref().map(Part::from),
+            shape,
+            layout,
+            arithmetic,
+        };
         let before = noise("out", rows * columns, 1.0);
         for output in [Output::Overwrite, Output::Add] {
             let mut expected = Buffer::from_slice(&scope, &before).unwrap();

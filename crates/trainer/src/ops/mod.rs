@@ -15,26 +15,39 @@
 
 mod by_bar;
 mod cell;
+mod column_sums;
 pub mod conformance;
+mod dropout;
 mod gate_rows;
 #[cfg(test)]
 mod harness;
+mod join;
+mod lanes;
+mod loss;
 mod matmul;
+mod norm;
 mod operand;
 mod recurrence;
 mod recurrence_backward;
 mod recurrent_weights;
 mod room;
+mod round;
 mod take_rows;
 mod work_list;
 
 pub use by_bar::sum_by_bar;
+pub use column_sums::add_column_sums;
+pub use dropout::{Dropped, drop_gradients, drop_outputs};
 pub use gate_rows::{add_separated, interleave};
-pub use matmul::{Arithmetic, Layout, Output, Part, Product, multiply};
-pub use operand::Operand;
+pub use join::{WindowReads, join_last, join_vectors, separate};
+pub use loss::{Factors, LossTable, Objective, Predictions, loss};
+pub use matmul::{Arithmetic, Layout, Output, Product, multiply};
+pub use norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
+pub use operand::{Operand, Part};
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrent_weights::RecurrentWeights;
 pub(crate) use room::make_room;
+pub use round::round_to;
 pub use take_rows::{Rows, take_rows};
 pub use work_list::{Sequence, TileWindows, WorkList};

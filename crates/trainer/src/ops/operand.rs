@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use bytemuck::Pod;
 use half::{bf16, f16};
+use megabatch_gpu_core::{Buffer, Device};
 
 /// What products read: f32, f16, bf16.
 pub trait Operand: Pod + Debug + Send + Sync + private::Sealed {
@@ -23,6 +24,38 @@ pub trait Operand: Pod + Debug + Send + Sync + private::Sealed {
 
     /// The nearest number, ties to even.
     fn narrow(value: f32) -> Self;
+}
+
+/// The elements of a buffer from number `start` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a, T: Operand> {
+    /// The buffer.
+    pub buffer: &'a Buffer<T>,
+    /// Number of the first element.
+    pub start: usize,
+}
+
+impl<'a, T: Operand> From<&'a Buffer<T>> for Part<'a, T> {
+    fn from(buffer: &'a Buffer<T>) -> Self {
+        Part { buffer, start: 0 }
+    }
+}
+
+impl<'a, T: Operand> Part<'a, T> {
+    /// Panics if it ends too early, or is on another device.
+    pub(super) fn assert_has(&self, len: usize, device: &Device) {
+        let rest = self.buffer.len().checked_sub(self.start);
+        assert!(rest.is_some_and(|rest| len <= rest), "{len} of {} elements from {} on", self.buffer.len(), self.start);
+        device.assert_beside(self.buffer.scope().device());
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.buffer.address() + (self.start * size_of::<T>()) as u64
+    }
+
+    pub(super) fn elements(&self) -> &'a [T] {
+        &self.buffer.as_slice()[self.start..]
+    }
 }
 
 mod private {

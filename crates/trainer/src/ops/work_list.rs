@@ -196,6 +196,11 @@ impl WorkList {
         self.places[sequence].states(0)
     }
 
+    /// First row of a sequence's states after step `t`, counted from 0.
+    pub fn states_row_after(&self, sequence: usize, t: usize) -> usize {
+        self.places[sequence].states(t + 1)
+    }
+
     pub(super) fn device(&self) -> &Device {
         self.on_device.places.scope().device()
     }

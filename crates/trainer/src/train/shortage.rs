@@ -15,6 +15,8 @@ impl Trainer {
     /// # Errors
     /// [`Error::NothingToCut`] at the end of the ladder. What is done of the run is saved then.
     pub(super) fn cut(&mut self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
+        // What is done of the run is on the host then, for the steps with less and for a checkpoint.
+        self.settle()?;
         let Some(ration) = self.ladder.descend(run.samples.load_ahead().is_some()) else {
             return Err(self.give_up(error, run, observer));
         };

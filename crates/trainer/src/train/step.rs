@@ -4,14 +4,17 @@
 
 use std::time::Instant;
 
+use megabatch_amp::ops::Examination;
 use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
 use crate::carried::Carried;
+use crate::device::Host;
 use crate::error::{Error, Result};
 use crate::events::StepEvent;
 use crate::loss::{Loss, Tasks};
+use crate::optimizer::OptimizerConfig;
 use crate::prefetch::Feed;
 use crate::samples::Targets;
 use crate::schedule::Schedule;
@@ -20,6 +23,13 @@ use crate::view::BatchView;
 
 /// Terms of each task, [`Tasks::count`].
 type TaskCounts = [usize; Tasks::MAX];
+
+/// What became of the gradients of a step.
+struct Followed {
+    norm: f64,
+    /// The first that overflowed.
+    overflow: Option<String>,
+}
 
 impl Trainer {
     /// Gradients of the step's batches, norm, clip, update.
@@ -55,19 +65,14 @@ impl Trainer {
         let (learns, terms) = (totals.terms > 0, totals.terms.max(1));
         let loss = totals.loss_sum / terms as f64;
         self.config.divergence.check_loss(&self.course, (self.step + 1, loss))?;
-        // Which targets are known shows as batches are computed: gradients are those of the sum over `count` until here.
-        let inverse = (count as f64 / terms as f64 / f64::from(objective.scale)) as f32;
-        let examined = examine(&[self.gradients.values()], inverse, Threads::Caller);
-        let overflow = self.note_scale(examined.non_finite.is_some())?;
         let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
         let lr = lr * self.course.rate_factor();
-        // None where a gradient overflowed.
-        if let Some(factors) = examined.factors(self.config.clip_norm) {
-            if learns {
-                self.optimizer.step(&mut self.parameters, &self.gradients, (lr, factors));
-            }
-            self.carried.iter_mut().for_each(Carried::commit);
-        }
+        // Which targets are known shows as batches are computed: gradients are those of the sum over `count` until here.
+        let share = count as f64 / terms as f64;
+        let Followed { norm, overflow } = match self.accelerator {
+            None => self.follow(share, (objective.scale, lr), learns)?,
+            Some(_) => self.follow_on_gpu(share, (loss, lr), learns)?,
+        };
         if learns {
             self.course.note(loss);
         }
@@ -83,7 +88,7 @@ impl Trainer {
             samples: work.positions.len(),
             loss,
             loss_terms: (totals.terms < count).then_some(totals.terms),
-            grad_norm: examined.norm,
+            grad_norm: norm,
             loss_scale: self.scaler.as_ref().map(|_| objective.scale),
             overflow,
             lr,
@@ -96,6 +101,39 @@ impl Trainer {
             allocated_bytes: self.device().usage().allocated_bytes,
             profile: self.config.profile.then(|| Box::new(self.engine.take_profile(&self.model))),
         })
+    }
+
+    /// Norm, clip, update along the gradients times `share` over the loss scale. Nothing is updated where they overflowed.
+    fn follow(&mut self, share: f64, (scale, lr): (f32, f64), learns: bool) -> Result<Followed> {
+        let inverse = (share / f64::from(scale)) as f32;
+        let examined = examine(&[self.gradients.values()], inverse, Threads::Caller);
+        let overflow = self.note_scale(examined.non_finite.is_some())?;
+        if let Some(factors) = examined.factors(self.config.clip_norm) {
+            if learns {
+                self.optimizer.step(&mut self.parameters, &self.gradients, (lr, factors));
+            }
+            self.carried.iter_mut().for_each(Carried::commit);
+        }
+        Ok(Followed { norm: examined.norm, overflow })
+    }
+
+    /// The same on a GPU, which is not waited for once the update is on its way.
+    fn follow_on_gpu(&mut self, share: f64, (loss, lr): (f64, f64), learns: bool) -> Result<Followed> {
+        let accelerator = self.accelerator.as_mut().expect("the step was computed there");
+        let report = accelerator.examine(Examination { share, clip_norm: self.config.clip_norm }, &self.gradients)?;
+        let place = report.non_finite.map(|place| self.model.layout().element(place.index));
+        report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
+        if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {
+            *scaler = LossScaler::resume(*scaler.config(), state).map_err(Error::Scale)?;
+        }
+        if let (Some((tensor, index)), None) = (place, &self.scaler) {
+            let tensor = format!("the gradient of {tensor}");
+            return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
+        }
+        if learns {
+            accelerator.update(&OptimizerConfig { lr, ..self.config.optimizer })?;
+        }
+        Ok(Followed { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
     }
 
     /// The sums over so many batches, whose gradients are then in place.
@@ -111,9 +149,12 @@ impl Trainer {
         self.carried.iter_mut().for_each(Carried::discard);
         match &mut self.accelerator {
             None => self.engine.load(&self.model, &self.parameters),
-            Some(accelerator) => accelerator.begin(&self.parameters)?,
+            Some(accelerator) => {
+                let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
+                accelerator.begin(host, self.scaler.as_ref())?;
+            }
         }
-        for _ in 0..batches {
+        for number in 1..=batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             if let Loss::Tasks(tasks) = self.config.loss {
                 let of_batch = || tasks.count(batch.targets());
@@ -127,7 +168,9 @@ impl Trainer {
                     self.engine.accumulate(model, &batch, objective, (changes, totals))
                 }
                 Some(accelerator) => {
-                    accelerator.accumulate(model, (&batch, objective), (&mut self.gradients, totals))?
+                    accelerator.accumulate(model, (&batch, objective), &mut self.gradients)?;
+                    // Not waited for before the last one.
+                    if number == batches { accelerator.totals()? } else { totals }
                 }
             };
             let may_overflow = self.scaler.is_some();
@@ -136,9 +179,6 @@ impl Trainer {
                 objective.loss.check_targets(batch.targets())?;
                 return Err(self.blame(&batch, objective, (totals.loss_sum - before) / objective.count as f64));
             }
-        }
-        if let Some(accelerator) = &mut self.accelerator {
-            accelerator.read_gradients(&mut self.gradients)?;
         }
         Ok(totals)
     }
@@ -199,7 +239,11 @@ impl Trainer {
         for (name, _, values) in self.gradients.tensors() {
             trace.look(("", &format!("the gradient of {name}")), values);
         }
-        let first = trace.first().expect("a loss or a gradient that is not finite comes from one of these");
+        let Some(first) = trace.first() else {
+            // The processor computes this batch otherwise than a GPU does, or an earlier one of the step was to blame.
+            assert!(self.accelerator.is_some(), "a loss or a gradient that is not finite comes from one of these");
+            return Error::NotFinite { step, loss, tensor: "the loss".to_owned(), index: 0 };
+        };
         let of = if first.layer.is_empty() { "" } else { " in " };
         let tensor = format!("{}{of}{}", first.tensor, first.layer);
         Error::NotFinite { step, loss, tensor, index: first.index }

@@ -1,0 +1,116 @@
+//! What the operations together must do on every device: one suite, in which their plain form on the CPU is right.
+
+#![forbid(unsafe_code)]
+
+use half::bf16;
+use megabatch_gpu_core::{Buffer, Device, Result};
+
+use super::{Control, Examination, Moments, Report, Tensors, Weights, WorkingCopy, examine, round_stochastic, update};
+use crate::optimizer::{OptimizerSettings, Rule};
+use crate::scaler::{LossScaler, ScalerConfig};
+use crate::stochastic::Noise;
+
+/// A case by the name of what it asserts. It fails with the device's error, and panics where the device's answer is wrong.
+pub type Case = (&'static str, fn(&Device) -> Result<()>);
+
+/// The cases.
+pub const CASES: &[Case] = &[
+    ("steps of SGD are the CPU's, overflows skipped", |device| same(device, Rule::Sgd)),
+    ("steps of Adam are the CPU's, overflows skipped", |device| same(device, Rule::Adam)),
+    ("steps of AdamW are the CPU's, overflows skipped", |device| same(device, Rule::AdamW)),
+    ("rounding by chance has the CPU's bits", rounding),
+];
+
+/// Elements of two tensors and of a gap between them.
+const LEN: usize = 40_000;
+
+/// Gradients of a step, the bad one of which is NaN.
+struct Gradients {
+    scale: f32,
+    bad: Option<usize>,
+}
+
+/// Of each step, the scale that the gradients are to be divided by, as the scaler of [`run`] has it.
+const STEPS: [Gradients; 6] = [
+    Gradients { scale: 8.0, bad: None },
+    Gradients { scale: 8.0, bad: None },
+    Gradients { scale: 16.0, bad: Some(39_000) },
+    Gradients { scale: 8.0, bad: Some(5) },
+    Gradients { scale: 4.0, bad: None },
+    Gradients { scale: 4.0, bad: None },
+];
+
+/// What a device leaves after some steps.
+struct Outcome {
+    reports: Vec<Report>,
+    values: Vec<f32>,
+    copy: Vec<bf16>,
+}
+
+fn noise(salt: u32, most: f32) -> Vec<f32> {
+    let unit = |k: u32| ((k ^ salt).wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32;
+    (0..LEN as u32).map(|k| (2.0 * unit(k) - 1.0) * most).collect()
+}
+
+fn run(device: &Device, rule: Rule) -> Result<Outcome> {
+    let scope = device.scope("amp");
+    let config = ScalerConfig { initial_scale: 8.0, growth_interval: 2, ..ScalerConfig::default() };
+    let scaler = LossScaler::new(config).expect("settings in range");
+    let mut control = Control::new(&scope, Some(&scaler), 0)?;
+    let mut tensors = Tensors::new(&scope, &[0..300, 301..LEN])?;
+    let settings = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
+    let mut values = Buffer::from_slice(&scope, &noise(1, 1.0))?;
+    let (mut exp_avg, mut exp_avg_sq) = (Buffer::zeros(&scope, LEN)?, Buffer::zeros(&scope, LEN)?);
+    let mut copy = Buffer::zeros(&scope, LEN)?;
+    let mut reports = Vec::new();
+    for (step, Gradients { scale, bad }) in STEPS.iter().enumerate() {
+        let mut gradients = noise(2 + step as u32, 0.3 * scale);
+        bad.iter().for_each(|&bad| gradients[bad] = f32::NAN);
+        let gradients = Buffer::from_slice(&scope, &gradients)?;
+        let of = Examination { share: 1.25, clip_norm: Some(20.0) };
+        examine(&mut tensors, &gradients, of, &mut control)?;
+        let mut weights = Weights {
+            values: &mut values,
+            gradients: &gradients,
+            moments: Some(Moments { exp_avg: &mut exp_avg, exp_avg_sq: &mut exp_avg_sq }),
+            working_copy: Some(WorkingCopy::Bf16(&mut copy)),
+        };
+        update(&tensors, &mut weights, &settings, &mut control)?;
+        reports.push(control.report(&tensors)?);
+    }
+    Ok(Outcome { reports, values: values.to_vec()?, copy: copy.to_vec()? })
+}
+
+fn same(device: &Device, rule: Rule) -> Result<()> {
+    let (found, expected) = (run(device, rule)?, run(&Device::cpu(), rule)?);
+    for (step, (found, expected)) in found.reports.iter().zip(&expected.reports).enumerate() {
+        let norms = [found.norm, expected.norm].map(|norm| if norm.is_nan() { 0 } else { norm.to_bits() });
+        assert_eq!(norms[0], norms[1], "the norm of step {step}");
+        assert_eq!(Report { norm: 0.0, ..*found }, Report { norm: 0.0, ..*expected }, "step {step}");
+        assert_eq!(found.scale, STEPS[step].scale, "the scale of step {step}");
+        assert_eq!(found.non_finite.is_some(), STEPS[step].bad.is_some(), "step {step}");
+    }
+    assert_eq!(found.reports[5].steps, 4, "updates that were not skipped");
+    for (k, (found, expected)) in found.values.iter().zip(&expected.values).enumerate() {
+        // The power of a decay rate may be rounded otherwise, to a step that differs by a unit in the last place.
+        let close = (found - expected).abs() <= 1e-8 + 3e-7 * expected.abs();
+        assert!(close, "weight {k} is {found} where {expected} is right");
+    }
+    for (copy, value) in found.copy.iter().zip(&found.values).enumerate().filter(|(k, _)| *k != 300).map(|(_, of)| of) {
+        assert_eq!(*copy, bf16::from_f32(*value));
+    }
+    Ok(())
+}
+
+fn rounding(device: &Device) -> Result<()> {
+    let round = |device: &Device| {
+        let scope = device.scope("amp");
+        let mut to = Buffer::zeros(&scope, LEN)?;
+        let noise_of = Noise { seed: 3, step: 7, first_index: 77 };
+        round_stochastic(&Buffer::from_slice(&scope, &noise(1, 2.0))?, &mut to, noise_of)?;
+        to.to_vec()
+    };
+    let bits = |numbers: Vec<bf16>| numbers.into_iter().map(bf16::to_bits).collect::<Vec<u16>>();
+    assert!(bits(round(device)?) == bits(round(&Device::cpu())?), "numbers rounded by chance");
+    Ok(())
+}

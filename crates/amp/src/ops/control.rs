@@ -1,0 +1,161 @@
+#![forbid(unsafe_code)]
+
+use bytemuck::{Pod, Zeroable};
+use megabatch_gpu_core::{Buffer, Result, Scope};
+
+use super::tensors::{NONE, Tensors};
+use crate::error::Error;
+use crate::gradients::Place;
+use crate::scaler::{LossScaler, Overflow, ScaleChange, ScalerConfig, ScalerState};
+
+/// What steers the steps of an optimizer on a device and does not leave it meanwhile: the loss scale, what was found out about the gradients, the number of updates.
+#[derive(Debug)]
+pub struct Control {
+    scaler: Option<ScalerConfig>,
+    pub(super) scale: Buffer<f32>,
+    pub(super) state: Buffer<State>,
+}
+
+/// `State` of state.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct State {
+    pub(super) norm: f64,
+    /// Updates done.
+    pub(super) steps: u64,
+    pub(super) inverse_scale: f32,
+    pub(super) clip: f32,
+    pub(super) step_size: f32,
+    pub(super) root_correction2: f32,
+    /// The loss scale that the gradients were examined with.
+    pub(super) scale_before: f32,
+    /// Of the first gradient that is not finite; the chunk is [`NONE`] where all are.
+    pub(super) bad_chunk: u32,
+    pub(super) bad_index: u32,
+    pub(super) clean_steps: u32,
+    pub(super) overflows: u32,
+    /// Of the loss scale: [`NO_CHANGE`] and those after it.
+    pub(super) change: u32,
+}
+
+pub(super) const NO_CHANGE: u32 = 0;
+pub(super) const GROWTH: u32 = 1;
+pub(super) const BACKOFF: u32 = 2;
+pub(super) const COLLAPSE: u32 = 3;
+
+/// `Rules` of state.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Rules {
+    growth_factor: f64,
+    backoff_factor: f64,
+    /// 0 for a loss that is not scaled.
+    growth_interval: u32,
+    hysteresis: u32,
+    min_scale: f32,
+    max_scale: f32,
+}
+
+/// What a device tells of the step that it did last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// As of [`Examined::norm`](crate::Examined::norm).
+    pub norm: f64,
+    /// The first gradient that was infinite or NaN once it was unscaled, for which the update was skipped.
+    pub non_finite: Option<Place>,
+    /// The scale of the loss whose gradients these were; 1 of a loss that is not scaled.
+    pub scale: f32,
+    /// The scaler after the step; None of a loss that is not scaled.
+    pub scaler: Option<ScalerState>,
+    /// Updates done, without those that were skipped.
+    pub steps: u64,
+    pub(super) change: u32,
+}
+
+impl Report {
+    /// What the step did to the scale, as [`LossScaler::update`] tells it. `overflow` names the element of [`Report::non_finite`].
+    ///
+    /// # Errors
+    /// [`Error::ScaleCollapsed`] where the scale would have had to fall below its floor; it then stayed as it was.
+    pub fn scale_change(&self, overflow: Option<Overflow<'_>>) -> crate::Result<ScaleChange> {
+        match (self.change, overflow) {
+            (GROWTH, _) => Ok(ScaleChange::Growth),
+            (BACKOFF, _) => Ok(ScaleChange::Backoff),
+            (COLLAPSE, Some(Overflow { tensor, index })) => {
+                Err(Error::ScaleCollapsed { scale: self.scale, tensor: tensor.to_owned(), index })
+            }
+            _ => Ok(ScaleChange::None),
+        }
+    }
+}
+
+impl Control {
+    /// The control of a run that did `steps` updates, with the scale of `scaler`, or of 1 without one.
+    ///
+    /// # Errors
+    /// Of [`Buffer::from_slice`].
+    pub fn new(scope: &Scope, scaler: Option<&LossScaler>, steps: u64) -> Result<Self> {
+        let of = scaler.map(LossScaler::state);
+        let state = State {
+            norm: 0.0,
+            steps,
+            inverse_scale: 1.0,
+            clip: 1.0,
+            step_size: 0.0,
+            root_correction2: 1.0,
+            scale_before: of.map_or(1.0, |of| of.scale),
+            bad_chunk: NONE,
+            bad_index: NONE,
+            clean_steps: of.map_or(0, |of| of.clean_steps),
+            overflows: of.map_or(0, |of| of.overflows),
+            change: NO_CHANGE,
+        };
+        Ok(Control {
+            scaler: scaler.map(|scaler| *scaler.config()),
+            scale: Buffer::from_slice(scope, &[state.scale_before])?,
+            state: Buffer::from_slice(scope, &[state])?,
+        })
+    }
+
+    /// `[1]`: what the loss of the next step is to be multiplied by.
+    pub fn scale(&self) -> &Buffer<f32> {
+        &self.scale
+    }
+
+    /// Waits for the device, and tells how the last step over `tensors` went.
+    ///
+    /// # Errors
+    /// Of [`Buffer::to_vec`].
+    pub fn report(&self, tensors: &Tensors) -> Result<Report> {
+        let (state, scale) = (self.state.to_vec()?[0], self.scale.to_vec()?[0]);
+        let State { clean_steps, overflows, bad_chunk, bad_index, .. } = state;
+        Ok(Report {
+            norm: state.norm,
+            non_finite: (bad_chunk != NONE).then(|| tensors.place(bad_chunk, bad_index)),
+            scale: state.scale_before,
+            scaler: self.scaler.is_some().then_some(ScalerState { scale, clean_steps, overflows }),
+            steps: state.steps,
+            change: state.change,
+        })
+    }
+
+    /// For the kernels.
+    pub(super) fn rules(&self) -> Rules {
+        self.scaler.map_or_else(Rules::default, |of| Rules {
+            growth_factor: of.growth_factor,
+            backoff_factor: of.backoff_factor,
+            growth_interval: of.growth_interval,
+            hysteresis: of.hysteresis,
+            min_scale: of.min_scale,
+            max_scale: of.max_scale,
+        })
+    }
+
+    /// What the plain form knows of the scaler.
+    pub(super) fn scaler(&self) -> Option<LossScaler> {
+        let State { clean_steps, overflows, .. } = self.state.as_slice()[0];
+        let state = ScalerState { scale: self.scale.as_slice()[0], clean_steps, overflows };
+        self.scaler
+            .map(|config| LossScaler::resume(config, state).expect("a scale between floor and ceiling stays there"))
+    }
+}

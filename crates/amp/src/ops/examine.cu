@@ -1,0 +1,97 @@
+// The first pass: norm and finiteness of all gradients. Source of examine.ptx; launched by examine.rs.
+//
+//   squares: a warp adds the squares of a chunk, as gradients.rs orders them      judge: one block adds the chunks, and decides what becomes of the step
+#include "state.cuh"
+
+#define ALL_LANES 0xffffffffu
+#define THREADS 256
+
+// What takes out of gradients the loss scale and the count of terms that stood for the right one: `share` is the quotient of the counts.
+__device__ inline float inverse_of(double share, float scale) { return __double2float_rn(share / (double)scale); }
+
+// gradients: as the chunks say.  sums, firsts: [chunks], the squares' sum and the first element that is not finite once it is unscaled. A block is a warp.
+extern "C" __global__ void __launch_bounds__(32) squares(const Chunk* chunks, const float* gradients, const float* scale, double share,
+                                                         double* sums, unsigned* firsts) {
+  Chunk of = chunks[blockIdx.x];
+  unsigned lane = threadIdx.x, first = NONE;
+  float inverse = inverse_of(share, *scale);
+  double sum = 0.0;
+#pragma unroll 16
+  for (unsigned k = lane; k < of.len; k += 32) {
+    float g = gradients[of.start + k];
+    // The square is exact: it matters not whether one rounding or two stand here.
+    sum += (double)g * (double)g;
+    if (!isfinite(__fmul_rn(g, inverse))) first = min(first, k);
+  }
+  for (unsigned half = 16; half > 0; half /= 2) first = min(first, __shfl_down_sync(ALL_LANES, first, half));
+  double all = __shfl_sync(ALL_LANES, sum, 0);
+  for (int other = 1; other < 32; other++) all = __dadd_rn(all, __shfl_sync(ALL_LANES, sum, other));
+  if (lane > 0) return;
+  sums[blockIdx.x] = all;
+  firsts[blockIdx.x] = first;
+}
+
+// As LossScaler::update does it; one that would fall below its floor stays as it is.
+__device__ inline void change_scale(const Rules& rules, bool overflows, float* scale, State* state) {
+  state->change = NO_CHANGE;
+  if (rules.growth_interval == 0) return;
+  if (overflows) {
+    unsigned count = state->overflows == NONE ? NONE : state->overflows + 1;
+    bool falls = count >= rules.hysteresis;
+    if (falls && *scale <= rules.min_scale) {
+      state->change = COLLAPSE;
+      return;
+    }
+    state->overflows = count;
+    state->clean_steps = 0;
+    if (falls) {
+      float lowered = __double2float_rn((double)*scale * rules.backoff_factor);
+      *scale = lowered > rules.min_scale ? lowered : rules.min_scale;
+      state->change = BACKOFF;
+    }
+    return;
+  }
+  state->overflows = 0;
+  unsigned clean = state->clean_steps == NONE ? NONE : state->clean_steps + 1;
+  state->clean_steps = clean < rules.growth_interval ? clean : 0;
+  if (clean < rules.growth_interval) return;
+  float grown = __double2float_rn((double)*scale * rules.growth_factor);
+  if (grown > rules.max_scale) return;
+  *scale = grown;
+  state->change = GROWTH;
+}
+
+// clip_norm: infinite for none. One block.
+extern "C" __global__ void __launch_bounds__(THREADS) judge(const double* sums, const unsigned* firsts, unsigned chunks, double share,
+                                                            double clip_norm, Rules rules, float* scale, State* state) {
+  __shared__ double part[THREADS];
+  __shared__ unsigned bad[THREADS];
+  unsigned thread = threadIdx.x, own = NONE;
+  double sum = 0.0;
+  for (unsigned start = 0; start < chunks; start += THREADS) {
+    unsigned chunk = start + thread;
+    if (chunk < chunks) {
+      part[thread] = sums[chunk];
+      if (firsts[chunk] != NONE) own = min(own, chunk);
+    }
+    __syncthreads();
+    if (thread == 0) {
+      for (unsigned k = 0; k < min((unsigned)THREADS, chunks - start); k++) sum = __dadd_rn(sum, part[k]);
+    }
+    __syncthreads();
+  }
+  bad[thread] = own;
+  __syncthreads();
+  if (thread > 0) return;
+  for (unsigned k = 1; k < THREADS; k++) own = min(own, bad[k]);
+  float before = *scale, inverse = inverse_of(share, before);
+  double norm = __dmul_rn(sqrt(sum), (double)inverse);
+  double coefficient = clip_norm / __dadd_rn(norm, 1e-6);
+  state->norm = norm;
+  state->scale_before = before;
+  state->inverse_scale = inverse;
+  state->clip = __double2float_rn(coefficient < 1.0 ? coefficient : 1.0);
+  state->bad_chunk = own;
+  state->bad_index = own == NONE ? NONE : firsts[own];
+  change_scale(rules, own != NONE, scale, state);
+}

@@ -1,0 +1,28 @@
+//! The two passes from gradients to weights and rounding by chance on a device, each in a file of its own: the function with its one match on the device, its
+//! plain form on the CPU, which is this crate's own, and the launch of its kernels, whose source lies beside it as `.cu` and `.ptx`.
+//!
+//! What one pass leaves for the next stays on the device: the norm, what gradients are multiplied by, whether one is not finite, the loss scale and the number
+//! of updates are in a [`Control`]. A step is
+//!
+//! ```text
+//! forward and backward, of the loss times the number in control.scale()
+//! examine     norm, first gradient that is not finite, clip coefficient; the loss scale of the next step
+//! update      nothing where a gradient was not finite, else a step of SGD, Adam or AdamW
+//! ```
+//!
+//! and nobody waits for the device in it. [`Control::report`] does, for a log or a checkpoint.
+
+pub mod conformance;
+mod control;
+mod examine;
+#[cfg(test)]
+mod harness;
+mod round;
+mod tensors;
+mod update;
+
+pub use control::{Control, Report};
+pub use examine::{Examination, examine};
+pub use round::round_stochastic;
+pub use tensors::Tensors;
+pub use update::{Moments, Weights, WorkingCopy, update};

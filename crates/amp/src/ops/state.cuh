@@ -1,0 +1,36 @@
+// What steers steps and stays on the device: `Chunk` of tensors.rs, `State` and `Rules` of control.rs.
+#pragma once
+
+typedef unsigned long long u64;
+
+#define NONE 0xffffffffu
+
+// Elements of a tensor from number `start` of the buffers on.
+struct Chunk {
+  u64 start;
+  unsigned len;
+  unsigned tensor;
+};
+
+struct State {
+  double norm;
+  u64 steps;                          // updates done
+  float inverse_scale, clip;          // what gradients are multiplied by
+  float step_size, root_correction2;  // of the last update
+  float scale_before;                 // the loss scale that the gradients were examined with
+  unsigned bad_chunk, bad_index;      // of the first gradient that is not finite; the chunk is NONE where all are
+  unsigned clean_steps, overflows;
+  unsigned change;                    // of the loss scale: NO_CHANGE …
+};
+
+#define NO_CHANGE 0
+#define GROWTH 1
+#define BACKOFF 2
+#define COLLAPSE 3
+
+// How the loss scale changes; an interval of 0 stands for one that does not.
+struct Rules {
+  double growth_factor, backoff_factor;
+  unsigned growth_interval, hysteresis;
+  float min_scale, max_scale;
+};

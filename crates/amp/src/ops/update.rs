@@ -1,0 +1,314 @@
+//! The second pass on a device.
+
+use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
+
+use super::control::Control;
+use super::tensors::{NONE, Tensors};
+use crate::gradients::Factors;
+use crate::optimizer::{OptimizerSettings, Rates};
+use crate::threads::Threads;
+use crate::update::Step;
+
+const PTX: &str = include_str!("update.ptx");
+
+/// Blocks that share a chunk: that of update.cu.
+const PIECES: usize = 4;
+
+/// What an update changes and what it follows. All buffers have one length.
+#[derive(Debug)]
+pub struct Weights<'a> {
+    /// The weights.
+    pub values: &'a mut Buffer<f32>,
+    /// The gradients of the scaled loss by the weights.
+    pub gradients: &'a Buffer<f32>,
+    /// What Adam and AdamW keep of the gradients; nothing for SGD.
+    pub moments: Option<Moments<'a>>,
+    /// What forward and backward read in place of the weights.
+    pub working_copy: Option<WorkingCopy<'a>>,
+}
+
+/// Running means of the gradients and of their squares.
+#[derive(Debug)]
+pub struct Moments<'a> {
+    /// First moment, PyTorch's `exp_avg`.
+    pub exp_avg: &'a mut Buffer<f32>,
+    /// Second moment, PyTorch's `exp_avg_sq`.
+    pub exp_avg_sq: &'a mut Buffer<f32>,
+}
+
+/// Weights in 16 bits, each the nearest to its master weight, ties to even.
+#[derive(Debug)]
+pub enum WorkingCopy<'a> {
+    /// For runs in bf16.
+    Bf16(&'a mut Buffer<bf16>),
+    /// For runs in fp16. What is too large becomes infinite.
+    Fp16(&'a mut Buffer<f16>),
+}
+
+/// Factors of a step that do not depend on how many there were before: `Rates` of update.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Fixed {
+    lr: f32,
+    coupled_decay: f32,
+    shrink: f32,
+    one_minus_beta1: f32,
+    beta2: f32,
+    one_minus_beta2: f32,
+    epsilon: f32,
+}
+
+/// Changes weights and moments of all tensors by one step along the gradients, multiplied by what [`examine`](super::examine()) left in `control`, and counts the step
+/// there; does nothing where a gradient was not finite. What is computed is [`crate::update`]'s, with its bits as far as the device's power of a decay rate is the host's:
+/// its double precision differs by two units in the last place at most, which a correction rounded to f32 rarely shows. Two launches.
+///
+/// # Errors
+/// What the device says of a launch; nothing is counted where the first fails.
+///
+/// # Panics
+/// If buffers have different lengths or end before the tensors, if the rule keeps moments and there are none, and if arrays are on several devices.
+pub fn update(
+    tensors: &Tensors,
+    weights: &mut Weights<'_>,
+    settings: &OptimizerSettings,
+    control: &mut Control,
+) -> Result<()> {
+    let device = control.state.scope().device().clone();
+    weights.check(tensors, &device);
+    assert!(weights.moments.is_some() || !settings.rule.has_moments(), "{:?} keeps moments", settings.rule);
+    match &device {
+        Device::Cuda(device) => cuda(device, tensors, (weights, settings), control),
+        _ => {
+            cpu(tensors, (weights, settings), control);
+            Ok(())
+        }
+    }
+}
+
+impl Weights<'_> {
+    fn check(&self, tensors: &Tensors, device: &Device) {
+        let mut buffers =
+            vec![(self.values.len(), self.values.scope()), (self.gradients.len(), self.gradients.scope())];
+        if let Some(Moments { exp_avg, exp_avg_sq }) = &self.moments {
+            buffers.extend([(exp_avg.len(), exp_avg.scope()), (exp_avg_sq.len(), exp_avg_sq.scope())]);
+        }
+        match &self.working_copy {
+            Some(WorkingCopy::Bf16(copy)) => buffers.push((copy.len(), copy.scope())),
+            Some(WorkingCopy::Fp16(copy)) => buffers.push((copy.len(), copy.scope())),
+            None => {}
+        }
+        tensors.assert_within(self.values.len());
+        device.assert_beside(tensors.on_device.chunks.scope().device());
+        for (len, scope) in buffers {
+            assert_eq!(len, self.values.len(), "weights and what lies beside them");
+            device.assert_beside(scope.device());
+        }
+    }
+
+    /// Where the working copy is, 0 for none, and how the kernels call its type.
+    fn copy(&self) -> (u64, &'static str) {
+        match &self.working_copy {
+            None => (0, "f32"),
+            Some(WorkingCopy::Bf16(copy)) => (copy.address(), "bf16"),
+            Some(WorkingCopy::Fp16(copy)) => (copy.address(), "f16"),
+        }
+    }
+}
+
+impl Fixed {
+    fn new(settings: &OptimizerSettings) -> Self {
+        // The number of the step matters to none of these.
+        let of = Rates::<f32>::new(settings, 1);
+        Fixed {
+            lr: of.lr,
+            coupled_decay: of.coupled_decay,
+            shrink: of.shrink,
+            one_minus_beta1: of.one_minus_beta1,
+            beta2: of.beta2,
+            one_minus_beta2: of.one_minus_beta2,
+            epsilon: of.epsilon,
+        }
+    }
+}
+
+fn cuda(
+    device: &Cuda,
+    tensors: &Tensors,
+    (weights, settings): (&mut Weights<'_>, &OptimizerSettings),
+    control: &mut Control,
+) -> Result<()> {
+    let (chunks, state, rates) = (tensors.on_device.chunks.address(), control.state.address(), Fixed::new(settings));
+    let advance = Kernel { module: "amp/update", ptx: PTX, name: "advance" };
+    let of_advance = arguments![state, settings.lr, settings.beta1, settings.beta2];
+    let (copy, suffix) = weights.copy();
+    let (values, gradients) = (weights.values.address(), weights.gradients.address());
+    let (name, arguments) = match &weights.moments {
+        Some(Moments { exp_avg, exp_avg_sq }) if settings.rule.has_moments() => {
+            let (means, squares) = (exp_avg.address(), exp_avg_sq.address());
+            (format!("adam_{suffix}"), arguments![chunks, state, rates, values, gradients, means, squares, copy])
+        }
+        _ => (format!("sgd_{suffix}"), arguments![chunks, state, rates, values, gradients, copy]),
+    };
+    let kernel = Kernel { module: "amp/update", ptx: PTX, name: &name };
+    // SAFETY: the first launch is of one thread, which has the control to itself in the order of the default stream. A block of the second changes the elements of its piece of
+    // a chunk, which all buffers were seen to have; tensors do not overlap.
+    unsafe {
+        advance.submit(device, one_thread(), &of_advance)?;
+        kernel.submit(device, Launch::of_blocks(PIECES * tensors.chunks()), &arguments)
+    }
+}
+
+fn one_thread() -> Option<Launch> {
+    Launch::of_blocks(1).map(|launch| launch.with_threads(1))
+}
+
+fn cpu(tensors: &Tensors, (weights, settings): (&mut Weights<'_>, &OptimizerSettings), control: &mut Control) {
+    let state = &mut control.state.as_mut_slice()[0];
+    if state.bad_chunk != NONE {
+        return;
+    }
+    state.steps += 1;
+    let rates = Rates::<f32>::new(settings, state.steps);
+    (state.step_size, state.root_correction2) = (rates.step_size, rates.root_correction2);
+    let factors = Factors { inverse_scale: state.inverse_scale, clip: state.clip };
+    let step = Step { settings: *settings, number: state.steps, factors };
+    for range in tensors.ranges() {
+        let moments = weights.moments.as_mut().map(|of| crate::Moments {
+            exp_avg: &mut of.exp_avg.as_mut_slice()[range.clone()],
+            exp_avg_sq: &mut of.exp_avg_sq.as_mut_slice()[range.clone()],
+        });
+        let working_copy = weights.working_copy.as_mut().map(|copy| match copy {
+            WorkingCopy::Bf16(copy) => crate::WorkingCopy::Bf16(&mut copy.as_mut_slice()[range.clone()]),
+            WorkingCopy::Fp16(copy) => crate::WorkingCopy::Fp16(&mut copy.as_mut_slice()[range.clone()]),
+        });
+        let tensor = crate::Tensor {
+            values: &mut weights.values.as_mut_slice()[range.clone()],
+            gradient: &weights.gradients.as_slice()[range.clone()],
+            moments,
+            working_copy,
+        };
+        crate::update([tensor], &step, Threads::Caller);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_simt::Arg;
+
+    use super::super::examine::{Examination, examine};
+    use super::super::harness::{HARNESS, noise};
+    use super::*;
+    use crate::optimizer::Rule;
+    use crate::threads::BLOCK;
+
+    /// Weights, gradients, moments and a copy, with a gap between two tensors.
+    struct Owned {
+        tensors: Tensors,
+        buffers: [Buffer<f32>; 4],
+        copy: Buffer<bf16>,
+        control: Control,
+    }
+
+    impl Owned {
+        fn new(gradient: f32) -> Self {
+            let scope = Device::cpu().scope("test");
+            let len = 2 * BLOCK + 60;
+            let buffer = |salt, most| Buffer::from_slice(&scope, &noise(len + salt, most)[salt..]).unwrap();
+            let mut squares = buffer(40, 0.01);
+            squares.as_mut_slice().iter_mut().for_each(|v| *v = v.abs());
+            let mut gradients = buffer(20, 30.0);
+            gradients.as_mut_slice()[9] = gradient;
+            Owned {
+                tensors: Tensors::new(&scope, &[3..40, 41..len - 2]).unwrap(),
+                buffers: [buffer(0, 1.0), gradients, buffer(30, 0.1), squares],
+                copy: Buffer::zeros(&scope, len).unwrap(),
+                control: Control::new(&scope, None, 2).unwrap(),
+            }
+        }
+
+        fn examined(mut self) -> Self {
+            let of = Examination { share: 0.25, clip_norm: Some(40.0) };
+            examine(&mut self.tensors, &self.buffers[1], of, &mut self.control).unwrap();
+            self
+        }
+
+        fn step(&mut self, settings: &OptimizerSettings, copies: bool) {
+            let [values, gradients, exp_avg, exp_avg_sq] = &mut self.buffers;
+            let moments = Some(Moments { exp_avg, exp_avg_sq });
+            let working_copy = copies.then_some(WorkingCopy::Bf16(&mut self.copy));
+            let mut weights = Weights { values, gradients, moments, working_copy };
+            update(&self.tensors, &mut weights, settings, &mut self.control).unwrap();
+        }
+
+        /// As `cuda` does it.
+        fn step_by_kernel(&mut self, settings: &OptimizerSettings, copies: bool) {
+            let (rates, chunks) = (Fixed::new(settings), self.tensors.on_device.chunks.as_slice());
+            let mut arguments = vec![Arg::from(self.control.state.as_mut_slice())];
+            arguments.extend([settings.lr, settings.beta1, settings.beta2].map(Arg::from));
+            HARNESS.run("advance", one_thread(), &mut arguments);
+            let [values, gradients, exp_avg, exp_avg_sq] = &mut self.buffers;
+            let mut arguments =
+                vec![Arg::from(chunks), Arg::from(self.control.state.as_slice()), Arg::of_struct(&rates)];
+            arguments.extend([Arg::from(values.as_mut_slice()), Arg::from(gradients.as_slice())]);
+            if settings.rule.has_moments() {
+                arguments.extend([Arg::from(exp_avg.as_mut_slice()), Arg::from(exp_avg_sq.as_mut_slice())]);
+            }
+            arguments.push(if copies { Arg::from(self.copy.as_mut_slice()) } else { Arg::null() });
+            let rule = if settings.rule.has_moments() { "adam" } else { "sgd" };
+            let suffix = if copies { "bf16" } else { "f32" };
+            HARNESS.run(&format!("{rule}_{suffix}"), Launch::of_blocks(PIECES * chunks.len()), &mut arguments);
+        }
+
+        fn bits(&self) -> Vec<u32> {
+            let floats = self.buffers.iter().flat_map(|buffer| buffer.as_slice().iter().map(|x| x.to_bits()));
+            let copy = self.copy.as_slice().iter().map(|x| u32::from(x.to_bits()));
+            let state = self.control.state.as_slice()[0];
+            floats.chain(copy).chain([state.steps as u32]).collect()
+        }
+    }
+
+    #[test]
+    fn the_kernels_have_the_cpus_bits() {
+        for rule in [Rule::Sgd, Rule::Adam, Rule::AdamW] {
+            for copies in [false, true] {
+                let settings = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
+                let (mut found, mut expected) = (Owned::new(1.0).examined(), Owned::new(1.0).examined());
+                let before = found.bits();
+                for _ in 0..2 {
+                    found.step_by_kernel(&settings, copies);
+                    expected.step(&settings, copies);
+                }
+                assert_eq!(found.bits(), expected.bits(), "{rule:?}");
+                assert_ne!(found.bits(), before);
+                let values = found.buffers[0].as_slice();
+                let untouched = Owned::new(1.0);
+                let gaps = [0, 1, 2, 40, values.len() - 2, values.len() - 1];
+                assert!(gaps.into_iter().all(|k| values[k] == untouched.buffers[0].as_slice()[k]), "what lies between");
+            }
+        }
+    }
+
+    #[test]
+    fn a_gradient_that_is_not_finite_skips_the_step() {
+        for rule in [Rule::Sgd, Rule::AdamW] {
+            let settings = OptimizerSettings { rule, ..OptimizerSettings::default() };
+            let (mut found, mut expected) = (Owned::new(f32::NAN).examined(), Owned::new(f32::NAN).examined());
+            let before = found.bits();
+            found.step_by_kernel(&settings, true);
+            expected.step(&settings, true);
+            assert_eq!(found.bits(), before);
+            assert_eq!(expected.bits(), before);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "AdamW keeps moments")]
+    fn weights_without_moments_are_a_mistake() {
+        let Owned { tensors, buffers: [mut values, gradients, ..], mut control, .. } = Owned::new(0.0);
+        let mut weights = Weights { values: &mut values, gradients: &gradients, moments: None, working_copy: None };
+        let _ = update(&tensors, &mut weights, &OptimizerSettings::default(), &mut control);
+    }
+}
