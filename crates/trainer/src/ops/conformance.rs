@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod between;
+
 use half::{bf16, f16};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_order::random::{Stream, uniform};
@@ -21,11 +23,13 @@ pub const SOURCES: &[&str] = &[
     "cell",
     "column_sums",
     "dropout",
+    "fuse",
     "gate_rows",
     "join",
     "loss",
     "matmul",
     "norm",
+    "pool",
     "recurrence",
     "recurrence_backward",
     "recurrent_weights",
@@ -41,6 +45,11 @@ pub const CASES: &[Case] = &[
     ("a layer in f32 is the CPU's, step by step", |device| same::<f32>(device, &[1, 20], 2e-5)),
     ("a layer that is too wide for registers is the CPU's, step by step", |device| same::<bf16>(device, &[130], 2e-2)),
     ("tiles of either size give the same bits", tiles_give_the_same_bits),
+    ("losses and their gradients are the CPU's", between::losses),
+    ("sums of columns, norms and dropout have the CPU's bits", between::rows),
+    ("vectors are joined for samples and taken apart with the CPU's bits", between::joins),
+    ("attention pooling is the CPU's", between::pooling),
+    ("fusion by attention is the CPU's", between::fusion),
 ];
 
 /// Features of a bar.

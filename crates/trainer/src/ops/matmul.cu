@@ -211,6 +211,7 @@ __device__ inline void multiply(const T* a, const T* b, const float* start, floa
 
 #define MULTIPLY_IN_ALL_LAYOUTS(suffix, How, T)               \
   MULTIPLY(product_##suffix, How, T, false, false)            \
+  MULTIPLY(product_a_turned_##suffix, How, T, true, false)    \
   MULTIPLY(product_b_turned_##suffix, How, T, false, true)    \
   MULTIPLY(product_both_turned_##suffix, How, T, true, true)
 

@@ -24,8 +24,22 @@ pub enum Layout {
     Straight,
     /// a `[M, K]`, b `[K, N]`: gradients by the same weights.
     SecondTurned,
+    /// a `[K, M]`, b `[N, K]`: columns by weights that have a row for each output.
+    FirstTurned,
     /// a `[K, M]`, b `[K, N]`: gradients by what was multiplied, summed over rows.
     BothTurned,
+}
+
+impl Layout {
+    /// Whether a lies with its rows contiguous, and b.
+    fn turned(self) -> [bool; 2] {
+        match self {
+            Layout::Straight => [false, false],
+            Layout::SecondTurned => [false, true],
+            Layout::FirstTurned => [true, false],
+            Layout::BothTurned => [true, true],
+        }
+    }
 }
 
 /// What is done with f32 operands; others are multiplied as they are.
@@ -64,8 +78,8 @@ pub struct Product<'a, T: Operand> {
     pub arithmetic: Arithmetic,
 }
 
-/// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product of few outputs over many rows is split, and its parts are added in order: how, is
-/// decided by the shape alone, and one with a start is not, so that the bits do not depend on the GPU.
+/// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product of few outputs over many rows is split unless it has a
+/// start, and its parts are added in order: how, is decided by the shape alone, so that the bits do not depend on the GPU.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there is no memory for the parts of a split product, on the scope of `out`.
@@ -98,7 +112,6 @@ fn cuda<T: Operand>(
     output: Output,
     (out, start): (&mut Buffer<f32>, usize),
 ) -> Result<()> {
-    // What is added to every row is added once.
     let (splits, inner_each) = if of.start.is_some() { (1, of.shape[2]) } else { splits(of.shape) };
     let len = of.shape[0] * of.shape[1];
     let to = Part { buffer: out, start }.address();
@@ -184,6 +197,7 @@ fn kernel<T: Operand>(layout: Layout, arithmetic: Arithmetic) -> String {
     let layout = match layout {
         Layout::Straight => "",
         Layout::SecondTurned => "b_turned_",
+        Layout::FirstTurned => "a_turned_",
         Layout::BothTurned => "both_turned_",
     };
     let suffix = if arithmetic == Arithmetic::Tf32 && !T::IS_NARROW { "tf32" } else { T::SUFFIX };
@@ -203,8 +217,9 @@ fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {
     for (k, out) in out.iter_mut().enumerate() {
         let (row, column) = (k / columns, k % columns);
         let term = |l: usize| {
-            let a = if of.layout == Layout::BothTurned { a[l * rows + row] } else { a[row * inner + l] };
-            let b = if of.layout == Layout::Straight { b[column * inner + l] } else { b[l * columns + column] };
+            let [is_a_turned, is_b_turned] = of.layout.turned();
+            let a = if is_a_turned { a[l * rows + row] } else { a[row * inner + l] };
+            let b = if is_b_turned { b[l * columns + column] } else { b[column * inner + l] };
             a.widen() * b.widen()
         };
         let sum: f32 = (0..inner).map(term).sum::<f32>() + of.start.map_or(0.0, |start| start.elements()[column]);
@@ -283,7 +298,7 @@ mod tests {
 
     #[test]
     fn every_kernel_gives_the_cpus_products() {
-        for layout in [Layout::Straight, Layout::SecondTurned, Layout::BothTurned] {
+        for layout in [Layout::Straight, Layout::SecondTurned, Layout::FirstTurned, Layout::BothTurned] {
             // Aligned, ragged on every side, a single element, one more than a tile.
             for shape in [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 33], [5, 66, 16]] {
                 check::<f16>(shape, layout, EXACT);

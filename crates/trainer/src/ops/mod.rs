@@ -8,16 +8,25 @@
 //! forward    bars that the windows cover                     take_rows
 //!            projected = x · W_ihᵀ + b, once a bar            multiply
 //!            states, gates of all steps and timeframes        recurrence
-//! backward   d_gates of all steps and timeframes              recurrence_backward
+//!            between layers: norm, dropout                    layer_norm, drop_outputs
+//!            a vector for each window                         join_last; or pool, then join_vectors
+//!            of all timeframes, one for each sample           fuse, or as they are joined
+//!            outputs, losses and their gradients              multiply, loss
+//! backward   the same in reverse                              multiply, add_column_sums, fuse_backward, separate, pool_backward
+//!            between layers                                   multiply, round_to, drop_gradients, layer_norm_backward
+//!            d_gates of all steps and timeframes              recurrence_backward
 //!            d_gates summed by bar                            sum_by_bar
 //!            dW_ih = by_barᵀ · x,  dW_hh = d_gatesᵀ · h        multiply
 //! ```
+//!
+//! The optimizer's two passes are those of [`megabatch_amp::ops`].
 
 mod by_bar;
 mod cell;
 mod column_sums;
 pub mod conformance;
 mod dropout;
+mod fuse;
 mod gate_rows;
 #[cfg(test)]
 mod harness;
@@ -27,6 +36,7 @@ mod loss;
 mod matmul;
 mod norm;
 mod operand;
+mod pool;
 mod recurrence;
 mod recurrence_backward;
 mod recurrent_weights;
@@ -38,12 +48,14 @@ mod work_list;
 pub use by_bar::sum_by_bar;
 pub use column_sums::add_column_sums;
 pub use dropout::{Dropped, drop_gradients, drop_outputs};
+pub use fuse::{FuseMemory, FuseSizes, FuseWeights, fuse, fuse_backward};
 pub use gate_rows::{add_separated, interleave};
 pub use join::{WindowReads, join_last, join_vectors, separate};
 pub use loss::{Factors, LossTable, Objective, Predictions, loss};
 pub use matmul::{Arithmetic, Layout, Output, Product, multiply};
 pub use norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
 pub use operand::{Operand, Part};
+pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrent_weights::RecurrentWeights;

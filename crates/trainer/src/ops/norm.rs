@@ -37,6 +37,9 @@ pub struct Normed<'a, T: Operand> {
     pub weight: Part<'a, f32>,
 }
 
+/// A buffer that is changed from an element on.
+type Changed<'a, Start> = (&'a mut Buffer<f32>, Start);
+
 /// Writes the rows of `x` `[rows, width]` after the norm to `to` from its start on, rounded to its type: that of `x`, or f32. `moments` `[rows, 2]` gets the mean of each row
 /// and one over its standard deviation, for the backward pass.
 ///
@@ -115,7 +118,7 @@ fn cuda_backward<T: Operand>(
     device: &Cuda,
     of: Normed<'_, T>,
     [rows, width]: [usize; 2],
-    ((d, start), (gradients, starts)): ((&mut Buffer<f32>, usize), (&mut Buffer<f32>, [usize; 2])),
+    ((d, start), (gradients, starts)): (Changed<'_, usize>, Changed<'_, [usize; 2]>),
 ) -> Result<()> {
     let chunks = rows.div_ceil(ROWS);
     let parts = Buffer::<f32>::zeros(gradients.scope(), 2 * chunks * width)?;

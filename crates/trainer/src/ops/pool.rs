@@ -1,0 +1,413 @@
+//! Attention pooling: from the states of windows after every step to one vector `[H]` each. [`Pooling`](crate::Pooling) has the definition; sums have a fixed order.
+
+use bytemuck::{Pod, Zeroable};
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
+
+use super::column_sums::add_column_sums;
+use super::lanes;
+use super::matmul::{Arithmetic, Layout, Output, Product, multiply};
+use super::operand::{Operand, Part};
+use crate::error::Result;
+
+/// Warps of a block: that of pool.cu.
+const WARPS: usize = 4;
+
+const PTX: &str = include_str!("pool.ptx");
+
+/// Sizes of the pooling of one sequence: `Pool` of pool.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct PoolSizes {
+    /// T.
+    pub steps: u32,
+    /// B.
+    pub windows: u32,
+    /// Heads, of which H is a multiple.
+    pub heads: u32,
+    /// H.
+    pub hidden: u32,
+}
+
+/// Where the parameters of a pooling begin among all, and their gradients among theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSlots {
+    /// `[1, H]`.
+    pub query: usize,
+    /// W_q, W_k, W_v: `[3H, H]`.
+    pub in_weight: usize,
+    /// b_q, b_k, b_v: `[3H]`.
+    pub in_bias: usize,
+    /// W_o: `[H, H]`.
+    pub out_weight: usize,
+    /// b_o: `[H]`.
+    pub out_bias: usize,
+}
+
+impl PoolSlots {
+    /// Those of a pooling whose parameters lie one after another from element `start` on, as a model has them.
+    pub fn from(start: usize, hidden: usize) -> Self {
+        let in_weight = start + hidden;
+        let in_bias = in_weight + 3 * hidden * hidden;
+        let out_weight = in_bias + 3 * hidden;
+        PoolSlots { query: start, in_weight, in_bias, out_weight, out_bias: out_weight + hidden * hidden }
+    }
+}
+
+/// What a pooling reads of the model.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolWeights<'a> {
+    /// The parameters of the model.
+    pub parameters: &'a Buffer<f32>,
+    /// Where those of the pooling are.
+    pub slots: PoolSlots,
+    /// How they are multiplied.
+    pub arithmetic: Arithmetic,
+}
+
+impl<'a> PoolWeights<'a> {
+    /// The parameters from element `start` on.
+    fn parameter(&self, start: usize) -> Part<'a, f32> {
+        Part { buffer: self.parameters, start }
+    }
+
+    /// A product without a start.
+    fn product<'p>(&self, [a, b]: [Part<'p, f32>; 2], shape: [usize; 3], layout: Layout) -> Product<'p, f32> {
+        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+    }
+}
+
+/// What the pooling of one sequence keeps for its backward pass, and room for that.
+#[derive(Debug)]
+pub struct PoolMemory {
+    sizes: PoolSizes,
+    query: Buffer<f32>, // [H]: (W_q query + b_q) / √d
+    keys: Buffer<f32>,  // [heads, H]
+    bias: Buffer<f32>,  // [H]: W_o b_v + b_o
+    /// `[B, heads, T]`: the weights of the states.
+    pub weights: Buffer<f32>,
+    sums: Buffer<f32>,   // [heads, B, H]
+    values: Buffer<f32>, // [H, B], without b_v
+    column: Buffer<f32>, // [H]: the pooled vectors' gradients, summed over windows
+    d_query: Buffer<f32>,
+    d_keys: Buffer<f32>,
+    d_values: Buffer<f32>,
+    d_sums: Buffer<f32>,
+    d_scores: Buffer<f32>,  // [B, heads, T]
+    d_keys_of: Buffer<f32>, // [B, heads, H], window by window
+}
+
+impl PoolSizes {
+    fn wide(self) -> [usize; 4] {
+        [self.steps, self.windows, self.heads, self.hidden].map(|size| size as usize)
+    }
+
+    /// d: numbers of a head.
+    fn head_width(self) -> usize {
+        (self.hidden / self.heads) as usize
+    }
+
+    /// 1 / √d.
+    fn scale(self) -> f32 {
+        (1.0 / (self.head_width() as f64).sqrt()) as f32
+    }
+
+    fn states(self) -> usize {
+        (self.steps * self.windows * self.hidden) as usize
+    }
+
+    /// A block for each window.
+    fn launch(self) -> Option<Launch> {
+        Launch::of_blocks(self.windows as usize).map(|launch| launch.with_threads(32 * WARPS as u32))
+    }
+}
+
+impl PoolMemory {
+    /// Room for these sizes.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    ///
+    /// # Panics
+    /// If H is not a multiple of the heads, there is no step, or states have 2³² numbers.
+    pub fn zeros(scope: &Scope, sizes: PoolSizes) -> Result<Self> {
+        let [steps, windows, heads, hidden] = sizes.wide();
+        assert!(heads > 0 && hidden.is_multiple_of(heads), "{heads} heads of {hidden} units");
+        assert!(steps > 0 && u32::try_from(steps * windows * hidden.max(heads)).is_ok(), "numbers of 32 bits");
+        let zeros = |len| Buffer::zeros(scope, len);
+        let (weights, vectors) = (windows * heads * steps, windows * hidden);
+        Ok(PoolMemory {
+            sizes,
+            query: zeros(hidden)?,
+            keys: zeros(heads * hidden)?,
+            bias: zeros(hidden)?,
+            weights: zeros(weights)?,
+            sums: zeros(heads * vectors)?,
+            values: zeros(vectors)?,
+            column: zeros(hidden)?,
+            d_query: zeros(hidden)?,
+            d_keys: zeros(heads * hidden)?,
+            d_values: zeros(vectors)?,
+            d_sums: zeros(heads * vectors)?,
+            d_scores: zeros(weights)?,
+            d_keys_of: zeros(heads * vectors)?,
+        })
+    }
+}
+
+/// Pools the states `[T, B, H]` to `pooled` `[B, H]`, from its start on.
+///
+/// # Errors
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or of room for a product.
+///
+/// # Panics
+/// If a buffer ends too early for the shape, and if they are on several devices.
+pub fn pool<T: Operand>(
+    of: PoolWeights<'_>,
+    states: Part<'_, T>,
+    memory: &mut PoolMemory,
+    pooled: (&mut Buffer<f32>, usize),
+) -> Result<()> {
+    let ([_, windows, heads, hidden], width) = (memory.sizes.wide(), memory.sizes.head_width());
+    states.assert_has(memory.sizes.states(), of.parameters.scope().device());
+    let PoolSlots { query, in_weight, in_bias, out_weight, out_bias } = of.slots;
+
+    let scaled = Product {
+        start: Some(of.parameter(in_bias)),
+        ..of.product([of.parameter(query), of.parameter(in_weight)], [1, hidden, hidden], Layout::Straight)
+    };
+    multiply(&scaled, Output::Overwrite, (&mut memory.query, 0))?;
+    scale(&mut memory.query, memory.sizes.scale())?;
+    for head in 0..heads {
+        let query = Part { buffer: &memory.query, start: head * width };
+        let key = of.product(
+            [query, of.parameter(in_weight + (hidden + head * width) * hidden)],
+            [1, hidden, width],
+            Layout::SecondTurned,
+        );
+        multiply(&key, Output::Overwrite, (&mut memory.keys, head * hidden))?;
+    }
+    sum_states(states, memory)?;
+    for head in 0..heads {
+        let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
+        let weight_v = of.parameter(in_weight + (2 * hidden + head * width) * hidden);
+        let values = of.product([weight_v, sums], [width, windows, hidden], Layout::Straight);
+        multiply(&values, Output::Overwrite, (&mut memory.values, head * width * windows))?;
+    }
+    let bias = Product {
+        start: Some(of.parameter(out_bias)),
+        ..of.product(
+            [of.parameter(in_bias + 2 * hidden), of.parameter(out_weight)],
+            [1, hidden, hidden],
+            Layout::Straight,
+        )
+    };
+    multiply(&bias, Output::Overwrite, (&mut memory.bias, 0))?;
+    let start = Some(Part::from(&memory.bias));
+    let all = Product {
+        start,
+        ..of.product(
+            [(&memory.values).into(), of.parameter(out_weight)],
+            [windows, hidden, hidden],
+            Layout::FirstTurned,
+        )
+    };
+    multiply(&all, Output::Overwrite, pooled)
+}
+
+/// Goes back from the gradients of the pooled vectors, `d_pooled` `[B, H]`, after [`pool`] of the same states: writes those of the states, `d_states` `[T, B, H]` from its start
+/// on, and adds those of the parameters to `gradients`.
+///
+/// # Errors
+/// As [`pool`].
+///
+/// # Panics
+/// As [`pool`].
+pub fn pool_backward<T: Operand>(
+    of: PoolWeights<'_>,
+    (states, d_pooled): (Part<'_, T>, Part<'_, f32>),
+    memory: &mut PoolMemory,
+    (d_states, gradients): ((&mut Buffer<f32>, usize), &mut Buffer<f32>),
+) -> Result<()> {
+    states.assert_has(memory.sizes.states(), of.parameters.scope().device());
+    Part { buffer: d_states.0, start: d_states.1 }.assert_has(memory.sizes.states(), of.parameters.scope().device());
+    project_backward(of, d_pooled, memory, gradients)?;
+    sum_states_backward(states, memory, d_states)?;
+    let [_, windows, heads, hidden] = memory.sizes.wide();
+    memory.d_keys.set_zero()?;
+    add_column_sums((&memory.d_keys_of).into(), [windows, heads * hidden], (&mut memory.d_keys, 0))?;
+    keys_backward(of, memory, gradients)
+}
+
+/// From the gradients of the pooled vectors to those of the sums.
+fn project_backward(
+    of: PoolWeights<'_>,
+    d_pooled: Part<'_, f32>,
+    memory: &mut PoolMemory,
+    gradients: &mut Buffer<f32>,
+) -> Result<()> {
+    let ([_, windows, heads, hidden], width) = (memory.sizes.wide(), memory.sizes.head_width());
+    let PoolSlots { in_weight, in_bias, out_weight, out_bias, .. } = of.slots;
+    let square = [hidden, hidden];
+
+    memory.column.set_zero()?;
+    add_column_sums(d_pooled, [windows, hidden], (&mut memory.column, 0))?;
+    let column = Part::from(&memory.column);
+    add_column_sums(column, [1, hidden], (gradients, out_bias))?;
+    // W_o (values + b_v): the values as they are kept, and b_v of all windows at once.
+    let of_values =
+        of.product([d_pooled, (&memory.values).into()], [square[0], square[1], windows], Layout::FirstTurned);
+    multiply(&of_values, Output::Add, (gradients, out_weight))?;
+    let of_bias =
+        of.product([column, of.parameter(in_bias + 2 * hidden)], [square[0], square[1], 1], Layout::BothTurned);
+    multiply(&of_bias, Output::Add, (gradients, out_weight))?;
+    let d_bias_v = of.product([column, of.parameter(out_weight)], [1, hidden, hidden], Layout::SecondTurned);
+    multiply(&d_bias_v, Output::Add, (gradients, in_bias + 2 * hidden))?;
+    let d_values = of.product([of.parameter(out_weight), d_pooled], [hidden, windows, hidden], Layout::FirstTurned);
+    multiply(&d_values, Output::Overwrite, (&mut memory.d_values, 0))?;
+    for head in 0..heads {
+        let weight_v = in_weight + (2 * hidden + head * width) * hidden;
+        let d_values = Part { buffer: &memory.d_values, start: head * width * windows };
+        let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
+        let d_weight_v = of.product([d_values, sums], [width, hidden, windows], Layout::SecondTurned);
+        multiply(&d_weight_v, Output::Add, (gradients, weight_v))?;
+        let d_sums = of.product([d_values, of.parameter(weight_v)], [windows, hidden, width], Layout::BothTurned);
+        multiply(&d_sums, Output::Overwrite, (&mut memory.d_sums, head * windows * hidden))?;
+    }
+    Ok(())
+}
+
+/// From the gradients of the keys to those of W_q, W_k, b_q and the query.
+fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradients: &mut Buffer<f32>) -> Result<()> {
+    let ([_, _, heads, hidden], width) = (memory.sizes.wide(), memory.sizes.head_width());
+    let PoolSlots { query, in_weight, in_bias, .. } = of.slots;
+    for head in 0..heads {
+        let weight_k = in_weight + (hidden + head * width) * hidden;
+        let d_key = Part { buffer: &memory.d_keys, start: head * hidden };
+        let d_query = of.product([d_key, of.parameter(weight_k)], [1, width, hidden], Layout::Straight);
+        multiply(&d_query, Output::Overwrite, (&mut memory.d_query, head * width))?;
+        let scaled = Part { buffer: &memory.query, start: head * width };
+        let d_weight_k = of.product([scaled, d_key], [width, hidden, 1], Layout::BothTurned);
+        multiply(&d_weight_k, Output::Add, (gradients, weight_k))?;
+    }
+    scale(&mut memory.d_query, memory.sizes.scale())?;
+    let d_query = Part::from(&memory.d_query);
+    let d_weight_q = of.product([d_query, of.parameter(query)], [hidden, hidden, 1], Layout::BothTurned);
+    multiply(&d_weight_q, Output::Add, (gradients, in_weight))?;
+    add_column_sums(d_query, [1, hidden], (gradients, in_bias))?;
+    let of_query = of.product([d_query, of.parameter(in_weight)], [1, hidden, hidden], Layout::SecondTurned);
+    multiply(&of_query, Output::Add, (gradients, query))
+}
+
+/// The weights of the states, and the states summed up with them.
+fn sum_states<T: Operand>(states: Part<'_, T>, memory: &mut PoolMemory) -> Result<()> {
+    match memory.keys.scope().device().clone() {
+        Device::Cuda(device) => {
+            let name = format!("pool_{}", T::SUFFIX);
+            let kernel = Kernel { module: "trainer/pool", ptx: PTX, name: &name };
+            let (keys, weights, sums) = (memory.keys.address(), memory.weights.address(), memory.sums.address());
+            let arguments = arguments![memory.sizes, states.address(), keys, weights, sums];
+            // SAFETY: a block reads the states of its window, of which `pool` has seen that they are there, and writes its own weights and sums. What is submitted to the default
+            // stream later runs after it.
+            Ok(unsafe { kernel.submit(&device, memory.sizes.launch(), &arguments) }?)
+        }
+        _ => {
+            let PoolMemory { sizes, keys, weights, sums, .. } = memory;
+            cpu(*sizes, (states.elements(), keys.as_slice()), (weights.as_mut_slice(), sums.as_mut_slice()));
+            Ok(())
+        }
+    }
+}
+
+/// From the gradients of the sums to those of the states, and of the keys by window.
+fn sum_states_backward<T: Operand>(
+    states: Part<'_, T>,
+    memory: &mut PoolMemory,
+    (d_states, start): (&mut Buffer<f32>, usize),
+) -> Result<()> {
+    match memory.keys.scope().device().clone() {
+        Device::Cuda(device) => {
+            let name = format!("pool_backward_{}", T::SUFFIX);
+            let kernel = Kernel { module: "trainer/pool", ptx: PTX, name: &name };
+            let (keys, weights, d_sums) = (memory.keys.address(), memory.weights.address(), memory.d_sums.address());
+            let (d_scores, d_keys) = (memory.d_scores.address(), memory.d_keys_of.address());
+            let d_states = Part { buffer: d_states, start }.address();
+            let arguments =
+                arguments![memory.sizes, states.address(), keys, weights, d_sums, d_scores, d_states, d_keys];
+            // SAFETY: as in `sum_states`; `pool_backward` has seen that `d_states` has the same shape.
+            Ok(unsafe { kernel.submit(&device, memory.sizes.launch(), &arguments) }?)
+        }
+        _ => {
+            let d_states = &mut d_states.as_mut_slice()[start..];
+            cpu_backward(states.elements(), memory, d_states);
+            Ok(())
+        }
+    }
+}
+
+/// Multiplies every element.
+fn scale(x: &mut Buffer<f32>, factor: f32) -> Result<()> {
+    match x.scope().device().clone() {
+        Device::Cuda(device) => {
+            let kernel = Kernel { module: "trainer/pool", ptx: PTX, name: "scale" };
+            let arguments = arguments![x.address(), x.len() as u64, factor];
+            // SAFETY: a thread changes one of the buffer's elements. What is submitted to the default stream later runs after it.
+            Ok(unsafe { kernel.submit(&device, Launch::over(x.len()), &arguments) }?)
+        }
+        _ => {
+            x.as_mut_slice().iter_mut().for_each(|x| *x *= factor);
+            Ok(())
+        }
+    }
+}
+
+fn cpu<T: Operand>(sizes: PoolSizes, (states, keys): (&[T], &[f32]), (weights, sums): (&mut [f32], &mut [f32])) {
+    let [steps, windows, heads, hidden] = sizes.wide();
+    for (row, weights) in weights.chunks_exact_mut(steps).enumerate() {
+        let (window, head) = (row / heads, row % heads);
+        let key = &keys[head * hidden..][..hidden];
+        let state = |t: usize| &states[(t * windows + window) * hidden..][..hidden];
+        for (t, weight) in weights.iter_mut().enumerate() {
+            *weight = lanes::sum(hidden, |k| key[k] * state(t)[k].widen());
+        }
+        let most = weights.iter().fold(f32::NEG_INFINITY, |most, &score| if score > most { score } else { most });
+        weights.iter_mut().for_each(|weight| *weight = (*weight - most).exp());
+        let sum = lanes::sum(steps, |t| weights[t]);
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+        let sums = &mut sums[(head * windows + window) * hidden..][..hidden];
+        for (k, sum) in sums.iter_mut().enumerate() {
+            *sum = weights.iter().enumerate().fold(0.0, |sum, (t, weight)| sum + weight * state(t)[k].widen());
+        }
+    }
+}
+
+fn cpu_backward<T: Operand>(states: &[T], memory: &mut PoolMemory, d_states: &mut [f32]) {
+    let [steps, windows, heads, hidden] = memory.sizes.wide();
+    let (keys, d_sums) = (memory.keys.as_slice(), memory.d_sums.as_slice());
+    let state = |t: usize, window: usize| &states[(t * windows + window) * hidden..][..hidden];
+    let rows =
+        memory.weights.as_slice().chunks_exact(steps).zip(memory.d_scores.as_mut_slice().chunks_exact_mut(steps));
+    d_states[..steps * windows * hidden].fill(0.0);
+    for (row, (weights, d_scores)) in rows.enumerate() {
+        let (window, head) = (row / heads, row % heads);
+        let (key, d_sum) = (&keys[head * hidden..][..hidden], &d_sums[(head * windows + window) * hidden..][..hidden]);
+        for (t, d) in d_scores.iter_mut().enumerate() {
+            *d = lanes::sum(hidden, |k| d_sum[k] * state(t, window)[k].widen());
+        }
+        let mean = lanes::sum(steps, |t| weights[t] * d_scores[t]);
+        d_scores.iter_mut().zip(weights).for_each(|(d, weight)| *d = weight * (*d - mean));
+        for (t, (weight, d_score)) in weights.iter().zip(&*d_scores).enumerate() {
+            let d_state = &mut d_states[(t * windows + window) * hidden..][..hidden];
+            for ((d, d_sum), key) in d_state.iter_mut().zip(d_sum).zip(key) {
+                *d = *d + weight * d_sum + d_score * key;
+            }
+        }
+        let d_key = &mut memory.d_keys_of.as_mut_slice()[(window * heads + head) * hidden..][..hidden];
+        for (k, d_key) in d_key.iter_mut().enumerate() {
+            *d_key = d_scores.iter().enumerate().fold(0.0, |sum, (t, d)| sum + d * state(t, window)[k].widen());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
