@@ -6,7 +6,8 @@ use anyhow::Result;
 use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, Residence, Shortage, Source};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    self as trainer, CarriedStates, Checkpoints, Compute, Footprint, Model, Predictor, Run, Samples, Split,
+    self as trainer, CarriedStates, Checkpoints, Compute, Footprint, Model, Predictor, Run, SampleShape, Samples,
+    Split, Trainer,
 };
 
 use crate::adapt::data::Data;
@@ -20,7 +21,12 @@ const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
 
 /// Settings and data that belong together.
 pub(crate) struct Job {
+    /// The processor, whose memory data, weights and batches are in.
     pub(crate) device: Device,
+    /// What computes steps in its place.
+    pub(crate) gpu: Option<Device>,
+    /// Why a GPU that is there is not used, where the choice was left open.
+    pub(crate) gpu_passed_over: Option<String>,
     /// Bytes that the job may take.
     pub(crate) memory_bytes: usize,
     pub(crate) data: Data,
@@ -56,6 +62,22 @@ pub(crate) struct Request<'a> {
 }
 
 impl Job {
+    /// What computes steps.
+    pub(crate) fn computes_on(&self) -> &Device {
+        self.gpu.as_ref().unwrap_or(&self.device)
+    }
+
+    /// The trainer of a run, with first weights.
+    ///
+    /// # Errors
+    /// As `Trainer::new` and `Trainer::on_gpu`.
+    pub(crate) fn trainer(&self, shape: SampleShape) -> trainer::Result<Trainer> {
+        match &self.gpu {
+            Some(gpu) => Trainer::on_gpu(gpu, &self.device, self.training.clone(), shape),
+            None => Trainer::new(&self.device, self.training.clone(), shape),
+        }
+    }
+
     /// The job as the trainer takes it.
     pub(crate) fn run<'a>(&'a self, checkpoints: &'a Checkpoints) -> Run<'a> {
         let Split { train, validation, .. } = &self.split;
@@ -103,13 +125,14 @@ impl Job {
 
     /// Opens the data and splits it.
     pub(crate) fn open(request: Request<'_>) -> Result<Self> {
-        let Request { mut config, device, max_steps, .. } = request;
+        let Request { mut config, device: device_name, max_steps, .. } = request;
         check_precision(&config)?;
         check_classes(&config)?;
         if let Some(steps) = max_steps {
             config.set_count("training.max_steps", steps);
         }
-        let device = training_device(device)?;
+        let gpu = select_gpu(device_name)?;
+        let device = Device::cpu();
         let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
@@ -117,6 +140,11 @@ impl Job {
         let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
         let split = data.split(&config)?;
         let training = training_config(&config, &data)?;
+        let (gpu, gpu_passed_over) = match (gpu, training.check_on_gpu()) {
+            (Some(gpu), Err(reason)) if device_name == "auto" => (None, Some(format!("{gpu} is not used: {reason}"))),
+            (Some(_), Err(reason)) => return Err(reason.into()),
+            (gpu, _) => (gpu, None),
+        };
         let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
         let held_beside_bytes = device.usage().allocated_bytes;
         let stored_rows = stored_rows(&data)?;
@@ -127,7 +155,19 @@ impl Job {
         if request.intent == Intent::Run && stays {
             data.hold().map_err(|error| not_even_data(error.into()))?;
         }
-        Ok(Job { device, memory_bytes, data, split, config, training, chunks, held_beside_bytes, stored_rows })
+        Ok(Job {
+            device,
+            gpu,
+            gpu_passed_over,
+            memory_bytes,
+            data,
+            split,
+            config,
+            training,
+            chunks,
+            held_beside_bytes,
+            stored_rows,
+        })
     }
 }
 
@@ -194,14 +234,10 @@ fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -
     Ok(footprint.with_carried_states(training, shape, &states))
 }
 
-/// The device of that name, as far as the trainer can use it. `auto` is the best one that it can.
-fn training_device(name: &str) -> Result<Device> {
-    match Device::select(if name == "auto" { "cpu" } else { name })? {
-        device @ Device::Cpu(_) => Ok(device),
-        device => Err(Failure::device(format!(
-            "device `{device}` is present, but the trainer runs on the CPU only so far; use cpu or auto"
-        ))),
-    }
+/// The GPU of that name; none for the CPU, which `auto` is where there is no GPU.
+fn select_gpu(name: &str) -> Result<Option<Device>> {
+    let device = Device::select(name)?;
+    Ok(matches!(device, Device::Cuda(_)).then_some(device))
 }
 
 /// Says what did not fit, where the memory that was granted does not hold the data alone.

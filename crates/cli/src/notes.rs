@@ -12,6 +12,7 @@ use crate::settings::{classes, quantiles, walk_forward};
 pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
     let mut notes = idle_settings(job, steps);
     notes.extend(job.data.notes());
+    notes.extend(job.gpu_passed_over.clone());
     let [validation, test] = match &job.data {
         Data::Samples(samples) => overlapping(samples.source(), &job.split)?,
         Data::CrossSections(_) | Data::Graphs(_) => [0; 2],

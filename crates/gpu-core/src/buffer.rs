@@ -1,4 +1,5 @@
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use bytemuck::Pod;
 
@@ -105,12 +106,9 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// If there are more values than elements from there on.
     pub fn copy_from_at(&mut self, start: usize, values: &[T]) -> Result<()> {
-        let end = start.checked_add(values.len()).filter(|&end| end <= self.len);
-        let Some(end) = end else {
-            panic!("{} values from {start} on are more than the {} elements", values.len(), self.len);
-        };
+        let range = self.range(start, values.len());
         match &self.memory {
-            Memory::Host(_) => self.as_mut_slice()[start..end].copy_from_slice(values),
+            Memory::Host(_) => self.as_mut_slice()[range].copy_from_slice(values),
             Memory::Device(block) => {
                 let offset = (start * size_of::<T>()) as u64;
                 block.gpu.write_block(block.address + offset, bytemuck::cast_slice(values))?;
@@ -135,6 +133,25 @@ impl<T: Pod> Buffer<T> {
         Ok(())
     }
 
+    /// Copies the elements from `start` on to `values`, after all work that was submitted to the device.
+    ///
+    /// # Errors
+    /// As [`Buffer::copy_to`].
+    ///
+    /// # Panics
+    /// If there is room for more elements than there are from there on.
+    pub fn copy_to_at(&self, start: usize, values: &mut [T]) -> Result<()> {
+        let range = self.range(start, values.len());
+        match &self.memory {
+            Memory::Host(_) => values.copy_from_slice(&self.as_slice()[range]),
+            Memory::Device(block) => {
+                let address = block.address + (start * size_of::<T>()) as u64;
+                block.gpu.read_block(address, bytemuck::cast_slice_mut(values))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The elements, after all work that was submitted to the device.
     ///
     /// # Errors
@@ -153,6 +170,25 @@ impl<T: Pod> Buffer<T> {
         match &self.memory {
             Memory::Host(_) => self.as_mut_slice().fill(T::zeroed()),
             Memory::Device(block) => block.gpu.zero_block(block.address, self.bytes())?,
+        }
+        Ok(())
+    }
+
+    /// Sets `len` elements from `start` on to zero, in the order of the device's default stream.
+    ///
+    /// # Errors
+    /// As [`Buffer::set_zero`].
+    ///
+    /// # Panics
+    /// If there are fewer elements from there on.
+    pub fn set_zero_at(&mut self, start: usize, len: usize) -> Result<()> {
+        let range = self.range(start, len);
+        match &self.memory {
+            Memory::Host(_) => self.as_mut_slice()[range].fill(T::zeroed()),
+            Memory::Device(block) => {
+                let size = size_of::<T>();
+                block.gpu.zero_block(block.address + (start * size) as u64, len * size)?;
+            }
         }
         Ok(())
     }
@@ -221,6 +257,15 @@ impl<T: Pod> Buffer<T> {
 
     fn bytes(&self) -> usize {
         self.len * size_of::<T>()
+    }
+
+    /// `len` elements from `start` on.
+    fn range(&self, start: usize, len: usize) -> Range<usize> {
+        let end = start.checked_add(len).filter(|&end| end <= self.len);
+        let Some(end) = end else {
+            panic!("{len} values from {start} on are more than the {} elements", self.len);
+        };
+        start..end
     }
 }
 
@@ -304,6 +349,19 @@ mod tests {
         // The refused allocation was booked for a moment, so that only the peak and the total may have seen it.
         assert_eq!((device.usage().allocated_bytes, device.usage().buffers), (before.allocated_bytes, before.buffers));
         assert_eq!(kept.len(), 60);
+    }
+
+    #[test]
+    fn parts_of_a_buffer_are_copied_and_cleared() {
+        let mut buffer = Buffer::from_slice(&Device::cpu().scope("test"), &[1u16, 2, 3, 4, 5]).unwrap();
+        let mut part = [0; 2];
+        buffer.copy_to_at(3, &mut part).unwrap();
+        assert_eq!(part, [4, 5]);
+        buffer.set_zero_at(1, 3).unwrap();
+        buffer.set_zero_at(5, 0).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [1, 0, 0, 0, 5]);
+        let past = std::panic::catch_unwind(|| buffer.copy_to_at(4, &mut [0; 2]));
+        assert!(past.is_err());
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! The kernels of a crate's operations, for the tests of those operations.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::argument::Arg;
@@ -52,6 +53,14 @@ impl Harness {
         driver.add_kernels(self.compiled(Checks::Barriers).path());
         driver.set(Setting::Deferred, 1);
         driver
+    }
+
+    /// The shared object with these kernels, for a fake driver in another process: see [`FakeDriver::KERNELS`].
+    ///
+    /// # Panics
+    /// If the sources do not compile.
+    pub fn object(&self) -> PathBuf {
+        self.compiled(Checks::Barriers).path().to_owned()
     }
 
     fn compiled(&self, checks: Checks) -> Kernels {

@@ -5,6 +5,7 @@ use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::dense::{Mode, Runs};
+use crate::device;
 use crate::divergence::Divergence;
 use crate::dropout::{Dropout, check_rate};
 use crate::early_stopping::EarlyStopping;
@@ -177,7 +178,6 @@ impl Config {
 
     /// What the engine of a training run is for.
     pub(crate) fn purpose(&self) -> Purpose {
-        let has_gaps = self.model.encoder == Encoder::Lstm && self.model.layers > 1;
         let runs = match self.mode {
             Mode::Windows => None,
             Mode::Dense => Some(Runs::of_batches(self.batch_size, self.run_samples())),
@@ -187,7 +187,12 @@ impl Config {
             (true, false) => Kept::Half,
             (true, true) => Kept::HalfAndCells,
         };
-        Purpose::Training { dropout: self.dropout > 0.0 && has_gaps, runs, kept }
+        Purpose::Training { dropout: self.dropout_between_layers(), runs, kept }
+    }
+
+    /// Whether there is something to be dropped between layers.
+    pub(crate) fn dropout_between_layers(&self) -> bool {
+        self.dropout > 0.0 && self.model.encoder == Encoder::Lstm && self.model.layers > 1
     }
 
     /// Whether the model is evaluated in one pass over each segment, whatever windows are asked for.
@@ -201,6 +206,14 @@ impl Config {
             Purpose::Training { dropout: true, .. } => Dropout::of_step(self.dropout, self.seed, step).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Refuses what is not computed on a GPU yet, see [`Trainer::on_gpu`](crate::Trainer::on_gpu).
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the first of such settings.
+    pub fn check_on_gpu(&self) -> Result<()> {
+        device::check(self)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -22,6 +22,11 @@ impl Head {
         Head { width, outputs, weight, bias: layout.push("head.bias".to_owned(), &[outputs]) }
     }
 
+    /// Where the weight [K, D] and the bias [K] lie.
+    pub(crate) fn slots(&self) -> [Slot; 2] {
+        [self.weight, self.bias]
+    }
+
     pub(crate) fn forward<S: Scalar>(&self, parameters: &TensorSet<S>, joined: &[S], outputs: &mut [S]) {
         let bias = parameters.slot(self.bias);
         outputs.chunks_exact_mut(self.outputs).for_each(|row| row.copy_from_slice(bias));

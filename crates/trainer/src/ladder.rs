@@ -40,6 +40,15 @@ const BATCHES_FIRST: usize = 2;
 
 impl Ladder {
     pub(crate) fn new(config: &Config) -> Self {
+        Ladder::of(config, config.can_checkpoint_gradients())
+    }
+
+    /// The rations of a run on a GPU, where nothing is computed again.
+    pub(crate) fn of_gpu(config: &Config) -> Self {
+        Ladder::of(config, false)
+    }
+
+    fn of(config: &Config, can_checkpoint: bool) -> Self {
         let Config { batch_size, gradient_checkpointing, .. } = *config;
         let planned = Ration { chunk_percent: 100, batch_size, gradient_checkpointing };
         let first = Ration { chunk_percent: FIRST_CHUNK_PERCENT, ..planned };
@@ -47,8 +56,7 @@ impl Ladder {
         let (before, after) = sizes.split_at(sizes.len().min(BATCHES_FIRST));
         let mut rations = vec![planned, first];
         rations.extend(before.iter().map(|&batch_size| Ration { batch_size, ..first }));
-        let checkpointing =
-            Ration { gradient_checkpointing: config.can_checkpoint_gradients(), ..rations[rations.len() - 1] };
+        let checkpointing = Ration { gradient_checkpointing: can_checkpoint, ..rations[rations.len() - 1] };
         rations.push(checkpointing);
         rations.extend(after.iter().zip(1u32..).map(|(&batch_size, halvings)| Ration {
             chunk_percent: FIRST_CHUNK_PERCENT.checked_shr(halvings).unwrap_or(0).max(1),

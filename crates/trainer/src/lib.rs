@@ -8,6 +8,7 @@ mod clip;
 mod config;
 mod decoder;
 mod dense;
+mod device;
 mod divergence;
 mod dropout;
 mod early_stopping;

@@ -59,7 +59,7 @@ impl Default for OptimizerConfig {
 
 impl OptimizerConfig {
     /// As the pass that changes weights takes them.
-    fn settings(&self) -> OptimizerSettings {
+    pub(crate) fn settings(&self) -> OptimizerSettings {
         let &OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = self;
         let rule = match kind {
             OptimizerKind::Sgd => Rule::Sgd,

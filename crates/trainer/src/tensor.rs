@@ -56,6 +56,20 @@ impl Layout {
         self.entries.iter().map(|entry| (entry.name.as_str(), entry.shape.as_slice()))
     }
 
+    /// The tensor that element `index` of all belongs to, and the element's index there.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub(crate) fn element(&self, index: usize) -> (&str, usize) {
+        let of = self.entries.iter().find(|entry| entry.range.contains(&index)).expect("an element of a tensor");
+        (&of.name, index - of.range.start)
+    }
+
+    /// Where a tensor's elements lie among those of all.
+    pub(crate) fn place(&self, slot: Slot) -> Range<usize> {
+        self.entries[slot.0].range.clone()
+    }
+
     pub(crate) fn name(&self, slot: Slot) -> &str {
         &self.entries[slot.0].name
     }

@@ -17,6 +17,7 @@ use crate::carried::Carried;
 use crate::checkpoint::{Best, Checkpoints, State};
 use crate::config::Config;
 use crate::dense::Mode;
+use crate::device::{Accelerator, Host};
 use crate::divergence::Course;
 use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
@@ -28,14 +29,17 @@ use crate::optimizer::Optimizer;
 use crate::prefetch::{Source, with_batches};
 use crate::samples::Samples;
 use crate::schedule::Schedule;
-use crate::step::{Compute, Engine};
+use crate::step::{Compute, Engine, Purpose};
 use crate::tensor::TensorSet;
 use crate::weights::{load_weights, save_weights};
 
 /// A model in training on one device.
 #[derive(Debug)]
 pub struct Trainer {
+    /// Whose memory weights, optimizer and batches are in.
     device: Device,
+    /// What computes steps, where that is not the processor: `engine` then predicts only.
+    accelerator: Option<Accelerator>,
     config: Config,
     model: Model,
     parameters: TensorSet<f32>,
@@ -103,17 +107,22 @@ fn scaler(config: &Config) -> Option<LossScaler> {
     config.precision.needs_loss_scale().then(new)
 }
 
+/// What the engine of the processor is for.
+fn purpose(config: &Config, ration: Ration, is_on_gpu: bool) -> Purpose {
+    if is_on_gpu { Purpose::Prediction } else { config.purpose_with(ration) }
+}
+
 /// The engine of a run, and what of `ladder` it had to be cut to.
 fn first_engine(
     (device, model): (&Device, &Model),
-    config: &Config,
+    (config, is_on_gpu): (&Config, bool),
     ladder: &mut Ladder,
 ) -> Result<(Engine, Vec<ShortageEvent>)> {
     let mut cuts = Vec::new();
     loop {
         let ration = ladder.ration();
         let compute = Compute { batch_size: ration.batch_size, ..config.compute() };
-        let engine = Engine::new(device, model, compute, config.purpose_with(ration)).and_then(|engine| {
+        let engine = Engine::new(device, model, compute, purpose(config, ration, is_on_gpu)).and_then(|engine| {
             engine.with_precision(&device.scope("model/parameters/working"), model, config.precision)
         });
         match engine {
@@ -135,7 +144,25 @@ impl Trainer {
     ///
     /// # Errors
     /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when the device has no room.
-    pub fn new(device: &Device, mut config: Config, shape: SampleShape) -> Result<Self> {
+    ///
+    /// # Panics
+    /// If the device is a GPU: see [`Trainer::on_gpu`].
+    pub fn new(device: &Device, config: Config, shape: SampleShape) -> Result<Self> {
+        Trainer::on((device, None), config, shape)
+    }
+
+    /// A trainer whose steps are computed on `gpu`. Weights, optimizer and batches are in the memory of `host` besides, where the model is evaluated and checkpoints are written: they are
+    /// those of a run on the processor, and each goes on from the other's. The weights that come of it are another rounding of the same run.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: graphs, attention pooling, layer norm, dense training, carried state,
+    /// gradient checkpointing, the plain form, profiles.
+    pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
+        Trainer::on((host, Some(gpu)), config, shape)
+    }
+
+    fn on((device, gpu): (&Device, Option<&Device>), mut config: Config, shape: SampleShape) -> Result<Self> {
+        assert!(matches!(device, Device::Cpu(_)), "weights are kept in host memory");
         config.check()?;
         config.loss.check_groups(shape.outputs)?;
         config.model = config.model.for_loss(config.loss);
@@ -143,9 +170,11 @@ impl Trainer {
         let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
         let gradients = TensorSet::zeros(&device.scope("model/gradients"), model.layout())?;
         let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
-        let mut ladder = Ladder::new(&config);
-        let (engine, cut_before) = first_engine((device, &model), &config, &mut ladder)?;
+        let mut ladder = if gpu.is_some() { Ladder::of_gpu(&config) } else { Ladder::new(&config) };
+        let (engine, cut_before) = first_engine((device, &model), (&config, gpu.is_some()), &mut ladder)?;
+        let accelerator = gpu.map(|gpu| Accelerator::new([gpu, device], &model, &config)).transpose()?;
         Ok(Trainer {
+            accelerator,
             gradients,
             optimizer,
             engine,
@@ -170,6 +199,11 @@ impl Trainer {
         &self.model
     }
 
+    /// The device that steps are computed on.
+    pub fn device(&self) -> &Device {
+        self.accelerator.as_ref().map_or(&self.device, Accelerator::device)
+    }
+
     /// The weights as they are now.
     pub fn parameters(&self) -> &TensorSet<f32> {
         &self.parameters
@@ -185,7 +219,15 @@ impl Trainer {
     /// # Errors
     /// As [`load_weights`]; the weights are then as before.
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
-        load_weights(path, &mut self.parameters)
+        load_weights(path, &mut self.parameters)?;
+        self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
+        Ok(())
+    }
+
+    /// Brings weights and optimizer up to date, where they are changed on a GPU.
+    fn settle(&mut self) -> Result<()> {
+        let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
+        self.accelerator.as_mut().map_or(Ok(()), |accelerator| accelerator.settle(host))
     }
 
     /// Writes the weights to a safetensors file, atomically.
@@ -207,8 +249,15 @@ impl Trainer {
     /// [`Error::NothingToCut`] where the device has too little memory whatever is cut; [`Error::Class`] for a target that names no class,
     /// [`Error::NotFinite`] when numbers overflow, [`Error::Exploded`] when the loss does, and [`Error::GaveUp`] when they still do after
     /// all rollbacks (see [`Divergence`](crate::Divergence)); [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
-    /// after the last step that was completed.
+    /// after the last step that was completed, unless its GPU gave no weights back: what goes on then is a new trainer, from a checkpoint.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
+        let outcome = self.train_to_the_end(run, observer);
+        // Where a GPU fails, its first error says more than that its weights cannot be had.
+        let settled = self.settle();
+        outcome.and_then(|outcome| settled.map(|()| outcome))
+    }
+
+    fn train_to_the_end(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         check_shape(&self.model, run.samples)?;
         self.check_validation(run)?;
         self.check_mode(run)?;
@@ -237,6 +286,7 @@ impl Trainer {
         if self.prepare_rollbacks(run, observer)?.is_break() {
             return Ok(self.outcome(End::Stopped));
         }
+        self.accelerator.iter_mut().try_for_each(|accelerator| accelerator.keep_series(run.samples))?;
         let graphs = self.engine.make_room_for(&self.model, Selection { samples: run.samples, indices: run.train })?;
         let (batches, form) = (self.device.scope("batches"), self.config.form);
         let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
@@ -258,6 +308,7 @@ impl Trainer {
     /// # Errors
     /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
+        self.settle()?;
         let ration = self.ladder.ration();
         let predictions = Predictions {
             model: &self.model,
@@ -307,6 +358,7 @@ impl Trainer {
         if let Some(checkpoints) = run.checkpoints
             && (epoch_ends || save_due || improved || flow.is_break() || self.end(schedule).is_some())
         {
+            self.settle()?;
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
             let path = checkpoints.save(
@@ -322,7 +374,7 @@ impl Trainer {
     }
 
     fn epoch_event(&self, schedule: &Schedule) -> EpochEvent {
-        let (usage, stats) = (self.device.usage(), self.device.stats());
+        let (usage, stats) = (self.device().usage(), self.device().stats());
         EpochEvent {
             step: self.step,
             epoch: schedule.step(self.step - 1).epoch,

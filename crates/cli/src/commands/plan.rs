@@ -54,6 +54,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         memory_bytes,
         intent: Intent::Plan,
     })?;
+    if let Some(gpu) = job.gpu.as_ref().filter(|_| args.device != "auto") {
+        let message = "is present, but memory is planned for the CPU only so far; `train` runs on it, and keeps besides in host memory what this plan counts without --device";
+        return Err(Failure::device(format!("device `{gpu}` {message}")));
+    }
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
     let tensors = if args.tensors { format!("\n{}", plan.memory.tensors_text()) } else { String::new() };

@@ -111,8 +111,8 @@ fn train(args: &Args, (folder, config): (RunFolder, Config), begin: Begin) -> Re
     }
     job.data.load_in_chunks_of(plan.data.chunks.samples_per_chunk, job.training.batch_size);
     record(&job);
-    let trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone());
-    let mut trainer = trainer.map_err(|error| explain_shortage(&folder, &job.device, error.into()))?;
+    let mut trainer =
+        job.trainer(plan.shape.clone()).map_err(|error| explain_shortage(&folder, &job.device, error.into()))?;
     if let Some(weights) = &args.init {
         trainer.load_weights(weights)?;
     }
@@ -265,7 +265,7 @@ impl Session {
     }
 
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
-        let Job { device, data, split, config, training, .. } = &self.job;
+        let Job { data, split, config, training, .. } = &self.job;
         let (mut forecasts, mut attention, mut day) = (None, None, None);
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, Which::Best)?;
@@ -293,7 +293,7 @@ impl Session {
             split: &SplitFacts::of(split, data.unit_times()),
             memory,
             gpu: &crate::gpu::rows(&self.folder.gpu_file())?,
-            machine: &Machine::of(device, training),
+            machine: &Machine::of(self.job.computes_on(), training),
             config,
         };
         Ok(write_atomically(&self.folder.report_file(), report.to_html().as_bytes())?)

@@ -60,6 +60,9 @@ pub struct FakeDriver {
 }
 
 impl FakeDriver {
+    /// The variable with which a program is started that finds the driver in [`FakeDriver::folder`]: paths of objects as [`FakeDriver::add_kernels`] takes, separated by colons.
+    pub const KERNELS: &str = "FAKE_CUDA_KERNELS";
+
     /// The whole driver. Waits until the test before has dropped it.
     ///
     /// # Panics

@@ -95,6 +95,11 @@ impl Decoder {
         self.fusion.map_or(0, |fusion| fusion.sizes.weights())
     }
 
+    /// The head, where it reads the encodings as they are.
+    pub(crate) fn plain_head(&self) -> Option<&Head> {
+        self.head.as_ref().filter(|_| self.fusion.is_none() && self.attention.is_none())
+    }
+
     pub(crate) fn attention(&self) -> Option<&GraphAttention> {
         self.attention.as_ref()
     }

@@ -47,6 +47,7 @@ use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
 use sequence::{Input, Sequence};
 use weights::LayerWeights;
+pub(crate) use windows::Windows;
 
 /// Steps whose gate gradients are kept until they are folded into the weights': 32 windows' of H = 128 are 512 KiB.
 const BLOCK_STEPS: usize = 8;

@@ -8,7 +8,7 @@ use crate::kernel::{PANEL, Place};
 
 /// The distinct windows of some samples, in the order of their first bars.
 #[derive(Debug, Default)]
-pub(super) struct Windows {
+pub(crate) struct Windows {
     /// Bars in each; for dense training, in the longest.
     steps: usize,
     /// Bars that a sample's window has, the last of those.
@@ -30,7 +30,7 @@ pub(super) struct Windows {
 impl Windows {
     /// The windows of `steps` bars that begin at the bars `starts` and are known by `ends`, one a sample. With `runs`, the numbers of
     /// samples that follow one another, those of each run become one: from the first bar of its first to the last bar of its last.
-    pub(super) fn set(&mut self, (starts, ends): (&[usize], &[usize]), steps: usize, runs: &[usize]) {
+    pub(crate) fn set(&mut self, (starts, ends): (&[usize], &[usize]), steps: usize, runs: &[usize]) {
         let mut firsts: Vec<usize> = (0..starts.len()).collect();
         let mut rest = firsts.as_mut_slice();
         for &len in runs {
@@ -74,7 +74,7 @@ impl Windows {
     }
 
     /// Number of distinct windows.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
 
@@ -84,7 +84,7 @@ impl Windows {
     }
 
     /// What tells the distinct windows from those of other batches.
-    pub(super) fn ends(&self) -> &[usize] {
+    pub(crate) fn ends(&self) -> &[usize] {
         &self.ends
     }
 
@@ -94,13 +94,28 @@ impl Windows {
     }
 
     /// The distinct window of each sample, and the step at which the sample's ends.
-    pub(super) fn of_sample(&self) -> &[(usize, usize)] {
+    pub(crate) fn of_sample(&self) -> &[(usize, usize)] {
         &self.of_sample
     }
 
     /// Bars covered.
-    pub(super) fn bars(&self) -> usize {
+    pub(crate) fn bars(&self) -> usize {
         self.bars
+    }
+
+    /// The row of each distinct window's first bar, if the bars covered are laid side by side without repetition.
+    pub(crate) fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+
+    /// The rows of the batch that are covered, in this order, each once.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut laid = 0;
+        self.starts.iter().zip(&self.offsets).flat_map(move |(&start, &offset)| {
+            let first = laid.max(offset) - offset;
+            laid = offset + self.steps;
+            (first..self.steps).map(move |bar| start + bar)
+        })
     }
 
     /// What the windows read at `steps`: windows whose bars follow one another, and the bars that they read there together.

@@ -15,7 +15,7 @@ use crate::error::Result;
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
 ///
 /// # Panics
-/// If the lengths are not those of the list; if the sequence's rows are not bars, or its windows do not ascend; and if arrays are on several devices.
+/// If there is no room for the list; if the sequence's rows are not bars, or its windows do not ascend; and if arrays are on several devices.
 pub fn sum_by_bar<T: Operand>(
     list: &WorkList,
     sequence: usize,
@@ -25,10 +25,9 @@ pub fn sum_by_bar<T: Operand>(
     let (of, hidden) = (list.places()[sequence], list.hidden());
     let first = list.first(&of);
     assert!(of.row_step == 1 && first.is_sorted(), "gradients are summed over windows of bars in ascending order");
-    assert_eq!(d_gates.len(), list.rows() * 4 * hidden, "gates of all steps");
-    let rows = to.len() / (4 * hidden);
-    let last = first.last().map_or(0, |&first| first as usize + of.steps as usize);
-    assert!(rows * 4 * hidden == to.len() && last <= rows, "a row for each bar");
+    assert!(d_gates.len() >= list.rows() * 4 * hidden, "gates of all steps");
+    let rows = list.projected_rows_of(sequence);
+    assert!(to.len() >= rows * 4 * hidden, "a row for each bar");
     list.device().assert_beside(to.scope().device());
     list.device().assert_beside(d_gates.scope().device());
     match list.device() {
@@ -44,7 +43,7 @@ pub fn sum_by_bar<T: Operand>(
         }
         _ => {
             let (width, d_gates, to) = (4 * hidden, d_gates.as_slice(), to.as_mut_slice());
-            to.fill(0.0);
+            to[..rows * width].fill(0.0);
             for (window, &first) in first.iter().enumerate() {
                 for t in 0..of.steps as usize {
                     let terms = &d_gates[(of.gates(t) + window) * width..][..width];

@@ -34,6 +34,7 @@ pub const SOURCES: &[&str] = &[
     "recurrence_backward",
     "recurrent_weights",
     "round",
+    "take_rows",
 ];
 
 /// The cases.

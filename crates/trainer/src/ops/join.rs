@@ -90,7 +90,7 @@ pub fn join_last<T: Operand>(
     hidden: &Buffer<T>,
     joined: &mut Buffer<T>,
 ) -> Result<()> {
-    assert_eq!(hidden.len(), (list.rows() + list.windows()) * list.hidden(), "states of the list");
+    assert!(hidden.len() >= (list.rows() + list.windows()) * list.hidden(), "states of the list");
     assert_eq!((reads.windows(), reads.sequences), (list.windows(), list.places().len()), "reads of the list");
     assert_eq!(joined.len(), reads.reads.len() * list.hidden(), "the states of every sample");
     list.device().assert_beside(hidden.scope().device());
@@ -149,7 +149,7 @@ fn join<From: Operand, T: Operand>(
 }
 
 /// The gradients of what was joined, `d_joined` `[samples, N · H]`, rounded to `T`, back to the vectors: `d_vectors` `[Σ B, H]` becomes for each window the sum over its
-/// readers, in the order of the samples, and zero where there is none. [`Gradients::hidden`](super::Gradients::hidden) has this shape.
+/// readers, in the order of the samples, and zero where there is none. [`Gradients::hidden`](super::Gradients::hidden) has room for them.
 ///
 /// # Errors
 /// As [`join_last`].
@@ -158,19 +158,21 @@ fn join<From: Operand, T: Operand>(
 /// If anything has not the shape of the reads, and if arrays are on several devices.
 pub fn separate<T: Operand>(reads: &WindowReads, d_joined: &Buffer<f32>, d_vectors: &mut Buffer<f32>) -> Result<()> {
     let (device, width) = (d_vectors.scope().device().clone(), reads.width(d_joined.len()));
-    assert_eq!(d_vectors.len(), reads.windows() * width, "vectors of every window");
+    let len = reads.windows() * width;
+    assert!(d_vectors.len() >= len, "vectors of every window");
     [d_joined.scope(), reads.starts.scope()].into_iter().for_each(|scope| device.assert_beside(scope.device()));
     match &device {
         Device::Cuda(device) => {
             let name = format!("separate_{}", T::SUFFIX);
             let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
-            let (starts, readers, len) = (reads.starts.address(), reads.readers.address(), d_vectors.len() as u64);
-            let arguments = arguments![starts, readers, d_joined.address(), d_vectors.address(), len, width as u32];
+            let (starts, readers) = (reads.starts.address(), reads.readers.address());
+            let arguments =
+                arguments![starts, readers, d_joined.address(), d_vectors.address(), len as u64, width as u32];
             // SAFETY: readers are rows of `d_joined`, and a thread writes one element of `d_vectors`. What is submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(device, Launch::over(d_vectors.len()), &arguments) }?)
+            Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
         _ => {
-            d_vectors.as_mut_slice().fill(0.0);
+            d_vectors.as_mut_slice()[..len].fill(0.0);
             let rows = d_joined.as_slice().chunks_exact(width.max(1));
             for (row, &window) in rows.zip(reads.reads.as_slice()) {
                 let sums = &mut d_vectors.as_mut_slice()[window as usize * width..][..width];

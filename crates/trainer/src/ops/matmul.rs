@@ -96,9 +96,7 @@ pub fn multiply<T: Operand>(
     product.a.assert_has(rows * inner, &device);
     product.b.assert_has(columns * inner, &device);
     Part { buffer: out, start }.assert_has(rows * columns, &device);
-    if let Some(start) = product.start {
-        start.assert_has(columns, &device);
-    }
+    product.start.iter().for_each(|start| start.assert_has(columns, &device));
     match &device {
         Device::Cuda(device) => cuda(device, product, output, (out, start)),
         _ => {

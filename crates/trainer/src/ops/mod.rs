@@ -5,7 +5,8 @@
 //! biases of PyTorch's order into this one, and [`add_separated`] their gradients back. Sums are in f32 whatever the operands are.
 //!
 //! ```text
-//! forward    projected = x · W_ihᵀ + b, once a bar            multiply
+//! forward    bars that the windows cover                     take_rows
+//!            projected = x · W_ihᵀ + b, once a bar            multiply
 //!            states, gates of all steps and timeframes        recurrence
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
 //!            a vector for each window                         join_last; or pool, then join_vectors
@@ -39,7 +40,9 @@ mod pool;
 mod recurrence;
 mod recurrence_backward;
 mod recurrent_weights;
+mod room;
 mod round;
+mod take_rows;
 mod work_list;
 
 pub use by_bar::sum_by_bar;
@@ -56,5 +59,7 @@ pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backwar
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrent_weights::RecurrentWeights;
+pub(crate) use room::make_room;
 pub use round::round_to;
+pub use take_rows::{Rows, take_rows};
 pub use work_list::{Sequence, TileWindows, WorkList};

@@ -1,11 +1,13 @@
 #![forbid(unsafe_code)]
 
+use std::fmt::Debug;
+
 use bytemuck::Pod;
 use half::{bf16, f16};
 use megabatch_gpu_core::{Buffer, Device};
 
 /// What products read: f32, f16, bf16.
-pub trait Operand: Pod + private::Sealed {
+pub trait Operand: Pod + Debug + Send + Sync + private::Sealed {
     /// What gates are kept as for the backward pass: f32 beside f32, else f16, as they lie within ±1, where it is eight times as fine as bf16.
     type Kept: Operand;
 

@@ -6,6 +6,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 use super::cell;
 use super::operand::Operand;
 use super::recurrent_weights::{Fragments, RecurrentWeights};
+use super::room::make_room;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
@@ -18,7 +19,7 @@ pub struct Inputs<'a, T: Operand> {
     pub projected: &'a Buffer<f32>,
 }
 
-/// What the recurrence keeps, sequence after sequence.
+/// What the recurrence keeps, sequence after sequence; behind it there may be room for more.
 #[derive(Debug)]
 pub struct States<T: Operand> {
     /// `[Σ (T + 1)·B, H]`: the states before the first step, which are the caller's to set, then those after each.
@@ -40,10 +41,38 @@ impl<T: Operand> States<T> {
         Ok(States { hidden: Buffer::zeros(scope, len)?, cell: Buffer::zeros(scope, len)?, gates })
     }
 
+    /// Sees to it that there is room for the states of a list; what was there may be lost.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn make_room(&mut self, list: &WorkList) -> Result<()> {
+        let len = (list.rows() + list.windows()) * list.hidden();
+        make_room(&mut self.hidden, len)?;
+        make_room(&mut self.cell, len)?;
+        make_room(&mut self.gates, list.rows() * 4 * list.hidden())
+    }
+
+    /// Sets the states before the first step to zero.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory): what the device says.
+    ///
+    /// # Panics
+    /// If there is no room for the list.
+    pub fn start_from_zero(&mut self, list: &WorkList) -> Result<()> {
+        for of in list.places() {
+            let (start, len) = (of.states(0) * list.hidden(), of.windows as usize * list.hidden());
+            self.hidden.set_zero_at(start, len)?;
+            self.cell.set_zero_at(start, len)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn assert_fit(&self, list: &WorkList) {
         let len = (list.rows() + list.windows()) * list.hidden();
         let gates = list.rows() * 4 * list.hidden();
-        assert_eq!([self.hidden.len(), self.cell.len(), self.gates.len()], [len, len, gates], "states of the list");
+        let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
+        assert!(lens.iter().zip([len, len, gates]).all(|(&len, needed)| len >= needed), "states of the list");
         [self.hidden.scope(), self.cell.scope(), self.gates.scope()]
             .iter()
             .for_each(|scope| list.device().assert_beside(scope.device()));
@@ -60,10 +89,10 @@ impl<T: Operand> States<T> {
 /// cells.
 ///
 /// # Panics
-/// If anything has not the shape of the list, and if arrays are on several devices.
+/// If anything has not room for the list, and if arrays are on several devices.
 pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &mut States<T>) -> Result<()> {
     states.assert_fit(list);
-    assert_eq!(inputs.projected.len(), list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
+    assert!(inputs.projected.len() >= list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
     inputs.weights.assert_fit(list);
     list.device().assert_beside(inputs.projected.scope().device());
     match (list.device(), &inputs.weights.fragments) {

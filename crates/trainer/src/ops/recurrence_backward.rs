@@ -7,10 +7,11 @@ use super::cell;
 use super::operand::Operand;
 use super::recurrence::{States, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights};
+use super::room::make_room;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
-/// What goes back through the recurrence, sequence after sequence.
+/// What goes back through the recurrence, sequence after sequence; behind it there may be room for more.
 #[derive(Debug)]
 pub struct Gradients<T: Operand> {
     /// `[Σ T·B, H]`: of the hidden state after each step, from above; none where only the last one is read.
@@ -34,11 +35,22 @@ impl<T: Operand> Gradients<T> {
         Ok(Gradients { outputs: None, hidden: Buffer::zeros(scope, len)?, cell: Buffer::zeros(scope, len)?, gates })
     }
 
+    /// Sees to it that there is room for the gradients of a list, those of every output apart; what was there may be lost.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn make_room(&mut self, list: &WorkList) -> Result<()> {
+        make_room(&mut self.hidden, list.windows() * list.hidden())?;
+        make_room(&mut self.cell, list.windows() * list.hidden())?;
+        make_room(&mut self.gates, list.rows() * 4 * list.hidden())
+    }
+
     fn assert_fit(&self, list: &WorkList) {
         let (edge, steps) = (list.windows() * list.hidden(), list.rows() * list.hidden());
         let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
-        assert_eq!(lens, [edge, edge, 4 * steps], "gradients of the list");
-        assert!(self.outputs.as_ref().is_none_or(|outputs| outputs.len() == steps), "gradients of every output");
+        let needed = [edge, edge, 4 * steps];
+        assert!(lens.iter().zip(needed).all(|(&len, needed)| len >= needed), "gradients of the list");
+        assert!(self.outputs.as_ref().is_none_or(|outputs| outputs.len() >= steps), "gradients of every output");
         let outputs = self.outputs.as_ref().map(Buffer::scope);
         let scopes = [self.hidden.scope(), self.cell.scope(), self.gates.scope()].into_iter().chain(outputs);
         scopes.for_each(|scope| list.device().assert_beside(scope.device()));

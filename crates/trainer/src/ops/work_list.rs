@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
+use super::room::make_room;
 use crate::error::Result;
 
 /// One layer of one timeframe's LSTM over the distinct windows of a batch.
@@ -36,11 +37,13 @@ pub struct WorkList {
     tile: TileWindows,
     places: Vec<Place>,
     firsts: Vec<u32>,
-    projected_rows: usize,
+    /// Rows of projected inputs of each sequence.
+    projected_rows: Vec<usize>,
+    tiles: Vec<Tile>,
     pub(super) on_device: OnDevice,
 }
 
-/// What kernels read of a work list.
+/// What kernels read of a work list; there may be room for more behind it.
 #[derive(Debug)]
 pub(super) struct OnDevice {
     pub(super) places: Buffer<Place>,
@@ -84,7 +87,44 @@ impl WorkList {
     /// If a window reads past its sequence's projected inputs, a sequence has no step, or the kernels' 32-bit numbers do not reach every element: 2³² hidden states
     /// of a step, or units of all projected rows.
     pub fn new(scope: &Scope, hidden: usize, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<Self> {
-        let (mut places, mut firsts): (Vec<Place>, Vec<u32>) = (Vec::new(), Vec::new());
+        let mut list = WorkList::empty(scope, hidden)?;
+        list.set(tile, sequences)?;
+        Ok(list)
+    }
+
+    /// A list of no sequences.
+    ///
+    /// # Errors
+    /// As [`WorkList::new`].
+    pub fn empty(scope: &Scope, hidden: usize) -> Result<Self> {
+        let on_device = OnDevice {
+            places: Buffer::zeros(scope, 0)?,
+            tiles: Buffer::zeros(scope, 0)?,
+            first: Buffer::zeros(scope, 0)?,
+        };
+        Ok(WorkList {
+            hidden,
+            tile: TileWindows::default(),
+            places: Vec::new(),
+            firsts: Vec::new(),
+            projected_rows: Vec::new(),
+            tiles: Vec::new(),
+            on_device,
+        })
+    }
+
+    /// Takes other sequences. Memory is taken only where there is less than they need.
+    ///
+    /// # Errors
+    /// As [`WorkList::new`]; the list is not to be used then before it is set again.
+    ///
+    /// # Panics
+    /// As [`WorkList::new`].
+    pub fn set(&mut self, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<()> {
+        let hidden = self.hidden;
+        let (places, firsts) = (&mut self.places, &mut self.firsts);
+        places.clear();
+        firsts.clear();
         let (mut projected_row, mut step_row) = (0, 0);
         for (weight, of) in sequences.iter().enumerate() {
             let last = of.first.iter().max().map_or(0, |&first| first as usize + 1 + of.row_step * (of.steps - 1));
@@ -108,12 +148,12 @@ impl WorkList {
         }
         let in_reach = |rows: usize| u32::try_from(4 * rows * hidden).is_ok();
         assert!(in_reach(projected_row) && in_reach(firsts.len() + 32), "too many rows for one launch");
-        let on_device = OnDevice {
-            places: Buffer::from_slice(scope, &places)?,
-            tiles: Buffer::from_slice(scope, &tiles(&places, tile.windows()))?,
-            first: Buffer::from_slice(scope, &firsts)?,
-        };
-        Ok(WorkList { hidden, tile, places, firsts, projected_rows: projected_row, on_device })
+        self.projected_rows = sequences.iter().map(|of| of.projected_rows).collect();
+        (self.tile, self.tiles) = (tile, tiles(places, tile.windows()));
+        let OnDevice { places, tiles, first } = &mut self.on_device;
+        write(places, &self.places)?;
+        write(tiles, &self.tiles)?;
+        write(first, &self.firsts)
     }
 
     /// H.
@@ -133,7 +173,12 @@ impl WorkList {
 
     /// Rows of projected inputs of all sequences.
     pub fn projected_rows(&self) -> usize {
-        self.projected_rows
+        self.projected_rows.iter().sum()
+    }
+
+    /// Rows of projected inputs of one sequence.
+    pub fn projected_rows_of(&self, sequence: usize) -> usize {
+        self.projected_rows[sequence]
     }
 
     /// First row of a sequence's projected inputs.
@@ -151,6 +196,11 @@ impl WorkList {
         self.places[sequence].states(0)
     }
 
+    /// First row of a sequence's states after step `t`, counted from 0.
+    pub fn states_row_after(&self, sequence: usize, t: usize) -> usize {
+        self.places[sequence].states(t + 1)
+    }
+
     pub(super) fn device(&self) -> &Device {
         self.on_device.places.scope().device()
     }
@@ -165,7 +215,7 @@ impl WorkList {
     }
 
     pub(super) fn tiles(&self) -> usize {
-        self.on_device.tiles.len()
+        self.tiles.len()
     }
 
     pub(super) fn tile_windows(&self) -> usize {
@@ -194,6 +244,12 @@ impl Place {
     }
 }
 
+/// Writes `values` to the beginning of `to`.
+fn write<T: Pod>(to: &mut Buffer<T>, values: &[T]) -> Result<()> {
+    make_room(to, values.len())?;
+    Ok(to.copy_from_at(0, values)?)
+}
+
 /// Tiles of all sequences, those of the longest ones first.
 fn tiles(places: &[Place], windows: usize) -> Vec<Tile> {
     let mut order: Vec<usize> = (0..places.len()).collect();
@@ -220,6 +276,19 @@ mod tests {
         assert_eq!((list.windows(), list.rows(), list.projected_rows()), (20, 9 + 153, 5 + 11 + 7));
         let second = list.places()[1];
         assert_eq!((second.projected_row, second.gates(2), second.states(2)), (5, 9 + 34, 9 + 34 + 3));
+    }
+
+    #[test]
+    fn a_list_that_is_set_again_keeps_its_memory_and_forgets_its_sequences() {
+        let device = Device::cpu();
+        let scope = device.scope("test");
+        let of = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
+        let mut list = WorkList::new(&scope, 4, TileWindows::Eight, &[of(9, &[0; 17]), of(3, &[0; 9])]).unwrap();
+        let before = device.usage().allocated_bytes;
+        list.set(TileWindows::Sixteen, &[of(2, &[0, 1, 2])]).unwrap();
+        assert_eq!(device.usage().allocated_bytes, before);
+        assert_eq!((list.windows(), list.rows(), list.projected_rows(), list.tiles()), (3, 6, 4, 1));
+        assert_eq!(list.on_device.first.as_slice()[..3], [0, 1, 2]);
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub use compute::Compute;
 pub(crate) use compute::{Kept, Purpose, Room};
 use parts::{Part, parts_of};
 use worker::Worker;
-use working::{WorkingCopy, weights};
+pub(crate) use working::WorkingCopy;
+use working::weights;
 
 use crate::carried::Carried;
 use crate::dropout::Dropout;
@@ -123,11 +124,8 @@ impl Engine {
 
     /// The same engine with products in `precision`, whose weights are booked on `scope`.
     pub(crate) fn with_precision(mut self, scope: &Scope, model: &Model, precision: Precision) -> Result<Self> {
-        if precision != Precision::Fp32 {
-            let parameters = TensorSet::zeros(scope, model.layout())?;
-            self.working = Some(WorkingCopy { precision, parameters });
-            self.weights.iter_mut().for_each(|weights| weights.set_precision(precision));
-        }
+        self.working = WorkingCopy::new(scope, model, precision)?;
+        self.weights.iter_mut().for_each(|weights| weights.set_precision(precision));
         Ok(self)
     }
 

@@ -11,6 +11,7 @@ use megabatch_order::StepSamples;
 use super::{Run, Trainer};
 use crate::carried::{Carried, carried_rows};
 use crate::checkpoint::{Arithmetic, Resumed, RunSettings, State};
+use crate::device::Accelerator;
 use crate::error::{Error, Result};
 use crate::schedule::Schedule;
 
@@ -36,6 +37,7 @@ impl Trainer {
         let carried = self.carried.as_mut().map(Carried::states_mut);
         let resumed = checkpoints.load_latest(before, here, (&mut self.parameters, &mut self.optimizer), carried)?;
         if let Some(Resumed { state, .. }) = &resumed {
+            self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
             (self.step, self.best, self.plateau) = (state.step, state.best, state.plateau);
             self.course = state.course.clone();
             self.unfinished = state.unfinished.then_some(ControlFlow::Continue(()));

@@ -4,7 +4,8 @@
 
 use std::ops::ControlFlow;
 
-use super::{Run, Trainer};
+use super::{Run, Trainer, purpose};
+use crate::device::Accelerator;
 use crate::error::{Error, Result};
 use crate::events::{Event, Observer, ShortageEvent};
 
@@ -14,10 +15,18 @@ impl Trainer {
     /// # Errors
     /// [`Error::NothingToCut`] at the end of the ladder. What is done of the run is saved then.
     pub(super) fn cut(&mut self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
+        // What is done of the run is on the host then, for the steps with less and for a checkpoint.
+        self.settle()?;
         let Some(ration) = self.ladder.descend(run.samples.load_ahead().is_some()) else {
             return Err(self.give_up(error, run, observer));
         };
-        self.engine.cut_to(ration.batch_size, self.config.purpose_with(ration));
+        self.engine.cut_to(ration.batch_size, purpose(&self.config, ration, self.accelerator.is_some()));
+        if let Some(accelerator) = self.accelerator.take() {
+            let gpu = accelerator.device().clone();
+            // Given back before the new memory is taken: buffers have the size of the largest batch.
+            drop(accelerator);
+            self.accelerator = Some(Accelerator::new([&gpu, &self.device], &self.model, &self.config)?);
+        }
         let event = ShortageEvent::new(self.step, &error, (ration, self.config.batch_size));
         Ok(observer(Event::Shortage(event)))
     }

@@ -4,14 +4,17 @@
 
 use std::time::Instant;
 
+use megabatch_amp::ops::Examination;
 use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
 use crate::carried::Carried;
+use crate::device::Host;
 use crate::error::{Error, Result};
 use crate::events::StepEvent;
 use crate::loss::{Loss, Tasks};
+use crate::optimizer::OptimizerConfig;
 use crate::prefetch::Feed;
 use crate::samples::Targets;
 use crate::schedule::Schedule;
@@ -20,6 +23,13 @@ use crate::view::BatchView;
 
 /// Terms of each task, [`Tasks::count`].
 type TaskCounts = [usize; Tasks::MAX];
+
+/// What became of the gradients of a step.
+struct Followed {
+    norm: f64,
+    /// The first that overflowed.
+    overflow: Option<String>,
+}
 
 impl Trainer {
     /// Gradients of the step's batches, norm, clip, update.
@@ -55,24 +65,20 @@ impl Trainer {
         let (learns, terms) = (totals.terms > 0, totals.terms.max(1));
         let loss = totals.loss_sum / terms as f64;
         self.config.divergence.check_loss(&self.course, (self.step + 1, loss))?;
-        // Which targets are known shows as batches are computed: gradients are those of the sum over `count` until here.
-        let inverse = (count as f64 / terms as f64 / f64::from(objective.scale)) as f32;
-        let examined = examine(&[self.gradients.values()], inverse, Threads::Caller);
-        let overflow = self.note_scale(examined.non_finite.is_some())?;
         let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
         let lr = lr * self.course.rate_factor();
-        // None where a gradient overflowed.
-        if let Some(factors) = examined.factors(self.config.clip_norm) {
-            if learns {
-                self.optimizer.step(&mut self.parameters, &self.gradients, (lr, factors));
-            }
-            self.carried.iter_mut().for_each(Carried::commit);
-        }
+        // Which targets are known shows as batches are computed: gradients are those of the sum over `count` until here.
+        let share = count as f64 / terms as f64;
+        let Followed { norm, overflow } = match self.accelerator {
+            None => self.follow(share, (objective.scale, lr), learns)?,
+            Some(_) => self.follow_on_gpu(share, (loss, lr), learns)?,
+        };
         if learns {
             self.course.note(loss);
         }
         self.step += 1;
         self.device.step();
+        self.accelerator.iter().for_each(|accelerator| accelerator.device().step());
 
         let (waited, waits) = feed.take_waited();
         Ok(StepEvent {
@@ -82,7 +88,7 @@ impl Trainer {
             samples: work.positions.len(),
             loss,
             loss_terms: (totals.terms < count).then_some(totals.terms),
-            grad_norm: examined.norm,
+            grad_norm: norm,
             loss_scale: self.scaler.as_ref().map(|_| objective.scale),
             overflow,
             lr,
@@ -92,9 +98,42 @@ impl Trainer {
             backward_s: totals.backward.as_secs_f64(),
             optimizer_s: update_start.elapsed().as_secs_f64(),
             samples_per_s: work.positions.len() as f64 / start.elapsed().as_secs_f64(),
-            allocated_bytes: self.device.usage().allocated_bytes,
+            allocated_bytes: self.device().usage().allocated_bytes,
             profile: self.config.profile.then(|| Box::new(self.engine.take_profile(&self.model))),
         })
+    }
+
+    /// Norm, clip, update along the gradients times `share` over the loss scale. Nothing is updated where they overflowed.
+    fn follow(&mut self, share: f64, (scale, lr): (f32, f64), learns: bool) -> Result<Followed> {
+        let inverse = (share / f64::from(scale)) as f32;
+        let examined = examine(&[self.gradients.values()], inverse, Threads::Caller);
+        let overflow = self.note_scale(examined.non_finite.is_some())?;
+        if let Some(factors) = examined.factors(self.config.clip_norm) {
+            if learns {
+                self.optimizer.step(&mut self.parameters, &self.gradients, (lr, factors));
+            }
+            self.carried.iter_mut().for_each(Carried::commit);
+        }
+        Ok(Followed { norm: examined.norm, overflow })
+    }
+
+    /// The same on a GPU, which is not waited for once the update is on its way.
+    fn follow_on_gpu(&mut self, share: f64, (loss, lr): (f64, f64), learns: bool) -> Result<Followed> {
+        let accelerator = self.accelerator.as_mut().expect("the step was computed there");
+        let report = accelerator.examine(Examination { share, clip_norm: self.config.clip_norm }, &self.gradients)?;
+        let place = report.non_finite.map(|place| self.model.layout().element(place.index));
+        report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
+        if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {
+            *scaler = LossScaler::resume(*scaler.config(), state).map_err(Error::Scale)?;
+        }
+        if let (Some((tensor, index)), None) = (place, &self.scaler) {
+            let tensor = format!("the gradient of {tensor}");
+            return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
+        }
+        if learns {
+            accelerator.update(&OptimizerConfig { lr, ..self.config.optimizer })?;
+        }
+        Ok(Followed { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
     }
 
     /// The sums over so many batches, whose gradients are then in place.
@@ -108,17 +147,32 @@ impl Trainer {
         self.gradients.clear();
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
-        self.engine.load(&self.model, &self.parameters);
-        for _ in 0..batches {
+        match &mut self.accelerator {
+            None => self.engine.load(&self.model, &self.parameters),
+            Some(accelerator) => {
+                let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
+                accelerator.begin(host, self.scaler.as_ref())?;
+            }
+        }
+        for number in 1..=batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             if let Loss::Tasks(tasks) = self.config.loss {
                 let of_batch = || tasks.count(batch.targets());
                 objective.loss = Loss::Tasks(tasks.of_step(counts.unwrap_or_else(of_batch)));
             }
             let model = (&self.model, &self.parameters);
-            let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
             let before = totals.loss_sum;
-            totals = self.engine.accumulate(model, &batch, objective, (changes, totals));
+            totals = match &mut self.accelerator {
+                None => {
+                    let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
+                    self.engine.accumulate(model, &batch, objective, (changes, totals))
+                }
+                Some(accelerator) => {
+                    accelerator.accumulate(model, (&batch, objective), &mut self.gradients)?;
+                    // Not waited for before the last one.
+                    if number == batches { accelerator.totals()? } else { totals }
+                }
+            };
             let may_overflow = self.scaler.is_some();
             let finite = totals.loss_sum.is_finite() && (may_overflow || self.gradients.first_non_finite().is_none());
             if !finite {
@@ -177,12 +231,19 @@ impl Trainer {
         self.parameters.tensors().for_each(|(name, _, values)| trace.look(("", name), values));
         if trace.first().is_none() {
             let model = (&self.model, &self.parameters);
+            if self.accelerator.is_some() {
+                self.engine.load(&self.model, &self.parameters);
+            }
             self.engine.trace(model, batch, (self.carried.as_ref(), objective), &mut trace);
         }
         for (name, _, values) in self.gradients.tensors() {
             trace.look(("", &format!("the gradient of {name}")), values);
         }
-        let first = trace.first().expect("a loss or a gradient that is not finite comes from one of these");
+        let Some(first) = trace.first() else {
+            // The processor computes this batch otherwise than a GPU does, or an earlier one of the step was to blame.
+            assert!(self.accelerator.is_some(), "a loss or a gradient that is not finite comes from one of these");
+            return Error::NotFinite { step, loss, tensor: "the loss".to_owned(), index: 0 };
+        };
         let of = if first.layer.is_empty() { "" } else { " in " };
         let tensor = format!("{}{of}{}", first.tensor, first.layer);
         Error::NotFinite { step, loss, tensor, index: first.index }

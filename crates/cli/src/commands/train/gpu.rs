@@ -53,7 +53,7 @@ pub(super) enum News {
 impl GpuWatch {
     /// Watches the GPU of `job`; none on a device that is none, or where NVIDIA's management library does not answer, which is told.
     pub(super) fn begin(folder: &RunFolder, job: &Job, progress: &Progress) -> Result<Option<Self>> {
-        let Some(gpu) = job.device.gpu() else { return Ok(None) };
+        let Some(gpu) = job.computes_on().gpu() else { return Ok(None) };
         match GpuProbe::open(&gpu.properties().pci_bus_id) {
             Ok(probe) => GpuWatch::of(folder, Box::new(probe), batches(job)).map(Some),
             Err(fault) => {

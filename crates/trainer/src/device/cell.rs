@@ -1,0 +1,152 @@
+#![forbid(unsafe_code)]
+
+//! One layer of one timeframe: its weights as the kernels read them, and the way back of their gradients.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::error::Result;
+use crate::lstm::Lstm;
+use crate::model::Model;
+use crate::ops::{
+    Arithmetic, Layout, Operand, Output, Part, Product, RecurrentWeights, add_column_sums, add_separated, interleave,
+    multiply,
+};
+
+/// Where a layer's tensors begin among all parameters, and the layer's own form of them.
+#[derive(Debug)]
+pub(super) struct Cell<T: Operand> {
+    hidden: usize,
+    /// Width of what the layer reads.
+    pub(super) input: usize,
+    weight_ih_start: usize,
+    weight_hh_start: usize,
+    bias_starts: Option<[usize; 2]>,
+    weight_ih: Buffer<T>,      // [H, 4, input]
+    bias: Option<Buffer<f32>>, // [H, 4], the sum of both
+    d_weight_ih: Buffer<f32>,  // [H, 4, input]
+    d_weight_hh: Buffer<f32>,  // [H, 4, H]
+    d_bias: Buffer<f32>,       // [H, 4]
+}
+
+/// What all cells need and none keeps.
+#[derive(Debug)]
+pub(super) struct Shared {
+    other_bias: Buffer<f32>, // [H, 4]
+    /// Gates' gradients by bar, [bars, H, 4].
+    pub(super) by_bar: Buffer<f32>,
+}
+
+impl Shared {
+    pub(super) fn new(scope: &Scope, hidden: usize) -> Result<Self> {
+        Ok(Shared { other_bias: Buffer::zeros(scope, 4 * hidden)?, by_bar: Buffer::zeros(scope, 0)? })
+    }
+}
+
+/// Rows that go into a layer's gradients: d_gates `[rows, H, 4]`, and the hidden states before each of these steps, `[rows, H]`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps<'a, T: Operand> {
+    pub(super) d_gates: Part<'a, T>,
+    pub(super) hidden_before: Part<'a, T>,
+    pub(super) rows: usize,
+}
+
+/// A product whose f32 operands are multiplied as they are.
+fn product<'a, T: Operand>([a, b]: [Part<'a, T>; 2], shape: [usize; 3], layout: Layout) -> Product<'a, T> {
+    Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact }
+}
+
+impl<T: Operand> Cell<T> {
+    /// The cell of layer `l`, on `scope`.
+    pub(super) fn new(scope: &Scope, (model, lstm): (&Model, &Lstm), l: usize) -> Result<Self> {
+        let (slots, hidden, input) = (&lstm.layers[l], lstm.sizes.hidden, lstm.sizes.input(l));
+        let start = |slot| model.layout().place(slot).start;
+        let bias = slots.bias.map(|_| Buffer::zeros(scope, 4 * hidden)).transpose()?;
+        Ok(Cell {
+            hidden,
+            input,
+            weight_ih_start: start(slots.weight_ih),
+            weight_hh_start: start(slots.weight_hh),
+            bias_starts: slots.bias.map(|biases| biases.map(start)),
+            weight_ih: Buffer::zeros(scope, 4 * hidden * input)?,
+            bias,
+            d_weight_ih: Buffer::zeros(scope, 4 * hidden * input)?,
+            d_weight_hh: Buffer::zeros(scope, 4 * hidden * hidden)?,
+            d_bias: Buffer::zeros(scope, 4 * hidden)?,
+        })
+    }
+
+    /// Takes the weights as they are now; W_hh becomes that of sequence `k` of `recurrent`.
+    pub(super) fn load(
+        &mut self,
+        parameters: &Buffer<f32>,
+        (recurrent, k): (&mut RecurrentWeights<T>, usize),
+        shared: &mut Shared,
+    ) -> Result<()> {
+        interleave((parameters, self.weight_ih_start), &mut self.weight_ih, [self.hidden, self.input])?;
+        recurrent.set(k, (parameters, self.weight_hh_start))?;
+        if let (Some(bias), Some([ih, hh])) = (&mut self.bias, self.bias_starts) {
+            interleave((parameters, ih), bias, [self.hidden, 1])?;
+            interleave((parameters, hh), &mut shared.other_bias, [self.hidden, 1])?;
+            add_column_sums((&shared.other_bias).into(), [1, 4 * self.hidden], (bias, 0))?;
+        }
+        Ok(())
+    }
+
+    /// x · W_ihᵀ + b of so many rows `x` `[rows, input]`, to `to` from element number `start` on.
+    pub(super) fn project(&self, x: Part<'_, T>, rows: usize, to: (&mut Buffer<f32>, usize)) -> Result<()> {
+        let of = product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
+        multiply(&Product { start: self.bias.as_ref().map(Part::from), ..of }, Output::Overwrite, to)
+    }
+
+    /// The gradient of what the layer read, `[rows, input]`, to `to` from element number `start` on.
+    pub(super) fn d_input(&self, steps: &Steps<'_, T>, to: (&mut Buffer<f32>, usize)) -> Result<()> {
+        let shape = [steps.rows, self.input, 4 * self.hidden];
+        let of = product([steps.d_gates, (&self.weight_ih).into()], shape, Layout::SecondTurned);
+        multiply(&of, Output::Overwrite, to)
+    }
+
+    /// Adds the gradients of W_hh, and those of W_ih and the biases from rows that the layer read step by step, `[rows, input]`.
+    pub(super) fn add_by_step(
+        &mut self,
+        steps: &Steps<'_, T>,
+        x: Part<'_, T>,
+        gradients: &mut Buffer<f32>,
+    ) -> Result<()> {
+        self.add_recurrent(steps, gradients)?;
+        self.add_input([steps.d_gates, x], steps.rows, gradients)
+    }
+
+    /// The same where the layer read bars, `[bars, input]`, whose d_gates were summed by bar.
+    pub(super) fn add_by_bar(
+        &mut self,
+        steps: &Steps<'_, T>,
+        (x, bars): (&Buffer<f32>, usize),
+        (shared, gradients): (&Shared, &mut Buffer<f32>),
+    ) -> Result<()> {
+        self.add_recurrent(steps, gradients)?;
+        self.add_input([(&shared.by_bar).into(), x.into()], bars, gradients)
+    }
+
+    fn add_recurrent(&mut self, steps: &Steps<'_, T>, gradients: &mut Buffer<f32>) -> Result<()> {
+        let shape = [4 * self.hidden, self.hidden, steps.rows];
+        let of = product([steps.d_gates, steps.hidden_before], shape, Layout::BothTurned);
+        multiply(&of, Output::Overwrite, (&mut self.d_weight_hh, 0))?;
+        add_separated(&self.d_weight_hh, (gradients, self.weight_hh_start), [self.hidden; 2])
+    }
+
+    fn add_input<S: Operand>(
+        &mut self,
+        [d_gates, x]: [Part<'_, S>; 2],
+        rows: usize,
+        gradients: &mut Buffer<f32>,
+    ) -> Result<()> {
+        let gates = 4 * self.hidden;
+        let of = product([d_gates, x], [gates, self.input, rows], Layout::BothTurned);
+        multiply(&of, Output::Overwrite, (&mut self.d_weight_ih, 0))?;
+        add_separated(&self.d_weight_ih, (gradients, self.weight_ih_start), [self.hidden, self.input])?;
+        let Some(biases) = self.bias_starts else { return Ok(()) };
+        self.d_bias.set_zero()?;
+        add_column_sums(d_gates, [rows, gates], (&mut self.d_bias, 0))?;
+        biases.into_iter().try_for_each(|start| add_separated(&self.d_bias, (gradients, start), [self.hidden, 1]))
+    }
+}

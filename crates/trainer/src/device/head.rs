@@ -1,0 +1,143 @@
+#![forbid(unsafe_code)]
+
+//! The linear head and the loss on a device.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::error::Result;
+use crate::loss::Loss;
+use crate::model::Model;
+use crate::ops::{
+    Arithmetic, Factors, Layout, LossTable, Objective, Operand, Output, Part, Predictions, Product, Rows,
+    add_column_sums, loss, multiply, take_rows,
+};
+
+#[derive(Debug)]
+pub(super) struct Head<T: Operand> {
+    batches: Scope,
+    /// D, K of outputs and of targets.
+    width: usize,
+    outputs: usize,
+    targets: usize,
+    weight_start: usize,
+    bias_start: usize,
+    /// Places of the weight's numbers among all parameters.
+    places: Buffer<u32>,
+    weight: Buffer<T>,    // [K, D]
+    rounded: Buffer<f32>, // [K, D], the same numbers
+    table: LossTable,
+    /// The sum of the losses since a step began, and the number of its terms.
+    totals: Buffer<f64>,
+    rooms: Vec<Room<T>>,
+}
+
+/// What a batch of so many samples takes. There are few sizes in a run: of batches, and of the last one of an epoch.
+#[derive(Debug)]
+pub(super) struct Room<T: Operand> {
+    samples: usize,
+    /// The last states of all timeframes, [B, D], and their gradients.
+    pub(super) joined: Buffer<T>,
+    pub(super) d_joined: Buffer<f32>,
+    outputs: Buffer<f32>, // [B, K]
+    d_outputs: Buffer<T>, // [B, K]
+    targets: Buffer<f32>, // [B, targets]
+}
+
+/// What the loss of a batch is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal<'a> {
+    pub(super) targets: &'a [f32],
+    pub(super) loss: Loss,
+    pub(super) count: usize,
+    /// `[1]`: the loss scale.
+    pub(super) scale: &'a Buffer<f32>,
+}
+
+impl<T: Operand> Head<T> {
+    /// The head of `model`, if it reads the last states of the timeframes as they are.
+    pub(super) fn new(scope: &Scope, (model, loss): (&Model, Loss)) -> Result<Option<Self>> {
+        let Some(head) = model.decoder().plain_head() else { return Ok(None) };
+        let (weights, batches) = (scope.child("model/parameters/packed"), scope.child("batches"));
+        let [weight, bias] = head.slots().map(|slot| model.layout().place(slot));
+        let places: Vec<u32> = weight.clone().map(|place| place as u32).collect();
+        let (width, outputs, targets) = (model.decoder().width(), model.outputs(), model.shape().outputs);
+        Ok(Some(Head {
+            width,
+            outputs,
+            targets,
+            weight_start: weight.start,
+            bias_start: bias.start,
+            places: Buffer::from_slice(&weights, &places)?,
+            weight: Buffer::zeros(&weights, weight.len())?,
+            rounded: Buffer::zeros(&weights, weight.len())?,
+            table: LossTable::new(&weights, loss, targets)?,
+            totals: Buffer::zeros(&batches, 2)?,
+            rooms: Vec::new(),
+            batches,
+        }))
+    }
+
+    /// Makes ready for `parameters`, and for the losses of a step.
+    pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        let numbers = Rows { table: parameters, rows: &self.places, count: self.places.len(), width: 1 };
+        take_rows(&numbers, &mut self.weight, &mut self.rounded)?;
+        Ok(self.totals.set_zero()?)
+    }
+
+    /// The number of the room for so many samples.
+    pub(super) fn room(&mut self, samples: usize) -> Result<usize> {
+        if let Some(found) = self.rooms.iter().position(|room| room.samples == samples) {
+            return Ok(found);
+        }
+        let scope = &self.batches;
+        self.rooms.push(Room {
+            samples,
+            joined: Buffer::zeros(scope, samples * self.width)?,
+            d_joined: Buffer::zeros(scope, samples * self.width)?,
+            outputs: Buffer::zeros(scope, samples * self.outputs)?,
+            d_outputs: Buffer::zeros(scope, samples * self.outputs)?,
+            targets: Buffer::zeros(scope, samples * self.targets)?,
+        });
+        Ok(self.rooms.len() - 1)
+    }
+
+    pub(super) fn room_mut(&mut self, number: usize) -> &mut Room<T> {
+        &mut self.rooms[number]
+    }
+
+    /// From what was joined to the loss and back: adds the head's gradients, and leaves those of what was joined.
+    pub(super) fn learn(
+        &mut self,
+        number: usize,
+        goal: Goal<'_>,
+        (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
+    ) -> Result<()> {
+        let Head { width, outputs, .. } = *self;
+        let room = &mut self.rooms[number];
+        room.targets.copy_from(goal.targets)?;
+        let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
+        let weight = Part::from(&self.weight);
+        let bias = Part { buffer: parameters, start: self.bias_start };
+        let forward = product((&room.joined).into(), weight, [room.samples, outputs, width], Layout::Straight);
+        multiply(&Product { start: Some(bias), ..forward }, Output::Overwrite, (&mut room.outputs, 0))?;
+
+        let of = Predictions { outputs: &room.outputs, targets: &room.targets };
+        let factors = Factors::of(goal.loss, goal.targets);
+        let objective = Objective { count: goal.count, factors, scale: goal.scale };
+        loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals))?;
+
+        let d_outputs = Part::from(&room.d_outputs);
+        let of_weight = product(d_outputs, (&room.joined).into(), [outputs, width, room.samples], Layout::BothTurned);
+        multiply(&of_weight, Output::Add, (gradients, self.weight_start))?;
+        add_column_sums(d_outputs, [room.samples, outputs], (gradients, self.bias_start))?;
+        let of_joined = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTurned);
+        multiply(&of_joined, Output::Overwrite, (&mut room.d_joined, 0))
+    }
+
+    /// The sum of the losses since [`Head::load`], and the number of its terms. Waits for the device.
+    pub(super) fn totals(&self) -> Result<[f64; 2]> {
+        let mut totals = [0.0; 2];
+        self.totals.copy_to(&mut totals)?;
+        Ok(totals)
+    }
+}

@@ -1,0 +1,343 @@
+#![forbid(unsafe_code)]
+
+//! The LSTMs of all timeframes on a device, forward and backward.
+//!
+//! Buffers grow to what the largest batch takes and are used again. Arrays of several timeframes follow one another in the order of the model's timeframes: B
+//! distinct windows of T steps each.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::bars::Bars;
+use super::cell::{Cell, Shared, Steps};
+use super::head::Room;
+use crate::dropout::Dropout;
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::ops::{
+    Dropped, Gradients, Inputs, Operand, Part, RecurrentWeights, Sequence, States, TileWindows, WindowReads, WorkList,
+    drop_gradients, drop_outputs, join_last, make_room, recurrence, recurrence_backward, separate, sum_by_bar,
+};
+use crate::samples::Samples;
+use crate::view::BatchView;
+
+/// Windows above which a block takes 16 of them: as many as fill a large GPU by eights.
+const WINDOWS_BY_EIGHTS: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Lstms<T: Operand> {
+    hidden: usize,
+    series: Scope,
+    batches: Scope,
+    /// Of the timeframes.
+    names: Vec<String>,
+    bars: Vec<Bars<T>>,
+    layers: Vec<Layer<T>>,
+    /// What the first layer works on, which reads bars, and those above, which read the layer below.
+    over_bars: WorkList,
+    over_states: WorkList,
+    projected: Buffer<f32>, // [rows, H, 4] of the layer that is computed
+    back: Gradients<T>,
+    /// Of what each layer gives to the one above, [Σ T·B, H]; none where there is one layer.
+    d_outputs: Option<Buffer<f32>>,
+    shared: Shared,
+    /// The windows that samples read, where they are joined on the device.
+    reads: Option<WindowReads>,
+    /// Of the batch.
+    dropout: Option<Dropout>,
+}
+
+/// One layer of all timeframes.
+#[derive(Debug)]
+struct Layer<T: Operand> {
+    cells: Vec<Cell<T>>,
+    recurrent: RecurrentWeights<T>,
+    states: States<T>,
+    /// What dropout leaves of the hidden states after each step, [Σ T·B, H], which the layer above reads; none without it.
+    dropped: Option<Buffer<T>>,
+}
+
+impl<T: Operand> Lstms<T> {
+    /// The LSTMs of `model`, on scopes below `scope`. Memory for batches is taken when they come.
+    pub(super) fn new(scope: &Scope, model: &Model, has_dropout: bool) -> Result<Self> {
+        let (weights, activations, batches) =
+            (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
+        let (hidden, sequences) = (model.config().hidden, model.lstms().len());
+        let over_bars = WorkList::empty(&batches, hidden)?;
+        let layer = |l: usize| {
+            let cells = model.lstms().iter().map(|lstm| Cell::new(&weights, (model, lstm), l));
+            Ok(Layer {
+                cells: cells.collect::<Result<_>>()?,
+                recurrent: RecurrentWeights::zeros(&weights, hidden, sequences)?,
+                states: States::zeros(&activations, &over_bars)?,
+                dropped: (has_dropout && l + 1 < model.config().layers)
+                    .then(|| Buffer::zeros(&activations, 0))
+                    .transpose()?,
+            })
+        };
+        Ok(Lstms {
+            hidden,
+            names: model.shape().timeframes.iter().map(|timeframe| timeframe.name.clone()).collect(),
+            series: scope.child("series"),
+            bars: model.lstms().iter().map(|lstm| Bars::new(&batches, lstm.sizes)).collect::<Result<_>>()?,
+            layers: (0..model.config().layers).map(layer).collect::<Result<_>>()?,
+            over_states: WorkList::empty(&batches, hidden)?,
+            projected: Buffer::zeros(&activations, 0)?,
+            back: Gradients::zeros(&activations, &over_bars)?,
+            d_outputs: (model.config().layers > 1).then(|| Buffer::zeros(&activations, 0)).transpose()?,
+            shared: Shared::new(&activations, hidden)?,
+            reads: None,
+            dropout: None,
+            over_bars,
+            batches,
+        })
+    }
+
+    /// Keeps the series of `samples` on the device, where their windows are slices of some.
+    pub(super) fn keep_series(&mut self, samples: &dyn Samples) -> Result<()> {
+        // Samples that load themselves ahead come as windows.
+        let view = samples.series().filter(|_| samples.load_ahead().is_none());
+        for (k, bars) in self.bars.iter_mut().enumerate() {
+            bars.keep(&self.series, view.as_ref().map(|view| view.timeframes[k].values))?;
+        }
+        Ok(())
+    }
+
+    /// Makes ready for `parameters`.
+    pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        for Layer { cells, recurrent, .. } in &mut self.layers {
+            for (k, cell) in cells.iter_mut().enumerate() {
+                cell.load(parameters, (recurrent, k), &mut self.shared)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the windows of a batch from their first bar to their last.
+    pub(super) fn forward(&mut self, batch: &BatchView<'_>, dropout: Option<Dropout>) -> Result<()> {
+        self.dropout = dropout;
+        self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.take(batch, k))?;
+        if dropout.is_some() {
+            self.bars.iter_mut().try_for_each(Bars::take_ends)?;
+        }
+        self.lay_out()?;
+        for l in 0..self.layers.len() {
+            self.project(l)?;
+            let list = if l == 0 { &self.over_bars } else { &self.over_states };
+            let Layer { recurrent, states, .. } = &mut self.layers[l];
+            states.make_room(list)?;
+            states.start_from_zero(list)?;
+            recurrence(list, &Inputs { weights: recurrent, projected: &self.projected }, states)?;
+            self.drop(l)?;
+        }
+        Ok(())
+    }
+
+    /// What is dropped of what layer `l` gives in timeframe `k`.
+    fn dropped_of(&self, (l, k): (usize, usize)) -> Option<Dropped<'_>> {
+        let (mask, bars) = (self.dropout?.mask(&self.names[k], l), &self.bars[k]);
+        Some(Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), self.hidden] })
+    }
+
+    /// Drops outputs of layer `l` for the one above.
+    fn drop(&mut self, l: usize) -> Result<()> {
+        let Some(mut dropped) = self.layers[l].dropped.take() else { return Ok(()) };
+        let done = self.drop_into(l, &mut dropped);
+        self.layers[l].dropped = Some(dropped);
+        done
+    }
+
+    fn drop_into(&self, l: usize, dropped: &mut Buffer<T>) -> Result<()> {
+        make_room(dropped, self.over_bars.rows() * self.hidden)?;
+        for k in 0..self.bars.len() {
+            let Some(of) = self.dropped_of((l, k)) else { continue };
+            let from = self.layers[l].states_of(k, &self.over_bars);
+            drop_outputs(of, from, (dropped, self.over_bars.gates_row(k) * self.hidden))?;
+        }
+        Ok(())
+    }
+
+    /// Work lists of the windows found, and room for what they take.
+    fn lay_out(&mut self) -> Result<()> {
+        let windows: usize = self.bars.iter().map(Bars::windows).sum();
+        let rows: usize = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
+        // Bars are no more than steps of windows.
+        if u32::try_from(4 * (rows + windows + 32) * self.hidden).is_err() {
+            let expected = "less on a GPU, with more gradient accumulation: 4 H numbers for each step of its windows must be fewer than 2^32";
+            return Err(Error::setting("training.batch_size", &self.bars[0].samples(), expected));
+        }
+        let tile = if windows > WINDOWS_BY_EIGHTS { TileWindows::Sixteen } else { TileWindows::Eight };
+        self.over_bars.set(tile, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>())?;
+        let mut projected_rows = self.over_bars.projected_rows();
+        if self.layers.len() > 1 {
+            let firsts: Vec<u32> = (0..windows as u32).collect();
+            let of = |bars: &Bars<T>| Sequence {
+                steps: bars.steps(),
+                first: &firsts[..bars.windows()],
+                row_step: bars.windows(),
+                projected_rows: bars.windows() * bars.steps(),
+            };
+            self.over_states.set(tile, &self.bars.iter().map(of).collect::<Vec<_>>())?;
+            projected_rows = projected_rows.max(rows);
+            self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
+        }
+        make_room(&mut self.projected, projected_rows * 4 * self.hidden)?;
+        let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
+        make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
+        self.back.make_room(&self.over_bars)
+    }
+
+    /// x · W_ihᵀ + b of layer `l`: of bars, or of the states below after each step.
+    fn project(&mut self, l: usize) -> Result<()> {
+        let gates = 4 * self.hidden;
+        let (below, above) = self.layers.split_at(l);
+        for (k, (cell, bars)) in above[0].cells.iter().zip(&self.bars).enumerate() {
+            match below.last() {
+                None => {
+                    let to = (&mut self.projected, self.over_bars.projected_row(k) * gates);
+                    cell.project((&bars.narrow).into(), bars.count(), to)?;
+                }
+                Some(below) => {
+                    let to = (&mut self.projected, self.over_states.projected_row(k) * gates);
+                    let rows = bars.windows() * bars.steps();
+                    cell.project(below.outputs_of(k, &self.over_bars), rows, to)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what each sample's windows end in to `encodings`, `[B, D]`, a row a sample. Waits for the device.
+    pub(super) fn read_last(&self, encodings: &mut [f32]) -> Result<()> {
+        let (hidden, width) = (self.hidden, self.bars.len() * self.hidden);
+        let states = &self.layers.last().expect("a model has a layer").states;
+        for (k, bars) in self.bars.iter().enumerate() {
+            let mut last = vec![T::narrow(0.0); bars.windows() * hidden];
+            let row = self.over_bars.states_row_after(k, bars.steps() - 1);
+            states.hidden.copy_to_at(row * hidden, &mut last)?;
+            for (row, window) in encodings.chunks_exact_mut(width).zip(bars.of_sample()) {
+                let to = &mut row[k * hidden..][..hidden];
+                to.iter_mut().zip(&last[window * hidden..]).for_each(|(to, from)| *to = from.widen());
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins the last states of each sample's windows in `room`.
+    pub(super) fn join(&mut self, room: &mut Room<T>) -> Result<()> {
+        let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
+        let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
+        let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
+        let reads = WindowReads::new(&self.batches, &self.over_bars, &of_samples)?;
+        let states = &self.layers.last().expect("a model has a layer").states;
+        join_last(&self.over_bars, &reads, &states.hidden, &mut room.joined)?;
+        self.reads = Some(reads);
+        Ok(())
+    }
+
+    /// Goes back from the gradients of what was joined in `room`, after [`Lstms::join`].
+    pub(super) fn backward_from(&mut self, room: &Room<T>, gradients: &mut Buffer<f32>) -> Result<()> {
+        let reads = self.reads.take().expect("the states were joined");
+        separate::<T>(&reads, &room.d_joined, &mut self.back.hidden)?;
+        self.backward(gradients)
+    }
+
+    /// Sets the gradients of the last states to those of samples, `[B, D]`: of a window the sum over its samples.
+    fn write_d_last(&mut self, d_encodings: &[f32]) -> Result<()> {
+        let (hidden, width) = (self.hidden, self.bars.len() * self.hidden);
+        let mut d_last = vec![0.0; self.over_bars.windows() * hidden];
+        let mut rest = d_last.as_mut_slice();
+        for (k, bars) in self.bars.iter().enumerate() {
+            let (own, others) = rest.split_at_mut(bars.windows() * hidden);
+            rest = others;
+            for (row, window) in d_encodings.chunks_exact(width).zip(bars.of_sample()) {
+                let terms = &row[k * hidden..][..hidden];
+                own[window * hidden..].iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+            }
+        }
+        Ok(self.back.hidden.copy_from_at(0, &d_last)?)
+    }
+
+    /// Goes back from the gradients of samples' last states, `[B, D]`, after [`Lstms::forward`] of the same batch; adds those of the parameters.
+    pub(super) fn backward_from_host(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()> {
+        self.write_d_last(d_encodings)?;
+        self.backward(gradients)
+    }
+
+    /// Goes back from the gradients of the last states.
+    fn backward(&mut self, gradients: &mut Buffer<f32>) -> Result<()> {
+        let top = self.layers.len() - 1;
+        for l in (0..=top).rev() {
+            if l < top {
+                self.back.hidden.set_zero()?;
+            }
+            self.back.cell.set_zero()?;
+            let list = if l == 0 { &self.over_bars } else { &self.over_states };
+            let Layer { recurrent, states, .. } = &self.layers[l];
+            // The layer above has left them there, and the next one does when these are read.
+            self.back.outputs = if l < top { self.d_outputs.take() } else { None };
+            let done = recurrence_backward(list, recurrent, states, &mut self.back);
+            self.d_outputs = self.back.outputs.take().or(self.d_outputs.take());
+            done?;
+            self.add_gradients(l, gradients)?;
+            if l > 0 {
+                let mut d_outputs = self.d_outputs.take().expect("there are several layers");
+                let done = self.drop_back(l - 1, &mut d_outputs);
+                self.d_outputs = Some(d_outputs);
+                done?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From the gradients of what dropout left of layer `l` to those of its outputs.
+    fn drop_back(&self, l: usize, d_outputs: &mut Buffer<f32>) -> Result<()> {
+        for k in 0..self.bars.len() {
+            if let Some(of) = self.dropped_of((l, k)) {
+                drop_gradients(of, (d_outputs, self.over_bars.gates_row(k) * self.hidden))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gradients of the parameters of layer `l`, and of what it read of the layer below.
+    fn add_gradients(&mut self, l: usize, gradients: &mut Buffer<f32>) -> Result<()> {
+        let hidden = self.hidden;
+        let (below, above) = self.layers.split_at_mut(l);
+        let Layer { cells, states, .. } = &mut above[0];
+        for (k, (cell, bars)) in cells.iter_mut().zip(&self.bars).enumerate() {
+            let gates_row = self.over_bars.gates_row(k);
+            let steps = Steps {
+                d_gates: Part { buffer: &self.back.gates, start: gates_row * 4 * hidden },
+                hidden_before: Part { buffer: &states.hidden, start: self.over_bars.states_row(k) * hidden },
+                rows: bars.windows() * bars.steps(),
+            };
+            match below.last() {
+                None => {
+                    sum_by_bar(&self.over_bars, k, &self.back.gates, &mut self.shared.by_bar)?;
+                    cell.add_by_bar(&steps, (&bars.wide, bars.count()), (&self.shared, gradients))?;
+                }
+                Some(below) => {
+                    cell.add_by_step(&steps, below.outputs_of(k, &self.over_bars), gradients)?;
+                    let d_outputs = self.d_outputs.as_mut().expect("there are several layers");
+                    cell.d_input(&steps, (d_outputs, gates_row * hidden))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Operand> Layer<T> {
+    /// The hidden states of timeframe `k` after each step, `[T·B, H]`.
+    fn states_of(&self, k: usize, list: &WorkList) -> Part<'_, T> {
+        Part { buffer: &self.states.hidden, start: list.states_row_after(k, 0) * list.hidden() }
+    }
+
+    /// What the layer above reads of them.
+    fn outputs_of(&self, k: usize, list: &WorkList) -> Part<'_, T> {
+        match &self.dropped {
+            Some(dropped) => Part { buffer: dropped, start: list.gates_row(k) * list.hidden() },
+            None => self.states_of(k, list),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+#![forbid(unsafe_code)]
+
+//! Weights, gradients and the optimizer's state on a device.
+
+use megabatch_amp::LossScaler;
+use megabatch_amp::ops::{Control, Examination, Moments, Report, Tensors, Weights, examine, update};
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::error::Result;
+use crate::optimizer::{Optimizer, OptimizerConfig, OptimizerKind};
+use crate::tensor::{Layout, TensorSet};
+
+#[derive(Debug)]
+pub(super) struct Resident {
+    scope: Scope,
+    pub(super) values: Buffer<f32>,
+    pub(super) gradients: Buffer<f32>,
+    /// Means of the gradients and of their squares, for a rule that keeps them.
+    moments: Option<[Buffer<f32>; 2]>,
+    tensors: Tensors,
+    pub(super) control: Control,
+}
+
+impl Resident {
+    /// Room for the tensors of `layout`, below `scope`; to be loaded before it is used.
+    pub(super) fn new(scope: &Scope, layout: &Layout, kind: OptimizerKind) -> Result<Self> {
+        let zeros = |label| Buffer::zeros(&scope.child(label), layout.len());
+        let moments = || Ok::<_, crate::Error>([zeros("optimizer")?, zeros("optimizer")?]);
+        let of_optimizer = scope.child("optimizer");
+        Ok(Resident {
+            values: zeros("model/parameters")?,
+            gradients: zeros("model/gradients")?,
+            moments: kind.has_moments().then(moments).transpose()?,
+            // All in one, as the processor takes them: its sums have the same bits.
+            tensors: Tensors::new(&of_optimizer, std::slice::from_ref(&(0..layout.len())))?,
+            control: Control::new(&of_optimizer, None, 0)?,
+            scope: of_optimizer,
+        })
+    }
+
+    /// Takes weights, moments, the number of updates and the loss scale as they are on the host.
+    pub(super) fn load(
+        &mut self,
+        parameters: &TensorSet<f32>,
+        optimizer: &Optimizer<f32>,
+        scaler: Option<&LossScaler>,
+    ) -> Result<()> {
+        self.values.copy_from(parameters.values())?;
+        if let (Some([mean, square]), Some(from)) = (&mut self.moments, optimizer.moments()) {
+            mean.copy_from(from.exp_avg.values())?;
+            square.copy_from(from.exp_avg_sq.values())?;
+        }
+        self.control = Control::new(&self.scope, scaler, optimizer.steps())?;
+        Ok(())
+    }
+
+    /// Gives weights, moments and the number of updates back to the host. Waits for the device.
+    pub(super) fn store(&self, parameters: &mut TensorSet<f32>, optimizer: &mut Optimizer<f32>) -> Result<()> {
+        let report = self.control.report(&self.tensors)?;
+        self.values.copy_to(parameters.values_mut())?;
+        let (moments, steps) = optimizer.state_mut();
+        if let (Some([mean, square]), Some(to)) = (&self.moments, moments) {
+            mean.copy_to(to.exp_avg.values_mut())?;
+            square.copy_to(to.exp_avg_sq.values_mut())?;
+        }
+        *steps = report.steps;
+        Ok(())
+    }
+
+    /// Norm and finiteness of the gradients, and the loss scale after them. Waits for the device.
+    pub(super) fn examine(&mut self, of: Examination) -> Result<Report> {
+        examine(&mut self.tensors, &self.gradients, of, &mut self.control)?;
+        Ok(self.control.report(&self.tensors)?)
+    }
+
+    /// A step of `optimizer` along the gradients that were examined; none where one was not finite.
+    pub(super) fn update(&mut self, optimizer: &OptimizerConfig) -> Result<()> {
+        let moments = self.moments.as_mut().map(|[exp_avg, exp_avg_sq]| Moments { exp_avg, exp_avg_sq });
+        let (values, gradients) = (&mut self.values, &self.gradients);
+        let mut weights = Weights { values, gradients, moments, working_copy: None };
+        Ok(update(&self.tensors, &mut weights, &optimizer.settings(), &mut self.control)?)
+    }
+}

@@ -1,0 +1,38 @@
+#![forbid(unsafe_code)]
+
+//! Buffers that are used again and again for as much as a batch takes.
+
+use bytemuck::Pod;
+use megabatch_gpu_core::Buffer;
+
+use crate::error::Result;
+
+/// Sees to it that `buffer` has room for `len` elements. Where it has to grow, what it held is lost, and it gets an eighth more, so that batches of about one size soon take no
+/// memory any more.
+pub(crate) fn make_room<T: Pod>(buffer: &mut Buffer<T>, len: usize) -> Result<()> {
+    if buffer.len() < len {
+        let scope = buffer.scope().clone();
+        let spare = if buffer.is_empty() { 0 } else { len / 8 };
+        // Given back before the new memory is taken.
+        *buffer = Buffer::zeros(&scope, 0)?;
+        *buffer = Buffer::zeros(&scope, len + spare)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+
+    #[test]
+    fn a_buffer_grows_where_it_has_to() {
+        let mut buffer = Buffer::<u8>::zeros(&Device::cpu().scope("test"), 0).unwrap();
+        let lens = [3, 2, 80, 90, 89].map(|len| {
+            make_room(&mut buffer, len).unwrap();
+            buffer.len()
+        });
+        assert_eq!(lens, [3, 3, 90, 90, 90]);
+    }
+}

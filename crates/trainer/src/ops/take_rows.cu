@@ -1,0 +1,22 @@
+// Rows of a table, rounded. Source of take_rows.ptx; launched by take_rows.rs.
+#include "mma.cuh"
+
+// from: [.., width].  rows: [count].  narrow_to, wide_to: [count, width], the same numbers in two types.  A thread takes one of them.
+template <class T>
+__device__ inline void take_rows(const float* from, const unsigned* rows, T* narrow_to, float* wide_to, u64 count, u64 width) {
+  u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+  if (k >= count * width) return;
+  T value;
+  narrow(from[rows[k / width] * width + k % width], value);
+  narrow_to[k] = value;
+  wide_to[k] = widen(value);
+}
+
+#define TAKE_ROWS(name, T)                                                                                                         \
+  extern "C" __global__ void name(const float* from, const unsigned* rows, T* narrow_to, float* wide_to, u64 count, u64 width) {   \
+    take_rows(from, rows, narrow_to, wide_to, count, width);                                                                       \
+  }
+
+TAKE_ROWS(take_rows_f32, float)
+TAKE_ROWS(take_rows_f16, __half)
+TAKE_ROWS(take_rows_bf16, __nv_bfloat16)

@@ -1,0 +1,307 @@
+//! Training with steps on a GPU beside the same training on the processor: by the plain forms of a GPU's operations, and by its kernels on the fake driver.
+#![cfg(target_os = "linux")]
+
+use std::ops::ControlFlow;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_simt::Harness;
+use megabatch_simt::driver::FakeDriver;
+use megabatch_trainer::ops::conformance::SOURCES;
+use megabatch_trainer::{
+    Ascending, Checkpoints, Classes, Config, End, Error, Event, Fusion, InMemory, Loss, ModelConfig, OptimizerKind,
+    Outcome, Run, SampleShape, Samples, SeriesInMemory, StepEvent, Task, TaskLoss, Tasks, Timeframe, Trainer,
+};
+
+fn with_kernels() -> (FakeDriver, Device) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
+    let driver = Harness::new(folder, SOURCES).driver();
+    driver.add_kernels(
+        &Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["examine", "update"]).object(),
+    );
+    (driver, Device::select("cuda:0").unwrap())
+}
+
+fn wave(len: usize, pace: f32) -> Vec<f32> {
+    (0..len).map(|i| (i as f32 * pace).sin()).collect()
+}
+
+fn shape() -> SampleShape {
+    let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
+    SampleShape { timeframes: vec![timeframe("M1", 6, 3), timeframe("M5", 1, 1), timeframe("H1", 4, 2)], outputs: 2 }
+}
+
+/// Sixty samples as slices of series: two windows end at each bar of M1, three at each of M5 and seven at each of H1, of which the 40th sample's begins a second segment. Some targets
+/// are not known.
+fn series() -> SeriesInMemory {
+    let shape = shape();
+    let (mut series, mut starts) = (Vec::new(), Vec::new());
+    for (timeframe, (sharing, pace)) in shape.timeframes.iter().zip([(2, 0.7), (3, 0.9), (7, 1.3)]) {
+        let end = |n: usize| timeframe.steps - 1 + n / sharing + if n < 40 { 0 } else { timeframe.steps + 2 };
+        starts.push(vec![0, (end(40) - 1 - timeframe.steps) as i64]);
+        let ends = (0..60).map(|n| end(n) as i64).collect();
+        series.push((wave((end(59) + 1) * timeframe.features, pace), ends));
+    }
+    let mut targets = wave(120, 0.3);
+    targets[7] = f32::NAN;
+    SeriesInMemory::new(shape, series, targets).unwrap().with_segments(starts).unwrap()
+}
+
+/// The same number of samples as windows, which share nothing.
+fn windows() -> InMemory {
+    let shape = shape();
+    let of = |(timeframe, pace): (&Timeframe, f32)| wave(60 * timeframe.steps * timeframe.features, pace);
+    let features = shape.timeframes.iter().zip([0.7, 0.9, 1.3]).map(of).collect();
+    InMemory::new(shape, features, wave(120, 0.3)).unwrap()
+}
+
+/// Eight steps of eleven samples, of which the last one of an epoch has five; small, and with every part of a step.
+fn config(precision: Precision, layers: usize) -> Config {
+    let model = ModelConfig { hidden: 5, layers, ..ModelConfig::default() };
+    let mut config = Config { model, precision, batch_size: 11, threads: 1, seed: 11, ..Config::default() };
+    (config.max_steps, config.run_length, config.optimizer.lr) = (Some(8), Some(4), 0.02);
+    // Between layers, where there are several.
+    config.dropout = 0.2;
+    config
+}
+
+fn on_processor(config: &Config) -> Trainer {
+    Trainer::new(&Device::cpu(), config.clone(), shape()).unwrap()
+}
+
+fn on_gpu(gpu: &Device, config: &Config) -> Trainer {
+    Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), shape()).unwrap()
+}
+
+/// The steps that were trained, and the validations' losses.
+fn train(
+    trainer: &mut Trainer,
+    samples: &dyn Samples,
+    checkpoints: Option<&Checkpoints>,
+) -> (Vec<StepEvent>, Vec<f64>) {
+    let (steps, losses, _) = train_until(trainer, samples, (checkpoints, u64::MAX));
+    (steps, losses)
+}
+
+fn train_until(
+    trainer: &mut Trainer,
+    samples: &dyn Samples,
+    (checkpoints, last): (Option<&Checkpoints>, u64),
+) -> (Vec<StepEvent>, Vec<f64>, Outcome) {
+    let train: Vec<usize> = (0..49).collect();
+    let run = Run { samples, train: &train, validation: &[50, 55, 59], checkpoints };
+    let (mut steps, mut losses) = (Vec::new(), Vec::new());
+    let outcome = trainer.train(&run, &mut |event| {
+        match event {
+            Event::Step(step) => {
+                let is_last = step.step == last;
+                steps.push(step);
+                if is_last {
+                    return ControlFlow::Break(());
+                }
+            }
+            Event::Validation(validation) => losses.push(validation.loss),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    (steps, losses, outcome.unwrap())
+}
+
+/// By how much losses, norms of gradients and weights may differ, of the largest number of each. In single precision by the order of sums; in 16 bits by what rounding on either side
+/// of a middle makes of eight steps, of numbers with 11 significant bits or with 8.
+fn tolerance(precision: Precision) -> f64 {
+    match precision {
+        Precision::Fp32 => 2e-5,
+        Precision::Fp16 => 1e-2,
+        Precision::Bf16 => 5e-2,
+    }
+}
+
+fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let most = expected.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    for (k, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert!((found - expected).abs() <= tolerance * most, "{what}, number {k}: {found} where {expected} is right");
+    }
+}
+
+/// The same training on the processor and on `gpu`.
+fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
+    let (mut expected, mut found) = (on_processor(config), on_gpu(gpu, config));
+    let (expected_steps, expected_losses) = train(&mut expected, samples, None);
+    let (steps, losses) = train(&mut found, samples, None);
+    let tolerance = tolerance(config.precision);
+    let what =
+        format!("{:?}", (config.precision, config.model.layers, config.optimizer.kind, config.accumulation_steps));
+    let numbers =
+        |of: fn(&StepEvent) -> f64| [&steps, &expected_steps].map(|steps| steps.iter().map(of).collect::<Vec<_>>());
+    let [found_losses, of_processor] = numbers(|step| step.loss);
+    assert_close(&format!("{what}: losses"), &found_losses, &of_processor, tolerance);
+    let [found_norms, of_processor] = numbers(|step| step.grad_norm);
+    assert_close(&format!("{what}: norms"), &found_norms, &of_processor, 2.0 * tolerance);
+    assert_close(&format!("{what}: validation"), &losses, &expected_losses, tolerance);
+    // Of a gradient that is near zero, Adam follows little but the sign.
+    let weights = |trainer: &Trainer| trainer.parameters().values().iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+    let distance =
+        |one: &[f64], other: &[f64]| one.iter().zip(other).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt();
+    let (found, expected) = (weights(&found), weights(&expected));
+    let (error, size) = (distance(&found, &expected), distance(&expected, &vec![0.0; expected.len()]));
+    assert!(error <= tolerance * size, "{what}: weights of length {size} are off by {error}");
+    for (found, expected) in steps.iter().zip(&expected_steps) {
+        assert_eq!((found.lr, found.samples, found.loss_terms), (expected.lr, expected.samples, expected.loss_terms));
+        assert_eq!((found.loss_scale, found.overflow.is_some()), (expected.loss_scale, expected.overflow.is_some()));
+    }
+    // The loss falls, so that there is something to be compared.
+    assert!(steps[7].loss < steps[0].loss, "{what}: {} after {}", steps[7].loss, steps[0].loss);
+}
+
+const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Fp16];
+
+/// What is the same on every device that operations run on.
+fn trains_as_the_processor_does(gpu: &Device) {
+    for precision in PRECISIONS {
+        for layers in [1, 2] {
+            check(gpu, &config(precision, layers), &series());
+        }
+        check(gpu, &config(precision, 1), &windows());
+    }
+}
+
+#[test]
+fn by_the_plain_forms_of_the_operations() {
+    trains_as_the_processor_does(&Device::cpu());
+    let of = config(Precision::Fp32, 3);
+    for kind in [OptimizerKind::Sgd, OptimizerKind::Adam] {
+        let mut config = Config { accumulation_steps: 2, batch_size: 7, ..of.clone() };
+        config.optimizer.kind = kind;
+        config.optimizer.lr = if kind == OptimizerKind::Sgd { 0.5 } else { 0.02 };
+        config.loss = Loss::Huber { delta: 0.3 };
+        config.clip_norm = Some(0.1);
+        config.model.bias = kind == OptimizerKind::Sgd;
+        config.model.fusion = if kind == OptimizerKind::Sgd { Fusion::attention(5) } else { Fusion::Concat };
+        check(&Device::cpu(), &config, &series());
+    }
+    let task = |targets, loss, weight| Task { targets, loss, weight };
+    let quantile = Loss::Quantile { levels: Ascending::new(&[0.2, 0.5, 0.9]).unwrap() };
+    let classes = Loss::Classes(Classes::Thresholds(Ascending::new(&[-0.5, 0.5]).unwrap()));
+    let tasks = [task([0, 1], TaskLoss::Huber { delta: 0.3 }, 0.4), task([1, 2], TaskLoss::Mse, 0.6)];
+    for loss in [quantile, classes, Loss::Tasks(Tasks::new(&tasks).unwrap())] {
+        check(&Device::cpu(), &Config { loss, ..config(Precision::Fp32, 2) }, &series());
+    }
+}
+
+#[test]
+fn by_the_kernels() {
+    let (_driver, gpu) = with_kernels();
+    trains_as_the_processor_does(&gpu);
+}
+
+/// A trainer with everything of the checkpoint that it goes on from.
+fn resumed(mut trainer: Trainer, samples: &dyn Samples, checkpoints: &Checkpoints) -> Trainer {
+    let train: Vec<usize> = (0..49).collect();
+    let run = Run { samples, train: &train, validation: &[50, 55, 59], checkpoints: Some(checkpoints) };
+    assert_eq!(trainer.resume(&run).unwrap().unwrap().state.step, 3);
+    trainer
+}
+
+fn bits(trainer: &Trainer) -> Vec<u32> {
+    let moments = trainer.optimizer().moments().into_iter();
+    let sets = moments.flat_map(|moments| [&moments.exp_avg, &moments.exp_avg_sq]).chain([trainer.parameters()]);
+    sets.flat_map(|set| set.values().iter().map(|x| x.to_bits())).collect()
+}
+
+#[test]
+fn each_goes_on_where_the_other_stopped() {
+    let (_driver, gpu) = with_kernels();
+    let samples = series();
+    // With a loss scale, which goes on too.
+    let config = config(Precision::Fp16, 2);
+    let (mut on_the_processor, mut on_the_gpu) = (on_processor(&config), on_gpu(&gpu, &config));
+    let (expected, _) = train(&mut on_the_processor, &samples, None);
+    train(&mut on_the_gpu, &samples, None);
+    for (begins_on_gpu, ends_on_gpu) in [(true, true), (true, false), (false, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::new(folder.path());
+        let trainer = |is_on_gpu| if is_on_gpu { on_gpu(&gpu, &config) } else { on_processor(&config) };
+        let mut first = trainer(begins_on_gpu);
+        let (mut steps, _, outcome) = train_until(&mut first, &samples, (Some(&checkpoints), 3));
+        assert_eq!((outcome.end, outcome.steps), (End::Stopped, 3));
+        let mut second = resumed(trainer(ends_on_gpu), &samples, &checkpoints);
+        assert_eq!(bits(&second), bits(&first), "what a checkpoint holds");
+        steps.extend(train(&mut second, &samples, Some(&checkpoints)).0);
+        {
+            let precision = config.precision;
+            let [found, expected] =
+                [&steps, &expected].map(|steps| steps.iter().map(|step| step.loss).collect::<Vec<_>>());
+            assert_close(
+                &format!("{precision} {begins_on_gpu} {ends_on_gpu}"),
+                &found,
+                &expected,
+                tolerance(precision),
+            );
+            if begins_on_gpu && ends_on_gpu {
+                assert!(bits(&second) == bits(&on_the_gpu), "a run that was interrupted ends in the same bits");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gpu_that_is_too_small_takes_smaller_batches_or_says_so() {
+    let config = config(Precision::Fp32, 1);
+    let samples = windows();
+    let (expected, peak) = {
+        let gpu = Device::cpu();
+        let mut trainer = on_gpu(&gpu, &config);
+        (train(&mut trainer, &samples, None).0, gpu.usage().allocated_bytes_peak)
+    };
+    let gpu = Device::cpu();
+    gpu.set_budget_bytes(Some(peak * 4 / 5));
+    let mut trainer = on_gpu(&gpu, &config);
+    let train_on: Vec<usize> = (0..49).collect();
+    let run = Run { samples: &samples, train: &train_on, validation: &[50, 55, 59], checkpoints: None };
+    let (mut losses, mut cuts) = (Vec::new(), 0);
+    trainer
+        .train(&run, &mut |event| {
+            match event {
+                Event::Step(step) => losses.push(step.loss),
+                Event::Shortage(cut) => {
+                    assert!(!cut.gradient_checkpointing);
+                    cuts += 1;
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert!(cuts > 0);
+    assert_close("losses", &losses, &expected.iter().map(|step| step.loss).collect::<Vec<_>>(), 1e-5);
+
+    let gpu = Device::cpu();
+    let mut trainer = on_gpu(&gpu, &config);
+    gpu.set_budget_bytes(Some(gpu.usage().allocated_bytes + 100));
+    let error = trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(error, Error::NothingToCut { step: 1, batch_size: 1, .. }), "{error}");
+    gpu.set_budget_bytes(Some(1000));
+    let error = Trainer::on_gpu(&gpu, &Device::cpu(), config, shape()).unwrap_err();
+    assert!(matches!(error, Error::Memory(_)), "{error}");
+}
+
+#[test]
+fn a_driver_that_fails_ends_a_run_after_the_last_step_that_was_done() {
+    let (driver, gpu) = with_kernels();
+    let (config, samples) = (config(Precision::Bf16, 1), series());
+    let mut whole = on_gpu(&gpu, &config);
+    let (steps, _, _) = train_until(&mut whole, &samples, (None, 2));
+    assert_eq!(steps.len(), 2);
+    let before = bits(&whole);
+    // CUDA_ERROR_LAUNCH_FAILED, once.
+    driver.fail("cuLaunchKernel", 30, 719);
+    let train_on: Vec<usize> = (0..49).collect();
+    let run = Run { samples: &samples, train: &train_on, validation: &[50, 55, 59], checkpoints: None };
+    let error = whole.train(&run, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(error.to_string().contains("cuLaunchKernel"), "{error}");
+    assert!(bits(&whole) == before, "weights are those of the last step");
+    assert_eq!(train(&mut whole, &samples, None).0.len(), 6);
+}
