@@ -1,16 +1,20 @@
 //! Fusion by attention: from the vectors of the timeframes, n tokens `[H]` a sample, to one vector `[H]`. [`Fusion`](crate::Fusion) has the definition; sums have a fixed order.
 
+mod attend;
+mod numbers;
+
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
-use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
+use megabatch_gpu_core::{Buffer, Cuda, Scope};
 
 use super::column_sums::add_column_sums;
-use super::lanes;
 use super::matmul::{Arithmetic, Layout, Output, Product, multiply};
 use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
 use super::operand::{Operand, Part};
 use super::round::round_to;
 use crate::error::Result;
+use attend::{attend, attend_backward};
+use numbers::{mean_of_tokens, rectify, rectify_backward, spread_to_tokens};
 
 /// Warps of a block: that of fuse.cu.
 const WARPS: usize = 4;
@@ -319,176 +323,10 @@ pub fn fuse_backward<T: Operand>(
 ///
 /// # Safety
 /// As of [`Kernel::submit`].
-unsafe fn submit(
-    device: &megabatch_gpu_core::Cuda,
-    name: &str,
-    launch: Option<Launch>,
-    arguments: &Arguments,
-) -> Result<()> {
+unsafe fn submit(device: &Cuda, name: &str, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
     let kernel = Kernel { module: "trainer/fuse", ptx: PTX, name };
     // SAFETY: as the caller promised. What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, arguments) }?)
-}
-
-/// Weights and what tokens see with them, from q, k and v.
-fn attend(memory: &mut FuseMemory) -> Result<()> {
-    let (sizes, scale) = (memory.sizes, memory.sizes.scale());
-    match memory.qkv.scope().device().clone() {
-        Device::Cuda(device) => {
-            let (qkv, weights, seen) = (memory.qkv.address(), memory.weights.address(), memory.seen.address());
-            let arguments = arguments![sizes.of_kernel(), qkv, scale, weights, seen];
-            // SAFETY: a block reads and writes numbers of its sample, in buffers of the sizes.
-            unsafe { submit(&device, "attend", sizes.launch(), &arguments) }
-        }
-        _ => {
-            cpu_attend(sizes, memory.qkv.as_slice(), (memory.weights.as_mut_slice(), memory.seen.as_mut_slice()));
-            Ok(())
-        }
-    }
-}
-
-/// The gradients of q, k and v from those of what tokens saw.
-fn attend_backward(memory: &mut FuseMemory) -> Result<()> {
-    let (sizes, scale) = (memory.sizes, memory.sizes.scale());
-    match memory.qkv.scope().device().clone() {
-        Device::Cuda(device) => {
-            let (qkv, weights, d_seen) = (memory.qkv.address(), memory.weights.address(), memory.d_seen.address());
-            let (d_scores, d_qkv) = (memory.d_scores.address(), memory.d_qkv.address());
-            let arguments = arguments![sizes.of_kernel(), qkv, scale, weights, d_seen, d_scores, d_qkv];
-            // SAFETY: as in `attend`.
-            unsafe { submit(&device, "attend_backward", sizes.launch(), &arguments) }
-        }
-        _ => {
-            cpu_attend_backward(memory);
-            Ok(())
-        }
-    }
-}
-
-/// What is below zero becomes zero.
-fn rectify(x: &mut Buffer<f32>) -> Result<()> {
-    match x.scope().device().clone() {
-        Device::Cuda(device) => {
-            let arguments = arguments![x.address(), x.len() as u64];
-            // SAFETY: a thread changes an element.
-            unsafe { submit(&device, "rectify", Launch::over(x.len()), &arguments) }
-        }
-        _ => {
-            x.as_mut_slice().iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
-            Ok(())
-        }
-    }
-}
-
-/// The gradient of what [`rectify`] left as `x` becomes that of what it was given.
-fn rectify_backward(x: &Buffer<f32>, d: &mut Buffer<f32>) -> Result<()> {
-    assert_eq!(x.len(), d.len(), "numbers and their gradients");
-    match d.scope().device().clone() {
-        Device::Cuda(device) => {
-            let arguments = arguments![x.address(), d.address(), x.len() as u64];
-            // SAFETY: a thread changes an element, and reads one of as many.
-            unsafe { submit(&device, "rectify_backward", Launch::over(x.len()), &arguments) }
-        }
-        _ => {
-            let pairs = d.as_mut_slice().iter_mut().zip(x.as_slice());
-            pairs.filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
-            Ok(())
-        }
-    }
-}
-
-fn mean_of_tokens(memory: &FuseMemory, fused: &mut Buffer<f32>) -> Result<()> {
-    let (sizes, share) = (memory.sizes, memory.sizes.share());
-    match fused.scope().device().clone() {
-        Device::Cuda(device) => {
-            let arguments = arguments![sizes.of_kernel(), memory.second.address(), fused.address(), share];
-            // SAFETY: a thread writes an element of `fused`, which `fuse` has seen to be there, from those of its sample's tokens.
-            unsafe { submit(&device, "mean_of_tokens", Launch::over(fused.len()), &arguments) }
-        }
-        _ => {
-            let samples = memory.second.as_slice().chunks_exact(sizes.tokens * sizes.hidden);
-            for (fused, tokens) in fused.as_mut_slice().chunks_exact_mut(sizes.hidden).zip(samples) {
-                fused.fill(0.0);
-                let tokens = tokens.chunks_exact(sizes.hidden);
-                tokens.for_each(|token| fused.iter_mut().zip(token).for_each(|(sum, x)| *sum += x * share));
-            }
-            Ok(())
-        }
-    }
-}
-
-fn spread_to_tokens(d_fused: &Buffer<f32>, memory: &mut FuseMemory) -> Result<()> {
-    let (sizes, share) = (memory.sizes, memory.sizes.share());
-    assert_eq!(d_fused.len(), sizes.samples * sizes.hidden, "a gradient for every sample");
-    match d_fused.scope().device().clone() {
-        Device::Cuda(device) => {
-            let arguments = arguments![sizes.of_kernel(), d_fused.address(), memory.d_tokens.address(), share];
-            // SAFETY: a thread writes an element of `d_tokens`, from one of its sample's.
-            unsafe { submit(&device, "spread_to_tokens", Launch::over(memory.d_tokens.len()), &arguments) }
-        }
-        _ => {
-            for (row, to) in memory.d_tokens.as_mut_slice().chunks_exact_mut(sizes.hidden).enumerate() {
-                let from = &d_fused.as_slice()[row / sizes.tokens * sizes.hidden..];
-                to.iter_mut().zip(from).for_each(|(to, d)| *to = d * share);
-            }
-            Ok(())
-        }
-    }
-}
-
-/// The place of a head's part of q, k or v (`which`: 0, 1, 2) of a token, in `[n, 3H]`.
-fn part(sizes: FuseSizes, (head, which): (usize, usize), token: usize) -> std::ops::Range<usize> {
-    let start = (3 * token + which) * sizes.hidden + head * sizes.head_width();
-    start..start + sizes.head_width()
-}
-
-fn cpu_attend(sizes: FuseSizes, qkv: &[f32], (weights, seen): (&mut [f32], &mut [f32])) {
-    let FuseSizes { tokens, heads, hidden, .. } = sizes;
-    let (width, scale) = (sizes.head_width(), sizes.scale());
-    seen.fill(0.0);
-    for (row, weights) in weights.chunks_exact_mut(tokens).enumerate() {
-        let (sample, head, token) = (row / tokens / heads, row / tokens % heads, row % tokens);
-        let qkv = &qkv[sample * 3 * tokens * hidden..];
-        let query = &qkv[part(sizes, (head, 0), token)];
-        for (other, weight) in weights.iter_mut().enumerate() {
-            let key = &qkv[part(sizes, (head, 1), other)];
-            *weight = lanes::sum(width, |k| query[k] * key[k]) * scale;
-        }
-        crate::pooling::softmax(weights);
-        let to = &mut seen[(sample * tokens + token) * hidden + head * width..][..width];
-        for (other, weight) in weights.iter().enumerate() {
-            let values = &qkv[part(sizes, (head, 2), other)];
-            to.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * value);
-        }
-    }
-}
-
-fn cpu_attend_backward(memory: &mut FuseMemory) {
-    let (sizes, d_seen) = (memory.sizes, memory.d_seen.as_slice());
-    let FuseSizes { tokens, heads, hidden, .. } = sizes;
-    let (width, scale) = (sizes.head_width(), sizes.scale());
-    let d_scores = memory.d_scores.as_mut_slice().chunks_exact_mut(tokens);
-    memory.d_qkv.as_mut_slice().fill(0.0);
-    for (row, (weights, d_scores)) in memory.weights.as_slice().chunks_exact(tokens).zip(d_scores).enumerate() {
-        let (sample, head, token) = (row / tokens / heads, row / tokens % heads, row % tokens);
-        let first = sample * 3 * tokens * hidden;
-        let (qkv, d_qkv) = (&memory.qkv.as_slice()[first..], &mut memory.d_qkv.as_mut_slice()[first..]);
-        let d_seen = &d_seen[(sample * tokens + token) * hidden + head * width..][..width];
-        for (other, d) in d_scores.iter_mut().enumerate() {
-            let values = &qkv[part(sizes, (head, 2), other)];
-            *d = lanes::sum(width, |k| d_seen[k] * values[k]);
-        }
-        let mean = weights.iter().zip(&*d_scores).fold(0.0, |sum, (weight, d)| sum + weight * d);
-        d_scores.iter_mut().zip(weights).for_each(|(d, weight)| *d = weight * (*d - mean) * scale);
-        let mut add = |to: (usize, usize), token: usize, factor: f32, from: &[f32]| {
-            d_qkv[part(sizes, to, token)].iter_mut().zip(from).for_each(|(sum, x)| *sum += factor * x);
-        };
-        for (other, (&weight, &d_score)) in weights.iter().zip(&*d_scores).enumerate() {
-            add((head, 2), other, weight, d_seen);
-            add((head, 0), token, d_score, &qkv[part(sizes, (head, 1), other)]);
-            add((head, 1), other, d_score, &qkv[part(sizes, (head, 0), token)]);
-        }
-    }
 }
 
 #[cfg(test)]

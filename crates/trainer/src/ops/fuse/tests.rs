@@ -1,5 +1,6 @@
 use half::{bf16, f16};
 use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
 use megabatch_simt::Arg;
 
 use super::super::harness::{HARNESS, noise};
