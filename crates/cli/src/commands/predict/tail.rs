@@ -36,8 +36,7 @@ impl Tail {
         if path == Path::new("-") {
             return Ok(Tail { name: "standard input".into(), input: Input::Stdin(io::stdin().lock()) });
         }
-        let file = File::open(path)
-            .map_err(|error| Failure::data(format!("{}: cannot be opened: {error}", path.display())))?;
+        let file = File::open(path).map_err(|error| unusable(path, "opened", &error))?;
         Ok(Tail { name: path.to_owned(), input: Input::File { reader: BufReader::new(file), read_bytes: 0, at_end } })
     }
 
@@ -54,7 +53,8 @@ impl Tail {
             Input::File { reader, read_bytes, at_end } => (reader, read_bytes, *at_end),
         };
         loop {
-            *read_bytes += reader.read_until(b'\n', line)? as u64;
+            let read = reader.read_until(b'\n', line);
+            *read_bytes += read.map_err(|error| unusable(&self.name, "read", &error))? as u64;
             if line.ends_with(b"\n") {
                 return Ok(true);
             }
@@ -64,6 +64,10 @@ impl Tail {
             self::wait(&self.name, *read_bytes)?;
         }
     }
+}
+
+fn unusable(path: &Path, what: &str, error: &io::Error) -> anyhow::Error {
+    Failure::data(format!("{}: cannot be {what}: {error}", path.display()))
 }
 
 /// Waits a while, in which the file may have grown. One that is shorter than what was read of it is another file.
