@@ -157,7 +157,7 @@ impl Evaluation {
             return String::new();
         };
         let t = number(&information.rank_ic_t).map_or(String::new(), |t| format!(" (t = {t:.2})"));
-        format!(" IC {ic:.4}, rank IC {rank_ic:.4}{t} over {} graphs.", information.ic_graphs[0])
+        format!(" At the first horizon IC {ic:.4}, rank IC {rank_ic:.4}{t} over {} graphs.", information.ic_graphs[0])
     }
 
     fn error_verdict(&self) -> String {
