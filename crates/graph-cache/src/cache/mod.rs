@@ -152,12 +152,13 @@ fn stale(file: &GraphFile, collection: &Collection) -> Error {
     let (old, new) = (file.description(), &collection.description);
     let hash = |data: u128| format!("XXH3-128 {data:032x}");
     let keys = |keys: usize| format!("{keys} keys");
+    let (old_schema, new_schema) = old.schema.apart(&new.schema);
     let pairs = [
         ("data", hash(old.identity.data), hash(new.identity.data)),
         ("builder", old.identity.builder.clone(), new.identity.builder.clone()),
         ("parameters", old.identity.parameters.clone(), new.identity.parameters.clone()),
         ("widths", format!("{:?}", old.widths), format!("{:?}", new.widths)),
-        ("schema", format!("{:?}", old.schema), format!("{:?}", new.schema)),
+        ("schema", old_schema, new_schema),
     ];
     let mut changes: Vec<Change> = pairs
         .into_iter()

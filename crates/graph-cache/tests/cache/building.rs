@@ -94,7 +94,10 @@ fn what_has_changed_is_said() {
             Other(&builder, |identity| Identity { parameters: "{}".into(), ..identity }, None),
             r#"; parameters: was {"seed":1}, is {}"#,
         ),
-        (Other(&builder, |identity| identity, Some(schema)), "; schema: was Schema { names: [], "),
+        (
+            Other(&builder, |identity| identity, Some(schema)),
+            "; schema: was 0 names of nodes, is 1 names of nodes with A",
+        ),
     ];
     for (other, message) in &others {
         let error = build(&path, other).unwrap_err();
