@@ -200,6 +200,9 @@ fn of_input_that_is_no_bars_only_the_message_is_written() {
         }
         assert_eq!(stage.text("out.csv"), "");
     }
+    let folder = stage.run("predict --run run --follow run").code(3).stdout("");
+    let message = String::from_utf8_lossy(&folder.get_output().stderr).into_owned();
+    assert!(message.contains("megabatch: run: cannot be read"), "{message}");
 }
 
 #[test]
