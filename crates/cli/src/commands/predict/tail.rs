@@ -37,6 +37,9 @@ impl Tail {
             return Ok(Tail { name: "standard input".into(), input: Input::Stdin(io::stdin().lock()) });
         }
         let file = File::open(path).map_err(|error| unusable(path, "opened", &error))?;
+        if file.metadata().is_ok_and(|found| found.is_dir()) {
+            return Err(unusable(path, "read", &io::ErrorKind::IsADirectory.into()));
+        }
         Ok(Tail { name: path.to_owned(), input: Input::File { reader: BufReader::new(file), read_bytes: 0, at_end } })
     }
 
