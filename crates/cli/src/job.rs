@@ -141,7 +141,7 @@ impl Job {
         let split = data.split(&config)?;
         let training = training_config(&config, &data)?;
         let (gpu, gpu_passed_over) = match (gpu, training.check_on_gpu()) {
-            (Some(gpu), Err(reason)) if device_name == "auto" => (None, Some(format!("{gpu} is not used: {reason}"))),
+            (Some(gpu), coverage) if device_name == "auto" => (None, Some(passed_over(&gpu, coverage.err()))),
             (Some(_), Err(reason)) => return Err(reason.into()),
             (gpu, _) => (gpu, None),
         };
@@ -234,10 +234,19 @@ fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -
     Ok(footprint.with_carried_states(training, shape, &states))
 }
 
-/// The GPU of that name; none for the CPU, which `auto` is where there is no GPU.
+/// The GPU of that name, or the one there is for `auto`; none for the CPU.
 fn select_gpu(name: &str) -> Result<Option<Device>> {
     let device = Device::select(name)?;
     Ok(matches!(device, Device::Cuda(_)).then_some(device))
+}
+
+/// Why `auto` leaves a GPU aside: it does not compute this run, or nothing but that its kernels have never run on one.
+fn passed_over(gpu: &Device, not_covered: Option<trainer::Error>) -> String {
+    let reason = not_covered.map_or_else(
+        || format!("its kernels have run on a fake driver only so far; --device {gpu} trains on it"),
+        |reason| reason.to_string(),
+    );
+    format!("{gpu} is not used: {reason}")
 }
 
 /// Says what did not fit, where the memory that was granted does not hold the data alone.

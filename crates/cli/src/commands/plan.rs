@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         memory_bytes,
         intent: Intent::Plan,
     })?;
-    if let Some(gpu) = job.gpu.as_ref().filter(|_| args.device != "auto") {
+    if let Some(gpu) = &job.gpu {
         let message = "is present, but memory is planned for the CPU only so far; `train` runs on it, and keeps besides in host memory what this plan counts without --device";
         return Err(Failure::device(format!("device `{gpu}` {message}")));
     }
