@@ -88,7 +88,7 @@ const PAGES: &[Page] = &[
     Page {
         name: "comparison",
         file: "comparison.html",
-        texts: &["Error by horizon", "Loss by", "Settings that differ"],
+        texts: &["Settings that differ", "Learning curves", "Error by horizon", "Time by phase"],
         views: TWO_VIEWS,
     },
 ];
