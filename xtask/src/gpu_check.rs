@@ -6,8 +6,11 @@ use crate::tools;
 use crate::workspace::{Workspace, cargo, succeed};
 
 /// The checks with all their kernels compiled in, and megabatch itself.
-const PROGRAMS: [&[&str]; 2] =
-    [&["--package", "megabatch-gpu-core", "--features", "cuda", "--example", "gpu-check"], &["--package", "megabatch"]];
+const PROGRAMS: [&[&str]; 3] = [
+    &["--package", "megabatch-gpu-core", "--features", "cuda", "--example", "gpu-check"],
+    &["--package", "megabatch-trainer", "--example", "gpu_operations"],
+    &["--package", "megabatch"],
+];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if let Some(stray) = args.first() {
