@@ -104,9 +104,8 @@ impl Start<'_> {
 /// From which end a product goes over the panels of b.
 ///
 /// Steps that read the same panels, more than a cache holds, take them from either end in turn: what was read last is still there and read first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sweep {
-    #[default]
     Up,
     Down,
 }

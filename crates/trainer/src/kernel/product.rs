@@ -224,10 +224,9 @@ pub(super) unsafe fn outer<V: Lanes>(o: &Outer) {
 /// One block of the rows: panel after panel of d, which stays in the first-level cache while all columns take it.
 #[inline(always)]
 unsafe fn block_outer<V: Lanes>(o: &Outer) {
-    let step = V::PANELS_OF_MANY;
     let mut panel = 0;
     while panel < o.panels {
-        let two = step == 2 && o.panels - panel >= 2;
+        let two = V::PANELS_OF_MANY == 2 && o.panels - panel >= 2;
         let max = if two { 8 } else { V::ROWS_ONE_PANEL };
         for column in (0..o.columns).step_by(PANEL) {
             for (first, columns) in parts(PANEL.min(o.columns - column), max) {
