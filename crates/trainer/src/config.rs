@@ -16,7 +16,6 @@ use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
 use crate::model::{Encoder, ModelConfig};
 use crate::optimizer::OptimizerConfig;
-use crate::pooling::Pooling;
 use crate::step::{Compute, Kept, Purpose};
 
 /// Everything that decides the result of training beside the samples. The number of threads does not change it.
@@ -224,10 +223,6 @@ impl Config {
         self.loss.check_readout(self.model.readout)?;
         if self.streams() {
             self.model.check_carried_state()?;
-        }
-        if self.mode == Mode::Dense && self.model.pooling != Pooling::Last {
-            let expected = "windows where attention pools them: it reads all bars of each";
-            return Err(Error::setting("training.mode", &"dense", expected));
         }
         if self.mode == Mode::Dense && self.form == Form::Plain {
             return Err(Error::setting(

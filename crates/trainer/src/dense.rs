@@ -12,6 +12,8 @@
 //! begins, so that what is learnt is what a model does that goes on from bar to bar; gradients flow back to the run's first bar (truncated
 //! backpropagation through time: Williams and Peng, *An efficient gradient-based algorithm for on-line training of recurrent network
 //! trajectories*, 1990). A pass takes (T + n - 1) / n steps a sample in place of T.
+//!
+//! Attention pools the states of a sample's T bars, which those of its neighbours nearly are: see `pooling/sliding.rs`.
 
 use std::ops::Range;
 

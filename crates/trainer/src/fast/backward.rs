@@ -20,14 +20,14 @@ use super::memory::{Scratch, place};
 use super::norm::norm_len;
 use super::sequence::{Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
-use super::{BLOCK_STEPS, Dimensions};
+use super::{BLOCK_STEPS, Dimensions, add};
 use crate::kernel::{self, Ahead, Isa, PANEL, Place, Start, Step, Sweep, Unwound, View, ViewMut};
 use crate::lstm::{LayerSlots, Read};
 use crate::profile::Work;
 use crate::tensor::TensorSet;
 
 impl Sequence {
-    /// Goes back from the gradients of the top layer's outputs, set in `scratch` at [`Sequence::d_top_at`], and adds the gradients of the
+    /// Goes back from the gradients of the top layer's outputs, set in `scratch` by [`Sequence::add_d_top`], and adds the gradients of the
     /// parameters at `slots` to `gradients`.
     pub(super) fn backward(
         &mut self,
@@ -80,7 +80,7 @@ impl Sequence {
 
     /// Where the gradients of the top layer's outputs at step `t` go before [`Sequence::backward`]: each to its step or, where only the last
     /// is read, to that of the last state.
-    pub(super) fn d_top_at(&self, t: usize) -> Place {
+    fn d_top_at(&self, t: usize) -> Place {
         match self.of.sizes.read {
             Read::EveryStep => self.d_between_at(t),
             Read::LastStep => self.d_state_at(),
@@ -95,6 +95,14 @@ impl Sequence {
         };
         d_top[..self.of.units() * at.stride].fill(0.0);
         d_top
+    }
+
+    /// Adds a gradient [H] of the top layer's output after step `t` of window `w` to those in `d_top`.
+    pub(super) fn add_d_top(&self, (w, t): (usize, usize), row: &[f32], d_top: &mut [f32]) {
+        let at = self.d_top_at(t).row(w);
+        for (n, part) in row.chunks(PANEL).enumerate() {
+            add(&mut d_top[at.panel(n).start..], part);
+        }
     }
 
     pub(super) fn is_by_bar(&self, l: usize) -> bool {

@@ -59,6 +59,8 @@ struct Dimensions {
     /// Windows that there is room for, and bars in the longest.
     capacity: usize,
     steps: usize,
+    /// Samples that read them.
+    samples: usize,
     /// Heads of attention pooling; 0 without it.
     heads: usize,
 }
@@ -78,6 +80,11 @@ impl Dimensions {
     fn input(self, l: usize) -> usize {
         self.sizes.input(l)
     }
+
+    /// Whether windows are runs of dense training, whose samples end at many of their steps.
+    fn is_dense(self) -> bool {
+        self.steps > self.sizes.steps
+    }
 }
 
 fn dimensions(model: &Model, room: Room) -> Vec<Dimensions> {
@@ -86,7 +93,7 @@ fn dimensions(model: &Model, room: Room) -> Vec<Dimensions> {
         // The samples of a run read the states after many steps of one sequence.
         let read = if room.run > 1 { Read::EveryStep } else { sizes.read };
         let (capacity, steps) = (room.sequences(), room.steps(sizes.steps));
-        Dimensions { sizes: Sizes { read, ..sizes }, capacity, steps, heads }
+        Dimensions { sizes: Sizes { read, ..sizes }, capacity, steps, samples: room.samples, heads }
     };
     model.lstms().iter().map(|lstm| of(lstm.sizes)).collect()
 }
@@ -289,11 +296,11 @@ impl Pass {
             let start = self.clock.start();
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
                 (Some(pooled), Some(pooling)) => {
-                    let of = (pooling, parameters, &packed.keys[k]);
-                    let states = (&*sequence, weights[weights.len() - 1].norm.as_slice());
-                    let vectors = pooled.forward(self.isa, of, states, &mut self.pooling);
-                    let vector = |window: usize| &vectors[window * hidden..][..hidden];
-                    rows.zip(sequence.windows.of_sample()).for_each(|(row, &(w, _))| row.copy_from_slice(vector(w)));
+                    let norm = weights[weights.len() - 1].norm.as_slice();
+                    let of = pooling::Parameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                    let vectors = pooled.forward(self.isa, of, sequence, &mut self.pooling);
+                    let read = sequence.windows.read_of_sample();
+                    rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
                 }
                 _ => rows.zip(sequence.windows.of_sample()).for_each(|(row, &at)| {
                     sequence.read_top(at, row);
@@ -330,24 +337,22 @@ impl Pass {
         self.clock.stop(start, 1);
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
             let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
-            let rows = rows.zip(sequence.windows.of_sample());
             let start = self.clock.start();
-            match (self.pooled.get(k), model.poolings().get(k)) {
+            match (self.pooled.get_mut(k), model.poolings().get(k)) {
                 (Some(pooled), Some(pooling)) => {
-                    let d_pooled = self.pooling.d_pooled_mut(sequence.windows.len());
+                    let d_pooled = pooled.d_pooled_mut(sequence.windows.read().len(), &mut self.pooling);
                     d_pooled.fill(0.0);
-                    rows.for_each(|(row, &(w, _))| add(&mut d_pooled[w * hidden..][..hidden], row));
-                    let of = (pooling, parameters, &packed.keys[k]);
+                    let rows = rows.zip(sequence.windows.read_of_sample());
+                    rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
                     let norm = weights[weights.len() - 1].norm.as_slice();
-                    let to = (&*sequence, norm, self.scratch.d_between.as_mut_slice());
+                    let of = pooling::Parameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                    let to = (&*sequence, &mut self.scratch);
                     pooled.backward(self.isa, of, to, (&mut self.pooling, gradients));
                 }
                 _ => {
                     let d_top = sequence.clear_d_top(&mut self.scratch);
-                    for (row, &(w, last)) in rows {
-                        let (at, panels) = (sequence.d_top_at(last).row(w), row.chunks(PANEL).enumerate());
-                        panels.for_each(|(n, part)| add(&mut d_top[at.panel(n).start..], part));
-                    }
+                    let rows = rows.zip(sequence.windows.of_sample());
+                    rows.for_each(|(row, &at)| sequence.add_d_top(at, row, d_top));
                 }
             }
             self.clock.stop(start, 2 * (k + 1) + 1);
@@ -358,7 +363,7 @@ impl Pass {
 
     /// Writes the weights [heads, T] with which the sample `sample` was pooled in timeframe `k`.
     pub(crate) fn read_pooling(&self, k: usize, sample: usize, to: &mut [f32]) {
-        self.pooled[k].read_weights(self.sequences[k].windows.of_sample()[sample].0, to);
+        self.pooled[k].read_weights(&self.sequences[k], sample, to);
     }
 
     /// The weights [heads, n, n] with which the timeframes of the sample `sample` were fused.

@@ -19,6 +19,9 @@ pub(crate) struct Windows {
     ends: Vec<usize>,
     /// The distinct window of each sample, and the step at which the sample's ends.
     of_sample: Vec<(usize, usize)>,
+    /// The same, ascending and each once, and the place there of what each sample reads.
+    read: Vec<(usize, usize)>,
+    read_of_sample: Vec<usize>,
     /// Where the rows of each window begin, if the bars that the windows cover are laid side by side without repetition.
     offsets: Vec<usize>,
     /// Windows whose offsets follow one another: the first one and their number.
@@ -49,6 +52,12 @@ impl Windows {
         self.of_sample.clear();
         let places = starts.iter().zip(&firsts);
         self.of_sample.extend(places.map(|(start, &first)| (index(starts[first]), start - starts[first] + steps - 1)));
+        self.read.clone_from(&self.of_sample);
+        self.read.sort_unstable();
+        self.read.dedup();
+        let index = |at| self.read.binary_search(at).expect("what every sample reads is among what is read");
+        self.read_of_sample.clear();
+        self.read_of_sample.extend(self.of_sample.iter().map(index));
         self.ends.clear();
         self.ends.resize(self.starts.len(), 0);
         // A run is known by the end of its first window.
@@ -96,6 +105,17 @@ impl Windows {
     /// The distinct window of each sample, and the step at which the sample's ends.
     pub(crate) fn of_sample(&self) -> &[(usize, usize)] {
         &self.of_sample
+    }
+
+    /// What samples read, ascending: distinct windows and the steps at which samples' windows end. Where each sample's window is a sequence of its
+    /// own, the distinct windows with their last steps.
+    pub(super) fn read(&self) -> &[(usize, usize)] {
+        &self.read
+    }
+
+    /// The place in [`Windows::read`] of what each sample reads.
+    pub(super) fn read_of_sample(&self) -> &[usize] {
+        &self.read_of_sample
     }
 
     /// Bars covered.

@@ -234,11 +234,11 @@ proptest! {
             accumulation_steps,
             dropout: if drops { 0.5 } else { 0.0 },
             carry_state: carries,
-            mode: if dense && !pools { Mode::Dense } else { Mode::Windows },
-            precision: if bf16 && ((dense && !pools) || !plain) { Precision::Bf16 } else { Precision::Fp32 },
+            mode: if dense { Mode::Dense } else { Mode::Windows },
+            precision: if bf16 && (dense || !plain) { Precision::Bf16 } else { Precision::Fp32 },
             run_length,
-            form: if plain && (pools || !dense) { Form::Plain } else { Form::Fast },
-            gradient_checkpointing: checkpointing && (!plain || (dense && !pools)),
+            form: if plain && !dense { Form::Plain } else { Form::Fast },
+            gradient_checkpointing: checkpointing && (!plain || dense),
             ..Config::default()
         };
         let validation: &[usize] = if validates { &[60, 61] } else { &[] };

@@ -22,9 +22,11 @@
 mod plain;
 mod project;
 mod query;
+mod sliding;
 
 pub(crate) use plain::{PlainPooling, softmax};
 pub(crate) use project::Vectors;
+pub(crate) use sliding::{SlidingPooling, SlidingRoom};
 
 use std::fmt;
 

@@ -117,7 +117,7 @@ fn dot<S: Scalar>(a: &[S], b: &[S]) -> S {
     a.iter().zip(b).fold(S::ZERO, |sum, (&a, &b)| sum + a * b)
 }
 
-fn add_scaled<S: Scalar>(sums: &mut [S], factor: S, terms: &[S]) {
+pub(super) fn add_scaled<S: Scalar>(sums: &mut [S], factor: S, terms: &[S]) {
     sums.iter_mut().zip(terms).for_each(|(sum, &term)| *sum += factor * term);
 }
 

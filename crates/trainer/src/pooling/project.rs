@@ -45,6 +45,11 @@ impl<S: Scalar> Vectors<S> {
         self.windows = windows;
     }
 
+    /// W.
+    pub(crate) fn windows(&self) -> usize {
+        self.windows
+    }
+
     /// The sum of a head in a window, [H].
     pub(crate) fn sum(&self, head: usize, window: usize) -> &[S] {
         &self.sums.as_slice()[(head * self.windows + window) * self.hidden..][..self.hidden]

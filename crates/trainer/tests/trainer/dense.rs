@@ -6,8 +6,9 @@ use std::ops::{ControlFlow, Range};
 use megabatch_gpu_core::Device;
 use megabatch_order::Order;
 use megabatch_trainer::{
-    Checkpoints, Config, Dropout, Event, Form, InputGradients, Loss, Mode, Model, ModelConfig, OptimizerConfig,
-    OptimizerKind, Pass, Run, SampleShape, Samples, Series, SeriesInMemory, TensorSet, Timeframe, Trainer,
+    Checkpoints, Compute, Config, Dropout, Event, Form, InputGradients, Loss, Mode, Model, ModelConfig,
+    OptimizerConfig, OptimizerKind, Pass, Pooling, Predictor, Run, SampleShape, Samples, Selection, Series,
+    SeriesInMemory, TensorSet, Timeframe, Trainer, save_weights,
 };
 use proptest::prelude::*;
 
@@ -153,6 +154,80 @@ proptest! {
     }
 }
 
+/// The mean loss of all samples, in one pass over their bars, with these weights.
+fn streamed_loss(samples: &SeriesInMemory, config: &Config, weights: &[f32]) -> f64 {
+    let (scope, model) = (Device::cpu().scope("test"), Model::new(samples.shape().clone(), config.model).unwrap());
+    let mut parameters = TensorSet::zeros(&scope, model.layout()).unwrap();
+    parameters.values_mut().copy_from_slice(weights);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.safetensors");
+    save_weights(&path, &parameters).unwrap();
+    let compute = Compute { threads: 1, batch_size: samples.len(), form: Form::Plain };
+    let mut predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap().with_carried_state();
+    let indices: Vec<usize> = (0..samples.len()).collect();
+    predictor.evaluate(Selection { samples, indices: &indices }, Loss::Mse, None).unwrap().loss
+}
+
+/// A run that begins where its segment does is what evaluation computes, which pools each window by itself: the loss is the same, and
+/// its slope along the gradient is the gradient's length.
+#[test]
+fn attention_pools_the_window_of_each_sample() {
+    for (layer_norm, count, timeframes) in
+        [(false, 40, &[(7, 3, 1), (5, 4, 3)][..]), (true, 9, &[(30, 2, 1)]), (false, 30, &[(4, 2, 1), (12, 3, 1)])]
+    {
+        let number = |seed: usize, i: usize| (i as f64 * 12.9898 + seed as f64 * 78.233 + 1.0).sin() as f32;
+        let timeframe = |(k, &(steps, features, _)): (usize, &(usize, usize, usize))| Timeframe {
+            name: format!("T{k}"),
+            steps,
+            features,
+        };
+        let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
+        let series = timeframes.iter().enumerate().map(|(k, &(steps, features, slowness))| {
+            let ends = (0..count).map(|n| (steps - 1 + n / slowness) as i64).collect();
+            ((0..(steps + count) * features).map(|i| number(k, i)).collect(), ends)
+        });
+        let targets = (0..2 * count).map(|i| number(50, i)).collect();
+        let samples = SeriesInMemory::new(shape.clone(), series.collect(), targets).unwrap();
+        let config = Config {
+            model: ModelConfig { hidden: 20, layer_norm, pooling: Pooling::attention(20), ..ModelConfig::default() },
+            optimizer: OptimizerConfig {
+                kind: OptimizerKind::Sgd,
+                lr: 1.0,
+                weight_decay: 0.0,
+                ..OptimizerConfig::default()
+            },
+            mode: Mode::Dense,
+            clip_norm: None,
+            max_steps: Some(1),
+            batch_size: count,
+            run_length: Some(count),
+            ..Config::default()
+        };
+        let (after, losses) = trained(&samples, &config);
+        let model = Model::new(shape, config.model).unwrap();
+        let before = model.initial_parameters::<f32>(&Device::cpu().scope("test"), config.seed).unwrap();
+        let before = before.values();
+        let expected = streamed_loss(&samples, &config, before);
+        assert!((losses[0] - expected).abs() <= 1e-6 * expected, "loss {} for {expected}", losses[0]);
+
+        let gradient: Vec<f64> = before.iter().zip(&after).map(|(before, after)| f64::from(before - after)).collect();
+        let length = gradient.iter().map(|d| d * d).sum::<f64>().sqrt();
+        // Along the gradient, and along parts of it that other mistakes would show in.
+        for every in [1, 2, 3, 7] {
+            let part = |(i, &d): (usize, &f64)| if i % every == 0 { d } else { 0.0 };
+            let direction: Vec<f64> = gradient.iter().enumerate().map(part).collect();
+            let expected: f64 = direction.iter().zip(&gradient).map(|(part, d)| part * d).sum();
+            let step = 0.01 / expected.sqrt();
+            let [above, below] = [step, -step].map(|step| {
+                let moved = before.iter().zip(&direction).map(|(x, d)| (f64::from(*x) + step * d) as f32);
+                streamed_loss(&samples, &config, &moved.collect::<Vec<_>>())
+            });
+            let slope = (above - below) / (2.0 * step);
+            assert!((slope - expected).abs() <= 1e-3 * expected, "{every}: {slope} for {expected}, of {length}");
+        }
+    }
+}
+
 fn dense() -> Config {
     Config { mode: Mode::Dense, run_length: Some(12), batch_size: 48, dropout: 0.25, epochs: 3, ..config() }
 }
@@ -160,8 +235,9 @@ fn dense() -> Config {
 #[test]
 fn threads_change_no_bit_and_a_killed_run_goes_on_to_the_same() {
     let samples = series();
-    for carry_state in [false, true] {
+    for (carry_state, pooling) in [(false, Pooling::Last), (true, Pooling::Last), (true, Pooling::attention(5))] {
         let config = Config { carry_state, ..dense() };
+        let config = Config { model: ModelConfig { pooling, ..config.model }, ..config };
         let bits = |threads| trained(&samples, &Config { threads, ..config.clone() }).0;
         let expected = bits(1);
         assert!(bits(3) == expected, "threads");

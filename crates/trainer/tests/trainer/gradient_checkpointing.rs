@@ -50,7 +50,7 @@ proptest! {
             model: ModelConfig { hidden, layers, layer_norm, pooling: pooling_of(pooling, hidden), ..ModelConfig::default() },
             dropout: if drops { 0.3 } else { 0.0 },
             carry_state,
-            mode: if dense && pooling == 0 { Mode::Dense } else { Mode::Windows },
+            mode: if dense { Mode::Dense } else { Mode::Windows },
             precision: if bf16 { Precision::Bf16 } else { Precision::Fp32 },
             batch_size,
             run_length,

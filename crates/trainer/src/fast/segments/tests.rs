@@ -89,7 +89,7 @@ proptest! {
     ) {
         let samples = samples(count, &timeframes);
         // A run is no longer in bars than in samples.
-        let dense = dense && !pools && timeframes.iter().all(|(_, _, stride)| *stride <= 1);
+        let dense = dense && timeframes.iter().all(|(_, _, stride)| *stride <= 1);
         let config = ModelConfig {
             hidden,
             layers,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Attention pooling of one timeframe's distinct windows.
+//! Attention pooling of one timeframe's distinct windows, each a sequence of its own.
 //!
 //! ```text
 //! for each window, its states [T, H] gathered:                                        (1)
@@ -21,10 +21,11 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::Dimensions;
-use super::memory::place;
-use super::norm::normalise;
-use super::sequence::Sequence;
+use super::super::Dimensions;
+use super::super::memory::place;
+use super::super::norm::normalise;
+use super::super::sequence::Sequence;
+use super::Parameters;
 use crate::error::Result;
 use crate::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
 use crate::pooling::{AttentionPooling, Vectors};
@@ -34,26 +35,26 @@ use crate::tensor::TensorSet;
 
 /// The keys of one timeframe, [heads, H], as the kernels read them.
 #[derive(Debug)]
-pub(super) struct PackedKeys {
+pub(in crate::fast) struct PackedKeys {
     by_head: Buffer<f32>, // [head panels][H][16]
     /// For the backward pass, else empty.
     by_unit: Buffer<f32>, // [unit panels][heads][16]
 }
 
 /// Numbers in each buffer of a timeframe's keys, in the order of the fields.
-pub(super) fn keys_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
+pub(in crate::fast) fn keys_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
     let by_unit = if purpose == Purpose::Prediction { 0 } else { of.units() * of.heads * PANEL };
     [of.head_panels() * of.sizes.hidden * PANEL, by_unit]
 }
 
 impl PackedKeys {
-    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
+    pub(in crate::fast) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
         let [by_head, by_unit] = keys_len(of, purpose);
         Ok(PackedKeys { by_head: Buffer::zeros(scope, by_head)?, by_unit: Buffer::zeros(scope, by_unit)? })
     }
 
     /// Computes the keys anew.
-    pub(super) fn pack(&mut self, pooling: &AttentionPooling, parameters: &TensorSet<f32>) {
+    pub(in crate::fast) fn pack(&mut self, pooling: &AttentionPooling, parameters: &TensorSet<f32>) {
         let mut keys = vec![0.0; pooling.heads * pooling.hidden];
         pooling.keys(parameters, &mut keys);
         for (head, key) in keys.chunks_exact(pooling.hidden).enumerate() {
@@ -87,7 +88,7 @@ fn read_row((from, head): (&[f32], usize), heads: usize, to: &mut [f32]) {
 
 /// What one timeframe keeps from the forward pass to the backward pass.
 #[derive(Debug)]
-pub(super) struct Pooled {
+pub(in crate::fast) struct PooledWindows {
     of: Dimensions,
     /// [W][head panels][T][16]
     weights: Buffer<f32>,
@@ -96,7 +97,7 @@ pub(super) struct Pooled {
 
 /// What one timeframe after another is pooled with.
 #[derive(Debug)]
-pub(super) struct PoolingScratch {
+pub(in crate::fast) struct PoolingScratch {
     states: Buffer<f32>,   // [unit panels][T][16]
     sums: Buffer<f32>,     // [unit panels][heads][16]; their gradients in the backward pass
     d_states: Buffer<f32>, // [unit panels][T][16]
@@ -110,7 +111,7 @@ pub(super) struct PoolingScratch {
 
 /// Numbers in each buffer for one timeframe, in the order of the fields, without the last.
 fn scratch_len(of: Dimensions, purpose: Purpose) -> [usize; 6] {
-    if of.heads == 0 {
+    if !of.pools_windows() {
         return [0; 6];
     }
     let states = of.units() * window_place(of.sizes.steps).stride;
@@ -130,9 +131,9 @@ fn window_place(steps: usize) -> Place {
 }
 
 /// Numbers in all memory of pooling.
-pub(super) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
+pub(in crate::fast) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
     let vectors = |of: &Dimensions| Vectors::<f32>::len((of.heads, of.sizes.hidden), of.capacity);
-    let pooling = || all.iter().filter(|of| of.heads > 0);
+    let pooling = || all.iter().filter(|of| of.pools_windows());
     let kept = pooling().map(|of| of.weights_len() + vectors(of)).sum::<usize>();
     let gradients = if purpose == Purpose::Prediction { 0 } else { pooling().map(vectors).max().unwrap_or(0) };
     kept + largest(all, purpose).iter().sum::<usize>() + gradients
@@ -144,6 +145,11 @@ fn largest(all: &[Dimensions], purpose: Purpose) -> [usize; 6] {
 }
 
 impl Dimensions {
+    /// Whether each window is pooled by itself.
+    fn pools_windows(self) -> bool {
+        self.heads > 0 && !self.is_dense()
+    }
+
     /// Panels of heads.
     fn head_panels(self) -> usize {
         self.heads.div_ceil(PANEL)
@@ -161,10 +167,10 @@ impl Dimensions {
 }
 
 impl PoolingScratch {
-    pub(super) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
+    pub(in crate::fast) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
         let [states, sums, d_states, d_scores, d_by_head, d_keys] = largest(all, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
-        let trained = all.first().filter(|of| of.heads > 0 && purpose != Purpose::Prediction);
+        let trained = all.first().filter(|of| of.pools_windows() && purpose != Purpose::Prediction);
         let d_vectors = |of: &Dimensions| Vectors::new(scope, (of.heads, of.sizes.hidden), of.capacity);
         Ok(PoolingScratch {
             states: zeros(states)?,
@@ -178,25 +184,25 @@ impl PoolingScratch {
     }
 
     /// The gradients of the pooled vectors of `windows` windows, [W, H], for writing.
-    pub(super) fn d_pooled_mut(&mut self, windows: usize) -> &mut [f32] {
+    pub(in crate::fast) fn d_pooled_mut(&mut self, windows: usize) -> &mut [f32] {
         let d_vectors = self.d_vectors.as_mut().expect("memory made for training");
         d_vectors.set_windows(windows);
         d_vectors.pooled_mut()
     }
 }
 
-impl Pooled {
-    pub(super) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
+impl PooledWindows {
+    pub(in crate::fast) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
         let vectors = Vectors::new(scope, (of.heads, of.sizes.hidden), of.capacity)?;
-        Ok(Pooled { of, weights: Buffer::zeros(scope, of.weights_len())?, vectors })
+        Ok(PooledWindows { of, weights: Buffer::zeros(scope, of.weights_len())?, vectors })
     }
 
     /// Pools the states that `sequence` has computed: [W, H], a row a distinct window.
-    pub(super) fn forward(
+    pub(in crate::fast) fn forward(
         &mut self,
         isa: Isa,
-        (pooling, parameters, keys): (&AttentionPooling, &TensorSet<f32>, &PackedKeys),
-        (sequence, norm): (&Sequence, &[f32]),
+        Parameters { pooling, values, keys, norm }: Parameters<'_>,
+        sequence: &Sequence,
         scratch: &mut PoolingScratch,
     ) -> &[f32] {
         let (of, windows) = (self.of, sequence.windows.len());
@@ -219,21 +225,21 @@ impl Pooled {
                 read_row((sums, head), of.heads, self.vectors.sum_mut(head, w));
             }
         }
-        pooling.project(parameters, &mut self.vectors);
+        pooling.project(values, &mut self.vectors);
         self.vectors.pooled()
     }
 
     /// Goes back from the gradients of the pooled vectors, set by [`PoolingScratch::d_pooled_mut`], to those of the states, which are written to
     /// `d_between`; adds those of the parameters to `gradients`.
-    pub(super) fn backward(
+    pub(in crate::fast) fn backward(
         &self,
         isa: Isa,
-        (pooling, parameters, keys): (&AttentionPooling, &TensorSet<f32>, &PackedKeys),
-        (sequence, norm, d_between): (&Sequence, &[f32], &mut [f32]),
+        Parameters { pooling, values, keys, norm }: Parameters<'_>,
+        (sequence, d_between): (&Sequence, &mut [f32]),
         (scratch, gradients): (&mut PoolingScratch, &mut TensorSet<f32>),
     ) {
         let d_vectors = scratch.d_vectors.as_mut().expect("memory made for training");
-        pooling.project_backward(parameters, (&self.vectors, d_vectors), gradients);
+        pooling.project_backward(values, (&self.vectors, d_vectors), gradients);
         scratch.d_keys.as_mut_slice().fill(0.0);
         for w in 0..sequence.windows.len() {
             sequence.gather_window((w, norm), scratch.states.as_mut_slice());
@@ -245,7 +251,7 @@ impl Pooled {
         for (head, row) in d_keys.chunks_exact_mut(pooling.hidden).enumerate() {
             read_row((scratch.d_keys.as_slice(), head), pooling.heads, row);
         }
-        pooling.keys_backward(parameters, &d_keys, gradients);
+        pooling.keys_backward(values, &d_keys, gradients);
     }
 
     /// The gradients of one window's scores, in [`PoolingScratch::d_scores`].
@@ -283,7 +289,7 @@ impl Pooled {
     }
 
     /// The weights of window `w`, which are in `to` [heads, T] afterwards.
-    pub(super) fn read_weights(&self, w: usize, to: &mut [f32]) {
+    pub(in crate::fast) fn read_weights(&self, w: usize, to: &mut [f32]) {
         for (head, row) in to.chunks_exact_mut(self.of.sizes.steps).enumerate() {
             let from = &self.weights.as_slice()[self.of.weights_at(w).panel(head / PANEL).start + head % PANEL..];
             row.iter_mut().zip(from.iter().step_by(PANEL)).for_each(|(to, &weight)| *to = weight);
