@@ -37,7 +37,7 @@ macro_rules! product {
 product!(f32, matrixmultiply::sgemm);
 product!(f64, matrixmultiply::dgemm);
 
-/// A matrix that reads a slice of exactly `rows * columns` elements, row by row or, transposed, column by column.
+/// A matrix that reads a slice row by row or, transposed, column by column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a, S> {
     values: &'a [S],
@@ -50,6 +50,13 @@ impl<'a, S> Matrix<'a, S> {
     pub(crate) fn new(values: &'a [S], [rows, columns]: [usize; 2]) -> Self {
         assert_eq!(Some(values.len()), rows.checked_mul(columns), "a matrix of [{rows}, {columns}]");
         Matrix { values, shape: [rows, columns], strides: [columns, 1] }
+    }
+
+    /// Rows of `values` that begin `apart` elements one after the other; the slice ends with the last of them.
+    pub(crate) fn spaced(values: &'a [S], [rows, columns]: [usize; 2], apart: usize) -> Self {
+        let len = rows.checked_sub(1).and_then(|others| others.checked_mul(apart)?.checked_add(columns));
+        assert_eq!(Some(values.len()), len, "a matrix of [{rows}, {columns}] with rows {apart} apart");
+        Matrix { values, shape: [rows, columns], strides: [apart, 1] }
     }
 
     /// The transposed matrix over the same elements.
@@ -82,8 +89,8 @@ pub(crate) fn multiply<S: crate::Scalar>(a: Matrix<'_, S>, b: Matrix<'_, S>, int
         Output::Add => S::ONE,
     };
     let strided = |x: Matrix<'_, S>| (x.values.as_ptr(), x.strides.map(|stride| stride as isize));
-    // SAFETY: `Matrix::new` checked that a and b hold rows·columns elements, which is what their shapes and strides reach
-    // either way round; c holds m·n elements, checked above, reached once each by the strides [n, 1]; it is borrowed
+    // SAFETY: a and b hold as many elements as their shapes and strides reach, either way round, which was checked when they
+    // were made; c holds m·n elements, checked above, reached once each by the strides [n, 1]; it is borrowed
     // exclusively, so that it overlaps neither. A slice has at most isize::MAX bytes, so that strides fit in isize.
     unsafe { S::gemm([m, k, n], strided(a), strided(b), beta, (c.as_mut_ptr(), [n as isize, 1])) }
 }
@@ -127,6 +134,15 @@ mod tests {
             let expected = product + kept.to_f64();
             assert!((got.to_f64() - expected).abs() <= relative * (k as f64 + 1.0), "{got:?} for {expected}");
         }
+    }
+
+    #[test]
+    fn rows_may_lie_apart() {
+        let values: Vec<f64> = (0..11).map(f64::from).collect();
+        let mut c = [0.0; 6];
+        let identity = Matrix::new(&[1.0, 0.0, 0.0, 1.0], [2, 2]);
+        multiply(identity, Matrix::spaced(&values[1..], [3, 2], 4).transposed(), Output::Overwrite, &mut c);
+        assert_eq!(c, [1.0, 5.0, 9.0, 2.0, 6.0, 10.0]);
     }
 
     proptest! {

@@ -6,6 +6,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::{AttentionPooling, Vectors};
 use crate::error::Result;
+use crate::matmul::{Matrix, Output, multiply};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
 
@@ -48,16 +49,20 @@ impl<S: Scalar> PlainPooling<S> {
         self.samples = states.len() / (steps * hidden);
         self.vectors.set_windows(self.samples);
         of.keys(parameters, self.keys.as_mut_slice());
-        let weights = self.weights.as_mut_slice().chunks_exact_mut(steps).take(self.samples * of.heads);
-        for (row, weights) in weights.enumerate() {
-            let (sample, head) = (row / of.heads, row % of.heads);
-            let key = &self.keys.as_slice()[head * hidden..][..hidden];
-            let state = |t: usize| &states[(t * self.samples + sample) * hidden..][..hidden];
-            weights.iter_mut().enumerate().for_each(|(t, weight)| *weight = dot(key, state(t)));
-            softmax(weights);
-            let sum = self.vectors.sum_mut(head, sample);
-            sum.fill(S::ZERO);
-            weights.iter().enumerate().for_each(|(t, &weight)| add_scaled(sum, weight, state(t)));
+        let keys = Matrix::new(self.keys.as_slice(), [of.heads, hidden]);
+        let weights = self.weights.as_mut_slice().chunks_exact_mut(of.heads * steps).take(self.samples);
+        for (sample, weights) in weights.enumerate() {
+            let apart = self.samples * hidden;
+            let states = &states[sample * hidden..][..(steps - 1) * apart + hidden];
+            let all = Matrix::spaced(states, [steps, hidden], apart);
+            multiply(keys, all.transposed(), Output::Overwrite, weights);
+            for (head, weights) in weights.chunks_exact_mut(steps).enumerate() {
+                softmax(weights);
+                let sum = self.vectors.sum_mut(head, sample);
+                sum.fill(S::ZERO);
+                let states = states.chunks(apart).map(|row| &row[..hidden]);
+                weights.iter().zip(states).for_each(|(&weight, state)| add_scaled(sum, weight, state));
+            }
         }
         of.project(parameters, &mut self.vectors);
         self.vectors.pooled()
@@ -113,8 +118,14 @@ impl<S: Scalar> PlainPooling<S> {
     }
 }
 
-fn dot<S: Scalar>(a: &[S], b: &[S]) -> S {
-    a.iter().zip(b).fold(S::ZERO, |sum, (&a, &b)| sum + a * b)
+/// Summed up in lanes, which processors add side by side.
+pub(super) fn dot<S: Scalar>(a: &[S], b: &[S]) -> S {
+    const LANES: usize = 8;
+    let mut sums = [S::ZERO; LANES];
+    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (&a, &b))| *sum += a * b);
+    }
+    sums.into_iter().fold(S::ZERO, |sum, lane| sum + lane)
 }
 
 pub(super) fn add_scaled<S: Scalar>(sums: &mut [S], factor: S, terms: &[S]) {

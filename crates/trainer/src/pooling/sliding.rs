@@ -30,7 +30,7 @@ use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::plain::add_scaled;
+use super::plain::{add_scaled, dot};
 use super::{AttentionPooling, Vectors};
 use crate::error::Result;
 use crate::matmul::{Matrix, Output, multiply};
@@ -307,17 +307,6 @@ fn sweep<S: Scalar>(
             }
         }
     }
-}
-
-/// In lanes, which processors add side by side.
-fn dot<S: Scalar>(a: &[S], b: &[S]) -> S {
-    const LANES: usize = 8;
-    let mut sums = [S::ZERO; LANES];
-    let (a, b) = (a.chunks(LANES), b.chunks(LANES));
-    for (a, b) in a.zip(b) {
-        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (&a, &b))| *sum += a * b);
-    }
-    sums.into_iter().fold(S::ZERO, |sum, lane| sum + lane)
 }
 
 #[cfg(test)]
