@@ -23,19 +23,13 @@ pub(crate) fn section(metrics: &[Value], clip_norm: Option<f64>) -> Section {
 fn story(metrics: &[Value]) -> String {
     let validations = points(metrics, "validation", "loss");
     let best = validations.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
-    match (validations.first(), best) {
-        (Some(first), Some(best)) => format!(
-            "Validated {}. The validation loss went from {} at step {} to its best, {}, at step {}.",
-            match validations.len() {
-                1 => "once".to_owned(),
-                times => plural(times, "time"),
-            },
-            significant(first.1, 4),
-            first.0,
-            significant(best.1, 4),
-            best.0
-        ),
-        _ => "Nothing was validated.".to_owned(),
+    let (Some(&first), Some(best)) = (validations.first(), best) else { return "Nothing was validated.".to_owned() };
+    let times = plural(validations.len(), "time");
+    let at = |(step, loss): (f64, f64)| format!("{} at step {step}", significant(loss, 4));
+    match validations.len() {
+        1 => format!("Validated once. The validation loss was {}.", at(first)),
+        _ if best == first => format!("Validated {times}. The validation loss was best at first, {}.", at(first)),
+        _ => format!("Validated {times}. The validation loss went from {} to its best, {}.", at(first), at(best)),
     }
 }
 
@@ -170,7 +164,10 @@ mod tests {
         assert_eq!(chart.series[1].points, [(1.0, 7.0)]);
         assert_eq!(
             story(&metrics),
-            "Validated 2 times. The validation loss went from 9.000 at step 1 to its best, 7.000, at step 2."
+            "Validated 2 times. The validation loss went from 9.000 at step 1 to its best, 7.000 at step 2."
         );
+        assert_eq!(story(&metrics[..2]), "Validated once. The validation loss was 9.000 at step 1.");
+        let worse = [metrics[3].clone(), metrics[1].clone()];
+        assert_eq!(story(&worse), "Validated 2 times. The validation loss was best at first, 7.000 at step 2.");
     }
 }

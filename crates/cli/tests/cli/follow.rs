@@ -192,17 +192,25 @@ fn of_input_that_is_no_bars_only_the_message_is_written() {
         [("{\"Error Message\": \"Invalid API call\"}\n", "saved.json"), ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "lines.txt")]
     {
         stage.write(name, input);
+        stage.write("out.csv", "older\n");
         for out in ["", "--out out.csv"] {
             let line = format!("predict --run run --follow {name} --stop-at-end {out}");
             let assert = assert_cmd::Command::from_std(stage.command(&line)).assert().code(3).stdout("");
             let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
             assert!(message.contains(&format!("{name}: no bars recognised")), "{message}");
         }
-        assert_eq!(stage.text("out.csv"), "");
+        assert_eq!(stage.text("out.csv"), "older\n");
     }
     let folder = stage.run("predict --run run --follow run").code(3).stdout("");
     let message = String::from_utf8_lossy(&folder.get_output().stderr).into_owned();
     assert!(message.contains("megabatch: run: cannot be read"), "{message}");
+    std::fs::write(stage.path("bars.csv.gz"), [0x1f, 0x8b, 8, 0]).unwrap();
+    let packed = stage.run("predict --run run --follow bars.csv.gz").code(3).stdout("");
+    let message = String::from_utf8_lossy(&packed.get_output().stderr).into_owned();
+    assert!(
+        message.contains("bars.csv.gz: is compressed with gzip") && message.contains("zcat bars.csv.gz |"),
+        "{message}"
+    );
 }
 
 #[test]

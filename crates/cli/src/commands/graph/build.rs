@@ -248,7 +248,11 @@ fn said(what: &str, (old, new): (&str, &str)) -> Vec<String> {
     let empty = serde_json::Map::new();
     let names = new_values.as_object().unwrap_or(&empty).keys();
     let differ = names.filter(|name| old_values[name.as_str()] != new_values[name.as_str()]);
-    differ.map(|name| format!("{name} was {}, is {}", old_values[name.as_str()], new_values[name.as_str()])).collect()
+    let was = |name: &str| match &old_values[name] {
+        Value::Null => "not set".to_owned(),
+        value => value.to_string(),
+    };
+    differ.map(|name| format!("{name} was {}, is {}", was(name), new_values[name.as_str()])).collect()
 }
 
 pub(super) fn facts(file: &GraphFile) -> Value {
@@ -273,7 +277,7 @@ mod tests {
     fn parameters_that_have_changed_are_named() {
         let cases = [
             ("parameters", r#"{"k":10,"lookback":60}"#, r#"{"k":5,"lookback":60}"#, vec!["k was 10, is 5"]),
-            ("parameters", r#"{"k":10}"#, r#"{"k":10,"demean":true}"#, vec!["demean was null, is true"]),
+            ("parameters", r#"{"k":10}"#, r#"{"k":10,"demean":true}"#, vec!["demean was not set, is true"]),
             ("builder", "tu/1", "tu/2", vec!["builder was tu/1, is tu/2"]),
             ("data", "a", "b", vec!["data have changed"]),
         ];

@@ -1,5 +1,6 @@
 //! `megabatch predict --follow`: a prediction for each bar as it comes, from states that go on by one step a bar.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -70,6 +71,32 @@ struct Tally {
     dropped: usize,
 }
 
+/// A file whose old contents go when the first of the new come: not before it is known that what is followed has bars.
+struct EmptiedLate {
+    file: File,
+    is_old: bool,
+}
+
+impl EmptiedLate {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        Ok(EmptiedLate { file, is_old: true })
+    }
+}
+
+impl Write for EmptiedLate {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if std::mem::take(&mut self.is_old) {
+            self.file.set_len(0)?;
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
     let options = &args.following;
     let follow = options.follow.as_deref().expect("--out or --follow is required");
@@ -81,7 +108,7 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
     let to: Box<dyn Write> = match &args.out {
         Some(out) => {
             output::check(out, &[follow, &subject.data])?;
-            Box::new(std::fs::File::create(out)?)
+            Box::new(EmptiedLate::open(out)?)
         }
         None => Box::new(io::stdout().lock()),
     };

@@ -12,6 +12,9 @@ use crate::failure::Failure;
 /// How often a file is looked at that has no more lines: far below the time of a bar, and next to no work.
 const INTERVAL: Duration = Duration::from_millis(20);
 
+/// What files begin with that gzip has compressed.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+
 /// What happens at the end of a file. Standard input ends where it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtEnd {
@@ -40,7 +43,14 @@ impl Tail {
         if file.metadata().is_ok_and(|found| found.is_dir()) {
             return Err(unusable(path, "read", &io::ErrorKind::IsADirectory.into()));
         }
-        Ok(Tail { name: path.to_owned(), input: Input::File { reader: BufReader::new(file), read_bytes: 0, at_end } })
+        let mut reader = BufReader::new(file);
+        if reader.fill_buf().map_err(|error| unusable(path, "read", &error))?.starts_with(GZIP_MAGIC) {
+            let path = path.display();
+            return Err(Failure::data(format!(
+                "{path}: is compressed with gzip; bars are followed as plain lines: `zcat {path} | megabatch predict --follow - …`"
+            )));
+        }
+        Ok(Tail { name: path.to_owned(), input: Input::File { reader, read_bytes: 0, at_end } })
     }
 
     /// What messages call it.
