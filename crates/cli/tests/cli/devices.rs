@@ -74,7 +74,7 @@ fn a_gpu_trains_the_whole_model() {
     stage.succeeds(SERIES);
     let model =
         "--set model.layers=2 --set model.layer_norm=true --set model.pooling=attention --set model.fusion=attention";
-    let train = format!("train --data series.h5 {SMALL} {model} --set training.dropout=0.1");
+    let train = format!("train --data series.h5 {SMALL} {model} --set model.dropout=0.1 --max-steps 10");
     for (run, device) in [("processor", "cpu"), ("gpu", "cuda:0")] {
         let (code, message) = with_driver(&stage, &format!("{train} --out {run} --device {device}"));
         assert_eq!(code, Some(0), "{run}: {message}");
