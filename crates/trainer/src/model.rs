@@ -258,12 +258,6 @@ impl Model {
         &self.decoder
     }
 
-    /// Where the parameters of what follows the LSTMs begin among all, for pooling by the last state and without norms.
-    pub(crate) fn decoder_start(&self) -> usize {
-        let of_lstms = self.layout.tensors().take_while(|(name, _)| name.starts_with("lstm"));
-        of_lstms.map(|(_, shape)| shape.iter().product::<usize>()).sum()
-    }
-
     /// Numbers in the outputs for a batch.
     pub(crate) fn outputs_len(&self, batch: &BatchView<'_>) -> usize {
         let rows = match batch.graphs {

@@ -67,9 +67,14 @@ impl LayerNorm {
         row.iter_mut().zip(of_units).for_each(|(x, (&weight, &bias))| *x = (*x - mean) * scale * weight + bias);
     }
 
+    /// Where γ and β lie.
+    pub(crate) fn slots(&self) -> [Slot; 2] {
+        [self.weight, self.bias]
+    }
+
     /// γ and β, [width] each.
     pub(crate) fn parameters<'a, S: Scalar>(&self, parameters: &'a TensorSet<S>) -> [&'a [S]; 2] {
-        [self.weight, self.bias].map(|slot| parameters.slot(slot))
+        self.slots().map(|slot| parameters.slot(slot))
     }
 
     /// Adds to the gradients of γ and β.

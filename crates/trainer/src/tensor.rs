@@ -70,6 +70,12 @@ impl Layout {
         self.entries[slot.0].range.clone()
     }
 
+    /// Where tensors of several dimensions lie, from element `start` on.
+    pub(crate) fn matrices(&self, start: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        let matrices = self.entries.iter().filter(move |of| of.shape.len() > 1 && of.range.start >= start);
+        matrices.map(|of| of.range.clone())
+    }
+
     pub(crate) fn name(&self, slot: Slot) -> &str {
         &self.entries[slot.0].name
     }

@@ -155,8 +155,8 @@ impl Trainer {
     /// those of a run on the processor, and each goes on from the other's. The weights that come of it are another rounding of the same run.
     ///
     /// # Errors
-    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: graphs, attention pooling, layer norm, dense training, carried state,
-    /// gradient checkpointing, the plain form, profiles.
+    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: graphs, dense training, carried state, gradient checkpointing, the plain form,
+    /// profiles.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
         Trainer::on((host, Some(gpu)), config, shape)
     }
@@ -172,7 +172,7 @@ impl Trainer {
         let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
         let mut ladder = if gpu.is_some() { Ladder::of_gpu(&config) } else { Ladder::new(&config) };
         let (engine, cut_before) = first_engine((device, &model), (&config, gpu.is_some()), &mut ladder)?;
-        let accelerator = gpu.map(|gpu| Accelerator::new([gpu, device], &model, &config)).transpose()?;
+        let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config)).transpose()?;
         Ok(Trainer {
             accelerator,
             gradients,

@@ -9,8 +9,9 @@ use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::ops::conformance::SOURCES;
 use megabatch_trainer::{
-    Ascending, Checkpoints, Classes, Config, End, Error, Event, Fusion, InMemory, Loss, ModelConfig, OptimizerKind,
-    Outcome, Run, SampleShape, Samples, SeriesInMemory, StepEvent, Task, TaskLoss, Tasks, Timeframe, Trainer,
+    Ascending, Checkpoints, Classes, Config, End, Error, Event, Fusion, InMemory, Loss, ModelConfig, OptimizerConfig,
+    OptimizerKind, Outcome, Pooling, Run, SampleShape, Samples, SeriesInMemory, StepEvent, Task, TaskLoss, Tasks,
+    Timeframe, Trainer,
 };
 
 fn with_kernels() -> (FakeDriver, Device) {
@@ -63,6 +64,21 @@ fn config(precision: Precision, layers: usize) -> Config {
     // Between layers, where there are several.
     config.dropout = 0.2;
     config
+}
+
+/// The same with norms, pooling and fusion by attention.
+fn whole(precision: Precision, layers: usize) -> Config {
+    let config = config(precision, layers);
+    let model = ModelConfig {
+        hidden: 6,
+        layer_norm: true,
+        pooling: Pooling::Attention { heads: 2 },
+        fusion: Fusion::Attention { heads: 3, feed_forward: 2 },
+        ..config.model
+    };
+    // The bias of keys has no gradient but what rounding leaves, of which AdamW would follow the sign.
+    let optimizer = OptimizerConfig { epsilon: 1e-4, ..config.optimizer };
+    Config { model, optimizer, ..config }
 }
 
 fn on_processor(config: &Config) -> Trainer {
@@ -132,8 +148,7 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (expected_steps, expected_losses) = train(&mut expected, samples, None);
     let (steps, losses) = train(&mut found, samples, None);
     let tolerance = tolerance(config.precision);
-    let what =
-        format!("{:?}", (config.precision, config.model.layers, config.optimizer.kind, config.accumulation_steps));
+    let what = format!("{:?}", (config.precision, &config.model, config.optimizer.kind, config.accumulation_steps));
     let numbers =
         |of: fn(&StepEvent) -> f64| [&steps, &expected_steps].map(|steps| steps.iter().map(of).collect::<Vec<_>>());
     let [found_losses, of_processor] = numbers(|step| step.loss);
@@ -153,7 +168,8 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
         assert_eq!((found.loss_scale, found.overflow.is_some()), (expected.loss_scale, expected.overflow.is_some()));
     }
     // The loss falls, so that there is something to be compared.
-    assert!(steps[7].loss < steps[0].loss, "{what}: {} after {}", steps[7].loss, steps[0].loss);
+    let [first, last] = [0, steps.len() - 1].map(|step| steps[step].loss);
+    assert!(last < first, "{what}: {last} after {first}");
 }
 
 const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Fp16];
@@ -165,7 +181,16 @@ fn trains_as_the_processor_does(gpu: &Device) {
             check(gpu, &config(precision, layers), &series());
         }
         check(gpu, &config(precision, 1), &windows());
+        check(gpu, &whole(precision, 2), &series());
     }
+}
+
+fn losses() -> [Loss; 3] {
+    let task = |targets, loss, weight| Task { targets, loss, weight };
+    let quantile = Loss::Quantile { levels: Ascending::new(&[0.2, 0.5, 0.9]).unwrap() };
+    let classes = Loss::Classes(Classes::Thresholds(Ascending::new(&[-0.5, 0.5]).unwrap()));
+    let tasks = [task([0, 1], TaskLoss::Huber { delta: 0.3 }, 0.4), task([1, 2], TaskLoss::Mse, 0.6)];
+    [quantile, classes, Loss::Tasks(Tasks::new(&tasks).unwrap())]
 }
 
 #[test]
@@ -182,13 +207,33 @@ fn by_the_plain_forms_of_the_operations() {
         config.model.fusion = if kind == OptimizerKind::Sgd { Fusion::attention(5) } else { Fusion::Concat };
         check(&Device::cpu(), &config, &series());
     }
-    let task = |targets, loss, weight| Task { targets, loss, weight };
-    let quantile = Loss::Quantile { levels: Ascending::new(&[0.2, 0.5, 0.9]).unwrap() };
-    let classes = Loss::Classes(Classes::Thresholds(Ascending::new(&[-0.5, 0.5]).unwrap()));
-    let tasks = [task([0, 1], TaskLoss::Huber { delta: 0.3 }, 0.4), task([1, 2], TaskLoss::Mse, 0.6)];
-    for loss in [quantile, classes, Loss::Tasks(Tasks::new(&tasks).unwrap())] {
+    for loss in losses() {
         check(&Device::cpu(), &Config { loss, ..config(Precision::Fp32, 2) }, &series());
+        let of = whole(Precision::Fp32, 2);
+        check(&Device::cpu(), &Config { loss, batch_size: 49, ..of }, &series());
     }
+}
+
+/// Each part of the whole model without the others, above one layer and between two, with dropout and without.
+#[test]
+fn norms_pooling_and_fusion_in_any_company() {
+    for (precision, layers) in PRECISIONS.into_iter().flat_map(|precision| [(precision, 1), (precision, 2)]) {
+        let of = whole(precision, layers);
+        let plain = config(precision, layers).model;
+        let models = [
+            ModelConfig { layer_norm: true, hidden: 6, ..plain },
+            ModelConfig { pooling: of.model.pooling, hidden: 6, ..plain },
+            ModelConfig { fusion: of.model.fusion, hidden: 6, ..plain },
+            ModelConfig { layer_norm: false, ..of.model },
+            ModelConfig { pooling: Pooling::Last, ..of.model },
+            ModelConfig { fusion: Fusion::Concat, ..of.model },
+        ];
+        for (k, model) in models.into_iter().enumerate() {
+            let dropout = if k % 2 == 0 { of.dropout } else { 0.0 };
+            check(&Device::cpu(), &Config { model, dropout, ..of.clone() }, &series());
+        }
+    }
+    check(&Device::cpu(), &whole(Precision::Fp32, 1), &windows());
 }
 
 #[test]
@@ -214,16 +259,21 @@ fn bits(trainer: &Trainer) -> Vec<u32> {
 #[test]
 fn each_goes_on_where_the_other_stopped() {
     let (_driver, gpu) = with_kernels();
-    let samples = series();
     // With a loss scale, which goes on too.
-    let config = config(Precision::Fp16, 2);
-    let (mut on_the_processor, mut on_the_gpu) = (on_processor(&config), on_gpu(&gpu, &config));
+    for config in [config(Precision::Fp16, 2), whole(Precision::Fp16, 2)] {
+        goes_on(&gpu, &config);
+    }
+}
+
+fn goes_on(gpu: &Device, config: &Config) {
+    let samples = series();
+    let (mut on_the_processor, mut on_the_gpu) = (on_processor(config), on_gpu(gpu, config));
     let (expected, _) = train(&mut on_the_processor, &samples, None);
     train(&mut on_the_gpu, &samples, None);
     for (begins_on_gpu, ends_on_gpu) in [(true, true), (true, false), (false, true)] {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::new(folder.path());
-        let trainer = |is_on_gpu| if is_on_gpu { on_gpu(&gpu, &config) } else { on_processor(&config) };
+        let trainer = |is_on_gpu| if is_on_gpu { on_gpu(gpu, config) } else { on_processor(config) };
         let mut first = trainer(begins_on_gpu);
         let (mut steps, _, outcome) = train_until(&mut first, &samples, (Some(&checkpoints), 3));
         assert_eq!((outcome.end, outcome.steps), (End::Stopped, 3));

@@ -42,7 +42,7 @@ fn a_gpu_trains_as_the_processor_does_and_either_goes_on_where_the_other_stopped
         ("processor", "--device cpu"),
         ("gpu", "--device cuda:0"),
         ("auto", "--device auto"),
-        ("other", "--device auto --set model.pooling=attention"),
+        ("other", "--device auto --set training.form=plain"),
         ("first", "--device cuda:0 --max-steps 5"),
         ("second", "--device cpu --max-steps 5"),
     ] {
@@ -63,11 +63,26 @@ fn a_gpu_trains_as_the_processor_does_and_either_goes_on_where_the_other_stopped
         assert!(error < 1e-4 * expected[0], "{run}: losses differ by {error}");
     }
     assert_eq!(trained(&stage, "other").1, "cpu");
-    for (run, reason) in
-        [("other", "model.pooling is attention"), ("auto", "its kernels have run on a fake driver only")]
-    {
+    for (run, reason) in [("other", "training.form is plain"), ("auto", "its kernels have run on a fake driver only")] {
         assert!(stage.text(&format!("{run}/plan.json")).contains(&format!("cuda:0 is not used: {reason}")), "{run}");
     }
+}
+
+#[test]
+fn a_gpu_trains_the_whole_model() {
+    let stage = Stage::new();
+    stage.succeeds(SERIES);
+    let model =
+        "--set model.layers=2 --set model.layer_norm=true --set model.pooling=attention --set model.fusion=attention";
+    let train = format!("train --data series.h5 {SMALL} {model} --set model.dropout=0.1 --max-steps 10");
+    for (run, device) in [("processor", "cpu"), ("gpu", "cuda:0")] {
+        let (code, message) = with_driver(&stage, &format!("{train} --out {run} --device {device}"));
+        assert_eq!(code, Some(0), "{run}: {message}");
+    }
+    let [(expected, _), (found, device)] = ["processor", "gpu"].map(|run| trained(&stage, run));
+    assert_eq!((found.len(), device.as_str()), (expected.len(), "cuda:0"));
+    let error = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
+    assert!(error < 1e-4 * expected[0], "losses differ by {error}");
 }
 
 #[test]
@@ -76,12 +91,6 @@ fn what_a_gpu_does_not_do_is_named() {
     stage.succeeds(SERIES);
     for (options, expected_code, says) in [
         ("train --device cuda:1", 6, "the driver lists 1 devices"),
-        (
-            "train --device cuda:0 --set model.pooling=attention",
-            2,
-            "model.pooling is attention: expected last on a GPU",
-        ),
-        ("train --device cuda:0 --set model.layer_norm=true", 2, "model.layer_norm is true: expected false"),
         ("train --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
         ("train --device cuda:0 --set training.mode=dense", 2, "training.mode is dense: expected windows"),
         ("plan --device cuda:0", 6, "memory is planned for the CPU only so far"),

@@ -95,9 +95,13 @@ impl Decoder {
         self.fusion.map_or(0, |fusion| fusion.sizes.weights())
     }
 
-    /// The head, where it reads the encodings as they are.
-    pub(crate) fn plain_head(&self) -> Option<&Head> {
-        self.head.as_ref().filter(|_| self.fusion.is_none() && self.attention.is_none())
+    /// None where attention gives the outputs.
+    pub(crate) fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    pub(crate) fn fusion(&self) -> Option<&AttentionFusion> {
+        self.fusion.as_ref()
     }
 
     pub(crate) fn attention(&self) -> Option<&GraphAttention> {

@@ -109,6 +109,11 @@ impl<T: Operand> Bars<T> {
         self.windows.of_sample().len()
     }
 
+    /// H of the layers that read them.
+    pub(super) fn hidden(&self) -> usize {
+        self.sizes.hidden
+    }
+
     /// T.
     pub(super) fn steps(&self) -> usize {
         self.sizes.steps

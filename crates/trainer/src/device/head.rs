@@ -4,6 +4,7 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::rooms::Rooms;
 use crate::error::Result;
 use crate::loss::Loss;
 use crate::model::Model;
@@ -15,7 +16,7 @@ use crate::ops::{
 #[derive(Debug)]
 pub(super) struct Head<T: Operand> {
     batches: Scope,
-    /// D, K of outputs and of targets.
+    /// W of what the head reads, K of outputs and of targets.
     width: usize,
     outputs: usize,
     targets: usize,
@@ -23,21 +24,20 @@ pub(super) struct Head<T: Operand> {
     bias_start: usize,
     /// Places of the weight's numbers among all parameters.
     places: Buffer<u32>,
-    weight: Buffer<T>,    // [K, D]
-    rounded: Buffer<f32>, // [K, D], the same numbers
+    weight: Buffer<T>,    // [K, W]
+    rounded: Buffer<f32>, // [K, W], the same numbers
     table: LossTable,
     /// The sum of the losses since a step began, and the number of its terms.
     totals: Buffer<f64>,
-    rooms: Vec<Room<T>>,
+    rooms: Rooms<Room<T>>,
 }
 
-/// What a batch of so many samples takes. There are few sizes in a run: of batches, and of the last one of an epoch.
+/// What a batch takes.
 #[derive(Debug)]
-pub(super) struct Room<T: Operand> {
+struct Room<T: Operand> {
     samples: usize,
-    /// The last states of all timeframes, [B, D], and their gradients.
-    pub(super) joined: Buffer<T>,
-    pub(super) d_joined: Buffer<f32>,
+    read: Buffer<T>,      // [B, W]
+    d_read: Buffer<f32>,  // [B, W]
     outputs: Buffer<f32>, // [B, K]
     d_outputs: Buffer<T>, // [B, K]
     targets: Buffer<f32>, // [B, targets]
@@ -54,14 +54,17 @@ pub(super) struct Goal<'a> {
 }
 
 impl<T: Operand> Head<T> {
-    /// The head of `model`, if it reads the last states of the timeframes as they are.
-    pub(super) fn new(scope: &Scope, (model, loss): (&Model, Loss)) -> Result<Option<Self>> {
-        let Some(head) = model.decoder().plain_head() else { return Ok(None) };
+    /// The head of `model`.
+    ///
+    /// # Panics
+    /// If attention over graphs gives the outputs.
+    pub(super) fn new(scope: &Scope, (model, loss): (&Model, Loss)) -> Result<Self> {
+        let head = model.decoder().head().expect("a model of samples that stand alone has a head");
         let (weights, batches) = (scope.child("model/parameters/packed"), scope.child("batches"));
         let [weight, bias] = head.slots().map(|slot| model.layout().place(slot));
         let places: Vec<u32> = weight.clone().map(|place| place as u32).collect();
-        let (width, outputs, targets) = (model.decoder().width(), model.outputs(), model.shape().outputs);
-        Ok(Some(Head {
+        let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
+        Ok(Head {
             width,
             outputs,
             targets,
@@ -72,9 +75,9 @@ impl<T: Operand> Head<T> {
             rounded: Buffer::zeros(&weights, weight.len())?,
             table: LossTable::new(&weights, loss, targets)?,
             totals: Buffer::zeros(&batches, 2)?,
-            rooms: Vec::new(),
+            rooms: Rooms::default(),
             batches,
-        }))
+        })
     }
 
     /// Makes ready for `parameters`, and for the losses of a step.
@@ -84,41 +87,44 @@ impl<T: Operand> Head<T> {
         Ok(self.totals.set_zero()?)
     }
 
-    /// The number of the room for so many samples.
-    pub(super) fn room(&mut self, samples: usize) -> Result<usize> {
-        if let Some(found) = self.rooms.iter().position(|room| room.samples == samples) {
-            return Ok(found);
-        }
-        let scope = &self.batches;
-        self.rooms.push(Room {
-            samples,
-            joined: Buffer::zeros(scope, samples * self.width)?,
-            d_joined: Buffer::zeros(scope, samples * self.width)?,
-            outputs: Buffer::zeros(scope, samples * self.outputs)?,
-            d_outputs: Buffer::zeros(scope, samples * self.outputs)?,
-            targets: Buffer::zeros(scope, samples * self.targets)?,
-        });
-        Ok(self.rooms.len() - 1)
+    /// Makes ready for a batch of so many samples.
+    pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
+        let &mut Head { ref batches, width, outputs, targets, ref mut rooms, .. } = self;
+        rooms.enter(samples, || {
+            Ok(Room {
+                samples,
+                read: Buffer::zeros(batches, samples * width)?,
+                d_read: Buffer::zeros(batches, samples * width)?,
+                outputs: Buffer::zeros(batches, samples * outputs)?,
+                d_outputs: Buffer::zeros(batches, samples * outputs)?,
+                targets: Buffer::zeros(batches, samples * targets)?,
+            })
+        })
     }
 
-    pub(super) fn room_mut(&mut self, number: usize) -> &mut Room<T> {
-        &mut self.rooms[number]
+    /// What is read of each sample, `[B, W]`, for writing.
+    pub(super) fn read_mut(&mut self) -> &mut Buffer<T> {
+        &mut self.rooms.now_mut().read
     }
 
-    /// From what was joined to the loss and back: adds the head's gradients, and leaves those of what was joined.
+    /// The gradient of what was read, `[B, W]`, after [`Head::learn`].
+    pub(super) fn d_read(&self) -> &Buffer<f32> {
+        &self.rooms.now().d_read
+    }
+
+    /// From what was read to the loss and back: adds the head's gradients, and leaves those of what was read.
     pub(super) fn learn(
         &mut self,
-        number: usize,
         goal: Goal<'_>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let Head { width, outputs, .. } = *self;
-        let room = &mut self.rooms[number];
+        let room = self.rooms.now_mut();
         room.targets.copy_from(goal.targets)?;
         let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
         let weight = Part::from(&self.weight);
         let bias = Part { buffer: parameters, start: self.bias_start };
-        let forward = product((&room.joined).into(), weight, [room.samples, outputs, width], Layout::Straight);
+        let forward = product((&room.read).into(), weight, [room.samples, outputs, width], Layout::Straight);
         multiply(&Product { start: Some(bias), ..forward }, Output::Overwrite, (&mut room.outputs, 0))?;
 
         let of = Predictions { outputs: &room.outputs, targets: &room.targets };
@@ -127,11 +133,11 @@ impl<T: Operand> Head<T> {
         loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals))?;
 
         let d_outputs = Part::from(&room.d_outputs);
-        let of_weight = product(d_outputs, (&room.joined).into(), [outputs, width, room.samples], Layout::BothTurned);
+        let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTurned);
         multiply(&of_weight, Output::Add, (gradients, self.weight_start))?;
         add_column_sums(d_outputs, [room.samples, outputs], (gradients, self.bias_start))?;
-        let of_joined = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTurned);
-        multiply(&of_joined, Output::Overwrite, (&mut room.d_joined, 0))
+        let of_read = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTurned);
+        multiply(&of_read, Output::Overwrite, (&mut room.d_read, 0))
     }
 
     /// The sum of the losses since [`Head::load`], and the number of its terms. Waits for the device.

@@ -8,8 +8,10 @@ use half::{bf16, f16};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::fusion::Fusion;
 use super::head::{Goal, Head};
 use super::lstm::Lstms;
+use super::working::WorkingCopy;
 use crate::config::Config;
 use crate::dropout::Dropout;
 use crate::error::Result;
@@ -26,13 +28,7 @@ pub(super) trait Learn: Debug + Send {
     /// Begins a step with `parameters`.
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()>;
 
-    /// Whether the head and the loss are computed on the device.
-    fn has_head(&self) -> bool;
-
     /// Adds the gradients of a batch's loss.
-    ///
-    /// # Panics
-    /// Without a head.
     fn learn(
         &mut self,
         batch: (&BatchView<'_>, Option<Dropout>),
@@ -41,16 +37,7 @@ pub(super) trait Learn: Debug + Send {
     ) -> Result<()>;
 
     /// The sum of the losses since the step began, and the number of its terms. Waits for the device.
-    ///
-    /// # Panics
-    /// Without a head.
     fn totals(&self) -> Result<[f64; 2]>;
-
-    /// Writes the last states of each sample's windows, `[B, D]`. Waits for the device.
-    fn encode(&mut self, batch: (&BatchView<'_>, Option<Dropout>), encodings: &mut [f32]) -> Result<()>;
-
-    /// Goes back from their gradients; adds those of the LSTMs.
-    fn back_from(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()>;
 }
 
 /// The model of a run with `config`, on scopes below `scope`.
@@ -65,13 +52,16 @@ pub(super) fn learner(scope: &Scope, model: &Model, config: &Config) -> Result<B
 #[derive(Debug)]
 struct Learner<T: Operand> {
     lstms: Lstms<T>,
-    head: Option<Head<T>>,
+    fusion: Option<Fusion>,
+    head: Head<T>,
+    working: Option<WorkingCopy<T>>,
 }
 
 impl<T: Operand> Learner<T> {
     fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
         let lstms = Lstms::new(scope, model, config.dropout_between_layers())?;
-        Ok(Learner { lstms, head: Head::new(scope, (model, config.loss))? })
+        let (head, working) = (Head::new(scope, (model, config.loss))?, WorkingCopy::new(scope, model)?);
+        Ok(Learner { lstms, fusion: Fusion::new(scope, model), head, working })
     }
 }
 
@@ -81,38 +71,35 @@ impl<T: Operand> Learn for Learner<T> {
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        self.head.iter_mut().try_for_each(|head| head.load(parameters))?;
+        self.head.load(parameters)?;
+        self.working.iter_mut().try_for_each(|working| working.load(parameters))?;
         self.lstms.load(parameters)
-    }
-
-    fn has_head(&self) -> bool {
-        self.head.is_some()
     }
 
     fn learn(
         &mut self,
-        (batch, dropout): (&BatchView<'_>, Option<Dropout>),
+        batch: (&BatchView<'_>, Option<Dropout>),
         goal: Goal<'_>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
-        let head = self.head.as_mut().expect("the head is on the device");
-        let room = head.room(batch.len())?;
-        self.lstms.forward(batch, dropout)?;
-        self.lstms.join(head.room_mut(room))?;
-        head.learn(room, goal, (parameters, &mut *gradients))?;
-        self.lstms.backward_from(head.room_mut(room), gradients)
+        let Learner { lstms, fusion, head, working } = self;
+        let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.0.len());
+        head.begin(samples)?;
+        lstms.forward(batch, weights)?;
+        let Some(fusion) = fusion else {
+            lstms.join(head.read_mut())?;
+            head.learn(goal, (parameters, &mut *gradients))?;
+            return lstms.backward(head.d_read(), (weights, gradients));
+        };
+        fusion.begin(samples)?;
+        lstms.join(fusion.tokens_mut())?;
+        fusion.forward(weights, head.read_mut())?;
+        head.learn(goal, (parameters, &mut *gradients))?;
+        fusion.backward::<T>(head.d_read(), (weights, &mut *gradients))?;
+        lstms.backward(fusion.d_tokens(), (weights, gradients))
     }
 
     fn totals(&self) -> Result<[f64; 2]> {
-        self.head.as_ref().expect("the head is on the device").totals()
-    }
-
-    fn encode(&mut self, (batch, dropout): (&BatchView<'_>, Option<Dropout>), encodings: &mut [f32]) -> Result<()> {
-        self.lstms.forward(batch, dropout)?;
-        self.lstms.read_last(encodings)
-    }
-
-    fn back_from(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()> {
-        self.lstms.backward_from_host(d_encodings, gradients)
+        self.head.totals()
     }
 }

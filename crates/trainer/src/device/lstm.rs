@@ -8,14 +8,16 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::bars::Bars;
+use super::between::Between;
 use super::cell::{Cell, Shared, Steps};
-use super::head::Room;
+use super::outputs::{Outputs, Rows};
+use super::top::Top;
 use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
     Dropped, Gradients, Inputs, Operand, Part, RecurrentWeights, Sequence, States, TileWindows, WindowReads, WorkList,
-    drop_gradients, drop_outputs, join_last, make_room, recurrence, recurrence_backward, separate, sum_by_bar,
+    make_room, recurrence, recurrence_backward, sum_by_bar,
 };
 use crate::samples::Samples;
 use crate::view::BatchView;
@@ -37,10 +39,11 @@ pub(super) struct Lstms<T: Operand> {
     over_states: WorkList,
     projected: Buffer<f32>, // [rows, H, 4] of the layer that is computed
     back: Gradients<T>,
-    /// Of what each layer gives to the one above, [Σ T·B, H]; none where there is one layer.
+    /// Of what each layer gives to the one above, and the top one to pooling, [Σ T·B, H]; none without either.
     d_outputs: Option<Buffer<f32>>,
     shared: Shared,
-    /// The windows that samples read, where they are joined on the device.
+    top: Top,
+    /// The windows that samples read.
     reads: Option<WindowReads>,
     /// Of the batch.
     dropout: Option<Dropout>,
@@ -52,8 +55,8 @@ struct Layer<T: Operand> {
     cells: Vec<Cell<T>>,
     recurrent: RecurrentWeights<T>,
     states: States<T>,
-    /// What dropout leaves of the hidden states after each step, [Σ T·B, H], which the layer above reads; none without it.
-    dropped: Option<Buffer<T>>,
+    /// What lies between it and the layer above; none for the top one.
+    between: Option<Between<T>>,
 }
 
 impl<T: Operand> Lstms<T> {
@@ -69,11 +72,13 @@ impl<T: Operand> Lstms<T> {
                 cells: cells.collect::<Result<_>>()?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, sequences)?,
                 states: States::zeros(&activations, &over_bars)?,
-                dropped: (has_dropout && l + 1 < model.config().layers)
-                    .then(|| Buffer::zeros(&activations, 0))
+                between: (l + 1 < model.config().layers)
+                    .then(|| Between::new(&activations, (model, l), has_dropout))
                     .transpose()?,
             })
         };
+        let top = Top::new(&activations, model)?;
+        let all_are_read = model.config().layers > 1 || top.reads_every_step();
         Ok(Lstms {
             hidden,
             names: model.shape().timeframes.iter().map(|timeframe| timeframe.name.clone()).collect(),
@@ -83,8 +88,9 @@ impl<T: Operand> Lstms<T> {
             over_states: WorkList::empty(&batches, hidden)?,
             projected: Buffer::zeros(&activations, 0)?,
             back: Gradients::zeros(&activations, &over_bars)?,
-            d_outputs: (model.config().layers > 1).then(|| Buffer::zeros(&activations, 0)).transpose()?,
+            d_outputs: all_are_read.then(|| Buffer::zeros(&activations, 0)).transpose()?,
             shared: Shared::new(&activations, hidden)?,
+            top,
             reads: None,
             dropout: None,
             over_bars,
@@ -112,8 +118,12 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Takes the windows of a batch from their first bar to their last.
-    pub(super) fn forward(&mut self, batch: &BatchView<'_>, dropout: Option<Dropout>) -> Result<()> {
+    /// Takes the windows of a batch from their first bar to their last, and makes a vector of each.
+    pub(super) fn forward(
+        &mut self,
+        (batch, dropout): (&BatchView<'_>, Option<Dropout>),
+        weights: &Buffer<f32>,
+    ) -> Result<()> {
         self.dropout = dropout;
         self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.take(batch, k))?;
         if dropout.is_some() {
@@ -127,33 +137,30 @@ impl<T: Operand> Lstms<T> {
             states.make_room(list)?;
             states.start_from_zero(list)?;
             recurrence(list, &Inputs { weights: recurrent, projected: &self.projected }, states)?;
-            self.drop(l)?;
+            self.pass_up(l, weights)?;
         }
         Ok(())
     }
 
-    /// What is dropped of what layer `l` gives in timeframe `k`.
-    fn dropped_of(&self, (l, k): (usize, usize)) -> Option<Dropped<'_>> {
-        let (mask, bars) = (self.dropout?.mask(&self.names[k], l), &self.bars[k]);
-        Some(Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), self.hidden] })
-    }
-
-    /// Drops outputs of layer `l` for the one above.
-    fn drop(&mut self, l: usize) -> Result<()> {
-        let Some(mut dropped) = self.layers[l].dropped.take() else { return Ok(()) };
-        let done = self.drop_into(l, &mut dropped);
-        self.layers[l].dropped = Some(dropped);
-        done
-    }
-
-    fn drop_into(&self, l: usize, dropped: &mut Buffer<T>) -> Result<()> {
-        make_room(dropped, self.over_bars.rows() * self.hidden)?;
-        for k in 0..self.bars.len() {
-            let Some(of) = self.dropped_of((l, k)) else { continue };
-            let from = self.layers[l].states_of(k, &self.over_bars);
-            drop_outputs(of, from, (dropped, self.over_bars.gates_row(k) * self.hidden))?;
+    /// Has the outputs of layer `l` become what is read of them: by the layer above, or of the top one.
+    fn pass_up(&mut self, l: usize, weights: &Buffer<f32>) -> Result<()> {
+        let Lstms { over_bars: list, layers, top, bars, names, dropout, .. } = self;
+        let Layer { states, between, .. } = &mut layers[l];
+        let outputs = Outputs { list, hidden: &states.hidden };
+        match between {
+            Some(between) => between.forward(outputs, |k| dropped(*dropout, (&names[k], l), &bars[k]), weights),
+            None => top.forward(outputs, weights),
         }
-        Ok(())
+    }
+
+    /// From the gradients of what the layer above layer `l` read to those of its outputs.
+    fn pass_down(&mut self, l: usize, (weights, gradients): (&Buffer<f32>, &mut Buffer<f32>)) -> Result<()> {
+        let Lstms { over_bars: list, layers, bars, names, dropout, d_outputs, .. } = self;
+        let Layer { states, between, .. } = &layers[l];
+        let outputs = Outputs { list, hidden: &states.hidden };
+        let (Some(between), Some(d_outputs)) = (between, d_outputs) else { return Ok(()) };
+        let dropped = |k: usize| dropped(*dropout, (&names[k], l), &bars[k]);
+        between.backward(outputs, dropped, d_outputs, (weights, gradients))
     }
 
     /// Work lists of the windows found, and room for what they take.
@@ -178,8 +185,8 @@ impl<T: Operand> Lstms<T> {
             };
             self.over_states.set(tile, &self.bars.iter().map(of).collect::<Vec<_>>())?;
             projected_rows = projected_rows.max(rows);
-            self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
         }
+        self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
         make_room(&mut self.projected, projected_rows * 4 * self.hidden)?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
         make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
@@ -198,105 +205,61 @@ impl<T: Operand> Lstms<T> {
                 }
                 Some(below) => {
                     let to = (&mut self.projected, self.over_states.projected_row(k) * gates);
-                    let rows = bars.windows() * bars.steps();
-                    cell.project(below.outputs_of(k, &self.over_bars), rows, to)?;
+                    let read = below.read(k, &self.over_bars);
+                    cell.project(read.part, read.rows, to)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Writes what each sample's windows end in to `encodings`, `[B, D]`, a row a sample. Waits for the device.
-    pub(super) fn read_last(&self, encodings: &mut [f32]) -> Result<()> {
-        let (hidden, width) = (self.hidden, self.bars.len() * self.hidden);
-        let states = &self.layers.last().expect("a model has a layer").states;
-        for (k, bars) in self.bars.iter().enumerate() {
-            let mut last = vec![T::narrow(0.0); bars.windows() * hidden];
-            let row = self.over_bars.states_row_after(k, bars.steps() - 1);
-            states.hidden.copy_to_at(row * hidden, &mut last)?;
-            for (row, window) in encodings.chunks_exact_mut(width).zip(bars.of_sample()) {
-                let to = &mut row[k * hidden..][..hidden];
-                to.iter_mut().zip(&last[window * hidden..]).for_each(|(to, from)| *to = from.widen());
-            }
-        }
-        Ok(())
-    }
-
-    /// Joins the last states of each sample's windows in `room`.
-    pub(super) fn join(&mut self, room: &mut Room<T>) -> Result<()> {
+    /// Joins the vectors of each sample's windows, `[samples, N · H]`, after [`Lstms::forward`].
+    pub(super) fn join<To: Operand>(&mut self, joined: &mut Buffer<To>) -> Result<()> {
         let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
         let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
         let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
         let reads = WindowReads::new(&self.batches, &self.over_bars, &of_samples)?;
         let states = &self.layers.last().expect("a model has a layer").states;
-        join_last(&self.over_bars, &reads, &states.hidden, &mut room.joined)?;
+        self.top.join(Outputs { list: &self.over_bars, hidden: &states.hidden }, &reads, joined)?;
         self.reads = Some(reads);
         Ok(())
     }
 
-    /// Goes back from the gradients of what was joined in `room`, after [`Lstms::join`].
-    pub(super) fn backward_from(&mut self, room: &Room<T>, gradients: &mut Buffer<f32>) -> Result<()> {
-        let reads = self.reads.take().expect("the states were joined");
-        separate::<T>(&reads, &room.d_joined, &mut self.back.hidden)?;
-        self.backward(gradients)
-    }
-
-    /// Sets the gradients of the last states to those of samples, `[B, D]`: of a window the sum over its samples.
-    fn write_d_last(&mut self, d_encodings: &[f32]) -> Result<()> {
-        let (hidden, width) = (self.hidden, self.bars.len() * self.hidden);
-        let mut d_last = vec![0.0; self.over_bars.windows() * hidden];
-        let mut rest = d_last.as_mut_slice();
-        for (k, bars) in self.bars.iter().enumerate() {
-            let (own, others) = rest.split_at_mut(bars.windows() * hidden);
-            rest = others;
-            for (row, window) in d_encodings.chunks_exact(width).zip(bars.of_sample()) {
-                let terms = &row[k * hidden..][..hidden];
-                own[window * hidden..].iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
-            }
-        }
-        Ok(self.back.hidden.copy_from_at(0, &d_last)?)
-    }
-
-    /// Goes back from the gradients of samples' last states, `[B, D]`, after [`Lstms::forward`] of the same batch; adds those of the parameters.
-    pub(super) fn backward_from_host(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()> {
-        self.write_d_last(d_encodings)?;
-        self.backward(gradients)
-    }
-
-    /// Goes back from the gradients of the last states.
-    fn backward(&mut self, gradients: &mut Buffer<f32>) -> Result<()> {
+    /// Goes back from the gradients of what was joined, after [`Lstms::join`] of the same batch; adds those of the parameters.
+    pub(super) fn backward(
+        &mut self,
+        d_joined: &Buffer<f32>,
+        (weights, gradients): (&Buffer<f32>, &mut Buffer<f32>),
+    ) -> Result<()> {
+        let reads = self.reads.take().expect("vectors were joined");
         let top = self.layers.len() - 1;
+        let outputs = Outputs { list: &self.over_bars, hidden: &self.layers[top].states.hidden };
+        let back = (&mut self.back, self.d_outputs.as_mut());
+        self.top.backward(outputs, (&reads, d_joined), back, (weights, gradients))?;
         for l in (0..=top).rev() {
             if l < top {
                 self.back.hidden.set_zero()?;
             }
             self.back.cell.set_zero()?;
-            let list = if l == 0 { &self.over_bars } else { &self.over_states };
-            let Layer { recurrent, states, .. } = &self.layers[l];
-            // The layer above has left them there, and the next one does when these are read.
-            self.back.outputs = if l < top { self.d_outputs.take() } else { None };
-            let done = recurrence_backward(list, recurrent, states, &mut self.back);
-            self.d_outputs = self.back.outputs.take().or(self.d_outputs.take());
-            done?;
+            self.unwind(l)?;
             self.add_gradients(l, gradients)?;
             if l > 0 {
-                let mut d_outputs = self.d_outputs.take().expect("there are several layers");
-                let done = self.drop_back(l - 1, &mut d_outputs);
-                self.d_outputs = Some(d_outputs);
-                done?;
+                self.pass_down(l - 1, (weights, gradients))?;
             }
         }
         Ok(())
     }
 
-    /// From the gradients of what dropout left of layer `l` to those of its outputs.
-    fn drop_back(&self, l: usize, d_outputs: &mut Buffer<f32>) -> Result<()> {
-        for k in 0..self.bars.len() {
-            if let Some(of) = self.dropped_of((l, k)) {
-                drop_gradients(of, (d_outputs, self.over_bars.gates_row(k) * self.hidden))?;
-            }
-        }
-        Ok(())
+    /// Goes back through the recurrence of layer `l`.
+    fn unwind(&mut self, l: usize) -> Result<()> {
+        let every_step = l + 1 < self.layers.len() || self.top.reads_every_step();
+        let list = if l == 0 { &self.over_bars } else { &self.over_states };
+        let Layer { recurrent, states, .. } = &self.layers[l];
+        // What reads the layer has left them there, and the next layer does when these are read.
+        self.back.outputs = if every_step { self.d_outputs.take() } else { None };
+        let done = recurrence_backward(list, recurrent, states, &mut self.back);
+        self.d_outputs = self.back.outputs.take().or(self.d_outputs.take());
+        done
     }
 
     /// Gradients of the parameters of layer `l`, and of what it read of the layer below.
@@ -317,7 +280,7 @@ impl<T: Operand> Lstms<T> {
                     cell.add_by_bar(&steps, (&bars.wide, bars.count()), (&self.shared, gradients))?;
                 }
                 Some(below) => {
-                    cell.add_by_step(&steps, below.outputs_of(k, &self.over_bars), gradients)?;
+                    cell.add_by_step(&steps, below.read(k, &self.over_bars).part, gradients)?;
                     let d_outputs = self.d_outputs.as_mut().expect("there are several layers");
                     cell.d_input(&steps, (d_outputs, gates_row * hidden))?;
                 }
@@ -328,16 +291,19 @@ impl<T: Operand> Lstms<T> {
 }
 
 impl<T: Operand> Layer<T> {
-    /// The hidden states of timeframe `k` after each step, `[T·B, H]`.
-    fn states_of(&self, k: usize, list: &WorkList) -> Part<'_, T> {
-        Part { buffer: &self.states.hidden, start: list.states_row_after(k, 0) * list.hidden() }
+    /// What the layer above reads of timeframe `k`.
+    fn read<'a>(&'a self, k: usize, list: &'a WorkList) -> Rows<'a, T> {
+        let between = self.between.as_ref().expect("there is a layer above");
+        between.read(Outputs { list, hidden: &self.states.hidden }, k)
     }
+}
 
-    /// What the layer above reads of them.
-    fn outputs_of(&self, k: usize, list: &WorkList) -> Part<'_, T> {
-        match &self.dropped {
-            Some(dropped) => Part { buffer: dropped, start: list.gates_row(k) * list.hidden() },
-            None => self.states_of(k, list),
-        }
-    }
+/// What is dropped of what layer `l` gives of the timeframe `name`.
+fn dropped<'a, T: Operand>(
+    dropout: Option<Dropout>,
+    (name, l): (&str, usize),
+    bars: &'a Bars<T>,
+) -> Option<Dropped<'a>> {
+    let mask = dropout?.mask(name, l);
+    Some(Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), bars.hidden()] })
 }

@@ -5,22 +5,27 @@
 //! ```text
 //! once a run    series, weights, moments  ─► device
 //! each batch    rows of bars, targets     ─► device
-//!               bars covered ─► projected ─► recurrence, layer by layer ─► last states ─► head, loss
-//!               gradients    ◄─ by bar    ◄─ recurrence backward        ◄─────────────────┘
+//!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer ─► last states, or pooling ─► fusion ─► head, loss
+//!               gradients    ◄─ by bar    ◄─ the same backward                                                             ◄─┘
 //! once a step   loss, norm, overflow      ◄─ device, and then unscale, clip, update there
 //! where due     weights, moments          ◄─ device, for validation and checkpoints
 //! ```
-//!
-//! What lies between the last states and the loss is computed on the processor where it is more than a head: fusion by attention.
 
 mod bars;
+mod between;
 mod cell;
-mod decode;
+mod fusion;
 mod head;
 mod learner;
 mod lstm;
+mod norm;
+mod outputs;
+mod pooling;
+mod rooms;
 mod support;
+mod top;
 mod weights;
+mod working;
 
 use std::time::Instant;
 
@@ -36,7 +41,6 @@ use crate::samples::Samples;
 use crate::step::{Objective, Totals};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
-use decode::Decode;
 use head::Goal;
 use learner::{Learn, learner};
 pub(crate) use support::check;
@@ -48,11 +52,7 @@ pub(crate) struct Accelerator {
     device: Device,
     learner: Box<dyn Learn>,
     resident: Resident,
-    /// Where the head is not on the device: what follows the LSTMs, and where its parameters begin.
-    decode: Option<(Decode, usize)>,
     newest: Newest,
-    /// Of the step so far, where it is not on the device.
-    totals: Totals,
     begun: Instant,
 }
 
@@ -71,25 +71,19 @@ pub(crate) struct Host<'a> {
 }
 
 impl Accelerator {
-    /// For batches of up to `config.batch_size` samples; what the processor does of them is in the memory of `host`.
+    /// Steps of a run with `config`; memory for batches is taken when they come.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) for what a GPU does not compute yet, [`Error::Memory`](crate::Error::Memory).
-    pub(crate) fn new([device, host]: [&Device; 2], model: &Model, config: &Config) -> Result<Self> {
+    pub(crate) fn new(device: &Device, model: &Model, config: &Config) -> Result<Self> {
         check(config)?;
         let scope = device.scope("gpu");
         let learner = learner(&scope, model, config)?;
-        let decode = || {
-            let decode = Decode::new(host, (model, config.precision), (config.batch_size, config.purpose()))?;
-            Ok::<_, crate::Error>((decode, model.decoder_start()))
-        };
         Ok(Accelerator {
-            decode: (!learner.has_head()).then(decode).transpose()?,
             resident: Resident::new(&scope, model.layout(), config.optimizer.kind)?,
             device: device.clone(),
             learner,
             newest: Newest::Host,
-            totals: Totals::default(),
             begun: Instant::now(),
         })
     }
@@ -111,53 +105,31 @@ impl Accelerator {
 
     /// Begins a step, with gradients and losses of zero.
     pub(crate) fn begin(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
-        (self.begun, self.totals) = (Instant::now(), Totals::default());
+        self.begun = Instant::now();
         if self.newest == Newest::Host {
             self.resident.load(host.parameters, host.optimizer, scaler)?;
             self.newest = Newest::Both;
         }
         self.resident.gradients.set_zero()?;
-        if let Some((decode, start)) = &mut self.decode {
-            self.resident.values.copy_to_at(*start, &mut host.parameters.values_mut()[*start..])?;
-            decode.load(host.parameters);
-        }
         self.learner.load(&self.resident.values)
     }
 
-    /// Adds the gradients of `objective` over `batch`: those of what the processor computes to `gradients`, the others on the device.
-    pub(crate) fn accumulate(
-        &mut self,
-        (model, parameters): (&Model, &TensorSet<f32>),
-        (batch, objective): (&BatchView<'_>, Objective),
-        gradients: &mut TensorSet<f32>,
-    ) -> Result<()> {
-        let Resident { values, gradients: on_device, control, .. } = &mut self.resident;
-        let Some((decode, _)) = &mut self.decode else {
-            let Objective { loss, count, .. } = objective;
-            let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
-            return self.learner.learn((batch, objective.dropout), goal, (values, on_device));
-        };
-        self.learner.encode((batch, objective.dropout), decode.encodings_mut(batch.len()))?;
-        decode.learn((model, parameters), (batch.targets(), objective), (gradients, &mut self.totals));
-        self.learner.back_from(decode.d_encodings(), on_device)
+    /// Adds the gradients of `objective` over `batch`.
+    pub(crate) fn accumulate(&mut self, batch: &BatchView<'_>, objective: Objective) -> Result<()> {
+        let Resident { values, gradients, control, .. } = &mut self.resident;
+        let Objective { loss, count, dropout, .. } = objective;
+        let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
+        self.learner.learn((batch, dropout), goal, (values, gradients))
     }
 
     /// The sums over the batches since the step began; their time, backward passes included, is the forward pass's. Waits for the device.
     pub(crate) fn totals(&self) -> Result<Totals> {
-        let mut totals = self.totals;
-        if self.decode.is_none() {
-            let [sum, terms] = self.learner.totals()?;
-            (totals.loss_sum, totals.terms) = (sum, terms as usize);
-        }
-        totals.forward = self.begun.elapsed();
-        Ok(totals)
+        let [loss_sum, terms] = self.learner.totals()?;
+        Ok(Totals { loss_sum, terms: terms as usize, forward: self.begun.elapsed(), ..Totals::default() })
     }
 
-    /// Looks at the gradients of the step, those of the processor in `gradients`, and has the loss scale follow. Waits for the device.
-    pub(crate) fn examine(&mut self, of: Examination, gradients: &TensorSet<f32>) -> Result<Report> {
-        if let Some((_, start)) = self.decode {
-            self.resident.gradients.copy_from_at(start, &gradients.values()[start..])?;
-        }
+    /// Looks at the gradients of the step, and has the loss scale follow. Waits for the device.
+    pub(crate) fn examine(&mut self, of: Examination) -> Result<Report> {
         self.resident.examine(of)
     }
 

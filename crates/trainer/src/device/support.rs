@@ -7,7 +7,6 @@ use crate::dense::Mode;
 use crate::error::{Error, Result};
 use crate::form::Form;
 use crate::model::Encoder;
-use crate::pooling::Pooling;
 
 /// Refuses settings that a device's step does not cover, by their names.
 ///
@@ -22,12 +21,6 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     }
     if model.encoder == Encoder::LastBar {
         return refuse("model.encoder", &"last_bar", "lstm on a GPU; or train on the CPU, with --device cpu");
-    }
-    if model.pooling != Pooling::Last {
-        return refuse("model.pooling", &"attention", "last on a GPU so far; or train on the CPU, with --device cpu");
-    }
-    if model.layer_norm {
-        return refuse("model.layer_norm", &true, "false on a GPU so far; or train on the CPU, with --device cpu");
     }
     if config.mode == Mode::Dense {
         return refuse("training.mode", &"dense", "windows on a GPU so far; or train on the CPU, with --device cpu");

@@ -109,4 +109,9 @@ impl AttentionFusion {
         let [norm1, norm2] = ["fusion.norm1", "fusion.norm2"].map(|name| LayerNorm::new(hidden, name, layout));
         AttentionFusion { sizes, input, output, widen, narrow, norm1, norm2 }
     }
+
+    /// Where the first of the parameters lies, which the others follow.
+    pub(crate) fn start(&self, layout: &Layout) -> usize {
+        layout.place(self.input.weight).start
+    }
 }

@@ -115,15 +115,23 @@ extern "C" __global__ void rectify_backward(const float* x, float* d, u64 len) {
 }
 
 // rows: [B, n, H].  means: [B, H].  share: 1 / n. A thread takes a mean.
-extern "C" __global__ void mean_of_tokens(Fuse of, const float* rows, float* means, float share) {
+template <class T>
+__device__ inline void mean_of_tokens(Fuse of, const float* rows, T* means, float share) {
   u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x;
   if (k >= (u64)of.samples * of.hidden) return;
   float sum = 0.0f;
   for (unsigned token = 0; token < of.tokens; token++) {
     sum = __fadd_rn(sum, __fmul_rn(rows[(k / of.hidden * of.tokens + token) * of.hidden + k % of.hidden], share));
   }
-  means[k] = sum;
+  narrow(sum, means[k]);
 }
+
+#define MEAN_OF_TOKENS(name, T) \
+  extern "C" __global__ void name(Fuse of, const float* rows, T* means, float share) { mean_of_tokens(of, rows, means, share); }
+
+MEAN_OF_TOKENS(mean_of_tokens_f32, float)
+MEAN_OF_TOKENS(mean_of_tokens_f16, __half)
+MEAN_OF_TOKENS(mean_of_tokens_bf16, __nv_bfloat16)
 
 // d_means: [B, H].  d_rows: [B, n, H]. A thread takes a number of a row.
 extern "C" __global__ void spread_to_tokens(Fuse of, const float* d_means, float* d_rows, float share) {

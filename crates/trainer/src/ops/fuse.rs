@@ -243,7 +243,7 @@ impl FuseMemory {
     }
 }
 
-/// Fuses the tokens `[B, n, H]` to `fused` `[B, H]`. What products give, and `fused`, is rounded to `T` where it lies.
+/// Fuses the tokens `[B, n, H]` to `fused` `[B, H]`. What products give is rounded to `T` where it lies.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or of room for a product or a sum.
@@ -254,7 +254,7 @@ pub fn fuse<T: Operand>(
     of: FuseWeights<'_>,
     tokens: &Buffer<f32>,
     memory: &mut FuseMemory,
-    fused: &mut Buffer<f32>,
+    fused: &mut Buffer<T>,
 ) -> Result<()> {
     let sizes = memory.sizes;
     let (rows, hidden, [input, output, widen, narrow]) = (sizes.rows(), sizes.hidden, sizes.linear(of.start));
@@ -265,19 +265,18 @@ pub fn fuse<T: Operand>(
     round_to::<T>(&mut memory.qkv)?;
     attend(memory)?;
     round_to::<T>(&mut memory.seen)?;
-    memory.sum1 = tokens.try_clone()?;
+    memory.sum1.copy_from_buffer(tokens)?;
     of.forward(output, &memory.seen, Output::Add, &mut memory.sum1)?;
     layer_norm((&memory.sum1).into(), norm1, [rows, hidden], ((&mut memory.first, 0), &mut memory.moments1))?;
 
     of.forward(widen, &memory.first, Output::Overwrite, &mut memory.inner)?;
     rectify(&mut memory.inner)?;
     round_to::<T>(&mut memory.inner)?;
-    memory.sum2 = memory.first.try_clone()?;
+    memory.sum2.copy_from_buffer(&memory.first)?;
     of.forward(narrow, &memory.inner, Output::Add, &mut memory.sum2)?;
     layer_norm((&memory.sum2).into(), norm2, [rows, hidden], ((&mut memory.second, 0), &mut memory.moments2))?;
 
-    mean_of_tokens(memory, fused)?;
-    round_to::<T>(fused)
+    mean_of_tokens(memory, fused)
 }
 
 /// Goes back from the gradient of what [`fuse`] gave of the same tokens, `d_fused` `[B, H]`: leaves that of the tokens in [`FuseMemory::d_tokens`], and adds those of the

@@ -26,6 +26,8 @@ JOIN(join_f32_f16, float, __half)
 JOIN(join_f32_bf16, float, __nv_bfloat16)
 JOIN(join_f16_f16, __half, __half)
 JOIN(join_bf16_bf16, __nv_bfloat16, __nv_bfloat16)
+JOIN(join_f16_f32, __half, float)
+JOIN(join_bf16_f32, __nv_bfloat16, float)
 
 // readers: of window w those from number starts[w] to starts[w + 1], ascending, as places in [samples, N].  d_joined: [samples, N, H].  d_vectors: [Σ B, H].
 template <class T>

@@ -77,17 +77,17 @@ impl WindowReads {
     }
 }
 
-/// The states after the last step of each window, `hidden` `[Σ (T + 1)·B, H]` of the list, side by side for each sample: `joined` `[samples, N · H]`.
+/// The states after the last step of each window, `hidden` `[Σ (T + 1)·B, H]` of the list, side by side for each sample: `joined` `[samples, N · H]`, of their type or of f32.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
 ///
 /// # Panics
 /// If anything has not the shape of the list or of the reads, and if arrays are on several devices.
-pub fn join_last<T: Operand>(
+pub fn join_last<From: Operand, T: Operand>(
     list: &WorkList,
     reads: &WindowReads,
-    hidden: &Buffer<T>,
+    hidden: &Buffer<From>,
     joined: &mut Buffer<T>,
 ) -> Result<()> {
     assert!(hidden.len() >= (list.rows() + list.windows()) * list.hidden(), "states of the list");
@@ -97,7 +97,8 @@ pub fn join_last<T: Operand>(
     join((Some(list), reads), hidden, joined)
 }
 
-/// Vectors of windows, `vectors` `[Σ B, H]`, side by side for each sample and rounded to `T`: `joined` `[samples, N · H]`. Vectors are of f32, or of `T`.
+/// Vectors of windows, `vectors` `[Σ B, H]`, side by side for each sample and rounded to `T`: `joined` `[samples, N · H]`. One of the
+/// types is f32, or both are the same. Behind the vectors there may be room for more.
 ///
 /// # Errors
 /// As [`join_last`].
@@ -109,8 +110,7 @@ pub fn join_vectors<From: Operand, T: Operand>(
     vectors: &Buffer<From>,
     joined: &mut Buffer<T>,
 ) -> Result<()> {
-    assert_eq!(vectors.len(), reads.windows() * reads.width(joined.len()), "vectors of every window");
-    assert!(From::SUFFIX == T::SUFFIX || !From::IS_NARROW, "vectors are of f32, or of what they are joined to");
+    assert!(vectors.len() >= reads.windows() * reads.width(joined.len()), "vectors of every window");
     join((None, reads), vectors, joined)
 }
 
@@ -119,6 +119,7 @@ fn join<From: Operand, T: Operand>(
     from: &Buffer<From>,
     joined: &mut Buffer<T>,
 ) -> Result<()> {
+    assert!(From::SUFFIX == T::SUFFIX || !(From::IS_NARROW && T::IS_NARROW), "one is of f32, or both are of one type");
     let (device, width) = (joined.scope().device().clone(), reads.width(joined.len()));
     [from.scope(), reads.reads.scope()].into_iter().for_each(|scope| device.assert_beside(scope.device()));
     match &device {
@@ -260,6 +261,8 @@ mod tests {
         check_join::<f32, f32>(Some(&list), &reads, states);
         check_join::<f16, f16>(Some(&list), &reads, states);
         check_join::<bf16, bf16>(Some(&list), &reads, states);
+        check_join::<f16, f32>(Some(&list), &reads, states);
+        check_join::<bf16, f32>(Some(&list), &reads, states);
         check_join::<f32, f32>(None, &reads, list.windows());
         check_join::<f32, f16>(None, &reads, list.windows());
         check_join::<f32, bf16>(None, &reads, list.windows());

@@ -60,6 +60,6 @@ pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrent_weights::RecurrentWeights;
 pub(crate) use room::make_room;
-pub use round::round_to;
+pub use round::{round_part, round_to};
 pub use take_rows::{Rows, take_rows};
 pub use work_list::{Sequence, TileWindows, WorkList};

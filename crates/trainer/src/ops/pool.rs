@@ -9,6 +9,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use super::column_sums::add_column_sums;
 use super::matmul::{Arithmetic, Layout, Output, Product, multiply};
 use super::operand::{Operand, Part};
+use super::room::make_room;
 use crate::error::Result;
 use states::{sum_states, sum_states_backward};
 
@@ -79,7 +80,7 @@ impl<'a> PoolWeights<'a> {
     }
 }
 
-/// What the pooling of one sequence keeps for its backward pass, and room for that.
+/// What the pooling of one sequence keeps for its backward pass, and room for that; behind it there may be room for more.
 #[derive(Debug)]
 pub struct PoolMemory {
     sizes: PoolSizes,
@@ -133,27 +134,45 @@ impl PoolMemory {
     /// # Panics
     /// If H is not a multiple of the heads, there is no step, or states have 2³² numbers.
     pub fn zeros(scope: &Scope, sizes: PoolSizes) -> Result<Self> {
-        let [steps, windows, heads, hidden] = sizes.wide();
-        assert!(heads > 0 && hidden.is_multiple_of(heads), "{heads} heads of {hidden} units");
-        assert!(steps > 0 && u32::try_from(steps * windows * hidden.max(heads)).is_ok(), "numbers of 32 bits");
+        let [_, _, heads, hidden] = sizes.wide();
         let zeros = |len| Buffer::zeros(scope, len);
-        let (weights, vectors) = (windows * heads * steps, windows * hidden);
-        Ok(PoolMemory {
-            sizes,
+        let mut memory = PoolMemory {
+            sizes: PoolSizes { windows: 0, ..sizes },
             query: zeros(hidden)?,
             keys: zeros(heads * hidden)?,
             bias: zeros(hidden)?,
-            weights: zeros(weights)?,
-            sums: zeros(heads * vectors)?,
-            values: zeros(vectors)?,
+            weights: zeros(0)?,
+            sums: zeros(0)?,
+            values: zeros(0)?,
             column: zeros(hidden)?,
             d_query: zeros(hidden)?,
             d_keys: zeros(heads * hidden)?,
-            d_values: zeros(vectors)?,
-            d_sums: zeros(heads * vectors)?,
-            d_scores: zeros(weights)?,
-            d_keys_of: zeros(heads * vectors)?,
-        })
+            d_values: zeros(0)?,
+            d_sums: zeros(0)?,
+            d_scores: zeros(0)?,
+            d_keys_of: zeros(0)?,
+        };
+        memory.make_room(sizes.windows as usize)?;
+        Ok(memory)
+    }
+
+    /// Sees to it that there is room for so many windows, which are pooled from now on.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    ///
+    /// # Panics
+    /// As [`PoolMemory::zeros`].
+    pub fn make_room(&mut self, windows: usize) -> Result<()> {
+        let [steps, _, heads, hidden] = self.sizes.wide();
+        assert!(heads > 0 && hidden.is_multiple_of(heads), "{heads} heads of {hidden} units");
+        assert!(steps > 0 && u32::try_from(steps * windows * hidden.max(heads)).is_ok(), "numbers of 32 bits");
+        self.sizes.windows = windows as u32;
+        let (weights, vectors) = (windows * heads * steps, windows * hidden);
+        [&mut self.weights, &mut self.d_scores].into_iter().try_for_each(|buffer| make_room(buffer, weights))?;
+        [&mut self.values, &mut self.d_values].into_iter().try_for_each(|buffer| make_room(buffer, vectors))?;
+        let by_head = [&mut self.sums, &mut self.d_sums, &mut self.d_keys_of];
+        by_head.into_iter().try_for_each(|buffer| make_room(buffer, heads * vectors))
     }
 }
 

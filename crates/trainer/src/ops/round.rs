@@ -1,9 +1,11 @@
 //! Numbers in f32 rounded to those that a 16-bit type has, where they lie.
 
+use std::ops::Range;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
-use super::operand::Operand;
+use super::operand::{Operand, Part};
 use crate::error::Result;
 
 /// Rounds every element of `x` to the nearest that `T` has, ties to even, and leaves it in f32; f32 stays as it is. That is what a run in 16 bits makes of the gradients that one
@@ -12,17 +14,31 @@ use crate::error::Result;
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
 pub fn round_to<T: Operand>(x: &mut Buffer<f32>) -> Result<()> {
-    match x.scope().device().clone() {
+    let all = 0..x.len();
+    round_part::<T>(x, all)
+}
+
+/// The same of the elements of a range.
+///
+/// # Errors
+/// As [`round_to`].
+///
+/// # Panics
+/// If the buffer ends before the range.
+pub fn round_part<T: Operand>(x: &mut Buffer<f32>, range: Range<usize>) -> Result<()> {
+    let (device, len) = (x.scope().device().clone(), range.len());
+    Part { buffer: x, start: range.start }.assert_has(len, &device);
+    match device {
         _ if !T::IS_NARROW => Ok(()),
         Device::Cuda(device) => {
             let name = kernel::<T>();
             let kernel = Kernel { module: "trainer/round", ptx: include_str!("round.ptx"), name: &name };
-            let arguments = arguments![x.address(), x.len() as u64];
-            // SAFETY: a thread changes one of the buffer's elements. What is submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(x.len()), &arguments) }?)
+            let arguments = arguments![Part { buffer: x, start: range.start }.address(), len as u64];
+            // SAFETY: a thread changes one of the elements, which the buffer was seen to have. What is submitted to the default stream later runs after it.
+            Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
         _ => {
-            x.as_mut_slice().iter_mut().for_each(|x| *x = T::narrow(*x).widen());
+            x.as_mut_slice()[range].iter_mut().for_each(|x| *x = T::narrow(*x).widen());
             Ok(())
         }
     }
@@ -48,6 +64,11 @@ mod tests {
         HARNESS.run(&kernel::<T>(), Launch::over(numbers.len()), &mut arguments);
         assert_eq!(found, expected.as_slice(), "{}", T::SUFFIX);
         assert!(numbers.len() < 2 || found != numbers);
+        let middle = numbers.len() / 3..numbers.len() / 2;
+        let mut part = Buffer::from_slice(&Device::cpu().scope("test"), numbers).unwrap();
+        round_part::<T>(&mut part, middle.clone()).unwrap();
+        let within = |k: usize| if middle.contains(&k) { found[k] } else { numbers[k] };
+        assert_eq!(part.as_slice(), (0..numbers.len()).map(within).collect::<Vec<_>>(), "a range");
     }
 
     #[test]

@@ -166,6 +166,22 @@ impl WorkList {
         self.firsts.len()
     }
 
+    /// Sequences of the list.
+    pub fn sequences(&self) -> usize {
+        self.places.len()
+    }
+
+    /// T and B of a sequence.
+    pub fn steps_and_windows(&self, sequence: usize) -> [usize; 2] {
+        let Place { steps, windows, .. } = self.places[sequence];
+        [steps, windows].map(|size| size as usize)
+    }
+
+    /// Windows of the sequences before one.
+    pub fn first_window(&self, sequence: usize) -> usize {
+        self.places[sequence].window as usize
+    }
+
     /// Rows of gates: steps of windows, of all sequences.
     pub fn rows(&self) -> usize {
         self.places.iter().map(|of| of.steps as usize * of.windows as usize).sum()
@@ -274,6 +290,8 @@ mod tests {
         let tiles: Vec<_> = list.on_device.tiles.as_slice().iter().map(|tile| (tile.sequence, tile.window)).collect();
         assert_eq!(tiles, [(1, 0), (1, 8), (1, 16), (0, 0)]);
         assert_eq!((list.windows(), list.rows(), list.projected_rows()), (20, 9 + 153, 5 + 11 + 7));
+        assert_eq!([0, 1, 2].map(|sequence| list.first_window(sequence)), [0, 3, 20]);
+        assert_eq!([0, 1, 2].map(|sequence| list.steps_and_windows(sequence)), [[3, 3], [9, 17], [5, 0]]);
         let second = list.places()[1];
         assert_eq!((second.projected_row, second.gates(2), second.states(2)), (5, 9 + 34, 9 + 34 + 3));
     }

@@ -116,6 +116,11 @@ impl AttentionPooling {
         }
     }
 
+    /// Where the first of the parameters lies, which the others follow.
+    pub(crate) fn start(&self, layout: &Layout) -> usize {
+        layout.place(self.query).start
+    }
+
     /// d: numbers of a head.
     fn head_width(&self) -> usize {
         self.hidden / self.heads

@@ -22,8 +22,7 @@ pub use compute::Compute;
 pub(crate) use compute::{Kept, Purpose, Room};
 use parts::{Part, parts_of};
 use worker::Worker;
-pub(crate) use working::WorkingCopy;
-use working::weights;
+use working::{WorkingCopy, weights};
 
 use crate::carried::Carried;
 use crate::dropout::Dropout;

@@ -13,19 +13,19 @@ use crate::tensor::TensorSet;
 
 /// Weights as products in 16 bits read them: matrices rounded, biases as they are.
 #[derive(Debug)]
-pub(crate) struct WorkingCopy {
-    pub(crate) precision: Precision,
-    pub(crate) parameters: TensorSet<f32>,
+pub(super) struct WorkingCopy {
+    pub(super) precision: Precision,
+    pub(super) parameters: TensorSet<f32>,
 }
 
 impl WorkingCopy {
     /// Of a model in `precision`, booked on `scope`; none in single precision.
-    pub(crate) fn new(scope: &Scope, model: &Model, precision: Precision) -> Result<Option<Self>> {
+    pub(super) fn new(scope: &Scope, model: &Model, precision: Precision) -> Result<Option<Self>> {
         let of = |parameters| WorkingCopy { precision, parameters };
         (precision != Precision::Fp32).then(|| TensorSet::zeros(scope, model.layout()).map(of)).transpose()
     }
 
-    pub(crate) fn take(&mut self, parameters: &TensorSet<f32>) {
+    pub(super) fn take(&mut self, parameters: &TensorSet<f32>) {
         self.parameters.values_mut().copy_from_slice(parameters.values());
         let precision = self.precision.arithmetic(Operation::MatrixProduct).operands;
         for (_, _, values) in self.parameters.tensors_mut().filter(|(_, shape, _)| shape.len() > 1) {

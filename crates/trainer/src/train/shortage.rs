@@ -25,7 +25,7 @@ impl Trainer {
             let gpu = accelerator.device().clone();
             // Given back before the new memory is taken: buffers have the size of the largest batch.
             drop(accelerator);
-            self.accelerator = Some(Accelerator::new([&gpu, &self.device], &self.model, &self.config)?);
+            self.accelerator = Some(Accelerator::new(&gpu, &self.model, &self.config)?);
         }
         let event = ShortageEvent::new(self.step, &error, (ration, self.config.batch_size));
         Ok(observer(Event::Shortage(event)))

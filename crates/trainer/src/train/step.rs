@@ -120,7 +120,7 @@ impl Trainer {
     /// The same on a GPU, which is not waited for once the update is on its way.
     fn follow_on_gpu(&mut self, share: f64, (loss, lr): (f64, f64), learns: bool) -> Result<Followed> {
         let accelerator = self.accelerator.as_mut().expect("the step was computed there");
-        let report = accelerator.examine(Examination { share, clip_norm: self.config.clip_norm }, &self.gradients)?;
+        let report = accelerator.examine(Examination { share, clip_norm: self.config.clip_norm })?;
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
         report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
         if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {
@@ -168,7 +168,7 @@ impl Trainer {
                     self.engine.accumulate(model, &batch, objective, (changes, totals))
                 }
                 Some(accelerator) => {
-                    accelerator.accumulate(model, (&batch, objective), &mut self.gradients)?;
+                    accelerator.accumulate(&batch, objective)?;
                     // Not waited for before the last one.
                     if number == batches { accelerator.totals()? } else { totals }
                 }

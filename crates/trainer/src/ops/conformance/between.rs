@@ -96,12 +96,15 @@ pub(super) fn joins(device: &Device) -> Result<()> {
         let list = WorkList::new(scope, HIDDEN, TileWindows::Eight, &[of(3, &[0, 4, 9][..]), of(1, &[2, 3])])?;
         let reads = WindowReads::new(scope, &list, &[&[2, 0, 2, 2], &[1, 1, 0, 1]])?;
         let hidden = narrow::<bf16>(scope, "hidden", (list.rows() + list.windows()) * HIDDEN)?;
-        let (mut last, mut joined) = (Buffer::zeros(scope, 8 * HIDDEN)?, Buffer::<bf16>::zeros(scope, 8 * HIDDEN)?);
+        let (mut last, mut joined) =
+            (Buffer::<f32>::zeros(scope, 8 * HIDDEN)?, Buffer::<bf16>::zeros(scope, 8 * HIDDEN)?);
+        join_last(&list, &reads, &hidden, &mut joined)?;
+        let as_they_are = wide(&joined)?;
         join_last(&list, &reads, &hidden, &mut last)?;
         join_vectors(&reads, &buffer(scope, "vectors", 5 * HIDDEN)?, &mut joined)?;
         let mut d_vectors = buffer(scope, "before", 5 * HIDDEN)?;
         separate::<bf16>(&reads, &buffer(scope, "d", 8 * HIDDEN)?, &mut d_vectors)?;
-        Ok([wide(&last)?, wide(&joined)?, d_vectors.to_vec()?].concat())
+        Ok([as_they_are, last.to_vec()?, wide(&joined)?, d_vectors.to_vec()?].concat())
     })
 }
 

@@ -3,6 +3,7 @@
 use megabatch_gpu_core::kernel::Launch;
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
+use super::super::operand::Operand;
 use super::{FuseMemory, submit};
 use crate::error::Result;
 
@@ -38,25 +39,30 @@ pub(super) fn rectify_backward(x: &Buffer<f32>, d: &mut Buffer<f32>) -> Result<(
     }
 }
 
-/// The mean of each sample's tokens.
-pub(super) fn mean_of_tokens(memory: &FuseMemory, fused: &mut Buffer<f32>) -> Result<()> {
+/// The mean of each sample's tokens, rounded to `T`.
+pub(super) fn mean_of_tokens<T: Operand>(memory: &FuseMemory, fused: &mut Buffer<T>) -> Result<()> {
     let (sizes, share) = (memory.sizes, memory.sizes.share());
     match fused.scope().device().clone() {
         Device::Cuda(device) => {
             let arguments = arguments![sizes.of_kernel(), memory.second.address(), fused.address(), share];
             // SAFETY: a thread writes an element of `fused`, which `fuse` has seen to be there, from those of its sample's tokens.
-            unsafe { submit(&device, "mean_of_tokens", Launch::over(fused.len()), &arguments) }
+            unsafe { submit(&device, &mean_kernel::<T>(), Launch::over(fused.len()), &arguments) }
         }
         _ => {
             let samples = memory.second.as_slice().chunks_exact(sizes.tokens * sizes.hidden);
             for (fused, tokens) in fused.as_mut_slice().chunks_exact_mut(sizes.hidden).zip(samples) {
-                fused.fill(0.0);
-                let tokens = tokens.chunks_exact(sizes.hidden);
-                tokens.for_each(|token| fused.iter_mut().zip(token).for_each(|(sum, x)| *sum += x * share));
+                for (unit, fused) in fused.iter_mut().enumerate() {
+                    let numbers = tokens[unit..].iter().step_by(sizes.hidden);
+                    *fused = T::narrow(numbers.fold(0.0, |sum, x| sum + x * share));
+                }
             }
             Ok(())
         }
     }
+}
+
+pub(super) fn mean_kernel<T: Operand>() -> String {
+    format!("mean_of_tokens_{}", T::SUFFIX)
 }
 
 /// The gradient of that mean, for each token.

@@ -4,6 +4,7 @@ use megabatch_gpu_core::Device;
 use megabatch_simt::Arg;
 
 use super::super::harness::{HARNESS, noise};
+use super::numbers::mean_kernel;
 use super::*;
 use crate::fusion::{AttentionFusion, FusionMemory, Sizes};
 use crate::step::{Kept, Purpose};
@@ -18,7 +19,7 @@ const SIZES: [FuseSizes; 3] = [
 /// A fusion of a device, forward and backward: what it gives, the gradient of the tokens, and those of the parameters.
 struct Run {
     memory: FuseMemory,
-    fused: Buffer<f32>,
+    fused: Vec<f32>,
     gradients: Buffer<f32>,
 }
 
@@ -32,11 +33,15 @@ fn run<T: Operand>(sizes: FuseSizes) -> Run {
     let [parameters, tokens, d_fused] = inputs(sizes).map(|of| Buffer::from_slice(&scope, &of).unwrap());
     let of = FuseWeights { parameters: &parameters, start: 0, arithmetic: Arithmetic::Exact };
     let mut memory = FuseMemory::zeros(&scope, sizes).unwrap();
-    let mut fused = Buffer::zeros(&scope, d_fused.len()).unwrap();
+    let mut fused = Buffer::<T>::zeros(&scope, d_fused.len()).unwrap();
     fuse::<T>(of, &tokens, &mut memory, &mut fused).unwrap();
     let mut gradients = Buffer::zeros(&scope, parameters.len()).unwrap();
     fuse_backward::<T>(of, (&tokens, &d_fused), &mut memory, &mut gradients).unwrap();
-    Run { memory, fused, gradients }
+    Run { memory, fused: wide(&fused), gradients }
+}
+
+fn wide<T: Operand>(of: &Buffer<T>) -> Vec<f32> {
+    of.as_slice().iter().map(|x| x.widen()).collect()
 }
 
 /// The trainer's own form, in f32 and rounded at the same places.
@@ -58,7 +63,7 @@ fn assert_plain<T: Operand>(sizes: FuseSizes, (precision, tolerance): (Precision
     let mut d_x = vec![0.0; x.len()];
     memory.backward(&fusion, &set, (&x, &d_fused, &mut d_x), &mut gradients);
     let pairs = [
-        (found.fused.as_slice(), &fused[..]),
+        (&found.fused[..], &fused[..]),
         (found.memory.d_tokens.as_slice(), &d_x),
         (found.gradients.as_slice(), gradients.values()),
     ];
@@ -112,23 +117,30 @@ fn the_kernels_have_the_cpus_bits() {
     }
 }
 
+fn check_mean<T: Operand>(memory: &FuseMemory) {
+    let sizes = memory.sizes;
+    let mut expected = Buffer::<T>::zeros(&Device::cpu().scope("test"), sizes.samples * sizes.hidden).unwrap();
+    mean_of_tokens(memory, &mut expected).unwrap();
+    let mut found = vec![T::narrow(9.0); expected.len()];
+    let launch = Launch::over(found.len());
+    let of = sizes.of_kernel();
+    let mut arguments =
+        [Arg::of_struct(&of), Arg::from(memory.second.as_slice()), Arg::from(&mut found[..]), Arg::from(sizes.share())];
+    HARNESS.run(&mean_kernel::<T>(), launch, &mut arguments);
+    drop(arguments);
+    let found: Vec<f32> = found.iter().map(|x| x.widen()).collect();
+    assert_eq!(found, wide(&expected), "{sizes:?} {}", T::SUFFIX);
+}
+
 #[test]
 fn the_small_kernels_have_the_cpus_bits() {
     let scope = Device::cpu().scope("test");
     for sizes in SIZES {
-        let Run { mut memory, mut fused, .. } = run::<f32>(sizes);
+        let Run { mut memory, fused, .. } = run::<f32>(sizes);
         let (of, d_fused) = (sizes.of_kernel(), noise("d", fused.len(), 1.0));
-        mean_of_tokens(&memory, &mut fused).unwrap();
-        let mut found = vec![9.0f32; fused.len()];
-        let launch = Launch::over(found.len());
-        let mut arguments = [
-            Arg::of_struct(&of),
-            Arg::from(memory.second.as_slice()),
-            Arg::from(&mut found[..]),
-            Arg::from(sizes.share()),
-        ];
-        HARNESS.run("mean_of_tokens", launch, &mut arguments);
-        assert_eq!(found, fused.as_slice(), "{sizes:?}");
+        check_mean::<f32>(&memory);
+        check_mean::<f16>(&memory);
+        check_mean::<bf16>(&memory);
 
         spread_to_tokens(&Buffer::from_slice(&scope, &d_fused).unwrap(), &mut memory).unwrap();
         let mut found = vec![9.0f32; memory.d_tokens.len()];

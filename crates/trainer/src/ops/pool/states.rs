@@ -56,7 +56,7 @@ pub(super) fn sum_states_backward<T: Operand>(
 
 fn cpu<T: Operand>(sizes: PoolSizes, (states, keys): (&[T], &[f32]), (weights, sums): (&mut [f32], &mut [f32])) {
     let [steps, windows, heads, hidden] = sizes.wide();
-    for (row, weights) in weights.chunks_exact_mut(steps).enumerate() {
+    for (row, weights) in weights.chunks_exact_mut(steps).take(windows * heads).enumerate() {
         let (window, head) = (row / heads, row % heads);
         let key = &keys[head * hidden..][..hidden];
         let state = |t: usize| &states[(t * windows + window) * hidden..][..hidden];
@@ -81,7 +81,7 @@ fn cpu_backward<T: Operand>(states: &[T], memory: &mut PoolMemory, d_states: &mu
     let rows =
         memory.weights.as_slice().chunks_exact(steps).zip(memory.d_scores.as_mut_slice().chunks_exact_mut(steps));
     d_states[..steps * windows * hidden].fill(0.0);
-    for (row, (weights, d_scores)) in rows.enumerate() {
+    for (row, (weights, d_scores)) in rows.take(windows * heads).enumerate() {
         let (window, head) = (row / heads, row % heads);
         let (key, d_sum) = (&keys[head * hidden..][..hidden], &d_sums[(head * windows + window) * hidden..][..hidden]);
         for (t, d) in d_scores.iter_mut().enumerate() {

@@ -101,6 +101,33 @@ fn pooling_is_the_plain_forms_and_the_kernels_have_the_cpus_bits() {
     }
 }
 
+/// Pooled vectors, and the gradients of states and parameters, in `memory`.
+fn pooled_in(memory: &mut PoolMemory) -> [Vec<f32>; 3] {
+    let (scope, sizes) = (Device::cpu().scope("test"), memory.sizes);
+    let [_, windows, _, hidden] = sizes.wide();
+    let buffer = |name, len| Buffer::from_slice(&scope, &noise(name, len, 0.7)).unwrap();
+    let parameters = buffer("parameters", PoolSlots::from(0, hidden).out_bias + hidden);
+    let (states, d_pooled) = (buffer("states", sizes.states()), buffer("d", windows * hidden));
+    let of = PoolWeights { parameters: &parameters, slots: PoolSlots::from(0, hidden), arithmetic: Arithmetic::Exact };
+    let zeros = |len| Buffer::<f32>::zeros(&scope, len).unwrap();
+    let (mut pooled, mut d_states, mut gradients) =
+        (zeros(d_pooled.len()), zeros(states.len()), zeros(parameters.len()));
+    pool(of, (&states).into(), memory, (&mut pooled, 0)).unwrap();
+    pool_backward(of, ((&states).into(), (&d_pooled).into()), memory, ((&mut d_states, 0), &mut gradients)).unwrap();
+    [pooled, d_states, gradients].map(|of| of.as_slice().to_vec())
+}
+
+#[test]
+fn room_for_more_windows_changes_no_bit() {
+    let scope = Device::cpu().scope("test");
+    let mut memory = PoolMemory::zeros(&scope, sizes([5, 7, 2, 6])).unwrap();
+    pooled_in(&mut memory);
+    memory.make_room(3).unwrap();
+    let mut other = PoolMemory::zeros(&scope, sizes([5, 3, 2, 6])).unwrap();
+    assert!(memory.weights.len() > other.weights.len());
+    assert_eq!(pooled_in(&mut memory), pooled_in(&mut other));
+}
+
 #[test]
 fn numbers_are_scaled() {
     let mut found = [1.0f32, -3.0, 0.5];

@@ -1,0 +1,66 @@
+#![forbid(unsafe_code)]
+
+//! The norms of a layer's outputs on a device.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::outputs::Rows;
+use crate::error::Result;
+use crate::model::Model;
+use crate::ops::{NormWeights, Normed, Operand, Part, layer_norm, layer_norm_backward, make_room};
+
+/// The norms of one layer, one a timeframe.
+#[derive(Debug)]
+pub(super) struct Norms {
+    hidden: usize,
+    timeframes: Vec<Norm>,
+}
+
+#[derive(Debug)]
+struct Norm {
+    /// Where γ and β begin among all parameters.
+    starts: [usize; 2],
+    /// Of the rows normalised last, `[rows, 2]`: the mean of each, and one over its standard deviation.
+    moments: Buffer<f32>,
+}
+
+impl Norms {
+    /// Those of layer `l` of a model, if it has norms; memory on `scope` is taken when batches come.
+    pub(super) fn new(scope: &Scope, model: &Model, l: usize) -> Result<Option<Self>> {
+        if !model.config().layer_norm {
+            return Ok(None);
+        }
+        let norm = |slots: [_; 2]| {
+            let starts = slots.map(|slot| model.layout().place(slot).start);
+            Ok(Norm { starts, moments: Buffer::zeros(scope, 0)? })
+        };
+        let slots = model.lstms().iter().filter_map(|lstm| lstm.layers[l].norm).map(|of| of.slots());
+        Ok(Some(Norms { hidden: model.config().hidden, timeframes: slots.map(norm).collect::<Result<_>>()? }))
+    }
+
+    /// Writes outputs of timeframe `k` after their norm to `to`, from its start on.
+    pub(super) fn forward<From: Operand, To: Operand>(
+        &mut self,
+        (k, weights): (usize, &Buffer<f32>),
+        of: Rows<'_, From>,
+        to: (&mut Buffer<To>, usize),
+    ) -> Result<()> {
+        let Norm { starts, moments } = &mut self.timeframes[k];
+        make_room(moments, 2 * of.rows)?;
+        let [weight, bias] = starts.map(|start| Part { buffer: weights, start });
+        layer_norm(of.part, NormWeights { weight, bias }, [of.rows, self.hidden], (to, moments))
+    }
+
+    /// Replaces the gradients `d`, from its start on, of what [`Norms::forward`] made of the same outputs by those of the outputs; adds those of γ and β.
+    pub(super) fn backward<From: Operand>(
+        &self,
+        (k, weights): (usize, &Buffer<f32>),
+        of: Rows<'_, From>,
+        d: (&mut Buffer<f32>, usize),
+        gradients: &mut Buffer<f32>,
+    ) -> Result<()> {
+        let Norm { starts, moments } = &self.timeframes[k];
+        let weight = Part { buffer: weights, start: starts[0] };
+        layer_norm_backward(Normed { x: of.part, moments, weight }, [of.rows, self.hidden], d, (gradients, *starts))
+    }
+}

@@ -1,0 +1,108 @@
+#![forbid(unsafe_code)]
+
+//! Attention pooling on a device: from the top layer's outputs of all timeframes to a vector for each window.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::norm::Norms;
+use super::outputs::Outputs;
+use crate::error::Result;
+use crate::lstm::Lstm;
+use crate::model::Model;
+use crate::ops::{
+    Arithmetic, Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, make_room, pool, pool_backward,
+};
+use crate::pooling::AttentionPooling;
+
+#[derive(Debug)]
+pub(super) struct Pooled {
+    norms: Option<Norms>,
+    /// The outputs after their norm, `[Σ T·B, H]`; empty without norms.
+    normed: Buffer<f32>,
+    timeframes: Vec<OfTimeframe>,
+    /// `[Σ B, H]`, and their gradients.
+    pub(super) vectors: Buffer<f32>,
+    pub(super) d_vectors: Buffer<f32>,
+}
+
+#[derive(Debug)]
+struct OfTimeframe {
+    slots: PoolSlots,
+    memory: PoolMemory,
+}
+
+impl OfTimeframe {
+    fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> PoolWeights<'a> {
+        PoolWeights { parameters, slots: self.slots, arithmetic: Arithmetic::Exact }
+    }
+}
+
+impl Pooled {
+    /// The pooling of a model with so many heads; memory on `scope` is taken when batches come.
+    pub(super) fn new(scope: &Scope, model: &Model, heads: usize) -> Result<Self> {
+        let (hidden, layers) = (model.config().hidden, model.config().layers);
+        let timeframe = |(of, lstm): (&AttentionPooling, &Lstm)| {
+            let [steps, heads, hidden] = [lstm.sizes.steps, heads, hidden].map(|size| size as u32);
+            Ok(OfTimeframe {
+                slots: PoolSlots::from(of.start(model.layout()), model.config().hidden),
+                memory: PoolMemory::zeros(scope, PoolSizes { steps, windows: 0, heads, hidden })?,
+            })
+        };
+        Ok(Pooled {
+            norms: Norms::new(scope, model, layers - 1)?,
+            normed: Buffer::zeros(scope, 0)?,
+            timeframes: model.poolings().iter().zip(model.lstms()).map(timeframe).collect::<Result<_>>()?,
+            vectors: Buffer::zeros(scope, 0)?,
+            d_vectors: Buffer::zeros(scope, 0)?,
+        })
+    }
+
+    /// Pools `outputs` to [`Pooled::vectors`].
+    pub(super) fn forward<T: Operand>(&mut self, outputs: Outputs<'_, T>, weights: &Buffer<f32>) -> Result<()> {
+        let (list, hidden) = (outputs.list, outputs.list.hidden());
+        make_room(&mut self.vectors, list.windows() * hidden)?;
+        make_room(&mut self.d_vectors, list.windows() * hidden)?;
+        if self.norms.is_some() {
+            make_room(&mut self.normed, list.rows() * hidden)?;
+        }
+        for (k, of) in self.timeframes.iter_mut().enumerate() {
+            of.memory.make_room(list.steps_and_windows(k)[1])?;
+            let to = (&mut self.vectors, outputs.start_of_last(k));
+            match &mut self.norms {
+                None => pool(of.weights(weights), outputs.all(k).part, &mut of.memory, to)?,
+                Some(norms) => {
+                    let start = outputs.start_of_all(k);
+                    norms.forward((k, weights), outputs.all(k), (&mut self.normed, start))?;
+                    pool(of.weights(weights), Part { buffer: &self.normed, start }, &mut of.memory, to)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes back from [`Pooled::d_vectors`] after [`Pooled::forward`] of the same: writes the gradients of `outputs` to `d_outputs` `[Σ T·B, H]`, and adds those of the parameters.
+    pub(super) fn backward<T: Operand>(
+        &mut self,
+        outputs: Outputs<'_, T>,
+        d_outputs: &mut Buffer<f32>,
+        (weights, gradients): (&Buffer<f32>, &mut Buffer<f32>),
+    ) -> Result<()> {
+        for (k, of) in self.timeframes.iter_mut().enumerate() {
+            let start = outputs.start_of_all(k);
+            let d_vectors = Part { buffer: &self.d_vectors, start: outputs.start_of_last(k) };
+            let to = ((&mut *d_outputs, start), &mut *gradients);
+            match &self.norms {
+                None => {
+                    let read = (outputs.all(k).part, d_vectors);
+                    pool_backward(of.weights(weights), read, &mut of.memory, to)?;
+                }
+                Some(norms) => {
+                    let read = (Part { buffer: &self.normed, start }, d_vectors);
+                    pool_backward(of.weights(weights), read, &mut of.memory, to)?;
+                    norms.backward((k, weights), outputs.all(k), (&mut *d_outputs, start), gradients)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
