@@ -77,13 +77,27 @@ impl<T: Pod> Buffer<T> {
     /// As [`Buffer::zeros`].
     pub fn try_clone(&self) -> Result<Self> {
         let mut copy = Buffer::zeros(&self.scope, self.len)?;
-        match (&self.memory, &copy.memory) {
-            (Memory::Device(from), Memory::Device(to)) => {
-                from.gpu.copy_block(from.address, to.address, self.bytes())?;
-            }
-            _ => copy.as_mut_slice().copy_from_slice(self.as_slice()),
-        }
+        copy.copy_from_buffer(self)?;
         Ok(copy)
+    }
+
+    /// Copies the elements of `from` here, in the order of the device's default stream.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) for buffers on a GPU that fails.
+    ///
+    /// # Panics
+    /// If there are more elements there or fewer, and if the buffers are on several devices.
+    pub fn copy_from_buffer(&mut self, from: &Buffer<T>) -> Result<()> {
+        assert_eq!(from.len, self.len, "a copy is of as many elements on both sides");
+        self.scope.device().assert_beside(from.scope.device());
+        match (&from.memory, &self.memory) {
+            (Memory::Device(from_block), Memory::Device(to)) => {
+                from_block.gpu.copy_block(from_block.address, to.address, from.bytes())?;
+            }
+            _ => self.as_mut_slice().copy_from_slice(from.as_slice()),
+        }
+        Ok(())
     }
 
     /// Copies `values` here, and waits until it is done.

@@ -23,6 +23,9 @@ fn buffers_are_zero_and_hold_what_is_copied_to_them() {
             let copy = buffer.try_clone().unwrap();
             buffer.set_zero().unwrap();
             assert_eq!(copy.to_vec().unwrap(), values, "{device}, {len}");
+            buffer.copy_from_buffer(&copy).unwrap();
+            assert_eq!(buffer.to_vec().unwrap(), values, "{device}, {len}");
+            buffer.set_zero().unwrap();
             assert!(buffer.to_vec().unwrap().iter().all(|&x| x == 0.0), "{device}, {len}");
         }
         assert_eq!(scope.usage().allocated_bytes, 0);

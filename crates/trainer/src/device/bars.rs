@@ -18,6 +18,8 @@ pub(super) struct Bars<T: Operand> {
     /// Elsewhere those of the batch.
     of_batch: Buffer<f32>,
     windows: Windows,
+    /// First bars of the windows of all samples, where they are slices of series.
+    starts: Vec<usize>,
     first: Vec<u32>,
     numbers: Vec<u32>,
     rows: Buffer<u32>,
@@ -35,6 +37,7 @@ impl<T: Operand> Bars<T> {
             series: None,
             of_batch: Buffer::zeros(scope, 0)?,
             windows: Windows::default(),
+            starts: Vec::new(),
             first: Vec::new(),
             numbers: Vec::new(),
             rows: Buffer::zeros(scope, 0)?,
@@ -58,8 +61,9 @@ impl<T: Operand> Bars<T> {
         let (starts, ends) = (batch.starts(k), batch.ends(k));
         let table = match &self.series {
             Some(series) => {
-                let starts: Vec<usize> = ends.iter().map(|end| end + 1 - steps).collect();
-                self.windows.set((&starts, ends), steps, &[]);
+                self.starts.clear();
+                self.starts.extend(ends.iter().map(|end| end + 1 - steps));
+                self.windows.set((&self.starts, ends), steps, &[]);
                 series
             }
             None => {

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::loss::Loss;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Factors, Layout, LossTable, Objective, Operand, Output, Part, Predictions, Product, Rows,
+    Arithmetic, Factors, Layout, LossTable, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch,
     add_column_sums, loss, multiply, take_rows,
 };
 
@@ -28,6 +28,7 @@ pub(super) struct Head<T: Operand> {
     table: LossTable,
     /// The sum of the losses since a step began, and the number of its terms.
     totals: Buffer<f64>,
+    scratch: Scratch,
     rooms: Vec<Room<T>>,
 }
 
@@ -72,6 +73,7 @@ impl<T: Operand> Head<T> {
             rounded: Buffer::zeros(&weights, weight.len())?,
             table: LossTable::new(&weights, loss, targets)?,
             totals: Buffer::zeros(&batches, 2)?,
+            scratch: Scratch::empty(&batches)?,
             rooms: Vec::new(),
             batches,
         }))
@@ -113,25 +115,26 @@ impl<T: Operand> Head<T> {
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let Head { width, outputs, .. } = *self;
-        let room = &mut self.rooms[number];
+        let (room, scratch) = (&mut self.rooms[number], &mut self.scratch);
         room.targets.copy_from(goal.targets)?;
         let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
         let weight = Part::from(&self.weight);
         let bias = Part { buffer: parameters, start: self.bias_start };
         let forward = product((&room.joined).into(), weight, [room.samples, outputs, width], Layout::Straight);
-        multiply(&Product { start: Some(bias), ..forward }, Output::Overwrite, (&mut room.outputs, 0))?;
+        let forward = Product { start: Some(bias), ..forward };
+        multiply(&forward, Output::Overwrite, (&mut room.outputs, 0), scratch)?;
 
         let of = Predictions { outputs: &room.outputs, targets: &room.targets };
         let factors = Factors::of(goal.loss, goal.targets);
         let objective = Objective { count: goal.count, factors, scale: goal.scale };
-        loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals))?;
+        loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals, scratch))?;
 
         let d_outputs = Part::from(&room.d_outputs);
         let of_weight = product(d_outputs, (&room.joined).into(), [outputs, width, room.samples], Layout::BothTurned);
-        multiply(&of_weight, Output::Add, (gradients, self.weight_start))?;
-        add_column_sums(d_outputs, [room.samples, outputs], (gradients, self.bias_start))?;
+        multiply(&of_weight, Output::Add, (gradients, self.weight_start), scratch)?;
+        add_column_sums(d_outputs, [room.samples, outputs], (gradients, self.bias_start), scratch)?;
         let of_joined = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTurned);
-        multiply(&of_joined, Output::Overwrite, (&mut room.d_joined, 0))
+        multiply(&of_joined, Output::Overwrite, (&mut room.d_joined, 0), scratch)
     }
 
     /// The sum of the losses since [`Head::load`], and the number of its terms. Waits for the device.

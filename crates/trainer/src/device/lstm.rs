@@ -27,7 +27,6 @@ const WINDOWS_BY_EIGHTS: usize = 1024;
 pub(super) struct Lstms<T: Operand> {
     hidden: usize,
     series: Scope,
-    batches: Scope,
     /// Of the timeframes.
     names: Vec<String>,
     bars: Vec<Bars<T>>,
@@ -41,7 +40,7 @@ pub(super) struct Lstms<T: Operand> {
     d_outputs: Option<Buffer<f32>>,
     shared: Shared,
     /// The windows that samples read, where they are joined on the device.
-    reads: Option<WindowReads>,
+    reads: WindowReads,
     /// Of the batch.
     dropout: Option<Dropout>,
 }
@@ -85,10 +84,9 @@ impl<T: Operand> Lstms<T> {
             back: Gradients::zeros(&activations, &over_bars)?,
             d_outputs: (model.config().layers > 1).then(|| Buffer::zeros(&activations, 0)).transpose()?,
             shared: Shared::new(&activations, hidden)?,
-            reads: None,
+            reads: WindowReads::empty(&batches)?,
             dropout: None,
             over_bars,
-            batches,
         })
     }
 
@@ -194,12 +192,12 @@ impl<T: Operand> Lstms<T> {
             match below.last() {
                 None => {
                     let to = (&mut self.projected, self.over_bars.projected_row(k) * gates);
-                    cell.project((&bars.narrow).into(), bars.count(), to)?;
+                    cell.project((&bars.narrow).into(), bars.count(), to, &mut self.shared)?;
                 }
                 Some(below) => {
                     let to = (&mut self.projected, self.over_states.projected_row(k) * gates);
                     let rows = bars.windows() * bars.steps();
-                    cell.project(below.outputs_of(k, &self.over_bars), rows, to)?;
+                    cell.project(below.outputs_of(k, &self.over_bars), rows, to, &mut self.shared)?;
                 }
             }
         }
@@ -227,17 +225,14 @@ impl<T: Operand> Lstms<T> {
         let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
         let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
         let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
-        let reads = WindowReads::new(&self.batches, &self.over_bars, &of_samples)?;
+        self.reads.set(&self.over_bars, &of_samples)?;
         let states = &self.layers.last().expect("a model has a layer").states;
-        join_last(&self.over_bars, &reads, &states.hidden, &mut room.joined)?;
-        self.reads = Some(reads);
-        Ok(())
+        join_last(&self.over_bars, &self.reads, &states.hidden, &mut room.joined)
     }
 
     /// Goes back from the gradients of what was joined in `room`, after [`Lstms::join`].
     pub(super) fn backward_from(&mut self, room: &Room<T>, gradients: &mut Buffer<f32>) -> Result<()> {
-        let reads = self.reads.take().expect("the states were joined");
-        separate::<T>(&reads, &room.d_joined, &mut self.back.hidden)?;
+        separate::<T>(&self.reads, &room.d_joined, &mut self.back.hidden)?;
         self.backward(gradients)
     }
 
@@ -314,12 +309,16 @@ impl<T: Operand> Lstms<T> {
             match below.last() {
                 None => {
                     sum_by_bar(&self.over_bars, k, &self.back.gates, &mut self.shared.by_bar)?;
-                    cell.add_by_bar(&steps, (&bars.wide, bars.count()), (&self.shared, gradients))?;
+                    cell.add_by_bar(&steps, (&bars.wide, bars.count()), (&mut self.shared, gradients))?;
                 }
                 Some(below) => {
-                    cell.add_by_step(&steps, below.outputs_of(k, &self.over_bars), gradients)?;
+                    cell.add_by_step(
+                        &steps,
+                        below.outputs_of(k, &self.over_bars),
+                        (&mut self.shared, &mut *gradients),
+                    )?;
                     let d_outputs = self.d_outputs.as_mut().expect("there are several layers");
-                    cell.d_input(&steps, (d_outputs, gates_row * hidden))?;
+                    cell.d_input(&steps, (d_outputs, gates_row * hidden), &mut self.shared)?;
                 }
             }
         }

@@ -9,7 +9,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_order::random::{Stream, uniform};
 
 use super::{
-    Arithmetic, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights, Sequence, States,
+    Arithmetic, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch, Sequence, States,
     TileWindows, WorkList, add_separated, interleave, multiply, recurrence, recurrence_backward, sum_by_bar,
 };
 use crate::error::Result;
@@ -166,7 +166,7 @@ impl Example {
             layout: Layout::Straight,
             arithmetic: Arithmetic::Exact,
         };
-        multiply(&product, Output::Overwrite, to)?;
+        multiply(&product, Output::Overwrite, to, &mut Scratch::empty(scope)?)?;
         Ok(bars_of)
     }
 
@@ -210,7 +210,7 @@ impl Example {
     fn separated<T: Operand>(&self, scope: &Scope, product: &Product<'_, T>) -> Result<Vec<f32>> {
         let [gates, width, _] = product.shape;
         let (mut unit_by_unit, mut to) = (Buffer::zeros(scope, gates * width)?, Buffer::zeros(scope, gates * width)?);
-        multiply(product, Output::Overwrite, (&mut unit_by_unit, 0))?;
+        multiply(product, Output::Overwrite, (&mut unit_by_unit, 0), &mut Scratch::empty(scope)?)?;
         add_separated(&unit_by_unit, (&mut to, 0), [self.hidden, width])?;
         Ok(to.to_vec()?)
     }

@@ -5,6 +5,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
 use super::operand::Operand;
+use super::scratch::Scratch;
 use crate::error::Result;
 use crate::loss::{Ascending, Classes, Group, Loss, Tasks};
 
@@ -130,7 +131,7 @@ impl Factors {
 /// in the device's order: they may differ by a unit in the last place of f32 and by a few 1e-15 of the sum of magnitudes.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 targets, on the scope of `totals`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 targets, in `scratch`.
 ///
 /// # Panics
 /// If a buffer has not the shape of the table, and if arrays are on several devices.
@@ -138,7 +139,7 @@ pub fn loss<T: Operand>(
     table: &LossTable,
     of: Predictions<'_>,
     objective: Objective<'_>,
-    (d_outputs, totals): (&mut Buffer<T>, &mut Buffer<f64>),
+    (d_outputs, totals, scratch): (&mut Buffer<T>, &mut Buffer<f64>, &mut Scratch),
 ) -> Result<()> {
     let rows = of.targets.len().checked_div(table.targets).unwrap_or(0);
     assert_eq!(rows * table.targets, of.targets.len(), "rows of {} targets", table.targets);
@@ -148,8 +149,9 @@ pub fn loss<T: Operand>(
     let scopes =
         [of.outputs.scope(), of.targets.scope(), objective.scale.scope(), totals.scope(), table.on_device.scope()];
     scopes.into_iter().for_each(|scope| device.assert_beside(scope.device()));
+    scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, table, (of, objective), (d_outputs, totals)),
+        Device::Cuda(device) => cuda(device, table, (of, objective), (d_outputs, totals, scratch)),
         _ => {
             let [sum, terms] = cpu(table, (of, objective), d_outputs.as_mut_slice());
             let totals = totals.as_mut_slice();
@@ -163,10 +165,10 @@ fn cuda<T: Operand>(
     device: &Cuda,
     table: &LossTable,
     (of, Objective { count, factors, scale }): (Predictions<'_>, Objective<'_>),
-    (d_outputs, totals): (&mut Buffer<T>, &mut Buffer<f64>),
+    (d_outputs, totals, scratch): (&mut Buffer<T>, &mut Buffer<f64>, &mut Scratch),
 ) -> Result<()> {
     let (len, blocks) = (of.targets.len(), of.targets.len().div_ceil(THREADS));
-    let parts = Buffer::<f64>::zeros(totals.scope(), 2 * blocks)?;
+    let parts = scratch.address_of::<f64>(2 * blocks)?;
     let name = kernel::<T>();
     let (losses, adding) = (
         Kernel { module: "trainer/loss", ptx: PTX, name: &name },
@@ -176,8 +178,8 @@ fn cuda<T: Operand>(
     let (outputs, known, d_outputs) = (of.outputs.address(), of.targets.address(), d_outputs.address());
     let (count, scale) = (count as f64, scale.address());
     let arguments =
-        arguments![rows, targets, outputs, width, known, len as u64, count, factors, scale, d_outputs, parts.address()];
-    let of_adding = arguments![parts.address(), blocks as u32, totals.address()];
+        arguments![rows, targets, outputs, width, known, len as u64, count, factors, scale, d_outputs, parts];
+    let of_adding = arguments![parts, blocks as u32, totals.address()];
     // SAFETY: a thread reads and writes the outputs of one target of one row, which the buffers were seen to have, and a block its own part; the parts are added after that, in
     // the order of the default stream.
     unsafe {
@@ -267,7 +269,7 @@ mod tests {
         let objective = Objective { count: 7, factors, scale: &scale };
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
-        loss(&table, of, objective, (&mut expected.0, &mut expected.1)).unwrap();
+        loss(&table, of, objective, (&mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap())).unwrap();
         assert_plain(loss_of, (&y, &known), &expected);
 
         let blocks = known.len().div_ceil(THREADS);

@@ -42,6 +42,7 @@ mod recurrence_backward;
 mod recurrent_weights;
 mod room;
 mod round;
+mod scratch;
 mod take_rows;
 mod work_list;
 
@@ -61,5 +62,6 @@ pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrent_weights::RecurrentWeights;
 pub(crate) use room::make_room;
 pub use round::round_to;
+pub use scratch::Scratch;
 pub use take_rows::{Rows, take_rows};
 pub use work_list::{Sequence, TileWindows, WorkList};

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use super::room::make_room;
+use super::room::write;
 use crate::error::Result;
 
 /// One layer of one timeframe's LSTM over the distinct windows of a batch.
@@ -242,12 +242,6 @@ impl Place {
     pub(super) fn gates(&self, t: usize) -> usize {
         self.step_row as usize + t * self.windows as usize
     }
-}
-
-/// Writes `values` to the beginning of `to`.
-fn write<T: Pod>(to: &mut Buffer<T>, values: &[T]) -> Result<()> {
-    make_room(to, values.len())?;
-    Ok(to.copy_from_at(0, values)?)
 }
 
 /// Tiles of all sequences, those of the longest ones first.

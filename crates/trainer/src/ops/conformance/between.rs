@@ -5,9 +5,9 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::super::{
     Arithmetic, Dropped, Factors, FuseMemory, FuseSizes, FuseWeights, LossTable, NormWeights, Normed, Objective,
-    Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, Sequence, TileWindows, WindowReads,
-    WorkList, add_column_sums, drop_gradients, drop_outputs, fuse, fuse_backward, join_last, join_vectors, layer_norm,
-    layer_norm_backward, loss, pool, pool_backward, round_to, separate,
+    Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, Scratch, Sequence, TileWindows,
+    WindowReads, WorkList, add_column_sums, drop_gradients, drop_outputs, fuse, fuse_backward, join_last, join_vectors,
+    layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, separate,
 };
 use super::noise;
 use crate::dropout::Dropout;
@@ -59,8 +59,14 @@ pub(super) fn losses(device: &Device) -> Result<()> {
             let (factors, targets) = (Factors::of(of, &targets), Buffer::from_slice(scope, &targets)?);
             let scale = Buffer::from_slice(scope, &[8.0f32])?;
             let (mut d, mut totals) = (Buffer::<f32>::zeros(scope, outputs.len())?, Buffer::zeros(scope, 2)?);
+            let mut scratch = Scratch::empty(scope)?;
             let predictions = Predictions { outputs: &outputs, targets: &targets };
-            loss(&table, predictions, Objective { count: 7, factors, scale: &scale }, (&mut d, &mut totals))?;
+            loss(
+                &table,
+                predictions,
+                Objective { count: 7, factors, scale: &scale },
+                (&mut d, &mut totals, &mut scratch),
+            )?;
             all.extend(d.to_vec()?);
             all.extend(totals.to_vec()?.into_iter().map(|total| (total / ROWS as f64) as f32));
         }
@@ -72,12 +78,13 @@ pub(super) fn rows(device: &Device) -> Result<()> {
     same(device, 0.0, |scope| {
         let (x, mut d) = (narrow::<bf16>(scope, "x", ROWS * HIDDEN)?, buffer(scope, "d", ROWS * HIDDEN)?);
         let (parameters, mut gradients) = (buffer(scope, "norm", 2 * HIDDEN)?, buffer(scope, "gradients", 3 * HIDDEN)?);
-        add_column_sums(Part::from(&x), [ROWS, HIDDEN], (&mut gradients, 2 * HIDDEN))?;
+        let mut scratch = Scratch::empty(scope)?;
+        add_column_sums(Part::from(&x), [ROWS, HIDDEN], (&mut gradients, 2 * HIDDEN), &mut scratch)?;
         let [weight, bias] = [0, HIDDEN].map(|start| Part { buffer: &parameters, start });
         let (mut y, mut moments) = (Buffer::<f32>::zeros(scope, ROWS * HIDDEN)?, Buffer::zeros(scope, 2 * ROWS)?);
         layer_norm(Part::from(&x), NormWeights { weight, bias }, [ROWS, HIDDEN], ((&mut y, 0), &mut moments))?;
         let normed = Normed { x: Part::from(&x), moments: &moments, weight };
-        layer_norm_backward(normed, [ROWS, HIDDEN], (&mut d, 0), (&mut gradients, [0, HIDDEN]))?;
+        layer_norm_backward(normed, [ROWS, HIDDEN], (&mut d, 0), (&mut gradients, [0, HIDDEN], &mut scratch))?;
 
         let ends = Buffer::from_slice(scope, &[0u64, 77, 1 << 40, 3, 4, 9])?;
         let mask = Dropout::of_step(0.25, 3, 4)?.mask("M1", 0);
