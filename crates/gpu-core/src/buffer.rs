@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, UnderWay};
 use crate::device::{Cuda, Device};
 use crate::error::Result;
 use crate::host::{ALIGN_BYTES, HostBlock};
@@ -127,6 +127,19 @@ impl<T: Pod> Buffer<T> {
                 let offset = (start * size_of::<T>()) as u64;
                 block.gpu.write_block(block.address + offset, bytemuck::cast_slice(values))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Copies `values` to the first elements, without waiting.
+    pub(crate) fn receive(&mut self, values: &[T], under_way: &mut UnderWay) -> Result<()> {
+        let range = self.range(0, values.len());
+        match &self.memory {
+            Memory::Device(block) if !values.is_empty() => {
+                under_way.send(&block.gpu, bytemuck::cast_slice(values), block.address)?;
+            }
+            Memory::Device(_) => {}
+            Memory::Host(_) => self.as_mut_slice()[range].copy_from_slice(values),
         }
         Ok(())
     }

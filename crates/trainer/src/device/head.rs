@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::loss::Loss;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Factors, Layout, LossTable, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch,
+    Arithmetic, Layout, LossTable, Mail, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch, Terms,
     add_column_sums, loss, multiply, take_rows,
 };
 
@@ -26,6 +26,8 @@ pub(super) struct Head<T: Operand> {
     weight: Buffer<T>,    // [K, D]
     rounded: Buffer<f32>, // [K, D], the same numbers
     table: LossTable,
+    /// Of the batch.
+    terms: Buffer<Terms>, // [1]
     /// The sum of the losses since a step began, and the number of its terms.
     totals: Buffer<f64>,
     scratch: Scratch,
@@ -72,6 +74,7 @@ impl<T: Operand> Head<T> {
             weight: Buffer::zeros(&weights, weight.len())?,
             rounded: Buffer::zeros(&weights, weight.len())?,
             table: LossTable::new(&weights, loss, targets)?,
+            terms: Buffer::zeros(&batches, 1)?,
             totals: Buffer::zeros(&batches, 2)?,
             scratch: Scratch::empty(&batches)?,
             rooms: Vec::new(),
@@ -103,20 +106,27 @@ impl<T: Operand> Head<T> {
         Ok(self.rooms.len() - 1)
     }
 
+    /// Gives `mail` the targets of the room's samples, and what the terms of their losses are divided by.
+    pub(super) fn post<'a>(&'a mut self, number: usize, goal: Goal<'_>, mail: &mut Mail<'a>) -> Result<()> {
+        let room = &mut self.rooms[number];
+        assert_eq!(goal.targets.len(), room.targets.len(), "targets of the room's samples");
+        mail.put(&mut self.terms, &[Terms::of(goal.loss, goal.count, goal.targets)])?;
+        mail.put(&mut room.targets, goal.targets)
+    }
+
     pub(super) fn room_mut(&mut self, number: usize) -> &mut Room<T> {
         &mut self.rooms[number]
     }
 
-    /// From what was joined to the loss and back: adds the head's gradients, and leaves those of what was joined.
+    /// From what was joined to the loss, which is multiplied by `scale` `[1]`, and back: adds the head's gradients, and leaves those of what was joined.
     pub(super) fn learn(
         &mut self,
         number: usize,
-        goal: Goal<'_>,
+        scale: &Buffer<f32>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let Head { width, outputs, .. } = *self;
         let (room, scratch) = (&mut self.rooms[number], &mut self.scratch);
-        room.targets.copy_from(goal.targets)?;
         let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
         let weight = Part::from(&self.weight);
         let bias = Part { buffer: parameters, start: self.bias_start };
@@ -125,8 +135,7 @@ impl<T: Operand> Head<T> {
         multiply(&forward, Output::Overwrite, (&mut room.outputs, 0), scratch)?;
 
         let of = Predictions { outputs: &room.outputs, targets: &room.targets };
-        let factors = Factors::of(goal.loss, goal.targets);
-        let objective = Objective { count: goal.count, factors, scale: goal.scale };
+        let objective = Objective { terms: &self.terms, scale };
         loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals, scratch))?;
 
         let d_outputs = Part::from(&room.d_outputs);

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::dropout::Dropout;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::Operand;
+use crate::ops::{Delivery, Operand};
 use crate::samples::Samples;
 use crate::view::BatchView;
 
@@ -66,12 +66,14 @@ pub(super) fn learner(scope: &Scope, model: &Model, config: &Config) -> Result<B
 struct Learner<T: Operand> {
     lstms: Lstms<T>,
     head: Option<Head<T>>,
+    delivery: Delivery,
 }
 
 impl<T: Operand> Learner<T> {
     fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
         let lstms = Lstms::new(scope, model, config.dropout_between_layers())?;
-        Ok(Learner { lstms, head: Head::new(scope, (model, config.loss))? })
+        let delivery = Delivery::new(&scope.child("batches"))?;
+        Ok(Learner { lstms, head: Head::new(scope, (model, config.loss))?, delivery })
     }
 }
 
@@ -91,15 +93,19 @@ impl<T: Operand> Learn for Learner<T> {
 
     fn learn(
         &mut self,
-        (batch, dropout): (&BatchView<'_>, Option<Dropout>),
+        batch: (&BatchView<'_>, Option<Dropout>),
         goal: Goal<'_>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let head = self.head.as_mut().expect("the head is on the device");
-        let room = head.room(batch.len())?;
-        self.lstms.forward(batch, dropout)?;
+        let room = head.room(batch.0.len())?;
+        let mut mail = self.delivery.mail();
+        self.lstms.post(batch, &mut mail)?;
+        head.post(room, goal, &mut mail)?;
+        mail.send()?;
+        self.lstms.forward()?;
         self.lstms.join(head.room_mut(room))?;
-        head.learn(room, goal, (parameters, &mut *gradients))?;
+        head.learn(room, goal.scale, (parameters, &mut *gradients))?;
         self.lstms.backward_from(head.room_mut(room), gradients)
     }
 
@@ -107,8 +113,11 @@ impl<T: Operand> Learn for Learner<T> {
         self.head.as_ref().expect("the head is on the device").totals()
     }
 
-    fn encode(&mut self, (batch, dropout): (&BatchView<'_>, Option<Dropout>), encodings: &mut [f32]) -> Result<()> {
-        self.lstms.forward(batch, dropout)?;
+    fn encode(&mut self, batch: (&BatchView<'_>, Option<Dropout>), encodings: &mut [f32]) -> Result<()> {
+        let mut mail = self.delivery.mail();
+        self.lstms.post(batch, &mut mail)?;
+        mail.send()?;
+        self.lstms.forward()?;
         self.lstms.read_last(encodings)
     }
 

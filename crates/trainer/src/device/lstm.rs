@@ -14,8 +14,9 @@ use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
-    Dropped, Gradients, Inputs, Operand, Part, RecurrentWeights, Sequence, States, TileWindows, WindowReads, WorkList,
-    drop_gradients, drop_outputs, join_last, make_room, recurrence, recurrence_backward, separate, sum_by_bar,
+    Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentWeights, Sequence, States, TileWindows,
+    WindowReads, WorkList, drop_gradients, drop_outputs, join_last, make_room, recurrence, recurrence_backward,
+    separate, sum_by_bar,
 };
 use crate::samples::Samples;
 use crate::view::BatchView;
@@ -39,10 +40,11 @@ pub(super) struct Lstms<T: Operand> {
     /// Of what each layer gives to the one above, [Σ T·B, H]; none where there is one layer.
     d_outputs: Option<Buffer<f32>>,
     shared: Shared,
-    /// The windows that samples read, where they are joined on the device.
+    /// The windows that samples read.
     reads: WindowReads,
-    /// Of the batch.
+    /// Of the batch: whether it has dropout, and then the masks of what layers give to those above, [layers - 1, timeframes].
     dropout: Option<Dropout>,
+    masks: Buffer<MaskNumbers>,
 }
 
 /// One layer of all timeframes.
@@ -86,6 +88,7 @@ impl<T: Operand> Lstms<T> {
             shared: Shared::new(&activations, hidden)?,
             reads: WindowReads::empty(&batches)?,
             dropout: None,
+            masks: Buffer::zeros(&batches, 0)?,
             over_bars,
         })
     }
@@ -110,14 +113,31 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Takes the windows of a batch from their first bar to their last.
-    pub(super) fn forward(&mut self, batch: &BatchView<'_>, dropout: Option<Dropout>) -> Result<()> {
+    /// Finds the windows of a batch, and gives `mail` what the device has to know of them.
+    pub(super) fn post<'a>(
+        &'a mut self,
+        (batch, dropout): (&BatchView<'_>, Option<Dropout>),
+        mail: &mut Mail<'a>,
+    ) -> Result<()> {
         self.dropout = dropout;
-        self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.take(batch, k))?;
-        if dropout.is_some() {
-            self.bars.iter_mut().try_for_each(Bars::take_ends)?;
-        }
+        self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.find(batch, k))?;
         self.lay_out()?;
+        let Lstms { names, layers, bars, over_bars, over_states, reads, masks, .. } = self;
+        for (k, bars) in bars.iter_mut().enumerate() {
+            bars.post((batch, k), dropout.is_some(), mail)?;
+        }
+        if let Some(dropout) = dropout {
+            let of_layer = |l| names.iter().map(move |name| dropout.mask(name, l).into());
+            mail.put(masks, &(0..layers.len() - 1).flat_map(of_layer).collect::<Vec<_>>())?;
+        }
+        over_bars.post(mail)?;
+        over_states.post(mail)?;
+        reads.post(mail)
+    }
+
+    /// Takes the windows that were found from their first bar to their last.
+    pub(super) fn forward(&mut self) -> Result<()> {
+        self.bars.iter_mut().try_for_each(Bars::take)?;
         for l in 0..self.layers.len() {
             self.project(l)?;
             let list = if l == 0 { &self.over_bars } else { &self.over_states };
@@ -132,8 +152,9 @@ impl<T: Operand> Lstms<T> {
 
     /// What is dropped of what layer `l` gives in timeframe `k`.
     fn dropped_of(&self, (l, k): (usize, usize)) -> Option<Dropped<'_>> {
-        let (mask, bars) = (self.dropout?.mask(&self.names[k], l), &self.bars[k]);
-        Some(Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), self.hidden] })
+        let (mask, bars) = ((&self.masks, l * self.bars.len() + k), &self.bars[k]);
+        let shape = [bars.steps(), bars.windows(), self.hidden];
+        self.dropout.map(|_| Dropped { mask, ends: (&bars.ends, 0), shape })
     }
 
     /// Drops outputs of layer `l` for the one above.
@@ -164,7 +185,7 @@ impl<T: Operand> Lstms<T> {
             return Err(Error::setting("training.batch_size", &self.bars[0].samples(), expected));
         }
         let tile = if windows > WINDOWS_BY_EIGHTS { TileWindows::Sixteen } else { TileWindows::Eight };
-        self.over_bars.set(tile, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>())?;
+        self.over_bars.set(tile, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
         let mut projected_rows = self.over_bars.projected_rows();
         if self.layers.len() > 1 {
             let firsts: Vec<u32> = (0..windows as u32).collect();
@@ -174,14 +195,23 @@ impl<T: Operand> Lstms<T> {
                 row_step: bars.windows(),
                 projected_rows: bars.windows() * bars.steps(),
             };
-            self.over_states.set(tile, &self.bars.iter().map(of).collect::<Vec<_>>())?;
+            self.over_states.set(tile, &self.bars.iter().map(of).collect::<Vec<_>>());
             projected_rows = projected_rows.max(rows);
             self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
         }
         make_room(&mut self.projected, projected_rows * 4 * self.hidden)?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
         make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
+        self.read_last_states();
         self.back.make_room(&self.over_bars)
+    }
+
+    /// Which windows the samples read.
+    fn read_last_states(&mut self) {
+        let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
+        let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
+        let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
+        self.reads.set(&self.over_bars, &of_samples);
     }
 
     /// x · W_ihᵀ + b of layer `l`: of bars, or of the states below after each step.
@@ -221,11 +251,7 @@ impl<T: Operand> Lstms<T> {
     }
 
     /// Joins the last states of each sample's windows in `room`.
-    pub(super) fn join(&mut self, room: &mut Room<T>) -> Result<()> {
-        let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
-        let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
-        let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
-        self.reads.set(&self.over_bars, &of_samples)?;
+    pub(super) fn join(&self, room: &mut Room<T>) -> Result<()> {
         let states = &self.layers.last().expect("a model has a layer").states;
         join_last(&self.over_bars, &self.reads, &states.hidden, &mut room.joined)
     }
@@ -252,7 +278,7 @@ impl<T: Operand> Lstms<T> {
         Ok(self.back.hidden.copy_from_at(0, &d_last)?)
     }
 
-    /// Goes back from the gradients of samples' last states, `[B, D]`, after [`Lstms::forward`] of the same batch; adds those of the parameters.
+    /// Goes back from the gradients of samples' last states, `[B, D]`, after [`Lstms::forward`]; adds those of the parameters.
     pub(super) fn backward_from_host(&mut self, d_encodings: &[f32], gradients: &mut Buffer<f32>) -> Result<()> {
         self.write_d_last(d_encodings)?;
         self.backward(gradients)

@@ -3,8 +3,8 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
+use super::deliver::{Delivery, Mail};
 use super::operand::Operand;
-use super::room::write;
 use super::work_list::WorkList;
 use crate::error::Result;
 
@@ -40,7 +40,11 @@ impl WindowReads {
     /// If there is not a window for every sample in every sequence of the list, or a number is not one of a window.
     pub fn new(scope: &Scope, list: &WorkList, of_samples: &[&[u32]]) -> Result<Self> {
         let mut reads = WindowReads::empty(scope)?;
-        reads.set(list, of_samples)?;
+        reads.set(list, of_samples);
+        let mut delivery = Delivery::new(scope)?;
+        let mut mail = delivery.mail();
+        reads.post(&mut mail)?;
+        mail.send()?;
         Ok(reads)
     }
 
@@ -54,14 +58,11 @@ impl WindowReads {
         Ok(WindowReads { samples: 0, sequences: 0, numbers: Numbers::default(), on_device })
     }
 
-    /// Takes other reads. Memory is taken only where there is less than they need.
-    ///
-    /// # Errors
-    /// As [`WindowReads::new`]; the reads are not to be used then before they are set again.
+    /// Takes other reads, of which the device learns by [`WindowReads::post`].
     ///
     /// # Panics
     /// As [`WindowReads::new`].
-    pub fn set(&mut self, list: &WorkList, of_samples: &[&[u32]]) -> Result<()> {
+    pub fn set(&mut self, list: &WorkList, of_samples: &[&[u32]]) {
         let (sequences, samples) = (list.places().len(), of_samples.first().map_or(0, |of| of.len()));
         assert_eq!(of_samples.len(), sequences, "windows in each sequence");
         (self.samples, self.sequences) = (samples, sequences);
@@ -81,9 +82,17 @@ impl WindowReads {
         let start = |window: u32| readers.partition_point(|&reader| reads[reader as usize] < window) as u32;
         starts.clear();
         starts.extend((0..=list.windows() as u32).map(start));
-        write(&mut self.on_device.reads, reads)?;
-        write(&mut self.on_device.starts, starts)?;
-        write(&mut self.on_device.readers, readers)
+    }
+
+    /// Gives `mail` what the device has to know of the reads. Memory is taken only where there is less than that needs.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn post<'a>(&'a mut self, mail: &mut Mail<'a>) -> Result<()> {
+        let (Numbers { reads, starts, readers }, numbers) = (&mut self.on_device, &self.numbers);
+        mail.put(reads, &numbers.reads)?;
+        mail.put(starts, &numbers.starts)?;
+        mail.put(readers, &numbers.readers)
     }
 
     /// Samples of the batch.

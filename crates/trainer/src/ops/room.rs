@@ -20,12 +20,6 @@ pub(crate) fn make_room<T: Pod>(buffer: &mut Buffer<T>, len: usize) -> Result<()
     Ok(())
 }
 
-/// Writes `values` to the beginning of `to`, which grows where it has to.
-pub(crate) fn write<T: Pod>(to: &mut Buffer<T>, values: &[T]) -> Result<()> {
-    make_room(to, values.len())?;
-    Ok(to.copy_from_at(0, values)?)
-}
-
 #[cfg(test)]
 mod tests {
     use megabatch_gpu_core::Device;
