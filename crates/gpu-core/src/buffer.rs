@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, UnderWay};
 use crate::device::{Cuda, Device};
 use crate::error::Result;
 use crate::host::{ALIGN_BYTES, HostBlock};
@@ -87,13 +87,13 @@ impl<T: Pod> Buffer<T> {
     /// [`Error::Driver`](crate::Error::Driver) for buffers on a GPU that fails.
     ///
     /// # Panics
-    /// If there are more elements or fewer there, and if the buffers are on several devices.
+    /// If there are more elements there or fewer, and if the buffers are on several devices.
     pub fn copy_from_buffer(&mut self, from: &Buffer<T>) -> Result<()> {
         assert_eq!(from.len, self.len, "a copy is of as many elements on both sides");
         self.scope.device().assert_beside(from.scope.device());
         match (&from.memory, &self.memory) {
-            (Memory::Device(from), Memory::Device(to)) => {
-                from.gpu.copy_block(from.address, to.address, self.bytes())?;
+            (Memory::Device(from_block), Memory::Device(to)) => {
+                from_block.gpu.copy_block(from_block.address, to.address, from.bytes())?;
             }
             _ => self.as_mut_slice().copy_from_slice(from.as_slice()),
         }
@@ -127,6 +127,19 @@ impl<T: Pod> Buffer<T> {
                 let offset = (start * size_of::<T>()) as u64;
                 block.gpu.write_block(block.address + offset, bytemuck::cast_slice(values))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Copies `values` to the first elements, without waiting.
+    pub(crate) fn receive(&mut self, values: &[T], under_way: &mut UnderWay) -> Result<()> {
+        let range = self.range(0, values.len());
+        match &self.memory {
+            Memory::Device(block) if !values.is_empty() => {
+                under_way.send(&block.gpu, bytemuck::cast_slice(values), block.address)?;
+            }
+            Memory::Device(_) => {}
+            Memory::Host(_) => self.as_mut_slice()[range].copy_from_slice(values),
         }
         Ok(())
     }

@@ -55,6 +55,16 @@ impl std::fmt::Display for Gpu {
     }
 }
 
+/// Copies to a GPU, of which there are none.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay;
+
+impl UnderWay {
+    pub(crate) fn send(&mut self, gpu: &Gpu, _from: &[u8], _to: u64) -> Result<()> {
+        gpu.never()
+    }
+}
+
 /// Arguments in the order of a kernel's parameters. Made by [`arguments!`](crate::arguments).
 #[derive(Clone, Debug, Default)]
 pub struct Arguments;

@@ -23,6 +23,7 @@ pub mod replay;
 mod scope;
 pub mod snapshot;
 pub mod source;
+mod staging;
 mod usage;
 
 pub use arena::{Arena, Handle};
@@ -30,4 +31,5 @@ pub use buffer::Buffer;
 pub use device::{Cpu, Cuda, Device};
 pub use error::{Error, Result};
 pub use scope::Scope;
+pub use staging::Staging;
 pub use usage::Usage;

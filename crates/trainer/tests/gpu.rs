@@ -338,6 +338,86 @@ fn a_gpu_that_is_too_small_takes_smaller_batches_or_says_so() {
     assert!(matches!(error, Error::Memory(_)), "{error}");
 }
 
+/// What the device's pool has given when each step is done.
+fn allocations(gpu: &Device, trainer: &mut Trainer, samples: &dyn Samples) -> Vec<u64> {
+    let train_on: Vec<usize> = (0..49).collect();
+    let run = Run { samples, train: &train_on, validation: &[], checkpoints: None };
+    let mut allocations = Vec::new();
+    trainer
+        .train(&run, &mut |event| {
+            if let Event::Step(_) = event {
+                allocations.push(gpu.stats().allocations_total);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    allocations
+}
+
+#[test]
+fn a_step_takes_no_memory_after_the_first_of_its_shape() {
+    let (_driver, gpu) = with_kernels();
+    // So many rows that products are split.
+    let timeframe = Timeframe { name: "M1".to_owned(), steps: 100, features: 2 };
+    let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
+    let samples = InMemory::new(shape.clone(), vec![wave(60 * 200, 0.7)], wave(120, 0.3)).unwrap();
+    for layers in [1, 2] {
+        let config = Config { max_steps: Some(4), ..config(Precision::Bf16, layers) };
+        let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config, shape.clone()).unwrap();
+        let given = allocations(&gpu, &mut trainer, &samples);
+        assert_eq!(given[1..], [given[0]; 3], "{layers} layers");
+    }
+    // In single precision a step has launches for every step of its windows.
+    let given = allocations(&gpu, &mut on_gpu(&gpu, &config(Precision::Fp32, 2)), &windows());
+    assert_eq!(given[1..4], [given[0]; 3]);
+}
+
+#[test]
+fn steps_of_one_shape_have_the_same_launches() {
+    let (driver, gpu) = with_kernels();
+    // With dropout, a learning rate that rises, and samples that share no window.
+    let mut config = config(Precision::Fp16, 2);
+    config.lr_schedule.warmup_steps = 4;
+    let samples = windows();
+    let train_on: Vec<usize> = (0..49).collect();
+    let run = Run { samples: &samples, train: &train_on, validation: &[], checkpoints: None };
+    let (mut launches, mut rates) = (Vec::new(), Vec::new());
+    on_gpu(&gpu, &config)
+        .train(&run, &mut |event| {
+            if let Event::Step(step) = event {
+                launches.push(driver.launches());
+                rates.push(step.lr);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    // The first one finds buffers that are not there yet, and the fifth has five samples.
+    assert_eq!([launches[2], launches[3]], [launches[1]; 2]);
+    assert_ne!(launches[4], launches[1]);
+    assert!(rates[1] < rates[2] && rates[2] < rates[3], "{rates:?}");
+}
+
+#[test]
+fn a_step_waits_for_the_device_where_it_reads_of_it_only() {
+    let (driver, gpu) = with_kernels();
+    for samples in [&series() as &dyn Samples, &windows()] {
+        let config = Config { accumulation_steps: 2, batch_size: 7, max_steps: Some(3), ..config(Precision::Bf16, 2) };
+        let train_on: Vec<usize> = (0..49).collect();
+        let run = Run { samples, train: &train_on, validation: &[], checkpoints: None };
+        let mut waits = Vec::new();
+        on_gpu(&gpu, &config)
+            .train(&run, &mut |event| {
+                if let Event::Step(_) = event {
+                    waits.push(driver.calls("cuStreamSynchronize"));
+                }
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        // The loss, what was found of the gradients, the loss scale.
+        assert_eq!([waits[1] - waits[0], waits[2] - waits[1]], [3, 3]);
+    }
+}
+
 #[test]
 fn a_driver_that_fails_ends_a_run_after_the_last_step_that_was_done() {
     let (driver, gpu) = with_kernels();

@@ -5,7 +5,7 @@
 use half::bf16;
 use megabatch_gpu_core::{Buffer, Device, Result};
 
-use super::{Control, Examination, Moments, Report, Tensors, Weights, WorkingCopy, examine, round_stochastic, update};
+use super::{Control, Moments, Report, StepSettings, Tensors, Weights, WorkingCopy, examine, round_stochastic, update};
 use crate::optimizer::{OptimizerSettings, Rule};
 use crate::scaler::{LossScaler, ScalerConfig};
 use crate::stochastic::Noise;
@@ -58,7 +58,7 @@ fn run(device: &Device, rule: Rule) -> Result<Outcome> {
     let scaler = LossScaler::new(config).expect("settings in range");
     let mut control = Control::new(&scope, Some(&scaler), 0)?;
     let mut tensors = Tensors::new(&scope, &[0..300, 301..LEN])?;
-    let settings = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
+    let optimizer = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
     let mut values = Buffer::from_slice(&scope, &noise(1, 1.0))?;
     let (mut exp_avg, mut exp_avg_sq) = (Buffer::zeros(&scope, LEN)?, Buffer::zeros(&scope, LEN)?);
     let mut copy = Buffer::zeros(&scope, LEN)?;
@@ -67,15 +67,15 @@ fn run(device: &Device, rule: Rule) -> Result<Outcome> {
         let mut gradients = noise(2 + step as u32, 0.3 * scale);
         bad.iter().for_each(|&bad| gradients[bad] = f32::NAN);
         let gradients = Buffer::from_slice(&scope, &gradients)?;
-        let of = Examination { share: 1.25, clip_norm: Some(20.0) };
-        examine(&mut tensors, &gradients, of, &mut control)?;
+        control.begin(&StepSettings { share: 1.25, clip_norm: Some(20.0), optimizer })?;
+        examine(&mut tensors, &gradients, &mut control)?;
         let mut weights = Weights {
             values: &mut values,
             gradients: &gradients,
             moments: Some(Moments { exp_avg: &mut exp_avg, exp_avg_sq: &mut exp_avg_sq }),
             working_copy: Some(WorkingCopy::Bf16(&mut copy)),
         };
-        update(&tensors, &mut weights, &settings, &mut control)?;
+        update(&tensors, &mut weights, &mut control)?;
         reports.push(control.report(&tensors)?);
     }
     Ok(Outcome { reports, values: values.to_vec()?, copy: copy.to_vec()? })

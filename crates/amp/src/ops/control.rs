@@ -1,19 +1,92 @@
 #![forbid(unsafe_code)]
 
 use bytemuck::{Pod, Zeroable};
-use megabatch_gpu_core::{Buffer, Result, Scope};
+use megabatch_gpu_core::{Buffer, Result, Scope, Staging};
 
 use super::tensors::{NONE, Tensors};
 use crate::error::Error;
 use crate::gradients::Place;
+use crate::optimizer::{OptimizerSettings, Rates};
 use crate::scaler::{LossScaler, Overflow, ScaleChange, ScalerConfig, ScalerState};
 
 /// What steers the steps of an optimizer on a device and does not leave it meanwhile: the loss scale, what was found out about the gradients, the number of updates.
 #[derive(Debug)]
 pub struct Control {
     scaler: Option<ScalerConfig>,
+    /// Of the step that was begun last.
+    step: Option<StepSettings>,
+    pub(super) step_on_device: Buffer<Step>,
+    staging: Staging,
     pub(super) scale: Buffer<f32>,
     pub(super) state: Buffer<State>,
+}
+
+/// What the host knows of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepSettings {
+    /// What gradients are multiplied by besides 1 / loss scale, > 0: 1, or count / terms where they are those of a sum over `count` terms that turned out to be `terms`.
+    pub share: f64,
+    /// The norm that gradients are clipped to.
+    pub clip_norm: Option<f64>,
+    /// How weights follow them.
+    pub optimizer: OptimizerSettings,
+}
+
+impl Default for StepSettings {
+    /// Gradients of the mean, which are not clipped, and the optimizer's defaults.
+    fn default() -> Self {
+        StepSettings { share: 1.0, clip_norm: None, optimizer: OptimizerSettings::default() }
+    }
+}
+
+/// `Step` of state.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Step {
+    share: f64,
+    clip_norm: f64,
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    rates: FixedRates,
+    none: u32,
+}
+
+/// Factors of an update that do not depend on how many there were before: `Rates` of state.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct FixedRates {
+    lr: f32,
+    coupled_decay: f32,
+    shrink: f32,
+    one_minus_beta1: f32,
+    beta2: f32,
+    one_minus_beta2: f32,
+    epsilon: f32,
+}
+
+impl Step {
+    fn new(of: &StepSettings) -> Self {
+        // The number of the step matters to none of these.
+        let rates = Rates::<f32>::new(&of.optimizer, 1);
+        Step {
+            share: of.share,
+            clip_norm: of.clip_norm.unwrap_or(f64::INFINITY),
+            lr: of.optimizer.lr,
+            beta1: of.optimizer.beta1,
+            beta2: of.optimizer.beta2,
+            rates: FixedRates {
+                lr: rates.lr,
+                coupled_decay: rates.coupled_decay,
+                shrink: rates.shrink,
+                one_minus_beta1: rates.one_minus_beta1,
+                beta2: rates.beta2,
+                one_minus_beta2: rates.one_minus_beta2,
+                epsilon: rates.epsilon,
+            },
+            none: 0,
+        }
+    }
 }
 
 /// `State` of state.cuh.
@@ -112,9 +185,34 @@ impl Control {
         };
         Ok(Control {
             scaler: scaler.map(|scaler| *scaler.config()),
+            step: None,
+            step_on_device: Buffer::zeros(scope, 1)?,
+            staging: Staging::default(),
             scale: Buffer::from_slice(scope, &[state.scale_before])?,
             state: Buffer::from_slice(scope, &[state])?,
         })
+    }
+
+    /// Has [`examine`](super::examine()) and [`update`](super::update()) do as `of` says from now on. The device learns of it by a copy that nobody waits for.
+    ///
+    /// # Errors
+    /// Of [`Staging::send`].
+    ///
+    /// # Panics
+    /// If the share is not a positive finite number.
+    pub fn begin(&mut self, of: &StepSettings) -> Result<()> {
+        assert!(of.share > 0.0 && of.share.is_finite(), "a share of {}", of.share);
+        self.staging.send(&[Step::new(of)], &mut self.step_on_device)?;
+        self.step = Some(*of);
+        Ok(())
+    }
+
+    /// What the host knows of the step.
+    ///
+    /// # Panics
+    /// If none was begun.
+    pub(super) fn step(&self) -> StepSettings {
+        self.step.expect("a step was begun")
     }
 
     /// `[1]`: what the loss of the next step is to be multiplied by.

@@ -6,15 +6,15 @@
 #define ALL_LANES 0xffffffffu
 #define THREADS 256
 
-// What takes out of gradients the loss scale and the count of terms that stood for the right one: `share` is the quotient of the counts.
+// What takes out of gradients the loss scale and the count of terms that stood for the right one.
 __device__ inline float inverse_of(double share, float scale) { return __double2float_rn(share / (double)scale); }
 
 // gradients: as the chunks say.  sums, firsts: [chunks], the squares' sum and the first element that is not finite once it is unscaled. A block is a warp.
-extern "C" __global__ void __launch_bounds__(32) squares(const Chunk* chunks, const float* gradients, const float* scale, double share,
+extern "C" __global__ void __launch_bounds__(32) squares(const Chunk* chunks, const float* gradients, const float* scale, const Step* step,
                                                          double* sums, unsigned* firsts) {
   Chunk of = chunks[blockIdx.x];
   unsigned lane = threadIdx.x, first = NONE;
-  float inverse = inverse_of(share, *scale);
+  float inverse = inverse_of(step->share, *scale);
   double sum = 0.0;
 #pragma unroll 16
   for (unsigned k = lane; k < of.len; k += 32) {
@@ -61,9 +61,9 @@ __device__ inline void change_scale(const Rules& rules, bool overflows, float* s
   state->change = GROWTH;
 }
 
-// clip_norm: infinite for none. One block.
-extern "C" __global__ void __launch_bounds__(THREADS) judge(const double* sums, const unsigned* firsts, unsigned chunks, double share,
-                                                            double clip_norm, Rules rules, float* scale, State* state) {
+// One block.
+extern "C" __global__ void __launch_bounds__(THREADS) judge(const double* sums, const unsigned* firsts, unsigned chunks, const Step* step,
+                                                            Rules rules, float* scale, State* state) {
   __shared__ double part[THREADS];
   __shared__ unsigned bad[THREADS];
   unsigned thread = threadIdx.x, own = NONE;
@@ -84,9 +84,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) judge(const double* sums, 
   __syncthreads();
   if (thread > 0) return;
   for (unsigned k = 1; k < THREADS; k++) own = min(own, bad[k]);
-  float before = *scale, inverse = inverse_of(share, before);
+  float before = *scale, inverse = inverse_of(step->share, before);
   double norm = __dmul_rn(sqrt(sum), (double)inverse);
-  double coefficient = clip_norm / __dadd_rn(norm, 1e-6);
+  double coefficient = step->clip_norm / __dadd_rn(norm, 1e-6);
   state->norm = norm;
   state->scale_before = before;
   state->inverse_scale = inverse;

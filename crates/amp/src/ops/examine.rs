@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 
-use super::control::{BACKOFF, COLLAPSE, Control, GROWTH, NO_CHANGE};
+use super::control::{BACKOFF, COLLAPSE, Control, GROWTH, NO_CHANGE, StepSettings};
 use super::tensors::{NONE, Tensors};
 use crate::gradients::Factors;
 use crate::scaler::{Overflow, ScaleChange};
@@ -14,22 +14,6 @@ const PTX: &str = include_str!("examine.ptx");
 /// Threads of a block of the kernel that goes through gradients: a warp.
 const LANES: u32 = 32;
 
-/// What the host knows of a step's gradients.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Examination {
-    /// What gradients are multiplied by besides 1 / loss scale, > 0: 1, or count / terms where they are those of a sum over `count` terms that turned out to be `terms`.
-    pub share: f64,
-    /// The norm that gradients are clipped to.
-    pub clip_norm: Option<f64>,
-}
-
-impl Default for Examination {
-    /// Gradients of the mean, which are not clipped.
-    fn default() -> Self {
-        Examination { share: 1.0, clip_norm: None }
-    }
-}
-
 /// Reads the gradients of all tensors once, for their norm, the first that is not finite and the clip coefficient, and has the loss scale follow: all of it goes to `control`,
 /// the numbers of [`crate::examine`], [`Examined::factors`](crate::Examined::factors) and [`LossScaler::update`](crate::LossScaler::update) with their bits. Sums are in double
 /// precision and in a fixed order. Two launches.
@@ -38,15 +22,15 @@ impl Default for Examination {
 /// What the device says of a launch.
 ///
 /// # Panics
-/// If the tensors end after the gradients, if `share` is not a positive finite number, and if arrays are on several devices.
-pub fn examine(tensors: &mut Tensors, gradients: &Buffer<f32>, of: Examination, control: &mut Control) -> Result<()> {
+/// If no step was begun, if the tensors end after the gradients, and if arrays are on several devices.
+pub fn examine(tensors: &mut Tensors, gradients: &Buffer<f32>, control: &mut Control) -> Result<()> {
     tensors.assert_within(gradients.len());
-    assert!(of.share > 0.0 && of.share.is_finite(), "a share of {}", of.share);
+    let of = control.step();
     let device = control.state.scope().device().clone();
     device.assert_beside(gradients.scope().device());
     device.assert_beside(tensors.on_device.chunks.scope().device());
     match &device {
-        Device::Cuda(device) => cuda(device, tensors, gradients, (of, control)),
+        Device::Cuda(device) => cuda(device, tensors, gradients, control),
         _ => {
             cpu(tensors, gradients.as_slice(), (of, control));
             Ok(())
@@ -54,20 +38,15 @@ pub fn examine(tensors: &mut Tensors, gradients: &Buffer<f32>, of: Examination, 
     }
 }
 
-fn cuda(
-    device: &Cuda,
-    tensors: &mut Tensors,
-    gradients: &Buffer<f32>,
-    (of, control): (Examination, &mut Control),
-) -> Result<()> {
+fn cuda(device: &Cuda, tensors: &mut Tensors, gradients: &Buffer<f32>, control: &mut Control) -> Result<()> {
     let (count, on_device) = (tensors.chunks(), &tensors.on_device);
     let (chunks, sums, firsts) = (on_device.chunks.address(), on_device.sums.address(), on_device.firsts.address());
-    let (scale, state, share) = (control.scale.address(), control.state.address(), of.share);
+    let (scale, state) = (control.scale.address(), control.state.address());
+    let step = control.step_on_device.address();
     let squares = Kernel { module: "amp/examine", ptx: PTX, name: "squares" };
-    let of_squares = arguments![chunks, gradients.address(), scale, share, sums, firsts];
+    let of_squares = arguments![chunks, gradients.address(), scale, step, sums, firsts];
     let judge = Kernel { module: "amp/examine", ptx: PTX, name: "judge" };
-    let clip_norm = of.clip_norm.unwrap_or(f64::INFINITY);
-    let of_judge = arguments![sums, firsts, count as u32, share, clip_norm, control.rules(), scale, state];
+    let of_judge = arguments![sums, firsts, count as u32, step, control.rules(), scale, state];
     // SAFETY: the chunks are of elements that `gradients` was seen to have, and a block writes its own of as many sums; the second launch, which reads these, comes after the
     // first in the order of the default stream, as does all that reads the control.
     unsafe {
@@ -80,7 +59,7 @@ fn launch_of_squares(chunks: usize) -> Option<Launch> {
     Launch::of_blocks(chunks).map(|launch| launch.with_threads(LANES))
 }
 
-fn cpu(tensors: &Tensors, gradients: &[f32], (of, control): (Examination, &mut Control)) {
+fn cpu(tensors: &Tensors, gradients: &[f32], (of, control): (StepSettings, &mut Control)) {
     let scale = control.scale.as_slice()[0];
     let inverse = (of.share / f64::from(scale)) as f32;
     let slices: Vec<&[f32]> = tensors.ranges().iter().map(|range| &gradients[range.clone()]).collect();
@@ -118,7 +97,7 @@ mod tests {
     use crate::threads::BLOCK;
 
     /// As `cuda` does it.
-    fn run(tensors: &Tensors, gradients: &[f32], of: Examination, control: &mut Control) {
+    fn run(tensors: &Tensors, gradients: &[f32], control: &mut Control) {
         let chunks = tensors.on_device.chunks.as_slice();
         let (mut sums, mut firsts) = (vec![f64::NAN; chunks.len()], vec![7u32; chunks.len()]);
         let rules = control.rules();
@@ -126,7 +105,7 @@ mod tests {
             Arg::from(chunks),
             Arg::from(gradients),
             Arg::from(control.scale.as_slice()),
-            Arg::from(of.share),
+            Arg::from(control.step_on_device.as_slice()),
             Arg::from(&mut sums[..]),
             Arg::from(&mut firsts[..]),
         ];
@@ -135,8 +114,7 @@ mod tests {
             Arg::from(&sums[..]),
             Arg::from(&firsts[..]),
             Arg::from(chunks.len() as u32),
-            Arg::from(of.share),
-            Arg::from(of.clip_norm.unwrap_or(f64::INFINITY)),
+            Arg::from(control.step_on_device.as_slice()),
             Arg::of_struct(&rules),
             Arg::from(control.scale.as_mut_slice()),
             Arg::from(control.state.as_mut_slice()),
@@ -162,7 +140,7 @@ mod tests {
         LossScaler::new(config).unwrap()
     }
 
-    fn check(lens: &[usize], gradients: &[f32], of: Examination) {
+    fn check(lens: &[usize], gradients: &[f32], of: StepSettings) {
         let scope = Device::cpu().scope("test");
         let mut start = 3;
         let ranges = lens.iter().map(|&len| {
@@ -176,8 +154,9 @@ mod tests {
             let mut expected = Control::new(&scope, scaler, 5).unwrap();
             let mut found = Control::new(&scope, scaler, 5).unwrap();
             for step in 0..3 {
-                examine(&mut tensors, &gradients, of, &mut expected).unwrap();
-                run(&tensors, gradients.as_slice(), of, &mut found);
+                [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
+                examine(&mut tensors, &gradients, &mut expected).unwrap();
+                run(&tensors, gradients.as_slice(), &mut found);
                 assert_eq!(bits(&found), bits(&expected), "{lens:?}, step {step}: {found:?} for {expected:?}");
             }
         }
@@ -189,7 +168,7 @@ mod tests {
             let len = lens.iter().sum::<usize>() + lens.len() + 3;
             let gradients = noise(len, 30.0);
             for clip_norm in [None, Some(1.0), Some(1e9)] {
-                check(lens, &gradients, Examination { share: 4.0 / 3.0, clip_norm });
+                check(lens, &gradients, StepSettings { share: 4.0 / 3.0, clip_norm, ..StepSettings::default() });
             }
         }
     }
@@ -203,7 +182,8 @@ mod tests {
                 gradients[at] = bad;
                 gradients[2 * BLOCK + 40] = f32::NAN;
                 // Times 16, the largest number overflows where it is unscaled.
-                check(&lens, &gradients, Examination { share: 16.0, clip_norm: Some(1.0) });
+                let of = StepSettings { share: 16.0, clip_norm: Some(1.0), ..StepSettings::default() };
+                check(&lens, &gradients, of);
             }
         }
     }
@@ -212,10 +192,10 @@ mod tests {
     fn more_chunks_than_a_block_has_threads() {
         let lens = [7; 300];
         let mut gradients = noise(8 * 300 + 3, 3.0);
-        check(&lens, &gradients, Examination::default());
+        check(&lens, &gradients, StepSettings::default());
         gradients[8 * 280] = f32::NAN;
         gradients[8 * 290] = f32::NAN;
-        check(&lens, &gradients, Examination::default());
+        check(&lens, &gradients, StepSettings::default());
     }
 
     /// The scale over many steps, down to its floor and up to its ceiling.
@@ -232,8 +212,10 @@ mod tests {
             for step in "..x.xx.....xxxxxxxx.......".chars() {
                 let gradient = if step == 'x' { f32::NAN } else { 1.0 };
                 let gradients = Buffer::from_slice(&scope, &[0.5, gradient]).unwrap();
-                examine(&mut tensors, &gradients, Examination::default(), &mut expected).unwrap();
-                run(&tensors, gradients.as_slice(), Examination::default(), &mut found);
+                let of = StepSettings::default();
+                [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
+                examine(&mut tensors, &gradients, &mut expected).unwrap();
+                run(&tensors, gradients.as_slice(), &mut found);
                 assert_eq!(bits(&found), bits(&expected), "{step}");
             }
         }

@@ -1,4 +1,4 @@
-// What steers steps and stays on the device: `Chunk` of tensors.rs, `State` and `Rules` of control.rs.
+// What steers steps and stays on the device: `Chunk` of tensors.rs, `State`, `Step` and `Rules` of control.rs.
 #pragma once
 
 typedef unsigned long long u64;
@@ -21,6 +21,19 @@ struct State {
   unsigned bad_chunk, bad_index;      // of the first gradient that is not finite; the chunk is NONE where all are
   unsigned clean_steps, overflows;
   unsigned change;                    // of the loss scale: NO_CHANGE …
+};
+
+// Factors of an update that do not depend on how many there were before.
+struct Rates {
+  float lr, coupled_decay, shrink, one_minus_beta1, beta2, one_minus_beta2, epsilon;
+};
+
+// What the host tells of a step: read from here, and not passed, so that the launches of all steps are the same.
+struct Step {
+  double share;  // what takes the count of terms that stood for the right one out of gradients: the quotient of the counts
+  double clip_norm;  // infinite for none
+  double lr, beta1, beta2;
+  Rates rates;
 };
 
 #define NO_CHANGE 0

@@ -7,18 +7,13 @@
 
 #define PIECES 4  // blocks of a chunk
 
-// Factors of a step that do not depend on how many there were before.
-struct Rates {
-  float lr, coupled_decay, shrink, one_minus_beta1, beta2, one_minus_beta2, epsilon;
-};
-
 // Counts the step, and makes of its number what corrects the moments. A single thread.
-extern "C" __global__ void advance(State* state, double lr, double beta1, double beta2) {
+extern "C" __global__ void advance(State* state, const Step* step) {
   if (state->bad_chunk != NONE) return;
   u64 number = state->steps + 1;
   state->steps = number;
-  state->step_size = __double2float_rn(lr / __dadd_rn(1.0, -pow(beta1, (double)number)));
-  state->root_correction2 = __double2float_rn(sqrt(__dadd_rn(1.0, -pow(beta2, (double)number))));
+  state->step_size = __double2float_rn(step->lr / __dadd_rn(1.0, -pow(step->beta1, (double)number)));
+  state->root_correction2 = __double2float_rn(sqrt(__dadd_rn(1.0, -pow(step->beta2, (double)number))));
 }
 
 struct NoCopy {};
@@ -39,7 +34,8 @@ __device__ inline void each_element(const Chunk* chunks, const State* state, Eac
 
 // values, gradients: as the chunks say.  copy: beside the values, or null.
 template <class Copy>
-__device__ inline void sgd(const Chunk* chunks, const State* state, Rates rates, float* values, const float* gradients, Copy* copy) {
+__device__ inline void sgd(const Chunk* chunks, const State* state, const Step* step, float* values, const float* gradients, Copy* copy) {
+  Rates rates = step->rates;
   float inverse = state->inverse_scale, clip = state->clip;
   each_element(chunks, state, [=](u64 k) {
     float p = values[k], g = __fmul_rn(__fmul_rn(gradients[k], inverse), clip);
@@ -51,8 +47,9 @@ __device__ inline void sgd(const Chunk* chunks, const State* state, Rates rates,
 
 // means, squares: beside the values, exp_avg and exp_avg_sq.
 template <class Copy>
-__device__ inline void adam(const Chunk* chunks, const State* state, Rates rates, float* values, const float* gradients, float* means,
+__device__ inline void adam(const Chunk* chunks, const State* state, const Step* step, float* values, const float* gradients, float* means,
                             float* squares, Copy* copy) {
+  Rates rates = step->rates;
   float inverse = state->inverse_scale, clip = state->clip, step_size = state->step_size, root_correction2 = state->root_correction2;
   each_element(chunks, state, [=](u64 k) {
     float p = values[k], m = means[k], v = squares[k];
@@ -71,13 +68,13 @@ __device__ inline void adam(const Chunk* chunks, const State* state, Rates rates
 }
 
 #define RULES(suffix, Copy)                                                                                                             \
-  extern "C" __global__ void sgd_##suffix(const Chunk* chunks, const State* state, Rates rates, float* values, const float* gradients,  \
+  extern "C" __global__ void sgd_##suffix(const Chunk* chunks, const State* state, const Step* step, float* values, const float* gradients,  \
                                           Copy* copy) {                                                                                 \
-    sgd(chunks, state, rates, values, gradients, copy);                                                                                 \
+    sgd(chunks, state, step, values, gradients, copy);                                                                                 \
   }                                                                                                                                     \
-  extern "C" __global__ void adam_##suffix(const Chunk* chunks, const State* state, Rates rates, float* values, const float* gradients, \
+  extern "C" __global__ void adam_##suffix(const Chunk* chunks, const State* state, const Step* step, float* values, const float* gradients, \
                                            float* means, float* squares, Copy* copy) {                                                  \
-    adam(chunks, state, rates, values, gradients, means, squares, copy);                                                                \
+    adam(chunks, state, step, values, gradients, means, squares, copy);                                                                \
   }
 
 RULES(f32, NoCopy)

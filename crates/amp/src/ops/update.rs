@@ -1,6 +1,5 @@
 //! The second pass on a device.
 
-use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
@@ -8,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 use super::control::Control;
 use super::tensors::{NONE, Tensors};
 use crate::gradients::Factors;
-use crate::optimizer::{OptimizerSettings, Rates};
+use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::Threads;
 use crate::update::Step;
 
@@ -48,19 +47,6 @@ pub enum WorkingCopy<'a> {
     Fp16(&'a mut Buffer<f16>),
 }
 
-/// Factors of a step that do not depend on how many there were before: `Rates` of update.cu.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-struct Fixed {
-    lr: f32,
-    coupled_decay: f32,
-    shrink: f32,
-    one_minus_beta1: f32,
-    beta2: f32,
-    one_minus_beta2: f32,
-    epsilon: f32,
-}
-
 /// Changes weights and moments of all tensors by one step along the gradients, multiplied by what [`examine`](super::examine()) left in `control`, and counts the step
 /// there; does nothing where a gradient was not finite. What is computed is [`crate::update`]'s, with its bits as far as the device's power of a decay rate is the host's:
 /// its double precision differs by two units in the last place at most, which a correction rounded to f32 rarely shows. Two launches.
@@ -69,20 +55,16 @@ struct Fixed {
 /// What the device says of a launch; nothing is counted where the first fails.
 ///
 /// # Panics
-/// If buffers have different lengths or end before the tensors, if the rule keeps moments and there are none, and if arrays are on several devices.
-pub fn update(
-    tensors: &Tensors,
-    weights: &mut Weights<'_>,
-    settings: &OptimizerSettings,
-    control: &mut Control,
-) -> Result<()> {
+/// If no step was begun, if buffers have different lengths or end before the tensors, if the rule keeps moments and there are none, and if arrays are on several devices.
+pub fn update(tensors: &Tensors, weights: &mut Weights<'_>, control: &mut Control) -> Result<()> {
+    let settings = control.step().optimizer;
     let device = control.state.scope().device().clone();
     weights.check(tensors, &device);
     assert!(weights.moments.is_some() || !settings.rule.has_moments(), "{:?} keeps moments", settings.rule);
     match &device {
-        Device::Cuda(device) => cuda(device, tensors, (weights, settings), control),
+        Device::Cuda(device) => cuda(device, tensors, (weights, settings.rule), control),
         _ => {
-            cpu(tensors, (weights, settings), control);
+            cpu(tensors, (weights, &settings), control);
             Ok(())
         }
     }
@@ -118,39 +100,24 @@ impl Weights<'_> {
     }
 }
 
-impl Fixed {
-    fn new(settings: &OptimizerSettings) -> Self {
-        // The number of the step matters to none of these.
-        let of = Rates::<f32>::new(settings, 1);
-        Fixed {
-            lr: of.lr,
-            coupled_decay: of.coupled_decay,
-            shrink: of.shrink,
-            one_minus_beta1: of.one_minus_beta1,
-            beta2: of.beta2,
-            one_minus_beta2: of.one_minus_beta2,
-            epsilon: of.epsilon,
-        }
-    }
-}
-
 fn cuda(
     device: &Cuda,
     tensors: &Tensors,
-    (weights, settings): (&mut Weights<'_>, &OptimizerSettings),
+    (weights, rule): (&mut Weights<'_>, Rule),
     control: &mut Control,
 ) -> Result<()> {
-    let (chunks, state, rates) = (tensors.on_device.chunks.address(), control.state.address(), Fixed::new(settings));
+    let (chunks, state, step) =
+        (tensors.on_device.chunks.address(), control.state.address(), control.step_on_device.address());
     let advance = Kernel { module: "amp/update", ptx: PTX, name: "advance" };
-    let of_advance = arguments![state, settings.lr, settings.beta1, settings.beta2];
+    let of_advance = arguments![state, step];
     let (copy, suffix) = weights.copy();
     let (values, gradients) = (weights.values.address(), weights.gradients.address());
     let (name, arguments) = match &weights.moments {
-        Some(Moments { exp_avg, exp_avg_sq }) if settings.rule.has_moments() => {
+        Some(Moments { exp_avg, exp_avg_sq }) if rule.has_moments() => {
             let (means, squares) = (exp_avg.address(), exp_avg_sq.address());
-            (format!("adam_{suffix}"), arguments![chunks, state, rates, values, gradients, means, squares, copy])
+            (format!("adam_{suffix}"), arguments![chunks, state, step, values, gradients, means, squares, copy])
         }
-        _ => (format!("sgd_{suffix}"), arguments![chunks, state, rates, values, gradients, copy]),
+        _ => (format!("sgd_{suffix}"), arguments![chunks, state, step, values, gradients, copy]),
     };
     let kernel = Kernel { module: "amp/update", ptx: PTX, name: &name };
     // SAFETY: the first launch is of one thread, which has the control to itself in the order of the default stream. A block of the second changes the elements of its piece of
@@ -198,10 +165,10 @@ fn cpu(tensors: &Tensors, (weights, settings): (&mut Weights<'_>, &OptimizerSett
 mod tests {
     use megabatch_simt::Arg;
 
-    use super::super::examine::{Examination, examine};
+    use super::super::control::StepSettings;
+    use super::super::examine::examine;
     use super::super::harness::{HARNESS, noise};
     use super::*;
-    use crate::optimizer::Rule;
     use crate::threads::BLOCK;
 
     /// Weights, gradients, moments and a copy, with a gap between two tensors.
@@ -229,29 +196,34 @@ mod tests {
             }
         }
 
+        fn begin(&mut self, optimizer: OptimizerSettings) {
+            self.control.begin(&StepSettings { share: 0.25, clip_norm: Some(40.0), optimizer }).unwrap();
+        }
+
         fn examined(mut self) -> Self {
-            let of = Examination { share: 0.25, clip_norm: Some(40.0) };
-            examine(&mut self.tensors, &self.buffers[1], of, &mut self.control).unwrap();
+            self.begin(OptimizerSettings::default());
+            examine(&mut self.tensors, &self.buffers[1], &mut self.control).unwrap();
             self
         }
 
         fn step(&mut self, settings: &OptimizerSettings, copies: bool) {
+            self.begin(*settings);
             let [values, gradients, exp_avg, exp_avg_sq] = &mut self.buffers;
             let moments = Some(Moments { exp_avg, exp_avg_sq });
             let working_copy = copies.then_some(WorkingCopy::Bf16(&mut self.copy));
             let mut weights = Weights { values, gradients, moments, working_copy };
-            update(&self.tensors, &mut weights, settings, &mut self.control).unwrap();
+            update(&self.tensors, &mut weights, &mut self.control).unwrap();
         }
 
         /// As `cuda` does it.
         fn step_by_kernel(&mut self, settings: &OptimizerSettings, copies: bool) {
-            let (rates, chunks) = (Fixed::new(settings), self.tensors.on_device.chunks.as_slice());
-            let mut arguments = vec![Arg::from(self.control.state.as_mut_slice())];
-            arguments.extend([settings.lr, settings.beta1, settings.beta2].map(Arg::from));
+            self.begin(*settings);
+            let (step, chunks) = (&self.control.step_on_device, self.tensors.on_device.chunks.as_slice());
+            let mut arguments = [Arg::from(self.control.state.as_mut_slice()), Arg::from(step.as_slice())];
             HARNESS.run("advance", one_thread(), &mut arguments);
             let [values, gradients, exp_avg, exp_avg_sq] = &mut self.buffers;
             let mut arguments =
-                vec![Arg::from(chunks), Arg::from(self.control.state.as_slice()), Arg::of_struct(&rates)];
+                vec![Arg::from(chunks), Arg::from(self.control.state.as_slice()), Arg::from(step.as_slice())];
             arguments.extend([Arg::from(values.as_mut_slice()), Arg::from(gradients.as_slice())]);
             if settings.rule.has_moments() {
                 arguments.extend([Arg::from(exp_avg.as_mut_slice()), Arg::from(exp_avg_sq.as_mut_slice())]);
@@ -309,6 +281,7 @@ mod tests {
     fn weights_without_moments_are_a_mistake() {
         let Owned { tensors, buffers: [mut values, gradients, ..], mut control, .. } = Owned::new(0.0);
         let mut weights = Weights { values: &mut values, gradients: &gradients, moments: None, working_copy: None };
-        let _ = update(&tensors, &mut weights, &OptimizerSettings::default(), &mut control);
+        control.begin(&StepSettings::default()).unwrap();
+        let _ = update(&tensors, &mut weights, &mut control);
     }
 }

@@ -40,6 +40,7 @@ mod properties;
 mod signature;
 mod stream;
 mod transfer;
+mod under_way;
 pub(crate) mod virtual_memory;
 
 use std::collections::BTreeMap;
@@ -58,6 +59,7 @@ pub use transfer::Transfer;
 pub(crate) use context::Context;
 pub(crate) use fault::Fault;
 pub(crate) use stream::Streams;
+pub(crate) use under_way::UnderWay;
 
 use crate::error::Result;
 use pinned::PinnedPool;

@@ -1,6 +1,6 @@
 //! Buffers, pinned memory and copies.
 
-use megabatch_gpu_core::{Buffer, Device, Error};
+use megabatch_gpu_core::{Buffer, Device, Error, Staging};
 use megabatch_simt::driver::{FakeDriver, OUT_OF_MEMORY, Setting};
 use proptest::prelude::*;
 
@@ -23,6 +23,9 @@ fn buffers_are_zero_and_hold_what_is_copied_to_them() {
             let copy = buffer.try_clone().unwrap();
             buffer.set_zero().unwrap();
             assert_eq!(copy.to_vec().unwrap(), values, "{device}, {len}");
+            buffer.copy_from_buffer(&copy).unwrap();
+            assert_eq!(buffer.to_vec().unwrap(), values, "{device}, {len}");
+            buffer.set_zero().unwrap();
             assert!(buffer.to_vec().unwrap().iter().all(|&x| x == 0.0), "{device}, {len}");
         }
         assert_eq!(scope.usage().allocated_bytes, 0);
@@ -189,6 +192,36 @@ fn a_transfer_whose_end_cannot_be_recorded_is_waited_for() {
     gpu.pinned::<u8>(10).unwrap().as_mut_slice().fill(4);
     assert_eq!(gpu.pinned_stats().locks_total, 1);
     assert!(buffer.to_vec().unwrap().iter().all(|&x| x == 3));
+}
+
+#[test]
+fn what_is_sent_arrives_in_order_through_two_pieces_of_pinned_memory() {
+    let driver = FakeDriver::whole();
+    for device in devices(&driver) {
+        let mut staging = Staging::default();
+        let mut buffers: Vec<_> = (0..6).map(|_| Buffer::<u32>::zeros(&device.scope("test"), 9000).unwrap()).collect();
+        let waits = driver.calls("cuEventSynchronize");
+        for (k, buffer) in buffers.iter_mut().enumerate() {
+            let mut values = vec![k as u32; 8999];
+            staging.send(&values, buffer).unwrap();
+            // They have been read, and whatever becomes of them changes nothing.
+            values.fill(77);
+        }
+        staging.send(&[], &mut buffers[0]).unwrap();
+        if let Some(gpu) = device.gpu() {
+            assert_eq!(gpu.pinned_stats().locks_total, 2);
+            assert_eq!(
+                driver.calls("cuEventSynchronize") - waits,
+                4,
+                "copies are waited for by the second one after them"
+            );
+            assert_eq!(driver.calls("cuStreamSynchronize"), 0);
+        }
+        for (k, buffer) in buffers.iter().enumerate() {
+            let values = buffer.to_vec().unwrap();
+            assert_eq!((values[0], values[8998], values[8999]), (k as u32, k as u32, 0));
+        }
+    }
 }
 
 #[test]

@@ -127,6 +127,12 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_calls_total")() }
     }
 
+    /// A number for all launches since this was asked last: kernels, grids and arguments, in their order.
+    pub fn launches(&self) -> u64 {
+        // SAFETY: this is the function's type in modules.cpp.
+        unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_launches")() }
+    }
+
     /// Bytes of physical memory that exist.
     pub fn physical_bytes(&self) -> u64 {
         // SAFETY: this is the function's type in context.cpp.

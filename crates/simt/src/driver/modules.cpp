@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 namespace fake {
@@ -30,6 +31,14 @@ struct Module {
 std::set<Module*> modules;
 std::set<Function*> functions;
 std::vector<void*> objects;
+
+// Of all launches since somebody asked last.
+uint64_t digest = 0;
+
+// FNV-1a.
+void note(const void* bytes, size_t count) {
+    for (size_t i = 0; i < count; ++i) digest = (digest ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001b3u;
+}
 
 // The size of `.param .u32 name` or `.param .align 8 .b8 name[24]`.
 size_t size_of(const std::string& parameter) {
@@ -162,12 +171,22 @@ FAKE_API int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, un
         auto start = static_cast<const char*>(params[i]);
         values.emplace_back(start, start + known->parameter_bytes[i]);
     }
+    const unsigned shape[] = {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes};
+    note(&known->run, sizeof known->run);
+    note(shape, sizeof shape);
+    for (auto& value : values) note(value.data(), value.size());
     return submit(stream, [=]() mutable {
         const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
         std::vector<void*> pointers;
         for (auto& value : values) pointers.push_back(value.data());
         if (known->run(grid, block, shared_bytes, pointers.data()) != 0) failure = LAUNCH_FAILED;
     });
+}
+
+// A number for all launches since the last call: kernels, grids and arguments, in their order.
+FAKE_API uint64_t fake_launches() {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    return std::exchange(digest, 0);
 }
 
 // Opens an object whose functions `simt_<entry>` the entries of modules stand for; whether it could.

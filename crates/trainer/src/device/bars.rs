@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use crate::error::{Error, Result};
 use crate::fast::Windows;
 use crate::lstm::Sizes;
-use crate::ops::{Operand, Rows, Sequence, make_room, take_rows};
+use crate::ops::{Mail, Operand, Rows, Sequence, make_room, take_rows};
 use crate::view::BatchView;
 
 #[derive(Debug)]
@@ -18,9 +18,12 @@ pub(super) struct Bars<T: Operand> {
     /// Elsewhere those of the batch.
     of_batch: Buffer<f32>,
     windows: Windows,
+    /// First bars of the windows of all samples.
+    starts: Vec<usize>,
     first: Vec<u32>,
     numbers: Vec<u32>,
     rows: Buffer<u32>,
+    last: Vec<u64>,
     /// What tells the distinct windows from others, for dropout.
     pub(super) ends: Buffer<u64>,
     /// The bars covered, [bars, F], rounded, and the same numbers in single precision.
@@ -35,9 +38,11 @@ impl<T: Operand> Bars<T> {
             series: None,
             of_batch: Buffer::zeros(scope, 0)?,
             windows: Windows::default(),
+            starts: Vec::new(),
             first: Vec::new(),
             numbers: Vec::new(),
             rows: Buffer::zeros(scope, 0)?,
+            last: Vec::new(),
             ends: Buffer::zeros(scope, 0)?,
             narrow: Buffer::zeros(scope, 0)?,
             wide: Buffer::zeros(scope, 0)?,
@@ -52,24 +57,16 @@ impl<T: Operand> Bars<T> {
         Ok(())
     }
 
-    /// Finds the distinct windows of a batch in timeframe `k`, and takes the bars that they cover.
-    pub(super) fn take(&mut self, batch: &BatchView<'_>, k: usize) -> Result<()> {
+    /// Finds the distinct windows of a batch in timeframe `k`, and the bars that they cover.
+    pub(super) fn find(&mut self, batch: &BatchView<'_>, k: usize) -> Result<()> {
         let Sizes { steps, features, .. } = self.sizes;
         let (starts, ends) = (batch.starts(k), batch.ends(k));
-        let table = match &self.series {
-            Some(series) => {
-                let starts: Vec<usize> = ends.iter().map(|end| end + 1 - steps).collect();
-                self.windows.set((&starts, ends), steps, &[]);
-                series
-            }
-            None => {
-                let bars = starts.iter().max().map_or(0, |last| last + steps);
-                make_room(&mut self.of_batch, bars * features)?;
-                self.of_batch.copy_from_at(0, &batch.bars(k)[..bars * features])?;
-                self.windows.set((starts, ends), steps, &[]);
-                &self.of_batch
-            }
-        };
+        self.starts.clear();
+        match &self.series {
+            Some(_) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
+            None => self.starts.extend(starts),
+        }
+        self.windows.set((&self.starts, ends), steps, &[]);
         self.first.clear();
         self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
         self.numbers.clear();
@@ -79,19 +76,34 @@ impl<T: Operand> Bars<T> {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
             return Err(Error::setting("the number of bars", &"2^32 or more", expected));
         }
-        make_room(&mut self.rows, count)?;
-        self.rows.copy_from_at(0, &self.numbers)?;
         make_room(&mut self.narrow, count * features)?;
-        make_room(&mut self.wide, count * features)?;
-        let rows = Rows { table, rows: &self.rows, count, width: features };
-        take_rows(&rows, &mut self.narrow, &mut self.wide)
+        make_room(&mut self.wide, count * features)
     }
 
-    /// Has [`Bars::ends`] hold those of the windows found.
-    pub(super) fn take_ends(&mut self) -> Result<()> {
-        let ends: Vec<u64> = self.windows.ends().iter().map(|&end| end as u64).collect();
-        make_room(&mut self.ends, ends.len())?;
-        Ok(self.ends.copy_from_at(0, &ends)?)
+    /// Gives `mail` what the device has to know of them, the bars themselves where it does not keep the series.
+    pub(super) fn post<'a>(
+        &'a mut self,
+        (batch, k): (&BatchView<'_>, usize),
+        has_dropout: bool,
+        mail: &mut Mail<'a>,
+    ) -> Result<()> {
+        if self.series.is_none() {
+            let bars = self.starts.iter().max().map_or(0, |last| last + self.sizes.steps);
+            mail.put(&mut self.of_batch, &batch.bars(k)[..bars * self.sizes.features])?;
+        }
+        if has_dropout {
+            self.last.clear();
+            self.last.extend(self.windows.ends().iter().map(|&end| end as u64));
+            mail.put(&mut self.ends, &self.last)?;
+        }
+        mail.put(&mut self.rows, &self.numbers)
+    }
+
+    /// Takes the bars that were found.
+    pub(super) fn take(&mut self) -> Result<()> {
+        let table = self.series.as_ref().unwrap_or(&self.of_batch);
+        let rows = Rows { table, rows: &self.rows, count: self.numbers.len(), width: self.sizes.features };
+        take_rows(&rows, &mut self.narrow, &mut self.wide)
     }
 
     /// Distinct windows.

@@ -69,7 +69,7 @@ impl<T: Operand> Between<T> {
 
     /// Turns the gradients of what the layer above read, `d` `[Σ T·B, H]`, into those of `outputs`; adds those of the norms.
     pub(super) fn backward<'d>(
-        &self,
+        &mut self,
         outputs: Outputs<'_, T>,
         dropped: impl Fn(usize) -> Option<Dropped<'d>>,
         d: &mut Buffer<f32>,
@@ -81,7 +81,7 @@ impl<T: Operand> Between<T> {
             if let Some(dropped) = dropped(k) {
                 drop_gradients(dropped, (&mut *d, start))?;
             }
-            if let Some(norms) = &self.norms {
+            if let Some(norms) = &mut self.norms {
                 norms.backward((k, weights), outputs.all(k), (&mut *d, start), gradients)?;
             }
         }

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::lstm::Lstm;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Layout, Operand, Output, Part, Product, RecurrentWeights, add_column_sums, add_separated, interleave,
-    multiply,
+    Arithmetic, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch, add_column_sums, add_separated,
+    interleave, multiply,
 };
 
 /// Where a layer's tensors begin among all parameters, and the layer's own form of them.
@@ -34,11 +34,13 @@ pub(super) struct Shared {
     other_bias: Buffer<f32>, // [H, 4]
     /// Gates' gradients by bar, [bars, H, 4].
     pub(super) by_bar: Buffer<f32>,
+    scratch: Scratch,
 }
 
 impl Shared {
     pub(super) fn new(scope: &Scope, hidden: usize) -> Result<Self> {
-        Ok(Shared { other_bias: Buffer::zeros(scope, 4 * hidden)?, by_bar: Buffer::zeros(scope, 0)? })
+        let (other_bias, by_bar) = (Buffer::zeros(scope, 4 * hidden)?, Buffer::zeros(scope, 0)?);
+        Ok(Shared { other_bias, by_bar, scratch: Scratch::empty(scope)? })
     }
 }
 
@@ -87,22 +89,35 @@ impl<T: Operand> Cell<T> {
         if let (Some(bias), Some([ih, hh])) = (&mut self.bias, self.bias_starts) {
             interleave((parameters, ih), bias, [self.hidden, 1])?;
             interleave((parameters, hh), &mut shared.other_bias, [self.hidden, 1])?;
-            add_column_sums((&shared.other_bias).into(), [1, 4 * self.hidden], (bias, 0))?;
+            let Shared { other_bias, scratch, .. } = shared;
+            add_column_sums((&*other_bias).into(), [1, 4 * self.hidden], (bias, 0), scratch)?;
         }
         Ok(())
     }
 
     /// x · W_ihᵀ + b of so many rows `x` `[rows, input]`, to `to` from element number `start` on.
-    pub(super) fn project(&self, x: Part<'_, T>, rows: usize, to: (&mut Buffer<f32>, usize)) -> Result<()> {
+    pub(super) fn project(
+        &self,
+        x: Part<'_, T>,
+        rows: usize,
+        to: (&mut Buffer<f32>, usize),
+        shared: &mut Shared,
+    ) -> Result<()> {
         let of = product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
-        multiply(&Product { start: self.bias.as_ref().map(Part::from), ..of }, Output::Overwrite, to)
+        let of = Product { start: self.bias.as_ref().map(Part::from), ..of };
+        multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
 
     /// The gradient of what the layer read, `[rows, input]`, to `to` from element number `start` on.
-    pub(super) fn d_input(&self, steps: &Steps<'_, T>, to: (&mut Buffer<f32>, usize)) -> Result<()> {
+    pub(super) fn d_input(
+        &self,
+        steps: &Steps<'_, T>,
+        to: (&mut Buffer<f32>, usize),
+        shared: &mut Shared,
+    ) -> Result<()> {
         let shape = [steps.rows, self.input, 4 * self.hidden];
         let of = product([steps.d_gates, (&self.weight_ih).into()], shape, Layout::SecondTurned);
-        multiply(&of, Output::Overwrite, to)
+        multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
 
     /// Adds the gradients of W_hh, and those of W_ih and the biases from rows that the layer read step by step, `[rows, input]`.
@@ -110,10 +125,10 @@ impl<T: Operand> Cell<T> {
         &mut self,
         steps: &Steps<'_, T>,
         x: Part<'_, T>,
-        gradients: &mut Buffer<f32>,
+        (shared, gradients): (&mut Shared, &mut Buffer<f32>),
     ) -> Result<()> {
-        self.add_recurrent(steps, gradients)?;
-        self.add_input([steps.d_gates, x], steps.rows, gradients)
+        self.add_recurrent(steps, (&mut shared.scratch, &mut *gradients))?;
+        self.add_input([steps.d_gates, x], steps.rows, (&mut shared.scratch, gradients))
     }
 
     /// The same where the layer read bars, `[bars, input]`, whose d_gates were summed by bar.
@@ -121,16 +136,20 @@ impl<T: Operand> Cell<T> {
         &mut self,
         steps: &Steps<'_, T>,
         (x, bars): (&Buffer<f32>, usize),
-        (shared, gradients): (&Shared, &mut Buffer<f32>),
+        (Shared { by_bar, scratch, .. }, gradients): (&mut Shared, &mut Buffer<f32>),
     ) -> Result<()> {
-        self.add_recurrent(steps, gradients)?;
-        self.add_input([(&shared.by_bar).into(), x.into()], bars, gradients)
+        self.add_recurrent(steps, (&mut *scratch, &mut *gradients))?;
+        self.add_input([(&*by_bar).into(), x.into()], bars, (scratch, gradients))
     }
 
-    fn add_recurrent(&mut self, steps: &Steps<'_, T>, gradients: &mut Buffer<f32>) -> Result<()> {
+    fn add_recurrent(
+        &mut self,
+        steps: &Steps<'_, T>,
+        (scratch, gradients): (&mut Scratch, &mut Buffer<f32>),
+    ) -> Result<()> {
         let shape = [4 * self.hidden, self.hidden, steps.rows];
         let of = product([steps.d_gates, steps.hidden_before], shape, Layout::BothTurned);
-        multiply(&of, Output::Overwrite, (&mut self.d_weight_hh, 0))?;
+        multiply(&of, Output::Overwrite, (&mut self.d_weight_hh, 0), scratch)?;
         add_separated(&self.d_weight_hh, (gradients, self.weight_hh_start), [self.hidden; 2])
     }
 
@@ -138,15 +157,15 @@ impl<T: Operand> Cell<T> {
         &mut self,
         [d_gates, x]: [Part<'_, S>; 2],
         rows: usize,
-        gradients: &mut Buffer<f32>,
+        (scratch, gradients): (&mut Scratch, &mut Buffer<f32>),
     ) -> Result<()> {
         let gates = 4 * self.hidden;
         let of = product([d_gates, x], [gates, self.input, rows], Layout::BothTurned);
-        multiply(&of, Output::Overwrite, (&mut self.d_weight_ih, 0))?;
+        multiply(&of, Output::Overwrite, (&mut self.d_weight_ih, 0), scratch)?;
         add_separated(&self.d_weight_ih, (gradients, self.weight_ih_start), [self.hidden, self.input])?;
         let Some(biases) = self.bias_starts else { return Ok(()) };
         self.d_bias.set_zero()?;
-        add_column_sums(d_gates, [rows, gates], (&mut self.d_bias, 0))?;
+        add_column_sums(d_gates, [rows, gates], (&mut self.d_bias, 0), scratch)?;
         biases.into_iter().try_for_each(|start| add_separated(&self.d_bias, (gradients, start), [self.hidden, 1]))
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::loss::Loss;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Factors, Layout, LossTable, Objective, Operand, Output, Part, Predictions, Product, Rows,
+    Arithmetic, Layout, LossTable, Mail, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch, Terms,
     add_column_sums, loss, multiply, take_rows,
 };
 
@@ -27,8 +27,11 @@ pub(super) struct Head<T: Operand> {
     weight: Buffer<T>,    // [K, W]
     rounded: Buffer<f32>, // [K, W], the same numbers
     table: LossTable,
+    /// Of the batch.
+    terms: Buffer<Terms>, // [1]
     /// The sum of the losses since a step began, and the number of its terms.
     totals: Buffer<f64>,
+    scratch: Scratch,
     rooms: Rooms<Room<T>>,
 }
 
@@ -74,7 +77,9 @@ impl<T: Operand> Head<T> {
             weight: Buffer::zeros(&weights, weight.len())?,
             rounded: Buffer::zeros(&weights, weight.len())?,
             table: LossTable::new(&weights, loss, targets)?,
+            terms: Buffer::zeros(&batches, 1)?,
             totals: Buffer::zeros(&batches, 2)?,
+            scratch: Scratch::empty(&batches)?,
             rooms: Rooms::default(),
             batches,
         })
@@ -102,6 +107,14 @@ impl<T: Operand> Head<T> {
         })
     }
 
+    /// Gives `mail` the targets of the batch, and what the terms of their losses are divided by, after [`Head::begin`].
+    pub(super) fn post<'a>(&'a mut self, goal: Goal<'_>, mail: &mut Mail<'a>) -> Result<()> {
+        let room = self.rooms.now_mut();
+        assert_eq!(goal.targets.len(), room.targets.len(), "targets of the batch's samples");
+        mail.put(&mut self.terms, &[Terms::of(goal.loss, goal.count, goal.targets)])?;
+        mail.put(&mut room.targets, goal.targets)
+    }
+
     /// What is read of each sample, `[B, W]`, for writing.
     pub(super) fn read_mut(&mut self) -> &mut Buffer<T> {
         &mut self.rooms.now_mut().read
@@ -112,32 +125,31 @@ impl<T: Operand> Head<T> {
         &self.rooms.now().d_read
     }
 
-    /// From what was read to the loss and back: adds the head's gradients, and leaves those of what was read.
+    /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the head's gradients, and leaves those of what was read.
     pub(super) fn learn(
         &mut self,
-        goal: Goal<'_>,
+        scale: &Buffer<f32>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let Head { width, outputs, .. } = *self;
-        let room = self.rooms.now_mut();
-        room.targets.copy_from(goal.targets)?;
+        let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
         let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
         let weight = Part::from(&self.weight);
         let bias = Part { buffer: parameters, start: self.bias_start };
         let forward = product((&room.read).into(), weight, [room.samples, outputs, width], Layout::Straight);
-        multiply(&Product { start: Some(bias), ..forward }, Output::Overwrite, (&mut room.outputs, 0))?;
+        let forward = Product { start: Some(bias), ..forward };
+        multiply(&forward, Output::Overwrite, (&mut room.outputs, 0), scratch)?;
 
         let of = Predictions { outputs: &room.outputs, targets: &room.targets };
-        let factors = Factors::of(goal.loss, goal.targets);
-        let objective = Objective { count: goal.count, factors, scale: goal.scale };
-        loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals))?;
+        let objective = Objective { terms: &self.terms, scale };
+        loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals, scratch))?;
 
         let d_outputs = Part::from(&room.d_outputs);
         let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTurned);
-        multiply(&of_weight, Output::Add, (gradients, self.weight_start))?;
-        add_column_sums(d_outputs, [room.samples, outputs], (gradients, self.bias_start))?;
+        multiply(&of_weight, Output::Add, (gradients, self.weight_start), scratch)?;
+        add_column_sums(d_outputs, [room.samples, outputs], (gradients, self.bias_start), scratch)?;
         let of_read = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTurned);
-        multiply(&of_read, Output::Overwrite, (&mut room.d_read, 0))
+        multiply(&of_read, Output::Overwrite, (&mut room.d_read, 0), scratch)
     }
 
     /// The sum of the losses since [`Head::load`], and the number of its terms. Waits for the device.

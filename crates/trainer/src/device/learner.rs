@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::dropout::Dropout;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::Operand;
+use crate::ops::{Delivery, Operand};
 use crate::samples::Samples;
 use crate::view::BatchView;
 
@@ -55,13 +55,15 @@ struct Learner<T: Operand> {
     fusion: Option<Fusion>,
     head: Head<T>,
     working: Option<WorkingCopy<T>>,
+    delivery: Delivery,
 }
 
 impl<T: Operand> Learner<T> {
     fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
         let lstms = Lstms::new(scope, model, config.dropout_between_layers())?;
         let (head, working) = (Head::new(scope, (model, config.loss))?, WorkingCopy::new(scope, model)?);
-        Ok(Learner { lstms, fusion: Fusion::new(scope, model), head, working })
+        let delivery = Delivery::new(&scope.child("batches"))?;
+        Ok(Learner { lstms, fusion: Fusion::new(scope, model), head, working, delivery })
     }
 }
 
@@ -82,19 +84,24 @@ impl<T: Operand> Learn for Learner<T> {
         goal: Goal<'_>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
-        let Learner { lstms, fusion, head, working } = self;
+        let Learner { lstms, fusion, head, working, delivery } = self;
         let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.0.len());
+        let scale = goal.scale;
         head.begin(samples)?;
-        lstms.forward(batch, weights)?;
+        let mut mail = delivery.mail();
+        lstms.post(batch, &mut mail)?;
+        head.post(goal, &mut mail)?;
+        mail.send()?;
+        lstms.forward(weights)?;
         let Some(fusion) = fusion else {
             lstms.join(head.read_mut())?;
-            head.learn(goal, (parameters, &mut *gradients))?;
+            head.learn(scale, (parameters, &mut *gradients))?;
             return lstms.backward(head.d_read(), (weights, gradients));
         };
         fusion.begin(samples)?;
         lstms.join(fusion.tokens_mut())?;
         fusion.forward(weights, head.read_mut())?;
-        head.learn(goal, (parameters, &mut *gradients))?;
+        head.learn(scale, (parameters, &mut *gradients))?;
         fusion.backward::<T>(head.d_read(), (weights, &mut *gradients))?;
         lstms.backward(fusion.d_tokens(), (weights, gradients))
     }

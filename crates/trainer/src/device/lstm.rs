@@ -16,8 +16,8 @@ use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
-    Dropped, Gradients, Inputs, Operand, Part, RecurrentWeights, Sequence, States, TileWindows, WindowReads, WorkList,
-    make_room, recurrence, recurrence_backward, sum_by_bar,
+    Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentWeights, Sequence, States, TileWindows,
+    WindowReads, WorkList, make_room, recurrence, recurrence_backward, sum_by_bar,
 };
 use crate::samples::Samples;
 use crate::view::BatchView;
@@ -29,7 +29,6 @@ const WINDOWS_BY_EIGHTS: usize = 1024;
 pub(super) struct Lstms<T: Operand> {
     hidden: usize,
     series: Scope,
-    batches: Scope,
     /// Of the timeframes.
     names: Vec<String>,
     bars: Vec<Bars<T>>,
@@ -44,9 +43,10 @@ pub(super) struct Lstms<T: Operand> {
     shared: Shared,
     top: Top,
     /// The windows that samples read.
-    reads: Option<WindowReads>,
-    /// Of the batch.
+    reads: WindowReads,
+    /// Of the batch: whether it has dropout, and then the masks of what layers give to those above, [layers - 1, timeframes].
     dropout: Option<Dropout>,
+    masks: Buffer<MaskNumbers>,
 }
 
 /// One layer of all timeframes.
@@ -91,10 +91,10 @@ impl<T: Operand> Lstms<T> {
             d_outputs: all_are_read.then(|| Buffer::zeros(&activations, 0)).transpose()?,
             shared: Shared::new(&activations, hidden)?,
             top,
-            reads: None,
+            reads: WindowReads::empty(&batches)?,
             dropout: None,
+            masks: Buffer::zeros(&batches, 0)?,
             over_bars,
-            batches,
         })
     }
 
@@ -118,18 +118,31 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Takes the windows of a batch from their first bar to their last, and makes a vector of each.
-    pub(super) fn forward(
-        &mut self,
+    /// Finds the windows of a batch, and gives `mail` what the device has to know of them.
+    pub(super) fn post<'a>(
+        &'a mut self,
         (batch, dropout): (&BatchView<'_>, Option<Dropout>),
-        weights: &Buffer<f32>,
+        mail: &mut Mail<'a>,
     ) -> Result<()> {
         self.dropout = dropout;
-        self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.take(batch, k))?;
-        if dropout.is_some() {
-            self.bars.iter_mut().try_for_each(Bars::take_ends)?;
-        }
+        self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.find(batch, k))?;
         self.lay_out()?;
+        let Lstms { names, layers, bars, over_bars, over_states, reads, masks, .. } = self;
+        for (k, bars) in bars.iter_mut().enumerate() {
+            bars.post((batch, k), dropout.is_some(), mail)?;
+        }
+        if let Some(dropout) = dropout {
+            let of_layer = |l| names.iter().map(move |name| dropout.mask(name, l).into());
+            mail.put(masks, &(0..layers.len() - 1).flat_map(of_layer).collect::<Vec<_>>())?;
+        }
+        over_bars.post(mail)?;
+        over_states.post(mail)?;
+        reads.post(mail)
+    }
+
+    /// Takes the windows that were found from their first bar to their last, and makes a vector of each.
+    pub(super) fn forward(&mut self, weights: &Buffer<f32>) -> Result<()> {
+        self.bars.iter_mut().try_for_each(Bars::take)?;
         for l in 0..self.layers.len() {
             self.project(l)?;
             let list = if l == 0 { &self.over_bars } else { &self.over_states };
@@ -144,23 +157,24 @@ impl<T: Operand> Lstms<T> {
 
     /// Has the outputs of layer `l` become what is read of them: by the layer above, or of the top one.
     fn pass_up(&mut self, l: usize, weights: &Buffer<f32>) -> Result<()> {
-        let Lstms { over_bars: list, layers, top, bars, names, dropout, .. } = self;
+        let Lstms { over_bars: list, layers, top, bars, masks, dropout, .. } = self;
         let Layer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
+        let masks = dropout.map(|_| &*masks);
         match between {
-            Some(between) => between.forward(outputs, |k| dropped(*dropout, (&names[k], l), &bars[k]), weights),
+            Some(between) => between.forward(outputs, |k| Some(dropped((masks?, l), bars, k)), weights),
             None => top.forward(outputs, weights),
         }
     }
 
     /// From the gradients of what the layer above layer `l` read to those of its outputs.
     fn pass_down(&mut self, l: usize, (weights, gradients): (&Buffer<f32>, &mut Buffer<f32>)) -> Result<()> {
-        let Lstms { over_bars: list, layers, bars, names, dropout, d_outputs, .. } = self;
-        let Layer { states, between, .. } = &layers[l];
+        let Lstms { over_bars: list, layers, bars, masks, dropout, d_outputs, .. } = self;
+        let Layer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
         let (Some(between), Some(d_outputs)) = (between, d_outputs) else { return Ok(()) };
-        let dropped = |k: usize| dropped(*dropout, (&names[k], l), &bars[k]);
-        between.backward(outputs, dropped, d_outputs, (weights, gradients))
+        let masks = dropout.map(|_| &*masks);
+        between.backward(outputs, |k| Some(dropped((masks?, l), bars, k)), d_outputs, (weights, gradients))
     }
 
     /// Work lists of the windows found, and room for what they take.
@@ -173,7 +187,7 @@ impl<T: Operand> Lstms<T> {
             return Err(Error::setting("training.batch_size", &self.bars[0].samples(), expected));
         }
         let tile = if windows > WINDOWS_BY_EIGHTS { TileWindows::Sixteen } else { TileWindows::Eight };
-        self.over_bars.set(tile, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>())?;
+        self.over_bars.set(tile, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
         let mut projected_rows = self.over_bars.projected_rows();
         if self.layers.len() > 1 {
             let firsts: Vec<u32> = (0..windows as u32).collect();
@@ -183,14 +197,23 @@ impl<T: Operand> Lstms<T> {
                 row_step: bars.windows(),
                 projected_rows: bars.windows() * bars.steps(),
             };
-            self.over_states.set(tile, &self.bars.iter().map(of).collect::<Vec<_>>())?;
+            self.over_states.set(tile, &self.bars.iter().map(of).collect::<Vec<_>>());
             projected_rows = projected_rows.max(rows);
         }
         self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
         make_room(&mut self.projected, projected_rows * 4 * self.hidden)?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
         make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
+        self.set_reads();
         self.back.make_room(&self.over_bars)
+    }
+
+    /// Which windows the samples read.
+    fn set_reads(&mut self) {
+        let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
+        let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
+        let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
+        self.reads.set(&self.over_bars, &of_samples);
     }
 
     /// x · W_ihᵀ + b of layer `l`: of bars, or of the states below after each step.
@@ -201,12 +224,12 @@ impl<T: Operand> Lstms<T> {
             match below.last() {
                 None => {
                     let to = (&mut self.projected, self.over_bars.projected_row(k) * gates);
-                    cell.project((&bars.narrow).into(), bars.count(), to)?;
+                    cell.project((&bars.narrow).into(), bars.count(), to, &mut self.shared)?;
                 }
                 Some(below) => {
                     let to = (&mut self.projected, self.over_states.projected_row(k) * gates);
                     let read = below.read(k, &self.over_bars);
-                    cell.project(read.part, read.rows, to)?;
+                    cell.project(read.part, read.rows, to, &mut self.shared)?;
                 }
             }
         }
@@ -214,15 +237,9 @@ impl<T: Operand> Lstms<T> {
     }
 
     /// Joins the vectors of each sample's windows, `[samples, N · H]`, after [`Lstms::forward`].
-    pub(super) fn join<To: Operand>(&mut self, joined: &mut Buffer<To>) -> Result<()> {
-        let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
-        let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
-        let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
-        let reads = WindowReads::new(&self.batches, &self.over_bars, &of_samples)?;
+    pub(super) fn join<To: Operand>(&self, joined: &mut Buffer<To>) -> Result<()> {
         let states = &self.layers.last().expect("a model has a layer").states;
-        self.top.join(Outputs { list: &self.over_bars, hidden: &states.hidden }, &reads, joined)?;
-        self.reads = Some(reads);
-        Ok(())
+        self.top.join(Outputs { list: &self.over_bars, hidden: &states.hidden }, &self.reads, joined)
     }
 
     /// Goes back from the gradients of what was joined, after [`Lstms::join`] of the same batch; adds those of the parameters.
@@ -231,11 +248,10 @@ impl<T: Operand> Lstms<T> {
         d_joined: &Buffer<f32>,
         (weights, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
-        let reads = self.reads.take().expect("vectors were joined");
         let top = self.layers.len() - 1;
         let outputs = Outputs { list: &self.over_bars, hidden: &self.layers[top].states.hidden };
         let back = (&mut self.back, self.d_outputs.as_mut());
-        self.top.backward(outputs, (&reads, d_joined), back, (weights, gradients))?;
+        self.top.backward(outputs, (&self.reads, d_joined), back, (weights, gradients))?;
         for l in (0..=top).rev() {
             if l < top {
                 self.back.hidden.set_zero()?;
@@ -277,12 +293,13 @@ impl<T: Operand> Lstms<T> {
             match below.last() {
                 None => {
                     sum_by_bar(&self.over_bars, k, &self.back.gates, &mut self.shared.by_bar)?;
-                    cell.add_by_bar(&steps, (&bars.wide, bars.count()), (&self.shared, gradients))?;
+                    cell.add_by_bar(&steps, (&bars.wide, bars.count()), (&mut self.shared, gradients))?;
                 }
                 Some(below) => {
-                    cell.add_by_step(&steps, below.read(k, &self.over_bars).part, gradients)?;
+                    let read = below.read(k, &self.over_bars).part;
+                    cell.add_by_step(&steps, read, (&mut self.shared, &mut *gradients))?;
                     let d_outputs = self.d_outputs.as_mut().expect("there are several layers");
-                    cell.d_input(&steps, (d_outputs, gates_row * hidden))?;
+                    cell.d_input(&steps, (d_outputs, gates_row * hidden), &mut self.shared)?;
                 }
             }
         }
@@ -298,12 +315,8 @@ impl<T: Operand> Layer<T> {
     }
 }
 
-/// What is dropped of what layer `l` gives of the timeframe `name`.
-fn dropped<'a, T: Operand>(
-    dropout: Option<Dropout>,
-    (name, l): (&str, usize),
-    bars: &'a Bars<T>,
-) -> Option<Dropped<'a>> {
-    let mask = dropout?.mask(name, l);
-    Some(Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), bars.hidden()] })
+/// What is dropped of what layer `l` gives in timeframe `k`.
+fn dropped<'a, T: Operand>((masks, l): (&'a Buffer<MaskNumbers>, usize), all: &'a [Bars<T>], k: usize) -> Dropped<'a> {
+    let (mask, bars) = ((masks, l * all.len() + k), &all[k]);
+    Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), bars.hidden()] }
 }

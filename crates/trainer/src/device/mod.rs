@@ -30,13 +30,13 @@ mod working;
 use std::time::Instant;
 
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{Examination, Report};
+use megabatch_amp::ops::{Report, StepSettings};
 use megabatch_gpu_core::Device;
 
 use crate::config::Config;
 use crate::error::Result;
 use crate::model::Model;
-use crate::optimizer::{Optimizer, OptimizerConfig};
+use crate::optimizer::Optimizer;
 use crate::samples::Samples;
 use crate::step::{Objective, Totals};
 use crate::tensor::TensorSet;
@@ -129,14 +129,14 @@ impl Accelerator {
     }
 
     /// Looks at the gradients of the step, and has the loss scale follow. Waits for the device.
-    pub(crate) fn examine(&mut self, of: Examination) -> Result<Report> {
+    pub(crate) fn examine(&mut self, of: &StepSettings) -> Result<Report> {
         self.resident.examine(of)
     }
 
     /// Changes the weights by a step along the gradients that [`Accelerator::examine`] looked at; does nothing where one was not finite. Does not wait.
-    pub(crate) fn update(&mut self, optimizer: &OptimizerConfig) -> Result<()> {
+    pub(crate) fn update(&mut self) -> Result<()> {
         self.newest = Newest::Device;
-        self.resident.update(optimizer)
+        self.resident.update()
     }
 
     /// Brings weights and the optimizer's state on the host up to date. Waits for the device.

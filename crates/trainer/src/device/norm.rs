@@ -7,13 +7,14 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::outputs::Rows;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::{NormWeights, Normed, Operand, Part, layer_norm, layer_norm_backward, make_room};
+use crate::ops::{NormWeights, Normed, Operand, Part, Scratch, layer_norm, layer_norm_backward, make_room};
 
 /// The norms of one layer, one a timeframe.
 #[derive(Debug)]
 pub(super) struct Norms {
     hidden: usize,
     timeframes: Vec<Norm>,
+    scratch: Scratch,
 }
 
 #[derive(Debug)]
@@ -35,7 +36,8 @@ impl Norms {
             Ok(Norm { starts, moments: Buffer::zeros(scope, 0)? })
         };
         let slots = model.lstms().iter().filter_map(|lstm| lstm.layers[l].norm).map(|of| of.slots());
-        Ok(Some(Norms { hidden: model.config().hidden, timeframes: slots.map(norm).collect::<Result<_>>()? }))
+        let timeframes = slots.map(norm).collect::<Result<_>>()?;
+        Ok(Some(Norms { hidden: model.config().hidden, timeframes, scratch: Scratch::empty(scope)? }))
     }
 
     /// Writes outputs of timeframe `k` after their norm to `to`, from its start on.
@@ -53,7 +55,7 @@ impl Norms {
 
     /// Replaces the gradients `d`, from its start on, of what [`Norms::forward`] made of the same outputs by those of the outputs; adds those of γ and β.
     pub(super) fn backward<From: Operand>(
-        &self,
+        &mut self,
         (k, weights): (usize, &Buffer<f32>),
         of: Rows<'_, From>,
         d: (&mut Buffer<f32>, usize),
@@ -61,6 +63,7 @@ impl Norms {
     ) -> Result<()> {
         let Norm { starts, moments } = &self.timeframes[k];
         let weight = Part { buffer: weights, start: starts[0] };
-        layer_norm_backward(Normed { x: of.part, moments, weight }, [of.rows, self.hidden], d, (gradients, *starts))
+        let to = (gradients, *starts, &mut self.scratch);
+        layer_norm_backward(Normed { x: of.part, moments, weight }, [of.rows, self.hidden], d, to)
     }
 }

@@ -91,7 +91,7 @@ impl Pooled {
             let start = outputs.start_of_all(k);
             let d_vectors = Part { buffer: &self.d_vectors, start: outputs.start_of_last(k) };
             let to = ((&mut *d_outputs, start), &mut *gradients);
-            match &self.norms {
+            match &mut self.norms {
                 None => {
                     let read = (outputs.all(k).part, d_vectors);
                     pool_backward(of.weights(weights), read, &mut of.memory, to)?;

@@ -3,11 +3,11 @@
 //! Weights, gradients and the optimizer's state on a device.
 
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{Control, Examination, Moments, Report, Tensors, Weights, examine, update};
+use megabatch_amp::ops::{Control, Moments, Report, StepSettings, Tensors, Weights, examine, update};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::Result;
-use crate::optimizer::{Optimizer, OptimizerConfig, OptimizerKind};
+use crate::optimizer::{Optimizer, OptimizerKind};
 use crate::tensor::{Layout, TensorSet};
 
 #[derive(Debug)]
@@ -68,16 +68,17 @@ impl Resident {
     }
 
     /// Norm and finiteness of the gradients, and the loss scale after them. Waits for the device.
-    pub(super) fn examine(&mut self, of: Examination) -> Result<Report> {
-        examine(&mut self.tensors, &self.gradients, of, &mut self.control)?;
+    pub(super) fn examine(&mut self, of: &StepSettings) -> Result<Report> {
+        self.control.begin(of)?;
+        examine(&mut self.tensors, &self.gradients, &mut self.control)?;
         Ok(self.control.report(&self.tensors)?)
     }
 
-    /// A step of `optimizer` along the gradients that were examined; none where one was not finite.
-    pub(super) fn update(&mut self, optimizer: &OptimizerConfig) -> Result<()> {
+    /// A step along the gradients that were examined; none where one was not finite.
+    pub(super) fn update(&mut self) -> Result<()> {
         let moments = self.moments.as_mut().map(|[exp_avg, exp_avg_sq]| Moments { exp_avg, exp_avg_sq });
         let (values, gradients) = (&mut self.values, &self.gradients);
         let mut weights = Weights { values, gradients, moments, working_copy: None };
-        Ok(update(&self.tensors, &mut weights, &optimizer.settings(), &mut self.control)?)
+        Ok(update(&self.tensors, &mut weights, &mut self.control)?)
     }
 }

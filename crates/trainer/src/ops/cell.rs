@@ -21,7 +21,7 @@ pub(super) fn forward<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_forward_{}", T::SUFFIX));
-    let product = Buffer::<f32>::zeros(states.cell.scope(), 4 * widest(list) * hidden)?;
+    let product = states.scratch.address_of::<f32>(4 * widest(list) * hidden)?;
     let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
     for of in list.places() {
         let (windows, weight) = (of.windows as usize, &inputs.weights.rows[of.weight as usize]);
@@ -29,13 +29,12 @@ pub(super) fn forward<T: Operand>(
         let first = element(&list.on_device.first, of.window as usize);
         for t in 0..of.steps as usize {
             let [before, after] = [of.states(t), of.states(t + 1)].map(|row| row * hidden);
-            let operands =
-                Operands { a: element(&states.hidden, before), b: weight.address(), start: 0, out: product.address() };
+            let operands = Operands { a: element(&states.hidden, before), b: weight.address(), start: 0, out: product };
             let further = of.projected_row + t as u64 * of.row_step;
             let (cell_before, cell_after) = (element(&states.cell, before), element(&states.cell, after));
             let (h, gates) = (element(&states.hidden, after), element(&states.gates, 4 * hidden * of.gates(t)));
             let arguments = arguments![
-                product.address(),
+                product,
                 inputs.projected.address(),
                 first,
                 further,

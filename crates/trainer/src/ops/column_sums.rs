@@ -8,6 +8,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::matmul::{Output, add_parts};
 use super::operand::{Operand, Part};
+use super::scratch::Scratch;
 use crate::error::Result;
 
 /// Rows and columns of a block, and its threads for each column: those of column_sums.cu.
@@ -18,7 +19,7 @@ const LANES: usize = 8;
 /// Adds the sums of the columns of `x` `[rows, columns]` to the `columns` elements of `to` from its start on, in f32.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 rows, on the scope of `to`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 rows, in `scratch`.
 ///
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
@@ -26,12 +27,14 @@ pub fn add_column_sums<T: Operand>(
     x: Part<'_, T>,
     [rows, columns]: [usize; 2],
     (to, start): (&mut Buffer<f32>, usize),
+    scratch: &mut Scratch,
 ) -> Result<()> {
     let device = to.scope().device().clone();
     x.assert_has(rows * columns, &device);
     Part { buffer: to, start }.assert_has(columns, &device);
+    scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, x, [rows, columns], (to, start)),
+        Device::Cuda(device) => cuda(device, x, [rows, columns], (Part { buffer: to, start }.address(), scratch)),
         _ => {
             cpu(x.elements(), [rows, columns], &mut to.as_mut_slice()[start..][..columns]);
             Ok(())
@@ -43,17 +46,16 @@ fn cuda<T: Operand>(
     device: &Cuda,
     x: Part<'_, T>,
     [rows, columns]: [usize; 2],
-    (to, start): (&mut Buffer<f32>, usize),
+    (to, scratch): (u64, &mut Scratch),
 ) -> Result<()> {
-    let parts = Buffer::<f32>::zeros(to.scope(), rows.div_ceil(ROWS) * columns)?;
+    let parts = scratch.address_of::<f32>(rows.div_ceil(ROWS) * columns)?;
     let name = kernel::<T>();
     let kernel = Kernel { module: "trainer/column_sums", ptx: include_str!("column_sums.ptx"), name: &name };
-    let arguments = arguments![x.address(), parts.address(), rows as u64, columns as u32];
-    let to = Part { buffer: to, start }.address();
+    let arguments = arguments![x.address(), parts, rows as u64, columns as u32];
     // SAFETY: a block reads within the shape, which the operands were seen to have, and writes sums of its own; these are read after that, in the order of the default stream.
     unsafe {
         kernel.submit(device, launch([rows, columns]), &arguments)?;
-        add_parts(device, ((&parts).into(), rows.div_ceil(ROWS)), (to, columns), Output::Add)
+        add_parts(device, (parts, rows.div_ceil(ROWS)), (to, columns), Output::Add)
     }
 }
 
@@ -92,7 +94,13 @@ mod tests {
         let x = Buffer::from_slice(&scope, &x).unwrap();
         let before = noise("to", columns + 1, 1.0);
         let mut expected = Buffer::from_slice(&scope, &before).unwrap();
-        add_column_sums(Part { buffer: &x, start: 2 }, [rows, columns], (&mut expected, 1)).unwrap();
+        add_column_sums(
+            Part { buffer: &x, start: 2 },
+            [rows, columns],
+            (&mut expected, 1),
+            &mut Scratch::empty(&scope).unwrap(),
+        )
+        .unwrap();
 
         let (mut parts, mut found) = (vec![f32::NAN; rows.div_ceil(ROWS) * columns], before[1..].to_vec());
         let mut arguments = [

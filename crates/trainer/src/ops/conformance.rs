@@ -9,7 +9,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_order::random::{Stream, uniform};
 
 use super::{
-    Arithmetic, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights, Sequence, States,
+    Arithmetic, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch, Sequence, States,
     TileWindows, WorkList, add_separated, interleave, multiply, recurrence, recurrence_backward, sum_by_bar,
 };
 use crate::error::Result;
@@ -22,6 +22,7 @@ pub const SOURCES: &[&str] = &[
     "by_bar",
     "cell",
     "column_sums",
+    "deliver",
     "dropout",
     "fuse",
     "gate_rows",
@@ -45,6 +46,7 @@ pub const CASES: &[Case] = &[
     ("a layer in f32 is the CPU's, step by step", |device| same::<f32>(device, &[1, 20], 2e-5)),
     ("a layer that is too wide for registers is the CPU's, step by step", |device| same::<bf16>(device, &[130], 2e-2)),
     ("tiles of either size give the same bits", tiles_give_the_same_bits),
+    ("what a batch brings reaches its arrays", between::mail),
     ("losses and their gradients are the CPU's", between::losses),
     ("sums of columns, norms and dropout have the CPU's bits", between::rows),
     ("vectors are joined for samples and taken apart with the CPU's bits", between::joins),
@@ -166,7 +168,7 @@ impl Example {
             layout: Layout::Straight,
             arithmetic: Arithmetic::Exact,
         };
-        multiply(&product, Output::Overwrite, to)?;
+        multiply(&product, Output::Overwrite, to, &mut Scratch::empty(scope)?)?;
         Ok(bars_of)
     }
 
@@ -210,7 +212,7 @@ impl Example {
     fn separated<T: Operand>(&self, scope: &Scope, product: &Product<'_, T>) -> Result<Vec<f32>> {
         let [gates, width, _] = product.shape;
         let (mut unit_by_unit, mut to) = (Buffer::zeros(scope, gates * width)?, Buffer::zeros(scope, gates * width)?);
-        multiply(product, Output::Overwrite, (&mut unit_by_unit, 0))?;
+        multiply(product, Output::Overwrite, (&mut unit_by_unit, 0), &mut Scratch::empty(scope)?)?;
         add_separated(&unit_by_unit, (&mut to, 0), [self.hidden, width])?;
         Ok(to.to_vec()?)
     }

@@ -4,7 +4,7 @@
 
 #define WORDS 4  // steps whose numbers are the words of one answer
 
-// The numbers that a mask is drawn from.
+// The numbers that a mask is drawn from: `MaskNumbers` of dropout.rs.
 struct Mask {
   unsigned key[2];
   unsigned dropped_below;
@@ -13,10 +13,11 @@ struct Mask {
 
 // Calls `each` with the place in [T, B, H] and the factor of every step of this thread's four, of one unit of one window.
 template <class Each>
-__device__ inline void draw(Mask mask, const u64* ends, unsigned steps, unsigned windows, unsigned H, Each each) {
+__device__ inline void draw(const Mask* of, const u64* ends, unsigned steps, unsigned windows, unsigned H, Each each) {
   u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x, rows = (u64)windows * H;
   unsigned quad = (unsigned)(k / rows), at = (unsigned)(k % rows);
   if (quad * WORDS >= steps) return;
+  Mask mask = *of;
   u64 end = ends[at / H];
   uint4 words = philox(make_uint2(mask.key[0], mask.key[1]), make_uint4(at % H, quad, (unsigned)end, (unsigned)(end >> 32)));
   unsigned word[WORDS] = {words.x, words.y, words.z, words.w};
@@ -29,7 +30,8 @@ __device__ inline void draw(Mask mask, const u64* ends, unsigned steps, unsigned
 
 // ends: [B].  from, to: [T, B, H].
 #define DROP(name, From, To)                                                                                                              \
-  extern "C" __global__ void name(Mask mask, const u64* ends, const From* from, To* to, unsigned steps, unsigned windows, unsigned H) {   \
+  extern "C" __global__ void name(const Mask* mask, const u64* ends, const From* from, To* to, unsigned steps, unsigned windows,           \
+                                  unsigned H) {                                                                                            \
     draw(mask, ends, steps, windows, H, [=](u64 at, float factor) { narrow(__fmul_rn(widen(from[at]), factor), to[at]); });               \
   }
 
@@ -40,6 +42,6 @@ DROP(drop_f16_f16, __half, __half)
 DROP(drop_bf16_bf16, __nv_bfloat16, __nv_bfloat16)
 
 // d: [T, B, H], multiplied by the same factors.
-extern "C" __global__ void drop_gradients(Mask mask, const u64* ends, float* d, unsigned steps, unsigned windows, unsigned H) {
+extern "C" __global__ void drop_gradients(const Mask* mask, const u64* ends, float* d, unsigned steps, unsigned windows, unsigned H) {
   draw(mask, ends, steps, windows, H, [=](u64 at, float factor) { d[at] = __fmul_rn(d[at], factor); });
 }

@@ -16,21 +16,33 @@ const WORDS: usize = 4;
 /// The outputs of one layer in one timeframe, `[T, B, H]`, and what is dropped of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropped<'a> {
-    /// The mask of the layer and the timeframe.
-    pub mask: Mask,
+    /// The mask of the layer and the timeframe, by its number: it is another in each step, and read on the device.
+    pub mask: (&'a Buffer<MaskNumbers>, usize),
     /// What stands for each of the B windows, see [`Mask::factor`], from an element on.
     pub ends: (&'a Buffer<u64>, usize),
     /// T, B, H.
     pub shape: [usize; 3],
 }
 
-/// `Mask` of dropout.cu.
+/// The numbers that a [`Mask`] is drawn from: `Mask` of dropout.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-struct Numbers {
+pub struct MaskNumbers {
     key: [u32; 2],
     dropped_below: u32,
     scale: f32,
+}
+
+impl From<Mask> for MaskNumbers {
+    fn from(Mask { key, dropped_below, scale }: Mask) -> Self {
+        MaskNumbers { key, dropped_below, scale: scale as f32 }
+    }
+}
+
+impl From<MaskNumbers> for Mask {
+    fn from(MaskNumbers { key, dropped_below, scale }: MaskNumbers) -> Self {
+        Mask { key, dropped_below, scale: f64::from(scale) }
+    }
 }
 
 impl Dropped<'_> {
@@ -43,11 +55,13 @@ impl Dropped<'_> {
         assert!(start + windows <= ends.len(), "ends of {windows} windows from {start} on of {}", ends.len());
         assert!(u32::try_from(windows * hidden).is_ok() && u32::try_from(steps).is_ok(), "numbers of 32 bits");
         device.assert_beside(ends.scope().device());
+        let (masks, mask) = self.mask;
+        assert!(mask < masks.len(), "mask {mask} of {}", masks.len());
+        device.assert_beside(masks.scope().device());
     }
 
-    fn numbers(&self) -> Numbers {
-        let Mask { key, dropped_below, scale } = self.mask;
-        Numbers { key, dropped_below, scale: scale as f32 }
+    fn mask_address(&self) -> u64 {
+        self.mask.0.address() + (self.mask.1 * size_of::<MaskNumbers>()) as u64
     }
 
     /// Address of the first window's end.
@@ -66,7 +80,7 @@ impl Dropped<'_> {
         let [_, windows, hidden] = self.shape;
         let (row, unit) = (at / hidden, at % hidden);
         let end = self.ends.0.as_slice()[self.ends.1 + row % windows];
-        self.mask.factor(end as usize, (row / windows, unit)) as f32
+        Mask::from(self.mask.0.as_slice()[self.mask.1]).factor(end as usize, (row / windows, unit)) as f32
     }
 }
 
@@ -92,7 +106,7 @@ pub fn drop_outputs<From: Operand, To: Operand>(
             let (name, [steps, windows, hidden]) = (kernel::<From, To>(), of.shape);
             let kernel = Kernel { module: "trainer/dropout", ptx: PTX, name: &name };
             let to = Part { buffer: to, start }.address();
-            let (mask, ends) = (of.numbers(), of.ends_address());
+            let (mask, ends) = (of.mask_address(), of.ends_address());
             let arguments = arguments![mask, ends, from.address(), to, steps as u32, windows as u32, hidden as u32];
             // SAFETY: a thread reads and writes elements within the shape, which the buffers were seen to have, each thread others. What is submitted to the default stream later runs
             // after it.
@@ -121,7 +135,8 @@ pub fn drop_gradients(of: Dropped<'_>, (d, start): (&mut Buffer<f32>, usize)) ->
         Device::Cuda(device) => {
             let kernel = Kernel { module: "trainer/dropout", ptx: PTX, name: "drop_gradients" };
             let (d, [steps, windows, hidden]) = (Part { buffer: d, start }.address(), of.shape);
-            let arguments = arguments![of.numbers(), of.ends_address(), d, steps as u32, windows as u32, hidden as u32];
+            let arguments =
+                arguments![of.mask_address(), of.ends_address(), d, steps as u32, windows as u32, hidden as u32];
             // SAFETY: as in `drop_outputs`.
             Ok(unsafe { kernel.submit(device, of.launch(), &arguments) }?)
         }
@@ -152,15 +167,16 @@ mod tests {
         let ends: Vec<u64> = (0..=shape[1] as u64).map(|window| window << 31).collect();
         let ends = Buffer::from_slice(&scope, &ends).unwrap();
         let mask = Dropout::of_step(0.3, 5, 8).unwrap().mask("M5", 1);
-        let of = Dropped { mask, ends: (&ends, 1), shape };
+        let masks = Buffer::from_slice(&scope, &[MaskNumbers::zeroed(), mask.into()]).unwrap();
+        let of = Dropped { mask: (&masks, 1), ends: (&ends, 1), shape };
         let from: Vec<From> = noise("from", of.len(), 2.0).into_iter().map(From::narrow).collect();
         let from = Buffer::from_slice(&scope, &from).unwrap();
         let mut expected = Buffer::<To>::zeros(&scope, of.len()).unwrap();
         drop_outputs(of, (&from).into(), (&mut expected, 0)).unwrap();
 
-        let (mut found, numbers) = (vec![To::narrow(9.0); of.len()], of.numbers());
+        let (mut found, numbers) = (vec![To::narrow(9.0); of.len()], &masks.as_slice()[1..]);
         let sizes = || shape.map(|size| Arg::from(size as u32));
-        let arguments = [Arg::of_struct(&numbers), Arg::from(&ends.as_slice()[1..])].into_iter();
+        let arguments = [Arg::from(numbers), Arg::from(&ends.as_slice()[1..])].into_iter();
         let arguments = arguments.chain([Arg::from(from.as_slice()), Arg::from(&mut found[..])]).chain(sizes());
         HARNESS.run(&kernel::<From, To>(), of.launch(), &mut arguments.collect::<Vec<_>>());
         let wide = |of: &[To]| of.iter().map(|x| x.widen()).collect::<Vec<f32>>();
@@ -170,7 +186,7 @@ mod tests {
         let mut expected = Buffer::from_slice(&scope, &d).unwrap();
         drop_gradients(of, (&mut expected, 0)).unwrap();
         let mut found = d.clone();
-        let arguments = [Arg::of_struct(&numbers), Arg::from(&ends.as_slice()[1..]), Arg::from(&mut found[..])];
+        let arguments = [Arg::from(numbers), Arg::from(&ends.as_slice()[1..]), Arg::from(&mut found[..])];
         HARNESS.run("drop_gradients", of.launch(), &mut arguments.into_iter().chain(sizes()).collect::<Vec<_>>());
         assert_eq!(found, expected.as_slice(), "{shape:?}");
         let dropped = found.iter().filter(|&&d| d == 0.0).count();

@@ -12,6 +12,7 @@ use super::matmul::{Arithmetic, Layout, Output, Product, multiply};
 use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
 use super::operand::{Operand, Part};
 use super::round::round_to;
+use super::scratch::Scratch;
 use crate::error::Result;
 use attend::{attend, attend_backward};
 use numbers::{mean_of_tokens, rectify, rectify_backward, spread_to_tokens};
@@ -78,6 +79,7 @@ pub struct FuseMemory {
     d_seen: Buffer<f32>,
     /// `[N, H]`: after [`fuse_backward`] the gradient of the tokens.
     pub d_tokens: Buffer<f32>,
+    scratch: Scratch,
 }
 
 impl FuseSizes {
@@ -160,7 +162,13 @@ impl<'a> FuseWeights<'a> {
     }
 
     /// `to` `[N, outputs]` = `x` · Wᵀ + b, or that added to it.
-    fn forward(&self, of: Linear, x: &Buffer<f32>, output: Output, to: &mut Buffer<f32>) -> Result<()> {
+    fn forward(
+        &self,
+        of: Linear,
+        x: &Buffer<f32>,
+        output: Output,
+        (to, scratch): (&mut Buffer<f32>, &mut Scratch),
+    ) -> Result<()> {
         let rows = to.len() / of.outputs;
         let product = Product {
             a: x.into(),
@@ -170,7 +178,7 @@ impl<'a> FuseWeights<'a> {
             layout: Layout::Straight,
             arithmetic: self.arithmetic,
         };
-        multiply(&product, output, (to, 0))
+        multiply(&product, output, (to, 0), scratch)
     }
 
     /// Adds the gradients of W and b, from those of the outputs.
@@ -178,7 +186,7 @@ impl<'a> FuseWeights<'a> {
         &self,
         of: Linear,
         (x, d_y): (&Buffer<f32>, &Buffer<f32>),
-        gradients: &mut Buffer<f32>,
+        (gradients, scratch): (&mut Buffer<f32>, &mut Scratch),
     ) -> Result<()> {
         let rows = d_y.len() / of.outputs;
         let product = Product {
@@ -189,12 +197,18 @@ impl<'a> FuseWeights<'a> {
             layout: Layout::BothTurned,
             arithmetic: self.arithmetic,
         };
-        multiply(&product, Output::Add, (gradients, of.weight))?;
-        add_column_sums(d_y.into(), [rows, of.outputs], (gradients, of.bias))
+        multiply(&product, Output::Add, (gradients, of.weight), scratch)?;
+        add_column_sums(d_y.into(), [rows, of.outputs], (gradients, of.bias), scratch)
     }
 
     /// `d_x` `[N, inputs]` = `d_y` · W, or that added to it.
-    fn backward(&self, of: Linear, d_y: &Buffer<f32>, output: Output, d_x: &mut Buffer<f32>) -> Result<()> {
+    fn backward(
+        &self,
+        of: Linear,
+        d_y: &Buffer<f32>,
+        output: Output,
+        (d_x, scratch): (&mut Buffer<f32>, &mut Scratch),
+    ) -> Result<()> {
         let product = Product {
             a: d_y.into(),
             b: self.part(of.weight),
@@ -203,7 +217,7 @@ impl<'a> FuseWeights<'a> {
             layout: Layout::SecondTurned,
             arithmetic: self.arithmetic,
         };
-        multiply(&product, output, (d_x, 0))
+        multiply(&product, output, (d_x, 0), scratch)
     }
 }
 
@@ -239,6 +253,7 @@ impl FuseMemory {
             d_inner: zeros(rows * inner)?,
             d_seen: zeros(states)?,
             d_tokens: zeros(states)?,
+            scratch: Scratch::empty(scope)?,
         })
     }
 }
@@ -261,19 +276,19 @@ pub fn fuse<T: Operand>(
     assert_eq!([tokens.len(), fused.len()], [rows * hidden, sizes.samples * hidden], "tokens of every sample");
     let [norm1, norm2] = sizes.norms(of.start).map(|starts| of.norm(starts));
 
-    of.forward(input, tokens, Output::Overwrite, &mut memory.qkv)?;
+    of.forward(input, tokens, Output::Overwrite, (&mut memory.qkv, &mut memory.scratch))?;
     round_to::<T>(&mut memory.qkv)?;
     attend(memory)?;
     round_to::<T>(&mut memory.seen)?;
     memory.sum1.copy_from_buffer(tokens)?;
-    of.forward(output, &memory.seen, Output::Add, &mut memory.sum1)?;
+    of.forward(output, &memory.seen, Output::Add, (&mut memory.sum1, &mut memory.scratch))?;
     layer_norm((&memory.sum1).into(), norm1, [rows, hidden], ((&mut memory.first, 0), &mut memory.moments1))?;
 
-    of.forward(widen, &memory.first, Output::Overwrite, &mut memory.inner)?;
+    of.forward(widen, &memory.first, Output::Overwrite, (&mut memory.inner, &mut memory.scratch))?;
     rectify(&mut memory.inner)?;
     round_to::<T>(&mut memory.inner)?;
     memory.sum2.copy_from_buffer(&memory.first)?;
-    of.forward(narrow, &memory.inner, Output::Add, &mut memory.sum2)?;
+    of.forward(narrow, &memory.inner, Output::Add, (&mut memory.sum2, &mut memory.scratch))?;
     layer_norm((&memory.sum2).into(), norm2, [rows, hidden], ((&mut memory.second, 0), &mut memory.moments2))?;
 
     mean_of_tokens(memory, fused)
@@ -300,22 +315,22 @@ pub fn fuse_backward<T: Operand>(
 
     spread_to_tokens(d_fused, memory)?;
     let normed = Normed { x: (&memory.sum2).into(), moments: &memory.moments2, weight: of.part(norm2[0]) };
-    layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm2))?;
-    of.add_gradients(narrow, (&memory.inner, &memory.d_tokens), gradients)?;
-    of.backward(narrow, &memory.d_tokens, Output::Overwrite, &mut memory.d_inner)?;
+    layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm2, &mut memory.scratch))?;
+    of.add_gradients(narrow, (&memory.inner, &memory.d_tokens), (gradients, &mut memory.scratch))?;
+    of.backward(narrow, &memory.d_tokens, Output::Overwrite, (&mut memory.d_inner, &mut memory.scratch))?;
     round_to::<T>(&mut memory.d_inner)?;
     rectify_backward(&memory.inner, &mut memory.d_inner)?;
-    of.add_gradients(widen, (&memory.first, &memory.d_inner), gradients)?;
-    of.backward(widen, &memory.d_inner, Output::Add, &mut memory.d_tokens)?;
+    of.add_gradients(widen, (&memory.first, &memory.d_inner), (gradients, &mut memory.scratch))?;
+    of.backward(widen, &memory.d_inner, Output::Add, (&mut memory.d_tokens, &mut memory.scratch))?;
 
     let normed = Normed { x: (&memory.sum1).into(), moments: &memory.moments1, weight: of.part(norm1[0]) };
-    layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm1))?;
-    of.add_gradients(output, (&memory.seen, &memory.d_tokens), gradients)?;
-    of.backward(output, &memory.d_tokens, Output::Overwrite, &mut memory.d_seen)?;
+    layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm1, &mut memory.scratch))?;
+    of.add_gradients(output, (&memory.seen, &memory.d_tokens), (gradients, &mut memory.scratch))?;
+    of.backward(output, &memory.d_tokens, Output::Overwrite, (&mut memory.d_seen, &mut memory.scratch))?;
     attend_backward(memory)?;
     round_to::<T>(&mut memory.d_qkv)?;
-    of.add_gradients(input, (tokens, &memory.d_qkv), gradients)?;
-    of.backward(input, &memory.d_qkv, Output::Add, &mut memory.d_tokens)
+    of.add_gradients(input, (tokens, &memory.d_qkv), (gradients, &mut memory.scratch))?;
+    of.backward(input, &memory.d_qkv, Output::Add, (&mut memory.d_tokens, &mut memory.scratch))
 }
 
 /// Submits a kernel of fuse.cu.

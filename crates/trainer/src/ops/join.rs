@@ -3,6 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
+use super::deliver::{Delivery, Mail};
 use super::operand::Operand;
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -14,12 +15,19 @@ const PTX: &str = include_str!("join.ptx");
 pub struct WindowReads {
     samples: usize,
     sequences: usize,
+    numbers: Numbers<Vec<u32>>,
+    on_device: Numbers<Buffer<u32>>,
+}
+
+/// Of all samples, on the host, and on the device, where there may be room for more behind them.
+#[derive(Debug, Default)]
+struct Numbers<Of> {
     /// `[samples, N]`, counted over the windows of all N sequences.
-    reads: Buffer<u32>,
+    reads: Of,
     /// `[Σ B + 1]`: where the readers of each window begin.
-    starts: Buffer<u32>,
+    starts: Of,
     /// `[samples · N]`: places in `reads`, window by window in ascending order.
-    readers: Buffer<u32>,
+    readers: Of,
 }
 
 impl WindowReads {
@@ -31,9 +39,36 @@ impl WindowReads {
     /// # Panics
     /// If there is not a window for every sample in every sequence of the list, or a number is not one of a window.
     pub fn new(scope: &Scope, list: &WorkList, of_samples: &[&[u32]]) -> Result<Self> {
+        let mut reads = WindowReads::empty(scope)?;
+        reads.set(list, of_samples);
+        let mut delivery = Delivery::new(scope)?;
+        let mut mail = delivery.mail();
+        reads.post(&mut mail)?;
+        mail.send()?;
+        Ok(reads)
+    }
+
+    /// Reads of no sample.
+    ///
+    /// # Errors
+    /// As [`WindowReads::new`].
+    pub fn empty(scope: &Scope) -> Result<Self> {
+        let none = || Buffer::zeros(scope, 0);
+        let on_device = Numbers { reads: none()?, starts: none()?, readers: none()? };
+        Ok(WindowReads { samples: 0, sequences: 0, numbers: Numbers::default(), on_device })
+    }
+
+    /// Takes other reads, of which the device learns by [`WindowReads::post`].
+    ///
+    /// # Panics
+    /// As [`WindowReads::new`].
+    pub fn set(&mut self, list: &WorkList, of_samples: &[&[u32]]) {
         let (sequences, samples) = (list.places().len(), of_samples.first().map_or(0, |of| of.len()));
         assert_eq!(of_samples.len(), sequences, "windows in each sequence");
-        let mut reads = vec![0; samples * sequences];
+        (self.samples, self.sequences) = (samples, sequences);
+        let Numbers { reads, starts, readers } = &mut self.numbers;
+        reads.clear();
+        reads.resize(samples * sequences, 0);
         for (s, (windows, of)) in of_samples.iter().zip(list.places()).enumerate() {
             assert_eq!(windows.len(), samples, "a window for each sample in sequence {s}");
             for (sample, &window) in windows.iter().enumerate() {
@@ -41,17 +76,23 @@ impl WindowReads {
                 reads[sample * sequences + s] = of.window + window;
             }
         }
-        let mut readers: Vec<u32> = (0..reads.len() as u32).collect();
+        readers.clear();
+        readers.extend(0..reads.len() as u32);
         readers.sort_by_key(|&reader| reads[reader as usize]);
         let start = |window: u32| readers.partition_point(|&reader| reads[reader as usize] < window) as u32;
-        let starts: Vec<u32> = (0..=list.windows() as u32).map(start).collect();
-        Ok(WindowReads {
-            samples,
-            sequences,
-            reads: Buffer::from_slice(scope, &reads)?,
-            starts: Buffer::from_slice(scope, &starts)?,
-            readers: Buffer::from_slice(scope, &readers)?,
-        })
+        starts.clear();
+        starts.extend((0..=list.windows() as u32).map(start));
+    }
+
+    /// Gives `mail` what the device has to know of the reads. Memory is taken only where there is less than that needs.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn post<'a>(&'a mut self, mail: &mut Mail<'a>) -> Result<()> {
+        let (Numbers { reads, starts, readers }, numbers) = (&mut self.on_device, &self.numbers);
+        mail.put(reads, &numbers.reads)?;
+        mail.put(starts, &numbers.starts)?;
+        mail.put(readers, &numbers.readers)
     }
 
     /// Samples of the batch.
@@ -60,19 +101,14 @@ impl WindowReads {
     }
 
     fn windows(&self) -> usize {
-        self.starts.len() - 1
+        self.numbers.starts.len().saturating_sub(1)
     }
 
     /// H, of `[samples, N, H]`.
     fn width(&self, joined: usize) -> usize {
-        let width = joined.checked_div(self.reads.len()).unwrap_or(0);
-        assert_eq!(
-            width * self.reads.len(),
-            joined,
-            "vectors of {} samples from {} sequences",
-            self.samples,
-            self.sequences
-        );
+        let reads = self.numbers.reads.len();
+        let width = joined.checked_div(reads).unwrap_or(0);
+        assert_eq!(width * reads, joined, "vectors of {} samples from {} sequences", self.samples, self.sequences);
         width
     }
 }
@@ -92,7 +128,7 @@ pub fn join_last<From: Operand, T: Operand>(
 ) -> Result<()> {
     assert!(hidden.len() >= (list.rows() + list.windows()) * list.hidden(), "states of the list");
     assert_eq!((reads.windows(), reads.sequences), (list.windows(), list.places().len()), "reads of the list");
-    assert_eq!(joined.len(), reads.reads.len() * list.hidden(), "the states of every sample");
+    assert_eq!(joined.len(), reads.numbers.reads.len() * list.hidden(), "the states of every sample");
     list.device().assert_beside(hidden.scope().device());
     join((Some(list), reads), hidden, joined)
 }
@@ -121,13 +157,14 @@ fn join<From: Operand, T: Operand>(
 ) -> Result<()> {
     assert!(From::SUFFIX == T::SUFFIX || !(From::IS_NARROW && T::IS_NARROW), "one is of f32, or both are of one type");
     let (device, width) = (joined.scope().device().clone(), reads.width(joined.len()));
-    [from.scope(), reads.reads.scope()].into_iter().for_each(|scope| device.assert_beside(scope.device()));
+    [from.scope(), reads.on_device.reads.scope()].into_iter().for_each(|scope| device.assert_beside(scope.device()));
     match &device {
         Device::Cuda(device) => {
             let name = kernel::<From, T>();
             let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
             let places = list.map_or(0, |list| list.on_device.places.address());
-            let (sequences, of_samples, len) = (reads.sequences as u32, reads.reads.address(), joined.len() as u64);
+            let (sequences, of_samples, len) =
+                (reads.sequences as u32, reads.on_device.reads.address(), joined.len() as u64);
             let arguments =
                 arguments![places, sequences, of_samples, from.address(), joined.address(), len, width as u32];
             // SAFETY: the reads were made of windows that the list has, whose states or vectors `from` was seen to have; a thread writes one element. What is submitted to the
@@ -135,7 +172,7 @@ fn join<From: Operand, T: Operand>(
             Ok(unsafe { kernel.submit(device, Launch::over(joined.len()), &arguments) }?)
         }
         _ => {
-            let rows = joined.as_mut_slice().chunks_exact_mut(width.max(1)).zip(reads.reads.as_slice()).enumerate();
+            let rows = joined.as_mut_slice().chunks_exact_mut(width.max(1)).zip(&reads.numbers.reads).enumerate();
             for (k, (row, &window)) in rows {
                 let after_last = list.map_or(0, |list| {
                     let of = &list.places()[k % reads.sequences];
@@ -161,12 +198,14 @@ pub fn separate<T: Operand>(reads: &WindowReads, d_joined: &Buffer<f32>, d_vecto
     let (device, width) = (d_vectors.scope().device().clone(), reads.width(d_joined.len()));
     let len = reads.windows() * width;
     assert!(d_vectors.len() >= len, "vectors of every window");
-    [d_joined.scope(), reads.starts.scope()].into_iter().for_each(|scope| device.assert_beside(scope.device()));
+    [d_joined.scope(), reads.on_device.starts.scope()]
+        .into_iter()
+        .for_each(|scope| device.assert_beside(scope.device()));
     match &device {
         Device::Cuda(device) => {
             let name = format!("separate_{}", T::SUFFIX);
             let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
-            let (starts, readers) = (reads.starts.address(), reads.readers.address());
+            let (starts, readers) = (reads.on_device.starts.address(), reads.on_device.readers.address());
             let arguments =
                 arguments![starts, readers, d_joined.address(), d_vectors.address(), len as u64, width as u32];
             // SAFETY: readers are rows of `d_joined`, and a thread writes one element of `d_vectors`. What is submitted to the default stream later runs after it.
@@ -175,7 +214,7 @@ pub fn separate<T: Operand>(reads: &WindowReads, d_joined: &Buffer<f32>, d_vecto
         _ => {
             d_vectors.as_mut_slice()[..len].fill(0.0);
             let rows = d_joined.as_slice().chunks_exact(width.max(1));
-            for (row, &window) in rows.zip(reads.reads.as_slice()) {
+            for (row, &window) in rows.zip(&reads.numbers.reads) {
                 let sums = &mut d_vectors.as_mut_slice()[window as usize * width..][..width];
                 sums.iter_mut().zip(row).for_each(|(sum, &term)| *sum += T::narrow(term).widen());
             }
@@ -211,14 +250,14 @@ mod tests {
         let scope = Device::cpu().scope("test");
         let from: Vec<From> = noise("from", rows * HIDDEN, 3.0).into_iter().map(From::narrow).collect();
         let from = Buffer::from_slice(&scope, &from).unwrap();
-        let mut expected = Buffer::<T>::zeros(&scope, reads.reads.len() * HIDDEN).unwrap();
+        let mut expected = Buffer::<T>::zeros(&scope, reads.numbers.reads.len() * HIDDEN).unwrap();
         join((list, reads), &from, &mut expected).unwrap();
         let mut found = vec![T::narrow(9.0); expected.len()];
         let len = found.len();
         let mut arguments = [
             list.map_or(Arg::null(), |list| Arg::from(list.on_device.places.as_slice())),
             Arg::from(reads.sequences as u32),
-            Arg::from(reads.reads.as_slice()),
+            Arg::from(reads.on_device.reads.as_slice()),
             Arg::from(from.as_slice()),
             Arg::from(&mut found[..]),
             Arg::from(len as u64),
@@ -237,13 +276,13 @@ mod tests {
 
     fn check_separate<T: Operand>(reads: &WindowReads) {
         let scope = Device::cpu().scope("test");
-        let d_joined = Buffer::from_slice(&scope, &noise("d", reads.reads.len() * HIDDEN, 3.0)).unwrap();
+        let d_joined = Buffer::from_slice(&scope, &noise("d", reads.numbers.reads.len() * HIDDEN, 3.0)).unwrap();
         let mut expected = Buffer::from_slice(&scope, &[7.0f32; 5 * HIDDEN]).unwrap();
         separate::<T>(reads, &d_joined, &mut expected).unwrap();
         let mut found = vec![9.0f32; 5 * HIDDEN];
         let mut arguments = [
-            Arg::from(reads.starts.as_slice()),
-            Arg::from(reads.readers.as_slice()),
+            Arg::from(reads.on_device.starts.as_slice()),
+            Arg::from(reads.on_device.readers.as_slice()),
             Arg::from(d_joined.as_slice()),
             Arg::from(&mut found[..]),
             Arg::from(5 * HIDDEN as u64),

@@ -18,8 +18,10 @@ struct TargetLoss {
 #define LABELS 3
 #define THRESHOLDS 4
 
-struct Factors {
-  double of_group[8];
+// What terms are divided by, and multiplied by: `Terms` of loss.rs.
+struct Terms {
+  double count;
+  double factors[8];  // of the groups
 };
 
 // What a slope goes through: the factor of its group, the loss scale, and rounding.
@@ -81,8 +83,8 @@ __device__ inline double of_target(const TargetLoss& of, const float* y, float t
 
 // outputs: [rows, width].  targets: [rows, K], NaN where one is not known.  d_outputs: [rows, width].  parts: [blocks, 2], loss and terms. A thread takes a target of a row.
 template <class T>
-__device__ inline void loss(const TargetLoss* table, unsigned K, const float* outputs, unsigned width, const float* targets, u64 len, double count,
-                            Factors factors, const float* scale, T* d_outputs, double* parts) {
+__device__ inline void loss(const TargetLoss* table, unsigned K, const float* outputs, unsigned width, const float* targets, u64 len,
+                            const Terms* terms_of, const float* scale, T* d_outputs, double* parts) {
   __shared__ double sums[THREADS][2];
   u64 k = blockIdx.x * (u64)THREADS + threadIdx.x;
   double sum = 0.0, terms = 0.0;
@@ -90,12 +92,12 @@ __device__ inline void loss(const TargetLoss* table, unsigned K, const float* ou
     const TargetLoss& of = table[k % K];
     u64 first = k / K * width + of.first;
     float target = targets[k];
-    double factor = factors.of_group[of.group];
+    double factor = terms_of->factors[of.group];
     Slopes<T> slopes = {d_outputs + first, (float)factor, *scale};
     if (isnan(target)) {
       for (unsigned c = 0; c < of.outputs; c++) narrow(0.0f, slopes.to[c]);
     } else {
-      sum = factor * of_target(of, outputs + first, target, count, slopes);
+      sum = factor * of_target(of, outputs + first, target, terms_of->count, slopes);
       terms = of.kind == QUANTILE ? (double)of.outputs : 1.0;
     }
   }
@@ -112,9 +114,9 @@ __device__ inline void loss(const TargetLoss* table, unsigned K, const float* ou
 
 #define LOSS(name, T)                                                                                                                     \
   extern "C" __global__ void __launch_bounds__(THREADS) name(const TargetLoss* table, unsigned K, const float* outputs, unsigned width,     \
-                                                             const float* targets, u64 len, double count, Factors factors,                \
-                                                             const float* scale, T* d_outputs, double* parts) {                           \
-    loss(table, K, outputs, width, targets, len, count, factors, scale, d_outputs, parts);                                                \
+                                                             const float* targets, u64 len, const Terms* terms, const float* scale,       \
+                                                             T* d_outputs, double* parts) {                                               \
+    loss(table, K, outputs, width, targets, len, terms, scale, d_outputs, parts);                                                         \
   }
 
 LOSS(loss_f32, float)

@@ -5,6 +5,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
 use super::operand::Operand;
+use super::scratch::Scratch;
 use crate::error::Result;
 use crate::loss::{Ascending, Classes, Group, Loss, Tasks};
 
@@ -39,11 +40,13 @@ struct TargetLoss {
     none: u32,
 }
 
-/// What the terms of each group of targets are multiplied by: 1 but for [`Loss::Tasks`].
+/// What the terms of a loss are divided and multiplied by, which is read on the device: `Terms` of loss.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-pub struct Factors {
-    of_group: [f64; Tasks::MAX],
+pub struct Terms {
+    count: f64,
+    /// Of the groups of targets: 1 but for [`Loss::Tasks`].
+    factors: [f64; Tasks::MAX],
 }
 
 /// What a loss is formed of.
@@ -58,10 +61,8 @@ pub struct Predictions<'a> {
 /// What a gradient is taken of: Σ factor · term · scale / count.
 #[derive(Clone, Copy, Debug)]
 pub struct Objective<'a> {
-    /// What terms are divided by, ≥ 1, such as the number of them in a step.
-    pub count: usize,
-    /// Of the groups.
-    pub factors: Factors,
+    /// `[1]`: the count and the factors.
+    pub terms: &'a Buffer<Terms>,
     /// `[1]`: the loss scale.
     pub scale: &'a Buffer<f32>,
 }
@@ -112,14 +113,15 @@ impl TargetLoss {
     }
 }
 
-impl Factors {
-    /// Those of `loss`: of tasks by the number of terms that each has in the step, or in `targets` `[.., K]` where the step is not known.
-    pub fn of(loss: Loss, targets: &[f32]) -> Self {
-        let mut of_group = [1.0; Tasks::MAX];
+impl Terms {
+    /// Those of `loss`, divided by `count` ≥ 1, such as the number of them in a step; of tasks multiplied by the number of terms that each has in the step, or in `targets` `[.., K]`
+    /// where the step is not known.
+    pub fn of(loss: Loss, count: usize, targets: &[f32]) -> Self {
+        let mut factors = [1.0; Tasks::MAX];
         if let Loss::Tasks(tasks) = loss {
-            of_group.iter_mut().zip(tasks.factors(targets)).for_each(|(to, factor)| *to = factor);
+            factors.iter_mut().zip(tasks.factors(targets)).for_each(|(to, factor)| *to = factor);
         }
-        Factors { of_group }
+        Terms { count: count as f64, factors }
     }
 }
 
@@ -130,7 +132,7 @@ impl Factors {
 /// in the device's order: they may differ by a unit in the last place of f32 and by a few 1e-15 of the sum of magnitudes.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 targets, on the scope of `totals`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 targets, in `scratch`.
 ///
 /// # Panics
 /// If a buffer has not the shape of the table, and if arrays are on several devices.
@@ -138,18 +140,21 @@ pub fn loss<T: Operand>(
     table: &LossTable,
     of: Predictions<'_>,
     objective: Objective<'_>,
-    (d_outputs, totals): (&mut Buffer<T>, &mut Buffer<f64>),
+    (d_outputs, totals, scratch): (&mut Buffer<T>, &mut Buffer<f64>, &mut Scratch),
 ) -> Result<()> {
     let rows = of.targets.len().checked_div(table.targets).unwrap_or(0);
     assert_eq!(rows * table.targets, of.targets.len(), "rows of {} targets", table.targets);
     assert_eq!([of.outputs.len(), d_outputs.len()], [rows * table.outputs; 2], "rows of {} outputs", table.outputs);
-    assert_eq!((totals.len(), objective.scale.len()), (2, 1), "a sum and a number of terms; a scale");
+    let singles = [objective.scale.len(), objective.terms.len()];
+    assert_eq!((totals.len(), singles), (2, [1, 1]), "a sum and a number of terms; a scale; what terms are divided by");
     let device = d_outputs.scope().device().clone();
+    let Objective { terms, scale } = objective;
     let scopes =
-        [of.outputs.scope(), of.targets.scope(), objective.scale.scope(), totals.scope(), table.on_device.scope()];
+        [of.outputs.scope(), of.targets.scope(), terms.scope(), scale.scope(), totals.scope(), table.on_device.scope()];
     scopes.into_iter().for_each(|scope| device.assert_beside(scope.device()));
+    scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, table, (of, objective), (d_outputs, totals)),
+        Device::Cuda(device) => cuda(device, table, (of, objective), (d_outputs, totals, scratch)),
         _ => {
             let [sum, terms] = cpu(table, (of, objective), d_outputs.as_mut_slice());
             let totals = totals.as_mut_slice();
@@ -162,11 +167,11 @@ pub fn loss<T: Operand>(
 fn cuda<T: Operand>(
     device: &Cuda,
     table: &LossTable,
-    (of, Objective { count, factors, scale }): (Predictions<'_>, Objective<'_>),
-    (d_outputs, totals): (&mut Buffer<T>, &mut Buffer<f64>),
+    (of, Objective { terms, scale }): (Predictions<'_>, Objective<'_>),
+    (d_outputs, totals, scratch): (&mut Buffer<T>, &mut Buffer<f64>, &mut Scratch),
 ) -> Result<()> {
     let (len, blocks) = (of.targets.len(), of.targets.len().div_ceil(THREADS));
-    let parts = Buffer::<f64>::zeros(totals.scope(), 2 * blocks)?;
+    let parts = scratch.address_of::<f64>(2 * blocks)?;
     let name = kernel::<T>();
     let (losses, adding) = (
         Kernel { module: "trainer/loss", ptx: PTX, name: &name },
@@ -174,10 +179,9 @@ fn cuda<T: Operand>(
     );
     let (rows, targets, width) = (table.on_device.address(), table.targets as u32, table.outputs as u32);
     let (outputs, known, d_outputs) = (of.outputs.address(), of.targets.address(), d_outputs.address());
-    let (count, scale) = (count as f64, scale.address());
-    let arguments =
-        arguments![rows, targets, outputs, width, known, len as u64, count, factors, scale, d_outputs, parts.address()];
-    let of_adding = arguments![parts.address(), blocks as u32, totals.address()];
+    let (terms, scale) = (terms.address(), scale.address());
+    let arguments = arguments![rows, targets, outputs, width, known, len as u64, terms, scale, d_outputs, parts];
+    let of_adding = arguments![parts, blocks as u32, totals.address()];
     // SAFETY: a thread reads and writes the outputs of one target of one row, which the buffers were seen to have, and a block its own part; the parts are added after that, in
     // the order of the default stream.
     unsafe {
@@ -197,16 +201,17 @@ fn launch_of_totals() -> Option<Launch> {
 /// The sum of all terms, and their number.
 fn cpu<T: Operand>(
     table: &LossTable,
-    (of, Objective { count, factors, scale }): (Predictions<'_>, Objective<'_>),
+    (of, Objective { terms, scale }): (Predictions<'_>, Objective<'_>),
     d_outputs: &mut [T],
 ) -> [f64; 2] {
+    let Terms { count, factors } = terms.as_slice()[0];
     let (scale, mut slopes) = (scale.as_slice()[0], vec![0.0f32; table.outputs]);
     let (mut sum, mut terms) = (0.0, 0);
     let outputs = of.outputs.as_slice().chunks_exact(table.outputs).zip(d_outputs.chunks_exact_mut(table.outputs));
     for ((y, d), targets) in outputs.zip(of.targets.as_slice().chunks_exact(table.targets)) {
-        for (Group { targets: own, outputs: places, loss, .. }, factor) in table.groups.iter().zip(factors.of_group) {
+        for (Group { targets: own, outputs: places, loss, .. }, factor) in table.groups.iter().zip(factors) {
             let (y, targets) = (&y[places.clone()], &targets[own.clone()]);
-            loss.gradient((y, targets), count, &mut slopes[places.clone()]);
+            loss.gradient((y, targets), count as usize, &mut slopes[places.clone()]);
             slopes[places.clone()].iter_mut().for_each(|slope| *slope *= factor as f32);
             sum += factor * loss.sum(y, targets);
             terms += loss.terms(targets);
@@ -261,13 +266,14 @@ mod tests {
         if !y.is_empty() {
             y[0] = known[0];
         }
-        let (outputs, scale, factors) = (buffer(&y), buffer(&[4.0]), Factors::of(loss_of, &known));
+        let (outputs, scale) = (buffer(&y), buffer(&[4.0]));
+        let terms = Buffer::from_slice(&scope, &[Terms::of(loss_of, 7, &known)]).unwrap();
         let targets_of = buffer(&known);
         let of = Predictions { outputs: &outputs, targets: &targets_of };
-        let objective = Objective { count: 7, factors, scale: &scale };
+        let objective = Objective { terms: &terms, scale: &scale };
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
-        loss(&table, of, objective, (&mut expected.0, &mut expected.1)).unwrap();
+        loss(&table, of, objective, (&mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap())).unwrap();
         assert_plain(loss_of, (&y, &known), &expected);
 
         let blocks = known.len().div_ceil(THREADS);
@@ -279,8 +285,7 @@ mod tests {
             Arg::from(table.outputs as u32),
             Arg::from(&known[..]),
             Arg::from(known.len() as u64),
-            Arg::from(objective.count as f64),
-            Arg::of_struct(&factors),
+            Arg::from(terms.as_slice()),
             Arg::from(scale.as_slice()),
             Arg::from(&mut d[..]),
             Arg::from(&mut parts[..]),

@@ -4,6 +4,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::operand::{Operand, Part};
+use super::scratch::Scratch;
 use crate::error::Result;
 
 /// Rows and columns of the output that a block takes, inner indices at a time, and threads of a block: those of matmul.cu.
@@ -82,7 +83,7 @@ pub struct Product<'a, T: Operand> {
 /// start, and its parts are added in order: how, is decided by the shape alone, so that the bits do not depend on the GPU.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there is no memory for the parts of a split product, on the scope of `out`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there is no memory for the parts of a split product, in `scratch`.
 ///
 /// # Panics
 /// If a buffer ends too early for the shape, and if arrays are on several devices.
@@ -90,6 +91,7 @@ pub fn multiply<T: Operand>(
     product: &Product<'_, T>,
     output: Output,
     (out, start): (&mut Buffer<f32>, usize),
+    scratch: &mut Scratch,
 ) -> Result<()> {
     let [rows, columns, inner] = product.shape;
     let device = out.scope().device().clone();
@@ -97,8 +99,9 @@ pub fn multiply<T: Operand>(
     product.b.assert_has(columns * inner, &device);
     Part { buffer: out, start }.assert_has(rows * columns, &device);
     product.start.iter().for_each(|start| start.assert_has(columns, &device));
+    scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, product, output, (out, start)),
+        Device::Cuda(device) => cuda(device, product, output, (Part { buffer: out, start }.address(), scratch)),
         _ => {
             cpu(product, output, &mut out.as_mut_slice()[start..][..rows * columns]);
             Ok(())
@@ -110,11 +113,10 @@ fn cuda<T: Operand>(
     device: &Cuda,
     of: &Product<'_, T>,
     output: Output,
-    (out, start): (&mut Buffer<f32>, usize),
+    (to, scratch): (u64, &mut Scratch),
 ) -> Result<()> {
     let (splits, inner_each) = if of.start.is_some() { (1, of.shape[2]) } else { splits(of.shape) };
     let len = of.shape[0] * of.shape[1];
-    let to = Part { buffer: out, start }.address();
     let operands =
         Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, |start| start.address()), out: to };
     let call = Call { name: kernel::<T>(of.layout, of.arithmetic), shape: of.shape, splits, inner_each, output };
@@ -122,30 +124,29 @@ fn cuda<T: Operand>(
         // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
         return unsafe { call.submit(device, operands) };
     }
-    let parts = Buffer::<f32>::zeros(out.scope(), splits * len)?;
+    let parts = scratch.address_of::<f32>(splits * len)?;
     // SAFETY: as above; `parts` has room for the output of every split.
     unsafe {
-        Call { output: Output::Overwrite, ..call }.submit(device, Operands { out: parts.address(), ..operands })?;
+        Call { output: Output::Overwrite, ..call }.submit(device, Operands { out: parts, ..operands })?;
     }
-    // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on. What is submitted to the default stream later, the next use of the memory of
-    // `parts` included, runs after it.
-    unsafe { add_parts(device, ((&parts).into(), splits), (to, len), output) }
+    // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on. What is submitted to the default stream later, the next use of the scratch
+    // included, runs after it.
+    unsafe { add_parts(device, (parts, splits), (to, len), output) }
 }
 
-/// The parts `[splits, len]` of a sum, added in order to the `len` elements at an address, or in place of them.
+/// The parts `[splits, len]` of a sum at an address, added in order to the `len` elements at another, or in place of them.
 ///
 /// # Safety
-/// There are so many elements, and nothing else touches them meanwhile.
+/// There are so many parts and elements, and nothing else touches them meanwhile.
 pub(super) unsafe fn add_parts(
     device: &Cuda,
-    (parts, splits): (Part<'_, f32>, usize),
+    (parts, splits): (u64, usize),
     (to, len): (u64, usize),
     output: Output,
 ) -> Result<()> {
-    parts.assert_has(splits * len, parts.buffer.scope().device());
     let kernel = Kernel { module: "trainer/matmul", ptx: PTX, name: "add_parts" };
     let adds = u32::from(output == Output::Add);
-    let arguments = arguments![parts.address(), to, len as u64, splits as u32, adds];
+    let arguments = arguments![parts, to, len as u64, splits as u32, adds];
     // SAFETY: a thread reads its number of each part, and writes that of the output, as the caller promised.
     Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
 }
@@ -256,7 +257,7 @@ mod tests {
         let before = noise("out", rows * columns, 1.0);
         for output in [Output::Overwrite, Output::Add] {
             let mut expected = Buffer::from_slice(&scope, &before).unwrap();
-            multiply(&product, output, (&mut expected, 0)).unwrap();
+            multiply(&product, output, (&mut expected, 0), &mut Scratch::empty(&scope).unwrap()).unwrap();
             let mut found = before.clone();
             let call = Call { name: kernel::<T>(layout, arithmetic), shape, splits, inner_each, output };
             run::<T>(&call, (&a, &b, start.as_ref()), &mut found);

@@ -7,6 +7,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use super::lanes;
 use super::matmul::{Output, add_parts};
 use super::operand::{Operand, Part};
+use super::scratch::Scratch;
 use crate::error::Result;
 use crate::norm::EPSILON;
 
@@ -88,7 +89,7 @@ pub fn layer_norm<From: Operand, To: Operand>(
 /// two given ones on.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 rows, on the scope of `gradients`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 rows, in `scratch`.
 ///
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
@@ -96,7 +97,7 @@ pub fn layer_norm_backward<T: Operand>(
     of: Normed<'_, T>,
     [rows, width]: [usize; 2],
     (d, start): (&mut Buffer<f32>, usize),
-    (gradients, starts): (&mut Buffer<f32>, [usize; 2]),
+    (gradients, starts, scratch): (&mut Buffer<f32>, [usize; 2], &mut Scratch),
 ) -> Result<()> {
     let device = d.scope().device().clone();
     of.x.assert_has(rows * width, &device);
@@ -104,8 +105,9 @@ pub fn layer_norm_backward<T: Operand>(
     Part::from(of.moments).assert_has(2 * rows, &device);
     Part { buffer: d, start }.assert_has(rows * width, &device);
     starts.iter().for_each(|&start| Part { buffer: gradients, start }.assert_has(width, &device));
+    scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda_backward(device, of, [rows, width], ((d, start), (gradients, starts))),
+        Device::Cuda(device) => cuda_backward(device, of, [rows, width], ((d, start), (gradients, starts), scratch)),
         _ => {
             let d = &mut d.as_mut_slice()[start..][..rows * width];
             cpu_backward(of, [rows, width], d, (gradients.as_mut_slice(), starts));
@@ -118,22 +120,22 @@ fn cuda_backward<T: Operand>(
     device: &Cuda,
     of: Normed<'_, T>,
     [rows, width]: [usize; 2],
-    ((d, start), (gradients, starts)): (Changed<'_, usize>, Changed<'_, [usize; 2]>),
+    ((d, start), (gradients, starts), scratch): (Changed<'_, usize>, Changed<'_, [usize; 2]>, &mut Scratch),
 ) -> Result<()> {
     let chunks = rows.div_ceil(ROWS);
-    let parts = Buffer::<f32>::zeros(gradients.scope(), 2 * chunks * width)?;
+    let parts = scratch.address_of::<f32>(2 * chunks * width)?;
     let names = ["norm_columns", "norm_backward"].map(|name| format!("{name}_{}", T::SUFFIX));
     let [columns, backward] = [0, 1].map(|k| Kernel { module: "trainer/norm", ptx: PTX, name: &names[k] });
     let (x, moments, weight) = (of.x.address(), of.moments.address(), of.weight.address());
     let d = Part { buffer: d, start }.address();
-    let of_columns = arguments![x, moments, d, parts.address(), rows as u64, width as u32];
+    let of_columns = arguments![x, moments, d, parts, rows as u64, width as u32];
     let of_backward = arguments![x, weight, moments, d, rows as u64, width as u32, share(width)];
     // SAFETY: blocks read within the shape, which the buffers were seen to have, and write parts of their own, or a row of `d` by each warp. The launches run one after another in the
     // order of the default stream.
     unsafe {
         columns.submit(device, launch_by_column([rows, width]), &of_columns)?;
         for (which, start) in starts.into_iter().enumerate() {
-            let parts = Part { buffer: &parts, start: which * chunks * width };
+            let parts = parts + (which * chunks * width * size_of::<f32>()) as u64;
             let to = Part { buffer: gradients, start }.address();
             add_parts(device, (parts, chunks), (to, width), Output::Add)?;
         }
@@ -261,7 +263,8 @@ mod tests {
             let of = Normed { x: (&self.x).into(), moments, weight: self.of().weight };
             let mut expected = Buffer::from_slice(&scope, &self.d).unwrap();
             let mut gradients = Buffer::from_slice(&scope, &self.gradients).unwrap();
-            layer_norm_backward(of, self.shape, (&mut expected, 0), (&mut gradients, [1 + width, 1])).unwrap();
+            let to = (&mut gradients, [1 + width, 1], &mut Scratch::empty(&scope).unwrap());
+            layer_norm_backward(of, self.shape, (&mut expected, 0), to).unwrap();
 
             let chunks = rows.div_ceil(ROWS);
             let (mut parts, mut found) = (vec![f32::NAN; 2 * chunks * width], self.d.clone());

@@ -10,6 +10,7 @@ use super::column_sums::add_column_sums;
 use super::matmul::{Arithmetic, Layout, Output, Product, multiply};
 use super::operand::{Operand, Part};
 use super::room::make_room;
+use super::scratch::Scratch;
 use crate::error::Result;
 use states::{sum_states, sum_states_backward};
 
@@ -98,6 +99,7 @@ pub struct PoolMemory {
     d_sums: Buffer<f32>,
     d_scores: Buffer<f32>,  // [B, heads, T]
     d_keys_of: Buffer<f32>, // [B, heads, H], window by window
+    scratch: Scratch,
 }
 
 impl PoolSizes {
@@ -151,6 +153,7 @@ impl PoolMemory {
             d_sums: zeros(0)?,
             d_scores: zeros(0)?,
             d_keys_of: zeros(0)?,
+            scratch: Scratch::empty(scope)?,
         };
         memory.make_room(sizes.windows as usize)?;
         Ok(memory)
@@ -197,7 +200,7 @@ pub fn pool<T: Operand>(
         start: Some(of.parameter(in_bias)),
         ..of.product([of.parameter(query), of.parameter(in_weight)], [1, hidden, hidden], Layout::Straight)
     };
-    multiply(&scaled, Output::Overwrite, (&mut memory.query, 0))?;
+    multiply(&scaled, Output::Overwrite, (&mut memory.query, 0), &mut memory.scratch)?;
     scale(&mut memory.query, memory.sizes.scale())?;
     for head in 0..heads {
         let query = Part { buffer: &memory.query, start: head * width };
@@ -206,14 +209,14 @@ pub fn pool<T: Operand>(
             [1, hidden, width],
             Layout::SecondTurned,
         );
-        multiply(&key, Output::Overwrite, (&mut memory.keys, head * hidden))?;
+        multiply(&key, Output::Overwrite, (&mut memory.keys, head * hidden), &mut memory.scratch)?;
     }
     sum_states(states, memory)?;
     for head in 0..heads {
         let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
         let weight_v = of.parameter(in_weight + (2 * hidden + head * width) * hidden);
         let values = of.product([weight_v, sums], [width, windows, hidden], Layout::Straight);
-        multiply(&values, Output::Overwrite, (&mut memory.values, head * width * windows))?;
+        multiply(&values, Output::Overwrite, (&mut memory.values, head * width * windows), &mut memory.scratch)?;
     }
     let bias = Product {
         start: Some(of.parameter(out_bias)),
@@ -223,7 +226,7 @@ pub fn pool<T: Operand>(
             Layout::Straight,
         )
     };
-    multiply(&bias, Output::Overwrite, (&mut memory.bias, 0))?;
+    multiply(&bias, Output::Overwrite, (&mut memory.bias, 0), &mut memory.scratch)?;
     let start = Some(Part::from(&memory.bias));
     let all = Product {
         start,
@@ -233,7 +236,7 @@ pub fn pool<T: Operand>(
             Layout::FirstTurned,
         )
     };
-    multiply(&all, Output::Overwrite, pooled)
+    multiply(&all, Output::Overwrite, pooled, &mut memory.scratch)
 }
 
 /// Goes back from the gradients of the pooled vectors, `d_pooled` `[B, H]`, after [`pool`] of the same states: writes those of the states, `d_states` `[T, B, H]` from its start
@@ -256,7 +259,12 @@ pub fn pool_backward<T: Operand>(
     sum_states_backward(states, memory, d_states)?;
     let [_, windows, heads, hidden] = memory.sizes.wide();
     memory.d_keys.set_zero()?;
-    add_column_sums((&memory.d_keys_of).into(), [windows, heads * hidden], (&mut memory.d_keys, 0))?;
+    add_column_sums(
+        (&memory.d_keys_of).into(),
+        [windows, heads * hidden],
+        (&mut memory.d_keys, 0),
+        &mut memory.scratch,
+    )?;
     keys_backward(of, memory, gradients)
 }
 
@@ -272,28 +280,28 @@ fn project_backward(
     let square = [hidden, hidden];
 
     memory.column.set_zero()?;
-    add_column_sums(d_pooled, [windows, hidden], (&mut memory.column, 0))?;
+    add_column_sums(d_pooled, [windows, hidden], (&mut memory.column, 0), &mut memory.scratch)?;
     let column = Part::from(&memory.column);
-    add_column_sums(column, [1, hidden], (gradients, out_bias))?;
+    add_column_sums(column, [1, hidden], (gradients, out_bias), &mut memory.scratch)?;
     // W_o (values + b_v): the values as they are kept, and b_v of all windows at once.
     let of_values =
         of.product([d_pooled, (&memory.values).into()], [square[0], square[1], windows], Layout::FirstTurned);
-    multiply(&of_values, Output::Add, (gradients, out_weight))?;
+    multiply(&of_values, Output::Add, (gradients, out_weight), &mut memory.scratch)?;
     let of_bias =
         of.product([column, of.parameter(in_bias + 2 * hidden)], [square[0], square[1], 1], Layout::BothTurned);
-    multiply(&of_bias, Output::Add, (gradients, out_weight))?;
+    multiply(&of_bias, Output::Add, (gradients, out_weight), &mut memory.scratch)?;
     let d_bias_v = of.product([column, of.parameter(out_weight)], [1, hidden, hidden], Layout::SecondTurned);
-    multiply(&d_bias_v, Output::Add, (gradients, in_bias + 2 * hidden))?;
+    multiply(&d_bias_v, Output::Add, (gradients, in_bias + 2 * hidden), &mut memory.scratch)?;
     let d_values = of.product([of.parameter(out_weight), d_pooled], [hidden, windows, hidden], Layout::FirstTurned);
-    multiply(&d_values, Output::Overwrite, (&mut memory.d_values, 0))?;
+    multiply(&d_values, Output::Overwrite, (&mut memory.d_values, 0), &mut memory.scratch)?;
     for head in 0..heads {
         let weight_v = in_weight + (2 * hidden + head * width) * hidden;
         let d_values = Part { buffer: &memory.d_values, start: head * width * windows };
         let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
         let d_weight_v = of.product([d_values, sums], [width, hidden, windows], Layout::SecondTurned);
-        multiply(&d_weight_v, Output::Add, (gradients, weight_v))?;
+        multiply(&d_weight_v, Output::Add, (gradients, weight_v), &mut memory.scratch)?;
         let d_sums = of.product([d_values, of.parameter(weight_v)], [windows, hidden, width], Layout::BothTurned);
-        multiply(&d_sums, Output::Overwrite, (&mut memory.d_sums, head * windows * hidden))?;
+        multiply(&d_sums, Output::Overwrite, (&mut memory.d_sums, head * windows * hidden), &mut memory.scratch)?;
     }
     Ok(())
 }
@@ -306,18 +314,18 @@ fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradients: &mut B
         let weight_k = in_weight + (hidden + head * width) * hidden;
         let d_key = Part { buffer: &memory.d_keys, start: head * hidden };
         let d_query = of.product([d_key, of.parameter(weight_k)], [1, width, hidden], Layout::Straight);
-        multiply(&d_query, Output::Overwrite, (&mut memory.d_query, head * width))?;
+        multiply(&d_query, Output::Overwrite, (&mut memory.d_query, head * width), &mut memory.scratch)?;
         let scaled = Part { buffer: &memory.query, start: head * width };
         let d_weight_k = of.product([scaled, d_key], [width, hidden, 1], Layout::BothTurned);
-        multiply(&d_weight_k, Output::Add, (gradients, weight_k))?;
+        multiply(&d_weight_k, Output::Add, (gradients, weight_k), &mut memory.scratch)?;
     }
     scale(&mut memory.d_query, memory.sizes.scale())?;
     let d_query = Part::from(&memory.d_query);
     let d_weight_q = of.product([d_query, of.parameter(query)], [hidden, hidden, 1], Layout::BothTurned);
-    multiply(&d_weight_q, Output::Add, (gradients, in_weight))?;
-    add_column_sums(d_query, [1, hidden], (gradients, in_bias))?;
+    multiply(&d_weight_q, Output::Add, (gradients, in_weight), &mut memory.scratch)?;
+    add_column_sums(d_query, [1, hidden], (gradients, in_bias), &mut memory.scratch)?;
     let of_query = of.product([d_query, of.parameter(in_weight)], [1, hidden, hidden], Layout::SecondTurned);
-    multiply(&of_query, Output::Add, (gradients, query))
+    multiply(&of_query, Output::Add, (gradients, query), &mut memory.scratch)
 }
 
 /// Multiplies every element.

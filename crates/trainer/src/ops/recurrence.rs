@@ -7,6 +7,7 @@ use super::cell;
 use super::operand::Operand;
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::room::make_room;
+use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
@@ -28,6 +29,8 @@ pub struct States<T: Operand> {
     pub cell: Buffer<f32>,
     /// `[Σ T·B, H, 4]`: the gates after their functions.
     pub gates: Buffer<T::Kept>,
+    /// For the products of a step, on the general path.
+    pub(super) scratch: Scratch,
 }
 
 impl<T: Operand> States<T> {
@@ -38,7 +41,8 @@ impl<T: Operand> States<T> {
     pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
         let len = (list.rows() + list.windows()) * list.hidden();
         let gates = Buffer::zeros(scope, list.rows() * 4 * list.hidden())?;
-        Ok(States { hidden: Buffer::zeros(scope, len)?, cell: Buffer::zeros(scope, len)?, gates })
+        let (hidden, cell) = (Buffer::zeros(scope, len)?, Buffer::zeros(scope, len)?);
+        Ok(States { hidden, cell, gates, scratch: Scratch::empty(scope)? })
     }
 
     /// Sees to it that there is room for the states of a list; what was there may be lost.

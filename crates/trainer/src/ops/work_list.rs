@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use super::room::make_room;
+use super::deliver::{Delivery, Mail};
 use crate::error::Result;
 
 /// One layer of one timeframe's LSTM over the distinct windows of a batch.
@@ -88,7 +88,11 @@ impl WorkList {
     /// of a step, or units of all projected rows.
     pub fn new(scope: &Scope, hidden: usize, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<Self> {
         let mut list = WorkList::empty(scope, hidden)?;
-        list.set(tile, sequences)?;
+        list.set(tile, sequences);
+        let mut delivery = Delivery::new(scope)?;
+        let mut mail = delivery.mail();
+        list.post(&mut mail)?;
+        mail.send()?;
         Ok(list)
     }
 
@@ -113,14 +117,11 @@ impl WorkList {
         })
     }
 
-    /// Takes other sequences. Memory is taken only where there is less than they need.
-    ///
-    /// # Errors
-    /// As [`WorkList::new`]; the list is not to be used then before it is set again.
+    /// Takes other sequences, of which the device learns by [`WorkList::post`].
     ///
     /// # Panics
     /// As [`WorkList::new`].
-    pub fn set(&mut self, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<()> {
+    pub fn set(&mut self, tile: TileWindows, sequences: &[Sequence<'_>]) {
         let hidden = self.hidden;
         let (places, firsts) = (&mut self.places, &mut self.firsts);
         places.clear();
@@ -150,10 +151,17 @@ impl WorkList {
         assert!(in_reach(projected_row) && in_reach(firsts.len() + 32), "too many rows for one launch");
         self.projected_rows = sequences.iter().map(|of| of.projected_rows).collect();
         (self.tile, self.tiles) = (tile, tiles(places, tile.windows()));
+    }
+
+    /// Gives `mail` what the device has to know of the list. Memory is taken only where there is less than that needs.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn post<'a>(&'a mut self, mail: &mut Mail<'a>) -> Result<()> {
         let OnDevice { places, tiles, first } = &mut self.on_device;
-        write(places, &self.places)?;
-        write(tiles, &self.tiles)?;
-        write(first, &self.firsts)
+        mail.put(places, &self.places)?;
+        mail.put(tiles, &self.tiles)?;
+        mail.put(first, &self.firsts)
     }
 
     /// H.
@@ -260,12 +268,6 @@ impl Place {
     }
 }
 
-/// Writes `values` to the beginning of `to`.
-fn write<T: Pod>(to: &mut Buffer<T>, values: &[T]) -> Result<()> {
-    make_room(to, values.len())?;
-    Ok(to.copy_from_at(0, values)?)
-}
-
 /// Tiles of all sequences, those of the longest ones first.
 fn tiles(places: &[Place], windows: usize) -> Vec<Tile> {
     let mut order: Vec<usize> = (0..places.len()).collect();
@@ -303,7 +305,11 @@ mod tests {
         let of = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
         let mut list = WorkList::new(&scope, 4, TileWindows::Eight, &[of(9, &[0; 17]), of(3, &[0; 9])]).unwrap();
         let before = device.usage().allocated_bytes;
-        list.set(TileWindows::Sixteen, &[of(2, &[0, 1, 2])]).unwrap();
+        list.set(TileWindows::Sixteen, &[of(2, &[0, 1, 2])]);
+        let mut delivery = Delivery::new(&scope).unwrap();
+        let mut mail = delivery.mail();
+        list.post(&mut mail).unwrap();
+        mail.send().unwrap();
         assert_eq!(device.usage().allocated_bytes, before);
         assert_eq!((list.windows(), list.rows(), list.projected_rows(), list.tiles()), (3, 6, 4, 1));
         assert_eq!(list.on_device.first.as_slice()[..3], [0, 1, 2]);

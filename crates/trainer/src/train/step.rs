@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use megabatch_amp::ops::Examination;
+use megabatch_amp::ops::StepSettings;
 use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
 use megabatch_order::StepSamples;
 
@@ -120,7 +120,9 @@ impl Trainer {
     /// The same on a GPU, which is not waited for once the update is on its way.
     fn follow_on_gpu(&mut self, share: f64, (loss, lr): (f64, f64), learns: bool) -> Result<Followed> {
         let accelerator = self.accelerator.as_mut().expect("the step was computed there");
-        let report = accelerator.examine(Examination { share, clip_norm: self.config.clip_norm })?;
+        let optimizer = OptimizerConfig { lr, ..self.config.optimizer }.settings();
+        let of = StepSettings { share, clip_norm: self.config.clip_norm, optimizer };
+        let report = accelerator.examine(&of)?;
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
         report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
         if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {
@@ -131,7 +133,7 @@ impl Trainer {
             return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
         }
         if learns {
-            accelerator.update(&OptimizerConfig { lr, ..self.config.optimizer })?;
+            accelerator.update()?;
         }
         Ok(Followed { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
     }

@@ -4,10 +4,10 @@ use half::bf16;
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::super::{
-    Arithmetic, Dropped, Factors, FuseMemory, FuseSizes, FuseWeights, LossTable, NormWeights, Normed, Objective,
-    Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, Sequence, TileWindows, WindowReads,
-    WorkList, add_column_sums, drop_gradients, drop_outputs, fuse, fuse_backward, join_last, join_vectors, layer_norm,
-    layer_norm_backward, loss, pool, pool_backward, round_to, separate,
+    Arithmetic, Delivery, Dropped, FuseMemory, FuseSizes, FuseWeights, LossTable, NormWeights, Normed, Objective,
+    Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, Scratch, Sequence, Terms, TileWindows,
+    WindowReads, WorkList, add_column_sums, drop_gradients, drop_outputs, fuse, fuse_backward, join_last, join_vectors,
+    layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, separate,
 };
 use super::noise;
 use crate::dropout::Dropout;
@@ -56,11 +56,13 @@ pub(super) fn losses(device: &Device) -> Result<()> {
             let (table, mut targets) = (LossTable::new(scope, of, 2)?, noise(1, "targets", 2 * ROWS, 1.0));
             targets.iter_mut().step_by(5).for_each(|target| *target = f32::NAN);
             let outputs = buffer(scope, "outputs", ROWS * of.outputs(2))?;
-            let (factors, targets) = (Factors::of(of, &targets), Buffer::from_slice(scope, &targets)?);
+            let terms = Buffer::from_slice(scope, &[Terms::of(of, 7, &targets)])?;
+            let targets = Buffer::from_slice(scope, &targets)?;
             let scale = Buffer::from_slice(scope, &[8.0f32])?;
             let (mut d, mut totals) = (Buffer::<f32>::zeros(scope, outputs.len())?, Buffer::zeros(scope, 2)?);
+            let mut scratch = Scratch::empty(scope)?;
             let predictions = Predictions { outputs: &outputs, targets: &targets };
-            loss(&table, predictions, Objective { count: 7, factors, scale: &scale }, (&mut d, &mut totals))?;
+            loss(&table, predictions, Objective { terms: &terms, scale: &scale }, (&mut d, &mut totals, &mut scratch))?;
             all.extend(d.to_vec()?);
             all.extend(totals.to_vec()?.into_iter().map(|total| (total / ROWS as f64) as f32));
         }
@@ -72,22 +74,41 @@ pub(super) fn rows(device: &Device) -> Result<()> {
     same(device, 0.0, |scope| {
         let (x, mut d) = (narrow::<bf16>(scope, "x", ROWS * HIDDEN)?, buffer(scope, "d", ROWS * HIDDEN)?);
         let (parameters, mut gradients) = (buffer(scope, "norm", 2 * HIDDEN)?, buffer(scope, "gradients", 3 * HIDDEN)?);
-        add_column_sums(Part::from(&x), [ROWS, HIDDEN], (&mut gradients, 2 * HIDDEN))?;
+        let mut scratch = Scratch::empty(scope)?;
+        add_column_sums(Part::from(&x), [ROWS, HIDDEN], (&mut gradients, 2 * HIDDEN), &mut scratch)?;
         let [weight, bias] = [0, HIDDEN].map(|start| Part { buffer: &parameters, start });
         let (mut y, mut moments) = (Buffer::<f32>::zeros(scope, ROWS * HIDDEN)?, Buffer::zeros(scope, 2 * ROWS)?);
         layer_norm(Part::from(&x), NormWeights { weight, bias }, [ROWS, HIDDEN], ((&mut y, 0), &mut moments))?;
         let normed = Normed { x: Part::from(&x), moments: &moments, weight };
-        layer_norm_backward(normed, [ROWS, HIDDEN], (&mut d, 0), (&mut gradients, [0, HIDDEN]))?;
+        layer_norm_backward(normed, [ROWS, HIDDEN], (&mut d, 0), (&mut gradients, [0, HIDDEN], &mut scratch))?;
 
         let ends = Buffer::from_slice(scope, &[0u64, 77, 1 << 40, 3, 4, 9])?;
-        let mask = Dropout::of_step(0.25, 3, 4)?.mask("M1", 0);
-        let dropped = Dropped { mask, ends: (&ends, 0), shape: [ROWS / 6, 6, HIDDEN] };
+        let masks = Buffer::from_slice(scope, &[Dropout::of_step(0.25, 3, 4)?.mask("M1", 0).into()])?;
+        let dropped = Dropped { mask: (&masks, 0), ends: (&ends, 0), shape: [ROWS / 6, 6, HIDDEN] };
         let mut to = Buffer::<bf16>::zeros(scope, ROWS * HIDDEN)?;
         drop_outputs(dropped, Part::from(&y), (&mut to, 0))?;
         drop_gradients(dropped, (&mut d, 0))?;
         round_to::<bf16>(&mut d)?;
         Ok([y.to_vec()?, wide(&to)?, d.to_vec()?, gradients.to_vec()?].concat())
     })
+}
+
+/// Mail of several sizes, to arrays that grow and that have more room than it takes, some of it in more than one parcel.
+pub(super) fn mail(device: &Device) -> Result<()> {
+    let scope = device.scope("ops");
+    let mut delivery = Delivery::new(&scope)?;
+    let (mut numbers, mut places) = (Buffer::<f32>::zeros(&scope, 0)?, Buffer::<u64>::zeros(&scope, 4)?);
+    for (round, len) in [3, 10_000, 0, 4097].into_iter().enumerate() {
+        let values = noise(round, "mail", len, 3.0);
+        let ends: Vec<u64> = (0..3).map(|k| (round as u64) << 40 | k).collect();
+        let mut mail = delivery.mail();
+        mail.put(&mut numbers, &values)?;
+        mail.put(&mut places, &ends)?;
+        mail.send()?;
+        let (found, places) = (numbers.to_vec()?, places.to_vec()?);
+        assert_eq!((&found[..len], &places[..3], places[3]), (&values[..], &ends[..], 0), "round {round}");
+    }
+    Ok(())
 }
 
 pub(super) fn joins(device: &Device) -> Result<()> {

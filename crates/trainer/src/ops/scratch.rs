@@ -1,0 +1,56 @@
+#![forbid(unsafe_code)]
+
+//! What operations need between two of their launches.
+
+use bytemuck::Pod;
+use megabatch_gpu_core::{Buffer, Device, Scope};
+
+use super::room::make_room;
+use crate::error::Result;
+
+/// Memory of a device for the parts of a sum, which one launch writes and the next one adds. It is kept from one operation to the next, so that a step takes none of the pool once it was as
+/// large as the largest part. On the CPU it stays empty.
+#[derive(Debug)]
+pub struct Scratch {
+    words: Buffer<f64>,
+}
+
+impl Scratch {
+    /// None so far; what operations ask for is booked on `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn empty(scope: &Scope) -> Result<Self> {
+        Ok(Scratch { words: Buffer::zeros(scope, 0)? })
+    }
+
+    /// Panics if the memory is of another device.
+    pub(super) fn assert_beside(&self, device: &Device) {
+        device.assert_beside(self.words.scope().device());
+    }
+
+    /// Where there is room for `len` numbers, with whatever an operation left in them. They are the caller's for the launches that it submits before anybody asks again: the memory's next
+    /// use comes later on the default stream.
+    pub(super) fn address_of<T: Pod>(&mut self, len: usize) -> Result<u64> {
+        make_room(&mut self.words, (len * size_of::<T>()).div_ceil(size_of::<f64>()))?;
+        Ok(self.words.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_taken_for_the_largest_part_only() {
+        let device = Device::cpu();
+        let mut scratch = Scratch::empty(&device.scope("test")).unwrap();
+        let bytes = [3, 8, 5].map(|len| {
+            scratch.address_of::<f32>(len).unwrap();
+            device.usage().allocated_bytes
+        });
+        assert_eq!(bytes, [16, 32, 32]);
+        scratch.address_of::<f64>(5).unwrap();
+        assert_eq!(device.usage().allocated_bytes, 40);
+    }
+}
