@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::baseline::Baselines;
 use crate::carried::series_of;
+use crate::device::Accelerator;
 use crate::error::{Error, Result};
 use crate::level::Level;
 use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
@@ -245,6 +246,7 @@ impl Predictor {
             model: &self.model,
             parameters: &self.parameters,
             engine: &mut self.engine,
+            accelerator: None,
             device: &self.device,
             compute: self.compute,
             chunk_percent: 100,
@@ -258,6 +260,8 @@ pub(crate) struct Predictions<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet<f32>,
     pub(crate) engine: &'a mut Engine,
+    /// What computes outputs in the place of the engine: a GPU that has loaded the weights and, where they stay there, the series of the samples.
+    pub(crate) accelerator: Option<&'a mut Accelerator>,
     pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
     /// Size of the chunks that samples load ahead, of what was planned.
@@ -306,7 +310,9 @@ impl Predictions<'_> {
         let source = Source { samples: selection.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         let mut numbers = Vec::new();
-        self.engine.load(self.model, self.parameters);
+        if self.accelerator.is_none() {
+            self.engine.load(self.model, self.parameters);
+        }
         let mut streamed = if self.streams { Some(self.stream(selection)?) } else { None };
         with_batches(source, schedule, |feed| {
             while let Some(batch) = feed.next()? {
@@ -318,7 +324,7 @@ impl Predictions<'_> {
                 numbers.resize(len, 0.0);
                 let weights = (self.model, self.parameters);
                 match (computed, &mut streamed) {
-                    (Computed::Outputs, None) => self.engine.predict(self.model, self.parameters, &batch, &mut numbers),
+                    (Computed::Outputs, None) => self.predict(&batch, &mut numbers)?,
                     (Computed::Outputs, Some(streamed)) => streamed.predict(weights, &batch, &mut numbers),
                     (Computed::PoolingWeights, None) => self.engine.pooling_weights(weights, &batch, &mut numbers),
                     (Computed::PoolingWeights, Some(streamed)) => {
@@ -337,6 +343,17 @@ impl Predictions<'_> {
 }
 
 impl Predictions<'_> {
+    /// Writes the outputs of a batch.
+    fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
+        match &mut self.accelerator {
+            Some(accelerator) => accelerator.predict(batch, outputs),
+            None => {
+                self.engine.predict(self.model, self.parameters, batch, outputs);
+                Ok(())
+            }
+        }
+    }
+
     /// The states at the last bars of the selection's windows.
     fn stream(&mut self, selection: Selection<'_>) -> Result<Streamed> {
         self.model.config().check_carried_state()?;

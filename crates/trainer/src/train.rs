@@ -38,7 +38,7 @@ use crate::weights::{load_weights, save_weights};
 pub struct Trainer {
     /// Whose memory weights, optimizer and batches are in.
     device: Device,
-    /// What computes steps, where that is not the processor: `engine` then predicts only.
+    /// What computes steps and validations, where that is not the processor: `engine` then predicts only.
     accelerator: Option<Accelerator>,
     config: Config,
     model: Model,
@@ -151,7 +151,7 @@ impl Trainer {
         Trainer::on((device, None), config, shape)
     }
 
-    /// A trainer whose steps are computed on `gpu`. Weights, optimizer and batches are in the memory of `host` besides, where the model is evaluated and checkpoints are written: they are
+    /// A trainer whose steps are computed on `gpu`. Weights, optimizer and batches are in the memory of `host` besides, where [`Trainer::evaluate`] computes and checkpoints are written: they are
     /// those of a run on the processor, and each goes on from the other's. The weights that come of it are another rounding of the same run.
     ///
     /// # Errors
@@ -309,17 +309,24 @@ impl Trainer {
     /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
         self.settle()?;
+        let loss = self.config.loss;
+        let predictions = Predictions { accelerator: None, ..self.predictions() };
+        evaluate(predictions, selection, (loss, baselines))
+    }
+
+    /// The model in use, where steps are computed.
+    fn predictions(&mut self) -> Predictions<'_> {
         let ration = self.ladder.ration();
-        let predictions = Predictions {
+        Predictions {
             model: &self.model,
             parameters: &self.parameters,
             engine: &mut self.engine,
+            accelerator: self.accelerator.as_mut(),
             device: &self.device,
             compute: Compute { batch_size: ration.batch_size, ..self.config.compute() },
             chunk_percent: ration.chunk_percent,
             streams: self.config.streams(),
-        };
-        evaluate(predictions, selection, (self.config.loss, baselines))
+        }
     }
 
     /// Does what follows the last step, unless that is done.
@@ -415,7 +422,13 @@ impl Trainer {
     }
 
     fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
-        let evaluation = self.evaluate(Selection { samples: run.samples, indices: run.validation }, None)?;
+        if let Some(accelerator) = &mut self.accelerator {
+            let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
+            accelerator.load(host, self.scaler.as_ref())?;
+        }
+        let selection = Selection { samples: run.samples, indices: run.validation };
+        let compared = (self.config.loss, None);
+        let evaluation = evaluate(self.predictions(), selection, compared)?;
         let loss = evaluation.loss;
         let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
         if best {

@@ -14,20 +14,21 @@ use crate::ops::{Dropped, Operand, Part, drop_gradients, drop_outputs, make_room
 #[derive(Debug)]
 pub(super) struct Between<T: Operand> {
     norms: Option<Norms>,
-    /// One timeframe's outputs after the norm, `[T·B, H]`, on the way to dropout; none without both.
-    normed: Option<Buffer<f32>>,
-    /// What the layer above reads, `[Σ T·B, H]`; none where that is the outputs as they are.
-    changed: Option<Buffer<T>>,
+    /// One timeframe's outputs after the norm, `[T·B, H]`, on the way to dropout.
+    normed: Buffer<f32>,
+    /// What the layer above reads, `[Σ T·B, H]`, where that is not the outputs as they are.
+    changed: Buffer<T>,
+    is_changed: bool,
 }
 
 impl<T: Operand> Between<T> {
     /// Between layer `l` of a model and the one above; memory on `scope` is taken when batches come.
-    pub(super) fn new(scope: &Scope, (model, l): (&Model, usize), drops: bool) -> Result<Self> {
-        let norms = Norms::new(scope, model, l)?;
+    pub(super) fn new(scope: &Scope, model: &Model, l: usize) -> Result<Self> {
         Ok(Between {
-            normed: (norms.is_some() && drops).then(|| Buffer::zeros(scope, 0)).transpose()?,
-            changed: (norms.is_some() || drops).then(|| Buffer::zeros(scope, 0)).transpose()?,
-            norms,
+            norms: Norms::new(scope, model, l)?,
+            normed: Buffer::zeros(scope, 0)?,
+            changed: Buffer::zeros(scope, 0)?,
+            is_changed: false,
         })
     }
 
@@ -38,8 +39,11 @@ impl<T: Operand> Between<T> {
         dropped: impl Fn(usize) -> Option<Dropped<'d>>,
         weights: &Buffer<f32>,
     ) -> Result<()> {
-        let Between { norms, normed, changed } = self;
-        let Some(changed) = changed else { return Ok(()) };
+        let Between { norms, normed, changed, is_changed } = self;
+        *is_changed = norms.is_some() || dropped(0).is_some();
+        if !*is_changed {
+            return Ok(());
+        }
         make_room(changed, outputs.list.rows() * outputs.list.hidden())?;
         for k in outputs.timeframes() {
             let (of, to) = (outputs.all(k), (&mut *changed, outputs.start_of_all(k)));
@@ -47,12 +51,11 @@ impl<T: Operand> Between<T> {
                 (None, Some(dropped)) => drop_outputs(dropped, of.part, to)?,
                 (Some(norms), None) => norms.forward((k, weights), of, to)?,
                 (Some(norms), Some(dropped)) => {
-                    let normed = normed.as_mut().expect("made for norms and dropout");
                     make_room(normed, of.rows * outputs.list.hidden())?;
                     norms.forward((k, weights), of, (&mut *normed, 0))?;
                     drop_outputs(dropped, (&*normed).into(), to)?;
                 }
-                (None, None) => unreachable!("what is made for dropout has masks"),
+                (None, None) => unreachable!("all timeframes have masks, or none"),
             }
         }
         Ok(())
@@ -61,10 +64,10 @@ impl<T: Operand> Between<T> {
     /// What the layer above reads of timeframe `k`.
     pub(super) fn read<'a>(&'a self, outputs: Outputs<'a, T>, k: usize) -> Rows<'a, T> {
         let of = outputs.all(k);
-        match &self.changed {
-            Some(buffer) => Rows { part: Part { buffer, start: outputs.start_of_all(k) }, ..of },
-            None => of,
+        if !self.is_changed {
+            return of;
         }
+        Rows { part: Part { buffer: &self.changed, start: outputs.start_of_all(k) }, ..of }
     }
 
     /// Turns the gradients of what the layer above read, `d` `[Σ T·B, H]`, into those of `outputs`; adds those of the norms.

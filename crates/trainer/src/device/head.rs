@@ -125,25 +125,41 @@ impl<T: Operand> Head<T> {
         &self.rooms.now().d_read
     }
 
+    /// From what was read to the outputs.
+    fn forward(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        let room = self.rooms.now_mut();
+        let of = Product {
+            a: (&room.read).into(),
+            b: (&self.weight).into(),
+            start: Some(Part { buffer: parameters, start: self.bias_start }),
+            shape: [room.samples, self.outputs, self.width],
+            layout: Layout::Straight,
+            arithmetic: Arithmetic::Exact,
+        };
+        multiply(&of, Output::Overwrite, (&mut room.outputs, 0), &mut self.scratch)
+    }
+
+    /// Writes the outputs of what was read, `[B, K]`. Waits for the device.
+    pub(super) fn predict(&mut self, parameters: &Buffer<f32>, outputs: &mut [f32]) -> Result<()> {
+        self.forward(parameters)?;
+        Ok(self.rooms.now().outputs.copy_to(outputs)?)
+    }
+
     /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the head's gradients, and leaves those of what was read.
     pub(super) fn learn(
         &mut self,
         scale: &Buffer<f32>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
+        self.forward(parameters)?;
         let Head { width, outputs, .. } = *self;
         let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
-        let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
-        let weight = Part::from(&self.weight);
-        let bias = Part { buffer: parameters, start: self.bias_start };
-        let forward = product((&room.read).into(), weight, [room.samples, outputs, width], Layout::Straight);
-        let forward = Product { start: Some(bias), ..forward };
-        multiply(&forward, Output::Overwrite, (&mut room.outputs, 0), scratch)?;
-
         let of = Predictions { outputs: &room.outputs, targets: &room.targets };
         let objective = Objective { terms: &self.terms, scale };
         loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals, scratch))?;
 
+        let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
+        let weight = Part::from(&self.weight);
         let d_outputs = Part::from(&room.d_outputs);
         let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTurned);
         multiply(&of_weight, Output::Add, (gradients, self.weight_start), scratch)?;

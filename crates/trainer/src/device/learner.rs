@@ -36,6 +36,9 @@ pub(super) trait Learn: Debug + Send {
         parameters_and_gradients: (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()>;
 
+    /// Writes the outputs of a batch, `[B, K]`. Waits for the device.
+    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>, outputs: &mut [f32]) -> Result<()>;
+
     /// The sum of the losses since the step began, and the number of its terms. Waits for the device.
     fn totals(&self) -> Result<[f64; 2]>;
 }
@@ -60,10 +63,31 @@ struct Learner<T: Operand> {
 
 impl<T: Operand> Learner<T> {
     fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
-        let lstms = Lstms::new(scope, model, config.dropout_between_layers())?;
+        let lstms = Lstms::new(scope, model)?;
         let (head, working) = (Head::new(scope, (model, config.loss))?, WorkingCopy::new(scope, model)?);
         let delivery = Delivery::new(&scope.child("batches"))?;
         Ok(Learner { lstms, fusion: Fusion::new(scope, model), head, working, delivery })
+    }
+
+    /// From a batch, with its targets where they are learnt, to what the head reads.
+    fn encode(
+        &mut self,
+        batch: (&BatchView<'_>, Option<Dropout>),
+        goal: Option<Goal<'_>>,
+        parameters: &Buffer<f32>,
+    ) -> Result<()> {
+        let Learner { lstms, fusion, head, working, delivery } = self;
+        let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.0.len());
+        head.begin(samples)?;
+        let mut mail = delivery.mail();
+        lstms.post(batch, &mut mail)?;
+        goal.map_or(Ok(()), |goal| head.post(goal, &mut mail))?;
+        mail.send()?;
+        lstms.forward(weights)?;
+        let Some(fusion) = fusion else { return lstms.join(head.read_mut()) };
+        fusion.begin(samples)?;
+        lstms.join(fusion.tokens_mut())?;
+        fusion.forward(weights, head.read_mut())
     }
 }
 
@@ -84,26 +108,19 @@ impl<T: Operand> Learn for Learner<T> {
         goal: Goal<'_>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
-        let Learner { lstms, fusion, head, working, delivery } = self;
-        let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.0.len());
         let scale = goal.scale;
-        head.begin(samples)?;
-        let mut mail = delivery.mail();
-        lstms.post(batch, &mut mail)?;
-        head.post(goal, &mut mail)?;
-        mail.send()?;
-        lstms.forward(weights)?;
-        let Some(fusion) = fusion else {
-            lstms.join(head.read_mut())?;
-            head.learn(scale, (parameters, &mut *gradients))?;
-            return lstms.backward(head.d_read(), (weights, gradients));
-        };
-        fusion.begin(samples)?;
-        lstms.join(fusion.tokens_mut())?;
-        fusion.forward(weights, head.read_mut())?;
+        self.encode(batch, Some(goal), parameters)?;
+        let Learner { lstms, fusion, head, working, .. } = self;
+        let weights = working.as_ref().map_or(parameters, WorkingCopy::values);
         head.learn(scale, (parameters, &mut *gradients))?;
+        let Some(fusion) = fusion else { return lstms.backward(head.d_read(), (weights, gradients)) };
         fusion.backward::<T>(head.d_read(), (weights, &mut *gradients))?;
         lstms.backward(fusion.d_tokens(), (weights, gradients))
+    }
+
+    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>, outputs: &mut [f32]) -> Result<()> {
+        self.encode((batch, None), None, parameters)?;
+        self.head.predict(parameters, outputs)
     }
 
     fn totals(&self) -> Result<[f64; 2]> {

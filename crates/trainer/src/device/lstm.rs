@@ -61,7 +61,7 @@ struct Layer<T: Operand> {
 
 impl<T: Operand> Lstms<T> {
     /// The LSTMs of `model`, on scopes below `scope`. Memory for batches is taken when they come.
-    pub(super) fn new(scope: &Scope, model: &Model, has_dropout: bool) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model) -> Result<Self> {
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
         let (hidden, sequences) = (model.config().hidden, model.lstms().len());
@@ -72,9 +72,7 @@ impl<T: Operand> Lstms<T> {
                 cells: cells.collect::<Result<_>>()?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, sequences)?,
                 states: States::zeros(&activations, &over_bars)?,
-                between: (l + 1 < model.config().layers)
-                    .then(|| Between::new(&activations, (model, l), has_dropout))
-                    .transpose()?,
+                between: (l + 1 < model.config().layers).then(|| Between::new(&activations, model, l)).transpose()?,
             })
         };
         let top = Top::new(&activations, model)?;

@@ -8,7 +8,8 @@
 //!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer ─► last states, or pooling ─► fusion ─► head, loss
 //!               gradients    ◄─ by bar    ◄─ the same backward                                                             ◄─┘
 //! once a step   loss, norm, overflow      ◄─ device, and then unscale, clip, update there
-//! where due     weights, moments          ◄─ device, for validation and checkpoints
+//! where due     outputs of a validation   ◄─ device
+//!               weights, moments          ◄─ device, for checkpoints
 //! ```
 
 mod bars;
@@ -106,12 +107,22 @@ impl Accelerator {
     /// Begins a step, with gradients and losses of zero.
     pub(crate) fn begin(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         self.begun = Instant::now();
+        self.resident.gradients.set_zero()?;
+        self.load(host, scaler)
+    }
+
+    /// Makes ready for the weights as they are now.
+    pub(crate) fn load(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         if self.newest == Newest::Host {
             self.resident.load(host.parameters, host.optimizer, scaler)?;
             self.newest = Newest::Both;
         }
-        self.resident.gradients.set_zero()?;
         self.learner.load(&self.resident.values)
+    }
+
+    /// Writes the outputs of `batch`, `[B, K]`, by the weights that [`Accelerator::load`] found; nothing is dropped. Waits for the device.
+    pub(crate) fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
+        self.learner.predict(batch, &self.resident.values, outputs)
     }
 
     /// Adds the gradients of `objective` over `batch`.

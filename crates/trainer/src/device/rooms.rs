@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 
-/// What batches of so many samples take, by that number. There are few in a run: that of a batch, and of the last one of an epoch.
+/// What batches of so many samples take, by that number. There are few in a run: that of a batch, and of the last one of an epoch or a validation.
 #[derive(Debug)]
 pub(super) struct Rooms<R> {
     all: Vec<(usize, R)>,
