@@ -11,6 +11,9 @@ namespace {
 // A thread that spins waits for another. After so many turns in which every thread only spun, none will ever come.
 constexpr unsigned IDLE_TURNS_MAX = 10000;
 
+// A block that changes something in every turn, and never ends, may be waiting for another all the same.
+constexpr unsigned TURNS_AHEAD_MAX = 1 << 16;
+
 // Kept from launch to launch, and never cleared: the system gives pages as they are touched. Below the first stack lies one
 // more, for a thread that grows out of its own to be told so on.
 char* stacks(size_t threads) {
@@ -30,30 +33,29 @@ uint3 index_of(const Launch& launch, size_t number) {
   return {unsigned(number % launch.grid[0]), unsigned(row % launch.grid[1]), unsigned(row / launch.grid[1])};
 }
 
-// Gives every block its turn. False when all that happened was spinning.
-bool turn(const std::vector<Block*>& blocks) {
-  bool moved = false;
-  for (Block* block : blocks) {
-    if (block->is_done()) continue;
-    moved |= block->turn();
-    if (block->has_failed()) break;
-  }
-  return moved;
+// Lets a block run as far as it gets without the others, so that one which does not wait for them where it must is far ahead of them. False when all that happened was
+// spinning.
+bool run_ahead(Block& block) {
+  unsigned turns = 0;
+  while (turns < TURNS_AHEAD_MAX && !block.is_done() && !block.has_failed() && block.turn()) turns++;
+  return turns > 0;
 }
 
 // Runs blocks that have begun until all their threads have ended; false when a fault was reported. `why`: a line of the report, where a
 // thread waits for another for ever.
 bool run(const std::vector<Block*>& blocks, const std::string& why) {
-  unsigned idle_turns = 0;
-  auto left = [&] { return std::find_if(blocks.begin(), blocks.end(), [](Block* block) { return !block->is_done(); }); };
-  while (left() != blocks.end()) {
-    idle_turns = turn(blocks) ? 0 : idle_turns + 1;
-    if (idle_turns == IDLE_TURNS_MAX) (*left())->report_stuck(why);
+  for (unsigned idle_turns = 0; idle_turns < IDLE_TURNS_MAX;) {
+    bool moved = false, all_done = true;
     for (Block* block : blocks) {
+      moved |= run_ahead(*block);
       if (block->has_failed()) return false;
+      all_done &= block->is_done();
     }
+    if (all_done) return true;
+    idle_turns = moved ? 0 : idle_turns + 1;
   }
-  return true;
+  (*std::find_if(blocks.begin(), blocks.end(), [](Block* block) { return !block->is_done(); }))->report_stuck(why);
+  return false;
 }
 
 bool one_after_another(const char* kernel, void (*body)(void**), const Launch& launch) {
