@@ -32,6 +32,8 @@ pub const SOURCES: &[&str] = &[
     "pool",
     "recurrence",
     "recurrence_backward",
+    "recurrence_group",
+    "recurrence_group_backward",
     "recurrent_weights",
     "round",
     "take_rows",
@@ -43,7 +45,11 @@ pub const CASES: &[Case] = &[
     ("a layer in f16 is the CPU's, held in registers", |device| same::<f16>(device, &[16, 33], 2e-3)),
     ("a layer of 128 units is the CPU's", |device| same::<bf16>(device, &[128], 2e-2)),
     ("a layer in f32 is the CPU's, step by step", |device| same::<f32>(device, &[1, 20], 2e-5)),
-    ("a layer that is too wide for registers is the CPU's, step by step", |device| same::<bf16>(device, &[130], 2e-2)),
+    ("a layer that is too wide for a block is the CPU's, shared by a group", |device| {
+        same::<bf16>(device, &[130], 2e-2)
+    }),
+    ("wider layers are the CPU's, shared by larger groups", |device| same::<f16>(device, &[200, 384, 512], 2e-3)),
+    ("a layer that is too wide for groups is the CPU's, step by step", |device| same::<bf16>(device, &[516], 2e-2)),
     ("tiles of either size give the same bits", tiles_give_the_same_bits),
     ("losses and their gradients are the CPU's", between::losses),
     ("sums of columns, norms and dropout have the CPU's bits", between::rows),
@@ -259,7 +265,7 @@ fn same<T: Operand>(device: &Device, widths: &[usize], tolerance: f32) -> Result
 }
 
 fn tiles_give_the_same_bits(device: &Device) -> Result<()> {
-    for hidden in [7, 50] {
+    for hidden in [7, 50, 130] {
         let example = Example::new(hidden);
         let [eight, sixteen] = [TileWindows::Eight, TileWindows::Sixteen].map(|tile| example.run::<bf16>(device, tile));
         assert_eq!(eight?, sixteen?, "{hidden} units");

@@ -28,6 +28,7 @@ pub mod conformance;
 mod dropout;
 mod fuse;
 mod gate_rows;
+mod group;
 #[cfg(test)]
 mod harness;
 mod join;
