@@ -41,6 +41,7 @@ pub const BLOCK_THREADS: u32 = 256;
 pub struct Launch {
     blocks: u32,
     threads: u32,
+    cooperative: bool,
 }
 
 impl Launch {
@@ -58,13 +59,19 @@ impl Launch {
     /// As [`Launch::over`].
     pub fn of_blocks(blocks: usize) -> Option<Self> {
         let blocks = i32::try_from(blocks).expect("a grid has at most 2^31 - 1 blocks") as u32;
-        (blocks > 0).then_some(Launch { blocks, threads: BLOCK_THREADS })
+        (blocks > 0).then_some(Launch { blocks, threads: BLOCK_THREADS, cooperative: false })
     }
 
     /// As many blocks of `threads` threads each.
     #[must_use]
     pub fn with_threads(self, threads: u32) -> Self {
         Launch { threads, ..self }
+    }
+
+    /// The same with all blocks running at once, so that one may wait for another; see [`Kernel::resident_blocks`].
+    #[must_use]
+    pub fn cooperative(self) -> Self {
+        Launch { cooperative: true, ..self }
     }
 }
 
@@ -109,11 +116,31 @@ impl Kernel<'_> {
     /// Buffers that are dropped early are no danger: their memory's next use comes later on the default stream.
     #[cfg(feature = "cuda")]
     pub unsafe fn submit(&self, cuda: &Cuda, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
-        let Some((blocks, threads)) = launch.map(Into::into) else { return Ok(()) };
+        let Some(Launch { blocks, threads, cooperative }) = launch else { return Ok(()) };
         let module = cuda.gpu().module(self.module, self.ptx)?;
-        let grid = crate::cuda::Grid::of(blocks, threads);
+        let grid = crate::cuda::Grid { cooperative, ..crate::cuda::Grid::of(blocks, threads) };
         // SAFETY: as the caller promised.
         unsafe { module.kernel(self.name)?.launch(&cuda.gpu().default_stream(), &grid, arguments) }
+    }
+
+    /// How many blocks of `threads` threads run at once on a GPU that does nothing else, at most as many as a [cooperative](Launch::cooperative) launch can have: 0 where the GPU
+    /// cannot promise that.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel); [`Error::Driver`](crate::Error::Driver) where a call fails.
+    #[cfg(feature = "cuda")]
+    pub fn resident_blocks(&self, cuda: &Cuda, threads: u32) -> Result<u64> {
+        let module = cuda.gpu().module(self.module, self.ptx)?;
+        module.kernel(self.name)?.resident_blocks(&crate::cuda::Grid::of(1, threads))
+    }
+
+    /// Never runs: a build without the feature `cuda` has no [`Cuda`].
+    ///
+    /// # Errors
+    /// None.
+    #[cfg(not(feature = "cuda"))]
+    pub fn resident_blocks(&self, cuda: &Cuda, _threads: u32) -> Result<u64> {
+        cuda.shared_gpu().never()
     }
 
     /// Never runs: a build without the feature `cuda` has no [`Cuda`].

@@ -38,9 +38,23 @@ impl Harness {
     /// # Panics
     /// If the sources do not compile, and if [`Kernels::launch`] fails.
     pub fn run(&self, kernel: &str, grid: Option<impl Into<(u32, u32)>>, arguments: &mut [Arg<'_>]) {
-        let Some((blocks, threads)) = grid.map(Into::into) else { return };
+        if let Some((blocks, threads)) = grid.map(Into::into) {
+            self.launch(kernel, Geometry::linear(blocks, threads), arguments);
+        }
+    }
+
+    /// The same as a cooperative launch, whose blocks may wait for each other.
+    ///
+    /// # Panics
+    /// As [`Harness::run`].
+    pub fn run_cooperative(&self, kernel: &str, grid: impl Into<(u32, u32)>, arguments: &mut [Arg<'_>]) {
+        let (blocks, threads) = grid.into();
+        self.launch(kernel, Geometry::linear(blocks, threads).cooperative(), arguments);
+    }
+
+    fn launch(&self, kernel: &str, geometry: Geometry, arguments: &mut [Arg<'_>]) {
         let kernels = self.kernels.get_or_init(|| self.compiled(Checks::Memory));
-        let done = kernels.launch(kernel, Geometry::linear(blocks, threads), arguments);
+        let done = kernels.launch(kernel, geometry, arguments);
         done.unwrap_or_else(|error| panic!("{error}"));
     }
 

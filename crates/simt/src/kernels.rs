@@ -19,7 +19,7 @@ pub struct Kernels {
     names: Vec<String>,
 }
 
-/// Blocks of the grid, threads of a block, and the bytes of a block's dynamic shared memory.
+/// Blocks of the grid, threads of a block, the bytes of a block's dynamic shared memory, and which blocks run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Blocks along x, y, z.
@@ -28,12 +28,35 @@ pub struct Geometry {
     pub block: [u32; 3],
     /// Size of the `extern __shared__` array.
     pub dynamic_shared_bytes: usize,
+    /// Whether blocks may wait for each other.
+    pub blocks: Blocks,
+}
+
+/// Which blocks of a launch run at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blocks {
+    /// One after another, x fastest: all that a launch promises.
+    #[default]
+    OneAfterAnother,
+    /// All of them, as in a cooperative launch.
+    AllAtOnce,
 }
 
 impl Geometry {
     /// `blocks` blocks of `threads` threads in a row, without dynamic shared memory.
     pub fn linear(blocks: u32, threads: u32) -> Self {
-        Geometry { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared_bytes: 0 }
+        Geometry {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            dynamic_shared_bytes: 0,
+            blocks: Blocks::OneAfterAnother,
+        }
+    }
+
+    /// The same as a cooperative launch.
+    #[must_use]
+    pub fn cooperative(self) -> Self {
+        Geometry { blocks: Blocks::AllAtOnce, ..self }
     }
 
     fn is_possible(&self) -> bool {
@@ -52,6 +75,7 @@ struct Launch {
     grid: [u32; 3],
     block: [u32; 3],
     dynamic_shared_bytes: u64,
+    cooperative: u64,
     arguments: *const *mut c_void,
     ranges: *const Range,
     range_count: u64,
@@ -95,12 +119,13 @@ impl Kernels {
     }
 
     /// The shared object. It exports, for each kernel, `simt_launch_<name>` and `simt_parameters_<name>` (`cxx/simt/export.h`), and
-    /// for a made-up driver `int simt_<name>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** arguments)`.
+    /// for a made-up driver `int simt_<name>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** arguments)` and
+    /// `simt_cooperative_<name>`, which is the same for a cooperative launch.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Runs a kernel on every thread of the grid, and returns when all have ended. Blocks run one after another, x fastest.
+    /// Runs a kernel on every thread of the grid, and returns when all have ended.
     ///
     /// # Errors
     /// [`Error::UnknownKernel`], [`Error::Arguments`] and [`Error::Geometry`] before anything runs; [`Error::Fault`] when a
@@ -121,6 +146,7 @@ impl Kernels {
             grid: geometry.grid,
             block: geometry.block,
             dynamic_shared_bytes: geometry.dynamic_shared_bytes as u64,
+            cooperative: u64::from(geometry.blocks == Blocks::AllAtOnce),
             arguments: addresses.as_ptr(),
             ranges: ranges.as_ptr(),
             range_count: ranges.len() as u64,

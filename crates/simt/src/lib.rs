@@ -14,4 +14,4 @@ pub use argument::Arg;
 pub use compile::{Checks, Options};
 pub use error::{Error, Result};
 pub use harness::Harness;
-pub use kernels::{Geometry, Kernels};
+pub use kernels::{Blocks, Geometry, Kernels};

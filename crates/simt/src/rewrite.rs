@@ -35,7 +35,10 @@ extern "C" uint32_t simt_parameters_NAME(simt::Parameter* parameters, uint32_t c
 }
 extern "C" int simt_launch_NAME(const simt::Launch* launch) { return simt::launch("NAME", simt::Kernel<NAME>::call, *launch); }
 extern "C" __attribute__((no_sanitize("thread"))) int simt_NAME(const unsigned grid[3], const unsigned block[3], size_t shared, void** arguments) {
-  return simt::launch_anywhere("NAME", simt::Kernel<NAME>::call, {{grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, arguments});
+  return simt::launch_anywhere("NAME", simt::Kernel<NAME>::call, {{grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, 0, arguments});
+}
+extern "C" __attribute__((no_sanitize("thread"))) int simt_cooperative_NAME(const unsigned grid[3], const unsigned block[3], size_t shared, void** arguments) {
+  return simt::launch_anywhere("NAME", simt::Kernel<NAME>::call, {{grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, 1, arguments});
 }
 "#;
 

@@ -18,7 +18,11 @@ fn mark(mark: &str) -> String {
 
 /// Launches one block, and checks that the report has every piece.
 fn check(kernel: &str, threads: u32, arguments: &mut [Arg<'_>], pieces: &[&str]) {
-    let fault = KERNELS.launch(kernel, Geometry::linear(1, threads), arguments).unwrap_err();
+    check_launch(kernel, Geometry::linear(1, threads), arguments, pieces);
+}
+
+fn check_launch(kernel: &str, geometry: Geometry, arguments: &mut [Arg<'_>], pieces: &[&str]) {
+    let fault = KERNELS.launch(kernel, geometry, arguments).unwrap_err();
     assert!(matches!(fault, Error::Fault { .. }), "{fault}");
     let report = fault.to_string();
     assert!(report.starts_with(&format!("kernel {kernel}, block (0,0,0): ")), "{report}");
@@ -115,6 +119,26 @@ fn a_thread_that_waits_for_ever_is_told() {
     let (mut flag, mut lock) = ([0u32], [0u32]);
     let pieces = ["deadlock", "threads 0-31 wait in a loop that waits for another thread"];
     check("never_set", 32, &mut [Arg::from(&mut flag[..]), Arg::from(&mut lock[..])], &pieces);
+}
+
+#[test]
+fn a_block_that_waits_for_another_for_ever_is_told() {
+    let (kernel, place) = ("waits_for_blocks", mark("behind the wait"));
+    let waits = ["deadlock", "threads 0 wait in a loop", "threads 1-31 wait in __syncthreads at ", &place];
+    let with = |last| [&waits[..], &[last]].concat();
+    let mut arrived = [0u32];
+    let mut arguments = [Arg::from(&mut arrived[..]), Arg::from(3u32)];
+    let one_by_one = Geometry::linear(3, 32);
+    let pieces = with("a thread may wait for another block's only in a cooperative launch");
+    check_launch(kernel, one_by_one, &mut arguments, &pieces);
+
+    arrived = [0];
+    let mut arguments = [Arg::from(&mut arrived[..]), Arg::from(4u32)];
+    let pieces = with("all blocks of the launch run at once, and none can go on");
+    check_launch(kernel, one_by_one.cooperative(), &mut arguments, &pieces);
+    arrived = [0];
+    let mut arguments = [Arg::from(&mut arrived[..]), Arg::from(3u32)];
+    KERNELS.launch(kernel, one_by_one.cooperative(), &mut arguments).unwrap();
 }
 
 #[test]

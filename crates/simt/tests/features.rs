@@ -19,7 +19,7 @@ fn one_warp() -> Geometry {
 
 #[test]
 fn every_thread_of_every_block_knows_where_it_is() {
-    let geometry = Geometry { grid: [3, 2, 2], block: [5, 3, 2], dynamic_shared_bytes: 0 };
+    let geometry = Geometry { grid: [3, 2, 2], block: [5, 3, 2], ..Geometry::linear(1, 1) };
     let mut out = vec![0u32; 12 * 30];
     launch("coordinates", geometry, &mut [Arg::from(&mut out[..])]);
     for (k, &packed) in out.iter().enumerate() {
@@ -47,6 +47,19 @@ fn dynamic_shared_memory_has_the_size_of_the_launch() {
     let geometry = Geometry { dynamic_shared_bytes: 77 * 4, ..Geometry::linear(1, 77) };
     launch("reverse_dynamic", geometry, &mut [Arg::from(&mut x[..])]);
     assert_eq!(x, (0..77).rev().collect::<Vec<i32>>());
+}
+
+#[test]
+fn blocks_of_a_cooperative_launch_wait_for_each_other() {
+    let (blocks, rounds) = (5, 7);
+    let mut arrived = [1u32; 5];
+    let mut numbers = [0u32; 5 * 8];
+    let mut arguments = [Arg::from(&mut arrived[..]), Arg::from(&mut numbers[..]), Arg::from(rounds)];
+    launch("relay", Geometry::linear(blocks, 32).cooperative(), &mut arguments);
+    // What a block has after the last round was handed on by the seven up to it, itself included.
+    let expected = |block: u32| (0..rounds).map(|back| (block + 2 * blocks - back) % blocks).sum::<u32>();
+    assert_eq!(numbers[35..], [0, 1, 2, 3, 4].map(expected));
+    assert_eq!(arrived, [rounds + 1; 5]);
 }
 
 #[test]

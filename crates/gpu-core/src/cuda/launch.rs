@@ -12,7 +12,7 @@ use super::properties::Properties;
 use super::stream::Stream;
 use crate::error::{Error, Result};
 
-/// How many threads run a kernel, and the shared memory of each block.
+/// How many threads run a kernel, the shared memory of each block, and whether blocks may wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Blocks in the grid, by dimension (x, y, z).
@@ -21,18 +21,26 @@ pub struct Grid {
     pub threads: [u32; 3],
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
+    /// Whether all blocks run at once, so that one may wait for another.
+    pub cooperative: bool,
 }
 
 impl Grid {
     /// `blocks` blocks of `threads` threads in one dimension, without dynamic shared memory.
     pub fn of(blocks: u32, threads: u32) -> Self {
-        Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0 }
+        Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0, cooperative: false }
     }
 
     /// The same with `bytes` of dynamic shared memory a block.
     #[must_use]
     pub fn with_shared_bytes(self, bytes: u32) -> Self {
         Grid { shared_bytes: bytes, ..self }
+    }
+
+    /// The same with all blocks running at once.
+    #[must_use]
+    pub fn cooperative(self) -> Self {
+        Grid { cooperative: true, ..self }
     }
 }
 
@@ -54,6 +62,7 @@ impl Kernel<'_> {
         assert!(Arc::ptr_eq(stream.context(), self.context()), "a kernel runs on a stream of its own GPU");
         self.check_arguments(arguments)?;
         self.check_grid(grid, self.context().properties())?;
+        self.check_residence(grid)?;
         // SAFETY: the arguments are of the number and the sizes that the kernel's signature has; for the rest the caller answers.
         unsafe { self.submit(stream, grid, arguments) }.map_err(|fault| self.context().error(fault))
     }
@@ -94,6 +103,46 @@ impl Kernel<'_> {
         Ok(())
     }
 
+    /// How many blocks with `grid`'s threads and shared memory run at once on a GPU that does nothing else: 0 where it cannot promise that.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn resident_blocks(&self, grid: &Grid) -> Result<u64> {
+        let gpu = self.context().properties();
+        if !gpu.has_cooperative_launch {
+            return Ok(0);
+        }
+        let of_each = self.blocks_of_a_multiprocessor(grid).map_err(|fault| self.context().error(fault))?;
+        Ok(u64::from(of_each) * u64::from(gpu.multiprocessors))
+    }
+
+    fn blocks_of_a_multiprocessor(&self, grid: &Grid) -> Result<u32, Fault> {
+        self.context().enter()?;
+        let (threads, mut blocks) = (grid.threads.iter().product::<u32>(), 0);
+        // SAFETY: the function is of a module that `self` keeps loaded, and `blocks` is a variable of this function.
+        let code = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &raw mut blocks,
+                self.function,
+                threads as i32,
+                grid.shared_bytes as usize,
+            )
+        };
+        let operands = format_args!("{}, {threads} threads, {} bytes shared", self.name, grid.shared_bytes);
+        checked("cuOccupancyMaxActiveBlocksPerMultiprocessor", operands, code)?;
+        Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+
+    fn check_residence(&self, grid: &Grid) -> Result<()> {
+        let wanted = grid.blocks.iter().map(|&blocks| u64::from(blocks)).product();
+        let most = if grid.cooperative { self.resident_blocks(grid)? } else { u64::MAX };
+        if wanted > most {
+            let (kernel, what) = (self.name.to_owned(), "blocks that run at once");
+            return Err(Error::LaunchLimit { kernel, what, wanted, least: 1, most });
+        }
+        Ok(())
+    }
+
     /// # Safety
     /// As [`Kernel::launch`], and the arguments are those of the kernel's signature.
     unsafe fn submit(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<(), Fault> {
@@ -109,29 +158,24 @@ impl Kernel<'_> {
                 code,
             )?;
         }
-        let (Grid { blocks, threads, shared_bytes }, mut addresses) = (*grid, arguments.addresses());
+        let (Grid { blocks, threads, shared_bytes, cooperative }, mut addresses) = (*grid, arguments.addresses());
+        let call = if cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" };
+        let ([x, y, z], [of_x, of_y, of_z]) = (blocks, threads);
+        let (function, on, given) = (self.function, stream.raw(), addresses.as_mut_ptr());
         // SAFETY: the function is of a module that `self` keeps loaded, the stream lives as long as its table, and the driver has copied
         // the values behind the addresses when the call returns.
         let code = unsafe {
-            sys::cuLaunchKernel(
-                self.function,
-                blocks[0],
-                blocks[1],
-                blocks[2],
-                threads[0],
-                threads[1],
-                threads[2],
-                shared_bytes,
-                stream.raw(),
-                addresses.as_mut_ptr(),
-                ptr::null_mut(),
-            )
+            if cooperative {
+                sys::cuLaunchCooperativeKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, on, given)
+            } else {
+                sys::cuLaunchKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, on, given, ptr::null_mut())
+            }
         };
         let operands = format_args!(
             "{}, blocks {blocks:?}, threads {threads:?}, {shared_bytes} bytes shared, stream {}",
             self.name,
             stream.id().0
         );
-        checked("cuLaunchKernel", operands, code)
+        checked(call, operands, code)
     }
 }

@@ -39,6 +39,8 @@ pub struct Properties {
     pub shared_bytes_opt_in_max: u32,
     /// Whether physical memory can be mapped at addresses of our choice.
     pub has_virtual_memory: bool,
+    /// Whether a launch can ask that all its blocks run at once.
+    pub has_cooperative_launch: bool,
 }
 
 /// How much memory a GPU has.
@@ -81,6 +83,7 @@ impl Properties {
             shared_bytes_max: ask(Ask::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
             shared_bytes_opt_in_max: ask(Ask::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             has_virtual_memory: ask(Ask::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED)? == 1,
+            has_cooperative_launch: ask(Ask::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? == 1,
         })
     }
 }

@@ -18,6 +18,8 @@ const PTX: &str = "
 { ret; }
 .visible .entry shape(.param .u64 shape_param_0)
 { ret; }
+.visible .entry meet(.param .u64 meet_param_0)
+{ ret; }
 .visible .entry broken()
 { ret; }
 .visible .entry orphan()
@@ -78,7 +80,7 @@ fn the_grid_arrives_and_more_shared_memory_is_asked_for() {
     let kernel = module.kernel("shape").unwrap();
     let out = Buffer::<u32>::zeros(&device.scope("test"), 7).unwrap();
     for (shared_bytes, asked) in [(0, 0), (49_152, 0), (49_153, 1), (166_912, 2)] {
-        let grid = Grid { blocks: [4, 3, 2], threads: [8, 4, 2], shared_bytes };
+        let grid = Grid { blocks: [4, 3, 2], threads: [8, 4, 2], shared_bytes, ..Grid::of(1, 1) };
         // SAFETY: the kernel writes seven numbers, for which the buffer has room.
         unsafe { kernel.launch(&gpu(&device).default_stream(), &grid, &arguments![out.address()]) }.unwrap();
         assert_eq!(out.to_vec().unwrap(), [4, 3, 2, 8, 4, 2, shared_bytes]);
@@ -133,6 +135,33 @@ fn grids_that_cannot_run_are_refused_with_the_limit() {
         assert_eq!(launched.unwrap_err().to_string(), message);
     }
     assert_eq!(driver.calls("cuLaunchKernel"), 0);
+}
+
+#[test]
+fn blocks_of_a_cooperative_launch_may_wait_for_each_other() {
+    let (driver, device) = with_kernels();
+    let module = gpu(&device).module("test", PTX).unwrap();
+    let (kernel, stream) = (module.kernel("meet").unwrap(), gpu(&device).default_stream());
+    // Four multiprocessors hold 2048 threads each.
+    let grid = Grid::of(32, 256).cooperative();
+    assert_eq!(kernel.resident_blocks(&grid).unwrap(), 32);
+    assert_eq!(kernel.resident_blocks(&Grid::of(1, 1024)).unwrap(), 8);
+    let met = Buffer::<u32>::zeros(&device.scope("test"), 1).unwrap();
+    // SAFETY: the kernel counts in one number, which lives until it is read.
+    unsafe { kernel.launch(&stream, &grid, &arguments![met.address()]) }.unwrap();
+    assert_eq!(met.to_vec().unwrap(), [32]);
+    let calls = ["cuLaunchCooperativeKernel", "cuLaunchKernel"].map(|call| driver.calls(call));
+    assert_eq!(calls, [1, 0]);
+
+    let too_many = Grid { blocks: [3, 11, 1], ..grid };
+    // SAFETY: nothing is launched.
+    let refused = unsafe { kernel.launch(&stream, &too_many, &arguments![met.address()]) }.unwrap_err();
+    let message = "kernel `meet` cannot be launched with 33 blocks that run at once: 1 to 32 are possible";
+    assert_eq!(refused.to_string(), message);
+    assert_eq!(driver.calls("cuLaunchCooperativeKernel"), 1);
+    // SAFETY: as above; without a promise the first block waits in vain, and the driver says that the kernel failed.
+    unsafe { kernel.launch(&stream, &Grid::of(32, 256), &arguments![met.address()]) }.unwrap();
+    assert!(matches!(met.to_vec(), Err(Error::Driver { code: 719, .. })));
 }
 
 #[test]

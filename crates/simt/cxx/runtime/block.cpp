@@ -11,38 +11,18 @@ namespace {
 
 thread_local Block* running_block = nullptr;
 
-// A thread that spins waits for another. After so many turns in which every thread only spun, none will ever come.
-constexpr unsigned IDLE_TURNS_MAX = 10000;
-
-// Kept from launch to launch, and never cleared: the system gives pages as they are touched. Below the first stack lies one
-// more, for a thread that grows out of its own to be told so on.
-char* stacks(size_t threads) {
-  static thread_local std::unique_ptr<char[]> memory;
-  static thread_local size_t capacity = 0;
-  if (threads > capacity) {
-    memory.reset(new char[(threads + 1) * STACK_BYTES + 63]);
-    capacity = threads;
-  }
-  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t(63)) + STACK_BYTES;
-}
-
-unsigned volume(const uint32_t size[3]) { return size[0] * size[1] * size[2]; }
-
 }  // namespace
 
 Block& block() { return *running_block; }
 
-Block::Block(const char* kernel, void (*body)(void**), const Launch& launch)
-    : kernel_(kernel),
-      body_(body),
-      launch_(launch),
-      memory_(launch),
-      fibers_(volume(launch.block)),
-      stacks_(stacks(fibers_.size())) {
+unsigned threads_of(const Launch& launch) { return launch.block[0] * launch.block[1] * launch.block[2]; }
+
+Block::Block(const char* kernel, void (*body)(void**), const Launch& launch, char* stacks)
+    : kernel_(kernel), body_(body), launch_(launch), memory_(launch), fibers_(threads_of(launch)), stacks_(stacks) {
   memory_.set_stacks(stacks_, fibers_.size() * STACK_BYTES);
 }
 
-bool Block::run(uint3 index) {
+void Block::begin(uint3 index) {
   index_ = index;
   running_ = fibers_.size();
   waiting_ = 0;
@@ -55,18 +35,10 @@ bool Block::run(uint3 index) {
     fiber.number = number;
     start(fiber.context, stack, STACK_BYTES, entry);
   }
-  running_block = this;
-  unsigned idle_turns = 0;
-  while (running_ > 0 && !failed_) {
-    idle_turns = turn() ? 0 : idle_turns + 1;
-    if (idle_turns == IDLE_TURNS_MAX) report(stuck());
-  }
-  running_block = nullptr;
-  return !failed_;
 }
 
-// Gives every thread that can run its turn. False when all that happened was spinning.
 bool Block::turn() {
+  running_block = this;
   changes_ = 0;
   bool ran = false, moved = false;
   for (Fiber& fiber : fibers_) {
@@ -78,6 +50,7 @@ bool Block::turn() {
     if (failed_) return true;
     moved |= fiber.state != State::spinning;
   }
+  // No other block wakes a thread that waits at a barrier of its own.
   if (!ran) report(stuck());
   return moved || changes_ > 0;
 }
@@ -152,12 +125,13 @@ void Block::require_one_barrier(const Fiber& arrived) {
   }
 }
 
-bool Block::report(const std::string& what) {
+void Block::report_stuck(const std::string& why) { report(stuck() + why); }
+
+void Block::report(const std::string& what) {
   failed_ = true;
   std::string where = std::to_string(index_.x) + "," + std::to_string(index_.y) + "," + std::to_string(index_.z);
   std::string report = "kernel " + std::string(kernel_) + ", block (" + where + "): " + what;
   snprintf(launch_.report, launch_.report_bytes, "%s", report.c_str());
-  return false;
 }
 
 void Block::fail(const std::string& what) {

@@ -31,10 +31,20 @@ struct Fiber {
 
 class Block {
  public:
-  Block(const char* kernel, void (*body)(void**), const Launch& launch);
+  // `stacks`: of all threads, above a share for one more.
+  Block(const char* kernel, void (*body)(void**), const Launch& launch, char* stacks);
 
-  // Runs the block at `index` of the grid; false when a fault was reported.
-  bool run(uint3 index);
+  // Makes this the block at `index` of the grid, whose threads have all yet to begin.
+  void begin(uint3 index);
+
+  // Gives every thread that can run its turn. False when all that happened was spinning.
+  bool turn();
+
+  bool is_done() const { return running_ == 0; }
+  bool has_failed() const { return failed_; }
+
+  // Reports the threads that wait, none of which will ever go on, and why.
+  void report_stuck(const std::string& why);
 
   // Describes a fault and leaves the running fiber for good.
   [[noreturn]] void fail(const std::string& what);
@@ -59,8 +69,7 @@ class Block {
   static void entry();
   void finish();
   void suspend(State state, const char* what, Site site);
-  bool turn();
-  bool report(const std::string& what);
+  void report(const std::string& what);
   std::string stuck() const;
   void open_barrier_if_complete();
   void require_one_barrier(const Fiber& arrived);
@@ -87,6 +96,9 @@ class Block {
 
 // The block that this host thread runs.
 Block& block();
+
+// Threads of a block.
+unsigned threads_of(const Launch& launch);
 
 // `0-31, 40`.
 std::string ranges(const std::vector<unsigned>& numbers);

@@ -51,11 +51,15 @@ HOOK void __tsan_func_exit() {}
 HOOK void __tsan_vptr_update(void**, void*) {}
 HOOK void __tsan_vptr_read(void**) {}
 
-// The two atomics that simt/atomic.h is made of, at each size.
+// The atomics that simt/atomic.h is made of, at each size.
 #define ATOMIC(bits, type) \
   HOOK type __tsan_atomic##bits##_load(const volatile type* address, int) { \
     check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
     return *address; \
+  } \
+  HOOK void __tsan_atomic##bits##_store(volatile type* address, type value, int) { \
+    check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
+    *address = value; \
   } \
   HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile type* address, type* expected, type desired, int, int) { \
     check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \

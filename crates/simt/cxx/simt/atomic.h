@@ -92,3 +92,21 @@ SIMT_COMPARE_EXCHANGES(unsigned short)
 
 #undef SIMT_COMPARE_EXCHANGES
 #undef SIMT_EXCHANGES
+
+// nvcc's atomic loads and stores with an order and a scope, as threads of several blocks meet at them. A thread that waits loads again and
+// again: it lets the others run.
+enum { __NV_ATOMIC_RELAXED, __NV_ATOMIC_ACQUIRE = 2, __NV_ATOMIC_RELEASE = 3 };
+enum { __NV_THREAD_SCOPE_BLOCK = 2, __NV_THREAD_SCOPE_DEVICE = 4 };
+
+template <class T>
+T __nv_atomic_load_n(T* address, int order, int scope = __NV_THREAD_SCOPE_DEVICE) {
+  (void)order, (void)scope;
+  simt::yield(false);
+  return __atomic_load_n(address, __ATOMIC_SEQ_CST);
+}
+
+template <class T>
+void __nv_atomic_store_n(T* address, T value, int order, int scope = __NV_THREAD_SCOPE_DEVICE) {
+  (void)order, (void)scope;
+  __atomic_store_n(address, value, __ATOMIC_SEQ_CST);
+}

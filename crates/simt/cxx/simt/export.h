@@ -1,5 +1,5 @@
 // How a launch from outside reaches a kernel. For every kernel of a source the harness appends
-// `simt_launch_<name>`, `simt_parameters_<name>` and `simt_<name>` (src/rewrite.rs).
+// `simt_launch_<name>`, `simt_parameters_<name>`, `simt_<name>` and `simt_cooperative_<name>` (src/rewrite.rs).
 #pragma once
 
 #include <type_traits>
@@ -23,6 +23,7 @@ struct Range {
 struct Launch {
   uint32_t grid[3], block[3];
   uint64_t dynamic_shared_bytes;
+  uint64_t cooperative;  // whether all blocks run at once, and may wait for each other
   void** arguments;
   const Range* ranges;  // null: accesses to global memory are not checked
   uint64_t range_count;

@@ -41,7 +41,6 @@ int entered_with_context(const char* call) {
     return current != nullptr ? failure : INVALID_CONTEXT;
 }
 
-namespace {
 int attribute(int name) {
     switch (name) {
         case 1: return 1024;         // MAX_THREADS_PER_BLOCK
@@ -56,12 +55,14 @@ int attribute(int name) {
         case 16: return 4;           // MULTIPROCESSOR_COUNT
         case 75: return static_cast<int>(settings.compute_capability / 10);
         case 76: return static_cast<int>(settings.compute_capability % 10);
+        case 95: return 1;           // COOPERATIVE_LAUNCH
         case 97: return 166912;      // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         case 102: return static_cast<int>(settings.virtual_memory);
         default: return 0;
     }
 }
 
+namespace {
 bool is_device(int device) { return device >= 0 && static_cast<uint64_t>(device) < settings.devices; }
 
 const char* name_of(int code) {
@@ -82,6 +83,7 @@ const char* name_of(int code) {
         case NOT_READY: return "CUDA_ERROR_NOT_READY";
         case 700: return "CUDA_ERROR_ILLEGAL_ADDRESS";
         case 719: return "CUDA_ERROR_LAUNCH_FAILED";
+        case 720: return "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE";
         default: return nullptr;
     }
 }
@@ -225,6 +227,7 @@ FAKE_API int fake_set(const char* name, uint64_t value) {
         {"compute_capability", &settings.compute_capability},
         {"virtual_memory", &settings.virtual_memory},
         {"held_by_others_bytes", &settings.held_by_others_bytes},
+        {"resident_threads", &settings.resident_threads},
         {"deferred", &settings.deferred},
     };
     auto setting = known.find(name);

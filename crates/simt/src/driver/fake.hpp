@@ -25,6 +25,8 @@ enum Code : int {
     NOT_FOUND = 500,
     NOT_READY = 600,
     LAUNCH_FAILED = 719,
+    COOPERATIVE_LAUNCH_TOO_LARGE = 720,
+    NOT_SUPPORTED = 801,
 };
 
 // What a test may set, with the values that a fresh driver has.
@@ -36,6 +38,8 @@ struct Settings {
     uint64_t virtual_memory = 1;
     // Bytes that someone else holds of the device.
     uint64_t held_by_others_bytes = 0;
+    // Threads that a multiprocessor holds at once: the only bound on blocks.
+    uint64_t resident_threads = 2048;
     // 0: work is done when it is submitted. 1: as late as the order of streams and events allows, so that a missing order shows.
     uint64_t deferred = 0;
 };
@@ -51,6 +55,9 @@ int entered_with_context(const char* call);
 
 // The code with which work has failed, and with which every call of its context fails from then on; 0 as long as none has.
 extern int failure;
+
+// Of the GPU, by its number in the driver's header.
+int attribute(int name);
 
 // Runs `work` on `stream` in order.
 int submit(void* stream, std::function<void()> work);

@@ -34,6 +34,8 @@ pub enum Setting {
     VirtualMemory,
     /// Bytes that others hold of the GPU: 0.
     HeldByOthersBytes,
+    /// Threads that one of its four multiprocessors holds at once, whatever else a block takes: 2048.
+    ResidentThreads,
     /// 0: work is done when it is submitted. 1: only when somebody waits for it, and no more of it than that takes.
     Deferred,
 }
@@ -47,6 +49,7 @@ impl Setting {
             Setting::ComputeCapability => "compute_capability",
             Setting::VirtualMemory => "virtual_memory",
             Setting::HeldByOthersBytes => "held_by_others_bytes",
+            Setting::ResidentThreads => "resident_threads",
             Setting::Deferred => "deferred",
         }
     }
@@ -153,7 +156,7 @@ impl FakeDriver {
 
     /// Lets the entries of modules stand for the functions `simt_<entry>` of a shared object:
     /// `int simt_<entry>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params)`, which returns 0 unless the
-    /// kernel went wrong. [`Kernels::path`](crate::Kernels::path) is such an object.
+    /// kernel went wrong; a cooperative launch takes `simt_cooperative_<entry>`, where there is one. [`Kernels::path`](crate::Kernels::path) is such an object.
     ///
     /// # Panics
     /// If the object cannot be loaded.

@@ -1,5 +1,5 @@
 // Modules and launches. An image is PTX text, of which only the signatures of the entries are read; what an entry does is the function
-// `simt_<entry>` of an object that the test has named.
+// `simt_<entry>` of an object that the test has named, or `simt_cooperative_<entry>`.
 #include "fake.hpp"
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ namespace {
 using Run = int (*)(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params);
 
 struct Function {
-    Run run;
+    Run run, run_cooperative;
     std::vector<size_t> parameter_bytes;
     int dynamic_shared_max = 49152;
 };
@@ -67,6 +67,44 @@ std::map<std::string, std::vector<size_t>> entries_of(const std::string& ptx) {
         found[name] = sizes;
     }
     return found;
+}
+
+Run find(const std::string& symbol) {
+    Run found = nullptr;
+    for (void* object : objects) {
+        if (void* address = dlsym(object, symbol.c_str())) found = reinterpret_cast<Run>(address);
+    }
+    return found;
+}
+
+struct Shape {
+    unsigned blocks[3], threads[3], shared_bytes;
+};
+
+// Blocks of so many threads that the GPU holds at once.
+uint64_t resident_blocks(uint64_t threads) {
+    return threads == 0 ? 0 : settings.resident_threads / threads * static_cast<uint64_t>(attribute(16));
+}
+
+uint64_t volume(const unsigned size[3]) { return static_cast<uint64_t>(size[0]) * size[1] * size[2]; }
+
+int submit_kernel(const Function& function, Run run, const Shape& shape, void* stream, void** params) {
+    if (shape.shared_bytes > static_cast<unsigned>(function.dynamic_shared_max)) return INVALID_VALUE;
+    if (volume(shape.blocks) * volume(shape.threads) == 0) return INVALID_VALUE;
+    // The values are taken now: the caller's are gone when a deferred kernel runs.
+    std::vector<std::vector<char>> values;
+    for (size_t i = 0; i < function.parameter_bytes.size(); ++i) {
+        auto start = static_cast<const char*>(params[i]);
+        values.emplace_back(start, start + function.parameter_bytes[i]);
+    }
+    note(&run, sizeof run);
+    note(&shape, sizeof shape);
+    for (auto& value : values) note(value.data(), value.size());
+    return submit(stream, [=]() mutable {
+        std::vector<void*> pointers;
+        for (auto& value : values) pointers.push_back(value.data());
+        if (run(shape.blocks, shape.threads, shape.shared_bytes, pointers.data()) != 0) failure = LAUNCH_FAILED;
+    });
 }
 
 // Objects that the environment names, for a program that cannot be told otherwise.
@@ -125,12 +163,9 @@ FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name
     if (entry == known->entries.end()) return NOT_FOUND;
     auto& made = known->functions[name];
     if (!made) {
-        Run run = nullptr;
-        for (void* object : objects) {
-            if (void* symbol = dlsym(object, ("simt_" + entry->first).c_str())) run = reinterpret_cast<Run>(symbol);
-        }
+        Run run = find("simt_" + entry->first);
         if (run == nullptr) return NOT_FOUND;
-        made = std::make_unique<Function>(Function{run, entry->second});
+        made = std::make_unique<Function>(Function{run, find("simt_cooperative_" + entry->first), entry->second});
         functions.insert(made.get());
     }
     *function = made.get();
@@ -163,24 +198,28 @@ FAKE_API int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, un
     FAKE_ENTER_CONTEXT(cuLaunchKernel);
     auto known = static_cast<Function*>(function);
     if (functions.count(known) == 0) return INVALID_HANDLE;
-    if (extra != nullptr || shared_bytes > static_cast<unsigned>(known->dynamic_shared_max)) return INVALID_VALUE;
-    if (static_cast<uint64_t>(grid_x) * grid_y * grid_z * block_x * block_y * block_z == 0) return INVALID_VALUE;
-    // The values are taken now: the caller's are gone when a deferred kernel runs.
-    std::vector<std::vector<char>> values;
-    for (size_t i = 0; i < known->parameter_bytes.size(); ++i) {
-        auto start = static_cast<const char*>(params[i]);
-        values.emplace_back(start, start + known->parameter_bytes[i]);
-    }
-    const unsigned shape[] = {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes};
-    note(&known->run, sizeof known->run);
-    note(shape, sizeof shape);
-    for (auto& value : values) note(value.data(), value.size());
-    return submit(stream, [=]() mutable {
-        const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-        std::vector<void*> pointers;
-        for (auto& value : values) pointers.push_back(value.data());
-        if (known->run(grid, block, shared_bytes, pointers.data()) != 0) failure = LAUNCH_FAILED;
-    });
+    if (extra != nullptr) return INVALID_VALUE;
+    Shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
+    return submit_kernel(*known, known->run, shape, stream, params);
+}
+
+FAKE_API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int threads, size_t) {
+    FAKE_ENTER_CONTEXT(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    if (functions.count(static_cast<Function*>(function)) == 0) return INVALID_HANDLE;
+    if (threads <= 0) return INVALID_VALUE;
+    *blocks = static_cast<int>(settings.resident_threads / static_cast<uint64_t>(threads));
+    return SUCCESS;
+}
+
+FAKE_API int cuLaunchCooperativeKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                       unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** params) {
+    FAKE_ENTER_CONTEXT(cuLaunchCooperativeKernel);
+    auto known = static_cast<Function*>(function);
+    if (functions.count(known) == 0) return INVALID_HANDLE;
+    if (known->run_cooperative == nullptr) return NOT_SUPPORTED;
+    Shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
+    if (volume(shape.blocks) > resident_blocks(volume(shape.threads))) return COOPERATIVE_LAUNCH_TOO_LARGE;
+    return submit_kernel(*known, known->run_cooperative, shape, stream, params);
 }
 
 // A number for all launches since the last call: kernels, grids and arguments, in their order.

@@ -95,6 +95,15 @@ extern "C" __global__ void never_set(volatile unsigned* flag, unsigned* lock) {
   *flag = 1;
 }
 
+// Waits until as many blocks have come as `awaited`.
+extern "C" __global__ void waits_for_blocks(unsigned* arrived, unsigned awaited) {
+  if (threadIdx.x == 0) {
+    atomicAdd(arrived, 1u);
+    while (__nv_atomic_load_n(arrived, __NV_ATOMIC_ACQUIRE, __NV_THREAD_SCOPE_DEVICE) < awaited) {}
+  }
+  __syncthreads();  // MARK behind the wait
+}
+
 extern "C" __global__ void trap(int* out) {
   if (out[threadIdx.x] != 0) __trap();  // MARK trap
 }

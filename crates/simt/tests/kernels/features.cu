@@ -111,6 +111,22 @@ extern "C" __global__ void wait_for_flag(volatile unsigned* flag, unsigned* out)
   if (threadIdx.x == 0) out[0] = *flag;
 }
 
+// Each block hands a number on to the next one, round after round; arrived: one a block.
+extern "C" __global__ void relay(unsigned* arrived, unsigned* numbers, unsigned rounds) {
+  __shared__ unsigned before;
+  unsigned from = (blockIdx.x + gridDim.x - 1) % gridDim.x;
+  for (unsigned round = 1; round <= rounds; round++) {
+    if (threadIdx.x == 0) {
+      while (__nv_atomic_load_n(arrived + from, __NV_ATOMIC_ACQUIRE, __NV_THREAD_SCOPE_DEVICE) < round) {}
+      before = numbers[(round - 1) * gridDim.x + from];
+    }
+    __syncthreads();
+    if (threadIdx.x == 7) numbers[round * gridDim.x + blockIdx.x] = before + blockIdx.x;
+    __syncthreads();
+    if (threadIdx.x == 0) __nv_atomic_store_n(arrived + blockIdx.x, round + 1, __NV_ATOMIC_RELEASE, __NV_THREAD_SCOPE_DEVICE);
+  }
+}
+
 extern "C" __global__ void to_half(const float* x, unsigned short* half, unsigned short* bfloat, unsigned n) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;

@@ -33,6 +33,8 @@ pub const SOURCES: &[&str] = &[
     "pool",
     "recurrence",
     "recurrence_backward",
+    "recurrence_group",
+    "recurrence_group_backward",
     "recurrent_weights",
     "round",
     "take_rows",
@@ -44,7 +46,10 @@ pub const CASES: &[Case] = &[
     ("a layer in f16 is the CPU's, held in registers", |device| same::<f16>(device, &[16, 33], 2e-3)),
     ("a layer of 128 units is the CPU's", |device| same::<bf16>(device, &[128], 2e-2)),
     ("a layer in f32 is the CPU's, step by step", |device| same::<f32>(device, &[1, 20], 2e-5)),
-    ("a layer that is too wide for registers is the CPU's, step by step", |device| same::<bf16>(device, &[130], 2e-2)),
+    ("a layer that is too wide for a block is the CPU's, shared by a group", |device| {
+        same::<bf16>(device, &[130], 2e-2)
+    }),
+    ("wider layers are the CPU's, shared by larger groups", |device| same::<f16>(device, &[384, 512], 2e-3)),
     ("tiles of either size give the same bits", tiles_give_the_same_bits),
     ("what a batch brings reaches its arrays", between::mail),
     ("losses and their gradients are the CPU's", between::losses),

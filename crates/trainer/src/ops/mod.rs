@@ -29,6 +29,7 @@ mod deliver;
 mod dropout;
 mod fuse;
 mod gate_rows;
+mod group;
 #[cfg(test)]
 mod harness;
 mod join;

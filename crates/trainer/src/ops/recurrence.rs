@@ -4,6 +4,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
 use super::cell;
+use super::group::Groups;
 use super::operand::Operand;
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::room::make_room;
@@ -86,21 +87,25 @@ impl<T: Operand> States<T> {
 /// Runs every window of a list from its first step to its last: with gates = projected row + W_hh · h, c' = f·c + i·g and h' = o·tanh(c'). Hidden states are rounded to
 /// `T` after each step; everything else is in f32 until it is kept.
 ///
-/// On a GPU with 16-bit operands and H ≤ 128 this is one launch, in which no block waits for another; else two launches for every step.
+/// On a GPU with 16-bit operands this is one launch: with H ≤ 128 no block waits for another; with H ≤ 512 a group of blocks shares the units, where the GPU has room for one group at
+/// least. Else there are two launches for every step.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch or, on the general path, that there is no memory for the products of a step, on the scope of the
-/// cells.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch; that there is no memory, on the scope of the list for what blocks tell each other, or on that of the
+/// cells for the products of a step of the general path.
 ///
 /// # Panics
-/// If anything has not room for the list, and if arrays are on several devices.
+/// If anything has not room for the list, if arrays are on several devices, and if a list for groups has 2³² rows of states.
 pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &mut States<T>) -> Result<()> {
     states.assert_fit(list);
     assert!(inputs.projected.len() >= list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
     inputs.weights.assert_fit(list);
     list.device().assert_beside(inputs.projected.scope().device());
     match (list.device(), &inputs.weights.fragments) {
-        (Device::Cuda(device), Some(fragments)) => persistent(device, list, (fragments, inputs), states),
+        (Device::Cuda(device), Some(fragments)) if fragments.are_of_a_block() => {
+            persistent(device, list, (fragments, inputs), states)
+        }
+        (Device::Cuda(device), Some(fragments)) => by_groups(device, list, (fragments, inputs), states),
         (Device::Cuda(device), None) => cell::forward(device, list, inputs, states),
         _ => {
             list.places().iter().for_each(|of| cpu(list, of, inputs, states));
@@ -125,6 +130,38 @@ fn persistent<T: Operand>(
     // SAFETY: the list was made of rows within the projected inputs, and all arrays were seen to have its lengths; a block writes the states and gates of its own
     // windows. What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
+}
+
+/// As [`persistent`], by groups of blocks where there is room for one.
+fn by_groups<T: Operand>(
+    device: &Cuda,
+    list: &WorkList,
+    (fragments, inputs): (&Fragments, &Inputs<'_, T>),
+    states: &mut States<T>,
+) -> Result<()> {
+    let name = group_kernel::<T>("forward", fragments.units);
+    let kernel = Kernel { module: "trainer/recurrence_group", ptx: include_str!("recurrence_group.ptx"), name: &name };
+    let Some(groups) = Groups::of(&kernel, device, list, fragments.units)? else {
+        return cell::forward(device, list, inputs, states);
+    };
+    let (places, tiles, first) =
+        (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
+    let [tile_count, each, width, units] =
+        [list.tiles(), groups.shares.tiles_each, list.tile_windows(), list.hidden()].map(|number| number as u32);
+    let (fragments, projected, arrived) =
+        (fragments.forward.address(), inputs.projected.address(), groups.arrived.address());
+    let (hidden, cell, gates) = (states.hidden.address(), states.cell.address(), states.gates.address());
+    let arguments = arguments![
+        places, tiles, tile_count, each, width, units, fragments, projected, first, hidden, cell, gates, arrived
+    ];
+    // SAFETY: as in `persistent`, but that a block writes the states and gates of its own units of its group's windows, and reads those of the other blocks when they have announced them,
+    // in `arrived`, which has a number for each block. All of them run at once.
+    Ok(unsafe { kernel.submit(device, groups.launch, &arguments) }?)
+}
+
+/// Name of a kernel for groups.
+pub(super) fn group_kernel<T: Operand>(direction: &str, units: usize) -> String {
+    format!("{direction}_{}_{units}", T::SUFFIX)
 }
 
 /// Name and grid of a persistent kernel.

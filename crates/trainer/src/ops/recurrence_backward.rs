@@ -4,8 +4,9 @@ use megabatch_gpu_core::kernel::Kernel;
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
 use super::cell;
+use super::group::Groups;
 use super::operand::Operand;
-use super::recurrence::{States, kernel};
+use super::recurrence::{States, group_kernel, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::room::make_room;
 use super::work_list::{Place, WorkList};
@@ -74,7 +75,10 @@ pub fn recurrence_backward<T: Operand>(
     weights.assert_fit(list);
     gradients.assert_fit(list);
     match (list.device(), &weights.fragments) {
-        (Device::Cuda(device), Some(fragments)) => persistent(device, list, (fragments, states), gradients),
+        (Device::Cuda(device), Some(fragments)) if fragments.are_of_a_block() => {
+            persistent(device, list, (fragments, states), gradients)
+        }
+        (Device::Cuda(device), Some(fragments)) => by_groups(device, list, (weights, fragments, states), gradients),
         (Device::Cuda(device), None) => cell::backward(device, list, (weights, states), gradients),
         _ => {
             list.places().iter().for_each(|of| cpu(list, of, (weights, states), gradients));
@@ -101,6 +105,35 @@ fn persistent<T: Operand>(
     // SAFETY: all arrays were seen to have the lengths of the list; a block writes the gradients of its own windows. What is submitted to the default stream later
     // runs after it.
     Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
+}
+
+/// As [`persistent`], by groups of blocks where there is room for one.
+fn by_groups<T: Operand>(
+    device: &Cuda,
+    list: &WorkList,
+    (weights, fragments, states): (&RecurrentWeights<T>, &Fragments, &States<T>),
+    gradients: &mut Gradients<T>,
+) -> Result<()> {
+    let name = group_kernel::<T>("backward", fragments.units);
+    let ptx = include_str!("recurrence_group_backward.ptx");
+    let kernel = Kernel { module: "trainer/recurrence_group_backward", ptx, name: &name };
+    let Some(groups) = Groups::of(&kernel, device, list, fragments.units)? else {
+        return cell::backward(device, list, (weights, states), gradients);
+    };
+    let (places, tiles, arrived) =
+        (list.on_device.places.address(), list.on_device.tiles.address(), groups.arrived.address());
+    let [tile_count, each, width, units] =
+        [list.tiles(), groups.shares.tiles_each, list.tile_windows(), list.hidden()].map(|number| number as u32);
+    let (fragments, cell, gates) = (fragments.backward.address(), states.cell.address(), states.gates.address());
+    let d_outputs = gradients.outputs.as_ref().map_or(0, Buffer::address);
+    let (d_hidden, d_cell, d_gates) = (gradients.hidden.address(), gradients.cell.address(), gradients.gates.address());
+    let arguments = arguments![
+        places, tiles, tile_count, each, width, units, fragments, cell, gates, d_outputs, d_hidden, d_cell, d_gates,
+        arrived
+    ];
+    // SAFETY: as in `persistent`, but that a block writes the gradients of its own units of its group's windows, and reads those of the other blocks when they have announced them, in
+    // `arrived`, which has a number for each block. All of them run at once.
+    Ok(unsafe { kernel.submit(device, groups.launch, &arguments) }?)
 }
 
 fn cpu<T: Operand>(

@@ -30,10 +30,32 @@ __device__ inline void lay(const T* rows, unsigned* forward, unsigned* backward,
   backward[k] = pair(weight_element(rows, H, gate_row, unit), weight_element(rows, H, gate_row + 1, unit));
 }
 
-#define FRAGMENTS(name, T)                                                                                                            \
-  extern "C" __global__ void name(const T* rows, unsigned* forward, unsigned* backward, unsigned H, unsigned HP, unsigned len) {      \
-    lay(rows, forward, backward, H, HP, len);                                                                                         \
+// The same for layers that a group of HP / 32 blocks shares, [sequences, HP / 32 blocks, HP / 32 warps, 16, 32 lanes, 4] each. Columns, and gates' rows backward, lie in the order in
+// which a lane reads states and gradients.  forward: warp w has the gates of units 8 (w % 4) … of its block's 32, and 128 (w / 4) … of the columns; a lane has eight
+// of 32 in a row for two fragments.  backward: warp w has the rows of units 32 w …, of which a lane has the four of one unit for a fragment; [2, 8] of them, by 16 of its block's units.
+template <class T>
+__device__ inline void lay_for_groups(const T* rows, unsigned* forward, unsigned* backward, unsigned H, unsigned HP, unsigned len) {
+  unsigned k = blockIdx.x * blockDim.x + threadIdx.x;
+  if (k >= len) return;
+  unsigned each = 2 * HP * HP, in = k % each, warps = HP / 32;
+  rows += (u64)(k / each) * 4 * H * H;
+  unsigned part = in % 4, line = in / 4 % 32 / 4, quad = in / 4 % 4, tile = in / 128 % 16, warp = in / 2048 % warps, block = in / 2048 / warps;
+  {
+    unsigned unit = 32 * block + 8 * (warp % 4) + line, gate_row = 4 * unit + tile % 2 * 2 + part % 2;
+    unsigned column = 128 * (warp / 4) + tile / 4 * 32 + 8 * quad + tile / 2 % 2 * 4 + part / 2 * 2;
+    forward[k] = pair(weight_element(rows, H, gate_row, column), weight_element(rows, H, gate_row, column + 1));
+  }
+  unsigned unit = 32 * block + tile / 8 * 16 + line + part % 2 * 8, gate_row = 4 * (32 * warp + tile % 8 * 4 + quad) + part / 2 * 2;
+  backward[k] = pair(weight_element(rows, H, gate_row, unit), weight_element(rows, H, gate_row + 1, unit));
+}
+
+#define FRAGMENTS(suffix, T)                                                                                                                        \
+  extern "C" __global__ void fragments_##suffix(const T* rows, unsigned* forward, unsigned* backward, unsigned H, unsigned HP, unsigned len) {       \
+    lay(rows, forward, backward, H, HP, len);                                                                                                       \
+  }                                                                                                                                                 \
+  extern "C" __global__ void group_fragments_##suffix(const T* rows, unsigned* forward, unsigned* backward, unsigned H, unsigned HP, unsigned len) { \
+    lay_for_groups(rows, forward, backward, H, HP, len);                                                                                            \
   }
 
-FRAGMENTS(fragments_f16, __half)
-FRAGMENTS(fragments_bf16, __nv_bfloat16)
+FRAGMENTS(f16, __half)
+FRAGMENTS(bf16, __nv_bfloat16)

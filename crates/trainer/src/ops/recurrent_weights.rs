@@ -8,7 +8,10 @@ use super::operand::Operand;
 use crate::error::Result;
 
 /// Units up to which a block of threads holds all of W_hh in its registers.
-pub(super) const PERSISTENT_UNITS: usize = 128;
+const BLOCK_UNITS: usize = 128;
+
+/// Units up to which a group of blocks does.
+const GROUP_UNITS: usize = 512;
 
 /// W_hh of every sequence of a work list: `[sequences, H, 4, H]` and, for the persistent kernels, the same in the order in which the lanes of their warps hold it. To be set
 /// after every step of the optimizer.
@@ -57,7 +60,7 @@ impl<T: Operand> RecurrentWeights<T> {
         match (&mut self.fragments, from.scope().device()) {
             (Some(fragments), Device::Cuda(device)) => {
                 let rows = &self.rows[sequence];
-                let (len, name) = (fragments.len(), kernel::<T>());
+                let (len, name) = (fragments.len(), kernel::<T>(fragments.units));
                 let kernel = Kernel {
                     module: "trainer/recurrent_weights",
                     ptx: include_str!("recurrent_weights.ptx"),
@@ -77,6 +80,11 @@ impl<T: Operand> RecurrentWeights<T> {
 }
 
 impl Fragments {
+    /// Whether one block holds them, not a group.
+    pub(super) fn are_of_a_block(&self) -> bool {
+        self.units <= BLOCK_UNITS
+    }
+
     fn zeros(scope: &Scope, units: usize, sequences: usize) -> Result<Self> {
         let len = sequences * 2 * units * units;
         Ok(Fragments { units, forward: Buffer::zeros(scope, len)?, backward: Buffer::zeros(scope, len)? })
@@ -88,14 +96,16 @@ impl Fragments {
     }
 }
 
-/// Units that the persistent kernel for H is made for, if there is one.
+/// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128, 256, 384 or 512.
 pub(super) fn persistent_units<T: Operand>(hidden: usize) -> Option<usize> {
-    let units = hidden.next_power_of_two().max(32);
-    (T::IS_NARROW && units <= PERSISTENT_UNITS).then_some(units)
+    let is_of_a_block = hidden <= BLOCK_UNITS;
+    let units = if is_of_a_block { hidden.next_power_of_two().max(32) } else { hidden.next_multiple_of(BLOCK_UNITS) };
+    (T::IS_NARROW && units <= GROUP_UNITS).then_some(units)
 }
 
-fn kernel<T: Operand>() -> String {
-    format!("fragments_{}", T::SUFFIX)
+fn kernel<T: Operand>(units: usize) -> String {
+    let of_whom = if units <= BLOCK_UNITS { "" } else { "group_" };
+    format!("{of_whom}fragments_{}", T::SUFFIX)
 }
 
 /// What [`RecurrentWeights::set`] makes of rows on a GPU, for the tests of the persistent kernels: forward and backward.
@@ -115,7 +125,7 @@ pub(super) fn fragments_by_kernel<T: Operand>(weights: &RecurrentWeights<T>) -> 
         Arg::from(units as u32),
         Arg::from(len as u32),
     ];
-    super::harness::HARNESS.run(&kernel::<T>(), Launch::over(len), &mut arguments);
+    super::harness::HARNESS.run(&kernel::<T>(units), Launch::over(len), &mut arguments);
     [forward, backward].map(|numbers| bytemuck::cast_slice::<u32, [u32; 4]>(&numbers).to_vec())
 }
 
@@ -127,10 +137,11 @@ mod tests {
 
     #[test]
     fn a_kernel_is_found_for_every_width_that_fits() {
-        let cases = [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128)];
+        let cases =
+            [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128), (129, 256), (257, 384), (385, 512), (512, 512)];
         for (hidden, units) in cases {
             assert_eq!(persistent_units::<bf16>(hidden), Some(units));
         }
-        assert_eq!((persistent_units::<f16>(129), persistent_units::<f32>(8)), (None, None));
+        assert_eq!((persistent_units::<f16>(513), persistent_units::<f32>(8)), (None, None));
     }
 }

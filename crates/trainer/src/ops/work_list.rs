@@ -19,7 +19,7 @@ pub struct Sequence<'a> {
     pub projected_rows: usize,
 }
 
-/// Windows that one block of threads runs from their first step to their last. The results are the same bits with either.
+/// Windows that one block of threads runs from their first step to their last; a group of blocks takes eight at a time with either. The results are the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TileWindows {
     /// As many blocks as possible: for batches that do not fill the GPU.
@@ -226,7 +226,11 @@ impl WorkList {
     }
 
     pub(super) fn device(&self) -> &Device {
-        self.on_device.places.scope().device()
+        self.scope().device()
+    }
+
+    pub(super) fn scope(&self) -> &Scope {
+        self.on_device.places.scope()
     }
 
     pub(super) fn places(&self) -> &[Place] {

@@ -1,6 +1,7 @@
 use half::{bf16, f16};
 use megabatch_simt::Arg;
 
+use super::super::group;
 use super::super::harness::{HARNESS, noise};
 use super::super::recurrent_weights::{fragments_by_kernel, persistent_units};
 use super::super::work_list::{Sequence, TileWindows};
@@ -59,6 +60,30 @@ impl<T: Operand> Example<T> {
         ];
         HARNESS.run(&name, launch, &mut arguments);
     }
+
+    /// By so many groups of blocks.
+    fn run_by_groups(&mut self, groups: usize) {
+        let units = persistent_units::<T>(self.list.hidden()).unwrap();
+        let ([fragments, _], shares) = (fragments_by_kernel(&self.weights), group::Shares::of(&self.list, groups));
+        let mut arrived = vec![0u32; shares.groups * group::blocks(units)];
+        let mut arguments = [
+            Arg::from(self.list.on_device.places.as_slice()),
+            Arg::from(self.list.on_device.tiles.as_slice()),
+            Arg::from(self.list.tiles() as u32),
+            Arg::from(shares.tiles_each as u32),
+            Arg::from(self.list.tile_windows() as u32),
+            Arg::from(self.list.hidden() as u32),
+            Arg::from(&fragments[..]),
+            Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(self.projected.as_slice())),
+            Arg::from(self.list.on_device.first.as_slice()),
+            Arg::from(self.states.hidden.as_mut_slice()),
+            Arg::from(self.states.cell.as_mut_slice()),
+            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(self.states.gates.as_mut_slice())),
+            Arg::from(&mut arrived[..]),
+        ];
+        let launch = group::launch(shares.groups, units).unwrap();
+        HARNESS.run_cooperative(&group_kernel::<T>("forward", units), launch, &mut arguments);
+    }
 }
 
 /// A number that lies near the middle between two of `T` is rounded to either; each step hands on some of that.
@@ -75,10 +100,10 @@ pub(in super::super) fn assert_close<T: Operand>(found: &[T], expected: &[T], to
     }
 }
 
-fn check<T: Operand>(hidden: usize, tile: TileWindows) {
+fn check<T: Operand>(hidden: usize, tile: TileWindows, run: impl Fn(&mut Example<T>)) {
     let (mut expected, mut found) = (Example::<T>::new(hidden, tile), Example::<T>::new(hidden, tile));
     expected.run_on_cpu();
-    found.run_by_kernel();
+    run(&mut found);
     let what = |part| format!("{part} of {hidden} units in {}, {tile:?}", T::SUFFIX);
     let (found, expected, most) = (&found.states, &expected.states, tolerance::<T>());
     assert_close(found.hidden.as_slice(), expected.hidden.as_slice(), most, &what("hidden states"));
@@ -89,11 +114,33 @@ fn check<T: Operand>(hidden: usize, tile: TileWindows) {
 #[test]
 fn the_persistent_kernels_give_the_cpus_states() {
     for (hidden, tile) in [(1, TileWindows::Eight), (20, TileWindows::Sixteen), (33, TileWindows::Eight)] {
-        check::<bf16>(hidden, tile);
-        check::<f16>(hidden, tile);
+        check::<bf16>(hidden, tile, Example::run_by_kernel);
+        check::<f16>(hidden, tile, Example::run_by_kernel);
     }
-    check::<f16>(32, TileWindows::Eight);
-    check::<bf16>(64, TileWindows::Sixteen);
-    check::<bf16>(128, TileWindows::Eight);
-    check::<f16>(101, TileWindows::Sixteen);
+    check::<f16>(32, TileWindows::Eight, Example::run_by_kernel);
+    check::<bf16>(64, TileWindows::Sixteen, Example::run_by_kernel);
+    check::<bf16>(128, TileWindows::Eight, Example::run_by_kernel);
+    check::<f16>(101, TileWindows::Sixteen, Example::run_by_kernel);
+}
+
+#[test]
+fn groups_of_blocks_give_the_cpus_states() {
+    check::<bf16>(129, TileWindows::Eight, |of| of.run_by_groups(1));
+    check::<f16>(256, TileWindows::Sixteen, |of| of.run_by_groups(2));
+    check::<bf16>(200, TileWindows::Eight, |of| of.run_by_groups(3));
+    check::<f16>(331, TileWindows::Eight, |of| of.run_by_groups(1));
+    check::<bf16>(512, TileWindows::Eight, |of| of.run_by_groups(2));
+}
+
+#[test]
+fn groups_give_the_same_bits_however_windows_are_dealt_out() {
+    let run = |groups, tile| {
+        let mut of = Example::<bf16>::new(136, tile);
+        of.run_by_groups(groups);
+        (of.states.hidden.to_vec().unwrap(), of.states.cell.to_vec().unwrap(), of.states.gates.to_vec().unwrap())
+    };
+    let expected = run(1, TileWindows::Eight);
+    for (groups, tile) in [(4, TileWindows::Eight), (1, TileWindows::Sixteen), (2, TileWindows::Sixteen)] {
+        assert_eq!(run(groups, tile), expected, "{groups} groups, {tile:?}");
+    }
 }

@@ -1,6 +1,7 @@
 use half::{bf16, f16};
 use megabatch_simt::Arg;
 
+use super::super::group;
 use super::super::harness::{HARNESS, noise};
 use super::super::recurrence::tests::{Example, assert_close, tolerance};
 use super::super::recurrent_weights::{fragments_by_kernel, persistent_units};
@@ -36,12 +37,44 @@ fn run_by_kernel<T: Operand>(of: &Example<T>, gradients: &mut Gradients<T>) {
     HARNESS.run(&name, launch, &mut arguments);
 }
 
-fn check<T: Operand>(hidden: usize, tile: TileWindows, after_every_step: bool) {
+/// By so many groups of blocks.
+fn run_by_groups<T: Operand>(of: &Example<T>, gradients: &mut Gradients<T>, groups: usize) {
+    let units = persistent_units::<T>(of.list.hidden()).unwrap();
+    let ([_, fragments], shares) = (fragments_by_kernel(&of.weights), group::Shares::of(&of.list, groups));
+    let mut arrived = vec![0u32; shares.groups * group::blocks(units)];
+    let mut arguments = [
+        Arg::from(of.list.on_device.places.as_slice()),
+        Arg::from(of.list.on_device.tiles.as_slice()),
+        Arg::from(of.list.tiles() as u32),
+        Arg::from(shares.tiles_each as u32),
+        Arg::from(of.list.tile_windows() as u32),
+        Arg::from(of.list.hidden() as u32),
+        Arg::from(&fragments[..]),
+        Arg::from(of.states.cell.as_slice()),
+        Arg::from(bytemuck::cast_slice::<T::Kept, [T::Kept; 4]>(of.states.gates.as_slice())),
+        gradients.outputs.as_ref().map_or(Arg::null(), |outputs| Arg::from(outputs.as_slice())),
+        Arg::from(gradients.hidden.as_mut_slice()),
+        Arg::from(gradients.cell.as_mut_slice()),
+        Arg::from(bytemuck::cast_slice_mut::<T, [T; 4]>(gradients.gates.as_mut_slice())),
+        Arg::from(&mut arrived[..]),
+    ];
+    let launch = group::launch(shares.groups, units).unwrap();
+    HARNESS.run_cooperative(&group_kernel::<T>("backward", units), launch, &mut arguments);
+}
+
+/// A width, and whether there are gradients after every step.
+type Case = (usize, bool);
+
+fn check<T: Operand>(
+    (hidden, after_every_step): Case,
+    tile: TileWindows,
+    run: impl Fn(&Example<T>, &mut Gradients<T>),
+) {
     let mut example = Example::<T>::new(hidden, tile);
     example.run_on_cpu();
     let [mut expected, mut found] = [(); 2].map(|()| gradients::<T>(&example.list, after_every_step));
     recurrence_backward(&example.list, &example.weights, &example.states, &mut expected).unwrap();
-    run_by_kernel(&example, &mut found);
+    run(&example, &mut found);
     let (what, most) = (|part| format!("{part} of {hidden} units in {}, {tile:?}", T::SUFFIX), tolerance::<T>());
     assert_close(found.gates.as_slice(), expected.gates.as_slice(), most, &what("gates' gradients"));
     assert_close(found.hidden.as_slice(), expected.hidden.as_slice(), most, &what("first hidden states' gradients"));
@@ -51,11 +84,35 @@ fn check<T: Operand>(hidden: usize, tile: TileWindows, after_every_step: bool) {
 #[test]
 fn the_persistent_kernels_give_the_cpus_gradients() {
     for (hidden, tile) in [(1, TileWindows::Eight), (20, TileWindows::Sixteen), (33, TileWindows::Eight)] {
-        check::<bf16>(hidden, tile, true);
-        check::<f16>(hidden, tile, false);
+        check::<bf16>((hidden, true), tile, run_by_kernel);
+        check::<f16>((hidden, false), tile, run_by_kernel);
     }
-    check::<f16>(32, TileWindows::Eight, true);
-    check::<bf16>(64, TileWindows::Sixteen, false);
-    check::<bf16>(128, TileWindows::Eight, true);
-    check::<f16>(101, TileWindows::Sixteen, true);
+    check::<f16>((32, true), TileWindows::Eight, run_by_kernel);
+    check::<bf16>((64, false), TileWindows::Sixteen, run_by_kernel);
+    check::<bf16>((128, true), TileWindows::Eight, run_by_kernel);
+    check::<f16>((101, true), TileWindows::Sixteen, run_by_kernel);
+}
+
+#[test]
+fn groups_of_blocks_give_the_cpus_gradients() {
+    check::<bf16>((129, true), TileWindows::Eight, |of, found| run_by_groups(of, found, 1));
+    check::<f16>((256, false), TileWindows::Sixteen, |of, found| run_by_groups(of, found, 2));
+    check::<bf16>((200, true), TileWindows::Eight, |of, found| run_by_groups(of, found, 3));
+    check::<f16>((331, true), TileWindows::Eight, |of, found| run_by_groups(of, found, 1));
+    check::<bf16>((512, false), TileWindows::Eight, |of, found| run_by_groups(of, found, 2));
+}
+
+#[test]
+fn groups_give_the_same_bits_however_windows_are_dealt_out() {
+    let run = |groups, tile| {
+        let mut example = Example::<bf16>::new(136, tile);
+        example.run_on_cpu();
+        let mut found = gradients::<bf16>(&example.list, true);
+        run_by_groups(&example, &mut found, groups);
+        (found.gates.to_vec().unwrap(), found.hidden.to_vec().unwrap(), found.cell.to_vec().unwrap())
+    };
+    let expected = run(1, TileWindows::Eight);
+    for (groups, tile) in [(4, TileWindows::Eight), (1, TileWindows::Sixteen), (2, TileWindows::Sixteen)] {
+        assert_eq!(run(groups, tile), expected, "{groups} groups, {tile:?}");
+    }
 }
