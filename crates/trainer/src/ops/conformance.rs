@@ -48,8 +48,7 @@ pub const CASES: &[Case] = &[
     ("a layer that is too wide for a block is the CPU's, shared by a group", |device| {
         same::<bf16>(device, &[130], 2e-2)
     }),
-    ("wider layers are the CPU's, shared by larger groups", |device| same::<f16>(device, &[200, 384, 512], 2e-3)),
-    ("a layer that is too wide for groups is the CPU's, step by step", |device| same::<bf16>(device, &[516], 2e-2)),
+    ("wider layers are the CPU's, shared by larger groups", |device| same::<f16>(device, &[384, 512], 2e-3)),
     ("tiles of either size give the same bits", tiles_give_the_same_bits),
     ("losses and their gradients are the CPU's", between::losses),
     ("sums of columns, norms and dropout have the CPU's bits", between::rows),
@@ -265,7 +264,7 @@ fn same<T: Operand>(device: &Device, widths: &[usize], tolerance: f32) -> Result
 }
 
 fn tiles_give_the_same_bits(device: &Device) -> Result<()> {
-    for hidden in [7, 50, 130] {
+    for hidden in [7, 50] {
         let example = Example::new(hidden);
         let [eight, sixteen] = [TileWindows::Eight, TileWindows::Sixteen].map(|tile| example.run::<bf16>(device, tile));
         assert_eq!(eight?, sixteen?, "{hidden} units");
