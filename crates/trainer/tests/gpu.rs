@@ -371,6 +371,18 @@ fn a_step_takes_no_memory_after_the_first_of_its_shape() {
     // In single precision a step has launches for every step of its windows.
     let given = allocations(&gpu, &mut on_gpu(&gpu, &config(Precision::Fp32, 2)), &windows());
     assert_eq!(given[1..4], [given[0]; 3]);
+    // Norms, pooling and fusion, whose memory is of as many windows and samples as there are.
+    let given = allocations(&gpu, &mut on_gpu(&gpu, &whole(Precision::Bf16, 2)), &windows());
+    assert_eq!(given[1..4], [given[0]; 3]);
+    // Groups of blocks, which tell each other of their steps.
+    let (short, narrow) = (Timeframe { name: "M1".to_owned(), steps: 2, features: 1 }, config(Precision::Bf16, 1));
+    let shape = SampleShape { timeframes: vec![short], outputs: 2 };
+    let samples = InMemory::new(shape.clone(), vec![wave(60 * 2, 0.7)], wave(120, 0.3)).unwrap();
+    let wide = ModelConfig { hidden: 130, ..narrow.model };
+    let config = Config { model: wide, batch_size: 3, max_steps: Some(3), ..narrow };
+    let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config, shape).unwrap();
+    let given = allocations(&gpu, &mut trainer, &samples);
+    assert_eq!(given[1..], [given[0]; 2]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Launches of the recurrence of layers that are too wide for one block: groups of blocks that share the units, 32 each, and wait for each other after every step.
 
+use megabatch_gpu_core::Cuda;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
-use megabatch_gpu_core::{Buffer, Cuda};
 
+use super::scratch::Scratch;
 use super::work_list::WorkList;
 use crate::error::Result;
 
@@ -34,27 +35,32 @@ impl Shares {
 #[derive(Debug)]
 pub(super) struct Groups {
     pub(super) shares: Shares,
-    /// Rounds that each block of each group has announced.
-    pub(super) arrived: Buffer<u32>,
+    /// Address of the rounds that each block of each group has announced, a `u32` each.
+    pub(super) arrived: u64,
     pub(super) launch: Option<Launch>,
 }
 
 impl Groups {
-    /// Groups for a kernel that is made for so many units, at most as many as run at once; `None` where the GPU has no room for one.
+    /// Groups for a kernel that is made for so many units, at most as many as run at once; `None` where the GPU has no room for one. `scratch` is the launch's until it is over.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory): what the device says.
     ///
     /// # Panics
     /// If the kernels' 32-bit numbers do not reach every row of the list.
-    pub(super) fn of(kernel: &Kernel<'_>, device: &Cuda, list: &WorkList, units: usize) -> Result<Option<Self>> {
+    pub(super) fn of(
+        (kernel, units): (&Kernel<'_>, usize),
+        device: &Cuda,
+        list: &WorkList,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Self>> {
         assert!(u32::try_from(list.rows() + list.windows()).is_ok(), "too many rows for one launch");
         let room = kernel.resident_blocks(device, threads(units))? as usize / blocks(units);
         if room == 0 {
             return Ok(None);
         }
         let shares = Shares::of(list, room);
-        let arrived = Buffer::zeros(list.scope(), shares.groups * blocks(units))?;
+        let arrived = scratch.address_of_zeros::<u32>(shares.groups * blocks(units))?;
         Ok(Some(Groups { shares, arrived, launch: launch(shares.groups, units) }))
     }
 }

@@ -141,15 +141,14 @@ fn by_groups<T: Operand>(
 ) -> Result<()> {
     let name = group_kernel::<T>("forward", fragments.units);
     let kernel = Kernel { module: "trainer/recurrence_group", ptx: include_str!("recurrence_group.ptx"), name: &name };
-    let Some(groups) = Groups::of(&kernel, device, list, fragments.units)? else {
+    let Some(groups) = Groups::of((&kernel, fragments.units), device, list, &mut states.scratch)? else {
         return cell::forward(device, list, inputs, states);
     };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let [tile_count, each, width, units] =
         [list.tiles(), groups.shares.tiles_each, list.tile_windows(), list.hidden()].map(|number| number as u32);
-    let (fragments, projected, arrived) =
-        (fragments.forward.address(), inputs.projected.address(), groups.arrived.address());
+    let (fragments, projected, arrived) = (fragments.forward.address(), inputs.projected.address(), groups.arrived);
     let (hidden, cell, gates) = (states.hidden.address(), states.cell.address(), states.gates.address());
     let arguments = arguments![
         places, tiles, tile_count, each, width, units, fragments, projected, first, hidden, cell, gates, arrived

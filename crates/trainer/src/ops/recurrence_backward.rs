@@ -9,6 +9,7 @@ use super::operand::Operand;
 use super::recurrence::{States, group_kernel, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::room::make_room;
+use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
@@ -23,6 +24,7 @@ pub struct Gradients<T: Operand> {
     pub cell: Buffer<f32>,
     /// `[Σ T·B, H, 4]`: of the gates before their functions, rounded as the products read them that follow.
     pub gates: Buffer<T>,
+    scratch: Scratch,
 }
 
 impl<T: Operand> Gradients<T> {
@@ -33,7 +35,8 @@ impl<T: Operand> Gradients<T> {
     pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
         let len = list.windows() * list.hidden();
         let gates = Buffer::zeros(scope, list.rows() * 4 * list.hidden())?;
-        Ok(Gradients { outputs: None, hidden: Buffer::zeros(scope, len)?, cell: Buffer::zeros(scope, len)?, gates })
+        let (hidden, cell) = (Buffer::zeros(scope, len)?, Buffer::zeros(scope, len)?);
+        Ok(Gradients { outputs: None, hidden, cell, gates, scratch: Scratch::empty(scope)? })
     }
 
     /// Sees to it that there is room for the gradients of a list, those of every output apart; what was there may be lost.
@@ -117,11 +120,10 @@ fn by_groups<T: Operand>(
     let name = group_kernel::<T>("backward", fragments.units);
     let ptx = include_str!("recurrence_group_backward.ptx");
     let kernel = Kernel { module: "trainer/recurrence_group_backward", ptx, name: &name };
-    let Some(groups) = Groups::of(&kernel, device, list, fragments.units)? else {
+    let Some(groups) = Groups::of((&kernel, fragments.units), device, list, &mut gradients.scratch)? else {
         return cell::backward(device, list, (weights, states), gradients);
     };
-    let (places, tiles, arrived) =
-        (list.on_device.places.address(), list.on_device.tiles.address(), groups.arrived.address());
+    let (places, tiles, arrived) = (list.on_device.places.address(), list.on_device.tiles.address(), groups.arrived);
     let [tile_count, each, width, units] =
         [list.tiles(), groups.shares.tiles_each, list.tile_windows(), list.hidden()].map(|number| number as u32);
     let (fragments, cell, gates) = (fragments.backward.address(), states.cell.address(), states.gates.address());

@@ -35,6 +35,13 @@ impl Scratch {
         make_room(&mut self.words, (len * size_of::<T>()).div_ceil(size_of::<f64>()))?;
         Ok(self.words.address())
     }
+
+    /// The same with `len` zeros there, in the order of the default stream.
+    pub(super) fn address_of_zeros<T: Pod>(&mut self, len: usize) -> Result<u64> {
+        let address = self.address_of::<T>(len)?;
+        self.words.set_zero_at(0, (len * size_of::<T>()).div_ceil(size_of::<f64>()))?;
+        Ok(address)
+    }
 }
 
 #[cfg(test)]

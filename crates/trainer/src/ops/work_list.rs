@@ -226,11 +226,7 @@ impl WorkList {
     }
 
     pub(super) fn device(&self) -> &Device {
-        self.scope().device()
-    }
-
-    pub(super) fn scope(&self) -> &Scope {
-        self.on_device.places.scope()
+        self.on_device.places.scope().device()
     }
 
     pub(super) fn places(&self) -> &[Place] {
