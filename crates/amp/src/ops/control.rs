@@ -225,13 +225,14 @@ impl Control {
     /// # Errors
     /// Of [`Buffer::to_vec`].
     pub fn report(&self, tensors: &Tensors) -> Result<Report> {
-        let (state, scale) = (self.state.to_vec()?[0], self.scale.to_vec()?[0]);
+        let state = self.state.to_vec()?[0];
+        let scale = self.scaler.map(|_| self.scale.to_vec()).transpose()?;
         let State { clean_steps, overflows, bad_chunk, bad_index, .. } = state;
         Ok(Report {
             norm: state.norm,
             non_finite: (bad_chunk != NONE).then(|| tensors.place(bad_chunk, bad_index)),
             scale: state.scale_before,
-            scaler: self.scaler.is_some().then_some(ScalerState { scale, clean_steps, overflows }),
+            scaler: scale.map(|scale| ScalerState { scale: scale[0], clean_steps, overflows }),
             steps: state.steps,
             change: state.change,
         })

@@ -17,7 +17,7 @@ use crate::ops::{
 pub(super) struct Cell<T: Operand> {
     hidden: usize,
     /// Width of what the layer reads.
-    pub(super) input: usize,
+    input: usize,
     weight_ih_start: usize,
     weight_hh_start: usize,
     bias_starts: Option<[usize; 2]>,

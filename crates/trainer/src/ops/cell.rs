@@ -1,4 +1,4 @@
-//! The general path of the recurrence on a GPU, for widths and types that no persistent kernel takes: for every step of every sequence, a product and what is left of the cell.
+//! The general path of the recurrence on a GPU, for widths and types that no persistent kernel takes, and for GPUs that have no room for a group of blocks: for every step of every sequence, a product and what is left of the cell.
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, arguments};

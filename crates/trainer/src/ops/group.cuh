@@ -1,7 +1,6 @@
 // Blocks that share the units of a layer, 32 each: which windows a group of them takes, and how they wait for each other.
 #pragma once
 
-#include "mma.cuh"
 #include "work.cuh"
 
 #define UNITS_OF_A_BLOCK 32

@@ -95,11 +95,6 @@ impl WindowReads {
         mail.put(readers, &numbers.readers)
     }
 
-    /// Samples of the batch.
-    pub fn samples(&self) -> usize {
-        self.samples
-    }
-
     fn windows(&self) -> usize {
         self.numbers.starts.len().saturating_sub(1)
     }

@@ -30,7 +30,7 @@ pub struct States<T: Operand> {
     pub cell: Buffer<f32>,
     /// `[Σ T·B, H, 4]`: the gates after their functions.
     pub gates: Buffer<T::Kept>,
-    /// For the products of a step, on the general path.
+    /// For what blocks tell each other or, on the general path, the products of a step.
     pub(super) scratch: Scratch,
 }
 
@@ -91,8 +91,8 @@ impl<T: Operand> States<T> {
 /// least. Else there are two launches for every step.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch; that there is no memory, on the scope of the list for what blocks tell each other, or on that of the
-/// cells for the products of a step of the general path.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch; that there is no memory, on the scope of the states, for what blocks tell each other or for the products
+/// of a step of the general path.
 ///
 /// # Panics
 /// If anything has not room for the list, if arrays are on several devices, and if a list for groups has 2³² rows of states.

@@ -24,6 +24,7 @@ pub struct Gradients<T: Operand> {
     pub cell: Buffer<f32>,
     /// `[Σ T·B, H, 4]`: of the gates before their functions, rounded as the products read them that follow.
     pub gates: Buffer<T>,
+    /// For what blocks tell each other.
     scratch: Scratch,
 }
 

@@ -25,7 +25,7 @@ pub enum TileWindows {
     /// As many blocks as possible: for batches that do not fill the GPU.
     #[default]
     Eight,
-    /// Half the blocks: each reads the states and waits at a barrier for twice the work.
+    /// Half the blocks: each reads the states and waits at a barrier for twice the work. Groups of blocks are dealt so many windows at a time, and take them by eights.
     Sixteen,
 }
 

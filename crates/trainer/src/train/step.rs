@@ -175,7 +175,8 @@ impl Trainer {
                     if number == batches { accelerator.totals()? } else { totals }
                 }
             };
-            let may_overflow = self.scaler.is_some();
+            // A GPU's gradients are looked at there, at the end of the step.
+            let may_overflow = self.scaler.is_some() || self.accelerator.is_some();
             let finite = totals.loss_sum.is_finite() && (may_overflow || self.gradients.first_non_finite().is_none());
             if !finite {
                 objective.loss.check_targets(batch.targets())?;
@@ -228,6 +229,9 @@ impl Trainer {
         let step = self.step + 1;
         if let Some((tensor, index)) = batch.first_non_finite() {
             return Error::NotFinite { step, loss, tensor, index };
+        }
+        if self.settle().is_err() {
+            return Error::NotFinite { step, loss, tensor: "the loss".to_owned(), index: 0 };
         }
         let mut trace = Trace::new(step);
         self.parameters.tensors().for_each(|(name, _, values)| trace.look(("", name), values));
