@@ -80,7 +80,7 @@ impl<T: Operand> Learner<T> {
         let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.0.len());
         head.begin(samples)?;
         let mut mail = delivery.mail();
-        lstms.post(batch, &mut mail)?;
+        lstms.post(batch, goal.is_some(), &mut mail)?;
         goal.map_or(Ok(()), |goal| head.post(goal, &mut mail))?;
         mail.send()?;
         lstms.forward(weights)?;

@@ -116,15 +116,19 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Finds the windows of a batch, and gives `mail` what the device has to know of them.
+    /// Finds the windows of a batch, and gives `mail` what the device has to know of them. Takes memory for gradients where the batch `learns`.
     pub(super) fn post<'a>(
         &'a mut self,
         (batch, dropout): (&BatchView<'_>, Option<Dropout>),
+        learns: bool,
         mail: &mut Mail<'a>,
     ) -> Result<()> {
         self.dropout = dropout;
         self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.find(batch, k))?;
         self.lay_out()?;
+        if learns {
+            self.make_room_for_gradients()?;
+        }
         let Lstms { names, layers, bars, over_bars, over_states, reads, masks, .. } = self;
         for (k, bars) in bars.iter_mut().enumerate() {
             bars.post((batch, k), dropout.is_some(), mail)?;
@@ -198,11 +202,15 @@ impl<T: Operand> Lstms<T> {
             self.over_states.set(tile, &self.bars.iter().map(of).collect::<Vec<_>>());
             projected_rows = projected_rows.max(rows);
         }
+        self.set_reads();
+        make_room(&mut self.projected, projected_rows * 4 * self.hidden)
+    }
+
+    fn make_room_for_gradients(&mut self) -> Result<()> {
+        let rows = self.over_bars.rows();
         self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
-        make_room(&mut self.projected, projected_rows * 4 * self.hidden)?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
         make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
-        self.set_reads();
         self.back.make_room(&self.over_bars)
     }
 
