@@ -7,7 +7,8 @@ use crate::made_up::{config, samples, series};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Best, Checkpoints, Config, Error, Event, Footprint, Mode, Run, Samples, ShortageEvent, Trainer,
+    Best, Checkpoints, Config, Error, Event, Footprint, Mode, ModelConfig, Pooling, Run, Samples, ShortageEvent,
+    Trainer,
 };
 
 /// Samples of a run on a device, and how it is trained.
@@ -19,7 +20,8 @@ fn cases() -> Vec<Case> {
     let of_series: fn(&Device) -> Box<dyn Samples> = |_| Box::new(series());
     let config = Config { batch_size: 80, epochs: 3, validate_every_steps: Some(2), ..config() };
     let carrying = Config { carry_state: true, accumulation_steps: 2, batch_size: 64, ..config.clone() };
-    let dense = Config { mode: Mode::Dense, run_length: Some(8), batch_size: 64, ..config.clone() };
+    let model = ModelConfig { pooling: Pooling::attention(config.model.hidden), ..config.model };
+    let dense = Config { model, mode: Mode::Dense, run_length: Some(8), batch_size: 64, ..config.clone() };
     let rounded = Config { precision: Precision::Fp16, dropout: 0.25, ..config.clone() };
     vec![
         (of_windows, config.clone()),
