@@ -7,12 +7,12 @@ mod most_frequent;
 use megabatch_gpu_core::Device;
 
 use crate::error::{Error, Result};
-use crate::evaluate::Selection;
 use crate::form::Form;
 use crate::graph::{Readout, check_graphs};
 use crate::level::Level;
 use crate::loss::{Group, Loss, is_labelled};
 use crate::matmul::{Matrix, Output, multiply};
+use crate::predict::Selection;
 use crate::prefetch::{Source, with_batches};
 use crate::view::BatchView;
 use most_frequent::ClassCounts;

@@ -1,0 +1,332 @@
+#![forbid(unsafe_code)]
+
+//! A trained model in use: its outputs, or the weights of its attention, batch after batch.
+
+use std::path::Path;
+
+use megabatch_amp::{Accuracy, Precision};
+use megabatch_gpu_core::Device;
+
+use crate::baseline::Baselines;
+use crate::carried::series_of;
+use crate::device::Accelerator;
+use crate::error::{Error, Result};
+use crate::evaluate::{Evaluation, evaluate};
+use crate::level::Level;
+use crate::loss::Loss;
+use crate::model::Model;
+use crate::prefetch::{Source, with_batches};
+use crate::samples::Samples;
+use crate::step::{Compute, Engine, Purpose};
+use crate::stream::{Streamed, distinct_ends};
+use crate::tensor::TensorSet;
+use crate::view::BatchView;
+use crate::weights::load_weights;
+
+/// What is evaluated: samples by index, visited in this order; for a model over graphs, graphs.
+#[derive(Clone, Copy)]
+pub struct Selection<'a> {
+    /// The source.
+    pub samples: &'a dyn Samples,
+    /// Which of them.
+    pub indices: &'a [usize],
+}
+
+/// A trained model that predicts.
+#[derive(Debug)]
+pub struct Predictor {
+    model: Model,
+    parameters: TensorSet<f32>,
+    engine: Engine,
+    device: Device,
+    compute: Compute,
+    streams: bool,
+    weight_errors: Vec<(String, Accuracy)>,
+}
+
+impl Predictor {
+    /// The model with the weights of a safetensors file.
+    ///
+    /// # Errors
+    /// As [`load_weights`]; [`Error::Memory`], [`Error::Threads`] and [`Error::Setting`] as for training.
+    pub fn open(device: &Device, model: Model, weights: &Path, compute: Compute) -> Result<Self> {
+        let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
+        load_weights(weights, &mut parameters)?;
+        let engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
+        let (device, weight_errors) = (device.clone(), Vec::new());
+        Ok(Predictor { model, parameters, engine, device, compute, streams: false, weight_errors })
+    }
+
+    /// The predictor for a model that was trained in `precision`, which predicts in it too.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the device has no room.
+    pub fn with_precision(self, precision: Precision) -> Result<Self> {
+        let scope = self.device.scope("model/parameters/working");
+        Ok(Predictor { engine: self.engine.with_precision(&scope, &self.model, precision)?, ..self })
+    }
+
+    /// The predictor with the LSTMs' matrices in eight bits: weights a scale by output channel, bars and hidden states fourteen bits with a scale by row,
+    /// found anew in each product; sums in 32 bits, all else in single precision. Takes the place of [`Predictor::with_precision`].
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`] for weights that are not finite,
+    /// [`Error::Memory`] when the device has no room.
+    pub fn with_int8(self) -> Result<Self> {
+        let scope = self.device.scope("model/parameters/int8");
+        let (engine, weight_errors) = self.engine.with_int8(&scope, (&self.model, &self.parameters))?;
+        Ok(Predictor { engine, weight_errors, ..self })
+    }
+
+    /// By how much [`Predictor::with_int8`] changed each matrix, under its name, in the order of the model's layers; empty without it.
+    pub fn weight_errors(&self) -> &[(String, Accuracy)] {
+        &self.weight_errors
+    }
+
+    /// The predictor for a model that was trained with carried state, or densely ([`Config::streams`](crate::Config::streams)): a sample's outputs are those of the states at its windows'
+    /// last bars in one pass over each segment from zero, one step a bar. They depend on nothing else, neither on which samples
+    /// are asked for nor on batches or threads. The samples must be slices of series.
+    pub fn with_carried_state(self) -> Self {
+        Predictor { streams: true, ..self }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Gives `sink` the predictions [B, K, M] of each batch, in order, with the indices of its samples. Of a model over graphs, these are the
+    /// samples that are the nodes of the graphs of `selection`, graph after graph; or the graphs, where it is those that are predicted.
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`], with carried state
+    /// [`Error::Setting`] for samples that are stored as windows, for a model over graphs those of [`Trainer::train`](crate::Trainer::train),
+    /// and whatever `sink` returns.
+    pub fn predict<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut unseen = selection.indices;
+        let mut refused = None;
+        let mut source = self.source();
+        let level = Level::of(source.model.config().readout);
+        source.for_each(selection, |batch, predictions| {
+            let indices = level.indices(selection.samples, batch, &mut unseen);
+            refused = sink(&indices, predictions).err();
+            Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Gives `sink` the weights of attention pooling of each batch, in order, with the indices of its samples: a row a sample, in it the weights
+    /// `[heads, T]` of one timeframe after another, which sum to one over T.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not pool by attention.
+    pub fn pooling_weights<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.model.poolings().is_empty() {
+            return Err(Error::setting("model.pooling", &"last", "attention, which has weights").into());
+        }
+        self.weights(Computed::PoolingWeights, selection, sink)
+    }
+
+    /// Gives `sink` the weights of fusion by attention of each batch, in order, with the indices of its samples: a row a sample, in it for each head
+    /// the weights [n, n] with which each of the n timeframes looks at all of them, which sum to one over the last dimension.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not fuse by attention.
+    pub fn fusion_weights<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.model.fusion_weights_len() == 0 {
+            return Err(Error::setting("model.fusion", &"concat", "attention, which has weights").into());
+        }
+        self.weights(Computed::FusionWeights, selection, sink)
+    }
+
+    fn weights<E: From<Error>>(
+        &mut self,
+        computed: Computed,
+        selection: Selection<'_>,
+        mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut unseen = selection.indices;
+        let mut refused = None;
+        self.source().for_each_of(computed, selection, |batch, weights| {
+            let indices = Level::of_rows(batch).indices(selection.samples, batch, &mut unseen);
+            refused = sink(&indices, weights).err();
+            Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// The model's errors, beside those of the baselines if there are any.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a loss out of range or of
+    /// other outputs than the model's, [`Error::Class`] for a target that names no class.
+    pub fn evaluate(
+        &mut self,
+        selection: Selection<'_>,
+        loss: Loss,
+        baselines: Option<&Baselines>,
+    ) -> Result<Evaluation> {
+        evaluate(self.source(), selection, (loss, baselines))
+    }
+
+    fn source(&mut self) -> Predictions<'_> {
+        Predictions {
+            model: &self.model,
+            parameters: &self.parameters,
+            engine: &mut self.engine,
+            accelerator: None,
+            device: &self.device,
+            compute: self.compute,
+            chunk_percent: 100,
+            streams: self.streams,
+        }
+    }
+}
+
+/// A model in use: what predictions are computed with.
+pub(crate) struct Predictions<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) parameters: &'a TensorSet<f32>,
+    pub(crate) engine: &'a mut Engine,
+    /// What computes outputs in the place of the engine: a GPU that has loaded the weights and, where they stay there, the series of the samples.
+    pub(crate) accelerator: Option<&'a mut Accelerator>,
+    pub(crate) device: &'a Device,
+    pub(crate) compute: Compute,
+    /// Size of the chunks that samples load ahead, of what was planned.
+    pub(crate) chunk_percent: u32,
+    /// Whether states are those of one pass over each segment.
+    pub(crate) streams: bool,
+}
+
+/// What is computed of each sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Computed {
+    Outputs,
+    PoolingWeights,
+    FusionWeights,
+}
+
+/// Whether to go on to the next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Continue,
+    Stop,
+}
+
+impl Predictions<'_> {
+    /// Predicts batch after batch, in order.
+    pub(crate) fn for_each(
+        &mut self,
+        selection: Selection<'_>,
+        each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
+    ) -> Result<()> {
+        self.for_each_of(Computed::Outputs, selection, each)
+    }
+
+    /// Computes batch after batch, in order.
+    fn for_each_of(
+        &mut self,
+        computed: Computed,
+        selection: Selection<'_>,
+        mut each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
+    ) -> Result<()> {
+        check_shape(self.model, selection.samples)?;
+        let graphs = self.engine.make_room_for(self.model, selection)?;
+        let Compute { batch_size, form, .. } = self.compute;
+        let batches = self.device.scope("batches");
+        let chunk_percent = self.chunk_percent;
+        let source = Source { samples: selection.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
+        let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
+        let mut numbers = Vec::new();
+        if self.accelerator.is_none() {
+            self.engine.load(self.model, self.parameters);
+        }
+        let mut streamed = if self.streams { Some(self.stream(selection)?) } else { None };
+        with_batches(source, schedule, |feed| {
+            while let Some(batch) = feed.next()? {
+                let len = match computed {
+                    Computed::Outputs => self.model.outputs_len(&batch),
+                    Computed::PoolingWeights => batch.len() * self.model.pooling_weights_len(),
+                    Computed::FusionWeights => batch.len() * self.model.fusion_weights_len(),
+                };
+                numbers.resize(len, 0.0);
+                let weights = (self.model, self.parameters);
+                match (computed, &mut streamed) {
+                    (Computed::Outputs, None) => self.predict(&batch, &mut numbers)?,
+                    (Computed::Outputs, Some(streamed)) => streamed.predict(weights, &batch, &mut numbers),
+                    (Computed::PoolingWeights, None) => self.engine.pooling_weights(weights, &batch, &mut numbers),
+                    (Computed::PoolingWeights, Some(streamed)) => {
+                        streamed.pooling_weights(weights, &batch, &mut numbers);
+                    }
+                    (Computed::FusionWeights, None) => self.engine.fusion_weights(weights, &batch, &mut numbers),
+                    (Computed::FusionWeights, Some(streamed)) => streamed.fusion_weights(weights, &batch, &mut numbers),
+                }
+                if each(&batch, &numbers)? == Next::Stop {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes the outputs of a batch.
+    fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
+        match &mut self.accelerator {
+            Some(accelerator) => accelerator.predict(batch, outputs),
+            None => {
+                self.engine.predict(self.model, self.parameters, batch, outputs);
+                Ok(())
+            }
+        }
+    }
+
+    /// The states at the last bars of the selection's windows.
+    fn stream(&mut self, selection: Selection<'_>) -> Result<Streamed> {
+        self.model.config().check_carried_state()?;
+        let series = series_of(selection.samples)?;
+        let ends = distinct_ends(selection.samples, selection.indices)?;
+        let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, ends)?;
+        self.engine.stream((self.model, self.parameters), &series.timeframes, &mut streamed);
+        Ok(streamed)
+    }
+}
+
+/// Refuses samples that the model was not built for.
+pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
+    if samples.shape() == model.shape() {
+        return check_graphs_of(model, samples);
+    }
+    Err(Error::SamplesShape { model: model.shape().to_string(), samples: samples.shape().to_string() })
+}
+
+/// Refuses graphs for a model of samples that stand alone, and such samples for a model over graphs.
+fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
+    let config = model.config();
+    match (config.readout, samples.graphs()) {
+        (None, Some(_)) => {
+            let expected = "node, mean, sum or max for samples that are the nodes of graphs";
+            Err(Error::setting("model.readout", &"none", expected))
+        }
+        (Some(readout), None) => {
+            let readout = format!("{readout:?}").to_lowercase();
+            Err(Error::setting("model.readout", &readout, "none for samples that are not nodes of graphs"))
+        }
+        (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
+            let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
+            Err(Error::setting("model.edge_attributes", &config.edge_attributes, expected))
+        }
+        _ => Ok(()),
+    }
+}
