@@ -98,6 +98,15 @@ fn by_hand(samples: &SeriesInMemory, config: &Config) -> (TensorSet<f64>, f64) {
 /// Bars and windows whose ends move by so many bars a sample: by 3 in place of each seventh step, and by more than a window in place of the
 /// twentieth.
 fn walk(count: usize, timeframes: &[(usize, usize, usize)]) -> SeriesInMemory {
+    series_whose_ends_move(count, timeframes, |(steps, _, slowness), n| n / slowness + n / 7 * 2 + n / 20 * (steps + 1))
+}
+
+/// Bars and windows: that of sample n ends so many bars after the first one's as `moved` says of the timeframe.
+fn series_whose_ends_move(
+    count: usize,
+    timeframes: &[(usize, usize, usize)],
+    moved: impl Fn((usize, usize, usize), usize) -> usize,
+) -> SeriesInMemory {
     let number = |seed: usize, i: usize| (i as f64 * 12.9898 + seed as f64 * 78.233 + 1.0).sin() as f32;
     let timeframe = |(k, &(steps, features, _)): (usize, &(usize, usize, usize))| Timeframe {
         name: format!("T{k}"),
@@ -106,7 +115,7 @@ fn walk(count: usize, timeframes: &[(usize, usize, usize)]) -> SeriesInMemory {
     };
     let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
     let series = timeframes.iter().enumerate().map(|(k, &(steps, features, slowness))| {
-        let moved = |n: usize| n / slowness + n / 7 * 2 + n / 20 * (steps + 1);
+        let moved = |n: usize| moved((steps, features, slowness), n);
         let ends: Vec<i64> = (0..count).map(|n| (steps - 1 + moved(n)) as i64).collect();
         ((0..(steps + moved(count)) * features).map(|i| number(k, i)).collect(), ends)
     });
@@ -175,19 +184,7 @@ fn attention_pools_the_window_of_each_sample() {
     for (layer_norm, count, timeframes) in
         [(false, 40, &[(7, 3, 1), (5, 4, 3)][..]), (true, 9, &[(30, 2, 1)]), (false, 30, &[(4, 2, 1), (12, 3, 1)])]
     {
-        let number = |seed: usize, i: usize| (i as f64 * 12.9898 + seed as f64 * 78.233 + 1.0).sin() as f32;
-        let timeframe = |(k, &(steps, features, _)): (usize, &(usize, usize, usize))| Timeframe {
-            name: format!("T{k}"),
-            steps,
-            features,
-        };
-        let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
-        let series = timeframes.iter().enumerate().map(|(k, &(steps, features, slowness))| {
-            let ends = (0..count).map(|n| (steps - 1 + n / slowness) as i64).collect();
-            ((0..(steps + count) * features).map(|i| number(k, i)).collect(), ends)
-        });
-        let targets = (0..2 * count).map(|i| number(50, i)).collect();
-        let samples = SeriesInMemory::new(shape.clone(), series.collect(), targets).unwrap();
+        let samples = series_whose_ends_move(count, timeframes, |(_, _, slowness), n| n / slowness);
         let config = Config {
             model: ModelConfig { hidden: 20, layer_norm, pooling: Pooling::attention(20), ..ModelConfig::default() },
             optimizer: OptimizerConfig {
@@ -204,7 +201,7 @@ fn attention_pools_the_window_of_each_sample() {
             ..Config::default()
         };
         let (after, losses) = trained(&samples, &config);
-        let model = Model::new(shape, config.model).unwrap();
+        let model = Model::new(samples.shape().clone(), config.model).unwrap();
         let before = model.initial_parameters::<f32>(&Device::cpu().scope("test"), config.seed).unwrap();
         let before = before.values();
         let expected = streamed_loss(&samples, &config, before);
