@@ -3,6 +3,7 @@
 use megabatch_gpu_core::Cuda;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 
+use super::operand::Operand;
 use super::scratch::Scratch;
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -28,6 +29,11 @@ impl Shares {
         let most = tiles.iter().max().map_or(1, |&most| most);
         let tiles_each = (1..most).find(|&each| spans(each) <= groups).unwrap_or(most);
         Shares { groups: groups.min(spans(tiles_each)), tiles_each }
+    }
+
+    /// The numbers that the kernels of either direction are told of a list: tiles, those of a span, windows of a tile, H.
+    pub(super) fn numbers(&self, list: &WorkList) -> [u32; 4] {
+        [list.tiles(), self.tiles_each, list.tile_windows(), list.hidden()].map(|number| number as u32)
     }
 }
 
@@ -63,6 +69,11 @@ impl Groups {
         let arrived = scratch.address_of_zeros::<u32>(shares.groups * blocks(units))?;
         Ok(Some(Groups { shares, arrived, launch: launch(shares.groups, units) }))
     }
+}
+
+/// Name of a kernel for groups.
+pub(super) fn kernel_name<T: Operand>(direction: &str, units: usize) -> String {
+    format!("{direction}_{}_{units}", T::SUFFIX)
 }
 
 /// Blocks of a group.

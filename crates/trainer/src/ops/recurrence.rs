@@ -4,7 +4,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
 use super::cell;
-use super::group::Groups;
+use super::group::{self, Groups};
 use super::operand::Operand;
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::room::make_room;
@@ -139,15 +139,14 @@ fn by_groups<T: Operand>(
     (fragments, inputs): (&Fragments, &Inputs<'_, T>),
     states: &mut States<T>,
 ) -> Result<()> {
-    let name = group_kernel::<T>("forward", fragments.units);
+    let name = group::kernel_name::<T>("forward", fragments.units);
     let kernel = Kernel { module: "trainer/recurrence_group", ptx: include_str!("recurrence_group.ptx"), name: &name };
     let Some(groups) = Groups::of((&kernel, fragments.units), device, list, &mut states.scratch)? else {
         return cell::forward(device, list, inputs, states);
     };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
-    let [tile_count, each, width, units] =
-        [list.tiles(), groups.shares.tiles_each, list.tile_windows(), list.hidden()].map(|number| number as u32);
+    let [tile_count, each, width, units] = groups.shares.numbers(list);
     let (fragments, projected, arrived) = (fragments.forward.address(), inputs.projected.address(), groups.arrived);
     let (hidden, cell, gates) = (states.hidden.address(), states.cell.address(), states.gates.address());
     let arguments = arguments![
@@ -156,11 +155,6 @@ fn by_groups<T: Operand>(
     // SAFETY: as in `persistent`, but that a block writes the states and gates of its own units of its group's windows, and reads those of the other blocks when they have announced them,
     // in `arrived`, which has a number for each block. All of them run at once.
     Ok(unsafe { kernel.submit(device, groups.launch, &arguments) }?)
-}
-
-/// Name of a kernel for groups.
-pub(super) fn group_kernel<T: Operand>(direction: &str, units: usize) -> String {
-    format!("{direction}_{}_{units}", T::SUFFIX)
 }
 
 /// Name and grid of a persistent kernel.

@@ -4,9 +4,9 @@ use megabatch_gpu_core::kernel::Kernel;
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
 use super::cell;
-use super::group::Groups;
+use super::group::{self, Groups};
 use super::operand::Operand;
-use super::recurrence::{States, group_kernel, kernel};
+use super::recurrence::{States, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::room::make_room;
 use super::scratch::Scratch;
@@ -118,15 +118,14 @@ fn by_groups<T: Operand>(
     (weights, fragments, states): (&RecurrentWeights<T>, &Fragments, &States<T>),
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
-    let name = group_kernel::<T>("backward", fragments.units);
+    let name = group::kernel_name::<T>("backward", fragments.units);
     let ptx = include_str!("recurrence_group_backward.ptx");
     let kernel = Kernel { module: "trainer/recurrence_group_backward", ptx, name: &name };
     let Some(groups) = Groups::of((&kernel, fragments.units), device, list, &mut gradients.scratch)? else {
         return cell::backward(device, list, (weights, states), gradients);
     };
     let (places, tiles, arrived) = (list.on_device.places.address(), list.on_device.tiles.address(), groups.arrived);
-    let [tile_count, each, width, units] =
-        [list.tiles(), groups.shares.tiles_each, list.tile_windows(), list.hidden()].map(|number| number as u32);
+    let [tile_count, each, width, units] = groups.shares.numbers(list);
     let (fragments, cell, gates) = (fragments.backward.address(), states.cell.address(), states.gates.address());
     let d_outputs = gradients.outputs.as_ref().map_or(0, Buffer::address);
     let (d_hidden, d_cell, d_gates) = (gradients.hidden.address(), gradients.cell.address(), gradients.gates.address());

@@ -47,18 +47,22 @@ impl<T: Operand> Example<T> {
         let units = persistent_units::<T>(self.list.hidden()).unwrap();
         let ([fragments, _], (name, launch)) =
             (fragments_by_kernel(&self.weights), kernel::<T>("forward", &self.list, units));
-        let mut arguments = [
-            Arg::from(self.list.on_device.places.as_slice()),
-            Arg::from(self.list.on_device.tiles.as_slice()),
-            Arg::from(self.list.hidden() as u32),
-            Arg::from(&fragments[..]),
+        let mut arguments = self.arguments(&[self.list.hidden() as u32], &fragments);
+        HARNESS.run(&name, launch, &mut arguments);
+    }
+
+    /// The work, `numbers`, and the arrays that all kernels have.
+    fn arguments<'a>(&'a mut self, numbers: &[u32], fragments: &'a [[u32; 4]]) -> Vec<Arg<'a>> {
+        let mut arguments = self.list.arguments(numbers);
+        arguments.extend([
+            Arg::from(fragments),
             Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(self.projected.as_slice())),
             Arg::from(self.list.on_device.first.as_slice()),
             Arg::from(self.states.hidden.as_mut_slice()),
             Arg::from(self.states.cell.as_mut_slice()),
             Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(self.states.gates.as_mut_slice())),
-        ];
-        HARNESS.run(&name, launch, &mut arguments);
+        ]);
+        arguments
     }
 
     /// By so many groups of blocks.
@@ -66,23 +70,18 @@ impl<T: Operand> Example<T> {
         let units = persistent_units::<T>(self.list.hidden()).unwrap();
         let ([fragments, _], shares) = (fragments_by_kernel(&self.weights), group::Shares::of(&self.list, groups));
         let mut arrived = vec![0u32; shares.groups * group::blocks(units)];
-        let mut arguments = [
-            Arg::from(self.list.on_device.places.as_slice()),
-            Arg::from(self.list.on_device.tiles.as_slice()),
-            Arg::from(self.list.tiles() as u32),
-            Arg::from(shares.tiles_each as u32),
-            Arg::from(self.list.tile_windows() as u32),
-            Arg::from(self.list.hidden() as u32),
-            Arg::from(&fragments[..]),
-            Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(self.projected.as_slice())),
-            Arg::from(self.list.on_device.first.as_slice()),
-            Arg::from(self.states.hidden.as_mut_slice()),
-            Arg::from(self.states.cell.as_mut_slice()),
-            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(self.states.gates.as_mut_slice())),
-            Arg::from(&mut arrived[..]),
-        ];
+        let mut arguments = self.arguments(&shares.numbers(&self.list), &fragments);
+        arguments.push(Arg::from(&mut arrived[..]));
         let launch = group::launch(shares.groups, units).unwrap();
-        HARNESS.run_cooperative(&group_kernel::<T>("forward", units), launch, &mut arguments);
+        HARNESS.run_cooperative(&group::kernel_name::<T>("forward", units), launch, &mut arguments);
+    }
+}
+
+impl WorkList {
+    /// What every kernel has first: places, tiles and `numbers`.
+    pub(in super::super) fn arguments(&self, numbers: &[u32]) -> Vec<Arg<'_>> {
+        let work = [Arg::from(self.on_device.places.as_slice()), Arg::from(self.on_device.tiles.as_slice())];
+        work.into_iter().chain(numbers.iter().map(|&number| Arg::from(number))).collect()
     }
 }
 

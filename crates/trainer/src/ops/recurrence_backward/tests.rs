@@ -22,19 +22,28 @@ fn gradients<T: Operand>(list: &WorkList, after_every_step: bool) -> Gradients<T
 fn run_by_kernel<T: Operand>(of: &Example<T>, gradients: &mut Gradients<T>) {
     let units = persistent_units::<T>(of.list.hidden()).unwrap();
     let ([_, fragments], (name, launch)) = (fragments_by_kernel(&of.weights), kernel::<T>("backward", &of.list, units));
-    let mut arguments = [
-        Arg::from(of.list.on_device.places.as_slice()),
-        Arg::from(of.list.on_device.tiles.as_slice()),
-        Arg::from(of.list.hidden() as u32),
-        Arg::from(&fragments[..]),
+    let mut arguments = arguments(of, &[of.list.hidden() as u32], &fragments, gradients);
+    HARNESS.run(&name, launch, &mut arguments);
+}
+
+/// The work, `numbers`, and the arrays that all kernels have.
+fn arguments<'a, T: Operand>(
+    of: &'a Example<T>,
+    numbers: &[u32],
+    fragments: &'a [[u32; 4]],
+    gradients: &'a mut Gradients<T>,
+) -> Vec<Arg<'a>> {
+    let mut arguments = of.list.arguments(numbers);
+    arguments.extend([
+        Arg::from(fragments),
         Arg::from(of.states.cell.as_slice()),
         Arg::from(bytemuck::cast_slice::<T::Kept, [T::Kept; 4]>(of.states.gates.as_slice())),
         gradients.outputs.as_ref().map_or(Arg::null(), |outputs| Arg::from(outputs.as_slice())),
         Arg::from(gradients.hidden.as_mut_slice()),
         Arg::from(gradients.cell.as_mut_slice()),
         Arg::from(bytemuck::cast_slice_mut::<T, [T; 4]>(gradients.gates.as_mut_slice())),
-    ];
-    HARNESS.run(&name, launch, &mut arguments);
+    ]);
+    arguments
 }
 
 /// By so many groups of blocks.
@@ -42,24 +51,10 @@ fn run_by_groups<T: Operand>(of: &Example<T>, gradients: &mut Gradients<T>, grou
     let units = persistent_units::<T>(of.list.hidden()).unwrap();
     let ([_, fragments], shares) = (fragments_by_kernel(&of.weights), group::Shares::of(&of.list, groups));
     let mut arrived = vec![0u32; shares.groups * group::blocks(units)];
-    let mut arguments = [
-        Arg::from(of.list.on_device.places.as_slice()),
-        Arg::from(of.list.on_device.tiles.as_slice()),
-        Arg::from(of.list.tiles() as u32),
-        Arg::from(shares.tiles_each as u32),
-        Arg::from(of.list.tile_windows() as u32),
-        Arg::from(of.list.hidden() as u32),
-        Arg::from(&fragments[..]),
-        Arg::from(of.states.cell.as_slice()),
-        Arg::from(bytemuck::cast_slice::<T::Kept, [T::Kept; 4]>(of.states.gates.as_slice())),
-        gradients.outputs.as_ref().map_or(Arg::null(), |outputs| Arg::from(outputs.as_slice())),
-        Arg::from(gradients.hidden.as_mut_slice()),
-        Arg::from(gradients.cell.as_mut_slice()),
-        Arg::from(bytemuck::cast_slice_mut::<T, [T; 4]>(gradients.gates.as_mut_slice())),
-        Arg::from(&mut arrived[..]),
-    ];
+    let mut arguments = arguments(of, &shares.numbers(&of.list), &fragments, gradients);
+    arguments.push(Arg::from(&mut arrived[..]));
     let launch = group::launch(shares.groups, units).unwrap();
-    HARNESS.run_cooperative(&group_kernel::<T>("backward", units), launch, &mut arguments);
+    HARNESS.run_cooperative(&group::kernel_name::<T>("backward", units), launch, &mut arguments);
 }
 
 /// A width, and whether there are gradients after every step.
