@@ -27,6 +27,14 @@ __device__ inline unsigned pair(T low, T high) {
   return bits(low) | bits(high) << 16;
 }
 
+// The four numbers of a fragment a as they lie in memory.
+__device__ inline void take(uint4 four, unsigned(&a)[4]) {
+  a[0] = four.x;
+  a[1] = four.y;
+  a[2] = four.z;
+  a[3] = four.w;
+}
+
 #ifndef __CUDA_ARCH__
 __device__ inline u64 of_lane(unsigned low, unsigned high, unsigned lane) {
   return __shfl_sync(ALL_LANES, (u64)high << 32 | low, (int)lane);

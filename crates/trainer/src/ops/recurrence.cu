@@ -29,13 +29,7 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
 #pragma unroll
   for (int k = 0; k < INNER; k++) {
 #pragma unroll
-    for (int pairs = 0; pairs < 2; pairs++) {
-      uint4 four = fragment[(2 * k + pairs) * 32];
-      weight[k][pairs][0] = four.x;
-      weight[k][pairs][1] = four.y;
-      weight[k][pairs][2] = four.z;
-      weight[k][pairs][3] = four.w;
-    }
+    for (int pairs = 0; pairs < 2; pairs++) take(fragment[(2 * k + pairs) * 32], weight[k][pairs]);
   }
 
   // A window past the last one reads the projected inputs of the last one, and writes nothing.

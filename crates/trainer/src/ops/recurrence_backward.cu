@@ -29,13 +29,7 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
   unsigned weight[INNER][4];
   const uint4* fragment = fragments + ((u64)of.weight * HP / 8 + warp) * INNER * 32 + lane;
 #pragma unroll
-  for (int k = 0; k < INNER; k++) {
-    uint4 four = fragment[k * 32];
-    weight[k][0] = four.x;
-    weight[k][1] = four.y;
-    weight[k][2] = four.z;
-    weight[k][3] = four.w;
-  }
+  for (int k = 0; k < INNER; k++) take(fragment[k * 32], weight[k]);
 
   unsigned own = tile.window + 2 * quad, at = own * H + unit;  // in arrays [B, H]
   float c[N][2], dh[N][2], dc[N][2];

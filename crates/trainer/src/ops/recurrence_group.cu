@@ -47,14 +47,7 @@ __device__ inline void forward(Spans spans, unsigned H, const uint4* fragments,
     unsigned weight[8][2][4];
     const uint4* fragment = fragments + (((u64)span.weight * BLOCKS + member) * WARPS + warp) * 16 * 32 + lane;
 #pragma unroll
-    for (int k = 0; k < 16; k++) {
-      uint4 four = fragment[k * 32];
-      unsigned(&to)[4] = weight[k / 2][k % 2];
-      to[0] = four.x;
-      to[1] = four.y;
-      to[2] = four.z;
-      to[3] = four.w;
-    }
+    for (int k = 0; k < 16; k++) take(fragment[k * 32], weight[k / 2][k % 2]);
 
     for (unsigned t = 0; t < span.steps; t++) {
       unsigned step = span.step_row + t * span.windows, before = step + span.window, after = before + span.windows;  // rows of the first window

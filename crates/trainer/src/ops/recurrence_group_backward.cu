@@ -30,14 +30,7 @@ __device__ inline void backward(Spans spans, unsigned H, const uint4* fragments,
     unsigned weight[2][8][4];
     const uint4* fragment = fragments + (((u64)span.weight * BLOCKS + member) * WARPS + warp) * 16 * 32 + lane;
 #pragma unroll
-    for (int k = 0; k < 16; k++) {
-      uint4 four = fragment[k * 32];
-      unsigned(&to)[4] = weight[k / 8][k % 8];
-      to[0] = four.x;
-      to[1] = four.y;
-      to[2] = four.z;
-      to[3] = four.w;
-    }
+    for (int k = 0; k < 16; k++) take(fragment[k * 32], weight[k / 8][k % 8]);
 
     // One time more than there are steps: the last gives the gradients of the first states.
     for (unsigned left = span.steps + 1; left-- > 0;) {
