@@ -18,9 +18,7 @@ pub(crate) fn write_atomically<T, E: From<Error>>(
 ) -> Result<T, E> {
     let folder = folder_of(path);
     let temporary = create_temporary(path, folder)?;
-    // Without times of its own the root group makes equal bytes of equal contents.
-    let timeless = hdf5::FileBuilder::new().with_fcpl(|plist| plist.obj_track_times(false)).clone();
-    let file = timeless.create(temporary.path()).map_err(Error::hdf5(path, "/", "create the file"))?;
+    let file = create_draft(temporary.path()).map_err(Error::hdf5(path, "/", "create the file"))?;
     let filled = fill(&file)?;
     file.close().map_err(Error::hdf5(path, "/", "close the file"))?;
     let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
@@ -28,6 +26,16 @@ pub(crate) fn write_atomically<T, E: From<Error>>(
     temporary.persist(path).map_err(|e| Error::NotWritable { path: path.to_owned(), source: e.error })?;
     sync_folder(path).map_err(io("bring the folder to disk"))?;
     Ok(filled)
+}
+
+/// Creates an HDF5 file whose name nobody knows yet.
+///
+/// Its root group has no times of its own, so that equal contents make equal bytes. It is not locked: HDF5's descriptors pass to
+/// processes that other threads start meanwhile, and a lock would outlive the file's closing, and its renaming, by theirs.
+pub(crate) fn create_draft(path: &Path) -> hdf5::Result<hdf5::File> {
+    let mut builder = hdf5::FileBuilder::new();
+    builder.with_fcpl(|creation| creation.obj_track_times(false)).with_fapl(|access| access.file_locking(false));
+    builder.create(path)
 }
 
 /// Brings the folder that `path` is in to disk, and with it the name that a rename gave a file.
@@ -121,6 +129,22 @@ mod tests {
         write_atomically(&path, fill_with).unwrap();
         assert!(hdf5::File::open(&path).unwrap().group("filled").is_ok());
         assert_eq!(names_in(folder.path()), ["out.h5"]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_process_started_meanwhile_keeps_nobody_from_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.h5");
+        let mut started = write_atomically(&path, |file| {
+            fill_with(file)?;
+            Ok::<_, Error>(std::process::Command::new("sleep").arg("60").spawn().unwrap())
+        })
+        .unwrap();
+        let opened = hdf5::File::open_rw(&path).map(drop);
+        started.kill().unwrap();
+        started.wait().unwrap();
+        opened.unwrap();
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use hdf5::File;
 
 use super::work::beside;
-use crate::atomic::{refuse_to_replace, sync_folder};
+use crate::atomic::{create_draft, refuse_to_replace, sync_folder};
 use crate::error::{Error, Result};
 
 /// An unfinished file, removed unless it is published.
@@ -38,9 +38,7 @@ impl<'a> Part<'a> {
 
     /// Creates the file and lets `fill` write it.
     pub(super) fn create<T>(&self, fill: impl FnOnce(&File) -> Result<T>) -> Result<T> {
-        // Without times of its own the root group makes equal bytes of equal contents.
-        let timeless = hdf5::FileBuilder::new().with_fcpl(|plist| plist.obj_track_times(false)).clone();
-        let file = timeless.create(&self.path).map_err(Error::hdf5(self.out, "/", "create the file"))?;
+        let file = create_draft(&self.path).map_err(Error::hdf5(self.out, "/", "create the file"))?;
         let filled = fill(&file)?;
         file.close().map_err(Error::hdf5(self.out, "/", "close the file"))?;
         Ok(filled)
