@@ -85,8 +85,7 @@ fn no_step_takes_more_than_was_planned() {
         let [forward, backward, optimizer] =
             ["forward", "backward", "optimizer"].map(|phase| uses(phase).unwrap()["bytes"].as_u64().unwrap());
         assert!(optimizer < forward && forward < backward && backward < total, "{forward}, {backward}, {optimizer}");
-        let listed = stage.run(&format!("plan --data series.h5 --tensors {settings}")).success();
-        let text = String::from_utf8(listed.get_output().stdout.clone()).unwrap();
+        let text = stage.said(&format!("plan --data series.h5 --tensors {settings}"));
         assert!(text.contains("lstm.M5 layer 0: gates") && text.contains("exp_avg.lstm.M1.weight_hh_l0"), "{text}");
 
         let trained = stage.succeeds(&format!("train --data series.h5 --out run {settings}"));

@@ -19,8 +19,7 @@ fn runs_are_compared_in_text_in_json_and_on_a_page() {
     let mean = rmse.iter().sum::<f64>() / rmse.len() as f64;
     assert!((runs[0]["evaluation"]["model"]["rmse"].as_f64().unwrap() - mean).abs() < 1e-12);
 
-    let text = stage.run(line).success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said(line);
     for part in ["A: run, wide: ", "B: short: ", "same letter only", "model.hidden", "9 of 9", "no change", "page.html"]
     {
         assert!(text.contains(part), "{part}: {text}");

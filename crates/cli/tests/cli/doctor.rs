@@ -58,8 +58,7 @@ fn pages_are_printed_by_name() {
     let stage = Stage::new();
     for topic in ["architectures", "jit-cache", "allocator", "cpu", "arm", "batch-size"] {
         let page = stage.succeeds(&format!("doctor --explain {topic}"))["page"].as_str().unwrap().to_owned();
-        let text = stage.run(&format!("doctor --explain {topic}")).success();
-        assert_eq!(String::from_utf8_lossy(&text.get_output().stdout), format!("{}\n", page.trim_end()));
+        assert_eq!(stage.said(&format!("doctor --explain {topic}")), format!("{}\n", page.trim_end()));
     }
     for message in stage.fails("doctor --python no/such/python", 2) {
         assert!(message.starts_with("--python no/such/python: expected a Python interpreter"), "{message}");

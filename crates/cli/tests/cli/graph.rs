@@ -68,13 +68,11 @@ fn a_second_build_does_nothing_and_a_change_is_named() {
     );
     let written = stage.read("g.mbg");
     assert_eq!(stage.succeeds(line)["state"], "unchanged");
-    let text = stage.run(line).success();
-    assert!(String::from_utf8_lossy(&text.get_output().stdout).contains("nothing to do"));
+    assert!(stage.said(line).contains("nothing to do"));
     assert_eq!(stage.read("g.mbg"), written);
     let answer = stage.succeeds(&format!("{line} --normalize-features"));
     assert_eq!((&answer["state"], &answer["changes"][0]["what"]), (&json!("replaced"), &json!("parameters")));
-    let text = stage.run(line).success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said(line);
     assert!(text.contains("it held others: normalize_features was true, is false"), "{text}");
     stage.write("list/edges.csv", "src,dst,weight\nB,A,0.5\n");
     let answer = stage.succeeds(line);
@@ -134,8 +132,7 @@ fn shares_become_a_graph_a_day_of_what_was_known_before_it() {
     assert_eq!(tensor(&after, "edge_weight"), tensor(&before, "edge_weight"));
     stage.succeeds("graph inspect g.mbg --dump 2021-02-12 later.safetensors");
     assert_ne!(tensor(&stage.read("later.safetensors"), "edge_weight"), tensor(&before, "edge_weight"));
-    let text = stage.run(&format!("{CORRELATION} --min-observations 5")).success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said(&format!("{CORRELATION} --min-observations 5"));
     assert!(text.contains("left out") && text.contains("E"), "{text}");
 }
 
@@ -176,6 +173,41 @@ fn a_damaged_file_is_told_from_a_whole_one_and_built_again() {
 }
 
 #[test]
+fn a_build_that_goes_on_says_what_was_kept() {
+    let stage = with_files("list", &EDGE_LIST);
+    let line = "graph build list --kind edge-list --out g.mbg";
+    let answer = stage.succeeds(line);
+    assert_eq!((&answer["kept"], &answer["edges"]["max"]), (&json!(0), &json!(3)));
+    let whole = stage.read("g.mbg");
+    let mut unfinished = whole.clone();
+    let last = unfinished.iter().rposition(|&byte| byte != 0).unwrap();
+    unfinished[last] ^= 1;
+    let interrupt = || {
+        fs::remove_file(stage.path("g.mbg")).unwrap();
+        fs::write(stage.path(".g.mbg.partial"), &unfinished).unwrap();
+    };
+    interrupt();
+    let answer = stage.succeeds(line);
+    assert_eq!((&answer["state"], &answer["kept"]), (&json!("built"), &json!(2)));
+    assert_eq!(stage.read("g.mbg"), whole);
+    interrupt();
+    let text = stage.said(line);
+    assert!(text.contains("2 graphs kept of a build that was interrupted\n3 nodes; "), "{text}");
+}
+
+#[test]
+fn graphs_of_all_edges_and_of_none_are_noted() {
+    let stage = with_shares();
+    let text = stage.said(&CORRELATION.replace("--k 1", "--k 4"));
+    assert!(text.contains("note: --k 4 makes neighbours of all 4 shares\n"), "{text}");
+    stage.write("points.csv", "x,y,z\n0,0,0\n9,9,9\n");
+    let text = stage.said("graph build points.csv --kind radius --radius 2 --out none.mbg");
+    assert!(text.ends_with("2 nodes; 0 edges\nnote: no graph has an edge\n"), "{text}");
+    let text = stage.said("graph build points.csv --kind euclidean --k 1 --out all.mbg");
+    assert!(text.ends_with("2 nodes; 2 edges\n") && !text.contains("note"), "{text}");
+}
+
+#[test]
 fn a_graph_is_drawn() {
     let stage = with_files("list", &EDGE_LIST);
     stage.succeeds("graph build list --kind edge-list --out g.mbg");
@@ -190,6 +222,7 @@ fn a_graph_is_drawn() {
 fn what_does_not_fit_is_refused_before_anything_is_written() {
     let stage = with_files("list", &EDGE_LIST);
     stage.write("bad.csv", "x,y\n1,two\n");
+    stage.write("flat.csv", "x,y\n1,2\n");
     for (line, exit_code, message) in [
         ("graph build list --kind tu --out g.mbg", 3, "there is no TU dataset in it"),
         (
@@ -205,6 +238,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
             "bad.csv: line 2, column 2: expected a finite number, found `two`",
         ),
         ("graph build bad.csv --kind radius --out g.mbg", 3, "bad.csv: line 2"),
+        ("graph build flat.csv --kind radius --radius 2 --out g.mbg", 3, "flat.csv: columns x, y: expected three"),
         ("graph inspect list/edges.csv", 3, "not a file of graphs"),
         ("graph verify absent.mbg", 3, "absent.mbg"),
     ] {

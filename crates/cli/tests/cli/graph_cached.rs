@@ -49,8 +49,7 @@ fn what_was_built_before_is_found_whatever_was_built_since() {
     assert_eq!((&again["state"], &again["out"]), (&json!("hit"), &plain["out"]));
     assert_eq!((&again["cache"]["removed"], &again["cache"]["limit_bytes"]), (&json!([]), &Value::Null));
     assert_eq!(stage.contents(), before);
-    let text = stage.run("graph build list --kind edge-list --cache cache").success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said("graph build list --kind edge-list --cache cache");
     assert!(text.contains(plain["out"].as_str().unwrap()) && text.contains("hit: they were there"), "{text}");
     // The file is one like any other, and the same as by --out.
     stage.succeeds(&format!("graph verify {}", plain["out"].as_str().unwrap()));
@@ -77,8 +76,7 @@ fn those_unused_for_longest_go_where_the_folder_is_too_large() {
     assert_eq!(files(&stage), left);
     assert_eq!(third["cache"]["left_bytes"], a + third["bytes"].as_u64().unwrap());
     // What is asked for stays whatever the limit, and the answer says that it is more.
-    let text = stage.run("graph build list --kind edge-list --cache cache --limit 100").success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said("graph build list --kind edge-list --cache cache --limit 100");
     assert!(text.contains("removed, unused for longest: cache/") && text.contains("more than its 100"), "{text}");
     assert_eq!(files(&stage), [file(&first)]);
     // One that was removed is built again, to the same name and bytes.

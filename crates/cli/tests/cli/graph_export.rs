@@ -115,8 +115,7 @@ fn graphs_are_chosen_by_key_in_the_order_of_the_keys() {
     stage.succeeds("graph export g.mbg --format tu --out out");
     stage.succeeds("graph export g.mbg --key 2 --format tu --out out");
     assert_eq!(stage.text("out/out_graph_labels.txt"), "-1\n");
-    let text = stage.run("graph export g.mbg --key 1 --format tu --out out").success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said("graph export g.mbg --key 1 --format tu --out out");
     assert!(text.contains("out: 1 graph, 3 nodes, 2 edges") && text.contains("out/out_A.txt"), "{text}");
 }
 

@@ -36,7 +36,7 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     assert_eq!(evaluation["ic"].as_array().unwrap().len(), 2);
     assert_eq!(evaluation["ic_graphs"][0], plan["split"]["test"]);
     assert_eq!(evaluation["samples"].as_u64().unwrap(), 6 * plan["split"]["test"].as_u64().unwrap());
-    let text = String::from_utf8(stage.run("eval --run run").success().get_output().stdout.clone()).unwrap();
+    let text = stage.said("eval --run run");
     assert!(text.contains("rank ic") && text.contains("At the first horizon IC "), "{text}");
 
     // Each day has its correlations and its time, and the report shows them with the graph of the last day.

@@ -113,7 +113,7 @@ fn several_tasks_are_trained_evaluated_and_predicted() {
     assert_eq!(numbers(&classes["baselines"]["most_frequent"]["classes"]["accuracy"]).len(), 1);
     assert!(answer["known_targets"][1].as_u64() < answer["known_targets"][0].as_u64(), "{answer}");
     assert_eq!((&answer["baselines"]["mean"]["rmse"][1], numbers(&answer["rmse"]).len()), (&json!(null), 2));
-    let text = String::from_utf8(stage.run("eval --run run").success().get_output().stdout.clone()).unwrap();
+    let text = stage.said("eval --run run");
     assert!(text.contains("targets 0..1, huber, weight 0.700") && text.contains("accuracy most frequent"), "{text}");
     assert!(stage.text("run/report.html").contains("targets 1..2, cross_entropy, weight 0.300"));
 

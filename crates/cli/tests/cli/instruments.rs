@@ -92,8 +92,7 @@ fn inspect_counts_each_instrument_apart() {
         assert_eq!(*found, expected);
     }
 
-    let output = stage.run("inspect series.h5").success().get_output().stdout.clone();
-    let text = String::from_utf8(output).unwrap();
+    let text = stage.said("inspect series.h5");
     let words = |start: &str| -> Vec<String> {
         let line = text.lines().find(|line| line.trim_start().starts_with(start));
         let line = line.unwrap_or_else(|| panic!("{start}: {text}"));
@@ -110,8 +109,7 @@ fn inspect_counts_each_instrument_apart() {
 fn inspect_names_no_instruments_where_the_file_does_not() {
     let stage = Stage::with_series();
     assert_eq!(stage.succeeds("inspect series.h5")["instruments"], json!([]));
-    let output = stage.run("inspect series.h5").success().get_output().stdout.clone();
-    assert!(!String::from_utf8(output).unwrap().contains("instruments"));
+    assert!(!stage.said("inspect series.h5").contains("instruments"));
 }
 
 #[test]
@@ -125,8 +123,7 @@ fn numbers_of_any_size_stand_apart_in_what_inspect_prints() {
         let targets = file.new_dataset::<f32>().shape([20, 1]).create("targets").unwrap();
         targets.write_raw(&[0.5f32; 20]).unwrap();
     });
-    let output = stage.run("inspect windows.h5").success().get_output().stdout.clone();
-    let text = String::from_utf8(output).unwrap();
+    let text = stage.said("inspect windows.h5");
     let row = text.lines().find(|line| line.contains("feature_0")).unwrap_or_else(|| panic!("{text}"));
     let cells: Vec<&str> = row.split_whitespace().collect();
     assert_eq!(cells, ["feature_0", "-2050000.0000", "2290000.0000", "120000.0000", "2170000.0000"]);
@@ -172,8 +169,7 @@ fn errors_are_told_of_each_instrument_too() {
         near(together(&answer, squared), squared(&answer));
         assert_ne!(mae(&answer["instruments"][NAMES[0]]), mae(&answer["instruments"][NAMES[1]]));
     }
-    let output = stage.run("eval --run run").success().get_output().stdout.clone();
-    let text = String::from_utf8(output).unwrap();
+    let text = stage.said("eval --run run");
     assert!(text.contains("by instrument") && NAMES.iter().all(|name| text.contains(name)), "{text}");
     assert!(stage.text("run/report.html").contains("Errors by instrument"));
     let saved: Value = serde_json::from_str(&stage.text("run/evaluation.json")).unwrap();

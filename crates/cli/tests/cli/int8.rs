@@ -30,8 +30,7 @@ fn eval_says_what_eight_bits_change_and_predict_computes_in_them() {
     assert!(of_test > 0.0 && of_test <= largest && largest < 0.05, "{of_test} of {largest}");
     assert!(report["predictions"]["rms_error"].as_f64().unwrap() <= of_test);
 
-    let text = stage.run("eval --run run --int8").success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said("eval --run run --int8");
     assert!(text.contains("RMSE in eight bits") && text.contains("lstm.M5.weight_hh_l0"), "{text}");
 }
 

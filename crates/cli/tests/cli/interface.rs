@@ -4,8 +4,7 @@ use crate::stage::{Stage, numbers};
 
 /// The commands that `--help` lists.
 fn commands(stage: &Stage) -> Vec<String> {
-    let help = stage.run("--help").success();
-    let help = String::from_utf8_lossy(&help.get_output().stdout).into_owned();
+    let help = stage.said("--help");
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // The text of a command goes on in lines that are further in.
     let names = listed.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
@@ -87,8 +86,7 @@ fn bench_tells_what_following_a_run_costs() {
 #[test]
 fn text_and_json_tell_the_same() {
     let stage = Stage::with_run();
-    let text = stage.run("eval --run run --data series.h5").success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said("eval --run run --data series.h5");
     let answer = stage.succeeds("eval --run run --data series.h5");
     for rmse in numbers(&answer["rmse"]) {
         assert!(text.contains(&format!("{rmse:.4}")), "{rmse} is not in\n{text}");

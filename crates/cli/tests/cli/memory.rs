@@ -68,8 +68,7 @@ fn memory_that_runs_out_is_an_answer_and_no_error() {
     assert_eq!(short["oom_at"]["requested_bytes"], 50 << 20);
     assert_eq!(short["oom_at"]["largest_free_bytes"], 40 << 20);
     assert_eq!(answer["megabatch"]["oom"], false, "two holes make one block: {answer}");
-    let text = stage.run(line).success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said(line);
     assert!(text.contains("pytorch: out of memory on line 8: 50.00 MiB asked for with 40.00 MiB allocated"), "{text}");
     assert!(text.contains("megabatch: every request was met"), "{text}");
 }
@@ -140,8 +139,7 @@ fn the_field_case_is_what_its_page_says() {
 
 #[test]
 fn the_page_about_memory_shows_the_table_of_today() {
-    let table = Stage::new().run("memory table").success();
-    let table = String::from_utf8(table.get_output().stdout.clone()).unwrap();
+    let table = Stage::new().said("memory table");
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/memory.md")).unwrap();
     assert!(page.contains(table.trim_end()), "docs/memory.md is old; put this table into it:\n{table}");
 }

@@ -15,8 +15,7 @@ fn one_screen_and_json_tell_how_a_run_stands() {
     let stage = Stage::with_run();
     // Standard output of a test is no terminal: one screen, asked for or not.
     for line in ["monitor run", "monitor run --once"] {
-        let screen = stage.run(line).success();
-        let screen = String::from_utf8_lossy(&screen.get_output().stdout).into_owned();
+        let screen = stage.said(line);
         for part in
             ["run: step 9 of 9, epoch 1; ended", "100.0 %", "loss by step", "samples/s", "allocated", "warnings: 0"]
         {

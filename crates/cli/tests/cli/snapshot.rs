@@ -25,8 +25,7 @@ fn a_run_leaves_its_peak_as_text_picture_and_page() {
     let picture = stage.text("map.svg");
     assert!(picture.starts_with("<svg xmlns=") && picture.contains("<title>activations: "), "{picture}");
 
-    let text = stage.run("memory snapshot run/memory.json").success();
-    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    let text = stage.said("memory snapshot run/memory.json");
     for part in
         ["run/memory.json: memory of", "at its peak", "fragmentation", "model/parameters", "largest free blocks"]
     {
@@ -114,6 +113,5 @@ fn the_latest_snapshot_of_a_run_is_shown() {
     stage.write("run/oom-2.json", &later.to_string());
     let summary = stage.succeeds("memory snapshot run");
     assert_eq!((&summary["snapshot"], &summary["shortage"]["owner"]), (&json!("run/oom-2.json"), &json!("greedy")));
-    let text = stage.run("memory snapshot run").success();
-    assert!(String::from_utf8_lossy(&text.get_output().stdout).contains("greedy: no room"));
+    assert!(stage.said("memory snapshot run").contains("greedy: no room"));
 }

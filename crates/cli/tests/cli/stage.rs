@@ -85,6 +85,11 @@ impl Stage {
         assert_cmd::Command::from_std(self.command(line)).assert().append_context("line", line.to_owned())
     }
 
+    /// Runs `megabatch LINE`, which must succeed; what it answers as text.
+    pub(crate) fn said(&self, line: &str) -> String {
+        String::from_utf8(self.run(line).success().get_output().stdout.clone()).unwrap()
+    }
+
     /// Runs `megabatch LINE --json`, which must succeed; the answer.
     pub(crate) fn succeeds(&self, line: &str) -> Value {
         let assert = self.run(&format!("{line} --json")).success();

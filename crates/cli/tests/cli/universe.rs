@@ -64,8 +64,7 @@ fn a_folder_becomes_one_series_without_the_shares_that_cannot_be_in_it() {
 #[test]
 fn a_folder_is_told_in_a_few_lines() {
     let stage = universe();
-    let output = stage.run(&format!("ingest shares --out series.h5 --on-error skip {MADE}")).success();
-    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    let text = stage.said(&format!("ingest shares --out series.h5 --on-error skip {MADE}"));
     for part in [
         "10 instruments of 10 files: 1180 bars from 2020-01-01",
         "listed late, 1: LATE from 2020-01-21 (100 bars)",

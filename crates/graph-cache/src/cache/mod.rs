@@ -55,6 +55,8 @@ pub enum Progress {
         graphs: usize,
         /// Number of graphs that will be.
         of: usize,
+        /// Length of the file so far, in bytes.
+        bytes: u64,
     },
 }
 
@@ -193,11 +195,12 @@ fn write(
     let unfinished = beside(path, "partial");
     let mut partial = Partial::open((&unfinished, path), collection)?;
     let of = collection.keys.len();
-    progress(Progress::Written { graphs: partial.len(), of });
+    let written = |partial: &Partial<'_>| Progress::Written { graphs: partial.len(), of, bytes: partial.end() };
+    progress(written(&partial));
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
     blocks::build(&kept, builder, (partial.len(), threads), |block| {
         partial.append(&block)?;
-        progress(Progress::Written { graphs: partial.len(), of });
+        progress(written(&partial));
         Ok(())
     })?;
     partial.finish()?;

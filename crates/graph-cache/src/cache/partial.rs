@@ -97,7 +97,8 @@ impl<'c, M: Medium> Partial<'c, M> {
         Ok(self.medium)
     }
 
-    fn end(&self) -> u64 {
+    /// Its length in bytes.
+    pub(super) fn end(&self) -> u64 {
         self.entries.last().map_or(self.collection.blocks_start() as u64, |last| last.offset + last.bytes)
     }
 

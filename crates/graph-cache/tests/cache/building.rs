@@ -30,7 +30,7 @@ fn a_file_is_built_once_and_has_all_graphs() {
     let mut seen = Vec::new();
     let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |progress| seen.push(progress)).unwrap();
     assert_eq!(builder.built(), 50);
-    assert_eq!(seen.last(), Some(&Progress::Written { graphs: 50, of: 50 }));
+    assert_eq!(seen.last(), Some(&Progress::Written { graphs: 50, of: 50, bytes: file.bytes() as u64 }));
     assert_eq!(seen.len(), 51);
     for index in 0..50 {
         assert_eq!(file.graph(index).unwrap().to_graph(), builder.build(index).unwrap());

@@ -7,19 +7,17 @@ use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_graph_cache::build::Rewired;
 use megabatch_graph_cache::{
-    BuildOptions, Builder, Change, Error, FloatWidth, GraphFile, IndexWidth, Progress as Built, Stale, Widths,
-    build_cached,
+    BuildOptions, Builder, Change, Error, FloatWidth, GraphFile, IndexWidth, Stale, Widths, build_cached,
 };
 use serde_json::{Value, json};
 
+use super::building::{Wrote, describe_graphs, facts, with_progress};
+use super::cached;
 use super::options::{Kind, Options};
 use super::source::{Source, with_source};
-use super::{cached, counted};
 use crate::answer::Answer;
 use crate::commands::memory::size::ByteSize;
 use crate::output;
-use crate::plan::bytes;
-use crate::progress::Progress;
 
 /// Build graphs into a file, unless it holds them already
 ///
@@ -133,17 +131,15 @@ fn build_file(args: &Args, out: &Path, source: Source<'_>) -> Result<Answer> {
     let seconds = start.elapsed().as_secs_f64();
     let state = match (wrote, &changes) {
         (Wrote::Nothing, _) => State::Unchanged,
-        (Wrote::Graphs, Some(changes)) if !changes.is_empty() => State::Replaced,
-        (Wrote::Graphs, _) => State::Built,
+        (Wrote::Graphs { .. }, Some(changes)) if !changes.is_empty() => State::Replaced,
+        (Wrote::Graphs { .. }, _) => State::Built,
     };
     let changes = changes.unwrap_or_default();
-    let text = source.found.clone() + &describe((&file, state), &changes, seconds);
-    let mut json = facts(&file);
-    json["kind"] = args.kind.name().into();
+    let text = source.found + &describe((&file, state), &changes, (wrote, seconds));
+    let mut json = facts((&file, wrote), args.kind, seconds);
     json["state"] = state.name().into();
     json["changes"] =
         changes.iter().map(|Change { what, old, new, .. }| json!({ "what": what, "old": old, "new": new })).collect();
-    json["seconds"] = seconds.into();
     json["found"] = source.facts;
     Ok(Answer::new(text, &json))
 }
@@ -178,37 +174,8 @@ fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<Change>>> {
     }
 }
 
-/// Whether graphs had to be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrote {
-    /// They were there, or another process built them.
-    Nothing,
-    Graphs,
-}
-
-/// Builds with options, and says how far it is.
-type Build<'b, T> = dyn FnMut(&BuildOptions, &mut dyn FnMut(Built)) -> Result<T, Error> + 'b;
-
-/// What `build` gives, and whether it wrote; how far it is, it says on the screen.
-pub(super) fn with_progress<T>(args: &Args, builder: &dyn Builder, build: &mut Build<'_, T>) -> Result<(T, Wrote)> {
-    let mut progress = Progress::start("build", builder.keys().len() as u64, "graphs");
-    let mut wrote = Wrote::Nothing;
-    let built = build(&args.build_options(), &mut |built| match built {
-        Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
-        Built::Written { graphs, .. } => {
-            if wrote == Wrote::Nothing {
-                wrote = Wrote::Graphs;
-                progress.begin_at(graphs as u64);
-            }
-            progress.at(graphs as u64, "");
-        }
-        _ => {}
-    })?;
-    Ok((built, wrote))
-}
-
 impl Args {
-    fn build_options(&self) -> BuildOptions {
+    pub(super) fn build_options(&self) -> BuildOptions {
         let float = |arg| match arg {
             FloatArg::F32 => FloatWidth::F32,
             FloatArg::F16 => FloatWidth::F16,
@@ -222,18 +189,17 @@ impl Args {
     }
 }
 
-fn describe((file, state): (&GraphFile, State), changes: &[Change], seconds: f64) -> String {
-    let out = file.path().display();
-    let graphs = format!("{}, {}", counted(file.len(), "graph"), bytes(file.bytes()));
-    match state {
-        State::Unchanged => format!("{out}: {graphs}; it was built from the same, in the same way: nothing to do"),
-        State::Built => format!("{out}: {graphs} in {seconds:.2} s"),
+fn describe((file, state): (&GraphFile, State), changes: &[Change], (wrote, seconds): (Wrote, f64)) -> String {
+    let how = match state {
+        State::Unchanged => "it was built from the same, in the same way: nothing to do".to_owned(),
+        State::Built => wrote.describe(seconds),
         State::Replaced => {
             let said: Vec<String> =
                 changes.iter().flat_map(|change| said(change.what, (&change.old, &change.new))).collect();
-            format!("{out}: {graphs} in {seconds:.2} s; it held others: {}", said.join(", "))
+            format!("{}; it held others: {}", wrote.describe(seconds), said.join(", "))
         }
-    }
+    };
+    describe_graphs(file, &how)
 }
 
 /// What has changed in words: of parameters, each that has.
@@ -253,20 +219,6 @@ fn said(what: &str, (old, new): (&str, &str)) -> Vec<String> {
         value => value.to_string(),
     };
     differ.map(|name| format!("{name} was {}, is {}", was(name), new_values[name.as_str()])).collect()
-}
-
-pub(super) fn facts(file: &GraphFile) -> Value {
-    let identity = file.identity();
-    json!({
-        "out": file.path(),
-        "graphs": file.len(),
-        "first_key": (!file.is_empty()).then(|| file.key(0)),
-        "last_key": file.len().checked_sub(1).map(|last| file.key(last)),
-        "bytes": file.bytes(),
-        "builder": identity.builder,
-        "parameters": serde_json::from_str(&identity.parameters).unwrap_or(Value::Null),
-        "data": format!("{:032x}", identity.data),
-    })
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use anyhow::Result;
 use megabatch_graph_cache::{Collected, Fetched, GraphCache, GraphFile};
 use serde_json::json;
 
-use super::build::{Args, Wrote, facts, with_progress};
-use super::counted;
+use super::build::Args;
+use super::building::{Wrote, describe_graphs, facts, with_progress};
 use super::source::Source;
 use crate::answer::Answer;
 use crate::commands::memory::size::ByteSize;
@@ -22,10 +22,8 @@ pub(super) fn build(args: &Args, folder: &Path, source: Source<'_>) -> Result<An
         with_progress(args, source.builder, &mut |options, progress| cache.get(source.builder, options, progress))?;
     let seconds = start.elapsed().as_secs_f64();
     let text = source.found + &describe((&file, wrote), (&collected, limit), seconds);
-    let mut json = facts(&file);
-    json["kind"] = args.kind.name().into();
+    let mut json = facts((&file, wrote), args.kind, seconds);
     json["state"] = if wrote == Wrote::Nothing { "hit" } else { "built" }.into();
-    json["seconds"] = seconds.into();
     json["found"] = source.facts;
     json["cache"] = json!({
         "folder": folder,
@@ -37,13 +35,11 @@ pub(super) fn build(args: &Args, folder: &Path, source: Source<'_>) -> Result<An
 }
 
 fn describe((file, wrote): (&GraphFile, Wrote), (collected, limit): (&Collected, Option<u64>), seconds: f64) -> String {
-    let out = file.path().display();
-    let what = format!("{}, {}", counted(file.len(), "graph"), bytes(file.bytes()));
     let how = match wrote {
         Wrote::Nothing => "hit: they were there".to_owned(),
-        Wrote::Graphs => format!("built in {seconds:.2} s"),
+        Wrote::Graphs { .. } => wrote.describe(seconds),
     };
-    let mut lines = vec![format!("{out}: {what}; {how}")];
+    let mut lines = vec![describe_graphs(file, &how)];
     lines.extend(collected.removed.iter().map(|path| format!("removed, unused for longest: {}", path.display())));
     let left = collected.left_bytes;
     lines.extend(limit.map(|limit| match left > limit {

@@ -8,6 +8,7 @@ use megabatch_trainer::write_atomically;
 use serde_json::{Value, json};
 
 use super::counted;
+use super::sizes::sizes;
 use super::stored::Stored;
 use crate::adapt::split::utc;
 use crate::answer::Answer;
@@ -69,40 +70,6 @@ fn draw(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
 fn written(out: &Path, key: &str, (nodes, edges): (usize, usize)) -> Answer {
     let text = format!("{}: {key}, {}, {}", out.display(), counted(nodes, "node"), counted(edges, "edge"));
     Answer::new(text, &json!({ "out": out, "key": key, "nodes": nodes, "edges": edges }))
-}
-
-/// Least, mean and largest.
-struct Range {
-    min: usize,
-    mean: f64,
-    max: usize,
-}
-
-impl Range {
-    fn of(values: impl Iterator<Item = usize> + Clone) -> Self {
-        let (count, sum) = (values.clone().count(), values.clone().sum::<usize>());
-        Range {
-            min: values.clone().min().unwrap_or(0),
-            mean: sum as f64 / count.max(1) as f64,
-            max: values.max().unwrap_or(0),
-        }
-    }
-
-    fn words(&self, what: &str) -> String {
-        match self.min == self.max {
-            true => counted(self.min, what),
-            false => format!("{} to {} {what}s, {:.1} in the mean", self.min, self.max, self.mean),
-        }
-    }
-
-    fn json(&self) -> Value {
-        json!({ "min": self.min, "mean": self.mean, "max": self.max })
-    }
-}
-
-fn sizes(file: &GraphFile) -> (Range, Range) {
-    let sizes = (0..file.len()).map(|index| file.size(index));
-    (Range::of(sizes.clone().map(|size| size.0)), Range::of(sizes.map(|size| size.1)))
 }
 
 fn known(file: &GraphFile) -> Option<(i64, i64)> {

@@ -2,12 +2,14 @@
 
 mod bench;
 mod build;
+mod building;
 mod cached;
 mod export;
 mod inspect;
 mod options;
 mod points;
 mod shares;
+mod sizes;
 mod source;
 mod stored;
 mod verify;
@@ -54,4 +56,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 /// `1 graph`, `2 graphs`.
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A note where `k` neighbours are all other nodes.
+fn note_on_k(k: usize, nodes: usize, what: &str) -> String {
+    match k < nodes {
+        true => String::new(),
+        false => format!("note: --k {k} makes neighbours of all {}\n", counted(nodes, what)),
+    }
 }

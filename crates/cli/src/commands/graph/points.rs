@@ -7,9 +7,9 @@ use megabatch_graph_cache::build::{Cell, Metric, PointGraphs, PointRule, Points,
 use megabatch_graph_cache::import::{Text, points};
 use serde_json::json;
 
-use super::counted;
 use super::options::{BoxEdges, Kind, Options};
 use super::source::Source;
+use super::{counted, note_on_k};
 use crate::answer::Answer;
 use crate::failure::Failure;
 
@@ -22,15 +22,25 @@ pub(super) fn with_points(
     then: &mut dyn FnMut(Source<'_>) -> Result<Answer>,
 ) -> Result<Answer> {
     let table = points(&Text::read(input)?)?;
-    let rule = match kind {
-        Kind::Cosine => PointRule::Neighbours(options.neighbours(Metric::Cosine)),
-        Kind::Euclidean => PointRule::Neighbours(options.neighbours(Metric::Euclidean)),
-        _ => PointRule::Radius(radius(options)?),
-    };
     let width = table.columns.len();
     let rows = Points::new(&table.values, width)?;
+    let neighbours = |metric| {
+        let knn = options.neighbours(metric);
+        (note_on_k(knn.k, rows.len(), "row"), PointRule::Neighbours(knn))
+    };
+    let (note, rule) = match kind {
+        Kind::Cosine => neighbours(Metric::Cosine),
+        Kind::Euclidean => neighbours(Metric::Euclidean),
+        _ if width != 3 => {
+            let (file, columns) = (input.display(), table.columns.join(", "));
+            return Err(Failure::data(format!(
+                "{file}: columns {columns}: expected three, which a place in space has"
+            )));
+        }
+        _ => (String::new(), PointRule::Radius(radius(options)?)),
+    };
     let graphs = PointGraphs::new(rule, vec![(KEY.to_owned(), rows)])?;
-    let found = format!("{} of {}\n", counted(rows.len(), "row"), counted(width, "number"));
+    let found = format!("{} of {}\n{note}", counted(rows.len(), "row"), counted(width, "number"));
     then(Source { builder: &graphs, found, facts: json!({ "rows": rows.len(), "columns": table.columns }) })
 }
 

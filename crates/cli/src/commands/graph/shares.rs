@@ -9,9 +9,9 @@ use megabatch_graph_cache::build::{CorrelationGraphs, Panel};
 use megabatch_graph_cache::import::{Text, channels};
 use serde_json::{Value, json};
 
-use super::counted;
 use super::options::Options;
 use super::source::Source;
+use super::{counted, note_on_k};
 use crate::adapt::split::utc;
 use crate::answer::Answer;
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ pub(super) fn with_shares(
     if let Some(path) = &options.similarities {
         correlation.channels = channels(&Text::read(path)?, &returns.names)?;
     }
-    let lookback = correlation.lookback;
+    let (lookback, k) = (correlation.lookback, correlation.k);
     let graphs = CorrelationGraphs::new(correlation, panel)?;
     if graphs.keys().is_empty() {
         return Err(Failure::data(format!(
@@ -42,7 +42,8 @@ pub(super) fn with_shares(
     }
     let mut facts = facts(&returns);
     facts["universe"] = universe::facts(&shares);
-    then(Source { builder: &graphs, found: universe::describe(&shares) + &describe(&returns), facts })
+    let found = universe::describe(&shares) + &describe(&returns) + &note_on_k(k, returns.names.len(), "share");
+    then(Source { builder: &graphs, found, facts })
 }
 
 fn describe(returns: &ReturnPanel) -> String {

@@ -1,0 +1,95 @@
+//! Building under way, and what is said of its end: the same for a file of graphs and for a folder of many.
+
+use megabatch_graph_cache::{BuildOptions, Builder, Error, GraphFile, Progress as Built};
+use serde_json::{Value, json};
+
+use super::build::Args;
+use super::counted;
+use super::options::Kind;
+use super::sizes::sizes;
+use crate::plan::bytes;
+use crate::progress::Progress;
+
+/// Whether graphs had to be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    /// They were there, or another process built them.
+    Nothing,
+    /// All but those that were kept of a build that had been interrupted.
+    Graphs { kept: usize },
+}
+
+impl Wrote {
+    /// How graphs that were built came to be: `built in 1.25 s`.
+    pub(super) fn describe(self, seconds: f64) -> String {
+        let kept = match self {
+            Wrote::Nothing | Wrote::Graphs { kept: 0 } => String::new(),
+            Wrote::Graphs { kept } => format!("; {} kept of a build that was interrupted", counted(kept, "graph")),
+        };
+        format!("built in {seconds:.2} s{kept}")
+    }
+}
+
+/// Builds with options, and says how far it is.
+type Build<'b, T> = dyn FnMut(&BuildOptions, &mut dyn FnMut(Built)) -> Result<T, Error> + 'b;
+
+/// What `build` gives, and whether it wrote; how far it is, it says on the screen.
+pub(super) fn with_progress<T>(
+    args: &Args,
+    builder: &dyn Builder,
+    build: &mut Build<'_, T>,
+) -> Result<(T, Wrote), Error> {
+    let mut progress = Progress::start("build", builder.keys().len() as u64, "graphs");
+    let mut wrote = Wrote::Nothing;
+    let built = build(&args.build_options(), &mut |built| match built {
+        Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
+        Built::Written { graphs, of, bytes: written } => {
+            if wrote == Wrote::Nothing {
+                wrote = Wrote::Graphs { kept: graphs };
+                progress.begin_at(graphs as u64);
+            }
+            let in_all = (written as f64 * of as f64 / graphs.max(1) as f64) as usize;
+            progress.at(graphs as u64, &format!("{} of about {}", bytes(written as usize), bytes(in_all)));
+        }
+        _ => {}
+    })?;
+    Ok((built, wrote))
+}
+
+/// The graphs of a file, how they came there, and how large they are.
+pub(super) fn describe_graphs(file: &GraphFile, how: &str) -> String {
+    let graphs = counted(file.len(), "graph");
+    let mut text = format!("{}: {graphs}, {}; {how}", file.path().display(), bytes(file.bytes()));
+    if !file.is_empty() {
+        let (nodes, edges) = sizes(file);
+        text.push_str(&format!("\n{}; {}", nodes.words("node"), edges.words("edge")));
+        if edges.max == 0 {
+            text.push_str("\nnote: no graph has an edge");
+        }
+    }
+    text
+}
+
+/// The same for programs.
+pub(super) fn facts((file, wrote): (&GraphFile, Wrote), kind: Kind, seconds: f64) -> Value {
+    let identity = file.identity();
+    let (nodes, edges) = sizes(file);
+    json!({
+        "out": file.path(),
+        "kind": kind.name(),
+        "graphs": file.len(),
+        "kept": match wrote {
+            Wrote::Nothing => file.len(),
+            Wrote::Graphs { kept } => kept,
+        },
+        "nodes": nodes.json(),
+        "edges": edges.json(),
+        "first_key": (!file.is_empty()).then(|| file.key(0)),
+        "last_key": file.len().checked_sub(1).map(|last| file.key(last)),
+        "bytes": file.bytes(),
+        "seconds": seconds,
+        "builder": identity.builder,
+        "parameters": serde_json::from_str(&identity.parameters).unwrap_or(Value::Null),
+        "data": format!("{:032x}", identity.data),
+    })
+}

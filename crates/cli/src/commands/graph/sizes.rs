@@ -1,0 +1,42 @@
+//! How large the graphs of a file are.
+
+use megabatch_graph_cache::GraphFile;
+use serde_json::{Value, json};
+
+use super::counted;
+
+/// Least, mean and largest.
+pub(super) struct Range {
+    min: usize,
+    mean: f64,
+    pub(super) max: usize,
+}
+
+impl Range {
+    fn of(values: impl Iterator<Item = usize> + Clone) -> Self {
+        let (count, sum) = (values.clone().count(), values.clone().sum::<usize>());
+        Range {
+            min: values.clone().min().unwrap_or(0),
+            mean: sum as f64 / count.max(1) as f64,
+            max: values.max().unwrap_or(0),
+        }
+    }
+
+    /// `2 to 9 nodes, 4.5 in the mean`.
+    pub(super) fn words(&self, what: &str) -> String {
+        match self.min == self.max {
+            true => counted(self.min, what),
+            false => format!("{} to {} {what}s, {:.1} in the mean", self.min, self.max, self.mean),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({ "min": self.min, "mean": self.mean, "max": self.max })
+    }
+}
+
+/// Numbers of nodes and of edges of a file's graphs.
+pub(super) fn sizes(file: &GraphFile) -> (Range, Range) {
+    let sizes = (0..file.len()).map(|index| file.size(index));
+    (Range::of(sizes.clone().map(|size| size.0)), Range::of(sizes.map(|size| size.1)))
+}
