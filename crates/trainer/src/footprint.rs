@@ -152,7 +152,7 @@ impl Footprint {
         let read = read.iter().zip(&shape.timeframes).map(|(&rows, timeframe)| (rows, timeframe.steps));
         let model =
             Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");
-        let validation = if is_validated { streamed_len(&model, read) } else { 0 };
+        let validation = if is_validated { streamed_len(&model, config.compute(), read) } else { 0 };
         let numbers = training.sum::<usize>() + validation;
         Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
     }

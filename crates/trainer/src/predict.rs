@@ -265,13 +265,15 @@ impl Predictions<'_> {
                 let weights = (self.model, self.parameters);
                 match (computed, &mut streamed) {
                     (Computed::Outputs, None) => self.predict(&batch, &mut numbers)?,
-                    (Computed::Outputs, Some(streamed)) => streamed.predict(weights, &batch, &mut numbers),
-                    (Computed::PoolingWeights, None) => self.engine.pooling_weights(weights, &batch, &mut numbers),
-                    (Computed::PoolingWeights, Some(streamed)) => {
-                        streamed.pooling_weights(weights, &batch, &mut numbers);
+                    (computed, Some(streamed)) => {
+                        self.engine.install(|| match computed {
+                            Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
+                            Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
+                            Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),
+                        });
                     }
+                    (Computed::PoolingWeights, None) => self.engine.pooling_weights(weights, &batch, &mut numbers),
                     (Computed::FusionWeights, None) => self.engine.fusion_weights(weights, &batch, &mut numbers),
-                    (Computed::FusionWeights, Some(streamed)) => streamed.fusion_weights(weights, &batch, &mut numbers),
                 }
                 if each(&batch, &numbers)? == Next::Stop {
                     break;
@@ -297,7 +299,7 @@ impl Predictions<'_> {
         self.model.config().check_carried_state()?;
         let series = series_of(selection.samples)?;
         let ends = distinct_ends(selection.samples, selection.indices)?;
-        let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, ends)?;
+        let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, self.compute, ends)?;
         self.engine.stream((self.model, self.parameters), &series.timeframes, &mut streamed);
         Ok(streamed)
     }

@@ -7,17 +7,18 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use megabatch_gpu_core::{Buffer, Scope};
+use rayon::prelude::*;
 
 use crate::carried::series_of;
 use crate::decoder::Decoding;
 use crate::error::Result;
 use crate::form::{Memory, Weights};
 use crate::graph::AttentionPass;
-use crate::model::{Model, ModelConfig};
+use crate::model::{Model, ModelConfig, Timeframe};
 use crate::pooling::{PlainPooling, Pooling};
 use crate::samples::Samples;
 use crate::series::Series;
-use crate::step::{Purpose, Room};
+use crate::step::{Compute, Purpose, Room};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
@@ -28,8 +29,8 @@ pub(crate) const ONE_SAMPLE: Room = Room { samples: 1, edges: 0, run: 1 };
 #[derive(Debug)]
 pub(crate) struct Streamed {
     timeframes: Vec<StreamedTimeframe>,
-    /// From one sample's encoding to its outputs.
-    decoding: Decoding<f32, AttentionPass>,
+    /// One a thread.
+    readers: Vec<Reader>,
 }
 
 #[derive(Debug)]
@@ -37,8 +38,24 @@ struct StreamedTimeframe {
     /// The rows of the bars whose states are read, ascending.
     rows: Vec<usize>,
     hidden: Buffer<f32>, // [rows, H]
-    /// For pooling by attention, with the last bar of the window that was pooled last.
-    pooling: Option<(PlainPooling<f32>, Option<usize>)>,
+}
+
+/// Takes one sample after another from the states at its windows' bars to its outputs, each by itself, so that nothing depends on the size of the
+/// batch or on the threads.
+#[derive(Debug)]
+struct Reader {
+    /// One a timeframe for pooling by attention, or none.
+    poolings: Vec<PooledWindow>,
+    /// From one sample's encoding to its outputs.
+    decoding: Decoding<f32, AttentionPass>,
+}
+
+/// The window that was pooled last.
+#[derive(Debug)]
+struct PooledWindow {
+    memory: PlainPooling<f32>,
+    /// The row of its last bar.
+    end: Option<usize>,
 }
 
 /// The way through one segment of one timeframe, up to the last bar that is asked for.
@@ -84,31 +101,35 @@ pub(crate) fn read_rows(pooling: Pooling, ends: Vec<usize>, steps: usize) -> Vec
     rows
 }
 
+/// How many samples are read at a time.
+fn readers(compute: Compute) -> usize {
+    compute.threads.min(compute.batch_size)
+}
+
 /// Numbers in the memory of [`Streamed`], for timeframes of so many rows that are read and T bars in a window.
-pub(crate) fn streamed_len(model: &Model, timeframes: impl Iterator<Item = (usize, usize)>) -> usize {
+pub(crate) fn streamed_len(model: &Model, compute: Compute, timeframes: impl Iterator<Item = (usize, usize)>) -> usize {
     let ModelConfig { hidden, pooling, .. } = model.config();
     let pooling_len = |steps| match pooling {
         Pooling::Last => 0,
         Pooling::Attention { heads } => PlainPooling::<f32>::len((heads, hidden), (steps, 1)),
     };
     let decoding = model.decoder().fast_len(ONE_SAMPLE, Purpose::Prediction);
-    timeframes.map(|(rows, steps)| hidden * rows + pooling_len(steps)).sum::<usize>() + decoding
+    let (states, reader) = timeframes
+        .fold((0, decoding), |(states, reader), (rows, steps)| (states + hidden * rows, reader + pooling_len(steps)));
+    states + readers(compute) * reader
 }
 
 impl Streamed {
     /// Room for the states that are read of windows which end at the rows `ends` of each timeframe, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, ends: Vec<Vec<usize>>) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, model: &Model, compute: Compute, ends: Vec<Vec<usize>>) -> Result<Self> {
         let ModelConfig { hidden, pooling, .. } = model.config();
-        let decoding = Decoding::new(scope, model.decoder(), ONE_SAMPLE, Purpose::Prediction)?;
         let timeframe = |(k, ends): (usize, Vec<usize>)| {
-            let steps = model.shape().timeframes[k].steps;
-            let rows = read_rows(pooling, ends, steps);
-            let hidden = Buffer::zeros(scope, rows.len() * hidden)?;
-            let attention = model.poolings().get(k).map(|of| PlainPooling::new(scope, of, (steps, 1))).transpose()?;
-            Ok(StreamedTimeframe { rows, hidden, pooling: attention.map(|memory| (memory, None)) })
+            let rows = read_rows(pooling, ends, model.shape().timeframes[k].steps);
+            Ok(StreamedTimeframe { hidden: Buffer::zeros(scope, rows.len() * hidden)?, rows })
         };
         let timeframes = ends.into_iter().enumerate().map(timeframe).collect::<Result<_>>()?;
-        Ok(Streamed { timeframes, decoding })
+        let readers = (0..readers(compute)).map(|_| Reader::new(scope, model)).collect::<Result<_>>()?;
+        Ok(Streamed { timeframes, readers })
     }
 
     /// What is to be computed: the passages through all segments in which states are asked for.
@@ -138,17 +159,17 @@ impl Streamed {
         all
     }
 
-    /// The outputs [B, K, M] for the samples of `batch`, each from the states at its windows' bars.
+    /// The outputs [B, K, M] for the samples of `batch`, on the threads of the pool that this is called in.
     pub(crate) fn predict(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         batch: &BatchView<'_>,
         outputs: &mut [f32],
     ) {
-        for (sample, outputs) in outputs.chunks_exact_mut(model.outputs()).enumerate() {
-            self.decode((model, parameters), batch, sample);
-            outputs.copy_from_slice(self.decoding.outputs());
-        }
+        self.read(batch, (outputs, model.outputs()), |reader, sample, outputs| {
+            reader.decode((model, parameters), sample);
+            outputs.copy_from_slice(reader.decoding.outputs());
+        });
     }
 
     /// The weights with which the timeframes of the samples of `batch` are fused, [B, heads, n, n].
@@ -158,20 +179,10 @@ impl Streamed {
         batch: &BatchView<'_>,
         to: &mut [f32],
     ) {
-        for (sample, row) in to.chunks_exact_mut(model.fusion_weights_len()).enumerate() {
-            self.decode((model, parameters), batch, sample);
-            row.copy_from_slice(self.decoding.fusion_weights(model.decoder(), 0));
-        }
-    }
-
-    /// Takes one sample of `batch` from the states at its windows' bars to its outputs: a row at a time, so that nothing depends on the size of
-    /// the batch.
-    fn decode(&mut self, (model, parameters): (&Model, &TensorSet<f32>), batch: &BatchView<'_>, sample: usize) {
-        let parts = self.decoding.encodings_mut(1).chunks_exact_mut(model.config().hidden);
-        for (k, (part, streamed)) in parts.zip(&mut self.timeframes).enumerate() {
-            part.copy_from_slice(streamed.read((model, parameters), k, batch.ends(k)[sample]));
-        }
-        self.decoding.forward(model.decoder(), (parameters, None), None);
+        self.read(batch, (to, model.fusion_weights_len()), |reader, sample, row| {
+            reader.decode((model, parameters), sample);
+            row.copy_from_slice(reader.decoding.fusion_weights(model.decoder(), 0));
+        });
     }
 
     /// The weights with which attention pools the windows of `batch`: `[heads, T]` of one timeframe after another, a row a sample.
@@ -179,37 +190,88 @@ impl Streamed {
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         batch: &BatchView<'_>,
-        mut to: &mut [f32],
+        to: &mut [f32],
     ) {
-        for sample in 0..batch.len() {
-            for (k, streamed) in self.timeframes.iter_mut().enumerate() {
-                streamed.read((model, parameters), k, batch.ends(k)[sample]);
-                let Some((memory, _)) = &streamed.pooling else { continue };
-                let weights = memory.weights(&model.poolings()[k], 0);
-                let (own, rest) = to.split_at_mut(weights.len());
+        self.read(batch, (to, model.pooling_weights_len()), |reader, sample, mut row| {
+            reader.pool((model, parameters), sample);
+            for (pooled, of) in reader.poolings.iter().zip(model.poolings()) {
+                let weights = pooled.memory.weights(of, 0);
+                let (own, rest) = row.split_at_mut(weights.len());
                 own.copy_from_slice(weights);
-                to = rest;
+                row = rest;
             }
-        }
+        });
+    }
+
+    /// Gives `each` every sample of `batch` and its row of `to`, rows of `width` numbers. Samples that follow each other go to one reader as far as can be.
+    fn read(
+        &mut self,
+        batch: &BatchView<'_>,
+        (to, width): (&mut [f32], usize),
+        each: impl Fn(&mut Reader, Streaming<'_>, &mut [f32]) + Sync,
+    ) {
+        let Streamed { timeframes, readers } = self;
+        let share = batch.len().div_ceil(readers.len()).max(1);
+        let shares = readers.par_iter_mut().zip(to.par_chunks_mut(share * width)).enumerate();
+        shares.for_each(|(n, (reader, rows))| {
+            for (k, row) in rows.chunks_exact_mut(width).enumerate() {
+                each(reader, Streaming { timeframes, batch, sample: n * share + k }, row);
+            }
+        });
     }
 }
 
-impl StreamedTimeframe {
-    /// What the window that ends at row `end` comes to, [H].
-    fn read(&mut self, (model, parameters): (&Model, &TensorSet<f32>), k: usize, end: usize) -> &[f32] {
-        let hidden = model.config().hidden;
-        let last = self.rows.binary_search(&end).expect("the end of a streamed sample");
-        let Some((memory, pooled)) = &mut self.pooling else {
-            return &self.hidden.as_slice()[last * hidden..][..hidden];
+/// A sample of a batch among the states that its windows read.
+#[derive(Clone, Copy)]
+struct Streaming<'a> {
+    timeframes: &'a [StreamedTimeframe],
+    batch: &'a BatchView<'a>,
+    sample: usize,
+}
+
+impl<'a> Streaming<'a> {
+    /// The row of the last bar of the sample's window of timeframe `k`, and the states [steps, H] up to there.
+    fn window(self, k: usize, (steps, hidden): (usize, usize)) -> (usize, &'a [f32]) {
+        let (of, end) = (&self.timeframes[k], self.batch.ends(k)[self.sample]);
+        let last = of.rows.binary_search(&end).expect("the end of a streamed sample");
+        (end, &of.hidden.as_slice()[(last + 1 - steps) * hidden..(last + 1) * hidden])
+    }
+}
+
+impl Reader {
+    fn new(scope: &Scope, model: &Model) -> Result<Self> {
+        let decoding = Decoding::new(scope, model.decoder(), ONE_SAMPLE, Purpose::Prediction)?;
+        let pooled = |(of, timeframe): (_, &Timeframe)| {
+            Ok(PooledWindow { memory: PlainPooling::new(scope, of, (timeframe.steps, 1))?, end: None })
         };
-        // Samples that follow each other share the windows of long timeframes.
-        if *pooled != Some(end) {
-            let steps = model.shape().timeframes[k].steps;
-            let states = &self.hidden.as_slice()[(last + 1 - steps) * hidden..(last + 1) * hidden];
-            memory.forward(&model.poolings()[k], parameters, states);
-            *pooled = Some(end);
+        let poolings = model.poolings().iter().zip(&model.shape().timeframes).map(pooled).collect::<Result<_>>()?;
+        Ok(Reader { poolings, decoding })
+    }
+
+    /// Takes a sample from the states at its windows' bars to its outputs.
+    fn decode(&mut self, (model, parameters): (&Model, &TensorSet<f32>), sample: Streaming<'_>) {
+        let hidden = model.config().hidden;
+        if !self.poolings.is_empty() {
+            self.pool((model, parameters), sample);
         }
-        memory.pooled()
+        for (k, part) in self.decoding.encodings_mut(1).chunks_exact_mut(hidden).enumerate() {
+            let pooled = self.poolings.get(k).map(|pooled| pooled.memory.pooled());
+            part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, (1, hidden)).1));
+        }
+        self.decoding.forward(model.decoder(), (parameters, None), None);
+    }
+
+    /// Pools a sample's windows by attention.
+    fn pool(&mut self, (model, parameters): (&Model, &TensorSet<f32>), sample: Streaming<'_>) {
+        let timeframes = model.poolings().iter().zip(&model.shape().timeframes);
+        for (k, (pooled, (of, timeframe))) in self.poolings.iter_mut().zip(timeframes).enumerate() {
+            let (end, states) = sample.window(k, (timeframe.steps, model.config().hidden));
+            // Samples that follow each other share the windows of long timeframes.
+            if pooled.end != Some(end) {
+                pooled.memory.forward(of, parameters, states);
+                pooled.end = Some(end);
+            }
+        }
     }
 }
 

@@ -350,6 +350,11 @@ impl Engine {
         self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
     }
 
+    /// Does `work` with the engine's threads as those of everything parallel in it.
+    pub(crate) fn install(&self, work: impl FnOnce() + Send) {
+        self.pool.install(work);
+    }
+
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them, on this thread; `state` is then
     /// that after them.
     pub(crate) fn advance(
