@@ -142,9 +142,9 @@ impl Report<'_> {
         let epochs = self.last_step().div_ceil(self.plan.steps_per_epoch.max(1));
         facts.push(("Steps", grouped(self.last_step()), format!("in {}", plural(epochs as usize, "epoch"))));
         facts.push((
-            "Samples to train on",
-            grouped(self.plan.split.train as u64),
-            format!("of {}", grouped(self.plan.data.samples as u64)),
+            "To train on",
+            plural(self.plan.split.train, self.plan.data.unit),
+            format!("of {}", grouped(self.plan.data.units as u64)),
         ));
         facts.push(("Weights", grouped(self.plan.parameters as u64), String::new()));
         facts
@@ -176,9 +176,9 @@ mod tests {
                 fingerprint: String::new(),
                 meaning: Default::default(),
                 layout: Layout::Series.to_string(),
-                unit: "sample",
+                unit: "cross-section",
                 units: 100,
-                samples: 100,
+                samples: 700,
                 windows_bytes: 1,
                 resident_bytes: 1,
                 chunks: ChunkPlan::resident(
@@ -260,6 +260,7 @@ mod tests {
             "50.0 %",
             "correlation 0.982",
             "3 samples in a row",
+            "<dt>To train on</dt><dd>70 cross-sections<small>of 100</small></dd>",
             "Data, gaps and repairs",
             "Split and purge",
             "Time by phase",
