@@ -44,6 +44,10 @@ impl Gpu {
         match self.never {}
     }
 
+    pub(crate) fn hold_back<R>(&self, _captures: &mut Captures, _work: impl FnOnce() -> R) -> (R, Result<()>) {
+        match self.never {}
+    }
+
     pub(crate) fn copy_block(&self, _from: u64, _to: u64, _bytes: usize) -> Result<()> {
         match self.never {}
     }
@@ -54,6 +58,10 @@ impl std::fmt::Display for Gpu {
         match self.never {}
     }
 }
+
+/// What comes again on a GPU, of which there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Captures;
 
 /// Copies to a GPU, of which there are none.
 #[derive(Debug, Default)]

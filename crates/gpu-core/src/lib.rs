@@ -2,6 +2,7 @@
 
 mod arena;
 mod buffer;
+mod captures;
 pub mod convert;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -28,6 +29,7 @@ mod usage;
 
 pub use arena::{Arena, Handle};
 pub use buffer::Buffer;
+pub use captures::Captures;
 pub use device::{Cpu, Cuda, Device};
 pub use error::{Error, Result};
 pub use scope::Scope;

@@ -11,14 +11,14 @@ pub trait Argument: bytemuck::Pod {}
 impl<T: bytemuck::Pod> Argument for T {}
 
 /// Arguments in the order of a kernel's parameters. Made by [`arguments!`](crate::arguments).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Arguments {
     /// The values, each from an own multiple of 16 bytes on.
     words: Vec<u128>,
     values: Vec<Value>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Value {
     /// As the caller wrote it, for messages.
     text: &'static str,

@@ -1,12 +1,16 @@
 //! A GPU's primary context, and the way to it: driver, version, device.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use cust::CudaFlags;
 use cust::context::{Context as Primary, CurrentContext};
 use cust::device::Device;
 use cust::sys::CUresult;
 
+use super::deferred::Deferred;
 use super::fault::{Checked as _, Fault};
 use super::properties::{self, MemoryInfo, Properties};
+use super::work::Work;
 use crate::error::{Error, Result};
 
 /// CUDA 11.0, whose drivers take our PTX (version 7.0 of the language) and manage virtual memory.
@@ -22,12 +26,28 @@ pub(crate) struct Context {
     name: String,
     ordinal: u32,
     properties: Properties,
+    deferred: Mutex<Deferred>,
 }
 
 impl Context {
-    /// Makes the context current on this thread, which every call to the driver needs first.
+    /// Makes the context current on this thread, which every call to the driver needs first, and submits what was deferred.
     pub(crate) fn enter(&self) -> Result<(), Fault> {
+        self.enter_aside()?;
+        self.deferred().submit()
+    }
+
+    /// The same for calls that neither submit work nor learn anything of it, so that deferred work can wait on.
+    pub(super) fn enter_aside(&self) -> Result<(), Fault> {
         CurrentContext::set_current(&self.primary).checked("cuCtxSetCurrent", format_args!("{}", self.name))
+    }
+
+    /// Takes work for the default stream, where it is deferred now, and else gives it back.
+    pub(super) fn defer(&self, work: Work) -> Option<Work> {
+        self.deferred().take(work)
+    }
+
+    pub(super) fn deferred(&self) -> MutexGuard<'_, Deferred> {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -85,7 +105,7 @@ pub(super) fn open(ordinal: u32) -> Result<Context> {
     }
     let (primary, properties) = retain(ordinal, &name).map_err(|fault| fault.on(&name))?;
     require(&name, &properties)?;
-    Ok(Context { primary, name, ordinal, properties })
+    Ok(Context { primary, name, ordinal, properties, deferred: Mutex::default() })
 }
 
 fn retain(ordinal: u32, name: &str) -> Result<(Primary, Properties), Fault> {

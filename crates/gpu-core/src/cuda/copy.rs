@@ -6,10 +6,11 @@ use cust::sys;
 
 use super::fault::{Fault, checked};
 use super::stream::Streams;
+use super::work::Work;
 use crate::source::StreamId;
 
 /// A stretch of a GPU's memory that a copy or a fill works on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stretch {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
@@ -29,7 +30,7 @@ impl On<'_> {
     /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked, nobody writes it until the copy is done;
     /// other host memory has been read when the call returns.
     pub(crate) unsafe fn upload(self, from: *const c_void, to: Stretch) -> Result<(), Fault> {
-        self.submit("cuMemcpyHtoDAsync", to, format_args!("from host {from:?}"), |stream| {
+        self.transfer("cuMemcpyHtoDAsync", to, format_args!("from host {from:?}"), |stream| {
             // SAFETY: as the caller promised.
             unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from, to.bytes, stream) }
         })
@@ -41,7 +42,7 @@ impl On<'_> {
     /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked, nobody touches it until the copy is done;
     /// other host memory has been written when the stream is next synchronised.
     pub(crate) unsafe fn download(self, from: Stretch, to: *mut c_void) -> Result<(), Fault> {
-        self.submit("cuMemcpyDtoHAsync", from, format_args!("to host {to:?}"), |stream| {
+        self.transfer("cuMemcpyDtoHAsync", from, format_args!("to host {to:?}"), |stream| {
             // SAFETY: as the caller promised.
             unsafe { sys::cuMemcpyDtoHAsync_v2(to, from.address, from.bytes, stream) }
         })
@@ -52,10 +53,8 @@ impl On<'_> {
     /// # Safety
     /// Both stretches are allocated for as long as it takes, and do not overlap.
     pub(crate) unsafe fn copy(self, from: u64, to: Stretch) -> Result<(), Fault> {
-        self.submit("cuMemcpyDtoDAsync", to, format_args!("from {from:#x}"), |stream| {
-            // SAFETY: as the caller promised.
-            unsafe { sys::cuMemcpyDtoDAsync_v2(to.address, from, to.bytes, stream) }
-        })
+        // SAFETY: as the caller promised.
+        unsafe { self.submit_unless_empty(Work::Copy { from, to }, to) }
     }
 
     /// Sets every byte to `value`.
@@ -63,14 +62,35 @@ impl On<'_> {
     /// # Safety
     /// The stretch is allocated for as long as it takes.
     pub(crate) unsafe fn fill(self, to: Stretch, value: u8) -> Result<(), Fault> {
-        self.submit("cuMemsetD8Async", to, format_args!("value {value}"), |stream| {
-            // SAFETY: as the caller promised.
-            unsafe { sys::cuMemsetD8Async(to.address, value, to.bytes, stream) }
-        })
+        // SAFETY: as the caller promised.
+        unsafe { self.submit_unless_empty(Work::Fill { to, value }, to) }
+    }
+
+    /// # Safety
+    /// As [`On::submit`].
+    unsafe fn submit_unless_empty(self, work: Work, of: Stretch) -> Result<(), Fault> {
+        // SAFETY: as the caller promised.
+        if of.bytes == 0 { Ok(()) } else { unsafe { self.submit(work) } }
+    }
+
+    /// Submits what needs nothing of the host, which on the default stream may be [deferred](super::deferred).
+    ///
+    /// # Safety
+    /// What `work` reads and writes is allocated for as long as it takes, and nobody else uses it meanwhile, unless ordered by the streams.
+    pub(super) unsafe fn submit(self, work: Work) -> Result<(), Fault> {
+        let context = self.streams.context();
+        let work = match self.id {
+            StreamId(0) => context.defer(work),
+            _ => Some(work),
+        };
+        let Some(work) = work else { return Ok(()) };
+        context.enter()?;
+        // SAFETY: as the caller promised; the stream lives as long as its table.
+        unsafe { work.submit((self.id, self.streams.raw(self.id))) }
     }
 
     /// Calls the driver, unless there is nothing to do.
-    fn submit(
+    fn transfer(
         self,
         call: &'static str,
         stretch: Stretch,

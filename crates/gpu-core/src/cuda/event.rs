@@ -107,7 +107,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // Where the context cannot be entered, it is gone, and the event with it.
-        if self.context.enter().is_ok() {
+        if self.context.enter_aside().is_ok() {
             // SAFETY: the event is ours, and nobody has it after this. What waits for it goes on waiting for what was recorded.
             let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
         }

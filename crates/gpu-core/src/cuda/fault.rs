@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::source::Refusal;
 
 /// A failed call: which, with what, and what the driver said.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fault {
     call: &'static str,
     operands: String,

@@ -1,6 +1,5 @@
 //! Launching kernels, with everything checked first that the driver would take on trust or refuse without saying why.
 
-use std::ptr;
 use std::sync::Arc;
 
 use cust::sys::{self, CUfunction_attribute};
@@ -10,10 +9,11 @@ use super::fault::{Fault, checked};
 use super::module::Kernel;
 use super::properties::Properties;
 use super::stream::Stream;
+use super::work::Work;
 use crate::error::{Error, Result};
 
 /// How many threads run a kernel, the shared memory of each block, and whether blocks may wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grid {
     /// Blocks in the grid, by dimension (x, y, z).
     pub blocks: [u32; 3],
@@ -68,13 +68,13 @@ impl Kernel<'_> {
     }
 
     fn check_arguments(&self, arguments: &Arguments) -> Result<()> {
-        let kernel = || self.name.to_owned();
-        let (expected, given) = (self.signature.len(), arguments.sizes().len());
+        let kernel = || self.entry.name.clone();
+        let (expected, given) = (self.entry.signature.len(), arguments.sizes().len());
         if given != expected {
             return Err(Error::KernelArguments { kernel: kernel(), expected, given });
         }
         for (index, (&expected_bytes, (argument, given_bytes))) in
-            self.signature.iter().zip(arguments.sizes()).enumerate()
+            self.entry.signature.iter().zip(arguments.sizes()).enumerate()
         {
             if given_bytes != expected_bytes {
                 return Err(Error::KernelArgument { kernel: kernel(), index, argument, expected_bytes, given_bytes });
@@ -84,7 +84,7 @@ impl Kernel<'_> {
     }
 
     fn check_grid(&self, grid: &Grid, gpu: &Properties) -> Result<()> {
-        let shared_bytes_most = gpu.shared_bytes_opt_in_max.saturating_sub(self.shared_static_bytes);
+        let shared_bytes_most = gpu.shared_bytes_opt_in_max.saturating_sub(self.entry.shared_static_bytes);
         let threads = grid.threads.iter().map(|&threads| u64::from(threads)).product();
         let each = |names: [&'static str; 3], wanted: [u32; 3], limits: [u32; 3]| {
             (0..3).map(move |i| (names[i], 1, u64::from(wanted[i]), u64::from(limits[i])))
@@ -92,12 +92,12 @@ impl Kernel<'_> {
         let wishes = each(["blocks in x", "blocks in y", "blocks in z"], grid.blocks, gpu.grid_blocks_max)
             .chain(each(["threads in x", "threads in y", "threads in z"], grid.threads, gpu.block_threads_max))
             .chain([
-                ("threads in a block", 1, threads, u64::from(self.threads_max.min(gpu.threads_per_block_max))),
+                ("threads in a block", 1, threads, u64::from(self.entry.threads_max.min(gpu.threads_per_block_max))),
                 ("bytes of dynamic shared memory", 0, u64::from(grid.shared_bytes), u64::from(shared_bytes_most)),
             ]);
         for (what, least, wanted, most) in wishes {
             if wanted < least || wanted > most {
-                return Err(Error::LaunchLimit { kernel: self.name.to_owned(), what, wanted, least, most });
+                return Err(Error::LaunchLimit { kernel: self.entry.name.clone(), what, wanted, least, most });
             }
         }
         Ok(())
@@ -117,18 +117,18 @@ impl Kernel<'_> {
     }
 
     fn blocks_of_a_multiprocessor(&self, grid: &Grid) -> Result<u32, Fault> {
-        self.context().enter()?;
+        self.context().enter_aside()?;
         let (threads, mut blocks) = (grid.threads.iter().product::<u32>(), 0);
         // SAFETY: the function is of a module that `self` keeps loaded, and `blocks` is a variable of this function.
         let code = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &raw mut blocks,
-                self.function,
+                self.entry.function,
                 threads as i32,
                 grid.shared_bytes as usize,
             )
         };
-        let operands = format_args!("{}, {threads} threads, {} bytes shared", self.name, grid.shared_bytes);
+        let operands = format_args!("{}, {threads} threads, {} bytes shared", self.entry.name, grid.shared_bytes);
         checked("cuOccupancyMaxActiveBlocksPerMultiprocessor", operands, code)?;
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
@@ -137,7 +137,7 @@ impl Kernel<'_> {
         let wanted = grid.blocks.iter().map(|&blocks| u64::from(blocks)).product();
         let most = if grid.cooperative { self.resident_blocks(grid)? } else { u64::MAX };
         if wanted > most {
-            let (kernel, what) = (self.name.to_owned(), "blocks that run at once");
+            let (kernel, what) = (self.entry.name.clone(), "blocks that run at once");
             return Err(Error::LaunchLimit { kernel, what, wanted, least: 1, most });
         }
         Ok(())
@@ -146,36 +146,22 @@ impl Kernel<'_> {
     /// # Safety
     /// As [`Kernel::launch`], and the arguments are those of the kernel's signature.
     unsafe fn submit(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<(), Fault> {
-        self.context().enter()?;
-        // More than what every kernel may use has to be asked for. Asking again changes nothing.
-        if self.shared_static_bytes + grid.shared_bytes > self.context().properties().shared_bytes_max {
-            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the function is of a module that `self` keeps loaded.
-            let code = unsafe { sys::cuFuncSetAttribute(self.function, most, grid.shared_bytes as i32) };
-            checked(
-                "cuFuncSetAttribute",
-                format_args!("{}, {} bytes of shared memory", self.name, grid.shared_bytes),
-                code,
-            )?;
+        self.allow_shared_memory(grid)?;
+        let work = Work::Kernel { entry: Arc::clone(&self.entry), grid: *grid, arguments: arguments.clone() };
+        // SAFETY: as the caller promised; the function is of a module that its GPU keeps loaded.
+        unsafe { stream.on().submit(work) }
+    }
+
+    /// More than what every kernel may use has to be asked for. Asking again changes nothing.
+    fn allow_shared_memory(&self, grid: &Grid) -> Result<(), Fault> {
+        let bytes = grid.shared_bytes;
+        if self.entry.shared_static_bytes + bytes <= self.context().properties().shared_bytes_max {
+            return Ok(());
         }
-        let (Grid { blocks, threads, shared_bytes, cooperative }, mut addresses) = (*grid, arguments.addresses());
-        let call = if cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" };
-        let ([x, y, z], [of_x, of_y, of_z]) = (blocks, threads);
-        let (function, on, given) = (self.function, stream.raw(), addresses.as_mut_ptr());
-        // SAFETY: the function is of a module that `self` keeps loaded, the stream lives as long as its table, and the driver has copied
-        // the values behind the addresses when the call returns.
-        let code = unsafe {
-            if cooperative {
-                sys::cuLaunchCooperativeKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, on, given)
-            } else {
-                sys::cuLaunchKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, on, given, ptr::null_mut())
-            }
-        };
-        let operands = format_args!(
-            "{}, blocks {blocks:?}, threads {threads:?}, {shared_bytes} bytes shared, stream {}",
-            self.name,
-            stream.id().0
-        );
-        checked(call, operands, code)
+        self.context().enter_aside()?;
+        let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is of a module that `self` keeps loaded.
+        let code = unsafe { sys::cuFuncSetAttribute(self.entry.function, most, bytes as i32) };
+        checked("cuFuncSetAttribute", format_args!("{}, {bytes} bytes of shared memory", self.entry.name), code)
     }
 }

@@ -29,8 +29,11 @@
 
 mod arguments;
 mod blocks;
+mod capture;
+mod captures;
 mod context;
 pub(crate) mod copy;
+mod deferred;
 mod event;
 mod fault;
 mod launch;
@@ -42,6 +45,7 @@ mod stream;
 mod transfer;
 mod under_way;
 pub(crate) mod virtual_memory;
+mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,12 +60,14 @@ pub use properties::{MemoryInfo, Properties};
 pub use stream::Stream;
 pub use transfer::Transfer;
 
+pub(crate) use captures::Captures;
 pub(crate) use context::Context;
 pub(crate) use fault::Fault;
 pub(crate) use stream::Streams;
 pub(crate) use under_way::UnderWay;
 
 use crate::error::Result;
+use deferred::Deferral;
 use pinned::PinnedPool;
 
 /// One GPU. Clones are handles to the same one and share its streams, pinned memory and kernels.
@@ -177,6 +183,13 @@ impl Gpu {
     /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
     pub fn synchronize(&self) -> Result<()> {
         self.context().synchronize().map_err(|fault| self.context().error(fault))
+    }
+
+    /// Does `work`, holding back what it submits to the default stream, to be captured where it comes again; and what the GPU says of that.
+    pub(crate) fn hold_back<R>(&self, captures: &mut Captures, work: impl FnOnce() -> R) -> (R, Result<()>) {
+        let Some(deferral) = Deferral::begin(self.context(), captures) else { return (work(), Ok(())) };
+        let done = work();
+        (done, deferral.end().map_err(|fault| self.context().error(fault)))
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::function::FunctionAttribute;
 use cust::module::Module as Loaded;
@@ -19,56 +19,65 @@ pub struct Module {
     /// `None` only while dropping.
     loaded: Option<Loaded>,
     signatures: BTreeMap<String, Signature>,
+    /// Those that were asked for.
+    entries: Mutex<BTreeMap<String, Arc<Entry>>>,
     context: Arc<Context>,
 }
 
 impl Module {
     pub(super) fn load(context: &Arc<Context>, name: &'static str, ptx: &str) -> Result<Self> {
         let load = || {
-            context.enter()?;
+            context.enter_aside()?;
             Loaded::from_ptx(ptx, &[]).checked("cuModuleLoadDataEx", format_args!("{name}, {} bytes of PTX", ptx.len()))
         };
         let loaded = load().map_err(|fault| context.error(fault))?;
-        Ok(Module { name, loaded: Some(loaded), signatures: signatures(ptx), context: Arc::clone(context) })
+        let (signatures, entries) = (signatures(ptx), Mutex::default());
+        Ok(Module { name, loaded: Some(loaded), signatures, entries, context: Arc::clone(context) })
     }
 
-    /// The kernel `name`.
+    /// The kernel `name`. The driver is asked for it once.
     ///
     /// # Errors
     /// [`Error::NoSuchKernel`]; [`Error::Driver`] where a call fails.
     pub fn kernel(&self, name: &str) -> Result<Kernel<'_>> {
-        let absent = || Error::NoSuchKernel { module: self.name.to_owned(), kernel: name.to_owned() };
-        let (name, signature) = self.signatures.get_key_value(name).ok_or_else(absent)?;
-        let find = || -> Result<_, Fault> {
-            self.context.enter()?;
-            let loaded = self.loaded.as_ref().expect("a module is there until it is dropped");
-            let function = loaded.get_function(name).checked("cuModuleGetFunction", format_args!("{name}"))?;
-            let ask = |attribute| {
-                let value = function.get_attribute(attribute);
-                let value = value.checked("cuFuncGetAttribute", format_args!("{name}, {attribute:?}"))?;
-                Ok(u32::try_from(value).unwrap_or(0))
-            };
-            Ok(Kernel {
-                name,
-                function: function.to_raw(),
-                signature,
-                threads_max: ask(FunctionAttribute::MaxThreadsPerBlock)?,
-                shared_static_bytes: ask(FunctionAttribute::SharedMemorySizeBytes)?,
-                module: self,
-            })
-        };
-        match find() {
-            Ok(kernel) => Ok(kernel),
-            Err(fault) if fault.is(CUresult::CUDA_ERROR_NOT_FOUND) => Err(absent()),
-            Err(fault) => Err(self.context.error(fault)),
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get(name) {
+            return Ok(Kernel { entry: Arc::clone(entry), module: self });
         }
+        let absent = || Error::NoSuchKernel { module: self.name.to_owned(), kernel: name.to_owned() };
+        let signature = self.signatures.get(name).ok_or_else(absent)?;
+        let entry = match self.find(name, signature) {
+            Ok(entry) => Arc::new(entry),
+            Err(fault) if fault.is(CUresult::CUDA_ERROR_NOT_FOUND) => return Err(absent()),
+            Err(fault) => return Err(self.context.error(fault)),
+        };
+        entries.insert(name.to_owned(), Arc::clone(&entry));
+        Ok(Kernel { entry, module: self })
+    }
+
+    fn find(&self, name: &str, signature: &Signature) -> Result<Entry, Fault> {
+        self.context.enter_aside()?;
+        let loaded = self.loaded.as_ref().expect("a module is there until it is dropped");
+        let function = loaded.get_function(name).checked("cuModuleGetFunction", format_args!("{name}"))?;
+        let ask = |attribute| {
+            let value = function.get_attribute(attribute);
+            let value = value.checked("cuFuncGetAttribute", format_args!("{name}, {attribute:?}"))?;
+            Ok(u32::try_from(value).unwrap_or(0))
+        };
+        Ok(Entry {
+            name: name.to_owned(),
+            function: function.to_raw(),
+            signature: signature.clone(),
+            threads_max: ask(FunctionAttribute::MaxThreadsPerBlock)?,
+            shared_static_bytes: ask(FunctionAttribute::SharedMemorySizeBytes)?,
+        })
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
         // The driver wants the context current. Where it cannot be, it is gone, and the module with it.
-        if self.context.enter().is_ok() {
+        if self.context.enter_aside().is_ok() {
             drop(self.loaded.take());
         }
     }
@@ -80,16 +89,27 @@ impl fmt::Debug for Module {
     }
 }
 
-/// One kernel of a module.
-#[derive(Clone, Copy, Debug)]
-pub struct Kernel<'m> {
-    pub(super) name: &'m str,
+/// What the driver says of a kernel.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
     pub(super) function: CUfunction,
-    pub(super) signature: &'m Signature,
+    pub(super) signature: Signature,
     /// Most threads in a block, which its use of registers may have made fewer than the GPU's.
     pub(super) threads_max: u32,
     /// Shared memory of a block in bytes that its text declares.
     pub(super) shared_static_bytes: u32,
+}
+
+// SAFETY: the handle is a number to the driver, which any thread may pass it.
+unsafe impl Send for Entry {}
+// SAFETY: as above; a shared entry is only read.
+unsafe impl Sync for Entry {}
+
+/// One kernel of a module.
+#[derive(Clone, Debug)]
+pub struct Kernel<'m> {
+    pub(super) entry: Arc<Entry>,
     module: &'m Module,
 }
 
@@ -98,8 +118,3 @@ impl Kernel<'_> {
         &self.module.context
     }
 }
-
-// SAFETY: the handle is a number to the driver, which any thread may pass it.
-unsafe impl Send for Kernel<'_> {}
-// SAFETY: as above; a shared kernel is only read.
-unsafe impl Sync for Kernel<'_> {}

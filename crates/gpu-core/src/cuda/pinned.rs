@@ -119,7 +119,7 @@ impl PinnedPool {
 
     /// The driver waits until the GPU is done with it. Where the driver refuses, the context is gone, and the memory with it.
     fn unlock(&self, Block { start, .. }: Block) {
-        if self.context.enter().is_ok() {
+        if self.context.enter_aside().is_ok() {
             // SAFETY: the block came from cuMemHostAlloc, and this function consumes it.
             let _ = unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) };
         }

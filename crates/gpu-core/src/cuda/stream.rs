@@ -62,6 +62,10 @@ impl Streams {
         self.context.enter()
     }
 
+    pub(super) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// Numbers of all streams, the default stream's first.
     pub(crate) fn ids(&self) -> impl Iterator<Item = StreamId> + use<> {
         (0..=self.table().created.len() as u32).map(StreamId)
@@ -94,7 +98,7 @@ impl Streams {
 impl Drop for Streams {
     fn drop(&mut self) {
         // The streams end after this, and the driver wants their context current. Where it cannot be, it is gone, and they with it.
-        let _ = self.context.enter();
+        let _ = self.context.enter_aside();
     }
 }
 

@@ -6,7 +6,7 @@ use megabatch_simt::driver::{FakeDriver, Setting};
 use megabatch_simt::{Checks, Kernels, Options};
 
 /// The signatures are all that the fake driver reads.
-const PTX: &str = "
+pub(super) const PTX: &str = "
 .version 7.0
 .target sm_80
 .address_size 64
@@ -41,7 +41,7 @@ extern "C" int simt_shape(const unsigned grid[3], const unsigned block[3], size_
 extern "C" int simt_broken(const unsigned[3], const unsigned[3], size_t, void**) { return 1; }
 "#;
 
-fn with_kernels() -> (FakeDriver, Device) {
+pub(super) fn with_kernels() -> (FakeDriver, Device) {
     let driver = FakeDriver::whole();
     driver.add_kernel_source(SHAPE);
     let options = Options { checks: Checks::Barriers, ..Options::default() };

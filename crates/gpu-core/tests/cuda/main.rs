@@ -1,6 +1,7 @@
 //! The CUDA device on a fake driver.
 #![cfg(target_os = "linux")]
 
+mod captures;
 mod gpu_check;
 mod kernels;
 mod memory;

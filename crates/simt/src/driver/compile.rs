@@ -22,6 +22,7 @@ pub(super) enum Flavour {
 const HEADER: (&str, &str) = ("fake.hpp", include_str!("fake.hpp"));
 const DRIVER: &[(&str, &str)] = &[
     ("context.cpp", include_str!("context.cpp")),
+    ("graphs.cpp", include_str!("graphs.cpp")),
     ("memory.cpp", include_str!("memory.cpp")),
     ("modules.cpp", include_str!("modules.cpp")),
     ("streams.cpp", include_str!("streams.cpp")),

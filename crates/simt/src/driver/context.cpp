@@ -83,7 +83,13 @@ const char* name_of(int code) {
         case NOT_READY: return "CUDA_ERROR_NOT_READY";
         case 700: return "CUDA_ERROR_ILLEGAL_ADDRESS";
         case 719: return "CUDA_ERROR_LAUNCH_FAILED";
-        case 720: return "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE";
+        case COOPERATIVE_LAUNCH_TOO_LARGE: return "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE";
+        case NOT_SUPPORTED: return "CUDA_ERROR_NOT_SUPPORTED";
+        case STREAM_CAPTURE_UNSUPPORTED: return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+        case STREAM_CAPTURE_INVALIDATED: return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+        case STREAM_CAPTURE_IMPLICIT: return "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT";
+        case STREAM_CAPTURE_WRONG_THREAD: return "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD";
+        case GRAPH_EXEC_UPDATE_FAILURE: return "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE";
         default: return nullptr;
     }
 }
@@ -178,7 +184,7 @@ FAKE_API int cuCtxSetCurrent(void* context) {
 }
 
 FAKE_API int cuCtxSynchronize(void) {
-    FAKE_ENTER_CONTEXT(cuCtxSynchronize);
+    FAKE_ENTER_UNCAPTURED(cuCtxSynchronize);
     drain();
     return failure;
 }
@@ -206,6 +212,7 @@ FAKE_API int cuGetErrorString(int error, const char** text) {
 
 FAKE_API void fake_reset(void) {
     std::lock_guard<std::recursive_mutex> guard(lock);
+    reset_graphs();
     reset_streams();
     reset_modules();
     reset_memory();
@@ -261,7 +268,7 @@ FAKE_API uint64_t fake_physical_bytes(void) {
 
 FAKE_API uint64_t fake_live_objects(void) {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    return memory_objects() + stream_objects() + module_objects();
+    return memory_objects() + stream_objects() + module_objects() + graph_objects();
 }
 
 FAKE_API int fake_contexts_retained(void) {

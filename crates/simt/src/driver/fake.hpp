@@ -27,6 +27,11 @@ enum Code : int {
     LAUNCH_FAILED = 719,
     COOPERATIVE_LAUNCH_TOO_LARGE = 720,
     NOT_SUPPORTED = 801,
+    STREAM_CAPTURE_UNSUPPORTED = 900,
+    STREAM_CAPTURE_INVALIDATED = 901,
+    STREAM_CAPTURE_IMPLICIT = 906,
+    STREAM_CAPTURE_WRONG_THREAD = 908,
+    GRAPH_EXEC_UPDATE_FAILURE = 910,
 };
 
 // What a test may set, with the values that a fresh driver has.
@@ -59,8 +64,24 @@ extern int failure;
 // Of the GPU, by its number in the driver's header.
 int attribute(int name);
 
-// Runs `work` on `stream` in order.
-int submit(void* stream, std::function<void()> work);
+// What a stream is given to do, any number of times where it becomes a node of a graph. A graph can take the place of another whose nodes are of the same kinds.
+struct Work {
+    std::string kind;
+    std::function<void()> run;
+};
+
+// Runs `work` on `stream` in order, or makes it the next node of a graph where the stream is capturing.
+int submit(void* stream, Work work);
+// Whether the stream is one, and whether it waits for the null stream and is waited for.
+bool is_stream(void* stream);
+bool is_blocking(void* stream);
+// Whether any work of a stream is captured and not run.
+bool is_capturing(void* stream);
+// Makes `work` a node of the graph that `stream` captures.
+int capture(void* stream, Work work);
+// What a call returns that has no place in a capture, and spoils it: of this thread, or of `stream`. 0 where there is none.
+int spoil_capture();
+int spoil_capture(void* stream);
 // Whether any work is submitted and not done.
 bool pending();
 // Runs the work submitted to `stream`, and what it waits for.
@@ -71,6 +92,7 @@ void drain();
 void reset_memory();
 void reset_streams();
 void reset_modules();
+void reset_graphs();
 // Bytes of physical memory that exist.
 uint64_t physical_bytes();
 
@@ -78,6 +100,7 @@ uint64_t physical_bytes();
 uint64_t memory_objects();
 uint64_t stream_objects();
 uint64_t module_objects();
+uint64_t graph_objects();
 
 // The driver's interface is C's, and nothing is thrown across it.
 #define FAKE_API extern "C" __attribute__((visibility("default")))
@@ -87,5 +110,9 @@ uint64_t module_objects();
 #define FAKE_ENTER_CONTEXT(call)                                        \
     std::lock_guard<std::recursive_mutex> fake_guard(fake::lock);       \
     if (int fake_code = fake::entered_with_context(#call)) return fake_code
+// The same for what must not be done while the thread captures a stream: what waits, and what takes or gives back memory.
+#define FAKE_ENTER_UNCAPTURED(call) \
+    FAKE_ENTER_CONTEXT(call);       \
+    if (int fake_code = fake::spoil_capture()) return fake_code
 
 }  // namespace fake

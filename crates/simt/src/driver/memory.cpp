@@ -96,16 +96,18 @@ bool is_pinned(const void* address, size_t bytes) {
 
 // The driver reads and writes pageable memory before the call returns, and pinned memory in the order of the stream.
 int copy(void* stream, void* to, const void* from, size_t bytes, bool host_is_pinned) {
-    int code = submit(stream, [=] { memmove(to, from, bytes); });
+    // What the host's memory holds later is anybody's guess.
+    if (is_capturing(stream) && !host_is_pinned) return spoil_capture(stream);
+    int code = submit(stream, {"copy", [=] { memmove(to, from, bytes); }});
     if (code == SUCCESS && !host_is_pinned) finish(stream);
     return code;
 }
 
 int fill(void* stream, uint64_t address, unsigned value, size_t bytes, size_t unit_bytes) {
     if (!accessible(address, bytes)) return INVALID_VALUE;
-    return submit(stream, [=] {
+    return submit(stream, {"fill", [=] {
         for (size_t i = 0; i < bytes; i += unit_bytes) memcpy(place(address + i), &value, unit_bytes);
-    });
+    }});
 }
 
 bool overlap(uint64_t a, uint64_t b, size_t bytes) { return a < b + bytes && b < a + bytes; }
@@ -180,7 +182,7 @@ FAKE_VIRTUAL_MEMORY_API int cuMemAddressFree(uint64_t address, size_t bytes) {
 }
 
 FAKE_VIRTUAL_MEMORY_API int cuMemCreate(uint64_t* handle, size_t bytes, const AllocationProp* prop, unsigned long long flags) {
-    FAKE_ENTER_CONTEXT(cuMemCreate);
+    FAKE_ENTER_UNCAPTURED(cuMemCreate);
     if (bytes == 0 || !whole_granules(bytes) || flags != 0 || prop->type != 1) return INVALID_VALUE;
     if (exists_bytes + bytes + settings.held_by_others_bytes > settings.total_bytes) return OUT_OF_MEMORY;
     if (memory_file() < 0 || offset_next + bytes > FILE_BYTES) return OUT_OF_MEMORY;
@@ -206,7 +208,7 @@ FAKE_VIRTUAL_MEMORY_API int cuMemRelease(uint64_t handle) {
 }
 
 FAKE_VIRTUAL_MEMORY_API int cuMemMap(uint64_t address, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags) {
-    FAKE_ENTER_CONTEXT(cuMemMap);
+    FAKE_ENTER_UNCAPTURED(cuMemMap);
     auto granule = physical.find(handle);
     if (granule == physical.end() || granule->second.released || flags != 0 || offset != 0) return INVALID_VALUE;
     if (bytes != granule->second.bytes || !within_a_reservation(address, bytes)) return INVALID_VALUE;
@@ -219,7 +221,7 @@ FAKE_VIRTUAL_MEMORY_API int cuMemMap(uint64_t address, size_t bytes, size_t offs
 }
 
 FAKE_VIRTUAL_MEMORY_API int cuMemUnmap(uint64_t address, size_t bytes) {
-    FAKE_ENTER_CONTEXT(cuMemUnmap);
+    FAKE_ENTER_UNCAPTURED(cuMemUnmap);
     // The driver would let the work go on and fault; here the caller learns of it.
     if (pending()) return ILLEGAL_STATE;
     auto mapping = mapped.find(address);
@@ -246,7 +248,7 @@ FAKE_VIRTUAL_MEMORY_API int cuMemSetAccess(uint64_t address, size_t bytes, const
 }
 
 FAKE_API int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
-    FAKE_ENTER_CONTEXT(cuMemHostAlloc);
+    FAKE_ENTER_UNCAPTURED(cuMemHostAlloc);
     if (bytes == 0) return INVALID_VALUE;
     void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED) return OUT_OF_MEMORY;
@@ -257,7 +259,7 @@ FAKE_API int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
 }
 
 FAKE_API int cuMemFreeHost(void* address) {
-    FAKE_ENTER_CONTEXT(cuMemFreeHost);
+    FAKE_ENTER_UNCAPTURED(cuMemFreeHost);
     // The driver waits for the device before it unpins.
     drain();
     auto block = pinned.find(reinterpret_cast<uintptr_t>(address));

@@ -1,7 +1,7 @@
 //! A CUDA driver without a GPU: a `libcuda.so.1` compiled when the tests run, for the paths that no machine takes on demand.
 //!
 //! It emulates the driver on the CPU: contexts, attributes, virtual memory over a memfd (so that mapping a granule twice is real), streams,
-//! events, copies, modules and launches. It is stricter than the driver where a caller could go wrong unseen, and fails where a test
+//! events, copies, modules, launches and the capture of graphs. It is stricter than the driver where a caller could go wrong unseen, and fails where a test
 //! asks it to. What it cannot show is how a real driver behaves.
 //!
 //! Loaded first, by its path, it is found by every later `dlopen("libcuda.so.1")` of the process, which goes by that name.
@@ -130,7 +130,7 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_calls_total")() }
     }
 
-    /// A number for all launches since this was asked last: kernels, grids and arguments, in their order.
+    /// A number for all kernels that ran since this was asked last, in launches of their own or in graphs: which, their grids and arguments, in their order.
     pub fn launches(&self) -> u64 {
         // SAFETY: this is the function's type in modules.cpp.
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_launches")() }
@@ -142,7 +142,7 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_physical_bytes")() }
     }
 
-    /// Reservations, mappings, streams, events, modules and blocks of pinned memory that exist.
+    /// Reservations, mappings, streams, events, modules, graphs and blocks of pinned memory that exist.
     pub fn live_objects(&self) -> u64 {
         // SAFETY: this is the function's type in context.cpp.
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_live_objects")() }

@@ -32,7 +32,7 @@ std::set<Module*> modules;
 std::set<Function*> functions;
 std::vector<void*> objects;
 
-// Of all launches since somebody asked last.
+// Of all kernels that ran since somebody asked last.
 uint64_t digest = 0;
 
 // FNV-1a.
@@ -97,14 +97,19 @@ int submit_kernel(const Function& function, Run run, const Shape& shape, void* s
         auto start = static_cast<const char*>(params[i]);
         values.emplace_back(start, start + function.parameter_bytes[i]);
     }
-    note(&run, sizeof run);
-    note(&shape, sizeof shape);
-    for (auto& value : values) note(value.data(), value.size());
-    return submit(stream, [=]() mutable {
+    std::ostringstream kind;
+    kind << "kernel " << &function << (run == function.run ? "" : ", cooperative");
+    return submit(stream, {kind.str(), [=] {
+        note(&run, sizeof run);
+        note(&shape, sizeof shape);
+        auto given = values;
         std::vector<void*> pointers;
-        for (auto& value : values) pointers.push_back(value.data());
+        for (auto& value : given) {
+            note(value.data(), value.size());
+            pointers.push_back(value.data());
+        }
         if (run(shape.blocks, shape.threads, shape.shared_bytes, pointers.data()) != 0) failure = LAUNCH_FAILED;
-    });
+    }});
 }
 
 // Objects that the environment names, for a program that cannot be told otherwise.
@@ -137,7 +142,7 @@ void reset_modules() {
 using namespace fake;
 
 FAKE_API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
-    FAKE_ENTER_CONTEXT(cuModuleLoadDataEx);
+    FAKE_ENTER_UNCAPTURED(cuModuleLoadDataEx);
     std::string ptx(static_cast<const char*>(image));
     if (ptx.find(".version") == std::string::npos) return INVALID_PTX;
     auto made = new Module();
@@ -148,7 +153,7 @@ FAKE_API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*
 }
 
 FAKE_API int cuModuleUnload(void* module) {
-    FAKE_ENTER_CONTEXT(cuModuleUnload);
+    FAKE_ENTER_UNCAPTURED(cuModuleUnload);
     if (modules.count(static_cast<Module*>(module)) == 0) return INVALID_HANDLE;
     drain();
     forget(static_cast<Module*>(module));
@@ -222,7 +227,7 @@ FAKE_API int cuLaunchCooperativeKernel(void* function, unsigned grid_x, unsigned
     return submit_kernel(*known, known->run_cooperative, shape, stream, params);
 }
 
-// A number for all launches since the last call: kernels, grids and arguments, in their order.
+// A number for all kernels that ran since the last call: which, their grids and arguments, in their order.
 FAKE_API uint64_t fake_launches() {
     std::lock_guard<std::recursive_mutex> guard(lock);
     return std::exchange(digest, 0);

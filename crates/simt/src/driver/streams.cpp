@@ -27,12 +27,15 @@ struct Event {
 
 // All that is not done, in the order of submission.
 std::vector<std::shared_ptr<Thing>> queue;
-std::set<void*> streams;
+// Each with whether it is ordered with the null stream.
+std::map<void*, bool> streams;
 std::set<Event*> events;
 
-// The null stream waits for what was submitted to any stream, and every stream for what was submitted to the null stream.
+// The null stream waits for what was submitted to any stream that blocks, and each of these for what was submitted to the null stream.
 bool ordered(const Thing& earlier, const Thing& later) {
-    return earlier.stream == later.stream || earlier.stream == nullptr || later.stream == nullptr;
+    if (earlier.stream == later.stream) return true;
+    if (earlier.stream == nullptr) return is_blocking(later.stream);
+    return later.stream == nullptr && is_blocking(earlier.stream);
 }
 
 void run(const std::shared_ptr<Thing>& thing) {
@@ -68,14 +71,19 @@ std::shared_ptr<Thing> last_of(void* stream) {
     return nullptr;
 }
 
-bool is_stream(void* stream) { return stream == nullptr || streams.count(stream) > 0; }
 bool is_event(void* event) { return events.count(static_cast<Event*>(event)) > 0; }
 
 }  // namespace
 
-int submit(void* stream, std::function<void()> work) {
+bool is_stream(void* stream) { return stream == nullptr || streams.count(stream) > 0; }
+
+bool is_blocking(void* stream) { return stream == nullptr || streams.at(stream); }
+
+int submit(void* stream, Work work) {
     if (!is_stream(stream)) return INVALID_HANDLE;
-    append(stream, std::move(work), nullptr);
+    if (is_capturing(stream)) return capture(stream, std::move(work));
+    if (int code = stream == nullptr ? spoil_capture(stream) : SUCCESS) return code;
+    append(stream, std::move(work.run), nullptr);
     return SUCCESS;
 }
 
@@ -93,7 +101,7 @@ void drain() {
 
 void reset_streams() {
     queue.clear();
-    for (void* stream : streams) delete static_cast<char*>(stream);
+    for (auto& stream : streams) delete static_cast<char*>(stream.first);
     for (Event* event : events) delete event;
     streams.clear();
     events.clear();
@@ -102,16 +110,17 @@ void reset_streams() {
 
 using namespace fake;
 
-FAKE_API int cuStreamCreateWithPriority(void** stream, unsigned, int) {
+FAKE_API int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
     FAKE_ENTER_CONTEXT(cuStreamCreateWithPriority);
     *stream = new char;
-    streams.insert(*stream);
+    streams[*stream] = (flags & 1) == 0;  // NON_BLOCKING
     return SUCCESS;
 }
 
 FAKE_API int cuStreamDestroy_v2(void* stream) {
     FAKE_ENTER_CONTEXT(cuStreamDestroy_v2);
     if (stream == nullptr || !is_stream(stream)) return INVALID_HANDLE;
+    if (int code = spoil_capture(stream)) return code;
     finish(stream);
     streams.erase(stream);
     delete static_cast<char*>(stream);
@@ -121,6 +130,7 @@ FAKE_API int cuStreamDestroy_v2(void* stream) {
 FAKE_API int cuStreamSynchronize(void* stream) {
     FAKE_ENTER_CONTEXT(cuStreamSynchronize);
     if (!is_stream(stream)) return INVALID_HANDLE;
+    if (int code = spoil_capture(stream)) return code;
     finish(stream);
     return failure;
 }
@@ -129,6 +139,7 @@ FAKE_API int cuStreamSynchronize(void* stream) {
 FAKE_API int cuStreamQuery(void* stream) {
     FAKE_ENTER_CONTEXT(cuStreamQuery);
     if (!is_stream(stream)) return INVALID_HANDLE;
+    if (int code = spoil_capture(stream)) return code;
     auto last = last_of(stream);
     if (!last) return SUCCESS;
     run(queue.front());
@@ -138,6 +149,7 @@ FAKE_API int cuStreamQuery(void* stream) {
 FAKE_API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
     FAKE_ENTER_CONTEXT(cuStreamWaitEvent);
     if (!is_stream(stream) || !is_event(event)) return INVALID_HANDLE;
+    if (int code = spoil_capture(stream)) return code;
     append(stream, [] {}, static_cast<Event*>(event)->recorded);
     return SUCCESS;
 }
@@ -164,13 +176,14 @@ FAKE_API int cuEventDestroy_v2(void* event) {
 FAKE_API int cuEventRecord(void* event, void* stream) {
     FAKE_ENTER_CONTEXT(cuEventRecord);
     if (!is_stream(stream) || !is_event(event)) return INVALID_HANDLE;
+    if (int code = spoil_capture(stream)) return code;
     auto known = static_cast<Event*>(event);
     known->recorded = append(stream, [known] { known->at = Clock::now(); }, nullptr);
     return SUCCESS;
 }
 
 FAKE_API int cuEventQuery(void* event) {
-    FAKE_ENTER_CONTEXT(cuEventQuery);
+    FAKE_ENTER_UNCAPTURED(cuEventQuery);
     if (!is_event(event)) return INVALID_HANDLE;
     auto recorded = static_cast<Event*>(event)->recorded;
     if (!recorded || recorded->done) return SUCCESS;
@@ -179,7 +192,7 @@ FAKE_API int cuEventQuery(void* event) {
 }
 
 FAKE_API int cuEventSynchronize(void* event) {
-    FAKE_ENTER_CONTEXT(cuEventSynchronize);
+    FAKE_ENTER_UNCAPTURED(cuEventSynchronize);
     if (!is_event(event)) return INVALID_HANDLE;
     auto recorded = static_cast<Event*>(event)->recorded;
     if (recorded) run(recorded);

@@ -1,0 +1,53 @@
+#![forbid(unsafe_code)]
+
+use crate::cuda;
+use crate::device::Device;
+use crate::error::{Error, Result};
+
+/// What a device is given to do again and again, captured: on a GPU a CUDA graph, which one call submits in place of one for each kernel.
+///
+/// Whatever is submitted to the default stream in [`Captures::run`] (kernels, copies on the device, zeros) is held back until something else is asked of the GPU: a copy from or to the host, another
+/// stream, a wait, memory of the driver, the end. It is then looked for by all that it does, which kernels, grids, arguments and addresses included. What comes for the second time is
+/// captured, and replayed when it comes again; all else is submitted as it is. So results do not depend on what is captured, and there is nothing to be kept in step: where sizes or
+/// addresses have changed, it is other work. The last 16 captures are kept.
+///
+/// A driver that cannot capture something is not asked again, and everything is submitted as it is.
+///
+/// ```
+/// use megabatch_gpu_core::{Buffer, Captures, Device, Result};
+///
+/// let device = Device::cpu();
+/// let mut captures = Captures::default();
+/// let mut sums = Buffer::<f32>::zeros(&device.scope("example"), 3)?;
+/// for _ in 0..3 {
+///     // On a GPU, four launches and more become one.
+///     captures.run(&device, || sums.set_zero())?;
+/// }
+/// # Result::Ok(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Captures {
+    of_gpu: cuda::Captures,
+}
+
+impl Captures {
+    /// Does `work`, with what it submits to the device's default stream held back as described above. When this returns, all of it has been submitted. Within another such call on the same GPU, `work` is
+    /// done as a part of that.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::Driver`] where what was held back could not be submitted.
+    ///
+    /// # Panics
+    /// If there are captures of another GPU.
+    pub fn run<R, E: From<Error>>(
+        &mut self,
+        device: &Device,
+        work: impl FnOnce() -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        let Device::Cuda(cuda) = device else { return work() };
+        let (done, submitted): (_, Result<()>) = cuda.shared_gpu().hold_back(&mut self.of_gpu, work);
+        let done = done?;
+        submitted?;
+        Ok(done)
+    }
+}

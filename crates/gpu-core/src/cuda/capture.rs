@@ -1,0 +1,144 @@
+//! Captures: CUDA graphs made of work in an order, which one call submits.
+//!
+//! Source: CUDA driver API, "Graph Management" and "Stream Management".
+
+use std::ptr;
+use std::sync::Arc;
+
+use cust::sys::{self, CUgraph, CUgraphExec, CUstream, CUstream_flags, CUstreamCaptureMode};
+
+use super::context::Context;
+use super::fault::{Fault, checked};
+use super::work::Work;
+use crate::source::StreamId;
+
+/// The number that messages give the stream of captures, which no table has.
+const RECORDER: StreamId = StreamId(u32::MAX);
+
+/// A stream that runs nothing: work is captured on it.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    stream: CUstream,
+    context: Arc<Context>,
+}
+
+// SAFETY: the handle is a number to the driver, which any thread may pass it, one at a time, as the lock around captures sees to.
+unsafe impl Send for Recorder {}
+
+impl Recorder {
+    /// The context is current, here and in all that follows.
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, Fault> {
+        let mut stream = ptr::null_mut();
+        // Not ordered with the default stream, so that other threads may use that while this one captures. Straight to the driver, as cust takes that flag away.
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: `stream` is a variable of this function.
+        let code = unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, 0) };
+        checked("cuStreamCreateWithPriority", format_args!("non-blocking, priority 0"), code)?;
+        Ok(Recorder { stream, context: Arc::clone(context) })
+    }
+
+    /// # Safety
+    /// As [`Work::submit`], whenever the graph is launched.
+    unsafe fn record(&self, work: &[Work]) -> Result<Graph, Fault> {
+        // Nothing but `work` is asked of the driver meanwhile. Other threads are not concerned.
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives as long as `self`.
+        let code = unsafe { sys::cuStreamBeginCapture_v2(self.stream, mode) };
+        checked("cuStreamBeginCapture", format_args!("thread-local"), code)?;
+        // SAFETY: as the caller promised.
+        let captured = work.iter().try_for_each(|work| unsafe { work.submit((RECORDER, self.stream)) });
+        // Also after a failure, without which the stream would go on capturing.
+        let graph = end(self.stream, work.len());
+        captured.and(graph)
+    }
+}
+
+fn end(stream: CUstream, nodes: usize) -> Result<Graph, Fault> {
+    let mut graph = Graph(ptr::null_mut());
+    // SAFETY: the stream is its caller's, and the address that of a variable of this function.
+    let code = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph.0) };
+    checked("cuStreamEndCapture", format_args!("{nodes} nodes"), code)?;
+    Ok(graph)
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // Where the context cannot be current, it is gone, and the stream with it.
+        if self.context.enter_aside().is_ok() {
+            // SAFETY: the stream is ours, and nothing was ever run on it.
+            let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
+        }
+    }
+}
+
+/// A graph that is not executable.
+struct Graph(CUgraph);
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: the driver gave the graph, and nobody else has it.
+            let _ = unsafe { sys::cuGraphDestroy(self.0) };
+        }
+    }
+}
+
+/// Work that was captured, in the driver's executable form.
+#[derive(Debug)]
+pub(super) struct Capture {
+    executable: CUgraphExec,
+    context: Arc<Context>,
+}
+
+// SAFETY: the handle is a number to the driver, which any thread may pass it, one at a time, as `&mut self` and drops see to.
+unsafe impl Send for Capture {}
+
+impl Capture {
+    /// Captures `work`, which is not done yet.
+    ///
+    /// # Safety
+    /// As [`Work::submit`], whenever the capture is launched.
+    pub(super) unsafe fn new(recorder: &Recorder, work: &[Work]) -> Result<Self, Fault> {
+        // SAFETY: as the caller promised.
+        let graph = unsafe { recorder.record(work) }?;
+        let mut executable = ptr::null_mut();
+        // SAFETY: the graph is live, and the address that of a variable of this function.
+        let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut executable, graph.0, 0) };
+        checked("cuGraphInstantiateWithFlags", format_args!("{} nodes", work.len()), code)?;
+        Ok(Capture { executable, context: Arc::clone(&recorder.context) })
+    }
+
+    /// Has the capture do `work` from now on, which is [like](Work::is_like) what it did; where it fails, it does what it did.
+    ///
+    /// # Safety
+    /// As [`Capture::new`].
+    pub(super) unsafe fn update(&mut self, recorder: &Recorder, work: &[Work]) -> Result<(), Fault> {
+        // SAFETY: as the caller promised.
+        let graph = unsafe { recorder.record(work) }?;
+        // A number: drivers have reasons that the bindings' enum does not list.
+        let (mut node, mut reason) = (ptr::null_mut(), 0i32);
+        // SAFETY: both graphs are live, and the addresses those of variables of this function; the enum behind the last one has the size of its number.
+        let code = unsafe { sys::cuGraphExecUpdate(self.executable, graph.0, &raw mut node, (&raw mut reason).cast()) };
+        checked("cuGraphExecUpdate", format_args!("{} nodes, reason {reason}", work.len()), code)
+    }
+
+    /// Submits all of it to the default stream.
+    ///
+    /// # Safety
+    /// As [`Work::submit`] of what was captured.
+    pub(super) unsafe fn launch(&mut self) -> Result<(), Fault> {
+        // SAFETY: the executable is live; for the rest the caller answers.
+        let code = unsafe { sys::cuGraphLaunch(self.executable, ptr::null_mut()) };
+        checked("cuGraphLaunch", format_args!("{:?}, stream 0", self.executable), code)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        // Where the context cannot be current, it is gone, and the graph with it. One that is running ends when it is done.
+        if self.context.enter_aside().is_ok() {
+            // SAFETY: the driver gave the executable, and nobody else has it.
+            let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };
+        }
+    }
+}

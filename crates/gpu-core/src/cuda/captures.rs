@@ -1,0 +1,131 @@
+//! Which work is captured: what is submitted a second time, the last few of it.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ptr;
+use std::sync::Arc;
+
+use super::capture::{Capture, Recorder};
+use super::context::Context;
+use super::fault::Fault;
+use super::work::Work;
+use crate::source::StreamId;
+
+/// Captures at most, each of which takes some memory of the GPU for the driver's own use.
+const CAPTURES_MAX: usize = 16;
+
+/// How long something is remembered that was submitted once.
+const SEEN_MAX: usize = 64;
+
+/// Shorter work is submitted thing by thing: to launch a graph takes the driver as long as a few kernels.
+const WORK_MIN: usize = 4;
+
+/// Work that came again, captured. It is found by all that it does, the addresses that it works on included, so that a capture never does anything but what it stands for.
+#[derive(Debug, Default)]
+pub(crate) struct Captures {
+    /// The GPU, from the first use on.
+    of: Option<Arc<Context>>,
+    recorder: Option<Recorder>,
+    /// What was used longest ago comes first.
+    kept: Vec<Kept>,
+    /// Digests of what was submitted as it is, the oldest first.
+    seen: VecDeque<u64>,
+    /// Whether the driver has failed to capture something. It is not asked again.
+    is_given_up: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    digest: u64,
+    work: Vec<Work>,
+    capture: Capture,
+}
+
+impl Captures {
+    /// Makes these the captures of a GPU.
+    ///
+    /// # Panics
+    /// If they are another's.
+    pub(super) fn be_of(&mut self, context: &Arc<Context>) {
+        let of = self.of.get_or_insert_with(|| Arc::clone(context));
+        assert!(Arc::ptr_eq(of, context), "captures are of one GPU");
+    }
+
+    /// Submits `work` to the default stream of the GPU whose context is current: captured where it came before, and thing by thing where it did not, or where the driver does not capture it.
+    ///
+    /// # Safety
+    /// As [`Work::submit`].
+    pub(super) unsafe fn submit(&mut self, work: Vec<Work>) -> Result<(), Fault> {
+        let digest = digest(&work);
+        // SAFETY: of all that follow, as the caller promised.
+        unsafe {
+            match self.kept.iter().position(|kept| kept.digest == digest && kept.work == work) {
+                Some(at) => {
+                    let kept = self.kept.remove(at);
+                    return self.launch(kept);
+                }
+                None if self.is_to_be_captured(digest, work.len()) => match self.capture(&work) {
+                    Ok(capture) => return self.launch(Kept { digest, work, capture }),
+                    Err(_) => self.is_given_up = true,
+                },
+                None => {}
+            }
+            work.iter().try_for_each(|work| work.submit((StreamId(0), ptr::null_mut())))
+        }
+    }
+
+    /// # Safety
+    /// As [`Capture::launch`].
+    unsafe fn launch(&mut self, mut kept: Kept) -> Result<(), Fault> {
+        // SAFETY: as the caller promised.
+        let launched = unsafe { kept.capture.launch() };
+        self.kept.push(kept);
+        launched
+    }
+
+    /// Whether it was seen before; if not, it is now.
+    fn is_to_be_captured(&mut self, digest: u64, len: usize) -> bool {
+        if len < WORK_MIN || self.is_given_up {
+            return false;
+        }
+        if let Some(at) = self.seen.iter().position(|&seen| seen == digest) {
+            self.seen.remove(at);
+            return true;
+        }
+        if self.seen.len() == SEEN_MAX {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(digest);
+        false
+    }
+
+    /// A capture of `work`: that of other work where there are enough, changed if the driver can do so.
+    ///
+    /// # Safety
+    /// As [`Capture::new`].
+    unsafe fn capture(&mut self, work: &[Work]) -> Result<Capture, Fault> {
+        let recorder = match &mut self.recorder {
+            Some(recorder) => recorder,
+            none => none.insert(Recorder::new(self.of.as_ref().expect("work is of a GPU"))?),
+        };
+        let oldest = (self.kept.len() == CAPTURES_MAX).then(|| self.kept.remove(0));
+        if let Some(mut oldest) = oldest.filter(|oldest| are_alike(&oldest.work, work)) {
+            // SAFETY: as the caller promised.
+            if unsafe { oldest.capture.update(recorder, work) }.is_ok() {
+                return Ok(oldest.capture);
+            }
+        }
+        // SAFETY: as the caller promised.
+        unsafe { Capture::new(recorder, work) }
+    }
+}
+
+fn are_alike(one: &[Work], other: &[Work]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_like(other))
+}
+
+fn digest(work: &[Work]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    work.hash(&mut hasher);
+    hasher.finish()
+}

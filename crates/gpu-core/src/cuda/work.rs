@@ -1,0 +1,111 @@
+//! What a stream can be given to do that needs nothing of the host.
+
+use std::hash::{Hash, Hasher};
+use std::ptr;
+use std::sync::Arc;
+
+use cust::sys::{self, CUstream};
+
+use super::arguments::Arguments;
+use super::copy::Stretch;
+use super::fault::{Fault, checked};
+use super::launch::Grid;
+use super::module::Entry;
+use crate::source::StreamId;
+
+/// One thing for a GPU to do, with everything that decides what it does.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Kernel { entry: Arc<Entry>, grid: Grid, arguments: Arguments },
+    Copy { from: u64, to: Stretch },
+    Fill { to: Stretch, value: u8 },
+}
+
+impl Work {
+    /// Hands it to the driver, whose context is current.
+    ///
+    /// # Safety
+    /// What it reads and writes is allocated for as long as it takes, and nobody else uses it meanwhile, unless ordered by the streams; arguments are of the kernel's signature, and the
+    /// stream exists.
+    pub(super) unsafe fn submit(&self, (id, stream): (StreamId, CUstream)) -> Result<(), Fault> {
+        match self {
+            Work::Kernel { entry, grid, arguments } => {
+                // SAFETY: as the caller promised.
+                unsafe { launch((entry, grid, arguments), (id, stream)) }
+            }
+            Work::Copy { from, to: Stretch { address, bytes } } => {
+                // SAFETY: as the caller promised.
+                let code = unsafe { sys::cuMemcpyDtoDAsync_v2(*address, *from, *bytes, stream) };
+                let operands = format_args!("{address:#x}, {bytes} bytes, from {from:#x}, stream {}", id.0);
+                checked("cuMemcpyDtoDAsync", operands, code)
+            }
+            Work::Fill { to: Stretch { address, bytes }, value } => {
+                // SAFETY: as the caller promised.
+                let code = unsafe { sys::cuMemsetD8Async(*address, *value, *bytes, stream) };
+                let operands = format_args!("{address:#x}, {bytes} bytes, value {value}, stream {}", id.0);
+                checked("cuMemsetD8Async", operands, code)
+            }
+        }
+    }
+
+    /// Whether a graph's node for the one can be given the numbers of the other.
+    pub(super) fn is_like(&self, other: &Work) -> bool {
+        match (self, other) {
+            (Work::Kernel { entry, grid, .. }, Work::Kernel { entry: other, grid: other_grid, .. }) => {
+                entry.function == other.function && grid.cooperative == other_grid.cooperative
+            }
+            (Work::Copy { .. }, Work::Copy { .. }) | (Work::Fill { .. }, Work::Fill { .. }) => true,
+            _ => false,
+        }
+    }
+}
+
+impl PartialEq for Work {
+    fn eq(&self, other: &Work) -> bool {
+        match (self, other) {
+            (Work::Kernel { entry, grid, arguments }, Work::Kernel { entry: e, grid: g, arguments: a }) => {
+                (entry.function, grid, arguments) == (e.function, g, a)
+            }
+            (Work::Copy { from, to }, Work::Copy { from: f, to: t }) => (from, to) == (f, t),
+            (Work::Fill { to, value }, Work::Fill { to: t, value: v }) => (to, value) == (t, v),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Work {}
+
+impl Hash for Work {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Work::Kernel { entry, grid, arguments } => (entry.function, grid, arguments).hash(state),
+            Work::Copy { from, to } => (from, to).hash(state),
+            Work::Fill { to, value } => (to, value).hash(state),
+        }
+    }
+}
+
+/// # Safety
+/// As [`Work::submit`].
+unsafe fn launch(
+    (entry, grid, arguments): (&Entry, &Grid, &Arguments),
+    (id, stream): (StreamId, CUstream),
+) -> Result<(), Fault> {
+    let (Grid { blocks, threads, shared_bytes, cooperative }, mut addresses) = (*grid, arguments.addresses());
+    let call = if cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" };
+    let ([x, y, z], [of_x, of_y, of_z]) = (blocks, threads);
+    let (function, given) = (entry.function, addresses.as_mut_ptr());
+    // SAFETY: as the caller promised; the driver has copied the values behind the addresses when the call returns.
+    let code = unsafe {
+        if cooperative {
+            sys::cuLaunchCooperativeKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, stream, given)
+        } else {
+            sys::cuLaunchKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, stream, given, ptr::null_mut())
+        }
+    };
+    let operands = format_args!(
+        "{}, blocks {blocks:?}, threads {threads:?}, {shared_bytes} bytes shared, stream {}",
+        entry.name, id.0
+    );
+    checked(call, operands, code)
+}
