@@ -11,6 +11,7 @@ use megabatch_trainer::{
 };
 
 use crate::adapt::data::Data;
+use crate::computing::{Computing, Named};
 use crate::config::Config;
 use crate::failure::{self, Failure};
 use crate::plan::{bytes, decoded_rows};
@@ -131,7 +132,7 @@ impl Job {
         if let Some(steps) = max_steps {
             config.set_count("training.max_steps", steps);
         }
-        let gpu = select_gpu(device_name)?;
+        let named = Named::select(device_name)?;
         let device = Device::cpu();
         let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
         device.set_budget_bytes(Some(memory_bytes));
@@ -140,11 +141,7 @@ impl Job {
         let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
         let split = data.split(&config)?;
         let training = training_config(&config, &data)?;
-        let (gpu, gpu_passed_over) = match (gpu, training.check_on_gpu()) {
-            (Some(gpu), coverage) if device_name == "auto" => (None, Some(passed_over(&gpu, coverage.err()))),
-            (Some(_), Err(reason)) => return Err(reason.into()),
-            (gpu, _) => (gpu, None),
-        };
+        let Computing { gpu, passed_over: gpu_passed_over } = named.computing(training.check_on_gpu())?;
         let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
         let held_beside_bytes = device.usage().allocated_bytes;
         let stored_rows = stored_rows(&data)?;
@@ -232,21 +229,6 @@ fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -
     }
     let states = CarriedStates::of(training, samples, [&split.train, &split.validation])?;
     Ok(footprint.with_carried_states(training, shape, &states))
-}
-
-/// The GPU of that name, or the one there is for `auto`; none for the CPU.
-fn select_gpu(name: &str) -> Result<Option<Device>> {
-    let device = Device::select(name)?;
-    Ok(matches!(device, Device::Cuda(_)).then_some(device))
-}
-
-/// Why `auto` leaves a GPU aside: it does not compute this run, or nothing but that its kernels have never run on one.
-fn passed_over(gpu: &Device, not_covered: Option<trainer::Error>) -> String {
-    let reason = not_covered.map_or_else(
-        || format!("its kernels have run on a fake driver only so far; --device {gpu} trains on it"),
-        |reason| reason.to_string(),
-    );
-    format!("{gpu} is not used: {reason}")
 }
 
 /// Says what did not fit, where the memory that was granted does not hold the data alone.

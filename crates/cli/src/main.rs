@@ -6,6 +6,7 @@ mod adapt;
 mod answer;
 mod attention;
 mod commands;
+mod computing;
 mod config;
 mod duration;
 mod evaluation;

@@ -9,6 +9,7 @@ use megabatch_trainer::{self as trainer, Checkpoints, Compute, Model, ModelConfi
 
 use crate::adapt::data::Data;
 use crate::adapt::meaning::Meaning;
+use crate::computing::{Computing, Named};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::job::{data_path, free_memory_bytes};
@@ -32,6 +33,20 @@ pub(crate) struct Trained {
     pub(crate) predictor: Predictor,
     /// The checkpoint's step.
     pub(crate) step: u64,
+    /// What a user should know of how it computes.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What is opened, and how it computes.
+pub(crate) struct Opening<'a> {
+    /// Folder of the run.
+    pub(crate) run: &'a Path,
+    /// Data file; the one that the run was trained on if not given.
+    pub(crate) data: Option<&'a Path>,
+    pub(crate) checkpoint: Which,
+    pub(crate) weights: Weights,
+    /// As `--device` names it.
+    pub(crate) device: &'a str,
 }
 
 /// What the matrices of a model's LSTMs are computed in.
@@ -51,16 +66,12 @@ impl Weights {
 }
 
 impl Trained {
-    /// Opens the run in `run`, and `data` or else the data that it was trained on.
-    pub(crate) fn open(run: &Path, data: Option<&Path>, which: Which) -> Result<Self> {
-        Trained::open_with(run, data, (which, Weights::AsTrained))
-    }
-
-    /// The same with the LSTMs' matrices as `weights` says.
-    pub(crate) fn open_with(run: &Path, data: Option<&Path>, (which, weights): (Which, Weights)) -> Result<Self> {
+    /// Opens a run, and the data that it is asked about.
+    pub(crate) fn open(Opening { run, data, checkpoint, weights, device: name }: Opening<'_>) -> Result<Self> {
+        let named = Named::select(name)?;
         let folder = RunFolder::open(run)?;
         let config = folder.config(&[])?;
-        let (step, file) = weights_file(&folder, which)?;
+        let (step, file) = weights_file(&folder, checkpoint)?;
         let device = Device::cpu();
         let is_same_data = data.is_none();
         let mut data = Data::open(&data_path(&config, data)?, &config, &device)?;
@@ -77,14 +88,17 @@ impl Trained {
             return Err(trainer::Error::SamplesShape { model, samples }.into());
         }
         let predictor = open_predictor(&device, model, &file, (&config, weights))?;
-        Ok(Trained { device, config, data, predictor, step })
+        let Computing { gpu, passed_over } = named.computing(predictor.check_on_gpu())?;
+        let predictor = on(gpu.as_ref(), predictor)?;
+        Ok(Trained { device, config, data, predictor, step, notes: passed_over.into_iter().collect() })
     }
 
-    /// A second predictor of the same model, with the LSTMs' matrices in eight bits.
+    /// A second predictor of the same model, with the LSTMs' matrices in eight bits, on the same device.
     pub(crate) fn int8(&self, run: &Path, which: Which) -> Result<Predictor> {
         let folder = RunFolder::open(run)?;
         let (_, file) = weights_file(&folder, which)?;
-        open_predictor(&self.device, trained_model(&folder)?, &file, (&self.config, Weights::Int8))
+        let predictor = open_predictor(&self.device, trained_model(&folder)?, &file, (&self.config, Weights::Int8))?;
+        on(Some(self.predictor.device()).filter(|device| matches!(device, Device::Cuda(_))), predictor)
     }
 
     /// Number of units in the data.
@@ -107,6 +121,13 @@ fn open_predictor(
         Weights::Int8 => predictor.with_int8()?,
     };
     Ok(if streams(config) { predictor.with_carried_state() } else { predictor })
+}
+
+fn on(gpu: Option<&Device>, predictor: Predictor) -> Result<Predictor> {
+    Ok(match gpu {
+        Some(gpu) => predictor.on_gpu(gpu)?,
+        None => predictor,
+    })
 }
 
 /// The data that a run was trained on are taken to be the same still; where they are not, its errors on them mean something else.

@@ -9,7 +9,7 @@ use megabatch_gpu_core::Device;
 
 use crate::baseline::Baselines;
 use crate::carried::series_of;
-use crate::device::Accelerator;
+use crate::device::{InUse, Trained, check_model};
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::level::Level;
@@ -38,8 +38,11 @@ pub struct Predictor {
     model: Model,
     parameters: TensorSet<f32>,
     engine: Engine,
+    /// What computes in the place of the engine.
+    gpu: Option<Trained>,
     device: Device,
     compute: Compute,
+    precision: Precision,
     streams: bool,
     weight_errors: Vec<(String, Accuracy)>,
 }
@@ -53,8 +56,17 @@ impl Predictor {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
         let engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
-        let (device, weight_errors) = (device.clone(), Vec::new());
-        Ok(Predictor { model, parameters, engine, device, compute, streams: false, weight_errors })
+        Ok(Predictor {
+            model,
+            parameters,
+            engine,
+            gpu: None,
+            device: device.clone(),
+            compute,
+            precision: Precision::Fp32,
+            streams: false,
+            weight_errors: Vec::new(),
+        })
     }
 
     /// The predictor for a model that was trained in `precision`, which predicts in it too.
@@ -62,8 +74,9 @@ impl Predictor {
     /// # Errors
     /// [`Error::Memory`] when the device has no room.
     pub fn with_precision(self, precision: Precision) -> Result<Self> {
+        self.assert_on_processor();
         let scope = self.device.scope("model/parameters/working");
-        Ok(Predictor { engine: self.engine.with_precision(&scope, &self.model, precision)?, ..self })
+        Ok(Predictor { engine: self.engine.with_precision(&scope, &self.model, precision)?, precision, ..self })
     }
 
     /// The predictor with the LSTMs' matrices in eight bits: weights a scale by output channel, bars and hidden states fourteen bits with a scale by row,
@@ -73,6 +86,7 @@ impl Predictor {
     /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`] for weights that are not finite,
     /// [`Error::Memory`] when the device has no room.
     pub fn with_int8(self) -> Result<Self> {
+        self.assert_on_processor();
         let scope = self.device.scope("model/parameters/int8");
         let (engine, weight_errors) = self.engine.with_int8(&scope, (&self.model, &self.parameters))?;
         Ok(Predictor { engine, weight_errors, ..self })
@@ -87,7 +101,45 @@ impl Predictor {
     /// last bars in one pass over each segment from zero, one step a bar. They depend on nothing else, neither on which samples
     /// are asked for nor on batches or threads. The samples must be slices of series.
     pub fn with_carried_state(self) -> Self {
+        self.assert_on_processor();
         Predictor { streams: true, ..self }
+    }
+
+    /// The predictor on `gpu`, in its precision; to be asked for after everything else. Batches and a copy of the weights stay in host memory besides. Outputs are those of the
+    /// processor in another rounding.
+    ///
+    /// # Errors
+    /// As [`Predictor::check_on_gpu`]; [`Error::Memory`] when the GPU has no room.
+    pub fn on_gpu(self, gpu: &Device) -> Result<Self> {
+        self.check_on_gpu()?;
+        let trained = Trained::new(gpu, (&self.model, &self.parameters), self.precision)?;
+        Ok(Predictor { gpu: Some(trained), ..self })
+    }
+
+    /// Refuses what a GPU does not compute yet: models over graphs and those without an LSTM, the plain form, eight bits, and carried state.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the first of them.
+    pub fn check_on_gpu(&self) -> Result<()> {
+        check_model(&self.model.config(), self.compute.form)?;
+        if !self.weight_errors.is_empty() {
+            let expected = "false on a GPU so far; or compute on the CPU, with --device cpu";
+            return Err(Error::setting("int8", &true, expected));
+        }
+        if self.streams {
+            let expected = "false and windows on a GPU so far; or compute on the CPU, with --device cpu";
+            return Err(Error::setting("training.carry_state: true, or training.mode", &"dense", expected));
+        }
+        Ok(())
+    }
+
+    fn assert_on_processor(&self) {
+        assert!(self.gpu.is_none(), "what is computed is settled before it goes to a GPU");
+    }
+
+    /// The device that computes.
+    pub fn device(&self) -> &Device {
+        self.gpu.as_ref().map_or(&self.device, Trained::device)
     }
 
     /// The model.
@@ -109,7 +161,7 @@ impl Predictor {
     ) -> Result<(), E> {
         let mut unseen = selection.indices;
         let mut refused = None;
-        let mut source = self.source();
+        let mut source = self.source(selection.samples)?;
         let level = Level::of(source.model.config().readout);
         source.for_each(selection, |batch, predictions| {
             let indices = level.indices(selection.samples, batch, &mut unseen);
@@ -157,9 +209,13 @@ impl Predictor {
         selection: Selection<'_>,
         mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
+        if let Some(gpu) = &self.gpu {
+            let expected = "cpu for weights of attention, which a GPU does not give so far";
+            return Err(Error::setting("the device", gpu.device(), expected).into());
+        }
         let mut unseen = selection.indices;
         let mut refused = None;
-        self.source().for_each_of(computed, selection, |batch, weights| {
+        self.source(selection.samples)?.for_each_of(computed, selection, |batch, weights| {
             let indices = Level::of_rows(batch).indices(selection.samples, batch, &mut unseen);
             refused = sink(&indices, weights).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
@@ -178,20 +234,23 @@ impl Predictor {
         loss: Loss,
         baselines: Option<&Baselines>,
     ) -> Result<Evaluation> {
-        evaluate(self.source(), selection, (loss, baselines))
+        evaluate(self.source(selection.samples)?, selection, (loss, baselines))
     }
 
-    fn source(&mut self) -> Predictions<'_> {
-        Predictions {
+    /// The model in use on `samples`.
+    fn source(&mut self, samples: &dyn Samples) -> Result<Predictions<'_>> {
+        check_shape(&self.model, samples)?;
+        self.gpu.iter_mut().try_for_each(|gpu| gpu.keep_series(samples))?;
+        Ok(Predictions {
             model: &self.model,
             parameters: &self.parameters,
             engine: &mut self.engine,
-            accelerator: None,
+            gpu: self.gpu.as_mut().map(Trained::in_use),
             device: &self.device,
             compute: self.compute,
             chunk_percent: 100,
             streams: self.streams,
-        }
+        })
     }
 }
 
@@ -201,7 +260,7 @@ pub(crate) struct Predictions<'a> {
     pub(crate) parameters: &'a TensorSet<f32>,
     pub(crate) engine: &'a mut Engine,
     /// What computes outputs in the place of the engine: a GPU that has loaded the weights and, where they stay there, the series of the samples.
-    pub(crate) accelerator: Option<&'a mut Accelerator>,
+    pub(crate) gpu: Option<InUse<'a>>,
     pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
     /// Size of the chunks that samples load ahead, of what was planned.
@@ -250,7 +309,7 @@ impl Predictions<'_> {
         let source = Source { samples: selection.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         let mut numbers = Vec::new();
-        if self.accelerator.is_none() {
+        if self.gpu.is_none() {
             self.engine.load(self.model, self.parameters);
         }
         let mut streamed = if self.streams { Some(self.stream(selection)?) } else { None };
@@ -285,8 +344,8 @@ impl Predictions<'_> {
 
     /// Writes the outputs of a batch.
     fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
-        match &mut self.accelerator {
-            Some(accelerator) => accelerator.predict(batch, outputs),
+        match &mut self.gpu {
+            Some(gpu) => gpu.predict(batch, outputs),
             None => {
                 self.engine.predict(self.model, self.parameters, batch, outputs);
                 Ok(())

@@ -311,7 +311,7 @@ impl Trainer {
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
         self.settle()?;
         let loss = self.config.loss;
-        let predictions = Predictions { accelerator: None, ..self.predictions() };
+        let predictions = Predictions { gpu: None, ..self.predictions() };
         evaluate(predictions, selection, (loss, baselines))
     }
 
@@ -322,7 +322,7 @@ impl Trainer {
             model: &self.model,
             parameters: &self.parameters,
             engine: &mut self.engine,
-            accelerator: self.accelerator.as_mut(),
+            gpu: self.accelerator.as_mut().map(Accelerator::in_use),
             device: &self.device,
             compute: Compute { batch_size: ration.batch_size, ..self.config.compute() },
             chunk_percent: ration.chunk_percent,

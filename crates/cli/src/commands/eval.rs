@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use megabatch_gpu_core::Device;
 use megabatch_trainer::{Baselines, Selection};
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
 use crate::int8::Report;
 use crate::settings::loss;
-use crate::trained::{Trained, Which};
+use crate::trained::{Opening, Trained, Weights, Which};
 
 /// Show a model's error by horizon beside baselines that need no model
 #[derive(clap::Args)]
@@ -32,10 +33,19 @@ pub(crate) struct Args {
     /// Compute with the LSTMs' weights in eight bits, and say what that changes
     #[arg(long)]
     int8: bool,
+    /// cpu, auto or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: String,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let mut trained = Trained::open(&args.run, args.data.as_deref(), args.checkpoint)?;
+    let mut trained = Trained::open(Opening {
+        run: &args.run,
+        data: args.data.as_deref(),
+        checkpoint: args.checkpoint,
+        weights: Weights::AsTrained,
+        device: &args.device,
+    })?;
     let split = trained.data.split(&trained.config)?;
     let part = args.split.unwrap_or_else(|| Part::unseen(&split));
     let indices = part.indices(&split, trained.units());
@@ -44,27 +54,38 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     }
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let int8 = args.int8.then(|| trained.int8(&args.run, args.checkpoint)).transpose()?;
-    let Trained { device, data, predictor, step, .. } = &mut trained;
+    let Trained { device, data, predictor, step, notes, .. } = &mut trained;
     let samples = data.samples();
     let beside = (predictor.model().config().readout, loss);
     let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
     let selection = Selection { samples, indices: &indices };
     let errors = predictor.evaluate(selection, loss, Some(&baselines))?;
-    let evaluation = |errors| Evaluation::new((part, *step), errors, data.unit_times());
-    let Some(mut int8) = int8 else {
-        let evaluation = evaluation(errors);
-        return Ok(Answer::new(evaluation.to_text(), &evaluation));
+    let (errors, int8) = match int8 {
+        None => (errors, None),
+        Some(mut int8) => {
+            let of_int8 = int8.evaluate(selection, loss, Some(&baselines))?;
+            (of_int8, Some(Report::of(errors.metrics, [predictor, &mut int8], selection)?))
+        }
     };
-    let evaluation = evaluation(int8.evaluate(selection, loss, Some(&baselines))?);
-    let report = Report::of(errors.metrics, [predictor, &mut int8], selection)?;
-    let text = evaluation.to_text() + "\n" + &report.to_text(&evaluation.model.rmse);
-    Ok(Answer::new(text, &InEightBits { evaluation, int8: report }))
+    let evaluation = Evaluation::new((part, *step), errors, data.unit_times());
+    let mut text = evaluation.to_text();
+    text.extend(int8.iter().map(|report| format!("\n{}", report.to_text(&evaluation.model.rmse))));
+    text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
+    let device = predictor.device();
+    let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
+    Ok(Answer::new(text, &Evaluated { evaluation, int8, gpu, notes: std::mem::take(notes) }))
 }
 
-/// The errors in eight bits, and below them what eight bits change.
+/// The errors, and how they were computed where that is not as usual.
 #[derive(Serialize)]
-struct InEightBits {
+struct Evaluated {
     #[serde(flatten)]
     evaluation: Evaluation,
-    int8: Report,
+    /// What eight bits change, for errors in eight bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    int8: Option<Report>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }

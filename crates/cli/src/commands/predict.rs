@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use crate::settings::loss;
-use crate::trained::{Trained, Weights, Which};
+use crate::trained::{Opening, Trained, Weights, Which};
 
 /// Write what a model predicts for samples A..B, or for each bar as it comes
 #[derive(clap::Args)]
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Compute with the LSTMs' weights in eight bits; `eval --int8` says what that changes
     #[arg(long, conflicts_with = "follow")]
     int8: bool,
+    /// cpu, auto or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: String,
     #[command(flatten)]
     following: follow::Options,
 }
@@ -63,7 +66,13 @@ pub(crate) fn run(args: &Args, form: Form) -> Result<Answer> {
 
 fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
     let format = Format::of(out)?;
-    let mut trained = Trained::open_with(&args.run, args.data.as_deref(), (args.checkpoint, Weights::of(args.int8)))?;
+    let mut trained = Trained::open(Opening {
+        run: &args.run,
+        data: args.data.as_deref(),
+        checkpoint: args.checkpoint,
+        weights: Weights::of(args.int8),
+        device: &args.device,
+    })?;
     output::check(out, &[trained.data.path()])?;
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let Trained { data, predictor, .. } = &mut trained;
@@ -104,7 +113,8 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
         Format::Csv => write_atomically(out, to_csv(range.start, &predictions).as_bytes())?,
         Format::Hdf5 => write_predictions(out, &predictions)?,
     }
-    let text = format!("{}: {} predictions of {horizons} horizons", out.display(), range.len());
+    let mut text = format!("{}: {} predictions of {horizons} horizons", out.display(), range.len());
+    text.extend(trained.notes.iter().map(|note| format!("\nnote: {note}")));
     Ok(Answer::new(
         text,
         &json!({
@@ -114,6 +124,8 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
             "named": named.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             "step": trained.step,
             "int8": args.int8,
+            "device": trained.predictor.device().to_string(),
+            "notes": trained.notes,
         }),
     ))
 }

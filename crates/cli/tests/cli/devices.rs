@@ -1,12 +1,14 @@
 //! What a machine with an NVIDIA driver changes: a fake one, found by the name that a real one has.
 #![cfg(target_os = "linux")]
 
+use std::process::Output;
+
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::ops::conformance::SOURCES;
 use serde_json::Value;
 
-use crate::stage::{SERIES, SMALL, Stage};
+use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
 
 /// The kernels of a training step.
 static TRAINER: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../trainer/src/ops"), SOURCES);
@@ -14,13 +16,25 @@ static AMP: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/
 
 const TRAIN: &str = "train --data series.h5 --out run --max-steps 1";
 
-/// Exit code and standard error of `megabatch LINE` on a machine with a driver.
-fn with_driver(stage: &Stage, line: &str) -> (Option<i32>, String) {
+/// What becomes of `megabatch LINE` on a machine with a driver.
+fn output_with_driver(stage: &Stage, line: &str) -> Output {
     let mut command = stage.command(line);
     let kernels = [&TRAINER, &AMP].map(|harness| harness.object().display().to_string()).join(":");
     command.env("LD_LIBRARY_PATH", FakeDriver::folder()).env(FakeDriver::KERNELS, kernels);
-    let output = command.output().unwrap();
+    command.output().unwrap()
+}
+
+/// Its exit code and standard error.
+fn with_driver(stage: &Stage, line: &str) -> (Option<i32>, String) {
+    let output = output_with_driver(stage, line);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Its answer, of one that succeeds.
+fn answer_with_driver(stage: &Stage, line: &str) -> Value {
+    let output = output_with_driver(stage, &format!("{line} --json"));
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// The losses of a run's steps, and the device of its report.
@@ -86,6 +100,56 @@ fn a_gpu_trains_the_whole_model() {
 }
 
 #[test]
+fn a_gpu_predicts_and_evaluates_as_the_processor_does() {
+    let stage = Stage::with_run();
+    let [exact, auto] =
+        ["cpu", "auto"].map(|device| answer_with_driver(&stage, &format!("eval --run run --device {device}")));
+    let found = answer_with_driver(&stage, "eval --run run --device cuda:0");
+    assert_eq!((&found["gpu"], &exact["gpu"]), (&Value::from("cuda:0"), &Value::Null));
+    assert_eq!(found["baselines"], exact["baselines"]);
+    for (found, expected) in numbers(&found["rmse"]).into_iter().zip(numbers(&exact["rmse"])) {
+        assert!((found - expected).abs() < 1e-5 * expected, "{found} where {expected} is right");
+    }
+    assert_eq!(auto["rmse"], exact["rmse"], "auto takes the CPU");
+    assert!(auto["notes"][0].as_str().unwrap().contains("cuda:0 is not used: its kernels"), "{auto}");
+
+    for (device, out) in [("cpu", "cpu.h5"), ("cuda:0", "gpu.h5")] {
+        let answer = answer_with_driver(&stage, &format!("predict --run run --out {out} --device {device}"));
+        assert_eq!((&answer["device"], &answer["notes"]), (&Value::from(device), &Value::Array(Vec::new())));
+    }
+    let [(shape, exact), (_, found)] =
+        ["cpu.h5", "gpu.h5"].map(|file| dataset::<f32>(&stage.path(file), "predictions"));
+    assert_eq!(shape, [200, 2]);
+    let most = |of: &mut dyn Iterator<Item = f32>| of.fold(0.0, |most: f32, x| most.max(x.abs()));
+    let error = most(&mut exact.iter().zip(&found).map(|(exact, found)| exact - found));
+    assert!(error < 2e-5 * most(&mut exact.iter().copied()), "predictions differ by {error}");
+}
+
+#[test]
+fn what_a_gpu_does_not_predict_is_named() {
+    let stage = Stage::with_run();
+    stage.succeeds(&format!(
+        "train --data series.h5 --out carried --max-steps 1 {SMALL} --set training.carry_state=true"
+    ));
+    for (line, expected_code, says) in [
+        ("predict --run run --out p.csv --device cuda:1", 6, "the driver lists 1 devices"),
+        ("predict --run run --out p.csv --device gpu", 2, "`gpu`"),
+        ("predict --run run --out p.csv --device cuda:0 --int8", 2, "int8 is true: expected false on a GPU so far"),
+        ("eval --run run --device cuda:0 --int8", 2, "int8 is true: expected false on a GPU so far"),
+        ("eval --run carried --device cuda:0", 2, "training.carry_state: true, or training.mode is dense"),
+        (
+            "predict --run carried --follow bars.csv --device cuda:0",
+            2,
+            "--device cuda:0: states go on by one step a bar",
+        ),
+    ] {
+        let (code, message) = with_driver(&stage, line);
+        assert_eq!(code, Some(expected_code), "{line}: {message}");
+        assert!(message.contains(says), "{line}: {message}");
+    }
+}
+
+#[test]
 fn what_a_gpu_does_not_do_is_named() {
     let stage = Stage::new();
     stage.succeeds(SERIES);
@@ -107,12 +171,19 @@ fn what_a_gpu_does_not_do_is_named() {
 fn without_a_driver_the_loader_says_why() {
     let stage = Stage::new();
     stage.succeeds(SERIES);
-    let output = stage.command(&format!("{TRAIN} {SMALL} --device cuda:0")).output().unwrap();
-    if output.status.success() {
-        println!("skipped: this machine has a GPU");
-        return;
+    stage.succeeds(&format!("train --data series.h5 --out trained --max-steps 1 {SMALL}"));
+    for line in [
+        &format!("{TRAIN} {SMALL} --device cuda:0"),
+        "eval --run trained --device cuda:0",
+        "predict --run trained --out p.csv --device cuda:0",
+    ] {
+        let output = stage.command(line).output().unwrap();
+        if output.status.success() {
+            println!("skipped: this machine has a GPU");
+            return;
+        }
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{line}: {message}");
+        assert!(message.contains("device `cuda:0`: no CUDA driver: libcuda.so.1: cannot open"), "{line}: {message}");
     }
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(6), "{message}");
-    assert!(message.contains("device `cuda:0`: no CUDA driver: libcuda.so.1: cannot open"), "{message}");
 }

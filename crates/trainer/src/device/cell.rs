@@ -9,7 +9,7 @@ use crate::lstm::Lstm;
 use crate::model::Model;
 use crate::ops::{
     Arithmetic, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch, add_column_sums, add_separated,
-    interleave, multiply,
+    interleave, make_room, multiply,
 };
 
 /// Where a layer's tensors begin among all parameters, and the layer's own form of them.
@@ -23,9 +23,10 @@ pub(super) struct Cell<T: Operand> {
     bias_starts: Option<[usize; 2]>,
     weight_ih: Buffer<T>,      // [H, 4, input]
     bias: Option<Buffer<f32>>, // [H, 4], the sum of both
-    d_weight_ih: Buffer<f32>,  // [H, 4, input]
-    d_weight_hh: Buffer<f32>,  // [H, 4, H]
-    d_bias: Buffer<f32>,       // [H, 4]
+    // Empty until something is learnt.
+    d_weight_ih: Buffer<f32>, // [H, 4, input]
+    d_weight_hh: Buffer<f32>, // [H, 4, H]
+    d_bias: Buffer<f32>,      // [H, 4]
 }
 
 /// What all cells need and none keeps.
@@ -71,10 +72,18 @@ impl<T: Operand> Cell<T> {
             bias_starts: slots.bias.map(|biases| biases.map(start)),
             weight_ih: Buffer::zeros(scope, 4 * hidden * input)?,
             bias,
-            d_weight_ih: Buffer::zeros(scope, 4 * hidden * input)?,
-            d_weight_hh: Buffer::zeros(scope, 4 * hidden * hidden)?,
-            d_bias: Buffer::zeros(scope, 4 * hidden)?,
+            d_weight_ih: Buffer::zeros(scope, 0)?,
+            d_weight_hh: Buffer::zeros(scope, 0)?,
+            d_bias: Buffer::zeros(scope, 0)?,
         })
+    }
+
+    /// Takes memory for the gradients, where it is not there already.
+    pub(super) fn make_room_for_gradients(&mut self) -> Result<()> {
+        let gates = 4 * self.hidden;
+        make_room(&mut self.d_weight_ih, gates * self.input)?;
+        make_room(&mut self.d_weight_hh, gates * self.hidden)?;
+        make_room(&mut self.d_bias, gates)
     }
 
     /// Takes the weights as they are now; W_hh becomes that of sequence `k` of `recurrent`.

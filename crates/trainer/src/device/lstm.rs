@@ -211,6 +211,7 @@ impl<T: Operand> Lstms<T> {
         self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
         make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
+        self.layers.iter_mut().flat_map(|layer| &mut layer.cells).try_for_each(Cell::make_room_for_gradients)?;
         self.back.make_room(&self.over_bars)
     }
 

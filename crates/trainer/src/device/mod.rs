@@ -22,6 +22,7 @@ mod lstm;
 mod norm;
 mod outputs;
 mod pooling;
+mod predictor;
 mod rooms;
 mod support;
 mod top;
@@ -44,7 +45,8 @@ use crate::tensor::TensorSet;
 use crate::view::BatchView;
 use head::Goal;
 use learner::{Learn, learner};
-pub(crate) use support::check;
+pub(crate) use predictor::{InUse, Trained};
+pub(crate) use support::{check, check_model};
 use weights::Resident;
 
 /// What computes the steps of a run on a GPU.
@@ -120,9 +122,9 @@ impl Accelerator {
         self.learner.load(&self.resident.values)
     }
 
-    /// Writes the outputs of `batch`, `[B, K]`, by the weights that [`Accelerator::load`] found; nothing is dropped. Waits for the device.
-    pub(crate) fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
-        self.learner.predict(batch, &self.resident.values, outputs)
+    /// The model in use, by the weights that [`Accelerator::load`] found.
+    pub(crate) fn in_use(&mut self) -> InUse<'_> {
+        InUse { learner: &mut *self.learner, weights: &self.resident.values }
     }
 
     /// Adds the gradients of `objective` over `batch`.

@@ -16,6 +16,7 @@ use super::subject::Subject;
 use super::tail::{AtEnd, Tail};
 use crate::adapt::split::utc;
 use crate::answer::{Answer, Form};
+use crate::computing::Named;
 use crate::failure::Failure;
 use crate::live::Live;
 use crate::output;
@@ -101,6 +102,11 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
     let options = &args.following;
     let follow = options.follow.as_deref().expect("--out or --follow is required");
     let line_form = LineForm::of(args.out.as_deref(), form)?;
+    if let Some(gpu) = Named::select(&args.device)?.gpu() {
+        return Err(refuse(&format!(
+            "--device {gpu}: states go on by one step a bar, which the CPU takes; leave --device out, or give cpu"
+        )));
+    }
     let subject = Subject::open(args)?;
     let (mut live, history) = begin(&subject, options)?;
     let mut tail = Tail::open(follow, if options.stop_at_end { AtEnd::Stop } else { AtEnd::Wait })?;

@@ -1,5 +1,7 @@
-//! Training with steps on a GPU beside the same training on the processor: by the plain forms of a GPU's operations, and by its kernels on the fake driver.
+//! Training and predictions on a GPU beside the same on the processor: by the plain forms of a GPU's operations, and by its kernels on the fake driver.
 #![cfg(target_os = "linux")]
+
+mod predicting;
 
 use std::ops::ControlFlow;
 

@@ -1,0 +1,67 @@
+#![forbid(unsafe_code)]
+
+//! A model in use on a device: outputs, and nothing to learn.
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::{Buffer, Device};
+
+use super::learner::{Learn, learner};
+use crate::config::Config;
+use crate::error::Result;
+use crate::model::Model;
+use crate::samples::Samples;
+use crate::tensor::TensorSet;
+use crate::view::BatchView;
+
+/// A model on a device, made ready for the weights beside it; nothing is dropped.
+pub(crate) struct InUse<'a> {
+    pub(super) learner: &'a mut dyn Learn,
+    pub(super) weights: &'a Buffer<f32>,
+}
+
+impl InUse<'_> {
+    /// Writes the outputs of `batch`, `[B, K]`. Waits for the device.
+    pub(crate) fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
+        self.learner.predict(batch, self.weights, outputs)
+    }
+}
+
+/// A trained model on a device: its weights, without room for gradients or an optimizer's state.
+#[derive(Debug)]
+pub(crate) struct Trained {
+    device: Device,
+    learner: Box<dyn Learn>,
+    weights: Buffer<f32>,
+}
+
+impl Trained {
+    /// `model` with `parameters`, which predicts in `precision`; memory for batches is taken when they come.
+    pub(crate) fn new(
+        device: &Device,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        precision: Precision,
+    ) -> Result<Self> {
+        let scope = device.scope("gpu");
+        // The loss is never asked for.
+        let config = Config { precision, model: model.config(), ..Config::default() };
+        let mut learner = learner(&scope, model, &config)?;
+        let weights = Buffer::from_slice(&scope.child("model/parameters"), parameters.values())?;
+        learner.load(&weights)?;
+        Ok(Trained { device: device.clone(), learner, weights })
+    }
+
+    /// The device that computes.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Keeps the series of `samples` on the device, if their windows are slices of some, in the place of those before.
+    pub(crate) fn keep_series(&mut self, samples: &dyn Samples) -> Result<()> {
+        self.learner.keep_series(samples)
+    }
+
+    /// What predicts.
+    pub(crate) fn in_use(&mut self) -> InUse<'_> {
+        InUse { learner: &mut *self.learner, weights: &self.weights }
+    }
+}

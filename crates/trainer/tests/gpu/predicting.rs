@@ -1,0 +1,128 @@
+//! Predictions and errors of a trained model on a GPU beside those of the processor.
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::{Buffer, Device};
+use megabatch_trainer::{
+    Compute, Config, Encoder, Error, Evaluation, Form, Loss, Model, ModelConfig, Predictor, Samples, Selection,
+    save_weights,
+};
+
+use crate::{PRECISIONS, assert_close, config, losses, series, shape, tolerance, whole, windows, with_kernels};
+
+/// A predictor of the first weights of a run with `config`, in its precision.
+fn predictor(config: &Config) -> Predictor {
+    let compute = Compute { threads: 1, batch_size: config.batch_size, form: config.form };
+    let model = Model::new(shape(), config.model.for_loss(config.loss)).unwrap();
+    let weights = model.initial_parameters::<f32>(&Device::cpu().scope("weights"), config.seed).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    save_weights(&path, &weights).unwrap();
+    Predictor::open(&Device::cpu(), model, &path, compute).unwrap().with_precision(config.precision).unwrap()
+}
+
+/// Samples in an order of their own, of which one comes twice; the last batch is not full.
+fn indices() -> Vec<usize> {
+    (0..37).map(|n| n * 23 % 60).chain([0]).collect()
+}
+
+fn predictions(predictor: &mut Predictor, samples: &dyn Samples) -> (Vec<usize>, Vec<f64>) {
+    let (mut visited, mut numbers) = (Vec::new(), Vec::new());
+    let indices = indices();
+    predictor
+        .predict(Selection { samples, indices: &indices }, |indices, outputs| {
+            visited.extend_from_slice(indices);
+            numbers.extend(outputs.iter().map(|&y| f64::from(y)));
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+    (visited, numbers)
+}
+
+fn evaluation(predictor: &mut Predictor, samples: &dyn Samples, loss: Loss) -> Evaluation {
+    predictor.evaluate(Selection { samples, indices: &indices() }, loss, None).unwrap()
+}
+
+/// The same predictions and errors by the processor and by `gpu`.
+fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
+    let (mut expected, mut found) = (predictor(config), predictor(config).on_gpu(gpu).unwrap());
+    assert_eq!(found.device().to_string(), gpu.to_string());
+    let what = format!("{:?}", (config.precision, &config.model));
+    let (expected_indices, expected_numbers) = predictions(&mut expected, samples);
+    let (visited, numbers) = predictions(&mut found, samples);
+    assert_eq!((&visited, &expected_indices), (&indices(), &indices()), "{what}");
+    let tolerance = tolerance(config.precision);
+    assert_close(&what, &numbers, &expected_numbers, tolerance);
+    let [expected, found] = [&mut expected, &mut found].map(|predictor| evaluation(predictor, samples, config.loss));
+    assert_close(&what, &[found.loss], &[expected.loss], tolerance);
+    assert_close(&what, &found.metrics.rmse, &expected.metrics.rmse, tolerance);
+    assert_eq!(found.samples, expected.samples);
+}
+
+#[test]
+fn a_gpu_predicts_as_the_processor_does() {
+    let (_driver, gpu) = with_kernels();
+    for gpu in [&gpu, &Device::cpu()] {
+        for precision in PRECISIONS {
+            check(gpu, &config(precision, 2), &series());
+            check(gpu, &whole(precision, 1), &windows());
+        }
+        for loss in losses() {
+            check(gpu, &Config { loss, ..whole(Precision::Fp32, 2) }, &series());
+        }
+    }
+}
+
+#[test]
+fn series_of_other_samples_take_the_place_of_those_before() {
+    let gpu = Device::cpu();
+    let config = config(Precision::Fp32, 1);
+    let mut found = predictor(&config).on_gpu(&gpu).unwrap();
+    for samples in [&series() as &dyn Samples, &windows(), &series()] {
+        let (_, expected) = predictions(&mut predictor(&config), samples);
+        assert_close("predictions", &predictions(&mut found, samples).1, &expected, tolerance(config.precision));
+    }
+}
+
+#[test]
+fn predictions_take_no_memory_for_what_is_learnt() {
+    let gpu = Device::cpu();
+    // So wide that weights outweigh everything else.
+    let narrow = config(Precision::Fp32, 2);
+    let config = Config { model: ModelConfig { hidden: 64, ..narrow.model }, batch_size: 1, ..narrow };
+    let mut predictor = predictor(&config).on_gpu(&gpu).unwrap();
+    predictions(&mut predictor, &windows());
+    let weights = Buffer::<f32>::zeros(&gpu.scope("weights"), predictor.model().layout().len()).unwrap();
+    let taken = |label: &str| {
+        let by_scope = gpu.usage_by_scope();
+        let of = by_scope.iter().filter(|(scope, _)| scope.starts_with(&format!("gpu/{label}")));
+        of.map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
+    };
+    let size = weights.len() * size_of::<f32>();
+    assert_eq!(taken("model/gradients") + taken("optimizer"), 0);
+    // Those of the file, and the LSTMs' in the order of the operations.
+    assert!((size..9 * size / 4).contains(&taken("model/parameters")), "{} of {size}", taken("model/parameters"));
+}
+
+#[test]
+fn what_a_gpu_does_not_predict_is_refused_by_name() {
+    let of = config(Precision::Fp32, 1);
+    let last_bar = ModelConfig { encoder: Encoder::LastBar, ..of.model };
+    let on_gpu = |predictor: Predictor| predictor.on_gpu(&Device::cpu()).unwrap_err().to_string();
+    let attention = whole(Precision::Fp32, 1);
+    for (error, says) in [
+        (on_gpu(predictor(&Config { form: Form::Plain, ..of.clone() })), "training.form is plain"),
+        (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "model.encoder is last_bar"),
+        (on_gpu(predictor(&of).with_int8().unwrap()), "int8 is true"),
+        (on_gpu(predictor(&of).with_carried_state()), "training.carry_state: true, or training.mode is dense"),
+    ] {
+        assert!(error.starts_with(says) && error.contains("on a GPU") && error.contains("--device cpu"), "{error}");
+    }
+    let mut attending = predictor(&attention).on_gpu(&Device::cpu()).unwrap();
+    let (samples, indices) = (series(), indices());
+    let selection = Selection { samples: &samples, indices: &indices };
+    let pooling = attending.pooling_weights(selection, |_, _| Ok::<(), Error>(())).unwrap_err();
+    let fusion = attending.fusion_weights(selection, |_, _| Ok::<(), Error>(())).unwrap_err();
+    for error in [pooling, fusion] {
+        assert!(error.to_string().contains("expected cpu for weights of attention"), "{error}");
+    }
+}
