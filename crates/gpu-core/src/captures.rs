@@ -21,9 +21,9 @@ use crate::error::{Error, Result};
 /// let mut sums = Buffer::<f32>::zeros(&device.scope("example"), 3)?;
 /// for _ in 0..3 {
 ///     // On a GPU, four launches and more become one.
-///     captures.run(&device, || sums.set_zero())?;
+///     captures.run(&device, || -> Result<()> { sums.set_zero() })?;
 /// }
-/// # Result::Ok(())
+/// # Result::<()>::Ok(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Captures {
