@@ -63,6 +63,9 @@ pub(crate) struct Evaluation {
     pub(crate) samples: usize,
     /// The checkpoint's step.
     pub(crate) step: u64,
+    /// Whether the model learnt only to rank, so that its outputs have no unit and their errors say nothing.
+    #[serde(skip)]
+    pub(crate) ranks: bool,
     /// The model's metrics; in JSON they stand at the top level.
     #[serde(flatten)]
     pub(crate) model: Metrics,
@@ -90,15 +93,20 @@ pub(crate) struct GraphRanking {
 }
 
 impl Evaluation {
-    /// The errors of the checkpoint of `step` on `split`; `times` are those of the data's units, where they have any.
-    pub(crate) fn new((split, step): (Part, u64), errors: trainer::Evaluation, times: Option<&[i64]>) -> Self {
+    /// The errors of the checkpoint of `step`, trained with `loss`, on `split`; `times` are those of the data's units, where they have any.
+    pub(crate) fn new(
+        (split, step, loss): (Part, u64, Loss),
+        errors: trainer::Evaluation,
+        times: Option<&[i64]>,
+    ) -> Self {
         let trainer::Evaluation { samples, metrics, baselines, tasks, instruments, graphs, .. } = errors;
         let ranking = |correlations: GraphCorrelations| GraphRanking {
             time_ns: times.map(|times| times[correlations.graph]),
             correlations,
         };
         let graphs = graphs.into_iter().map(ranking).collect();
-        Evaluation { split, samples, step, model: metrics, baselines, tasks, instruments, graphs }
+        let ranks = loss.ranks();
+        Evaluation { split, samples, step, ranks, model: metrics, baselines, tasks, instruments, graphs }
     }
 
     /// Each task with its name, as if it were all that the model learnt; none for a model of one loss.
@@ -134,6 +142,10 @@ impl Evaluation {
         }
         if let Some(classes) = &self.model.classes {
             return self.class_verdict(classes);
+        }
+        if self.ranks {
+            return "Outputs rank the nodes of a graph and have no unit, so that their errors say nothing.".to_owned()
+                + &self.information_verdict();
         }
         self.error_verdict() + &self.information_verdict()
     }
@@ -377,7 +389,8 @@ mod tests {
             let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
             let model = metrics(rmse[0].1);
             let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
-            Evaluation { split: Part::Test, samples: 10, step: 3, model, baselines, tasks, instruments, graphs }
+            let (split, ranks) = (Part::Test, false);
+            Evaluation { split, samples: 10, step: 3, ranks, model, baselines, tasks, instruments, graphs }
         }
 
         /// The same with its samples divided between EURUSD and USDJPY, of which the second has twice the errors.
@@ -403,6 +416,12 @@ mod tests {
         assert!(verdict(1.0, 2.0).contains("50.0 % below the best baseline (mean, 2.000)"));
         assert!(verdict(2.0, 1.0).contains("100.0 % above the best baseline (mean"));
         assert!(verdict(1.0, 1.0002).contains("level with the best baseline (mean"));
+    }
+
+    #[test]
+    fn ranks_are_not_held_to_errors() {
+        let evaluation = Evaluation { ranks: true, ..Evaluation::of_one_horizon([("model", 9.0), ("mean", 1.0)]) };
+        assert!(!evaluation.verdict().contains("RMSE"), "{}", evaluation.verdict());
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl Loss {
         }
     }
 
+    /// Whether it asks of outputs only how they order the nodes of a graph, so that they have no unit.
+    pub fn ranks(self) -> bool {
+        matches!(self, Loss::RankPairwise | Loss::RankListwise { .. })
+    }
+
     /// Refuses a loss that cannot be formed of what is predicted with this readout; none for samples that stand alone.
     pub(crate) fn check_readout(self, readout: Option<Readout>) -> Result<()> {
         let expected = match (self, readout) {

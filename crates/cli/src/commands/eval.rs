@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             (of_int8, Some(Report::of(errors.metrics, [predictor, &mut int8], selection)?))
         }
     };
-    let evaluation = Evaluation::new((part, *step), errors, data.unit_times());
+    let evaluation = Evaluation::new((part, *step, loss), errors, data.unit_times());
     let mut text = evaluation.to_text();
     text.extend(int8.iter().map(|report| format!("\n{}", report.to_text(&evaluation.model.rmse))));
     text.extend(notes.iter().map(|note| format!("\nnote: {note}")));

@@ -259,7 +259,7 @@ impl Session {
         let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new((part, step), errors, data.unit_times());
+        let evaluation = Evaluation::new((part, step, training.loss), errors, data.unit_times());
         write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
     }

@@ -127,11 +127,12 @@ impl Report<'_> {
         }
         if let Some(evaluation) = self.evaluation.filter(|evaluation| evaluation.tasks.is_empty()) {
             let horizons = plural(evaluation.model.rmse.len(), "horizon");
-            facts.push(match &evaluation.model.classes {
-                Some(classes) => ("Accuracy", percent(mean(&classes.accuracy)), format!("mean of {horizons}")),
+            facts.extend(match &evaluation.model.classes {
+                Some(classes) => Some(("Accuracy", percent(mean(&classes.accuracy)), format!("mean of {horizons}"))),
+                None if evaluation.ranks => None,
                 None => {
                     let rmse = significant(mean(&evaluation.model.rmse), 4);
-                    ("RMSE", rmse, format!("{}, mean of {horizons}", self.data.unit))
+                    Some(("RMSE", rmse, format!("{}, mean of {horizons}", self.data.unit)))
                 }
             });
             let shares: Vec<f64> = evaluation.model.direction_accuracy.iter().flatten().copied().collect();

@@ -56,7 +56,7 @@ impl Loss {
         // Without a label in the whole batch there is no term to divide by, and nothing to be divided.
         let count = count.max(1);
         d_outputs.fill(S::ZERO);
-        if let Loss::RankPairwise | Loss::RankListwise { .. } = self {
+        if self.ranks() {
             return (0..width).for_each(|k| self.rank_gradient((outputs, targets), (width, k, count), d_outputs));
         }
         let outputs_width = width * self.outputs_per_target();
