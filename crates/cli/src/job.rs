@@ -235,7 +235,7 @@ fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -
 }
 
 /// The GPU of that name, or the one there is for `auto`; none for the CPU.
-fn select_gpu(name: &str) -> Result<Option<Device>> {
+pub(crate) fn select_gpu(name: &str) -> Result<Option<Device>> {
     let device = Device::select(name)?;
     Ok(matches!(device, Device::Cuda(_)).then_some(device))
 }

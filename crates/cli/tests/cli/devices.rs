@@ -1,6 +1,8 @@
 //! What a machine with an NVIDIA driver changes: a fake one, found by the name that a real one has.
 #![cfg(target_os = "linux")]
 
+use std::process::Output;
+
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::ops::conformance::SOURCES;
@@ -14,12 +16,17 @@ static AMP: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/
 
 const TRAIN: &str = "train --data series.h5 --out run --max-steps 1";
 
-/// Exit code and standard error of `megabatch LINE` on a machine with a driver.
-fn with_driver(stage: &Stage, line: &str) -> (Option<i32>, String) {
+/// What `megabatch LINE` leaves on a machine with a driver.
+fn output_with_driver(stage: &Stage, line: &str) -> Output {
     let mut command = stage.command(line);
     let kernels = [&TRAINER, &AMP].map(|harness| harness.object().display().to_string()).join(":");
     command.env("LD_LIBRARY_PATH", FakeDriver::folder()).env(FakeDriver::KERNELS, kernels);
-    let output = command.output().unwrap();
+    command.output().unwrap()
+}
+
+/// Its exit code and standard error.
+fn with_driver(stage: &Stage, line: &str) -> (Option<i32>, String) {
+    let output = output_with_driver(stage, line);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -83,6 +90,24 @@ fn a_gpu_trains_the_whole_model() {
     assert_eq!((found.len(), device.as_str()), (expected.len(), "cuda:0"));
     let error = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
     assert!(error < 1e-4 * expected[0], "losses differ by {error}");
+}
+
+#[test]
+fn training_steps_are_timed_on_a_gpu() {
+    let stage = Stage::new();
+    let bench =
+        "bench train --json --model single --batch 1 --features 1 --hidden 1 --threads 1 --steps 1 --device cuda:0";
+    let output = output_with_driver(&stage, &format!("{bench} --precision bf16"));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for key in ["samples_per_s_mean", "peak_gpu_bytes"] {
+        assert!(answer[key].as_f64().unwrap() > 0.0, "{key}: {answer}");
+    }
+    // Nobody to ask how busy a made-up GPU is.
+    assert_eq!((&answer["device"], &answer["gpu_busy"]), (&"cuda:0".into(), &Value::Null), "{answer}");
+    let (code, message) = with_driver(&stage, &format!("{bench} --gradient-checkpointing"));
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("training.gradient_checkpointing"), "{message}");
 }
 
 #[test]
