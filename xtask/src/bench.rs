@@ -92,6 +92,22 @@ const COMPARISONS: &[Comparison] = &[
         build: &["--package", "megabatch-trainer", "--example", "graph_attention"],
         program: ("--program", "release/examples/graph_attention"),
     },
+    Comparison {
+        name: "gpu",
+        script: "gpu_speed.py",
+        packages: PYTORCH,
+        build: &[
+            "--package",
+            "megabatch",
+            "--package",
+            "megabatch-trainer",
+            "--bin",
+            "megabatch",
+            "--example",
+            "gpu_layers",
+        ],
+        program: MEGABATCH,
+    },
     Comparison { name: "weights", script: "weights_parity.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison { name: "onnx", script: "onnx_parity.py", packages: ONNX, build: PROGRAM, program: MEGABATCH },
     Comparison {

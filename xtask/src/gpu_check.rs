@@ -5,10 +5,10 @@ use anyhow::{Result, bail};
 use crate::tools;
 use crate::workspace::{Workspace, cargo, succeed};
 
-/// The checks with all their kernels compiled in, and megabatch itself.
+/// The checks and measurements with all their kernels compiled in, and megabatch itself.
 const PROGRAMS: [&[&str]; 3] = [
     &["--package", "megabatch-gpu-core", "--features", "cuda", "--example", "gpu-check"],
-    &["--package", "megabatch-trainer", "--example", "gpu_operations"],
+    &["--package", "megabatch-trainer", "--example", "gpu_operations", "--example", "gpu_layers"],
     &["--package", "megabatch"],
 ];
 
@@ -22,4 +22,33 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         succeed(tools::with_cmake(build.args(program), &workspace)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    /// Scripts that `scripts/gpu-check build` packs, without their ending.
+    fn packed(root: &Path) -> BTreeSet<String> {
+        let script = fs::read_to_string(root.join("scripts/gpu-check")).unwrap();
+        let list = script.lines().find_map(|line| line.trim().strip_prefix("for script in ")?.strip_suffix("; do"));
+        list.expect("a list of scripts").split(' ').map(str::to_owned).collect()
+    }
+
+    /// On the machine with the GPU there is nothing but what was packed.
+    #[test]
+    fn scripts_are_packed_with_what_they_import() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let (packed, peers) = (packed(root), root.join("benches/peers"));
+        assert!(packed.contains("gpu_speed"));
+        for script in &packed {
+            let text = fs::read_to_string(peers.join(format!("{script}.py"))).unwrap();
+            let modules = text.lines().filter_map(|line| line.strip_prefix("from ")?.split(' ').next());
+            for module in modules.filter(|module| peers.join(format!("{module}.py")).exists()) {
+                assert!(packed.contains(module), "{script}.py imports {module}.py, which is not packed");
+            }
+        }
+    }
 }

@@ -45,7 +45,7 @@ cargo xtask COMMAND
                   Chromium: texts, console, the order of the Tab key, width; pictures go to target/report/
   trampolines [--check]
                   writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
-  peers [training | loading | segment | graph-build | graph-cache | graph-attention | amp] [-- ARGS]
+  peers [training | gpu | loading | segment | graph-build | graph-cache | graph-attention | amp] [-- ARGS]
                   megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
   peers weights [-- ARGS]
                   exported weights of every option in the PyTorch module of docs/weights.md: the same predictions (installs PyTorch under target/)

@@ -150,6 +150,21 @@ fn what_a_gpu_does_not_predict_is_named() {
 }
 
 #[test]
+fn training_steps_are_timed_on_a_gpu() {
+    let stage = Stage::new();
+    let bench = "bench train --model single --batch 1 --features 1 --hidden 1 --threads 1 --steps 1 --device cuda:0";
+    let answer = answer_with_driver(&stage, &format!("{bench} --precision bf16"));
+    for key in ["samples_per_s_mean", "peak_gpu_bytes"] {
+        assert!(answer[key].as_f64().unwrap() > 0.0, "{key}: {answer}");
+    }
+    // Nobody to ask how busy a made-up GPU is.
+    assert_eq!((&answer["device"], &answer["gpu_busy"]), (&"cuda:0".into(), &Value::Null), "{answer}");
+    let (code, message) = with_driver(&stage, &format!("{bench} --gradient-checkpointing"));
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("training.gradient_checkpointing"), "{message}");
+}
+
+#[test]
 fn what_a_gpu_does_not_do_is_named() {
     let stage = Stage::new();
     stage.succeeds(SERIES);

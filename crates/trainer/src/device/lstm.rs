@@ -22,9 +22,6 @@ use crate::ops::{
 use crate::samples::Samples;
 use crate::view::BatchView;
 
-/// Windows above which a block takes 16 of them: as many as fill a large GPU by eights.
-const WINDOWS_BY_EIGHTS: usize = 1024;
-
 #[derive(Debug)]
 pub(super) struct Lstms<T: Operand> {
     hidden: usize,
@@ -188,7 +185,7 @@ impl<T: Operand> Lstms<T> {
             let expected = "less on a GPU, with more gradient accumulation: 4 H numbers for each step of its windows must be fewer than 2^32";
             return Err(Error::setting("training.batch_size", &self.bars[0].samples(), expected));
         }
-        let tile = if windows > WINDOWS_BY_EIGHTS { TileWindows::Sixteen } else { TileWindows::Eight };
+        let tile = TileWindows::for_windows(windows);
         self.over_bars.set(tile, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
         let mut projected_rows = self.over_bars.projected_rows();
         if self.layers.len() > 1 {

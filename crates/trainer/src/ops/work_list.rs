@@ -29,6 +29,9 @@ pub enum TileWindows {
     Sixteen,
 }
 
+/// Windows of a batch above which a block takes 16 of them: as many as fill a large GPU by eights.
+const WINDOWS_BY_EIGHTS: usize = 1024;
+
 /// What one launch of the recurrence works on: sequences whose arrays follow one another, cut into tiles of windows, longest sequences first, so that
 /// the launch takes as long as the longest one where there is a multiprocessor for each tile.
 #[derive(Debug)]
@@ -248,6 +251,11 @@ impl WorkList {
 }
 
 impl TileWindows {
+    /// The size that suits so many windows, those of all sequences together.
+    pub fn for_windows(windows: usize) -> Self {
+        if windows > WINDOWS_BY_EIGHTS { TileWindows::Sixteen } else { TileWindows::Eight }
+    }
+
     fn windows(self) -> usize {
         match self {
             TileWindows::Eight => 8,

@@ -1,21 +1,33 @@
 //! `megabatch bench train`: training steps, without data that have to be read.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Event, Form, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
+use megabatch_trainer::{
+    Config, Event, Form, OptimizerConfig, OptimizerKind, Run, Samples, SeriesInMemory, StepEvent, Trainer,
+};
 use serde_json::json;
 
 use super::series::{SHUFFLED_SAMPLES, Work};
+use crate::adapt::management::GpuProbe;
 use crate::answer::Answer;
+use crate::computing::Named;
+use crate::gpu::{Recorder, When};
 use crate::plan::bytes;
 use crate::usage::peak_rss_bytes;
 
+/// How often a GPU is looked at: as often as it tells anything new.
+const LOOKS_APART: Duration = Duration::from_millis(200);
+
 /// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  megabatch bench train --model single --batch 128 --features 167 --shuffled")]
+#[command(after_help = "Examples:
+  megabatch bench train --model single --batch 128 --features 167 --shuffled
+  megabatch bench train --batch 2048 --precision bf16 --device cuda:0 --steps 100")]
 pub(crate) struct Args {
     #[command(flatten)]
     work: Work,
@@ -31,6 +43,19 @@ pub(crate) struct Args {
     /// Computes half of the gates again in the backward pass, in place of keeping them
     #[arg(long)]
     gradient_checkpointing: bool,
+    /// What products and the recurrence read
+    #[arg(long, value_enum, default_value_t = PrecisionName::Fp32)]
+    precision: PrecisionName,
+    /// cpu, auto or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PrecisionName {
+    Fp32,
+    Bf16,
+    Fp16,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -44,8 +69,48 @@ enum FormName {
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let work = &args.work;
     let samples = work.samples(if args.shuffled { SHUFFLED_SAMPLES } else { 4 * work.batch() })?;
-    let device = Device::cpu();
-    let config = Config {
+    let (host, config, shape) = (Device::cpu(), config(args), samples.shape().clone());
+    let gpu = Named::select(&args.device)?.computing(config.check_on_gpu())?.gpu;
+    let mut trainer = match &gpu {
+        Some(gpu) => Trainer::on_gpu(gpu, &host, config, shape)?,
+        None => Trainer::new(&host, config, shape)?,
+    };
+    let watch = gpu.as_ref().and_then(Watch::begin);
+    let timed = train(&mut trainer, &samples, watch.as_ref())?;
+    let busy = watch.map(Watch::busy_share).transpose()?.flatten();
+    let mut rates: Vec<f64> = timed.steps.iter().map(|step| step.samples_per_s).collect();
+    rates.sort_by(f64::total_cmp);
+    let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
+    let allocated = host.usage().allocated_bytes_peak;
+    let activations = host.scope("activations").usage().allocated_bytes_peak;
+    let of_gpu = gpu.as_ref().map(|gpu| gpu.usage().allocated_bytes_peak);
+    let mut text = format!(
+        "{best:.1} samples/s (median {median:.1}), {} allocated at the peak, {} of it for activations",
+        bytes(allocated),
+        bytes(activations)
+    );
+    if let Some(of_gpu) = of_gpu {
+        text.push_str(&format!("; on {} {}", trainer.device(), bytes(of_gpu)));
+    }
+    let json = json!({
+        "samples_per_s": best,
+        "samples_per_s_median": median,
+        "samples_per_s_mean": (timed.steps.len() * work.batch()) as f64 / timed.seconds,
+        "step_s": work.batch() as f64 / best,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "peak_allocated_bytes": allocated,
+        "peak_activations_bytes": activations,
+        "peak_gpu_bytes": of_gpu,
+        "gpu_busy": busy,
+        "device": trainer.device().to_string(),
+        "parameters": trainer.parameters().values().len(),
+    });
+    Ok(Answer::new(text, &json))
+}
+
+fn config(args: &Args) -> Config {
+    let work = &args.work;
+    Config {
         model: work.model(),
         optimizer: OptimizerConfig { kind: OptimizerKind::Adam, weight_decay: 0.0, ..OptimizerConfig::default() },
         max_steps: Some(args.steps + 1),
@@ -56,38 +121,70 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
             FormName::Fast => Form::Fast,
             FormName::Plain => Form::Plain,
         },
+        precision: match args.precision {
+            PrecisionName::Fp32 => Precision::Fp32,
+            PrecisionName::Bf16 => Precision::Bf16,
+            PrecisionName::Fp16 => Precision::Fp16,
+        },
         gradient_checkpointing: args.gradient_checkpointing,
         ..Config::default()
-    };
-    let mut trainer = Trainer::new(&device, config, samples.shape().clone())?;
+    }
+}
+
+/// The steps after the first, and how long they took together, with what came between them.
+struct Timed {
+    steps: Vec<StepEvent>,
+    seconds: f64,
+}
+
+fn train(trainer: &mut Trainer, samples: &SeriesInMemory, watch: Option<&Watch>) -> Result<Timed> {
     let train: Vec<usize> = (0..samples.len()).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
-    let mut rates = Vec::new();
+    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let mut timed = Timed { steps: Vec::new(), seconds: 0.0 };
+    let mut begun = Instant::now();
     trainer.train(&run, &mut |event| {
-        if let Event::Step(step) = event
-            && step.step > 1
-        {
-            rates.push(step.samples_per_s);
+        match event {
+            Event::Step(step) if step.step == 1 => {
+                watch.iter().for_each(|watch| watch.forget());
+                begun = Instant::now();
+            }
+            Event::Step(step) => {
+                timed.steps.push(step);
+                timed.seconds = begun.elapsed().as_secs_f64();
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     })?;
-    rates.sort_by(f64::total_cmp);
-    let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
-    let allocated = device.usage().allocated_bytes_peak;
-    let activations = device.scope("activations").usage().allocated_bytes_peak;
-    let text = format!(
-        "{best:.1} samples/s (median {median:.1}), {} allocated at the peak, {} of it for activations",
-        bytes(allocated),
-        bytes(activations)
-    );
-    let json = json!({
-        "samples_per_s": best,
-        "samples_per_s_median": median,
-        "step_s": work.batch() as f64 / best,
-        "peak_rss_bytes": peak_rss_bytes(),
-        "peak_allocated_bytes": allocated,
-        "peak_activations_bytes": activations,
-        "parameters": trainer.parameters().values().len(),
-    });
-    Ok(Answer::new(text, &json))
+    Ok(timed)
+}
+
+/// Looks at a GPU while it works.
+struct Watch {
+    recorder: Recorder,
+    /// Of the rows, which nobody reads.
+    _folder: tempfile::TempDir,
+}
+
+impl Watch {
+    /// None where NVIDIA's management library does not answer.
+    fn begin(device: &Device) -> Option<Self> {
+        let probe = GpuProbe::open(&device.gpu()?.properties().pci_bus_id).ok()?;
+        let folder = tempfile::tempdir().ok()?;
+        let every = When::Every(LOOKS_APART);
+        let recorder = Recorder::begin(&folder.path().join("gpu.csv"), Box::new(probe), every).ok()?;
+        Some(Watch { recorder, _folder: folder })
+    }
+
+    /// Begins anew.
+    fn forget(&self) {
+        self.recorder.take();
+    }
+
+    /// Share of the time in which the GPU was busy.
+    fn busy_share(self) -> Result<Option<f64>> {
+        let seen = self.recorder.take();
+        self.recorder.finish()?;
+        Ok(seen.busy_share())
+    }
 }

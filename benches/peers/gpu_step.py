@@ -1,0 +1,152 @@
+"""The PyTorch side of gpu_speed.py: a case a line in, an answer a line out, both JSON.
+
+    echo '{"hidden": 128, "layers": 1, "features": 16, "batch": 64, "steps": 256, "precision": "bf16", "budget_s": 0.1}' |
+    python gpu_step.py [--device 0 | --device cpu]
+
+Such a case is nn.LSTM: the same numbers as `gpu_layers` of megabatch answers, in microseconds a step of the windows. A case with `model` is the model of
+that name in lstm_shapes.py, a training step of which is forward, loss, backward, clipping and Adam under autocast, fp16 with its loss scale; with
+`compiled` by torch.compile, which leaves nn.LSTM to cuDNN and compiles what is around it. Exit code 6: no GPU that PyTorch can use.
+"""
+import argparse
+import json
+import sys
+import time
+
+import torch
+from torch import nn
+
+from lstm_shapes import SHAPES, TARGETS
+from lstm_torch import MultiTimeframe
+
+NO_DEVICE = 6
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Clock:
+    """Times work on a device: a GPU by its events, the CPU by its own clock."""
+
+    def __init__(self, device):
+        self.device, self.is_gpu = device, device.type == "cuda"
+
+    def seconds(self, runs, work):
+        """From the moment before so many runs to that after them, submitted one behind the other."""
+        if not self.is_gpu:
+            begun = time.perf_counter()
+            for _ in range(runs):
+                work()
+            return time.perf_counter() - begun
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(runs):
+            work()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3
+
+    def seconds_each(self, budget_s, work):
+        """Of one run: as many as fill the time, after one that does not count and one that tells how many that are."""
+        self.seconds(1, work)
+        once_s = self.seconds(1, work)
+        runs = int(min(max(budget_s / max(once_s, 1e-9), 1), 1e4))
+        return self.seconds(runs, work) / runs
+
+    def take_peak_bytes(self):
+        """The most that was allocated since this was last called; what PyTorch keeps without need goes back to the GPU."""
+        if not self.is_gpu:
+            return None
+        peak = torch.cuda.max_memory_allocated()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        return peak
+
+
+def algorithm(case, properties):
+    """Which of cuDNN's algorithms PyTorch chooses: by its own rules, those of aten/src/ATen/native/cudnn/RNN.cpp since 2.0, as it does not tell."""
+    if properties is None or case["precision"] == "fp32":
+        return None
+    if case["hidden"] <= 128:
+        return "persistent for small H"
+    shape_suits = case["layers"] == 1 and case["hidden"] % 128 == 0 and case["hidden"] <= 1024 and case["features"] % 128 == 0
+    batch_suits = case["batch"] % 8 == 0 and case["batch"] <= 128
+    gpu_suits = properties.major >= 8 and properties.minor != 6 and properties.multi_processor_count >= 98
+    is_static = case["precision"] == "fp16" and shape_suits and batch_suits and gpu_suits
+    forward = "persistent" if is_static else "persistent for small H" if case["hidden"] <= 192 else "standard"
+    backward = "persistent" if is_static else "standard"
+    return forward if forward == backward else f"{forward}, backward {backward}"
+
+
+def layers(case, clock):
+    """nn.LSTM over windows that share nothing, from the gradients of the last hidden states to those of all weights."""
+    hidden, batch, steps, dtype = case["hidden"], case["batch"], case["steps"], TYPES[case["precision"]]
+    torch.manual_seed(0)
+    lstm = nn.LSTM(case["features"], hidden, case["layers"]).to(clock.device, dtype)
+    x = torch.randn(steps, batch, case["features"], device=clock.device, dtype=dtype)
+    d_last = torch.randn(batch, hidden, device=clock.device, dtype=dtype)
+
+    def forward():
+        return lstm(x)[1][0][-1]
+
+    def both():
+        lstm.zero_grad(set_to_none=True)
+        forward().backward(d_last)
+
+    us_a_step = lambda work: clock.seconds_each(case["budget_s"], work) / steps * 1e6
+    return {"forward_us": us_a_step(forward), "both_us": us_a_step(both)}
+
+
+def model(case, clock):
+    """A training step of one of the models that the CPU comparison has."""
+    timeframes, features = SHAPES[case["model"]]
+    device, dtype = clock.device, TYPES[case["precision"]]
+    torch.manual_seed(0)
+    net = MultiTimeframe(len(timeframes), features, case["hidden"], case["layers"]).to(device)
+    encode = torch.compile(net) if case.get("compiled") else net
+    windows = [torch.randn(case["batch"], bars, features, device=device) for bars, _ in timeframes]
+    targets = torch.randn(case["batch"], TARGETS, device=device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, fused=clock.is_gpu)
+    scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16 and clock.is_gpu)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            predictions = encode(windows, None)
+        scaler.scale(nn.functional.mse_loss(predictions.float(), targets)).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+    return {"samples_per_s": case["batch"] / clock.seconds_each(case["budget_s"], step)}
+
+
+def answer(case, clock):
+    """What was measured, or what kept it from being measured: the next case may be smaller."""
+    try:
+        measured = (model if "model" in case else layers)(case, clock)
+    except Exception as error:  # PyTorch's own, torch.compile's and the compiler's behind it have no class in common.
+        measured = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:100]}
+    return {**measured, "peak_allocated_bytes": clock.take_peak_bytes()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="0", help="number of the GPU, or cpu")
+    args = parser.parse_args()
+    if args.device != "cpu" and not torch.cuda.is_available():
+        print(f"gpu_step.py: PyTorch {torch.__version__} finds no GPU", file=sys.stderr)
+        sys.exit(NO_DEVICE)
+    device = torch.device("cpu" if args.device == "cpu" else f"cuda:{args.device}")
+    properties = None
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        properties = torch.cuda.get_device_properties(device)
+    about = {"version": torch.__version__, "cudnn": torch.backends.cudnn.version() if properties else None}
+    clock = Clock(device)
+    for line in sys.stdin:
+        case = json.loads(line)
+        about["algorithm"] = None if "model" in case else algorithm(case, properties)
+        print(json.dumps({**answer(case, clock), **about}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
