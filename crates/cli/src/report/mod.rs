@@ -216,6 +216,7 @@ mod tests {
                 step_phases: Vec::new(),
                 tensors: Vec::new(),
             },
+            gpu: None,
         }
     }
 
