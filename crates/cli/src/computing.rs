@@ -1,12 +1,19 @@
 //! `--device`: what computes.
 
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{Device, Error};
 use megabatch_trainer as trainer;
 
 /// The device that the command line names.
 pub(crate) struct Named<'a> {
     name: &'a str,
     gpu: Option<Device>,
+}
+
+/// A GPU that was named.
+pub(crate) struct Asked {
+    pub(crate) name: String,
+    /// What it could hand out now; not known of one that is elsewhere.
+    pub(crate) free_bytes: Option<usize>,
 }
 
 /// What computes.
@@ -28,9 +35,32 @@ impl<'a> Named<'a> {
         Ok(Named { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
     }
 
+    /// The same for a plan, which needs no GPU: of one that is not here the name alone is known.
+    ///
+    /// # Errors
+    /// As [`Device::select`], but where a GPU or its driver is not here.
+    pub(crate) fn select_for_plan(name: &'a str) -> megabatch_gpu_core::Result<Self> {
+        match Named::select(name) {
+            Err(Error::DriverAbsent { .. } | Error::NoSuchDevice { .. } | Error::CudaNotBuilt { .. }) => {
+                Ok(Named { name, gpu: None })
+            }
+            named => named,
+        }
+    }
+
+    /// The GPU that was named as such, here or elsewhere.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        let free_bytes = self.gpu.as_ref().and_then(Device::free_bytes);
+        self.names_gpu().then(|| Asked { name: self.name.to_owned(), free_bytes })
+    }
+
+    fn names_gpu(&self) -> bool {
+        !matches!(self.name, "cpu" | "auto")
+    }
+
     /// The GPU that was named as such; none for `auto`, which leaves it open.
     pub(crate) fn gpu(&self) -> Option<&Device> {
-        self.gpu.as_ref().filter(|_| self.name != "auto")
+        self.gpu.as_ref().filter(|_| self.names_gpu())
     }
 
     /// What computes that of which `coverage` says whether a GPU does.
@@ -38,13 +68,10 @@ impl<'a> Named<'a> {
     /// # Errors
     /// That of `coverage`, where a GPU was named.
     pub(crate) fn computing(self, coverage: trainer::Result<()>) -> trainer::Result<Computing> {
-        match (self.gpu, coverage) {
-            (Some(gpu), coverage) if self.name == "auto" => {
-                Ok(Computing { gpu: None, passed_over: Some(passed_over(&gpu, coverage.err())) })
-            }
-            (Some(_), Err(reason)) => Err(reason),
-            (gpu, _) => Ok(Computing { gpu, passed_over: None }),
+        if self.names_gpu() {
+            return coverage.map(|()| Computing { gpu: self.gpu, passed_over: None });
         }
+        Ok(Computing { gpu: None, passed_over: self.gpu.map(|gpu| passed_over(&gpu, coverage.err())) })
     }
 }
 

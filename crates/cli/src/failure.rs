@@ -39,10 +39,6 @@ impl Failure {
         Failure { kind: Kind::Data, message: message.into() }.into()
     }
 
-    pub(crate) fn device(message: impl Into<String>) -> anyhow::Error {
-        Failure { kind: Kind::Device, message: message.into() }.into()
-    }
-
     pub(crate) fn capacity(message: impl Into<String>) -> anyhow::Error {
         Failure { kind: Kind::Capacity, message: message.into() }.into()
     }

@@ -6,12 +6,12 @@ use anyhow::Result;
 use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, Residence, Shortage, Source};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    self as trainer, CarriedStates, Checkpoints, Compute, Footprint, Model, Predictor, Run, SampleShape, Samples,
-    Split, Trainer,
+    self as trainer, CarriedStates, Checkpoints, Compute, Footprint, GpuFootprint, Model, Predictor, Run, SampleShape,
+    Samples, Split, Trainer,
 };
 
 use crate::adapt::data::Data;
-use crate::computing::{Computing, Named};
+use crate::computing::{Asked, Computing, Named};
 use crate::config::Config;
 use crate::failure::{self, Failure};
 use crate::plan::{bytes, decoded_rows};
@@ -26,6 +26,8 @@ pub(crate) struct Job {
     pub(crate) device: Device,
     /// What computes steps in its place.
     pub(crate) gpu: Option<Device>,
+    /// The GPU that the job is to compute on, which is not here where the job is only looked at.
+    pub(crate) gpu_asked: Option<Asked>,
     /// Why a GPU that is there is not used, where the choice was left open.
     pub(crate) gpu_passed_over: Option<String>,
     /// Bytes that the job may take.
@@ -112,6 +114,12 @@ impl Job {
         footprint(self.data.samples(), &self.split, training)
     }
 
+    /// Bytes that `training` takes on a GPU.
+    pub(crate) fn gpu_footprint(&self, training: &trainer::Config) -> trainer::Result<GpuFootprint> {
+        let Split { train, validation, .. } = &self.split;
+        GpuFootprint::of(training, self.data.samples(), [train, validation])
+    }
+
     /// How the data would pass through memory in batches of `batch_size`, beside a model that takes `model_bytes`.
     pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, Shortage> {
         let Job { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
@@ -132,9 +140,17 @@ impl Job {
         if let Some(steps) = max_steps {
             config.set_count("training.max_steps", steps);
         }
-        let named = Named::select(device_name)?;
+        let named = match request.intent {
+            Intent::Run => Named::select(device_name)?,
+            Intent::Plan => Named::select_for_plan(device_name)?,
+        };
+        let mut gpu_asked = named.asked();
+        let mut memory_bytes = request.memory_bytes;
+        if let Some(gpu) = &mut gpu_asked {
+            gpu.free_bytes = memory_bytes.take().or(gpu.free_bytes);
+        }
         let device = Device::cpu();
-        let memory_bytes = request.memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
+        let memory_bytes = memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
         let not_even_data = |error| not_even_data(error, memory_bytes);
@@ -155,6 +171,7 @@ impl Job {
         Ok(Job {
             device,
             gpu,
+            gpu_asked,
             gpu_passed_over,
             memory_bytes,
             data,

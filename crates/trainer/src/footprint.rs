@@ -2,6 +2,8 @@
 
 //! The memory of a training run, computed from its shapes before anything is allocated.
 
+mod gpu;
+mod largest;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -9,7 +11,9 @@ mod tests;
 use megabatch_amp::Precision;
 use serde::Serialize;
 
-pub(crate) use tensors::{BACKWARD, BOTH, Parts};
+pub use gpu::GpuFootprint;
+pub(crate) use largest::LargestBatch;
+pub(crate) use tensors::{BACKWARD, BOTH, FORWARD, Parts};
 pub use tensors::{PlannedTensor, StepPhase};
 
 use crate::carried::{carried_len, carried_rows};

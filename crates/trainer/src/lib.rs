@@ -67,7 +67,7 @@ pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation};
 pub use events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use follow::Follower;
-pub use footprint::{CarriedStates, Footprint, PlannedTensor, StepPhase};
+pub use footprint::{CarriedStates, Footprint, GpuFootprint, PlannedTensor, StepPhase};
 pub use form::Form;
 pub use fusion::Fusion;
 pub use graph::{

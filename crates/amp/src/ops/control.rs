@@ -193,6 +193,9 @@ impl Control {
         })
     }
 
+    /// Bytes on a device.
+    pub const BYTES: usize = size_of::<Step>() + size_of::<f32>() + size_of::<State>();
+
     /// Has [`examine`](super::examine()) and [`update`](super::update()) do as `of` says from now on. The device learns of it by a copy that nobody waits for.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use crate::plan::Plan;
 #[command(after_help = "Examples:
   megabatch plan --data series.h5
   megabatch plan --data series.h5 --tensors
+  megabatch plan --data series.h5 --device cuda:0 --memory-gb 16
   megabatch plan --config config.yaml --data series.h5 --memory-gb 16")]
 pub(crate) struct Args {
     /// Configuration in YAML; defaults stand where it says nothing
@@ -23,10 +24,10 @@ pub(crate) struct Args {
     /// Data file; goes over data.path
     #[arg(long)]
     data: Option<PathBuf>,
-    /// cpu, auto or cuda:N
+    /// cpu, auto or cuda:N; a GPU need not be here
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Plan for a device with so much memory, in units of 10^9 bytes, instead of what is free here
+    /// Plan for a device with so much memory, in units of 10^9 bytes, instead of what is free here; with --device cuda:N, for a GPU with so much
     #[arg(long)]
     memory_gb: Option<f64>,
     /// Optimizer steps, whatever training.epochs says
@@ -54,12 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         memory_bytes,
         intent: Intent::Plan,
     })?;
-    if let Some(gpu) = &job.gpu {
-        let message = "is present, but memory is planned for the CPU only so far; `train` runs on it, and keeps besides in host memory what this plan counts without --device";
-        return Err(Failure::device(format!("device `{gpu}` {message}")));
-    }
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
-    let tensors = if args.tensors { format!("\n{}", plan.memory.tensors_text()) } else { String::new() };
+    let tensors = if args.tensors { format!("\n{}", plan.tensors_text()) } else { String::new() };
     Ok(Answer::new(plan.to_text() + &tensors, &plan))
 }

@@ -331,6 +331,12 @@ impl Session {
         let beside =
             resident.map_or(String::new(), |resident| format!("; the process held {}", bytes(resident as usize)));
         text.push_str(&format!("\npeak memory: {} of the {} planned{beside}", bytes(measured), bytes(planned)));
+        let of_gpu = self.plan.gpu.as_ref().zip(self.job.gpu.as_ref());
+        let of_gpu = of_gpu.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
+        if let Some((planned, measured)) = of_gpu {
+            let (measured, planned) = (bytes(measured), bytes(planned));
+            text.push_str(&format!("\npeak memory of the GPU: {measured} of the {planned} planned"));
+        }
         text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
@@ -345,6 +351,7 @@ impl Session {
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
             "evaluation": evaluation,
             "memory": { "planned_bytes": planned, "peak_bytes": measured, "peak_rss_bytes": resident },
+            "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
             "notes": self.plan.notes,
             "report": self.folder.report_file(),
         });

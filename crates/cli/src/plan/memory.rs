@@ -48,26 +48,9 @@ impl MemoryPlan {
         let samples = job.data.samples();
         let largest = samples.graphs().map(Graphs::largest);
         let tensors = training.tensors(&job.training, samples.shape(), largest)?;
-        let used_in = |phase: StepPhase| -> usize {
-            tensors.iter().filter(|tensor| tensor.used_in.contains(&phase)).map(|tensor| tensor.bytes).sum()
-        };
-        let names = ["forward", "backward", "optimizer"].into_iter().zip(StepPhase::ALL);
-        let step_phases = names.map(|(name, phase)| Phase { name, bytes: used_in(phase) }).collect();
+        let step_phases = step_phases(&tensors);
         let available_bytes = job.memory_bytes;
         Ok(MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases, step_phases, tensors })
-    }
-
-    /// A line a tensor, the largest first.
-    pub(crate) fn tensors_text(&self) -> String {
-        let mut tensors: Vec<&PlannedTensor> = self.tensors.iter().collect();
-        tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes));
-        let mut text = "peak memory by tensor\n".to_owned();
-        for PlannedTensor { part, name, count, bytes: size, used_in } in tensors {
-            let phases: Vec<String> = used_in.iter().map(|phase| format!("{phase:?}").to_lowercase()).collect();
-            let times = if *count > 1 { format!(" x {count}") } else { String::new() };
-            text.push_str(&format!("  {:>12}  {part:<12} {name}{times}  ({})\n", bytes(*size), phases.join(", ")));
-        }
-        text
     }
 
     pub(super) fn to_text(&self) -> String {
@@ -83,7 +66,6 @@ impl MemoryPlan {
             ("total", *total_bytes),
             ("available", *available_bytes),
         ];
-        let line = |(name, size): (&str, usize)| format!("  {name:<12}{:>12}\n", bytes(size));
         let parts: String = parts.into_iter().map(line).collect();
         let phases: String = phases.iter().map(|phase| line((phase.name, phase.bytes))).collect();
         let of_step: String = step_phases.iter().map(|phase| line((phase.name, phase.bytes))).collect();
@@ -91,6 +73,32 @@ impl MemoryPlan {
             "peak memory\n{parts}\npeak memory by phase\n{phases}\nused by the phases of a step, beside the data\n{of_step}"
         )
     }
+}
+
+/// What each phase of a step uses of `tensors`.
+pub(super) fn step_phases(tensors: &[PlannedTensor]) -> Vec<Phase> {
+    let used_in = |phase: StepPhase| -> usize {
+        tensors.iter().filter(|tensor| tensor.used_in.contains(&phase)).map(|tensor| tensor.bytes).sum()
+    };
+    let names = ["forward", "backward", "optimizer"].into_iter().zip(StepPhase::ALL);
+    names.map(|(name, phase)| Phase { name, bytes: used_in(phase) }).collect()
+}
+
+/// A line a tensor, the largest first.
+pub(super) fn tensors_text(tensors: &[PlannedTensor]) -> String {
+    let mut tensors: Vec<&PlannedTensor> = tensors.iter().collect();
+    tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes));
+    let of_tensor = |PlannedTensor { part, name, count, bytes: size, used_in }: &PlannedTensor| {
+        let phases: Vec<String> = used_in.iter().map(|phase| format!("{phase:?}").to_lowercase()).collect();
+        let times = if *count > 1 { format!(" x {count}") } else { String::new() };
+        format!("  {:>12}  {part:<12} {name}{times}  ({})\n", bytes(*size), phases.join(", "))
+    };
+    tensors.into_iter().map(of_tensor).collect()
+}
+
+/// A line of a size and what it is of.
+pub(super) fn line((name, size): (&str, usize)) -> String {
+    format!("  {name:<12}{:>12}\n", bytes(size))
 }
 
 /// The failure of a job that needs more than there is, with the nearest setting that would do.

@@ -1,6 +1,7 @@
 //! What a run will take, computed before it starts: samples, steps, memory.
 
 mod data;
+mod gpu;
 mod memory;
 mod reads;
 
@@ -9,13 +10,14 @@ use megabatch_trainer::{Model, ModelConfig, SampleShape, Split};
 use serde::Serialize;
 
 pub(crate) use data::DataPlan;
+pub(crate) use gpu::GpuPlan;
 pub(crate) use memory::{MemoryPlan, advise_smaller_model};
 pub(crate) use reads::decoded_rows;
 
 use crate::adapt::split::utc;
 use crate::job::Job;
 use crate::notes::notes;
-use memory::{no_way_through, would_not_fit};
+use memory::{no_way_through, tensors_text, would_not_fit};
 
 /// The plan of a run: `plan.json`.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +40,9 @@ pub(crate) struct Plan {
     /// Optimizer steps of the whole run.
     pub(crate) steps: u64,
     pub(crate) memory: MemoryPlan,
+    /// Of a run on a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gpu: Option<GpuPlan>,
     /// What a user should know of the settings.
     pub(crate) notes: Vec<String>,
 }
@@ -79,6 +84,7 @@ impl Plan {
             steps_per_epoch,
             steps,
             memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
+            gpu: GpuPlan::of(job)?,
             notes: notes(job, steps)?,
             model: training.model,
             shape,
@@ -89,7 +95,18 @@ impl Plan {
     /// A capacity failure that names the largest batch that would fit.
     pub(crate) fn require_fit(&self, job: &Job) -> Result<()> {
         let MemoryPlan { total_bytes, available_bytes, .. } = self.memory;
-        if total_bytes <= available_bytes { Ok(()) } else { Err(would_not_fit(job, total_bytes)?) }
+        if total_bytes > available_bytes {
+            return Err(would_not_fit(job, total_bytes)?);
+        }
+        self.gpu.as_ref().map_or(Ok(()), |gpu| gpu.require_fit(job))
+    }
+
+    /// Every tensor, as `megabatch plan --tensors` prints them below the plan.
+    pub(crate) fn tensors_text(&self) -> String {
+        let of_gpu =
+            |gpu: &GpuPlan| format!("\npeak memory of {} by tensor\n{}", gpu.device, tensors_text(&gpu.tensors));
+        let of_gpu = self.gpu.as_ref().map_or(String::new(), of_gpu);
+        format!("peak memory by tensor\n{}{of_gpu}", tensors_text(&self.memory.tensors))
     }
 
     /// What a reader of the report wants to know of data and model.
@@ -124,6 +141,7 @@ impl Plan {
         ));
         text.push_str(&format!("steps     {} an epoch, {} in all\n\n", self.steps_per_epoch, self.steps));
         text.push_str(&self.memory.to_text());
+        text.extend(self.gpu.as_ref().map(GpuPlan::to_text));
         text
     }
 }

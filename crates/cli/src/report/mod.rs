@@ -217,6 +217,7 @@ mod tests {
                 step_phases: Vec::new(),
                 tensors: Vec::new(),
             },
+            gpu: None,
         }
     }
 

@@ -52,6 +52,37 @@ fn the_advice_fits() {
 }
 
 #[test]
+fn a_gpu_that_is_elsewhere_is_planned_for() {
+    let stage = stage();
+    let plan = |batch: u64, more: &str| {
+        format!(
+            "plan --data series.h5 --device cuda:7 --set model.hidden=16 --set gpu_optimization.batch_size={batch} {more}"
+        )
+    };
+    let whole = stage.succeeds(&plan(64, ""));
+    assert!(whole["gpu"]["available_bytes"].is_null(), "{whole}");
+    let total = |plan: &Value| plan["gpu"]["total_bytes"].as_u64().unwrap();
+    let available = total(&whole) * 3 / 4;
+    let memory = format!("--memory-gb {}", available as f64 / 1e9);
+    let [message, _] = stage.fails(&plan(64, &memory), CAPACITY);
+    assert!(message.contains("of the memory of cuda:7, and"), "{message}");
+    let advised = number_after(&message, "gpu_optimization.batch_size=");
+    let accumulated = number_after(&message, "gradient_accumulation_steps=");
+    assert!(advised * accumulated == 64 && advised < 64, "{message}");
+    let accumulated = format!("{memory} --set gpu_optimization.gradient_accumulation_steps={accumulated}");
+    assert!(total(&stage.succeeds(&plan(advised, &accumulated))) <= available, "{message}");
+    let listed = stage.run(&plan(64, "--tensors")).success();
+    let text = String::from_utf8(listed.get_output().stdout.clone()).unwrap();
+    let shown = ["available      not known here", "layer 0: states and gates", "bars of M5"];
+    assert!(shown.iter().all(|shown| text.contains(shown)), "{text}");
+
+    let [message, _] = stage.fails(&plan(64, "--memory-gb 0.00001"), CAPACITY);
+    assert!(message.contains("no smaller batch would; use a smaller model.hidden"), "{message}");
+    let [message, _] = stage.fails("plan --data series.h5 --device cuda:x", 2);
+    assert!(message.contains("cuda:x"), "{message}");
+}
+
+#[test]
 fn where_no_batch_fits_the_model_is_what_to_change() {
     let line = "plan --data series.h5 --memory-gb 0.0002 --set model.hidden=64";
     let [message, _] = stage().fails(line, CAPACITY);

@@ -172,13 +172,35 @@ fn what_a_gpu_does_not_do_is_named() {
         ("train --device cuda:1", 6, "the driver lists 1 devices"),
         ("train --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
         ("train --device cuda:0 --set training.mode=dense", 2, "training.mode is dense: expected windows"),
-        ("plan --device cuda:0", 6, "memory is planned for the CPU only so far"),
+        ("plan --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
+        ("train --device cuda:0 --set model.hidden=1024 --set model.layers=2", 4, "of the memory of cuda:0, and"),
     ] {
         let (command, rest) = options.split_once(' ').unwrap();
         let out = if command == "train" { "--out run" } else { "" };
         let (code, message) = with_driver(&stage, &format!("{command} --data series.h5 {out} {rest}"));
         assert_eq!(code, Some(expected_code), "{options}: {message}");
         assert!(message.contains(says), "{options}: {message}");
+    }
+}
+
+#[test]
+fn a_run_on_a_gpu_takes_what_was_planned_there() {
+    let stage = Stage::new();
+    stage.succeeds("synth windows.h5 --layout windows --samples 120 --steps 20 --features 5 --targets 2");
+    for precision in ["fp32", "bf16"] {
+        let of = format!(
+            "--data windows.h5 --device cuda:0 {SMALL} --set training.precision={precision} --set data.purge=0s \
+             --set training.epochs=1"
+        );
+        let plan = answer_with_driver(&stage, &format!("plan {of}"));
+        let gpu = &plan["gpu"];
+        assert!(gpu["total_bytes"].as_u64() < gpu["available_bytes"].as_u64(), "{gpu}");
+        let sum = |of: &Value| of.as_array().unwrap().iter().map(|of| of["bytes"].as_u64().unwrap()).sum::<u64>();
+        let total = gpu["total_bytes"].as_u64().unwrap();
+        assert_eq!((sum(&gpu["tensors"]), sum(&gpu["parts"])), (total, total), "{gpu}");
+        let trained = answer_with_driver(&stage, &format!("train --out {precision} {of}"));
+        let memory = &trained["gpu_memory"];
+        assert_eq!((&memory["planned_bytes"], &memory["peak_bytes"]), (&gpu["total_bytes"], &gpu["total_bytes"]));
     }
 }
 

@@ -4,8 +4,10 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::fast::Windows;
+use crate::footprint::{BOTH, FORWARD};
 use crate::lstm::Sizes;
 use crate::ops::{Mail, Operand, Rows, Sequence, make_room, take_rows};
 use crate::view::BatchView;
@@ -47,6 +49,23 @@ impl<T: Operand> Bars<T> {
             narrow: Buffer::zeros(scope, 0)?,
             wide: Buffer::zeros(scope, 0)?,
         })
+    }
+
+    /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
+    pub(super) fn tally(tally: &mut Tally<'_>, (k, sizes): (usize, Sizes)) {
+        let (batch, name) = (tally.batch, tally.model.shape().timeframes[k].name.clone());
+        let (features, bars) = (sizes.features, batch.bars[k]);
+        match &batch.series {
+            Some(series) => {
+                tally.put("series", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
+            }
+            None => tally.put_mail(&format!("windows of {name}"), [bars * features * size_of::<f32>()]),
+        }
+        let ends = tally.config.dropout_between_layers().then_some(batch.windows[k] * size_of::<u64>());
+        let places = ends.into_iter().chain([bars * size_of::<u32>()]);
+        tally.put_mail(&format!("places of the bars of {name}"), places);
+        let covered = bars * features * (size_of::<T>() + size_of::<f32>());
+        tally.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
     }
 
     /// Keeps the series on the device, booked on `scope`; `None` takes bars batch by batch.

@@ -32,6 +32,15 @@ impl<T: Operand> Between<T> {
         })
     }
 
+    /// Bytes of what lies between two layers of so many rows of each timeframe.
+    pub(super) fn bytes(model: &Model, rows: &[usize], drops: bool) -> usize {
+        let (hidden, norms) = (model.config().hidden, model.config().layer_norm);
+        let all: usize = rows.iter().sum();
+        let normed = if norms && drops { rows.iter().copied().max().unwrap_or(0) } else { 0 };
+        let changed = if norms || drops { all } else { 0 };
+        normed * hidden * size_of::<f32>() + changed * hidden * size_of::<T>() + Norms::bytes(model, rows)
+    }
+
     /// Makes of `outputs` what the layer above reads; `dropped` tells what is dropped in a timeframe.
     pub(super) fn forward<'d>(
         &mut self,

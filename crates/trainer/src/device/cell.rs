@@ -4,12 +4,14 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::tally::Tally;
 use crate::error::Result;
+use crate::footprint::{BACKWARD, BOTH, StepPhase};
 use crate::lstm::Lstm;
 use crate::model::Model;
 use crate::ops::{
     Arithmetic, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch, add_column_sums, add_separated,
-    interleave, make_room, multiply,
+    column_sum_parts, interleave, make_room, multiply, parts_of_rows, parts_of_sum,
 };
 
 /// Where a layer's tensors begin among all parameters, and the layer's own form of them.
@@ -39,6 +41,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Counts what all cells share, for sums of so many parts and bars.
+    pub(super) fn tally(tally: &mut Tally<'_>, parts: usize, bars: usize) {
+        let gates = 4 * tally.model.config().hidden;
+        tally.put("activations", "the other bias", gates * size_of::<f32>(), &[StepPhase::Forward]);
+        tally.put("activations", "gradients of gates by bar", bars * gates * size_of::<f32>(), BACKWARD);
+        tally.put("activations", "parts of sums", Scratch::bytes::<f32>(parts), BOTH);
+    }
+
     pub(super) fn new(scope: &Scope, hidden: usize) -> Result<Self> {
         let (other_bias, by_bar) = (Buffer::zeros(scope, 4 * hidden)?, Buffer::zeros(scope, 0)?);
         Ok(Shared { other_bias, by_bar, scratch: Scratch::empty(scope)? })
@@ -76,6 +86,23 @@ impl<T: Operand> Cell<T> {
             d_weight_hh: Buffer::zeros(scope, 0)?,
             d_bias: Buffer::zeros(scope, 0)?,
         })
+    }
+
+    /// Bytes of the weights as operations read them, and of their gradients, for a layer that reads rows of `input`.
+    pub(super) fn bytes(hidden: usize, input: usize, has_bias: bool) -> [usize; 2] {
+        let gates = 4 * hidden;
+        let bias = if has_bias { gates * size_of::<f32>() } else { 0 };
+        [gates * input * size_of::<T>() + bias, gates * (input + hidden + 1) * size_of::<f32>()]
+    }
+
+    /// Numbers that its operations ask [`Shared`] for: over so many rows of what it reads, and steps of windows, at most.
+    pub(super) fn parts(hidden: usize, (input, has_bias): (usize, bool), [rows, steps]: [usize; 2]) -> usize {
+        let gates = 4 * hidden;
+        let sums = [[gates, hidden, steps], [gates, input, rows]].map(parts_of_sum);
+        // A product that starts from a bias is not split.
+        let of_bias =
+            if has_bias { column_sum_parts([rows.max(1), gates]) } else { parts_of_rows([rows, gates, input]) };
+        sums[0].max(sums[1]).max(of_bias).max(parts_of_rows([steps, input, gates]))
     }
 
     /// Takes memory for the gradients, where it is not there already.

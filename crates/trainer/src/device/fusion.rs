@@ -5,7 +5,9 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::rooms::Rooms;
+use super::tally::Tally;
 use crate::error::Result;
+use crate::footprint::BOTH;
 use crate::fusion::Sizes;
 use crate::model::Model;
 use crate::ops::{Arithmetic, FuseMemory, FuseSizes, FuseWeights, Operand, fuse, fuse_backward, round_to};
@@ -32,6 +34,19 @@ impl Fusion {
         let of = model.decoder().fusion()?;
         let start = of.start(model.layout());
         Some(Fusion { batches: scope.child("batches"), sizes: of.sizes, start, rooms: Rooms::default() })
+    }
+
+    /// Counts what batches take of the fusion of a model that has one.
+    pub(super) fn tally(tally: &mut Tally<'_>) {
+        let Some(of) = tally.model.decoder().fusion() else { return };
+        let Sizes { tokens, hidden, heads, inner } = of.sizes;
+        for &samples in &tally.batch.sizes {
+            let sizes = FuseSizes { samples, tokens, heads, hidden, inner };
+            let is_learnt = tally.batch.sizes_learnt.contains(&samples);
+            let scratch = if is_learnt { FuseMemory::scratch_bytes_on_gpu(sizes) } else { 0 };
+            let bytes = samples * tokens * hidden * size_of::<f32>() + FuseMemory::bytes(sizes) + scratch;
+            tally.put("batches", format!("fusion of {samples} samples"), bytes, BOTH);
+        }
     }
 
     fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> FuseWeights<'a> {

@@ -5,12 +5,14 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::rooms::Rooms;
+use super::tally::Tally;
 use crate::error::Result;
+use crate::footprint::BOTH;
 use crate::loss::Loss;
 use crate::model::Model;
 use crate::ops::{
     Arithmetic, Layout, LossTable, Mail, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch, Terms,
-    add_column_sums, loss, multiply, take_rows,
+    add_column_sums, column_sum_parts, loss, loss_parts, multiply, parts_of_rows, parts_of_sum, take_rows,
 };
 
 #[derive(Debug)]
@@ -83,6 +85,28 @@ impl<T: Operand> Head<T> {
             rooms: Rooms::default(),
             batches,
         })
+    }
+
+    /// Counts what [`Head::new`] takes, and [`Head::begin`] for batches.
+    pub(super) fn tally(tally: &mut Tally<'_>) {
+        let (model, batch) = (tally.model, tally.batch);
+        let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
+        let weight = outputs * width * (2 * size_of::<f32>() + size_of::<T>());
+        tally.put("parameters", "head in the order of operations", weight + LossTable::bytes(targets), BOTH);
+        let room = |samples: usize| {
+            samples * ((width + outputs) * (size_of::<T>() + size_of::<f32>()) + targets * size_of::<f32>())
+        };
+        for &samples in &batch.sizes {
+            tally.put("batches", format!("head of {samples} samples"), room(samples), BOTH);
+        }
+        let samples = batch.sizes.iter().copied().max().unwrap_or(0);
+        let sums = [[outputs, width, samples], [samples, width, outputs]];
+        let parts = parts_of_sum(sums[0]).max(parts_of_rows(sums[1])).max(column_sum_parts([samples, outputs]));
+        let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_parts(samples * targets)));
+        let terms = size_of::<Terms>();
+        tally.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
+        tally.post(terms);
+        tally.post(samples * targets * size_of::<f32>());
     }
 
     /// Makes ready for `parameters`, and for the losses of a step.

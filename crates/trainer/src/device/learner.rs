@@ -11,6 +11,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::fusion::Fusion;
 use super::head::{Goal, Head};
 use super::lstm::Lstms;
+use super::tally::Tally;
 use super::working::WorkingCopy;
 use crate::config::Config;
 use crate::dropout::Dropout;
@@ -50,6 +51,14 @@ pub(super) fn learner(scope: &Scope, model: &Model, config: &Config) -> Result<B
         Precision::Bf16 => Box::new(Learner::<bf16>::new(scope, model, config)?),
         Precision::Fp16 => Box::new(Learner::<f16>::new(scope, model, config)?),
     })
+}
+
+/// Counts what a model with operands of `T` takes.
+pub(super) fn tally<T: Operand>(tally: &mut Tally<'_>) {
+    WorkingCopy::<T>::tally(tally);
+    Lstms::<T>::tally(tally);
+    Fusion::tally(tally);
+    Head::<T>::tally(tally);
 }
 
 #[derive(Debug)]

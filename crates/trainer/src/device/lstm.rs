@@ -5,6 +5,8 @@
 //! Buffers grow to what the largest batch takes and are used again. Arrays of several timeframes follow one another in the order of the model's timeframes: B
 //! distinct windows of T steps each.
 
+mod counting;
+
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::bars::Bars;

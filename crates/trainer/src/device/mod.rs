@@ -25,6 +25,7 @@ mod pooling;
 mod predictor;
 mod rooms;
 mod support;
+mod tally;
 mod top;
 mod weights;
 mod working;
@@ -47,6 +48,7 @@ use head::Goal;
 use learner::{Learn, learner};
 pub(crate) use predictor::{InUse, Trained};
 pub(crate) use support::{check, check_model};
+pub(crate) use tally::tensors;
 use weights::Resident;
 
 /// What computes the steps of a run on a GPU.

@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::outputs::Rows;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::{NormWeights, Normed, Operand, Part, Scratch, layer_norm, layer_norm_backward, make_room};
+use crate::ops::{NormWeights, Normed, Operand, Part, Scratch, layer_norm, layer_norm_backward, make_room, norm_parts};
 
 /// The norms of one layer, one a timeframe.
 #[derive(Debug)]
@@ -38,6 +38,15 @@ impl Norms {
         let slots = model.lstms().iter().filter_map(|lstm| lstm.layers[l].norm).map(|of| of.slots());
         let timeframes = slots.map(norm).collect::<Result<_>>()?;
         Ok(Some(Norms { hidden: model.config().hidden, timeframes, scratch: Scratch::empty(scope)? }))
+    }
+
+    /// Bytes of the norms of a layer once they had so many rows of each timeframe; 0 for a model without norms.
+    pub(super) fn bytes(model: &Model, rows: &[usize]) -> usize {
+        if !model.config().layer_norm {
+            return 0;
+        }
+        let parts = rows.iter().map(|&rows| norm_parts([rows, model.config().hidden])).max().unwrap_or(0);
+        2 * rows.iter().sum::<usize>() * size_of::<f32>() + Scratch::bytes::<f32>(parts)
     }
 
     /// Writes outputs of timeframe `k` after their norm to `to`, from its start on.

@@ -57,6 +57,17 @@ impl Pooled {
         })
     }
 
+    /// Bytes of the pooling of so many windows of each timeframe, of so many rows, beside the vectors and their gradients.
+    pub(super) fn bytes(model: &Model, heads: usize, (windows, rows): (&[usize], &[usize])) -> usize {
+        let hidden = model.config().hidden;
+        let memory = |(lstm, &windows): (&Lstm, &usize)| {
+            let [steps, windows, heads, hidden] = [lstm.sizes.steps, windows, heads, hidden].map(|size| size as u32);
+            PoolMemory::bytes_on_gpu(PoolSizes { steps, windows, heads, hidden })
+        };
+        let normed = if model.config().layer_norm { rows.iter().sum::<usize>() * hidden * size_of::<f32>() } else { 0 };
+        model.lstms().iter().zip(windows).map(memory).sum::<usize>() + normed + Norms::bytes(model, rows)
+    }
+
     /// Pools `outputs` to [`Pooled::vectors`].
     pub(super) fn forward<T: Operand>(&mut self, outputs: Outputs<'_, T>, weights: &Buffer<f32>) -> Result<()> {
         let (list, hidden) = (outputs.list, outputs.list.hidden());

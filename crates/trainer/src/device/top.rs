@@ -34,6 +34,16 @@ impl Top {
         })
     }
 
+    /// Bytes of what is read of windows: so many of each timeframe, of so many rows.
+    pub(super) fn bytes(model: &Model, windows: &[usize], rows: &[usize]) -> usize {
+        let vectors = windows.iter().sum::<usize>() * model.config().hidden * size_of::<f32>();
+        match model.config().pooling {
+            Pooling::Attention { heads } => 2 * vectors + Pooled::bytes(model, heads, (windows, rows)),
+            Pooling::Last if model.config().layer_norm => vectors + Norms::bytes(model, windows),
+            Pooling::Last => 0,
+        }
+    }
+
     /// Whether the outputs after every step get a gradient, and not the last ones alone.
     pub(super) fn reads_every_step(&self) -> bool {
         matches!(self, Top::Pooled(_))

@@ -6,7 +6,9 @@ use megabatch_amp::LossScaler;
 use megabatch_amp::ops::{Control, Moments, Report, StepSettings, Tensors, Weights, examine, update};
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::tally::Tally;
 use crate::error::Result;
+use crate::footprint::StepPhase;
 use crate::optimizer::{Optimizer, OptimizerKind};
 use crate::tensor::{Layout, TensorSet};
 
@@ -36,6 +38,18 @@ impl Resident {
             control: Control::new(&of_optimizer, None, 0)?,
             scope: of_optimizer,
         })
+    }
+
+    /// Counts what [`Resident::new`] takes.
+    pub(super) fn tally(tally: &mut Tally<'_>) {
+        let len = tally.model.layout().len();
+        let bytes = len * size_of::<f32>();
+        tally.put("parameters", "weights", bytes, &StepPhase::ALL);
+        tally.put("gradients", "gradients", bytes, &[StepPhase::Backward, StepPhase::Optimizer]);
+        let moments = if tally.config.optimizer.kind.has_moments() { 2 * bytes } else { 0 };
+        tally.put("optimizer", "moments", moments, &[StepPhase::Optimizer]);
+        let steering = Tensors::bytes(std::slice::from_ref(&(0..len))) + Control::BYTES;
+        tally.put("optimizer", "what steers steps", steering, &[StepPhase::Backward, StepPhase::Optimizer]);
     }
 
     /// Takes weights, moments, the number of updates and the loss scale as they are on the host.

@@ -7,7 +7,9 @@ use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::tally::Tally;
 use crate::error::Result;
+use crate::footprint::BOTH;
 use crate::model::Model;
 use crate::ops::{Operand, round_part};
 
@@ -20,13 +22,25 @@ pub(super) struct WorkingCopy<T: Operand> {
 }
 
 impl<T: Operand> WorkingCopy<T> {
+    /// Counts what [`WorkingCopy::new`] takes.
+    pub(super) fn tally(tally: &mut Tally<'_>) {
+        let is_there = WorkingCopy::<T>::start(tally.model).is_some();
+        let bytes = if is_there { tally.model.layout().len() * size_of::<f32>() } else { 0 };
+        tally.put("parameters", "weights with rounded matrices", bytes, BOTH);
+    }
+
     /// That of `model`; none in single precision, and where there is nothing to be rounded.
     pub(super) fn new(scope: &Scope, model: &Model) -> Result<Option<Self>> {
-        let pooling = model.poolings().first().map(|of| of.start(model.layout()));
-        let fusion = model.decoder().fusion().map(|of| of.start(model.layout()));
-        let Some(start) = pooling.or(fusion).filter(|_| T::IS_NARROW) else { return Ok(None) };
+        let Some(start) = WorkingCopy::<T>::start(model) else { return Ok(None) };
         let values = Buffer::zeros(&scope.child("model/parameters/working"), model.layout().len())?;
         Ok(Some(WorkingCopy { values, matrices: model.layout().matrices(start).collect(), rounded_to: PhantomData }))
+    }
+
+    /// Where the first of the matrices that are rounded begins, if there is one.
+    fn start(model: &Model) -> Option<usize> {
+        let pooling = model.poolings().first().map(|of| of.start(model.layout()));
+        let fusion = model.decoder().fusion().map(|of| of.start(model.layout()));
+        pooling.or(fusion).filter(|_| T::IS_NARROW)
     }
 
     /// Takes the parameters as they are now.

@@ -49,7 +49,7 @@ pub struct PlannedTensor {
 /// What a list of buffers calls its members: name, numbers, and the phases that use them.
 pub(crate) type Parts = Vec<(String, usize, &'static [StepPhase])>;
 
-const FORWARD: &[StepPhase] = &[StepPhase::Forward];
+pub(crate) const FORWARD: &[StepPhase] = &[StepPhase::Forward];
 pub(crate) const BACKWARD: &[StepPhase] = &[StepPhase::Backward];
 pub(crate) const BOTH: &[StepPhase] = &[StepPhase::Forward, StepPhase::Backward];
 const LEARNT: &[StepPhase] = &[StepPhase::Backward, StepPhase::Optimizer];

@@ -21,7 +21,7 @@ pub(super) fn forward<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_forward_{}", T::SUFFIX));
-    let product = states.scratch.address_of::<f32>(4 * widest(list) * hidden)?;
+    let product = states.scratch.address_of::<f32>(product_len(widest(list), hidden))?;
     let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
     for of in list.places() {
         let (windows, weight) = (of.windows as usize, &inputs.weights.rows[of.weight as usize]);
@@ -87,6 +87,11 @@ pub(super) fn backward<T: Operand>(
         }
     }
     Ok(())
+}
+
+/// Numbers of the product of a step of a sequence of so many windows.
+pub(super) fn product_len(windows: usize, hidden: usize) -> usize {
+    4 * windows * hidden
 }
 
 /// The most windows of a sequence.

@@ -42,13 +42,18 @@ pub fn add_column_sums<T: Operand>(
     }
 }
 
+/// Numbers that the sums of so many rows, or of fewer, ask a scratch for.
+pub(crate) fn column_sum_parts([rows, columns]: [usize; 2]) -> usize {
+    rows.div_ceil(ROWS) * columns
+}
+
 fn cuda<T: Operand>(
     device: &Cuda,
     x: Part<'_, T>,
     [rows, columns]: [usize; 2],
     (to, scratch): (u64, &mut Scratch),
 ) -> Result<()> {
-    let parts = scratch.address_of::<f32>(rows.div_ceil(ROWS) * columns)?;
+    let parts = scratch.address_of::<f32>(column_sum_parts([rows, columns]))?;
     let name = kernel::<T>();
     let kernel = Kernel { module: "trainer/column_sums", ptx: include_str!("column_sums.ptx"), name: &name };
     let arguments = arguments![x.address(), parts, rows as u64, columns as u32];

@@ -51,6 +51,13 @@ impl Delivery {
         Ok(Delivery { staging: Staging::default(), words: Vec::new(), parcels: Vec::new(), on_device })
     }
 
+    /// Bytes that it takes on a GPU, beside the arrays, once it has brought so many bytes to each of them in one mail.
+    pub(crate) fn bytes(of_arrays: &[usize]) -> usize {
+        let words = of_arrays.iter().map(|bytes| bytes / size_of::<u32>());
+        let parcels: usize = words.clone().map(|words| words.div_ceil(PARCEL)).sum();
+        words.sum::<usize>().next_multiple_of(2) * size_of::<u32>() + parcels * size_of::<Parcel>()
+    }
+
     /// Mail of nothing so far.
     pub fn mail(&mut self) -> Mail<'_> {
         self.words.clear();

@@ -7,9 +7,9 @@ use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Scope};
 
-use super::column_sums::add_column_sums;
-use super::matmul::{Arithmetic, Layout, Output, Product, multiply};
-use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
+use super::column_sums::{add_column_sums, column_sum_parts};
+use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_sum};
+use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward, norm_parts};
 use super::operand::{Operand, Part};
 use super::round::round_to;
 use super::scratch::Scratch;
@@ -137,6 +137,17 @@ impl FuseSizes {
         [0, 2].map(|k| [first + k * self.hidden, first + (k + 1) * self.hidden])
     }
 
+    /// Numbers that the backward pass asks a scratch for.
+    fn parts(self) -> usize {
+        let rows = self.rows();
+        let of_map = |Linear { outputs, inputs, .. }: Linear| {
+            let products = [[outputs, inputs, rows], [rows, inputs, outputs]].map(parts_of_sum);
+            products.into_iter().max().unwrap_or(0).max(column_sum_parts([rows, outputs]))
+        };
+        let of_maps = self.linear(0).map(of_map).into_iter().max().unwrap_or(0);
+        of_maps.max(norm_parts([rows, self.hidden]))
+    }
+
     /// Parameters of a fusion.
     pub fn parameters(self) -> usize {
         self.norms(0)[1][1] + self.hidden
@@ -222,6 +233,19 @@ impl<'a> FuseWeights<'a> {
 }
 
 impl FuseMemory {
+    /// Bytes of room for these sizes.
+    pub(crate) fn bytes(sizes: FuseSizes) -> usize {
+        let FuseSizes { samples, tokens, heads, hidden, inner } = sizes;
+        let (rows, weights) = (sizes.rows(), samples * heads * tokens * tokens);
+        let numbers = rows * (13 * hidden + 2 * inner + 4) + 2 * weights;
+        numbers * size_of::<f32>()
+    }
+
+    /// Bytes of what the backward pass asks a GPU for.
+    pub(crate) fn scratch_bytes_on_gpu(sizes: FuseSizes) -> usize {
+        Scratch::bytes::<f32>(sizes.parts())
+    }
+
     /// Room for these sizes.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use megabatch_gpu_core::Cuda;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 
 use super::operand::Operand;
+use super::recurrent_weights::is_of_a_block;
 use super::scratch::Scratch;
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -69,6 +70,12 @@ impl Groups {
         let arrived = scratch.address_of_zeros::<u32>(shares.groups * blocks(units))?;
         Ok(Some(Groups { shares, arrived, launch: launch(shares.groups, units) }))
     }
+}
+
+/// Rounds that the groups for sequences of so many windows announce at most, on a GPU that has room for all of them; none where a block waits for no other.
+pub(super) fn arrived_max(windows: &[usize], units: usize) -> usize {
+    let tiles: usize = windows.iter().map(|windows| windows.div_ceil(8)).sum();
+    if is_of_a_block(units) { 0 } else { tiles * blocks(units) }
 }
 
 /// Name of a kernel for groups.

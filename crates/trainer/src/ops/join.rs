@@ -95,6 +95,11 @@ impl WindowReads {
         mail.put(readers, &numbers.readers)
     }
 
+    /// Bytes of what the device has of the reads of so many samples of `sequences`, which have so many windows in all at most.
+    pub(crate) fn mail_bytes(samples: usize, sequences: usize, windows: usize) -> [usize; 3] {
+        [samples * sequences, windows + 1, samples * sequences].map(|numbers| numbers * size_of::<u32>())
+    }
+
     fn windows(&self) -> usize {
         self.numbers.starts.len().saturating_sub(1)
     }

@@ -93,6 +93,11 @@ impl LossTable {
         let on_device = Buffer::from_slice(scope, &rows)?;
         Ok(LossTable { targets, outputs: loss.outputs(targets), groups, on_device })
     }
+
+    /// Bytes on the device of a table for so many targets.
+    pub(crate) fn bytes(targets: usize) -> usize {
+        targets * size_of::<TargetLoss>()
+    }
 }
 
 impl TargetLoss {
@@ -164,6 +169,11 @@ pub fn loss<T: Operand>(
     }
 }
 
+/// Numbers in f64 that the loss of so many targets, or of fewer, asks a scratch for.
+pub(crate) fn loss_parts(targets: usize) -> usize {
+    2 * targets.div_ceil(THREADS)
+}
+
 fn cuda<T: Operand>(
     device: &Cuda,
     table: &LossTable,
@@ -171,7 +181,7 @@ fn cuda<T: Operand>(
     (d_outputs, totals, scratch): (&mut Buffer<T>, &mut Buffer<f64>, &mut Scratch),
 ) -> Result<()> {
     let (len, blocks) = (of.targets.len(), of.targets.len().div_ceil(THREADS));
-    let parts = scratch.address_of::<f64>(2 * blocks)?;
+    let parts = scratch.address_of::<f64>(loss_parts(len))?;
     let name = kernel::<T>();
     let (losses, adding) = (
         Kernel { module: "trainer/loss", ptx: PTX, name: &name },

@@ -124,7 +124,7 @@ fn cuda<T: Operand>(
         // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
         return unsafe { call.submit(device, operands) };
     }
-    let parts = scratch.address_of::<f32>(splits * len)?;
+    let parts = scratch.address_of::<f32>(parts_of_sum(of.shape))?;
     // SAFETY: as above; `parts` has room for the output of every split.
     unsafe {
         Call { output: Output::Overwrite, ..call }.submit(device, Operands { out: parts, ..operands })?;
@@ -206,11 +206,30 @@ fn kernel<T: Operand>(layout: Layout, arithmetic: Arithmetic) -> String {
 }
 
 /// Into how many parts the inner dimension is cut, and the length of each but the last.
-fn splits([rows, columns, inner]: [usize; 3]) -> (usize, usize) {
-    let tiles = rows.div_ceil(SIDE) * columns.div_ceil(SIDE);
-    let wanted = BLOCKS.div_ceil(tiles.max(1)).min(inner / SPLIT_DEPTH).max(1);
-    let each = inner.div_ceil(wanted).next_multiple_of(DEPTH).max(DEPTH);
+fn splits(shape: [usize; 3]) -> (usize, usize) {
+    let inner = shape[2];
+    let each = inner.div_ceil(splits_max(shape)).next_multiple_of(DEPTH).max(DEPTH);
     (inner.div_ceil(each).max(1), each)
+}
+
+/// The most parts of a product of this shape, and of one that is the same but of fewer inner indices.
+fn splits_max([rows, columns, inner]: [usize; 3]) -> usize {
+    let tiles = rows.div_ceil(SIDE) * columns.div_ceil(SIDE);
+    BLOCKS.div_ceil(tiles.max(1)).min(inner / SPLIT_DEPTH).max(1)
+}
+
+/// Numbers that a product over so many inner indices, or over fewer, asks a scratch for.
+pub(crate) fn parts_of_sum(shape: [usize; 3]) -> usize {
+    let splits = splits_max(shape);
+    if splits == 1 { 0 } else { splits * shape[0] * shape[1] }
+}
+
+/// Numbers that a product of so many rows, or of fewer, asks a scratch for: one of fewer rows has fewer blocks, and may have more parts.
+pub(crate) fn parts_of_rows([rows, columns, inner]: [usize; 3]) -> usize {
+    let column_tiles = columns.div_ceil(SIDE).max(1);
+    let of_row_tiles = |tiles: usize| parts_of_sum([rows.min(tiles * SIDE), columns, inner]);
+    // A product of more tiles than blocks is never split.
+    (1..=rows.div_ceil(SIDE).min(BLOCKS / column_tiles + 1)).map(of_row_tiles).max().unwrap_or(0)
 }
 
 fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {
@@ -315,6 +334,13 @@ mod tests {
         assert_eq!(splits([4, 3, 1023]), (1, 1024));
         assert_eq!(splits([512, 128, 61_440]), (16, 3840));
         assert_eq!(splits([512, 128, 61_441]), (16, 3872));
+        for inner in [1023, 1100, 61_441, 131_073] {
+            let (splits, _) = splits([512, 128, inner]);
+            assert!(splits == 1 || splits * 512 * 128 <= parts_of_sum([512, 128, inner]), "{inner}");
+        }
+        for rows in 1..=700 {
+            assert!(parts_of_sum([rows, 70, 4000]) <= parts_of_rows([700, 70, 4000]), "{rows}");
+        }
         check::<bf16>([4, 3, 1100], Layout::BothTurned, (Arithmetic::Exact, 5e-5));
         check::<f32>([4, 3, 1100], Layout::BothTurned, (Arithmetic::Exact, 5e-5));
     }

@@ -50,13 +50,17 @@ mod work_list;
 
 pub use by_bar::sum_by_bar;
 pub use column_sums::add_column_sums;
+pub(crate) use column_sums::column_sum_parts;
 pub use deliver::{Delivery, Mail};
 pub use dropout::{Dropped, MaskNumbers, drop_gradients, drop_outputs};
 pub use fuse::{FuseMemory, FuseSizes, FuseWeights, fuse, fuse_backward};
 pub use gate_rows::{add_separated, interleave};
 pub use join::{WindowReads, join_last, join_vectors, separate};
+pub(crate) use loss::loss_parts;
 pub use loss::{LossTable, Objective, Predictions, Terms, loss};
 pub use matmul::{Arithmetic, Layout, Output, Product, multiply};
+pub(crate) use matmul::{parts_of_rows, parts_of_sum};
+pub(crate) use norm::norm_parts;
 pub use norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
 pub use operand::{Operand, Part};
 pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};

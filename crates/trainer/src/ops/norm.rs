@@ -116,6 +116,11 @@ pub fn layer_norm_backward<T: Operand>(
     }
 }
 
+/// Numbers that [`layer_norm_backward`] of so many rows, or of fewer, asks a scratch for.
+pub(crate) fn norm_parts([rows, width]: [usize; 2]) -> usize {
+    2 * rows.div_ceil(ROWS) * width
+}
+
 fn cuda_backward<T: Operand>(
     device: &Cuda,
     of: Normed<'_, T>,
@@ -123,7 +128,7 @@ fn cuda_backward<T: Operand>(
     ((d, start), (gradients, starts), scratch): (Changed<'_, usize>, Changed<'_, [usize; 2]>, &mut Scratch),
 ) -> Result<()> {
     let chunks = rows.div_ceil(ROWS);
-    let parts = scratch.address_of::<f32>(2 * chunks * width)?;
+    let parts = scratch.address_of::<f32>(norm_parts([rows, width]))?;
     let names = ["norm_columns", "norm_backward"].map(|name| format!("{name}_{}", T::SUFFIX));
     let [columns, backward] = [0, 1].map(|k| Kernel { module: "trainer/norm", ptx: PTX, name: &names[k] });
     let (x, moments, weight) = (of.x.address(), of.moments.address(), of.weight.address());

@@ -6,8 +6,8 @@ use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
-use super::column_sums::add_column_sums;
-use super::matmul::{Arithmetic, Layout, Output, Product, multiply};
+use super::column_sums::{add_column_sums, column_sum_parts};
+use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_rows, parts_of_sum};
 use super::operand::{Operand, Part};
 use super::room::make_room;
 use super::scratch::Scratch;
@@ -117,6 +117,22 @@ impl PoolSizes {
         (1.0 / (self.head_width() as f64).sqrt()) as f32
     }
 
+    /// Numbers that products and sums ask a scratch for, of so many windows or fewer.
+    fn parts(self) -> usize {
+        let ([_, windows, heads, hidden], width) = (self.wide(), self.head_width());
+        let of_windows =
+            [[windows, width, hidden], [windows, hidden, hidden], [windows, hidden, width]].map(parts_of_rows);
+        let sums = [
+            [1, hidden, width],
+            [1, width, hidden],
+            [1, hidden, hidden],
+            [hidden, hidden, windows],
+            [width, hidden, windows],
+        ];
+        let columns = [hidden, heads * hidden].map(|columns| column_sum_parts([windows, columns]));
+        of_windows.into_iter().chain(sums.map(parts_of_sum)).chain(columns).max().unwrap_or(0)
+    }
+
     fn states(self) -> usize {
         (self.steps * self.windows * self.hidden) as usize
     }
@@ -157,6 +173,15 @@ impl PoolMemory {
         };
         memory.make_room(sizes.windows as usize)?;
         Ok(memory)
+    }
+
+    /// Bytes on a GPU with room for these sizes, and for what operations on them ask for.
+    pub(crate) fn bytes_on_gpu(sizes: PoolSizes) -> usize {
+        let [steps, windows, heads, hidden] = sizes.wide();
+        let vectors = windows * hidden;
+        let by_window = 2 * windows * heads * steps + (2 + 3 * heads) * vectors;
+        let numbers = (4 + 2 * heads) * hidden + by_window;
+        numbers * size_of::<f32>() + Scratch::bytes::<f32>(sizes.parts())
     }
 
     /// Sees to it that there is room for so many windows, which are pooled from now on.

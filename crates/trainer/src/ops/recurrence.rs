@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
-use super::recurrent_weights::{Fragments, RecurrentWeights};
+use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
 use super::room::make_room;
 use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
@@ -40,9 +40,9 @@ impl<T: Operand> States<T> {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
-        let len = (list.rows() + list.windows()) * list.hidden();
-        let gates = Buffer::zeros(scope, list.rows() * 4 * list.hidden())?;
-        let (hidden, cell) = (Buffer::zeros(scope, len)?, Buffer::zeros(scope, len)?);
+        let [states, gates] = lens([list.rows(), list.windows()], list.hidden());
+        let (hidden, cell) = (Buffer::zeros(scope, states)?, Buffer::zeros(scope, states)?);
+        let gates = Buffer::zeros(scope, gates)?;
         Ok(States { hidden, cell, gates, scratch: Scratch::empty(scope)? })
     }
 
@@ -51,10 +51,24 @@ impl<T: Operand> States<T> {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn make_room(&mut self, list: &WorkList) -> Result<()> {
-        let len = (list.rows() + list.windows()) * list.hidden();
-        make_room(&mut self.hidden, len)?;
-        make_room(&mut self.cell, len)?;
-        make_room(&mut self.gates, list.rows() * 4 * list.hidden())
+        let [states, gates] = lens([list.rows(), list.windows()], list.hidden());
+        make_room(&mut self.hidden, states)?;
+        make_room(&mut self.cell, states)?;
+        make_room(&mut self.gates, gates)
+    }
+
+    /// Bytes with room for so many rows and windows.
+    pub(crate) fn bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
+        let [states, gates] = lens(rows_and_windows, hidden);
+        states * (size_of::<T>() + size_of::<f32>()) + gates * size_of::<T::Kept>()
+    }
+
+    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many windows at most.
+    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize) -> usize {
+        match persistent_units::<T>(hidden) {
+            Some(units) => Scratch::bytes::<u32>(group::arrived_max(windows, units)),
+            None => Scratch::bytes::<f32>(cell::product_len(windows.iter().copied().max().unwrap_or(0), hidden)),
+        }
     }
 
     /// Sets the states before the first step to zero.
@@ -74,14 +88,18 @@ impl<T: Operand> States<T> {
     }
 
     pub(super) fn assert_fit(&self, list: &WorkList) {
-        let len = (list.rows() + list.windows()) * list.hidden();
-        let gates = list.rows() * 4 * list.hidden();
+        let [states, gates] = lens([list.rows(), list.windows()], list.hidden());
         let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
-        assert!(lens.iter().zip([len, len, gates]).all(|(&len, needed)| len >= needed), "states of the list");
+        assert!(lens.iter().zip([states, states, gates]).all(|(&len, needed)| len >= needed), "states of the list");
         [self.hidden.scope(), self.cell.scope(), self.gates.scope()]
             .iter()
             .for_each(|scope| list.device().assert_beside(scope.device()));
     }
+}
+
+/// Numbers of hidden states, and of gates, of so many rows and windows.
+fn lens([rows, windows]: [usize; 2], hidden: usize) -> [usize; 2] {
+    [(rows + windows) * hidden, rows * 4 * hidden]
 }
 
 /// Runs every window of a list from its first step to its last: with gates = projected row + W_hh · h, c' = f·c + i·g and h' = o·tanh(c'). Hidden states are rounded to

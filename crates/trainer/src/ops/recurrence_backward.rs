@@ -7,7 +7,7 @@ use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
 use super::recurrence::{States, kernel};
-use super::recurrent_weights::{Fragments, RecurrentWeights};
+use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
 use super::room::make_room;
 use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
@@ -48,6 +48,17 @@ impl<T: Operand> Gradients<T> {
         make_room(&mut self.hidden, list.windows() * list.hidden())?;
         make_room(&mut self.cell, list.windows() * list.hidden())?;
         make_room(&mut self.gates, list.rows() * 4 * list.hidden())
+    }
+
+    /// Bytes with room for so many rows and windows, those of every output apart.
+    pub(crate) fn bytes([rows, windows]: [usize; 2], hidden: usize) -> usize {
+        2 * windows * hidden * size_of::<f32>() + rows * 4 * hidden * size_of::<T>()
+    }
+
+    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many windows at most.
+    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize) -> usize {
+        let units = persistent_units::<T>(hidden);
+        units.map_or(0, |units| Scratch::bytes::<u32>(group::arrived_max(windows, units)))
     }
 
     fn assert_fit(&self, list: &WorkList) {

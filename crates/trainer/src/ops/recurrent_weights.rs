@@ -43,6 +43,13 @@ impl<T: Operand> RecurrentWeights<T> {
         Ok(RecurrentWeights { hidden, rows, fragments })
     }
 
+    /// Bytes of the weights of so many sequences on a GPU.
+    pub(crate) fn bytes_on_gpu(hidden: usize, sequences: usize) -> usize {
+        let fragments =
+            persistent_units::<T>(hidden).map_or(0, |units| 2 * Fragments::len_of(units) * size_of::<u32>());
+        sequences * (4 * hidden * hidden * size_of::<T>() + fragments)
+    }
+
     /// H.
     pub fn hidden(&self) -> usize {
         self.hidden
@@ -82,29 +89,38 @@ impl<T: Operand> RecurrentWeights<T> {
 impl Fragments {
     /// Whether one block holds them, not a group.
     pub(super) fn are_of_a_block(&self) -> bool {
-        self.units <= BLOCK_UNITS
+        is_of_a_block(self.units)
     }
 
     fn zeros(scope: &Scope, units: usize, sequences: usize) -> Result<Self> {
-        let len = sequences * 2 * units * units;
+        let len = sequences * Fragments::len_of(units);
         Ok(Fragments { units, forward: Buffer::zeros(scope, len)?, backward: Buffer::zeros(scope, len)? })
     }
 
     /// Numbers of a sequence.
     fn len(&self) -> usize {
-        2 * self.units * self.units
+        Fragments::len_of(self.units)
+    }
+
+    fn len_of(units: usize) -> usize {
+        2 * units * units
     }
 }
 
 /// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128, 256, 384 or 512.
 pub(super) fn persistent_units<T: Operand>(hidden: usize) -> Option<usize> {
-    let is_of_a_block = hidden <= BLOCK_UNITS;
-    let units = if is_of_a_block { hidden.next_power_of_two().max(32) } else { hidden.next_multiple_of(BLOCK_UNITS) };
+    let units =
+        if is_of_a_block(hidden) { hidden.next_power_of_two().max(32) } else { hidden.next_multiple_of(BLOCK_UNITS) };
     (T::IS_NARROW && units <= GROUP_UNITS).then_some(units)
 }
 
+/// Whether one block of threads holds all of W_hh of so many units, not a group.
+pub(super) fn is_of_a_block(units: usize) -> bool {
+    units <= BLOCK_UNITS
+}
+
 fn kernel<T: Operand>(units: usize) -> String {
-    let of_whom = if units <= BLOCK_UNITS { "" } else { "group_" };
+    let of_whom = if is_of_a_block(units) { "" } else { "group_" };
     format!("{of_whom}fragments_{}", T::SUFFIX)
 }
 

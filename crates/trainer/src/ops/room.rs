@@ -7,15 +7,13 @@ use megabatch_gpu_core::Buffer;
 
 use crate::error::Result;
 
-/// Sees to it that `buffer` has room for `len` elements. Where it has to grow, what it held is lost, and it gets an eighth more, so that batches of about one size soon take no
-/// memory any more.
+/// Sees to it that `buffer` has room for `len` elements. Where it has to grow, what it held is lost. It gets no more than is asked for: a run takes what its largest batch takes, as was planned.
 pub(crate) fn make_room<T: Pod>(buffer: &mut Buffer<T>, len: usize) -> Result<()> {
     if buffer.len() < len {
         let scope = buffer.scope().clone();
-        let spare = if buffer.is_empty() { 0 } else { len / 8 };
         // Given back before the new memory is taken.
         *buffer = Buffer::zeros(&scope, 0)?;
-        *buffer = Buffer::zeros(&scope, len + spare)?;
+        *buffer = Buffer::zeros(&scope, len)?;
     }
     Ok(())
 }
@@ -33,6 +31,6 @@ mod tests {
             make_room(&mut buffer, len).unwrap();
             buffer.len()
         });
-        assert_eq!(lens, [3, 3, 90, 90, 90]);
+        assert_eq!(lens, [3, 3, 80, 90, 90]);
     }
 }

@@ -24,6 +24,11 @@ impl Scratch {
         Ok(Scratch { words: Buffer::zeros(scope, 0)? })
     }
 
+    /// Bytes of it after operations that asked for so many numbers of `T` at most.
+    pub(crate) fn bytes<T: Pod>(len: usize) -> usize {
+        words::<T>(len) * size_of::<f64>()
+    }
+
     /// Panics if the memory is of another device.
     pub(super) fn assert_beside(&self, device: &Device) {
         device.assert_beside(self.words.scope().device());
@@ -32,16 +37,20 @@ impl Scratch {
     /// Where there is room for `len` numbers, with whatever an operation left in them. They are the caller's for the launches that it submits before anybody asks again: the memory's next
     /// use comes later on the default stream.
     pub(super) fn address_of<T: Pod>(&mut self, len: usize) -> Result<u64> {
-        make_room(&mut self.words, (len * size_of::<T>()).div_ceil(size_of::<f64>()))?;
+        make_room(&mut self.words, words::<T>(len))?;
         Ok(self.words.address())
     }
 
     /// The same with `len` zeros there, in the order of the default stream.
     pub(super) fn address_of_zeros<T: Pod>(&mut self, len: usize) -> Result<u64> {
         let address = self.address_of::<T>(len)?;
-        self.words.set_zero_at(0, (len * size_of::<T>()).div_ceil(size_of::<f64>()))?;
+        self.words.set_zero_at(0, words::<T>(len))?;
         Ok(address)
     }
+}
+
+fn words<T>(len: usize) -> usize {
+    (len * size_of::<T>()).div_ceil(size_of::<f64>())
 }
 
 #[cfg(test)]
@@ -57,6 +66,7 @@ mod tests {
             device.usage().allocated_bytes
         });
         assert_eq!(bytes, [16, 32, 32]);
+        assert_eq!(Scratch::bytes::<f32>(8), 32);
         scratch.address_of::<f64>(5).unwrap();
         assert_eq!(device.usage().allocated_bytes, 40);
     }

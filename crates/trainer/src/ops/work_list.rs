@@ -167,6 +167,13 @@ impl WorkList {
         mail.put(first, &self.firsts)
     }
 
+    /// Bytes of what the device has of a list, of which each sequence has so many windows at most.
+    pub(crate) fn mail_bytes(windows: &[usize]) -> [usize; 3] {
+        let tiles: usize = windows.iter().map(|windows| windows.div_ceil(TileWindows::Eight.windows())).sum();
+        let firsts: usize = windows.iter().sum();
+        [windows.len() * size_of::<Place>(), tiles * size_of::<Tile>(), firsts * size_of::<u32>()]
+    }
+
     /// H.
     pub fn hidden(&self) -> usize {
         self.hidden

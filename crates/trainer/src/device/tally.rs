@@ -1,0 +1,61 @@
+#![forbid(unsafe_code)]
+
+//! The memory that a run takes of a GPU, counted by those who take it, from shapes and before anything is taken.
+
+use megabatch_amp::Precision;
+
+use super::learner;
+use super::weights::Resident;
+use crate::config::Config;
+use crate::footprint::{LargestBatch, PlannedTensor, StepPhase};
+use crate::model::Model;
+use crate::ops::Delivery;
+
+/// What is counted, and of what.
+pub(super) struct Tally<'a> {
+    pub(super) model: &'a Model,
+    pub(super) config: &'a Config,
+    pub(super) batch: &'a LargestBatch,
+    /// Steps of the windows of each timeframe.
+    pub(super) rows: Vec<usize>,
+    tensors: Vec<PlannedTensor>,
+    /// Bytes of each array that a batch brings.
+    mail: Vec<usize>,
+}
+
+impl Tally<'_> {
+    /// Counts `bytes` for what is called `name`.
+    pub(super) fn put(&mut self, part: &'static str, name: impl Into<String>, bytes: usize, used_in: &[StepPhase]) {
+        if bytes > 0 {
+            self.tensors.push(PlannedTensor { part, name: name.into(), count: 1, bytes, used_in: used_in.to_vec() });
+        }
+    }
+
+    /// Counts arrays of these bytes, which each batch brings, and their way.
+    pub(super) fn put_mail(&mut self, name: &str, bytes: impl IntoIterator<Item = usize>) {
+        let before = self.mail.len();
+        self.mail.extend(bytes);
+        let all = self.mail[before..].iter().sum();
+        self.put("batches", name, all, &StepPhase::ALL);
+    }
+
+    /// Counts the way of an array that is counted elsewhere.
+    pub(super) fn post(&mut self, bytes: usize) {
+        self.mail.push(bytes);
+    }
+}
+
+/// The tensors of a run with `config`, of which `batch` is the most that one brings.
+pub(crate) fn tensors(model: &Model, config: &Config, batch: &LargestBatch) -> Vec<PlannedTensor> {
+    let rows = model.lstms().iter().zip(&batch.windows).map(|(lstm, windows)| lstm.sizes.steps * windows).collect();
+    let mut tally = Tally { model, config, batch, rows, tensors: Vec::new(), mail: Vec::new() };
+    Resident::tally(&mut tally);
+    match config.precision {
+        Precision::Fp32 => learner::tally::<f32>(&mut tally),
+        Precision::Bf16 => learner::tally::<half::bf16>(&mut tally),
+        Precision::Fp16 => learner::tally::<half::f16>(&mut tally),
+    }
+    let on_its_way = Delivery::bytes(&tally.mail);
+    tally.put("batches", "a batch as it comes", on_its_way, &[StepPhase::Forward]);
+    tally.tensors
+}

@@ -1,0 +1,107 @@
+//! What a run takes of a GPU's memory beside what was planned.
+
+use std::ops::ControlFlow;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Config, GpuFootprint, InMemory, ModelConfig, OptimizerKind, Run, SampleShape, Samples, Timeframe, Trainer,
+};
+
+use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kernels};
+
+const VALIDATION: [usize; 3] = [50, 55, 59];
+
+/// Parts of a plan that have a scope of their own on the GPU.
+const SCOPES: [&str; 3] = ["series", "activations", "batches"];
+
+/// The plan of a run, in all and by scope, and what the run took at its peak.
+fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [Vec<usize>; 2] {
+    let train: Vec<usize> = (0..49).collect();
+    let plan = GpuFootprint::of(config, samples, [&train, &VALIDATION]).unwrap();
+    assert_eq!(GpuFootprint::PARTS.map(|part| plan.part_bytes(part)).iter().sum::<usize>(), plan.total_bytes());
+    gpu.reset_peak();
+    let mut trainer = Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let run = Run { samples, train: &train, validation: &VALIDATION, checkpoints: None };
+    trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
+    let by_scope = gpu.usage_by_scope();
+    let of_scope = |label: &str| {
+        let of = by_scope.iter().filter(|(scope, _)| scope == &format!("gpu/{label}"));
+        of.map(|(_, usage)| usage.allocated_bytes_peak).sum()
+    };
+    let planned = SCOPES.iter().map(|part| plan.part_bytes(part)).chain([plan.total_bytes()]);
+    let taken = SCOPES.iter().map(|scope| of_scope(scope)).chain([gpu.usage().allocated_bytes_peak]);
+    [planned.collect(), taken.collect()]
+}
+
+/// A run of samples of which each has windows of its own takes what was planned, to the byte.
+fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
+    let [planned, taken] = planned_and_taken(gpu, config, samples);
+    let what = (config.precision, &config.model, config.loss, config.batch_size);
+    assert_eq!(planned, taken, "{SCOPES:?} and all of {what:?}");
+}
+
+#[test]
+fn a_run_takes_what_was_planned_to_the_byte() {
+    let (_driver, gpu) = with_kernels();
+    for precision in PRECISIONS {
+        for layers in [1, 2] {
+            check(&gpu, &config(precision, layers), &windows());
+            check(&gpu, &whole(precision, layers), &windows());
+        }
+    }
+    let of = config(Precision::Fp32, 2);
+    let model = ModelConfig { layer_norm: true, ..of.model };
+    check(&gpu, &Config { model, ..of.clone() }, &windows());
+    check(&gpu, &Config { model, dropout: 0.0, ..of.clone() }, &windows());
+    let model = ModelConfig { bias: false, ..of.model };
+    let mut accumulated = Config { model, accumulation_steps: 2, batch_size: 7, ..of };
+    accumulated.optimizer.kind = OptimizerKind::Sgd;
+    check(&gpu, &accumulated, &windows());
+    for loss in losses() {
+        check(&gpu, &Config { loss, ..whole(Precision::Bf16, 2) }, &windows());
+    }
+}
+
+/// Samples of one timeframe, of so many steps of two features.
+fn long(steps: usize) -> InMemory {
+    let timeframe = Timeframe { name: "M1".to_owned(), steps, features: 2 };
+    let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
+    InMemory::new(shape, vec![wave(60 * steps * 2, 0.7)], wave(120, 0.3)).unwrap()
+}
+
+#[test]
+fn what_operations_need_for_themselves_is_planned_too() {
+    let (_driver, gpu) = with_kernels();
+    // So many rows that products over them are split.
+    for layers in [1, 2] {
+        let of = config(Precision::Bf16, layers);
+        check(&gpu, &Config { batch_size: 49, max_steps: Some(1), ..of }, &long(21));
+    }
+    // Groups of blocks, which tell each other of their steps; the plan knows not how many of them a GPU has room for.
+    let narrow = config(Precision::Bf16, 1);
+    let model = ModelConfig { hidden: 130, ..narrow.model };
+    let wide = Config { model, batch_size: 49, max_steps: Some(1), ..narrow };
+    let [planned, taken] = planned_and_taken(&gpu, &wide, &long(2));
+    let (planned, taken) = (planned[SCOPES.len()], taken[SCOPES.len()]);
+    assert!(taken <= planned && planned - taken < planned / 100, "{taken} of {planned}");
+}
+
+#[test]
+fn of_windows_in_common_no_more_is_taken_than_was_planned() {
+    let (_driver, gpu) = with_kernels();
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        for run_length in [None, Some(4), Some(7)] {
+            let of = Config { run_length, ..whole(precision, 1) };
+            let [planned, taken] = planned_and_taken(&gpu, &of, &series());
+            assert_eq!(planned[0], taken[0], "series");
+            let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
+            assert!(is_enough, "{taken:?} of {planned:?} with runs of {run_length:?}");
+        }
+    }
+    // The order of time, of samples of which as many share a window wherever a batch begins.
+    let of = Config { run_length: Some(1000), ..config(Precision::Bf16, 1) };
+    let [planned, taken] = planned_and_taken(&gpu, &of, &series());
+    let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
+    assert!(taken > 0.9 * planned, "{taken} of {planned}");
+}
