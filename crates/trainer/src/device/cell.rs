@@ -16,6 +16,7 @@ use crate::ops::{
 #[derive(Debug)]
 pub(super) struct Cell<T: Operand> {
     hidden: usize,
+    arithmetic: Arithmetic,
     /// Width of what the layer reads.
     input: usize,
     weight_ih_start: usize,
@@ -52,19 +53,15 @@ pub(super) struct Steps<'a, T: Operand> {
     pub(super) rows: usize,
 }
 
-/// A product whose f32 operands are multiplied as they are.
-fn product<'a, T: Operand>([a, b]: [Part<'a, T>; 2], shape: [usize; 3], layout: Layout) -> Product<'a, T> {
-    Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact }
-}
-
 impl<T: Operand> Cell<T> {
-    /// The cell of layer `l`, on `scope`.
-    pub(super) fn new(scope: &Scope, (model, lstm): (&Model, &Lstm), l: usize) -> Result<Self> {
+    /// The cell of layer `l`, on `scope`, whose products are by `arithmetic`.
+    pub(super) fn new(scope: &Scope, (model, lstm, l): (&Model, &Lstm, usize), arithmetic: Arithmetic) -> Result<Self> {
         let (slots, hidden, input) = (&lstm.layers[l], lstm.sizes.hidden, lstm.sizes.input(l));
         let start = |slot| model.layout().place(slot).start;
         let bias = slots.bias.map(|_| Buffer::zeros(scope, 4 * hidden)).transpose()?;
         Ok(Cell {
             hidden,
+            arithmetic,
             input,
             weight_ih_start: start(slots.weight_ih),
             weight_hh_start: start(slots.weight_hh),
@@ -75,6 +72,10 @@ impl<T: Operand> Cell<T> {
             d_weight_hh: Buffer::zeros(scope, 4 * hidden * hidden)?,
             d_bias: Buffer::zeros(scope, 4 * hidden)?,
         })
+    }
+
+    fn product<'a, S: Operand>(&self, [a, b]: [Part<'a, S>; 2], shape: [usize; 3], layout: Layout) -> Product<'a, S> {
+        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
     }
 
     /// Takes the weights as they are now; W_hh becomes that of sequence `k` of `recurrent`.
@@ -103,7 +104,7 @@ impl<T: Operand> Cell<T> {
         to: (&mut Buffer<f32>, usize),
         shared: &mut Shared,
     ) -> Result<()> {
-        let of = product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
+        let of = self.product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
         let of = Product { start: self.bias.as_ref().map(Part::from), ..of };
         multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
@@ -116,7 +117,7 @@ impl<T: Operand> Cell<T> {
         shared: &mut Shared,
     ) -> Result<()> {
         let shape = [steps.rows, self.input, 4 * self.hidden];
-        let of = product([steps.d_gates, (&self.weight_ih).into()], shape, Layout::SecondTurned);
+        let of = self.product([steps.d_gates, (&self.weight_ih).into()], shape, Layout::SecondTurned);
         multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
 
@@ -148,7 +149,7 @@ impl<T: Operand> Cell<T> {
         (scratch, gradients): (&mut Scratch, &mut Buffer<f32>),
     ) -> Result<()> {
         let shape = [4 * self.hidden, self.hidden, steps.rows];
-        let of = product([steps.d_gates, steps.hidden_before], shape, Layout::BothTurned);
+        let of = self.product([steps.d_gates, steps.hidden_before], shape, Layout::BothTurned);
         multiply(&of, Output::Overwrite, (&mut self.d_weight_hh, 0), scratch)?;
         add_separated(&self.d_weight_hh, (gradients, self.weight_hh_start), [self.hidden; 2])
     }
@@ -160,7 +161,7 @@ impl<T: Operand> Cell<T> {
         (scratch, gradients): (&mut Scratch, &mut Buffer<f32>),
     ) -> Result<()> {
         let gates = 4 * self.hidden;
-        let of = product([d_gates, x], [gates, self.input, rows], Layout::BothTurned);
+        let of = self.product([d_gates, x], [gates, self.input, rows], Layout::BothTurned);
         multiply(&of, Output::Overwrite, (&mut self.d_weight_ih, 0), scratch)?;
         add_separated(&self.d_weight_ih, (gradients, self.weight_ih_start), [self.hidden, self.input])?;
         let Some(biases) = self.bias_starts else { return Ok(()) };
