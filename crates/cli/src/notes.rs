@@ -67,6 +67,10 @@ fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
             "training.max_rollbacks does nothing with training.on_nan stop".to_owned(),
         ),
         (
+            job.training.tf32 && job.gpu.is_none(),
+            "training.tf32 does nothing on the CPU, which multiplies fp32 as it is".to_owned(),
+        ),
+        (
             walks,
             "data.walk_forward: this is the plan of the last fold, which trains on the latest samples".to_owned(),
         ),

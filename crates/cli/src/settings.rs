@@ -30,6 +30,7 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> anyhow::Result<tr
         mode: mode(config),
         gradient_checkpointing: config.flag("training.gradient_checkpointing"),
         precision: precision(config),
+        tf32: config.flag("training.tf32"),
         loss_scale: loss_scale(config),
         profile: config.flag("training.profile"),
         lr_schedule: LrSchedule {

@@ -15,6 +15,7 @@ use crate::ladder::Ration;
 use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
 use crate::model::{Encoder, ModelConfig};
+use crate::ops::Arithmetic;
 use crate::optimizer::OptimizerConfig;
 use crate::step::{Compute, Kept, Purpose};
 
@@ -78,6 +79,10 @@ pub struct Config {
     /// ([`Precision::arithmetic`]).
     #[serde(default)]
     pub precision: Precision,
+    /// Whether a GPU may round what products of matrices read in fp32 to TF32, 11 significant bits with the range of fp32, for its tensor cores. The recurrence stays in fp32.
+    /// Nothing on the processor, which multiplies fp32 as it is.
+    #[serde(default)]
+    pub tf32: bool,
     /// How the loss scale of fp16 changes; nothing in other precisions, which have none.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
@@ -113,6 +118,7 @@ impl Default for Config {
             early_stopping: None,
             divergence: Divergence::default(),
             precision: Precision::Fp32,
+            tf32: false,
             loss_scale: ScalerConfig::default(),
             profile: false,
             form: Form::Fast,
@@ -139,6 +145,21 @@ impl Config {
             _ => return Ok(()),
         };
         Err(Error::setting("training.precision", &self.precision, expected))
+    }
+
+    fn check_tf32(&self) -> Result<()> {
+        match self.precision {
+            Precision::Bf16 | Precision::Fp16 if self.tf32 => {
+                let expected = "false beside training.precision bf16 or fp16, by which products read 16 bits";
+                Err(Error::setting("training.tf32", &true, expected))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How a GPU multiplies fp32.
+    pub(crate) fn products(&self) -> Arithmetic {
+        if self.tf32 { Arithmetic::Tf32 } else { Arithmetic::Exact }
     }
 
     fn check_loss_scale(&self) -> Result<()> {
@@ -236,6 +257,7 @@ impl Config {
             return Err(Error::setting("training.profile", &true, expected));
         }
         self.check_precision()?;
+        self.check_tf32()?;
         self.check_loss_scale()?;
         self.check_gradient_checkpointing()?;
         self.early_stopping.iter().try_for_each(EarlyStopping::check)?;

@@ -326,6 +326,7 @@ fn settings_that_do_nothing_are_told() {
         ("training.lr_min=0.0001", "training.lr_min does nothing"),
         ("training.div_factor=10", "training.pct_start, div_factor and final_div_factor do nothing"),
         ("training.quantile=0.9", "training.quantile does nothing"),
+        ("training.tf32=true", "training.tf32 does nothing on the CPU"),
         ("training.warmup_steps=500", "training.warmup_steps is 500 of 30 steps"),
         ("training.early_stopping_min_delta=1", "training.early_stopping_min_delta does nothing"),
         ("gpu_optimization.num_workers=4", "gpu_optimization.num_workers does nothing"),

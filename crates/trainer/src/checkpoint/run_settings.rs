@@ -69,6 +69,9 @@ pub struct RunSettings {
     /// What products read is rounded to.
     #[serde(default)]
     pub precision: Precision,
+    /// Whether a GPU rounds what products read in fp32.
+    #[serde(default)]
+    pub tf32: bool,
     /// How the loss scale changes, in fp16.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
@@ -126,6 +129,7 @@ impl RunSettings {
             carry_state,
             mode,
             precision,
+            tf32,
             loss_scale,
         } = self;
         let mut fixed = vec![
@@ -161,6 +165,7 @@ impl RunSettings {
         fixed.extend(curve_settings(lr_schedule, *steps));
         let mut free = vec![
             ("training.precision", precision.to_string()),
+            ("training.tf32", tf32.to_string()),
             ("training.lr", optimizer.lr.to_string()),
             ("training.weight_decay", optimizer.weight_decay.to_string()),
             ("training.clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),

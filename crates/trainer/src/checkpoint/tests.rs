@@ -127,6 +127,7 @@ fn state(step: u64) -> State {
             carry_state: false,
             mode: crate::dense::Mode::Windows,
             precision: megabatch_amp::Precision::Fp32,
+            tf32: false,
             loss_scale: megabatch_amp::ScalerConfig::default(),
         },
         arithmetic: Arithmetic::here(Form::Fast),

@@ -18,6 +18,7 @@ use crate::ops::{
 #[derive(Debug)]
 pub(super) struct Cell<T: Operand> {
     hidden: usize,
+    arithmetic: Arithmetic,
     /// Width of what the layer reads.
     input: usize,
     weight_ih_start: usize,
@@ -63,19 +64,15 @@ pub(super) struct Steps<'a, T: Operand> {
     pub(super) rows: usize,
 }
 
-/// A product whose f32 operands are multiplied as they are.
-fn product<'a, T: Operand>([a, b]: [Part<'a, T>; 2], shape: [usize; 3], layout: Layout) -> Product<'a, T> {
-    Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact }
-}
-
 impl<T: Operand> Cell<T> {
-    /// The cell of layer `l`, on `scope`.
-    pub(super) fn new(scope: &Scope, (model, lstm): (&Model, &Lstm), l: usize) -> Result<Self> {
+    /// The cell of layer `l`, on `scope`, whose products are by `arithmetic`.
+    pub(super) fn new(scope: &Scope, (model, lstm, l): (&Model, &Lstm, usize), arithmetic: Arithmetic) -> Result<Self> {
         let (slots, hidden, input) = (&lstm.layers[l], lstm.sizes.hidden, lstm.sizes.input(l));
         let start = |slot| model.layout().place(slot).start;
         let bias = slots.bias.map(|_| Buffer::zeros(scope, 4 * hidden)).transpose()?;
         Ok(Cell {
             hidden,
+            arithmetic,
             input,
             weight_ih_start: start(slots.weight_ih),
             weight_hh_start: start(slots.weight_hh),
@@ -113,6 +110,10 @@ impl<T: Operand> Cell<T> {
         make_room(&mut self.d_bias, gates)
     }
 
+    fn product<'a, S: Operand>(&self, [a, b]: [Part<'a, S>; 2], shape: [usize; 3], layout: Layout) -> Product<'a, S> {
+        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+    }
+
     /// Takes the weights as they are now; W_hh becomes that of sequence `k` of `recurrent`.
     pub(super) fn load(
         &mut self,
@@ -139,7 +140,7 @@ impl<T: Operand> Cell<T> {
         to: (&mut Buffer<f32>, usize),
         shared: &mut Shared,
     ) -> Result<()> {
-        let of = product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
+        let of = self.product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
         let of = Product { start: self.bias.as_ref().map(Part::from), ..of };
         multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
@@ -152,7 +153,7 @@ impl<T: Operand> Cell<T> {
         shared: &mut Shared,
     ) -> Result<()> {
         let shape = [steps.rows, self.input, 4 * self.hidden];
-        let of = product([steps.d_gates, (&self.weight_ih).into()], shape, Layout::SecondTurned);
+        let of = self.product([steps.d_gates, (&self.weight_ih).into()], shape, Layout::SecondTurned);
         multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
 
@@ -184,7 +185,7 @@ impl<T: Operand> Cell<T> {
         (scratch, gradients): (&mut Scratch, &mut Buffer<f32>),
     ) -> Result<()> {
         let shape = [4 * self.hidden, self.hidden, steps.rows];
-        let of = product([steps.d_gates, steps.hidden_before], shape, Layout::BothTurned);
+        let of = self.product([steps.d_gates, steps.hidden_before], shape, Layout::BothTurned);
         multiply(&of, Output::Overwrite, (&mut self.d_weight_hh, 0), scratch)?;
         add_separated(&self.d_weight_hh, (gradients, self.weight_hh_start), [self.hidden; 2])
     }
@@ -196,7 +197,7 @@ impl<T: Operand> Cell<T> {
         (scratch, gradients): (&mut Scratch, &mut Buffer<f32>),
     ) -> Result<()> {
         let gates = 4 * self.hidden;
-        let of = product([d_gates, x], [gates, self.input, rows], Layout::BothTurned);
+        let of = self.product([d_gates, x], [gates, self.input, rows], Layout::BothTurned);
         multiply(&of, Output::Overwrite, (&mut self.d_weight_ih, 0), scratch)?;
         add_separated(&self.d_weight_ih, (gradients, self.weight_ih_start), [self.hidden, self.input])?;
         let Some(biases) = self.bias_starts else { return Ok(()) };

@@ -18,6 +18,7 @@ pub(super) struct Fusion {
     sizes: Sizes,
     /// Where the parameters begin among all.
     start: usize,
+    arithmetic: Arithmetic,
     rooms: Rooms<Room>,
 }
 
@@ -30,10 +31,10 @@ struct Room {
 
 impl Fusion {
     /// The fusion of `model`, if it has one.
-    pub(super) fn new(scope: &Scope, model: &Model) -> Option<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Option<Self> {
         let of = model.decoder().fusion()?;
         let start = of.start(model.layout());
-        Some(Fusion { batches: scope.child("batches"), sizes: of.sizes, start, rooms: Rooms::default() })
+        Some(Fusion { batches: scope.child("batches"), sizes: of.sizes, start, arithmetic, rooms: Rooms::default() })
     }
 
     /// Counts what batches take of the fusion of a model that has one.
@@ -50,7 +51,7 @@ impl Fusion {
     }
 
     fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> FuseWeights<'a> {
-        FuseWeights { parameters, start: self.start, arithmetic: Arithmetic::Exact }
+        FuseWeights { parameters, start: self.start, arithmetic: self.arithmetic }
     }
 
     /// Makes ready for a batch of so many samples.

@@ -22,6 +22,7 @@ pub(super) struct Head<T: Operand> {
     width: usize,
     outputs: usize,
     targets: usize,
+    arithmetic: Arithmetic,
     weight_start: usize,
     bias_start: usize,
     /// Places of the weight's numbers among all parameters.
@@ -63,7 +64,7 @@ impl<T: Operand> Head<T> {
     ///
     /// # Panics
     /// If attention over graphs gives the outputs.
-    pub(super) fn new(scope: &Scope, (model, loss): (&Model, Loss)) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, (loss, arithmetic): (Loss, Arithmetic)) -> Result<Self> {
         let head = model.decoder().head().expect("a model of samples that stand alone has a head");
         let (weights, batches) = (scope.child("model/parameters/packed"), scope.child("batches"));
         let [weight, bias] = head.slots().map(|slot| model.layout().place(slot));
@@ -73,6 +74,7 @@ impl<T: Operand> Head<T> {
             width,
             outputs,
             targets,
+            arithmetic,
             weight_start: weight.start,
             bias_start: bias.start,
             places: Buffer::from_slice(&weights, &places)?,
@@ -158,7 +160,7 @@ impl<T: Operand> Head<T> {
             start: Some(Part { buffer: parameters, start: self.bias_start }),
             shape: [room.samples, self.outputs, self.width],
             layout: Layout::Straight,
-            arithmetic: Arithmetic::Exact,
+            arithmetic: self.arithmetic,
         };
         multiply(&of, Output::Overwrite, (&mut room.outputs, 0), &mut self.scratch)
     }
@@ -176,13 +178,13 @@ impl<T: Operand> Head<T> {
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         self.forward(parameters)?;
-        let Head { width, outputs, .. } = *self;
+        let Head { width, outputs, arithmetic, .. } = *self;
         let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
         let of = Predictions { outputs: &room.outputs, targets: &room.targets };
         let objective = Objective { terms: &self.terms, scale };
         loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals, scratch))?;
 
-        let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
+        let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic };
         let weight = Part::from(&self.weight);
         let d_outputs = Part::from(&room.d_outputs);
         let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTurned);

@@ -72,10 +72,12 @@ struct Learner<T: Operand> {
 
 impl<T: Operand> Learner<T> {
     fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
-        let lstms = Lstms::new(scope, model)?;
-        let (head, working) = (Head::new(scope, (model, config.loss))?, WorkingCopy::new(scope, model)?);
+        let arithmetic = config.products();
+        let lstms = Lstms::new(scope, model, arithmetic)?;
+        let head = Head::new(scope, model, (config.loss, arithmetic))?;
+        let working = WorkingCopy::new(scope, model)?;
         let delivery = Delivery::new(&scope.child("batches"))?;
-        Ok(Learner { lstms, fusion: Fusion::new(scope, model), head, working, delivery })
+        Ok(Learner { lstms, fusion: Fusion::new(scope, model, arithmetic), head, working, delivery })
     }
 
     /// From a batch, with its targets where they are learnt, to what the head reads.

@@ -18,8 +18,8 @@ use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
-    Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentWeights, Sequence, States, TileWindows,
-    WindowReads, WorkList, make_room, recurrence, recurrence_backward, sum_by_bar,
+    Arithmetic, Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentWeights, Sequence, States,
+    TileWindows, WindowReads, WorkList, make_room, recurrence, recurrence_backward, sum_by_bar,
 };
 use crate::samples::Samples;
 use crate::view::BatchView;
@@ -59,14 +59,14 @@ struct Layer<T: Operand> {
 }
 
 impl<T: Operand> Lstms<T> {
-    /// The LSTMs of `model`, on scopes below `scope`. Memory for batches is taken when they come.
-    pub(super) fn new(scope: &Scope, model: &Model) -> Result<Self> {
+    /// The LSTMs of `model`, on scopes below `scope`, whose products are by `arithmetic`. Memory for batches is taken when they come.
+    pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Result<Self> {
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
         let (hidden, sequences) = (model.config().hidden, model.lstms().len());
         let over_bars = WorkList::empty(&batches, hidden)?;
         let layer = |l: usize| {
-            let cells = model.lstms().iter().map(|lstm| Cell::new(&weights, (model, lstm), l));
+            let cells = model.lstms().iter().map(|lstm| Cell::new(&weights, (model, lstm, l), arithmetic));
             Ok(Layer {
                 cells: cells.collect::<Result<_>>()?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, sequences)?,
@@ -74,7 +74,7 @@ impl<T: Operand> Lstms<T> {
                 between: (l + 1 < model.config().layers).then(|| Between::new(&activations, model, l)).transpose()?,
             })
         };
-        let top = Top::new(&activations, model)?;
+        let top = Top::new(&activations, model, arithmetic)?;
         let all_are_read = model.config().layers > 1 || top.reads_every_step();
         Ok(Lstms {
             hidden,

@@ -28,23 +28,25 @@ pub(super) struct Pooled {
 #[derive(Debug)]
 struct OfTimeframe {
     slots: PoolSlots,
+    arithmetic: Arithmetic,
     memory: PoolMemory,
 }
 
 impl OfTimeframe {
     fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> PoolWeights<'a> {
-        PoolWeights { parameters, slots: self.slots, arithmetic: Arithmetic::Exact }
+        PoolWeights { parameters, slots: self.slots, arithmetic: self.arithmetic }
     }
 }
 
 impl Pooled {
     /// The pooling of a model with so many heads; memory on `scope` is taken when batches come.
-    pub(super) fn new(scope: &Scope, model: &Model, heads: usize) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, (model, heads): (&Model, usize), arithmetic: Arithmetic) -> Result<Self> {
         let (hidden, layers) = (model.config().hidden, model.config().layers);
         let timeframe = |(of, lstm): (&AttentionPooling, &Lstm)| {
             let [steps, heads, hidden] = [lstm.sizes.steps, heads, hidden].map(|size| size as u32);
             Ok(OfTimeframe {
                 slots: PoolSlots::from(of.start(model.layout()), model.config().hidden),
+                arithmetic,
                 memory: PoolMemory::zeros(scope, PoolSizes { steps, windows: 0, heads, hidden })?,
             })
         };

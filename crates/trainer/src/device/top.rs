@@ -9,7 +9,7 @@ use super::outputs::Outputs;
 use super::pooling::Pooled;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::{Gradients, Operand, WindowReads, join_last, join_vectors, make_room, separate};
+use crate::ops::{Arithmetic, Gradients, Operand, WindowReads, join_last, join_vectors, make_room, separate};
 use crate::pooling::Pooling;
 
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(super) enum Top {
 
 impl Top {
     /// That of a model; memory on `scope` is taken when batches come.
-    pub(super) fn new(scope: &Scope, model: &Model) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Result<Self> {
         if let Pooling::Attention { heads } = model.config().pooling {
-            return Ok(Top::Pooled(Pooled::new(scope, model, heads)?));
+            return Ok(Top::Pooled(Pooled::new(scope, (model, heads), arithmetic)?));
         }
         Ok(match Norms::new(scope, model, model.config().layers - 1)? {
             Some(norms) => Top::Normed { norms, vectors: Buffer::zeros(scope, 0)? },

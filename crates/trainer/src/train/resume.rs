@@ -125,6 +125,7 @@ impl Trainer {
             carry_state: self.config.carry_state,
             mode: self.config.mode,
             precision: self.config.precision,
+            tf32: self.config.tf32,
             loss_scale: self.config.loss_scale,
         }
     }

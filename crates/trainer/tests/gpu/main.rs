@@ -128,9 +128,10 @@ fn train_until(
 }
 
 /// By how much losses, norms of gradients and weights may differ, of the largest number of each. In single precision by the order of sums; in 16 bits by what rounding on either side
-/// of a middle makes of eight steps, of numbers with 11 significant bits or with 8.
-fn tolerance(precision: Precision) -> f64 {
-    match precision {
+/// of a middle makes of eight steps, of numbers with 11 significant bits or with 8; TF32 has 11 too.
+fn tolerance(config: &Config) -> f64 {
+    match config.precision {
+        Precision::Fp32 if config.tf32 => 1e-2,
         Precision::Fp32 => 2e-5,
         Precision::Fp16 => 1e-2,
         Precision::Bf16 => 5e-2,
@@ -150,7 +151,7 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (mut expected, mut found) = (on_processor(config), on_gpu(gpu, config));
     let (expected_steps, expected_losses) = train(&mut expected, samples, None);
     let (steps, losses) = train(&mut found, samples, None);
-    let tolerance = tolerance(config.precision);
+    let tolerance = tolerance(config);
     let what = format!("{:?}", (config.precision, &config.model, config.optimizer.kind, config.accumulation_steps));
     let numbers =
         |of: fn(&StepEvent) -> f64| [&steps, &expected_steps].map(|steps| steps.iter().map(of).collect::<Vec<_>>());
@@ -246,6 +247,23 @@ fn by_the_kernels() {
 }
 
 /// A trainer with everything of the checkpoint that it goes on from.
+/// Products of fp32 on tensor cores: another rounding of the same run, on a GPU only.
+#[test]
+fn with_tf32_where_it_is_allowed() {
+    let (_driver, gpu) = with_kernels();
+    let exact = whole(Precision::Fp32, 2);
+    let config = Config { tf32: true, ..exact.clone() };
+    check(&gpu, &config, &series());
+    let trained = |mut trainer: Trainer| {
+        train(&mut trainer, &series(), None);
+        bits(&trainer)
+    };
+    assert_ne!(trained(on_gpu(&gpu, &config)), trained(on_gpu(&gpu, &exact)));
+    assert_eq!(trained(on_processor(&config)), trained(on_processor(&exact)));
+    let refused = Trainer::new(&Device::cpu(), Config { precision: Precision::Bf16, ..config }, shape()).unwrap_err();
+    assert!(refused.to_string().starts_with("training.tf32 is true: expected false"), "{refused}");
+}
+
 fn resumed(mut trainer: Trainer, samples: &dyn Samples, checkpoints: &Checkpoints) -> Trainer {
     let train: Vec<usize> = (0..49).collect();
     let run = Run { samples, train: &train, validation: &[50, 55, 59], checkpoints: Some(checkpoints) };
@@ -288,12 +306,7 @@ fn goes_on(gpu: &Device, config: &Config) {
             let precision = config.precision;
             let [found, expected] =
                 [&steps, &expected].map(|steps| steps.iter().map(|step| step.loss).collect::<Vec<_>>());
-            assert_close(
-                &format!("{precision} {begins_on_gpu} {ends_on_gpu}"),
-                &found,
-                &expected,
-                tolerance(precision),
-            );
+            assert_close(&format!("{precision} {begins_on_gpu} {ends_on_gpu}"), &found, &expected, tolerance(config));
             if begins_on_gpu && ends_on_gpu {
                 assert!(bits(&second) == bits(&on_the_gpu), "a run that was interrupted ends in the same bits");
             }

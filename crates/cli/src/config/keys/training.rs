@@ -162,6 +162,13 @@ pub(super) const KEYS: &[Key] = &[
          fp16 with `gpu_optimization.use_amp`; `16-mixed` is fp16 and `bf16-mixed` bf16.",
     ),
     key(
+        "training.tf32",
+        Kind::Bool,
+        "false",
+        "Whether a GPU rounds what matrix products read in fp32 to TF32 for its tensor cores: 11 significant bits with the range of fp32. The \
+         recurrence, and all else, stays in fp32. A CPU multiplies fp32 as it is, whatever this says, and notes so; with bf16 or fp16 it is an error.",
+    ),
+    key(
         "training.loss_scale_initial",
         POSITIVE,
         "65536",
