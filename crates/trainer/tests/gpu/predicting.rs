@@ -50,7 +50,7 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (expected_indices, expected_numbers) = predictions(&mut expected, samples);
     let (visited, numbers) = predictions(&mut found, samples);
     assert_eq!((&visited, &expected_indices), (&indices(), &indices()), "{what}");
-    let tolerance = tolerance(config.precision);
+    let tolerance = tolerance(config);
     assert_close(&what, &numbers, &expected_numbers, tolerance);
     let [expected, found] = [&mut expected, &mut found].map(|predictor| evaluation(predictor, samples, config.loss));
     assert_close(&what, &[found.loss], &[expected.loss], tolerance);
@@ -79,7 +79,7 @@ fn series_of_other_samples_take_the_place_of_those_before() {
     let mut found = predictor(&config).on_gpu(&gpu).unwrap();
     for samples in [&series() as &dyn Samples, &windows(), &series()] {
         let (_, expected) = predictions(&mut predictor(&config), samples);
-        assert_close("predictions", &predictions(&mut found, samples).1, &expected, tolerance(config.precision));
+        assert_close("predictions", &predictions(&mut found, samples).1, &expected, tolerance(&config));
     }
 }
 
