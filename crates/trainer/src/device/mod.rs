@@ -33,7 +33,7 @@ use std::time::Instant;
 
 use megabatch_amp::LossScaler;
 use megabatch_amp::ops::{Report, StepSettings};
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{Captures, Device};
 
 use crate::config::Config;
 use crate::error::Result;
@@ -54,6 +54,8 @@ pub(crate) struct Accelerator {
     device: Device,
     learner: Box<dyn Learn>,
     resident: Resident,
+    /// Of what steps submit, each part of which comes again with the next batch of the same shape.
+    captures: Captures,
     newest: Newest,
     begun: Instant,
 }
@@ -85,6 +87,7 @@ impl Accelerator {
             resident: Resident::new(&scope, model.layout(), config.optimizer.kind)?,
             device: device.clone(),
             learner,
+            captures: Captures::default(),
             newest: Newest::Host,
             begun: Instant::now(),
         })
@@ -109,9 +112,11 @@ impl Accelerator {
     pub(crate) fn begin(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         self.begun = Instant::now();
         self.fetch(host, scaler)?;
-        let Accelerator { learner, resident, .. } = self;
-        resident.gradients.set_zero()?;
-        learner.load(&resident.values)
+        let Accelerator { device, learner, resident, captures, .. } = self;
+        captures.run(device, || {
+            resident.gradients.set_zero()?;
+            learner.load(&resident.values)
+        })
     }
 
     /// Makes ready for the weights as they are now.
@@ -136,19 +141,19 @@ impl Accelerator {
 
     /// Adds the gradients of `objective` over `batch`.
     pub(crate) fn accumulate(&mut self, batch: &BatchView<'_>, objective: Objective) -> Result<()> {
-        let Accelerator { learner, resident, .. } = self;
+        let Accelerator { device, learner, resident, captures, .. } = self;
         let Resident { values, gradients, control, .. } = resident;
         let Objective { loss, count, dropout, .. } = objective;
         let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
-        learner.learn((batch, dropout), goal, (values, gradients))
+        captures.run(device, || learner.learn((batch, dropout), goal, (values, gradients)))
     }
 
     /// Ends a step: has the device judge losses and gradients as `of` says, follow these where nothing speaks against it, and tell how it went. Waits for the device, as nothing else in a step does.
     pub(crate) fn finish(&mut self, of: &StepSettings) -> Result<(Totals, Report)> {
         self.newest = Newest::Device;
-        let Accelerator { learner, resident, .. } = self;
+        let Accelerator { device, learner, resident, captures, .. } = self;
         resident.control.begin(of)?;
-        resident.follow(learner.totals())?;
+        captures.run(device, || resident.follow(learner.totals()))?;
         let report = resident.report()?;
         // Backward passes included, which nobody waits for.
         let forward = self.begun.elapsed();
