@@ -48,11 +48,19 @@ impl Divergence {
         }
     }
 
+    /// The largest loss that does not explode.
+    pub(crate) fn loss_max(&self, course: &Course) -> f64 {
+        match (self.explosion_factor, course.median()) {
+            // Of nothing but zeros, every loss would be too many times the median.
+            (Some(factor), Some(median)) if median > 0.0 => factor * median,
+            _ => f64::INFINITY,
+        }
+    }
+
     /// Refuses the `loss` of step `step`, counted from 1, where it explodes.
     pub(crate) fn check_loss(&self, course: &Course, (step, loss): (u64, f64)) -> Result<()> {
         let (Some(factor), Some(median)) = (self.explosion_factor, course.median()) else { return Ok(()) };
-        // Of nothing but zeros, every loss would be too many times the median.
-        if median > 0.0 && loss > factor * median {
+        if loss > self.loss_max(course) {
             return Err(Error::Exploded { step, loss, median, factor });
         }
         Ok(())

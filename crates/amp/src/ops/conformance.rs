@@ -5,7 +5,9 @@
 use half::bf16;
 use megabatch_gpu_core::{Buffer, Device, Result};
 
-use super::{Control, Moments, Report, StepSettings, Tensors, Weights, WorkingCopy, examine, round_stochastic, update};
+use super::{
+    Control, Examinee, Moments, Report, StepSettings, Tensors, Weights, WorkingCopy, examine, round_stochastic, update,
+};
 use crate::optimizer::{OptimizerSettings, Rule};
 use crate::scaler::{LossScaler, ScalerConfig};
 use crate::stochastic::Noise;
@@ -62,13 +64,15 @@ fn run(device: &Device, rule: Rule) -> Result<Outcome> {
     let mut values = Buffer::from_slice(&scope, &noise(1, 1.0))?;
     let (mut exp_avg, mut exp_avg_sq) = (Buffer::zeros(&scope, LEN)?, Buffer::zeros(&scope, LEN)?);
     let mut copy = Buffer::zeros(&scope, LEN)?;
+    // Of which the gradients were divided by 5.
+    let losses = Buffer::from_slice(&scope, &[3.0, 4.0])?;
     let mut reports = Vec::new();
     for (step, Gradients { scale, bad }) in STEPS.iter().enumerate() {
         let mut gradients = noise(2 + step as u32, 0.3 * scale);
         bad.iter().for_each(|&bad| gradients[bad] = f32::NAN);
         let gradients = Buffer::from_slice(&scope, &gradients)?;
-        control.begin(&StepSettings { share: 1.25, clip_norm: Some(20.0), optimizer })?;
-        examine(&mut tensors, &gradients, &mut control)?;
+        control.begin(&StepSettings { count: 5.0, clip_norm: Some(20.0), optimizer, ..StepSettings::default() })?;
+        examine(&mut tensors, Examinee { gradients: &gradients, losses: &losses }, &mut control)?;
         let mut weights = Weights {
             values: &mut values,
             gradients: &gradients,

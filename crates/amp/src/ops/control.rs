@@ -24,8 +24,10 @@ pub struct Control {
 /// What the host knows of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepSettings {
-    /// What gradients are multiplied by besides 1 / loss scale, > 0: 1, or count / terms where they are those of a sum over `count` terms that turned out to be `terms`.
-    pub share: f64,
+    /// Terms of the losses that gradients were divided by, > 0. Where they turned out to be others, as [`examine`](super::examine()) is told, gradients are multiplied by the quotient.
+    pub count: f64,
+    /// The largest mean of the losses that weights follow.
+    pub loss_max: f64,
     /// The norm that gradients are clipped to.
     pub clip_norm: Option<f64>,
     /// How weights follow them.
@@ -33,9 +35,9 @@ pub struct StepSettings {
 }
 
 impl Default for StepSettings {
-    /// Gradients of the mean, which are not clipped, and the optimizer's defaults.
+    /// Gradients of one term, however large its loss is, which are not clipped, and the optimizer's defaults.
     fn default() -> Self {
-        StepSettings { share: 1.0, clip_norm: None, optimizer: OptimizerSettings::default() }
+        StepSettings { count: 1.0, loss_max: f64::INFINITY, clip_norm: None, optimizer: OptimizerSettings::default() }
     }
 }
 
@@ -43,7 +45,8 @@ impl Default for StepSettings {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Step {
-    share: f64,
+    count: f64,
+    loss_max: f64,
     clip_norm: f64,
     lr: f64,
     beta1: f64,
@@ -70,7 +73,8 @@ impl Step {
         // The number of the step matters to none of these.
         let rates = Rates::<f32>::new(&of.optimizer, 1);
         Step {
-            share: of.share,
+            count: of.count,
+            loss_max: of.loss_max,
             clip_norm: of.clip_norm.unwrap_or(f64::INFINITY),
             lr: of.optimizer.lr,
             beta1: of.optimizer.beta1,
@@ -93,6 +97,9 @@ impl Step {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct State {
+    /// The sum of the losses, and the number of its terms.
+    pub(super) loss: f64,
+    pub(super) terms: f64,
     pub(super) norm: f64,
     /// Updates done.
     pub(super) steps: u64,
@@ -102,6 +109,7 @@ pub(super) struct State {
     pub(super) root_correction2: f32,
     /// The loss scale that the gradients were examined with.
     pub(super) scale_before: f32,
+    pub(super) scale_after: f32,
     /// Of the first gradient that is not finite; the chunk is [`NONE`] where all are.
     pub(super) bad_chunk: u32,
     pub(super) bad_index: u32,
@@ -109,6 +117,8 @@ pub(super) struct State {
     pub(super) overflows: u32,
     /// Of the loss scale: [`NO_CHANGE`] and those after it.
     pub(super) change: u32,
+    /// 1 where weights follow the gradients.
+    pub(super) follows: u32,
 }
 
 pub(super) const NO_CHANGE: u32 = 0;
@@ -132,6 +142,10 @@ pub(super) struct Rules {
 /// What a device tells of the step that it did last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
+    /// The sum of the losses.
+    pub loss_sum: f64,
+    /// The number of its terms.
+    pub terms: f64,
     /// As of [`Examined::norm`](crate::Examined::norm).
     pub norm: f64,
     /// The first gradient that was infinite or NaN once it was unscaled, for which the update was skipped.
@@ -170,6 +184,8 @@ impl Control {
     pub fn new(scope: &Scope, scaler: Option<&LossScaler>, steps: u64) -> Result<Self> {
         let of = scaler.map(LossScaler::state);
         let state = State {
+            loss: 0.0,
+            terms: 0.0,
             norm: 0.0,
             steps,
             inverse_scale: 1.0,
@@ -177,11 +193,13 @@ impl Control {
             step_size: 0.0,
             root_correction2: 1.0,
             scale_before: of.map_or(1.0, |of| of.scale),
+            scale_after: of.map_or(1.0, |of| of.scale),
             bad_chunk: NONE,
             bad_index: NONE,
             clean_steps: of.map_or(0, |of| of.clean_steps),
             overflows: of.map_or(0, |of| of.overflows),
             change: NO_CHANGE,
+            follows: 0,
         };
         Ok(Control {
             scaler: scaler.map(|scaler| *scaler.config()),
@@ -202,9 +220,9 @@ impl Control {
     /// Of [`Staging::send`].
     ///
     /// # Panics
-    /// If the share is not a positive finite number.
+    /// If the count is not a positive finite number.
     pub fn begin(&mut self, of: &StepSettings) -> Result<()> {
-        assert!(of.share > 0.0 && of.share.is_finite(), "a share of {}", of.share);
+        assert!(of.count > 0.0 && of.count.is_finite(), "a count of {}", of.count);
         self.staging.send(&[Step::new(of)], &mut self.step_on_device)?;
         self.step = Some(*of);
         Ok(())
@@ -223,19 +241,20 @@ impl Control {
         &self.scale
     }
 
-    /// Waits for the device, and tells how the last step over `tensors` went.
+    /// Waits for the device, once, and tells how the last step over `tensors` went.
     ///
     /// # Errors
     /// Of [`Buffer::to_vec`].
     pub fn report(&self, tensors: &Tensors) -> Result<Report> {
         let state = self.state.to_vec()?[0];
-        let scale = self.scaler.map(|_| self.scale.to_vec()).transpose()?;
-        let State { clean_steps, overflows, bad_chunk, bad_index, .. } = state;
+        let State { scale_after: scale, clean_steps, overflows, bad_chunk, bad_index, .. } = state;
         Ok(Report {
+            loss_sum: state.loss,
+            terms: state.terms,
             norm: state.norm,
             non_finite: (bad_chunk != NONE).then(|| tensors.place(bad_chunk, bad_index)),
             scale: state.scale_before,
-            scaler: scale.map(|scale| ScalerState { scale: scale[0], clean_steps, overflows }),
+            scaler: self.scaler.map(|_| ScalerState { scale, clean_steps, overflows }),
             steps: state.steps,
             change: state.change,
         })

@@ -6,15 +6,20 @@
 #define ALL_LANES 0xffffffffu
 #define THREADS 256
 
-// What takes out of gradients the loss scale and the count of terms that stood for the right one.
-__device__ inline float inverse_of(double share, float scale) { return __double2float_rn(share / (double)scale); }
+// Terms of the losses, 1 where there is none to divide by.
+__device__ inline double terms_of(const double* losses) { return losses[1] > 1.0 ? losses[1] : 1.0; }
 
-// gradients: as the chunks say.  sums, firsts: [chunks], the squares' sum and the first element that is not finite once it is unscaled. A block is a warp.
-extern "C" __global__ void __launch_bounds__(32) squares(const Chunk* chunks, const float* gradients, const float* scale, const Step* step,
-                                                         double* sums, unsigned* firsts) {
+// What takes out of gradients the loss scale, and the count of terms that stood for the right one.
+__device__ inline float inverse_of(const Step* step, const double* losses, float scale) {
+  return __double2float_rn(step->count / terms_of(losses) / (double)scale);
+}
+
+// gradients: as the chunks say.  losses: [2], their sum and the number of its terms.  sums, firsts: [chunks], the squares' sum and the first element that is not finite once it is unscaled. A block is a warp.
+extern "C" __global__ void __launch_bounds__(32) squares(const Chunk* chunks, const float* gradients, const double* losses,
+                                                         const float* scale, const Step* step, double* sums, unsigned* firsts) {
   Chunk of = chunks[blockIdx.x];
   unsigned lane = threadIdx.x, first = NONE;
-  float inverse = inverse_of(step->share, *scale);
+  float inverse = inverse_of(step, losses, *scale);
   double sum = 0.0;
 #pragma unroll 16
   for (unsigned k = lane; k < of.len; k += 32) {
@@ -33,7 +38,6 @@ extern "C" __global__ void __launch_bounds__(32) squares(const Chunk* chunks, co
 
 // As LossScaler::update does it; one that would fall below its floor stays as it is.
 __device__ inline void change_scale(const Rules& rules, bool overflows, float* scale, State* state) {
-  state->change = NO_CHANGE;
   if (rules.growth_interval == 0) return;
   if (overflows) {
     unsigned count = state->overflows == NONE ? NONE : state->overflows + 1;
@@ -62,8 +66,9 @@ __device__ inline void change_scale(const Rules& rules, bool overflows, float* s
 }
 
 // One block.
-extern "C" __global__ void __launch_bounds__(THREADS) judge(const double* sums, const unsigned* firsts, unsigned chunks, const Step* step,
-                                                            Rules rules, float* scale, State* state) {
+extern "C" __global__ void __launch_bounds__(THREADS) judge(const double* sums, const unsigned* firsts, unsigned chunks,
+                                                            const double* losses, const Step* step, Rules rules, float* scale,
+                                                            State* state) {
   __shared__ double part[THREADS];
   __shared__ unsigned bad[THREADS];
   unsigned thread = threadIdx.x, own = NONE;
@@ -84,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) judge(const double* sums, 
   __syncthreads();
   if (thread > 0) return;
   for (unsigned k = 1; k < THREADS; k++) own = min(own, bad[k]);
-  float before = *scale, inverse = inverse_of(step->share, before);
+  float before = *scale, inverse = inverse_of(step, losses, before);
   double norm = __dmul_rn(sqrt(sum), (double)inverse);
   double coefficient = step->clip_norm / __dadd_rn(norm, 1e-6);
   state->norm = norm;
@@ -93,5 +98,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) judge(const double* sums, 
   state->clip = __double2float_rn(coefficient < 1.0 ? coefficient : 1.0);
   state->bad_chunk = own;
   state->bad_index = own == NONE ? NONE : firsts[own];
-  change_scale(rules, own != NONE, scale, state);
+  state->loss = losses[0];
+  state->terms = losses[1];
+  state->change = NO_CHANGE;
+  // Of a loss that is refused nothing follows, the scale included.
+  bool stands = isfinite(losses[0]) && !(losses[0] / terms_of(losses) > step->loss_max);
+  if (stands) change_scale(rules, own != NONE, scale, state);
+  state->scale_after = *scale;
+  state->follows = stands && own == NONE && losses[1] > 0.0;
 }

@@ -14,39 +14,51 @@ const PTX: &str = include_str!("examine.ptx");
 /// Threads of a block of the kernel that goes through gradients: a warp.
 const LANES: u32 = 32;
 
-/// Reads the gradients of all tensors once, for their norm, the first that is not finite and the clip coefficient, and has the loss scale follow: all of it goes to `control`,
-/// the numbers of [`crate::examine`], [`Examined::factors`](crate::Examined::factors) and [`LossScaler::update`](crate::LossScaler::update) with their bits. Sums are in double
+/// What is examined: the gradients, and the losses that they are of.
+#[derive(Clone, Copy, Debug)]
+pub struct Examinee<'a> {
+    /// The gradients of the scaled loss by the weights.
+    pub gradients: &'a Buffer<f32>,
+    /// `[2]`: the sum of the losses, and the number of its terms.
+    pub losses: &'a Buffer<f64>,
+}
+
+/// Reads the gradients of all tensors once, for their norm, the first that is not finite and the clip coefficient, and has the loss scale follow, unless the sum of the losses is not finite or
+/// their mean above the step's most: all of it goes to `control`, the numbers of [`crate::examine`], [`Examined::factors`](crate::Examined::factors) and [`LossScaler::update`](crate::LossScaler::update) with their bits. Sums are in double
 /// precision and in a fixed order. Two launches.
 ///
 /// # Errors
 /// What the device says of a launch.
 ///
 /// # Panics
-/// If no step was begun, if the tensors end after the gradients, and if arrays are on several devices.
-pub fn examine(tensors: &mut Tensors, gradients: &Buffer<f32>, control: &mut Control) -> Result<()> {
+/// If no step was begun, if the tensors end after the gradients, if the losses are not two numbers, and if arrays are on several devices.
+pub fn examine(tensors: &mut Tensors, examinee: Examinee<'_>, control: &mut Control) -> Result<()> {
+    let Examinee { gradients, losses } = examinee;
     tensors.assert_within(gradients.len());
+    assert_eq!(losses.len(), 2, "a sum and a number of terms");
     let of = control.step();
     let device = control.state.scope().device().clone();
     device.assert_beside(gradients.scope().device());
+    device.assert_beside(losses.scope().device());
     device.assert_beside(tensors.on_device.chunks.scope().device());
     match &device {
-        Device::Cuda(device) => cuda(device, tensors, gradients, control),
+        Device::Cuda(device) => cuda(device, tensors, examinee, control),
         _ => {
-            cpu(tensors, gradients.as_slice(), (of, control));
+            cpu(tensors, examinee, (of, control));
             Ok(())
         }
     }
 }
 
-fn cuda(device: &Cuda, tensors: &mut Tensors, gradients: &Buffer<f32>, control: &mut Control) -> Result<()> {
+fn cuda(device: &Cuda, tensors: &mut Tensors, of: Examinee<'_>, control: &mut Control) -> Result<()> {
     let (count, on_device) = (tensors.chunks(), &tensors.on_device);
     let (chunks, sums, firsts) = (on_device.chunks.address(), on_device.sums.address(), on_device.firsts.address());
     let (scale, state) = (control.scale.address(), control.state.address());
-    let step = control.step_on_device.address();
+    let (step, losses) = (control.step_on_device.address(), of.losses.address());
     let squares = Kernel { module: "amp/examine", ptx: PTX, name: "squares" };
-    let of_squares = arguments![chunks, gradients.address(), scale, step, sums, firsts];
+    let of_squares = arguments![chunks, of.gradients.address(), losses, scale, step, sums, firsts];
     let judge = Kernel { module: "amp/examine", ptx: PTX, name: "judge" };
-    let of_judge = arguments![sums, firsts, count as u32, step, control.rules(), scale, state];
+    let of_judge = arguments![sums, firsts, count as u32, losses, step, control.rules(), scale, state];
     // SAFETY: the chunks are of elements that `gradients` was seen to have, and a block writes its own of as many sums; the second launch, which reads these, comes after the
     // first in the order of the default stream, as does all that reads the control.
     unsafe {
@@ -59,21 +71,27 @@ fn launch_of_squares(chunks: usize) -> Option<Launch> {
     Launch::of_blocks(chunks).map(|launch| launch.with_threads(LANES))
 }
 
-fn cpu(tensors: &Tensors, gradients: &[f32], (of, control): (StepSettings, &mut Control)) {
-    let scale = control.scale.as_slice()[0];
-    let inverse = (of.share / f64::from(scale)) as f32;
+fn cpu(tensors: &Tensors, examinee: Examinee<'_>, (of, control): (StepSettings, &mut Control)) {
+    let (losses, scale) = (examinee.losses.as_slice(), control.scale.as_slice()[0]);
+    // In a step without any known target there is no term to divide by.
+    let terms = losses[1].max(1.0);
+    let inverse = (of.count / terms / f64::from(scale)) as f32;
+    let gradients = examinee.gradients.as_slice();
     let slices: Vec<&[f32]> = tensors.ranges().iter().map(|range| &gradients[range.clone()]).collect();
     let examined = crate::examine(&slices, inverse, Threads::Caller);
-    let change = control.scaler().map(|mut scaler| {
+    let stands = losses[0].is_finite() && losses[0] / terms <= of.loss_max;
+    let change = control.scaler().filter(|_| stands).map(|mut scaler| {
         let overflow = examined.non_finite.map(|place| Overflow { tensor: "", index: place.index });
         (scaler.update(overflow), scaler.state())
     });
     let state = &mut control.state.as_mut_slice()[0];
+    (state.loss, state.terms) = (losses[0], losses[1]);
     (state.norm, state.scale_before, state.inverse_scale) = (examined.norm, scale, inverse);
     // Where there are none, nothing is updated.
     state.clip = examined.factors(of.clip_norm).map_or(1.0, |Factors { clip, .. }| clip);
     [state.bad_chunk, state.bad_index] = examined.non_finite.map_or([NONE; 2], |place| tensors.chunk_of(place));
-    state.change = NO_CHANGE;
+    (state.change, state.scale_after) = (NO_CHANGE, scale);
+    state.follows = u32::from(stands && examined.non_finite.is_none() && losses[1] > 0.0);
     if let Some((change, scaler)) = change {
         (state.clean_steps, state.overflows) = (scaler.clean_steps, scaler.overflows);
         state.change = match change {
@@ -82,6 +100,7 @@ fn cpu(tensors: &Tensors, gradients: &[f32], (of, control): (StepSettings, &mut 
             Ok(ScaleChange::Backoff) => BACKOFF,
             Err(_) => COLLAPSE,
         };
+        state.scale_after = scaler.scale;
         control.scale.as_mut_slice()[0] = scaler.scale;
     }
 }
@@ -97,13 +116,14 @@ mod tests {
     use crate::threads::BLOCK;
 
     /// As `cuda` does it.
-    fn run(tensors: &Tensors, gradients: &[f32], control: &mut Control) {
+    fn run(tensors: &Tensors, of: Examinee<'_>, control: &mut Control) {
         let chunks = tensors.on_device.chunks.as_slice();
         let (mut sums, mut firsts) = (vec![f64::NAN; chunks.len()], vec![7u32; chunks.len()]);
         let rules = control.rules();
         let mut arguments = [
             Arg::from(chunks),
-            Arg::from(gradients),
+            Arg::from(of.gradients.as_slice()),
+            Arg::from(of.losses.as_slice()),
             Arg::from(control.scale.as_slice()),
             Arg::from(control.step_on_device.as_slice()),
             Arg::from(&mut sums[..]),
@@ -114,6 +134,7 @@ mod tests {
             Arg::from(&sums[..]),
             Arg::from(&firsts[..]),
             Arg::from(chunks.len() as u32),
+            Arg::from(of.losses.as_slice()),
             Arg::from(control.step_on_device.as_slice()),
             Arg::of_struct(&rules),
             Arg::from(control.scale.as_mut_slice()),
@@ -140,7 +161,7 @@ mod tests {
         LossScaler::new(config).unwrap()
     }
 
-    fn check(lens: &[usize], gradients: &[f32], of: StepSettings) {
+    fn check(lens: &[usize], (gradients, losses): (&[f32], [f64; 2]), of: StepSettings) {
         let scope = Device::cpu().scope("test");
         let mut start = 3;
         let ranges = lens.iter().map(|&len| {
@@ -149,14 +170,15 @@ mod tests {
         });
         let ranges: Vec<_> = ranges.collect();
         let mut tensors = Tensors::new(&scope, &ranges).unwrap();
-        let gradients = Buffer::from_slice(&scope, gradients).unwrap();
+        let gradients = &Buffer::from_slice(&scope, gradients).unwrap();
+        let losses = &Buffer::from_slice(&scope, &losses).unwrap();
         for scaler in [None, Some(&scaler())] {
             let mut expected = Control::new(&scope, scaler, 5).unwrap();
             let mut found = Control::new(&scope, scaler, 5).unwrap();
             for step in 0..3 {
                 [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
-                examine(&mut tensors, &gradients, &mut expected).unwrap();
-                run(&tensors, gradients.as_slice(), &mut found);
+                examine(&mut tensors, Examinee { gradients, losses }, &mut expected).unwrap();
+                run(&tensors, Examinee { gradients, losses }, &mut found);
                 assert_eq!(bits(&found), bits(&expected), "{lens:?}, step {step}: {found:?} for {expected:?}");
             }
         }
@@ -168,7 +190,11 @@ mod tests {
             let len = lens.iter().sum::<usize>() + lens.len() + 3;
             let gradients = noise(len, 30.0);
             for clip_norm in [None, Some(1.0), Some(1e9)] {
-                check(lens, &gradients, StepSettings { share: 4.0 / 3.0, clip_norm, ..StepSettings::default() });
+                check(
+                    lens,
+                    (&gradients, [5.0, 3.0]),
+                    StepSettings { count: 4.0, clip_norm, ..StepSettings::default() },
+                );
             }
         }
     }
@@ -182,8 +208,8 @@ mod tests {
                 gradients[at] = bad;
                 gradients[2 * BLOCK + 40] = f32::NAN;
                 // Times 16, the largest number overflows where it is unscaled.
-                let of = StepSettings { share: 16.0, clip_norm: Some(1.0), ..StepSettings::default() };
-                check(&lens, &gradients, of);
+                let of = StepSettings { count: 16.0, clip_norm: Some(1.0), ..StepSettings::default() };
+                check(&lens, (&gradients, [0.5, 1.0]), of);
             }
         }
     }
@@ -192,10 +218,38 @@ mod tests {
     fn more_chunks_than_a_block_has_threads() {
         let lens = [7; 300];
         let mut gradients = noise(8 * 300 + 3, 3.0);
-        check(&lens, &gradients, StepSettings::default());
+        check(&lens, (&gradients, [0.5, 1.0]), StepSettings::default());
         gradients[8 * 280] = f32::NAN;
         gradients[8 * 290] = f32::NAN;
-        check(&lens, &gradients, StepSettings::default());
+        check(&lens, (&gradients, [0.5, 1.0]), StepSettings::default());
+    }
+
+    /// Whether weights follow, by losses, terms and the largest mean; where the loss is refused, the scale does not follow either.
+    #[test]
+    fn a_loss_that_is_refused_changes_nothing() {
+        let of = |loss_max| StepSettings { count: 4.0, loss_max, ..StepSettings::default() };
+        let cases = [
+            ([6.0, 3.0], f64::INFINITY, true, true),
+            ([6.0, 3.0], 2.0, true, true),
+            ([6.0, 3.0], 1.9, false, false),
+            ([f64::NAN, 3.0], f64::INFINITY, false, false),
+            ([f64::INFINITY, 3.0], f64::INFINITY, false, false),
+            ([-f64::INFINITY, 3.0], 1.0, false, false),
+            // Without any term there is nothing to follow, and no overflow either.
+            ([0.0, 0.0], 1.0, false, true),
+        ];
+        for (losses, loss_max, follows, stands) in cases {
+            check(&[40, 50], (&noise(95, 3.0), losses), of(loss_max));
+            let scope = Device::cpu().scope("test");
+            let mut tensors = Tensors::new(&scope, std::slice::from_ref(&(0..2))).unwrap();
+            let mut control = Control::new(&scope, Some(&scaler()), 0).unwrap();
+            let gradients = &Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap();
+            let losses = &Buffer::from_slice(&scope, &losses).unwrap();
+            control.begin(&of(loss_max)).unwrap();
+            examine(&mut tensors, Examinee { gradients, losses }, &mut control).unwrap();
+            let state = control.state.as_slice()[0];
+            assert_eq!((state.follows == 1, state.clean_steps == 1), (follows, stands), "{losses:?}, {loss_max}");
+        }
     }
 
     /// The scale over many steps, down to its floor and up to its ceiling.
@@ -203,6 +257,7 @@ mod tests {
     fn the_scale_follows_as_the_scalers() {
         let scope = Device::cpu().scope("test");
         let mut tensors = Tensors::new(&scope, &[0..1, 1..2]).unwrap();
+        let losses = &Buffer::from_slice(&scope, &[0.5, 1.0]).unwrap();
         let config =
             ScalerConfig { initial_scale: 4.0, growth_interval: 2, growth_factor: 1.7, ..ScalerConfig::default() };
         for hysteresis in [1, 2] {
@@ -211,11 +266,11 @@ mod tests {
             let mut expected = Control::new(&scope, Some(&scaler), 0).unwrap();
             for step in "..x.xx.....xxxxxxxx.......".chars() {
                 let gradient = if step == 'x' { f32::NAN } else { 1.0 };
-                let gradients = Buffer::from_slice(&scope, &[0.5, gradient]).unwrap();
+                let gradients = &Buffer::from_slice(&scope, &[0.5, gradient]).unwrap();
                 let of = StepSettings::default();
                 [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
-                examine(&mut tensors, &gradients, &mut expected).unwrap();
-                run(&tensors, gradients.as_slice(), &mut found);
+                examine(&mut tensors, Examinee { gradients, losses }, &mut expected).unwrap();
+                run(&tensors, Examinee { gradients, losses }, &mut found);
                 assert_eq!(bits(&found), bits(&expected), "{step}");
             }
         }

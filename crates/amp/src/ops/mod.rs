@@ -7,8 +7,8 @@
 //! ```text
 //! forward and backward, of the loss times the number in control.scale()
 //! begin       what the host knows of the step, to the control
-//! examine     norm, first gradient that is not finite, clip coefficient; the loss scale of the next step
-//! update      nothing where a gradient was not finite, else a step of SGD, Adam or AdamW
+//! examine     whether the loss stands; norm, first gradient that is not finite, clip coefficient; the loss scale of the next step
+//! update      nothing where the loss does not stand or a gradient was not finite, else a step of SGD, Adam or AdamW
 //! ```
 //!
 //! and nobody waits for the device in it. What changes from step to step is read on the device, so that the launches of all steps are the same. [`Control::report`] does, for a log or a checkpoint.
@@ -23,7 +23,7 @@ mod tensors;
 mod update;
 
 pub use control::{Control, Report, StepSettings};
-pub use examine::examine;
+pub use examine::{Examinee, examine};
 pub use round::round_stochastic;
 pub use tensors::Tensors;
 pub use update::{Moments, Weights, WorkingCopy, update};

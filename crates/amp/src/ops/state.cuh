@@ -13,14 +13,16 @@ struct Chunk {
 };
 
 struct State {
+  double loss, terms;                 // the losses of the step: their sum, and of how many terms
   double norm;
   u64 steps;                          // updates done
   float inverse_scale, clip;          // what gradients are multiplied by
   float step_size, root_correction2;  // of the last update
-  float scale_before;                 // the loss scale that the gradients were examined with
+  float scale_before, scale_after;    // the loss scale that the gradients were examined with, and that of the next step
   unsigned bad_chunk, bad_index;      // of the first gradient that is not finite; the chunk is NONE where all are
   unsigned clean_steps, overflows;
   unsigned change;                    // of the loss scale: NO_CHANGE …
+  unsigned follows;                   // whether the weights follow the gradients
 };
 
 // Factors of an update that do not depend on how many there were before.
@@ -30,7 +32,8 @@ struct Rates {
 
 // What the host tells of a step: read from here, and not passed, so that the launches of all steps are the same.
 struct Step {
-  double share;  // what takes the count of terms that stood for the right one out of gradients: the quotient of the counts
+  double count;      // terms that gradients were divided by, whatever their number turned out to be
+  double loss_max;   // of a term, on the average; infinite for none
   double clip_norm;  // infinite for none
   double lr, beta1, beta2;
   Rates rates;

@@ -9,7 +9,7 @@
 
 // Counts the step, and makes of its number what corrects the moments. A single thread.
 extern "C" __global__ void advance(State* state, const Step* step) {
-  if (state->bad_chunk != NONE) return;
+  if (!state->follows) return;
   u64 number = state->steps + 1;
   state->steps = number;
   state->step_size = __double2float_rn(step->lr / __dadd_rn(1.0, -pow(step->beta1, (double)number)));
@@ -22,10 +22,10 @@ __device__ inline void narrow(float, NoCopy*, u64) {}
 __device__ inline void narrow(float value, __half* to, u64 k) { to[k] = __float2half_rn(value); }
 __device__ inline void narrow(float value, __nv_bfloat16* to, u64 k) { to[k] = __float2bfloat16_rn(value); }
 
-// Calls `each` for the elements of this block's piece of a chunk; for none where a gradient is not finite.
+// Calls `each` for the elements of this block's piece of a chunk; for none where the weights are not to follow.
 template <class Each>
 __device__ inline void each_element(const Chunk* chunks, const State* state, Each each) {
-  if (state->bad_chunk != NONE) return;
+  if (!state->follows) return;
   Chunk of = chunks[blockIdx.x / PIECES];
   unsigned length = (of.len + PIECES - 1) / PIECES, start = blockIdx.x % PIECES * length, end = min(start + length, of.len);
 #pragma unroll 4

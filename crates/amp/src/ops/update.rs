@@ -5,7 +5,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 
 use super::control::Control;
-use super::tensors::{NONE, Tensors};
+use super::tensors::Tensors;
 use crate::gradients::Factors;
 use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::Threads;
@@ -48,7 +48,7 @@ pub enum WorkingCopy<'a> {
 }
 
 /// Changes weights and moments of all tensors by one step along the gradients, multiplied by what [`examine`](super::examine()) left in `control`, and counts the step
-/// there; does nothing where a gradient was not finite. What is computed is [`crate::update`]'s, with its bits as far as the device's power of a decay rate is the host's:
+/// there; does nothing where a gradient was not finite, a loss was refused or had no terms. What is computed is [`crate::update`]'s, with its bits as far as the device's power of a decay rate is the host's:
 /// its double precision differs by two units in the last place at most, which a correction rounded to f32 rarely shows. Two launches.
 ///
 /// # Errors
@@ -134,7 +134,7 @@ fn one_thread() -> Option<Launch> {
 
 fn cpu(tensors: &Tensors, (weights, settings): (&mut Weights<'_>, &OptimizerSettings), control: &mut Control) {
     let state = &mut control.state.as_mut_slice()[0];
-    if state.bad_chunk != NONE {
+    if state.follows == 0 {
         return;
     }
     state.steps += 1;
@@ -166,7 +166,7 @@ mod tests {
     use megabatch_simt::Arg;
 
     use super::super::control::StepSettings;
-    use super::super::examine::examine;
+    use super::super::examine::{Examinee, examine};
     use super::super::harness::{HARNESS, noise};
     use super::*;
     use crate::threads::BLOCK;
@@ -197,12 +197,15 @@ mod tests {
         }
 
         fn begin(&mut self, optimizer: OptimizerSettings) {
-            self.control.begin(&StepSettings { share: 0.25, clip_norm: Some(40.0), optimizer }).unwrap();
+            self.control
+                .begin(&StepSettings { count: 1.0, clip_norm: Some(40.0), optimizer, ..StepSettings::default() })
+                .unwrap();
         }
 
         fn examined(mut self) -> Self {
             self.begin(OptimizerSettings::default());
-            examine(&mut self.tensors, &self.buffers[1], &mut self.control).unwrap();
+            let losses = &Buffer::from_slice(self.buffers[1].scope(), &[1.0, 4.0]).unwrap();
+            examine(&mut self.tensors, Examinee { gradients: &self.buffers[1], losses }, &mut self.control).unwrap();
             self
         }
 

@@ -194,10 +194,8 @@ impl<T: Operand> Head<T> {
         multiply(&of_read, Output::Overwrite, (&mut room.d_read, 0), scratch)
     }
 
-    /// The sum of the losses since [`Head::load`], and the number of its terms. Waits for the device.
-    pub(super) fn totals(&self) -> Result<[f64; 2]> {
-        let mut totals = [0.0; 2];
-        self.totals.copy_to(&mut totals)?;
-        Ok(totals)
+    /// `[2]`: the sum of the losses since [`Head::load`], and the number of its terms.
+    pub(super) fn totals(&self) -> &Buffer<f64> {
+        &self.totals
     }
 }

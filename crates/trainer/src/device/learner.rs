@@ -40,8 +40,8 @@ pub(super) trait Learn: Debug + Send {
     /// Writes the outputs of a batch, `[B, K]`. Waits for the device.
     fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>, outputs: &mut [f32]) -> Result<()>;
 
-    /// The sum of the losses since the step began, and the number of its terms. Waits for the device.
-    fn totals(&self) -> Result<[f64; 2]>;
+    /// `[2]`: the sum of the losses since the step began, and the number of its terms.
+    fn totals(&self) -> &Buffer<f64>;
 }
 
 /// The model of a run with `config`, on scopes below `scope`.
@@ -134,7 +134,7 @@ impl<T: Operand> Learn for Learner<T> {
         self.head.predict(parameters, outputs)
     }
 
-    fn totals(&self) -> Result<[f64; 2]> {
+    fn totals(&self) -> &Buffer<f64> {
         self.head.totals()
     }
 }

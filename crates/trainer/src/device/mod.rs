@@ -7,7 +7,8 @@
 //! each batch    rows of bars, targets     ─► device
 //!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer ─► last states, or pooling ─► fusion ─► head, loss
 //!               gradients    ◄─ by bar    ◄─ the same backward                                                             ◄─┘
-//! once a step   loss, norm, overflow      ◄─ device, and then unscale, clip, update there
+//! once a step   unscale, clip, update there, or nothing where the loss or a gradient is not finite
+//!               loss, norm, overflow      ◄─ device, the one thing that the host waits for
 //! where due     outputs of a validation   ◄─ device
 //!               weights, moments          ◄─ device, for checkpoints
 //! ```
@@ -34,7 +35,7 @@ use std::time::Instant;
 
 use megabatch_amp::LossScaler;
 use megabatch_amp::ops::{Report, StepSettings};
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{Captures, Device};
 
 use crate::config::Config;
 use crate::error::Result;
@@ -57,6 +58,8 @@ pub(crate) struct Accelerator {
     device: Device,
     learner: Box<dyn Learn>,
     resident: Resident,
+    /// Of what steps submit, each part of which comes again with the next batch of the same shape.
+    captures: Captures,
     newest: Newest,
     begun: Instant,
 }
@@ -88,6 +91,7 @@ impl Accelerator {
             resident: Resident::new(&scope, model.layout(), config.optimizer.kind)?,
             device: device.clone(),
             learner,
+            captures: Captures::default(),
             newest: Newest::Host,
             begun: Instant::now(),
         })
@@ -111,17 +115,27 @@ impl Accelerator {
     /// Begins a step, with gradients and losses of zero.
     pub(crate) fn begin(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         self.begun = Instant::now();
-        self.resident.gradients.set_zero()?;
-        self.load(host, scaler)
+        self.fetch(host, scaler)?;
+        let Accelerator { device, learner, resident, captures, .. } = self;
+        captures.run(device, || {
+            resident.gradients.set_zero()?;
+            learner.load(&resident.values)
+        })
     }
 
     /// Makes ready for the weights as they are now.
     pub(crate) fn load(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
+        self.fetch(host, scaler)?;
+        self.learner.load(&self.resident.values)
+    }
+
+    /// Takes weights and the optimizer's state from the host where they are newer.
+    fn fetch(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         if self.newest == Newest::Host {
             self.resident.load(host.parameters, host.optimizer, scaler)?;
             self.newest = Newest::Both;
         }
-        self.learner.load(&self.resident.values)
+        Ok(())
     }
 
     /// The model in use, by the weights that [`Accelerator::load`] found.
@@ -131,27 +145,23 @@ impl Accelerator {
 
     /// Adds the gradients of `objective` over `batch`.
     pub(crate) fn accumulate(&mut self, batch: &BatchView<'_>, objective: Objective) -> Result<()> {
-        let Resident { values, gradients, control, .. } = &mut self.resident;
+        let Accelerator { device, learner, resident, captures, .. } = self;
+        let Resident { values, gradients, control, .. } = resident;
         let Objective { loss, count, dropout, .. } = objective;
         let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
-        self.learner.learn((batch, dropout), goal, (values, gradients))
+        captures.run(device, || learner.learn((batch, dropout), goal, (values, gradients)))
     }
 
-    /// The sums over the batches since the step began; their time, backward passes included, is the forward pass's. Waits for the device.
-    pub(crate) fn totals(&self) -> Result<Totals> {
-        let [loss_sum, terms] = self.learner.totals()?;
-        Ok(Totals { loss_sum, terms: terms as usize, forward: self.begun.elapsed(), ..Totals::default() })
-    }
-
-    /// Looks at the gradients of the step, and has the loss scale follow. Waits for the device.
-    pub(crate) fn examine(&mut self, of: &StepSettings) -> Result<Report> {
-        self.resident.examine(of)
-    }
-
-    /// Changes the weights by a step along the gradients that [`Accelerator::examine`] looked at; does nothing where one was not finite. Does not wait.
-    pub(crate) fn update(&mut self) -> Result<()> {
+    /// Ends a step: has the device judge losses and gradients as `of` says, follow these where nothing speaks against it, and tell how it went. Waits for the device, as nothing else in a step does.
+    pub(crate) fn finish(&mut self, of: &StepSettings) -> Result<(Totals, Report)> {
         self.newest = Newest::Device;
-        self.resident.update()
+        let Accelerator { device, learner, resident, captures, .. } = self;
+        resident.control.begin(of)?;
+        captures.run(device, || resident.follow(learner.totals()))?;
+        let report = resident.report()?;
+        // Backward passes included, which nobody waits for.
+        let forward = self.begun.elapsed();
+        Ok((Totals { loss_sum: report.loss_sum, terms: report.terms as usize, forward, ..Totals::default() }, report))
     }
 
     /// Brings weights and the optimizer's state on the host up to date. Waits for the device.

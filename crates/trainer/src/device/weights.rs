@@ -3,7 +3,7 @@
 //! Weights, gradients and the optimizer's state on a device.
 
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{Control, Moments, Report, StepSettings, Tensors, Weights, examine, update};
+use megabatch_amp::ops::{Control, Examinee, Moments, Report, Tensors, Weights, examine, update};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::tally::Tally;
@@ -70,7 +70,7 @@ impl Resident {
 
     /// Gives weights, moments and the number of updates back to the host. Waits for the device.
     pub(super) fn store(&self, parameters: &mut TensorSet<f32>, optimizer: &mut Optimizer<f32>) -> Result<()> {
-        let report = self.control.report(&self.tensors)?;
+        let report = self.report()?;
         self.values.copy_to(parameters.values_mut())?;
         let (moments, steps) = optimizer.state_mut();
         if let (Some([mean, square]), Some(to)) = (&self.moments, moments) {
@@ -81,18 +81,17 @@ impl Resident {
         Ok(())
     }
 
-    /// Norm and finiteness of the gradients, and the loss scale after them. Waits for the device.
-    pub(super) fn examine(&mut self, of: &StepSettings) -> Result<Report> {
-        self.control.begin(of)?;
-        examine(&mut self.tensors, &self.gradients, &mut self.control)?;
-        Ok(self.control.report(&self.tensors)?)
+    /// Judges the gradients and `losses` `[2]`, their sum and the number of its terms, and follows the gradients where nothing speaks against it. Does not wait.
+    pub(super) fn follow(&mut self, losses: &Buffer<f64>) -> Result<()> {
+        let Resident { values, gradients, moments, tensors, control, .. } = self;
+        examine(tensors, Examinee { gradients, losses }, control)?;
+        let moments = moments.as_mut().map(|[exp_avg, exp_avg_sq]| Moments { exp_avg, exp_avg_sq });
+        let mut weights = Weights { values, gradients, moments, working_copy: None };
+        Ok(update(tensors, &mut weights, control)?)
     }
 
-    /// A step along the gradients that were examined; none where one was not finite.
-    pub(super) fn update(&mut self) -> Result<()> {
-        let moments = self.moments.as_mut().map(|[exp_avg, exp_avg_sq]| Moments { exp_avg, exp_avg_sq });
-        let (values, gradients) = (&mut self.values, &self.gradients);
-        let mut weights = Weights { values, gradients, moments, working_copy: None };
-        Ok(update(&self.tensors, &mut weights, &mut self.control)?)
+    /// How the last step went. Waits for the device.
+    pub(super) fn report(&self) -> Result<Report> {
+        Ok(self.control.report(&self.tensors)?)
     }
 }

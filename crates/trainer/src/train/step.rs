@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use megabatch_amp::ops::StepSettings;
+use megabatch_amp::ops::{Report, StepSettings};
 use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
 use megabatch_order::StepSamples;
 
@@ -53,7 +53,9 @@ impl Trainer {
             scale: self.scaler.as_ref().map_or(1.0, LossScaler::scale),
         };
         let counts = self.counts_ahead(&work, (schedule, run))?;
-        let totals = self.accumulate(feed, (schedule.batches_of(&work), counts), objective)?;
+        let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
+        let lr = lr * self.course.rate_factor();
+        let (totals, report) = self.accumulate(feed, (schedule.batches_of(&work), counts), (objective, lr))?;
         assert!(
             totals.terms <= terms_max && (run.samples.graphs().is_none() || totals.terms == terms_max),
             "{} terms of the loss in step {}, and {terms_max} as `Graphs::labelled` has it",
@@ -65,13 +67,11 @@ impl Trainer {
         let (learns, terms) = (totals.terms > 0, totals.terms.max(1));
         let loss = totals.loss_sum / terms as f64;
         self.config.divergence.check_loss(&self.course, (self.step + 1, loss))?;
-        let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
-        let lr = lr * self.course.rate_factor();
         // Which targets are known shows as batches are computed: gradients are those of the sum over `count` until here.
         let share = count as f64 / terms as f64;
-        let Followed { norm, overflow } = match self.accelerator {
+        let Followed { norm, overflow } = match report {
             None => self.follow(share, (objective.scale, lr), learns)?,
-            Some(_) => self.follow_on_gpu(share, (loss, lr), learns)?,
+            Some(report) => self.note_report(&report, loss)?,
         };
         if learns {
             self.course.note(loss);
@@ -117,12 +117,15 @@ impl Trainer {
         Ok(Followed { norm: examined.norm, overflow })
     }
 
-    /// The same on a GPU, which is not waited for once the update is on its way.
-    fn follow_on_gpu(&mut self, share: f64, (loss, lr): (f64, f64), learns: bool) -> Result<Followed> {
-        let accelerator = self.accelerator.as_mut().expect("the step was computed there");
+    /// What a GPU is told of the end of a step, at which it does the same.
+    fn settings(&self, count: usize, lr: f64) -> StepSettings {
         let optimizer = OptimizerConfig { lr, ..self.config.optimizer }.settings();
-        let of = StepSettings { share, clip_norm: self.config.clip_norm, optimizer };
-        let report = accelerator.examine(&of)?;
+        let loss_max = self.config.divergence.loss_max(&self.course);
+        StepSettings { count: count as f64, loss_max, clip_norm: self.config.clip_norm, optimizer }
+    }
+
+    /// What became of the gradients of a step with this `loss` on a GPU.
+    fn note_report(&mut self, report: &Report, loss: f64) -> Result<Followed> {
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
         report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
         if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {
@@ -132,20 +135,18 @@ impl Trainer {
             let tensor = format!("the gradient of {tensor}");
             return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
         }
-        if learns {
-            accelerator.update()?;
-        }
         Ok(Followed { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
     }
 
-    /// The sums over so many batches, whose gradients are then in place.
+    /// The sums over so many batches, whose gradients are then in place. On a GPU weights have followed them by then, if nothing speaks against it, and its report says so.
     fn accumulate(
         &mut self,
         feed: &mut Feed<'_>,
         (batches, counts): (usize, Option<TaskCounts>),
-        mut objective: Objective,
-    ) -> Result<Totals> {
-        let mut totals = Totals::default();
+        (mut objective, lr): (Objective, f64),
+    ) -> Result<(Totals, Option<Report>)> {
+        let (mut totals, mut report) = (Totals::default(), None);
+        let settings = self.settings(objective.count, lr);
         self.gradients.clear();
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
@@ -172,7 +173,13 @@ impl Trainer {
                 Some(accelerator) => {
                     accelerator.accumulate(&batch, objective)?;
                     // Not waited for before the last one.
-                    if number == batches { accelerator.totals()? } else { totals }
+                    if number == batches {
+                        let (sums, of_step) = accelerator.finish(&settings)?;
+                        report = Some(of_step);
+                        sums
+                    } else {
+                        totals
+                    }
                 }
             };
             // A GPU's gradients are looked at there, at the end of the step.
@@ -183,7 +190,7 @@ impl Trainer {
                 return Err(self.blame(&batch, objective, (totals.loss_sum - before) / objective.count as f64));
             }
         }
-        Ok(totals)
+        Ok((totals, report))
     }
 
     /// Raises or lowers the loss scale, where there is one; the first gradient that overflowed.
