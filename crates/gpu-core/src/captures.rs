@@ -14,16 +14,16 @@ use crate::error::{Error, Result};
 /// A driver that cannot capture something is not asked again, and everything is submitted as it is.
 ///
 /// ```
-/// use megabatch_gpu_core::{Buffer, Captures, Device, Result};
+/// use megabatch_gpu_core::{Buffer, Captures, Device};
 ///
 /// let device = Device::cpu();
 /// let mut captures = Captures::default();
 /// let mut sums = Buffer::<f32>::zeros(&device.scope("example"), 3)?;
 /// for _ in 0..3 {
 ///     // On a GPU, four launches and more become one.
-///     captures.run(&device, || -> Result<()> { sums.set_zero() })?;
+///     captures.run(&device, || sums.set_zero())?;
 /// }
-/// # Result::<()>::Ok(())
+/// # Ok::<(), megabatch_gpu_core::Error>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Captures {
