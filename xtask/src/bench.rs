@@ -35,13 +35,29 @@ struct Comparison {
     name: &'static str,
     script: &'static str,
     packages: Packages,
-    /// What `cargo build --release` is told to build.
-    build: &'static [&'static str],
+    build: &'static [Built],
     /// The option by which the script takes our program, and where that is.
     program: (&'static str, &'static str),
 }
 
-const PROGRAM: &[&str] = &["--package", "megabatch"];
+/// What `cargo build --release` builds.
+#[derive(Clone, Copy)]
+enum Built {
+    Program,
+    /// Of a package, by its name.
+    Example(&'static str, &'static str),
+}
+
+impl Built {
+    fn options(self) -> [&'static str; 4] {
+        match self {
+            Built::Program => ["--package", "megabatch", "--bin", "megabatch"],
+            Built::Example(package, name) => ["--package", package, "--example", name],
+        }
+    }
+}
+
+const PROGRAM: &[Built] = &[Built::Program];
 const MEGABATCH: (&str, &str) = ("--megabatch", "release/megabatch");
 
 /// Each comparison by its name on the command line; the first is the default.
@@ -50,16 +66,7 @@ const COMPARISONS: &[Comparison] = &[
         name: "training",
         script: "lstm_step.py",
         packages: PYTORCH,
-        build: &[
-            "--package",
-            "megabatch",
-            "--package",
-            "megabatch-trainer",
-            "--bin",
-            "megabatch",
-            "--example",
-            "multiply_add_peak",
-        ],
+        build: &[Built::Program, Built::Example("megabatch-trainer", "multiply_add_peak")],
         program: MEGABATCH,
     },
     Comparison { name: "loading", script: "loading.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
@@ -67,14 +74,14 @@ const COMPARISONS: &[Comparison] = &[
         name: "segment",
         script: "segment.py",
         packages: PYTORCH,
-        build: &["--package", "megabatch-segment", "--example", "segment_speed"],
+        build: &[Built::Example("megabatch-segment", "segment_speed")],
         program: ("--program", "release/examples/segment_speed"),
     },
     Comparison {
         name: "graph-build",
         script: "graph_build.py",
         packages: PYTORCH,
-        build: &["--package", "megabatch-graph-cache", "--example", "build_speed"],
+        build: &[Built::Example("megabatch-graph-cache", "build_speed")],
         program: ("--program", "release/examples/build_speed"),
     },
     Comparison { name: "graph-cache", script: "graph_cache.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
@@ -82,30 +89,21 @@ const COMPARISONS: &[Comparison] = &[
         name: "amp",
         script: "amp.py",
         packages: PYTORCH,
-        build: &["--package", "megabatch-amp", "--example", "step_speed"],
+        build: &[Built::Example("megabatch-amp", "step_speed")],
         program: ("--program", "release/examples/step_speed"),
     },
     Comparison {
         name: "graph-attention",
         script: "graph_attention.py",
         packages: PYTORCH,
-        build: &["--package", "megabatch-trainer", "--example", "graph_attention"],
+        build: &[Built::Example("megabatch-trainer", "graph_attention")],
         program: ("--program", "release/examples/graph_attention"),
     },
     Comparison {
         name: "gpu",
         script: "gpu_speed.py",
         packages: PYTORCH,
-        build: &[
-            "--package",
-            "megabatch",
-            "--package",
-            "megabatch-trainer",
-            "--bin",
-            "megabatch",
-            "--example",
-            "gpu_layers",
-        ],
+        build: &[Built::Program, Built::Example("megabatch-trainer", "gpu_layers")],
         program: MEGABATCH,
     },
     Comparison { name: "weights", script: "weights_parity.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
@@ -136,7 +134,9 @@ pub(crate) fn peers(args: &[String]) -> Result<()> {
             None => (&COMPARISONS[0], args),
         };
     let workspace = Workspace::load()?;
-    let mut build = cargo(&workspace.root, &[&["build", "--release"], *build].concat());
+    let options = build.iter().flat_map(|built| built.options());
+    let mut build = cargo(&workspace.root, &["build", "--release"]);
+    build.args(options);
     succeed(tools::with_cmake(&mut build, &workspace)?)?;
     let venv = Venv::open(workspace.target_dir.join(venv))?;
     venv.ensure("peer-packages", packages)?;

@@ -4,38 +4,23 @@
 //!
 //! `cargo run --release -p megabatch-trainer --example gpu_operations -- [--device N | --device cpu]`
 
+mod device;
+
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use megabatch_gpu_core::Device;
 use megabatch_trainer::ops;
 
 const USAGE: &str = "gpu_operations [--device N | --device cpu]";
-
-/// What `megabatch` itself exits with where a device cannot be had.
-const NO_DEVICE: u8 = 6;
 
 /// What a case found, or the device's error.
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let name = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => "cuda:0".to_owned(),
-        ["--device", "cpu"] => "cpu".to_owned(),
-        ["--device", ordinal] if ordinal.parse::<u32>().is_ok() => format!("cuda:{ordinal}"),
-        _ => {
-            eprintln!("usage: {USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    let device = match Device::select(&name) {
+    let device = match device::named("gpu_operations", USAGE) {
         Ok(device) => device,
-        Err(error) => {
-            eprintln!("gpu_operations: {error}");
-            return ExitCode::from(NO_DEVICE);
-        }
+        Err(code) => return code,
     };
     println!("| operations on {device} | |\n| --- | --- |");
     let mut failed = 0;

@@ -6,6 +6,8 @@
 //! `echo '{"hidden":128,"layers":1,"features":16,"batch":64,"steps":256,"precision":"bf16","budget_s":0.1}' |
 //!  cargo run --release -p megabatch-trainer --example gpu_layers -- [--device N | --device cpu]`
 
+#[path = "../device/mod.rs"]
+mod device;
 mod measure;
 
 use std::io::{BufRead, Write};
@@ -15,26 +17,10 @@ use megabatch_gpu_core::Device;
 
 const USAGE: &str = "gpu_layers [--device N | --device cpu] < cases";
 
-/// What `megabatch` itself exits with where a device cannot be had.
-const NO_DEVICE: u8 = 6;
-
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let name = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => "cuda:0".to_owned(),
-        ["--device", "cpu"] => "cpu".to_owned(),
-        ["--device", ordinal] if ordinal.parse::<u32>().is_ok() => format!("cuda:{ordinal}"),
-        _ => {
-            eprintln!("usage: {USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    let device = match Device::select(&name) {
+    let device = match device::named("gpu_layers", USAGE) {
         Ok(device) => device,
-        Err(error) => {
-            eprintln!("gpu_layers: {error}");
-            return ExitCode::from(NO_DEVICE);
-        }
+        Err(code) => return code,
     };
     match answer(&device) {
         Ok(()) => ExitCode::SUCCESS,

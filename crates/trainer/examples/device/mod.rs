@@ -1,0 +1,26 @@
+//! The device that an example is asked for: `--device N`, `--device cpu`, or the first GPU.
+
+use std::process::ExitCode;
+
+use megabatch_gpu_core::Device;
+
+/// What `megabatch` itself exits with where a device cannot be had.
+const NO_DEVICE: u8 = 6;
+
+/// The device that the command line of the example `program` names, or what to exit with once that was told.
+pub(crate) fn named(program: &str, usage: &str) -> Result<Device, ExitCode> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let name = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => "cuda:0".to_owned(),
+        ["--device", "cpu"] => "cpu".to_owned(),
+        ["--device", ordinal] if ordinal.parse::<u32>().is_ok() => format!("cuda:{ordinal}"),
+        _ => {
+            eprintln!("usage: {usage}");
+            return Err(ExitCode::from(2));
+        }
+    };
+    Device::select(&name).map_err(|error| {
+        eprintln!("{program}: {error}");
+        ExitCode::from(NO_DEVICE)
+    })
+}
