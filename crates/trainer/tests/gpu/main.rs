@@ -251,7 +251,7 @@ fn by_the_kernels() {
 #[test]
 fn with_tf32_where_it_is_allowed() {
     let (_driver, gpu) = with_kernels();
-    let exact = whole(Precision::Fp32, 2);
+    let exact = whole(Precision::Fp32, 1);
     let config = Config { tf32: true, ..exact.clone() };
     check(&gpu, &config, &series());
     let two_steps = |of: &Config| Config { max_steps: Some(2), ..of.clone() };
@@ -467,7 +467,7 @@ fn what_is_replayed_has_the_bits_of_what_is_submitted_as_it_is() {
     let accumulates = Config { accumulation_steps: 2, batch_size: 5, ..long(config(Precision::Bf16, 2)) };
     for (config, samples) in [
         (&long(config(Precision::Fp32, 1)), &windows() as &dyn Samples),
-        (&long(whole(Precision::Bf16, 2)), &windows()),
+        (&long(whole(Precision::Bf16, 1)), &windows()),
         // Shapes change from batch to batch.
         (&accumulates, &series()),
         (&overflows, &windows()),

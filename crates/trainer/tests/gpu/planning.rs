@@ -36,7 +36,8 @@ fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [V
 
 /// A run of samples of which each has windows of its own takes what was planned, to the byte, and all of it in an epoch.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
-    let [planned, taken] = planned_and_taken(gpu, &Config { max_steps: Some(5), ..config.clone() }, samples);
+    let [planned, taken] =
+        planned_and_taken(gpu, &Config { max_steps: config.max_steps.min(Some(5)), ..config.clone() }, samples);
     let what = (config.precision, &config.model, config.loss, config.batch_size);
     assert_eq!(planned, taken, "{SCOPES:?} and all of {what:?}");
 }
@@ -45,10 +46,8 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
 fn a_run_takes_what_was_planned_to_the_byte() {
     let (_driver, gpu) = with_kernels();
     for precision in PRECISIONS {
-        for layers in [1, 2] {
-            check(&gpu, &config(precision, layers), &windows());
-            check(&gpu, &whole(precision, layers), &windows());
-        }
+        check(&gpu, &config(precision, 1), &windows());
+        check(&gpu, &whole(precision, 2), &windows());
     }
     let of = config(Precision::Fp32, 2);
     let model = ModelConfig { layer_norm: true, ..of.model };
@@ -59,7 +58,7 @@ fn a_run_takes_what_was_planned_to_the_byte() {
     accumulated.optimizer.kind = OptimizerKind::Sgd;
     check(&gpu, &accumulated, &windows());
     for loss in losses() {
-        check(&gpu, &Config { loss, ..whole(Precision::Bf16, 2) }, &windows());
+        check(&gpu, &Config { loss, ..config(Precision::Bf16, 1) }, &windows());
     }
 }
 
@@ -76,7 +75,7 @@ fn what_operations_need_for_themselves_is_planned_too() {
     // So many rows that products over them are split.
     for layers in [1, 2] {
         let of = config(Precision::Bf16, layers);
-        check(&gpu, &Config { batch_size: 49, ..of }, &long(21));
+        check(&gpu, &Config { batch_size: 49, max_steps: Some(1), ..of }, &long(21));
     }
     // Groups of blocks, which tell each other of their steps; the plan knows not how many of them a GPU has room for.
     let narrow = config(Precision::Bf16, 1);
