@@ -1,12 +1,13 @@
 //! A model's errors by horizon beside those of baselines that anyone could use instead.
 
+mod text;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use megabatch_trainer::{
-    self as trainer, Ascending, ClassErrors, GraphCorrelations, InstrumentEvaluation, Loss, Metrics, Split,
-    TaskEvaluation,
+    self as trainer, ClassErrors, GraphCorrelations, InstrumentEvaluation, Loss, Metrics, Split, TaskEvaluation,
 };
 use serde::Serialize;
 
@@ -189,143 +190,6 @@ impl Evaluation {
         };
         format!("RMSE {model:.3}, averaged over the horizons: {stand} the best baseline ({name}, {best:.3}).")
     }
-
-    /// The table that `eval` prints.
-    pub(crate) fn to_text(&self) -> String {
-        let mut text =
-            format!("{} samples ({}), checkpoint of step {}\n\n", self.samples, self.split.name(), self.step);
-        if !self.tasks.is_empty() {
-            // Horizons of a task are counted from its first target.
-            let of_task =
-                |(name, task): (String, Evaluation)| format!("{name}\n\n{}\n\n", task.errors_text().trim_end());
-            return text + &self.by_task().map(of_task).collect::<String>() + &self.verdict();
-        }
-        text.push_str(&self.errors_text());
-        text + "\n" + &self.verdict()
-    }
-
-    /// The tables below each other.
-    fn errors_text(&self) -> String {
-        let mut text = String::new();
-        if self.model.classes.is_some() {
-            return text + &self.classes_text() + &self.instruments_text();
-        }
-        text.push_str(&format!("{:>8}", "horizon"));
-        for (name, _) in self.contenders() {
-            text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
-        }
-        text.push_str(&format!("  {:>10}  {:>10}\n", "mae", "direction"));
-        for k in 0..self.model.rmse.len() {
-            text.push_str(&format!("{:>8}", k + 1));
-            for (_, metrics) in self.contenders() {
-                text.push_str(&format!("  {:>14}", shown(metrics.rmse[k])));
-            }
-            let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), shown);
-            text.push_str(&format!("  {:>10}  {direction:>10}\n", shown(self.model.mae[k])));
-        }
-        text + &self.quantiles_text() + &self.information_text() + &self.instruments_text()
-    }
-
-    /// A row a horizon: accuracies and cross entropies.
-    fn classes_text(&self) -> String {
-        type ByHorizon = fn(&ClassErrors) -> &[f64];
-        let contenders = self.contenders().filter_map(|(name, metrics)| Some((name, metrics.classes.as_deref()?)));
-        let contenders: Vec<(&str, &ClassErrors)> = contenders.collect();
-        let columns: [(&str, ByHorizon); 3] = [
-            ("accuracy", |classes| &classes.accuracy),
-            ("balanced", |classes| &classes.balanced_accuracy),
-            ("cross entropy", |classes| &classes.cross_entropy),
-        ];
-        let cells = columns.iter().flat_map(|column| contenders.iter().map(move |contender| (column, contender)));
-        let cells: Vec<_> = cells.collect();
-        let mut text = format!("{:>8}", "horizon");
-        for ((column, _), (name, _)) in &cells {
-            text.push_str(&format!("  {:>27}", format!("{column} {}", name.replace('_', " "))));
-        }
-        text.push('\n');
-        for k in 0..self.model.rmse.len() {
-            text.push_str(&format!("{:>8}", k + 1));
-            for ((_, values), (_, classes)) in &cells {
-                text.push_str(&format!("  {:>27}", shown(values(classes)[k])));
-            }
-            text.push('\n');
-        }
-        text
-    }
-
-    /// A row a level, averaged over the horizons.
-    fn quantiles_text(&self) -> String {
-        let Some(quantiles) = &self.model.quantiles else { return String::new() };
-        let mut text =
-            "\nquantiles, averaged over the horizons; coverage is the share of targets that are no higher\n\n"
-                .to_owned();
-        text.push_str(&format!("{:>8}  {:>14}  {:>10}\n", "level", "pinball loss", "coverage"));
-        for (level, (loss, coverage)) in
-            quantiles.levels.iter().zip(quantiles.pinball_loss.iter().zip(&quantiles.coverage))
-        {
-            text.push_str(&format!("{level:>8}  {:>14.4}  {:>10.4}\n", mean(loss), mean(coverage)));
-        }
-        if quantiles.levels.len() > 1 {
-            let (crossing, shown) = (100.0 * mean(&quantiles.crossing), self.of_level());
-            text.push_str(&format!("{crossing:.2} % cross: a quantile is above one of a higher level.{shown}\n"));
-        }
-        text
-    }
-
-    /// Which quantile the errors by horizon are of.
-    fn of_level(&self) -> String {
-        let levels = self.model.quantiles.as_ref().and_then(|quantiles| Ascending::new(&quantiles.levels));
-        levels.map_or(String::new(), |levels| {
-            let level = levels.as_slice()[Loss::Quantile { levels }.point()];
-            format!(" RMSE, MAE and direction are those of level {level}.")
-        })
-    }
-
-    /// A row a horizon: correlations within graphs, averaged over them.
-    fn information_text(&self) -> String {
-        let Some(information) = &self.model.information else { return String::new() };
-        let mut text = "\ncorrelations of predictions and targets within each graph\n\n".to_owned();
-        text.push_str(&format!("{:>8}", "horizon"));
-        let columns = [
-            ("ic", &information.ic),
-            ("std", &information.ic_std),
-            ("t", &information.ic_t),
-            ("rank ic", &information.rank_ic),
-            ("std", &information.rank_ic_std),
-            ("t", &information.rank_ic_t),
-        ];
-        columns.iter().for_each(|(name, _)| text.push_str(&format!("  {name:>10}")));
-        text.push_str(&format!("  {:>10}\n", "graphs"));
-        for (k, graphs) in information.ic_graphs.iter().enumerate() {
-            text.push_str(&format!("{:>8}", k + 1));
-            for (_, values) in &columns {
-                text.push_str(&format!("  {:>10}", values[k].map_or("-".to_owned(), |value| format!("{value:.4}"))));
-            }
-            text.push_str(&format!("  {graphs:>10}\n"));
-        }
-        text
-    }
-
-    /// A row an instrument.
-    fn instruments_text(&self) -> String {
-        if self.instruments.is_empty() {
-            return String::new();
-        }
-        let width = self.instruments.keys().map(|name| name.chars().count()).max().unwrap_or(0).max(10);
-        let mut text = format!("\nby instrument, averaged over the horizons; {BASELINES_ARE_OF_ALL}\n\n");
-        text.push_str(&format!("{:<width$}  {:>8}", "instrument", "samples"));
-        for (name, _) in self.contenders() {
-            text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
-        }
-        text.push_str(&format!("  {:>10}  {:>10}\n", "mae", "direction"));
-        for (name, OverHorizons { samples, rmse, mae, direction }) in self.by_instrument() {
-            text.push_str(&format!("{name:<width$}  {samples:>8}"));
-            rmse.iter().for_each(|rmse| text.push_str(&format!("  {rmse:>14.4}")));
-            let direction = direction.map_or("-".to_owned(), |share| format!("{share:.4}"));
-            text.push_str(&format!("  {mae:>10.4}  {direction:>10}\n"));
-        }
-        text
-    }
 }
 
 /// What a table by instrument has to say of its baselines.
@@ -360,11 +224,6 @@ fn contenders<'a>(
     baselines: &'a BTreeMap<&'static str, Metrics>,
 ) -> impl Iterator<Item = (&'static str, &'a Metrics)> {
     std::iter::once(("model", model)).chain(baselines.iter().map(|(name, metrics)| (*name, metrics)))
-}
-
-/// Four digits; of a horizon without known targets, a dash.
-fn shown(value: f64) -> String {
-    if value.is_nan() { "-".to_owned() } else { format!("{value:.4}") }
 }
 
 /// Over the horizons of which something is known.

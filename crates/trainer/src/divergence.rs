@@ -50,20 +50,22 @@ impl Divergence {
 
     /// The largest loss that does not explode.
     pub(crate) fn loss_max(&self, course: &Course) -> f64 {
-        match (self.explosion_factor, course.median()) {
-            // Of nothing but zeros, every loss would be too many times the median.
-            (Some(factor), Some(median)) if median > 0.0 => factor * median,
-            _ => f64::INFINITY,
-        }
+        self.factor_and_median(course).map_or(f64::INFINITY, |[factor, median]| factor * median)
     }
 
     /// Refuses the `loss` of step `step`, counted from 1, where it explodes.
     pub(crate) fn check_loss(&self, course: &Course, (step, loss): (u64, f64)) -> Result<()> {
-        let (Some(factor), Some(median)) = (self.explosion_factor, course.median()) else { return Ok(()) };
-        if loss > self.loss_max(course) {
-            return Err(Error::Exploded { step, loss, median, factor });
+        match self.factor_and_median(course) {
+            Some([factor, median]) if loss > factor * median => Err(Error::Exploded { step, loss, median, factor }),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What makes the largest loss, where there is one.
+    fn factor_and_median(&self, course: &Course) -> Option<[f64; 2]> {
+        let factor = self.explosion_factor?;
+        // Of nothing but zeros, every loss would be too many times the median.
+        course.median().filter(|&median| median > 0.0).map(|median| [factor, median])
     }
 }
 

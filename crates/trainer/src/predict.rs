@@ -322,17 +322,17 @@ impl Predictions<'_> {
                 };
                 numbers.resize(len, 0.0);
                 let weights = (self.model, self.parameters);
-                match (computed, &mut streamed) {
-                    (Computed::Outputs, None) => self.predict(&batch, &mut numbers)?,
-                    (computed, Some(streamed)) => {
-                        self.engine.install(|| match computed {
-                            Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
-                            Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
-                            Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),
-                        });
-                    }
-                    (Computed::PoolingWeights, None) => self.engine.pooling_weights(weights, &batch, &mut numbers),
-                    (Computed::FusionWeights, None) => self.engine.fusion_weights(weights, &batch, &mut numbers),
+                match &mut streamed {
+                    Some(streamed) => self.engine.install(|| match computed {
+                        Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
+                        Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
+                        Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),
+                    }),
+                    None => match computed {
+                        Computed::Outputs => self.predict(&batch, &mut numbers)?,
+                        Computed::PoolingWeights => self.engine.pooling_weights(weights, &batch, &mut numbers),
+                        Computed::FusionWeights => self.engine.fusion_weights(weights, &batch, &mut numbers),
+                    },
                 }
                 if each(&batch, &numbers)? == Next::Stop {
                     break;

@@ -5,7 +5,7 @@ use megabatch_trainer::{self as trainer, GpuFootprint, PlannedTensor};
 use serde::Serialize;
 
 use super::bytes;
-use super::memory::{Phase, line, step_phases};
+use super::memory::{Phase, line, smaller_batch, step_phases};
 use crate::failure::Failure;
 use crate::job::Job;
 
@@ -47,12 +47,7 @@ impl GpuPlan {
         };
         let advice = match largest_batch(job, available)? {
             None => "no smaller batch would; use a smaller model.hidden, fewer layers or shorter windows".to_owned(),
-            Some(batch) => format!(
-                "gpu_optimization.batch_size={batch} would, with gpu_optimization.gradient_accumulation_steps={} for the same {} \
-                 samples a step",
-                job.training.step_samples() / batch,
-                job.training.step_samples()
-            ),
+            Some(batch) => smaller_batch(job, batch),
         };
         let (needed, available, device) = (bytes(self.total_bytes), bytes(available), &self.device);
         Err(Failure::capacity(format!(

@@ -109,17 +109,20 @@ pub(super) fn would_not_fit(job: &Job, needed: usize) -> Result<anyhow::Error> {
         }
         None => "not even one sample at a time would; use a smaller model.hidden, fewer layers or shorter windows"
             .to_owned(),
-        Some(batch) => {
-            let effective = job.training.step_samples();
-            format!(
-                "gpu_optimization.batch_size={batch} would, with gpu_optimization.gradient_accumulation_steps={} for the same \
-                 {effective} samples a step",
-                effective / batch
-            )
-        }
+        Some(batch) => smaller_batch(job, batch),
     };
     let (needed, available) = (bytes(needed), bytes(job.memory_bytes));
     Ok(Failure::capacity(format!("a run needs {needed} and {available} are available: it would not fit; {advice}")))
+}
+
+/// That batches of `batch` samples would fit, and how steps stay as they are.
+pub(super) fn smaller_batch(job: &Job, batch: usize) -> String {
+    let step_samples = job.training.step_samples();
+    format!(
+        "gpu_optimization.batch_size={batch} would, with gpu_optimization.gradient_accumulation_steps={} for the same \
+         {step_samples} samples a step",
+        step_samples / batch
+    )
 }
 
 /// The failure of a job whose data cannot pass through memory, with the nearest setting that would do.

@@ -21,6 +21,7 @@ use crate::ops::{
     Arithmetic, Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentWeights, Sequence, States,
     TileWindows, WindowReads, WorkList, make_room, recurrence, recurrence_backward, sum_by_bar,
 };
+use crate::pooling::Pooling;
 use crate::samples::Samples;
 use crate::view::BatchView;
 
@@ -75,7 +76,6 @@ impl<T: Operand> Lstms<T> {
             })
         };
         let top = Top::new(&activations, model, arithmetic)?;
-        let all_are_read = model.config().layers > 1 || top.reads_every_step();
         Ok(Lstms {
             hidden,
             names: model.shape().timeframes.iter().map(|timeframe| timeframe.name.clone()).collect(),
@@ -85,7 +85,7 @@ impl<T: Operand> Lstms<T> {
             over_states: WorkList::empty(&batches, hidden)?,
             projected: Buffer::zeros(&activations, 0)?,
             back: Gradients::zeros(&activations, &over_bars)?,
-            d_outputs: all_are_read.then(|| Buffer::zeros(&activations, 0)).transpose()?,
+            d_outputs: all_are_read(model).then(|| Buffer::zeros(&activations, 0)).transpose()?,
             shared: Shared::new(&activations, hidden)?,
             top,
             reads: WindowReads::empty(&batches)?,
@@ -319,6 +319,11 @@ impl<T: Operand> Layer<T> {
         let between = self.between.as_ref().expect("there is a layer above");
         between.read(Outputs { list, hidden: &self.states.hidden }, k)
     }
+}
+
+/// Whether outputs after every step get a gradient in some layer, and not the last ones alone.
+fn all_are_read(model: &Model) -> bool {
+    model.config().layers > 1 || model.config().pooling != Pooling::Last
 }
 
 /// What is dropped of what layer `l` gives in timeframe `k`.

@@ -74,8 +74,7 @@ impl Groups {
 
 /// Rounds that the groups for sequences of so many windows announce at most, on a GPU that has room for all of them; none where a block waits for no other.
 pub(super) fn arrived_max(windows: &[usize], units: usize) -> usize {
-    let tiles: usize = windows.iter().map(|windows| windows.div_ceil(8)).sum();
-    if is_of_a_block(units) { 0 } else { tiles * blocks(units) }
+    if is_of_a_block(units) { 0 } else { WorkList::tiles_max(windows) * blocks(units) }
 }
 
 /// Name of a kernel for groups.

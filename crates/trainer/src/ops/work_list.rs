@@ -167,9 +167,14 @@ impl WorkList {
         mail.put(first, &self.firsts)
     }
 
+    /// The most tiles of a list whose sequences have so many windows.
+    pub(super) fn tiles_max(windows: &[usize]) -> usize {
+        windows.iter().map(|windows| windows.div_ceil(TileWindows::Eight.windows())).sum()
+    }
+
     /// Bytes of what the device has of a list, of which each sequence has so many windows at most.
     pub(crate) fn mail_bytes(windows: &[usize]) -> [usize; 3] {
-        let tiles: usize = windows.iter().map(|windows| windows.div_ceil(TileWindows::Eight.windows())).sum();
+        let tiles = WorkList::tiles_max(windows);
         let firsts: usize = windows.iter().sum();
         [windows.len() * size_of::<Place>(), tiles * size_of::<Tile>(), firsts * size_of::<u32>()]
     }

@@ -10,7 +10,9 @@ use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
 use crate::carried::Carried;
+use crate::config::Config;
 use crate::device::Host;
+use crate::divergence::Course;
 use crate::error::{Error, Result};
 use crate::events::StepEvent;
 use crate::loss::{Loss, Tasks};
@@ -117,13 +119,6 @@ impl Trainer {
         Ok(Followed { norm: examined.norm, overflow })
     }
 
-    /// What a GPU is told of the end of a step, at which it does the same.
-    fn settings(&self, count: usize, lr: f64) -> StepSettings {
-        let optimizer = OptimizerConfig { lr, ..self.config.optimizer }.settings();
-        let loss_max = self.config.divergence.loss_max(&self.course);
-        StepSettings { count: count as f64, loss_max, clip_norm: self.config.clip_norm, optimizer }
-    }
-
     /// What became of the gradients of a step with this `loss` on a GPU.
     fn note_report(&mut self, report: &Report, loss: f64) -> Result<Followed> {
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
@@ -146,7 +141,6 @@ impl Trainer {
         (mut objective, lr): (Objective, f64),
     ) -> Result<(Totals, Option<Report>)> {
         let (mut totals, mut report) = (Totals::default(), None);
-        let settings = self.settings(objective.count, lr);
         self.gradients.clear();
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
@@ -174,7 +168,8 @@ impl Trainer {
                     accelerator.accumulate(&batch, objective)?;
                     // Not waited for before the last one.
                     if number == batches {
-                        let (sums, of_step) = accelerator.finish(&settings)?;
+                        let of = step_settings(&self.config, &self.course, (objective.count, lr));
+                        let (sums, of_step) = accelerator.finish(&of)?;
                         report = Some(of_step);
                         sums
                     } else {
@@ -261,4 +256,11 @@ impl Trainer {
         let tensor = format!("{}{of}{}", first.tensor, first.layer);
         Error::NotFinite { step, loss, tensor, index: first.index }
     }
+}
+
+/// What a GPU is told of the end of a step whose losses are divided by `count`.
+fn step_settings(config: &Config, course: &Course, (count, lr): (usize, f64)) -> StepSettings {
+    let optimizer = OptimizerConfig { lr, ..config.optimizer }.settings();
+    let loss_max = config.divergence.loss_max(course);
+    StepSettings { count: count as f64, loss_max, clip_norm: config.clip_norm, optimizer }
 }

@@ -2,7 +2,7 @@
 
 //! What the LSTMs take of a device, from shapes.
 
-use super::{Layer, Lstms};
+use super::{Layer, Lstms, all_are_read};
 use crate::device::bars::Bars;
 use crate::device::between::Between;
 use crate::device::cell::{Cell, Shared};
@@ -10,7 +10,6 @@ use crate::device::tally::Tally;
 use crate::device::top::Top;
 use crate::footprint::{BACKWARD, BOTH, FORWARD};
 use crate::ops::{Gradients, MaskNumbers, Operand, RecurrentWeights, States, WindowReads, WorkList};
-use crate::pooling::Pooling;
 
 impl<T: Operand> Lstms<T> {
     /// Counts what [`Lstms::new`] takes, and what batches do.
@@ -40,8 +39,7 @@ impl<T: Operand> Lstms<T> {
         let back = Gradients::<T>::bytes([rows, windows], config.hidden);
         let back = back + Gradients::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden);
         tally.put("activations", "gradients of states and gates", back, BACKWARD);
-        let all_are_read = config.layers > 1 || config.pooling != Pooling::Last;
-        let d_outputs = if all_are_read { rows * config.hidden * size_of::<f32>() } else { 0 };
+        let d_outputs = if all_are_read(tally.model) { rows * config.hidden * size_of::<f32>() } else { 0 };
         tally.put("activations", "gradients of outputs", d_outputs, BACKWARD);
     }
 
