@@ -80,7 +80,7 @@ impl Predictor {
     }
 
     /// The predictor with the LSTMs' matrices in eight bits: weights a scale by output channel, bars and hidden states fourteen bits with a scale by row,
-    /// found anew in each product; sums in 32 bits, all else in single precision. Takes the place of [`Predictor::with_precision`].
+    /// found anew in each product; sums in 32 bits, all else in single precision. Takes the place of [`Predictor::with_precision`]. On a GPU the matrices are these, too.
     ///
     /// # Errors
     /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`] for weights that are not finite,
@@ -112,20 +112,17 @@ impl Predictor {
     /// As [`Predictor::check_on_gpu`]; [`Error::Memory`] when the GPU has no room.
     pub fn on_gpu(self, gpu: &Device) -> Result<Self> {
         self.check_on_gpu()?;
-        let trained = Trained::new(gpu, (&self.model, &self.parameters), self.precision)?;
+        let in_bytes = !self.weight_errors.is_empty();
+        let trained = Trained::new(gpu, (&self.model, &self.parameters), (self.precision, in_bytes))?;
         Ok(Predictor { gpu: Some(trained), ..self })
     }
 
-    /// Refuses what a GPU does not compute yet: models over graphs and those without an LSTM, the plain form, eight bits, and carried state.
+    /// Refuses what a GPU does not compute yet: models over graphs and those without an LSTM, the plain form, and carried state.
     ///
     /// # Errors
     /// [`Error::Setting`] for the first of them.
     pub fn check_on_gpu(&self) -> Result<()> {
         check_model(&self.model.config(), self.compute.form)?;
-        if !self.weight_errors.is_empty() {
-            let expected = "false on a GPU so far; or compute on the CPU, with --device cpu";
-            return Err(Error::setting("int8", &true, expected));
-        }
         if self.streams {
             let expected = "false and windows on a GPU so far; or compute on the CPU, with --device cpu";
             return Err(Error::setting("training.carry_state: true, or training.mode", &"dense", expected));

@@ -126,6 +126,17 @@ fn a_gpu_predicts_and_evaluates_as_the_processor_does() {
 }
 
 #[test]
+fn a_gpu_evaluates_in_eight_bits_as_the_processor_does() {
+    let stage = Stage::with_run();
+    let [expected, found] =
+        ["cpu", "cuda:0"].map(|device| answer_with_driver(&stage, &format!("eval --run run --int8 --device {device}")));
+    for (found, expected) in numbers(&found["rmse"]).into_iter().zip(numbers(&expected["rmse"])) {
+        assert!((found - expected).abs() < 1e-4 * expected, "{found} where {expected} is right");
+    }
+    assert!(found["int8"]["weights"] == expected["int8"]["weights"] && !found["int8"].is_null(), "{found}");
+}
+
+#[test]
 fn what_a_gpu_does_not_predict_is_named() {
     let stage = Stage::with_run();
     stage.succeeds(&format!(
@@ -134,8 +145,6 @@ fn what_a_gpu_does_not_predict_is_named() {
     for (line, expected_code, says) in [
         ("predict --run run --out p.csv --device cuda:1", 6, "the driver lists 1 devices"),
         ("predict --run run --out p.csv --device gpu", 2, "`gpu`"),
-        ("predict --run run --out p.csv --device cuda:0 --int8", 2, "int8 is true: expected false on a GPU so far"),
-        ("eval --run run --device cuda:0 --int8", 2, "int8 is true: expected false on a GPU so far"),
         ("eval --run carried --device cuda:0", 2, "training.carry_state: true, or training.mode is dense"),
         (
             "predict --run carried --follow bars.csv --device cuda:0",

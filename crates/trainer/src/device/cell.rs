@@ -10,8 +10,9 @@ use crate::footprint::{BACKWARD, BOTH, StepPhase};
 use crate::lstm::Lstm;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch, add_column_sums, add_separated,
-    column_sum_parts, interleave, make_room, multiply, parts_of_rows, parts_of_sum,
+    Arithmetic, ByteMatrix, ByteRows, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch,
+    add_column_sums, add_separated, column_sum_parts, interleave, make_room, multiply, multiply_bytes, parts_of_rows,
+    parts_of_sum,
 };
 
 /// Where a layer's tensors begin among all parameters, and the layer's own form of them.
@@ -24,7 +25,9 @@ pub(super) struct Cell<T: Operand> {
     weight_ih_start: usize,
     weight_hh_start: usize,
     bias_starts: Option<[usize; 2]>,
-    weight_ih: Buffer<T>,      // [H, 4, input]
+    weight_ih: Buffer<T>, // [H, 4, input]
+    /// The same in eight bits, in its place.
+    in_bytes: Option<ByteMatrix>,
     bias: Option<Buffer<f32>>, // [H, 4], the sum of both
     // Empty until something is learnt.
     d_weight_ih: Buffer<f32>, // [H, 4, input]
@@ -38,6 +41,8 @@ pub(super) struct Shared {
     other_bias: Buffer<f32>, // [H, 4]
     /// Gates' gradients by bar, [bars, H, 4].
     pub(super) by_bar: Buffer<f32>,
+    /// What is projected in eight bits.
+    rows: ByteRows,
     scratch: Scratch,
 }
 
@@ -52,7 +57,7 @@ impl Shared {
 
     pub(super) fn new(scope: &Scope, hidden: usize) -> Result<Self> {
         let (other_bias, by_bar) = (Buffer::zeros(scope, 4 * hidden)?, Buffer::zeros(scope, 0)?);
-        Ok(Shared { other_bias, by_bar, scratch: Scratch::empty(scope)? })
+        Ok(Shared { other_bias, by_bar, rows: ByteRows::empty(scope)?, scratch: Scratch::empty(scope)? })
     }
 }
 
@@ -78,6 +83,7 @@ impl<T: Operand> Cell<T> {
             weight_hh_start: start(slots.weight_hh),
             bias_starts: slots.bias.map(|biases| biases.map(start)),
             weight_ih: Buffer::zeros(scope, 4 * hidden * input)?,
+            in_bytes: None,
             bias,
             d_weight_ih: Buffer::zeros(scope, 0)?,
             d_weight_hh: Buffer::zeros(scope, 0)?,
@@ -110,6 +116,11 @@ impl<T: Operand> Cell<T> {
         make_room(&mut self.d_bias, gates)
     }
 
+    /// Projects by `matrix` from now on.
+    pub(super) fn set_in_bytes(&mut self, matrix: ByteMatrix) {
+        self.in_bytes = Some(matrix);
+    }
+
     fn product<'a, S: Operand>(&self, [a, b]: [Part<'a, S>; 2], shape: [usize; 3], layout: Layout) -> Product<'a, S> {
         Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
     }
@@ -140,8 +151,13 @@ impl<T: Operand> Cell<T> {
         to: (&mut Buffer<f32>, usize),
         shared: &mut Shared,
     ) -> Result<()> {
+        let start = self.bias.as_ref().map(Part::from);
+        if let Some(matrix) = &self.in_bytes {
+            shared.rows.quantize(x, [rows, self.input])?;
+            return multiply_bytes(&shared.rows, matrix, start, to);
+        }
         let of = self.product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
-        let of = Product { start: self.bias.as_ref().map(Part::from), ..of };
+        let of = Product { start, ..of };
         multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
 

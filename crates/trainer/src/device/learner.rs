@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::model::Model;
 use crate::ops::{Delivery, Operand};
 use crate::samples::Samples;
+use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
 /// A model on a device: one implementation, of three types of operands.
@@ -28,6 +29,9 @@ pub(super) trait Learn: Debug + Send {
 
     /// Begins a step with `parameters`.
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()>;
+
+    /// Has the LSTMs multiply by matrices in eight bits from now on, made of `parameters`, for predictions in single precision.
+    fn quantize(&mut self, scope: &Scope, model: &Model, parameters: &TensorSet<f32>) -> Result<()>;
 
     /// Adds the gradients of a batch's loss.
     fn learn(
@@ -111,6 +115,10 @@ impl<T: Operand> Learn for Learner<T> {
         self.head.load(parameters)?;
         self.working.iter_mut().try_for_each(|working| working.load(parameters))?;
         self.lstms.load(parameters)
+    }
+
+    fn quantize(&mut self, scope: &Scope, model: &Model, parameters: &TensorSet<f32>) -> Result<()> {
+        self.lstms.quantize(scope, model, parameters)
     }
 
     fn learn(

@@ -18,11 +18,13 @@ use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentWeights, Sequence, States,
-    TileWindows, WindowReads, WorkList, make_room, recurrence, recurrence_backward, sum_by_bar,
+    Arithmetic, ByteMatrix, Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentBytes,
+    RecurrentWeights, Sequence, States, TileWindows, WindowReads, WorkList, make_room, recurrence, recurrence_backward,
+    recurrence_in_bytes, sum_by_bar,
 };
 use crate::pooling::Pooling;
 use crate::samples::Samples;
+use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub(super) struct Lstms<T: Operand> {
 struct Layer<T: Operand> {
     cells: Vec<Cell<T>>,
     recurrent: RecurrentWeights<T>,
+    /// The same in eight bits, in their place.
+    in_bytes: Option<RecurrentBytes>,
     states: States<T>,
     /// What lies between it and the layer above; none for the top one.
     between: Option<Between<T>>,
@@ -71,6 +75,7 @@ impl<T: Operand> Lstms<T> {
             Ok(Layer {
                 cells: cells.collect::<Result<_>>()?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, sequences)?,
+                in_bytes: None,
                 states: States::zeros(&activations, &over_bars)?,
                 between: (l + 1 < model.config().layers).then(|| Between::new(&activations, model, l)).transpose()?,
             })
@@ -115,6 +120,21 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
+    /// Multiplies by matrices in eight bits from now on, made of `parameters`.
+    pub(super) fn quantize(&mut self, scope: &Scope, model: &Model, parameters: &TensorSet<f32>) -> Result<()> {
+        let scope = scope.child("model/parameters/int8");
+        for (l, layer) in self.layers.iter_mut().enumerate() {
+            let mut recurrent = Vec::new();
+            for (cell, lstm) in layer.cells.iter_mut().zip(model.lstms()) {
+                let [input, of_states] = lstm.layers[l].quantized(lstm.sizes.hidden, parameters)?;
+                cell.set_in_bytes(ByteMatrix::new(&scope, &input)?);
+                recurrent.push(of_states);
+            }
+            layer.in_bytes = Some(RecurrentBytes::new(&scope, &recurrent)?);
+        }
+        Ok(())
+    }
+
     /// Finds the windows of a batch, and gives `mail` what the device has to know of them. Takes memory for gradients where the batch `learns`.
     pub(super) fn post<'a>(
         &'a mut self,
@@ -147,10 +167,13 @@ impl<T: Operand> Lstms<T> {
         for l in 0..self.layers.len() {
             self.project(l)?;
             let list = if l == 0 { &self.over_bars } else { &self.over_states };
-            let Layer { recurrent, states, .. } = &mut self.layers[l];
+            let Layer { recurrent, in_bytes, states, .. } = &mut self.layers[l];
             states.make_room(list)?;
             states.start_from_zero(list)?;
-            recurrence(list, &Inputs { weights: recurrent, projected: &self.projected }, states)?;
+            match in_bytes {
+                Some(weights) => recurrence_in_bytes(list, weights, &self.projected, states)?,
+                None => recurrence(list, &Inputs { weights: recurrent, projected: &self.projected }, states)?,
+            }
             self.pass_up(l, weights)?;
         }
         Ok(())

@@ -35,11 +35,11 @@ pub(crate) struct Trained {
 }
 
 impl Trained {
-    /// `model` with `parameters`, which predicts in `precision`; memory for batches is taken when they come.
+    /// `model` with `parameters`, which predicts in `precision`, or with the LSTMs' matrices in eight bits; memory for batches is taken when they come.
     pub(crate) fn new(
         device: &Device,
         (model, parameters): (&Model, &TensorSet<f32>),
-        precision: Precision,
+        (precision, in_bytes): (Precision, bool),
     ) -> Result<Self> {
         let scope = device.scope("gpu");
         // The loss is never asked for.
@@ -47,6 +47,9 @@ impl Trained {
         let mut learner = learner(&scope, model, &config)?;
         let weights = Buffer::from_slice(&scope.child("model/parameters"), parameters.values())?;
         learner.load(&weights)?;
+        if in_bytes {
+            learner.quantize(&scope, model, parameters)?;
+        }
         Ok(Trained { device: device.clone(), learner, weights })
     }
 

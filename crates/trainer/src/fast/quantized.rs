@@ -13,7 +13,7 @@ use super::sequence::Sequence;
 use super::single::ROWS_FEW;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::quantized::{self as bytes, ByteIsa, ByteRows, ByteWeights, PANELS};
 use crate::kernel::{self, Isa, PANEL, Start, Sweep, View, ViewMut};
 use crate::lstm::{LayerSlots, Lstm};
@@ -113,17 +113,14 @@ impl LayerWeights {
         (hidden, slots): (usize, &LayerSlots),
         parameters: &TensorSet<f32>,
     ) -> Result<[(String, Accuracy); 2]> {
-        let quantized = |slot| {
-            let (name, weight) = (parameters.layout().name(slot), parameters.slot(slot));
-            let shape = [4 * hidden, weight.len() / (4 * hidden)];
-            let matrix = QuantizedMatrix::quantize(weight, shape)
-                .map_err(|source| Error::Quantize { tensor: name.to_owned(), source })?;
-            let accuracy = matrix.accuracy(weight);
-            Ok::<_, Error>((ByteMatrix::new(scope, hidden, &matrix)?, (name.to_owned(), accuracy)))
+        let [of_input, of_recurrent] = slots.quantized(hidden, parameters)?;
+        let accuracy = |slot, matrix: &QuantizedMatrix| {
+            (parameters.layout().name(slot).to_owned(), matrix.accuracy(parameters.slot(slot)))
         };
-        let ((input, of_input), (recurrent, of_recurrent)) = (quantized(slots.weight_ih)?, quantized(slots.weight_hh)?);
+        let input = ByteMatrix::new(scope, hidden, &of_input)?;
+        let recurrent = ByteMatrix::new(scope, hidden, &of_recurrent)?;
         self.quantized = Some(QuantizedLayer { input, recurrent });
-        Ok([of_input, of_recurrent])
+        Ok([accuracy(slots.weight_ih, &of_input), accuracy(slots.weight_hh, &of_recurrent)])
     }
 
     /// `to` [rows, gates] = `x` [rows, depth] · W_ihᵀ + b.

@@ -18,6 +18,7 @@ mod backward;
 mod dropped;
 mod forward;
 mod normed;
+mod quantized;
 
 use megabatch_gpu_core::{Buffer, Scope};
 

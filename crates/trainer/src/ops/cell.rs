@@ -8,34 +8,48 @@ use super::operand::Operand;
 use super::recurrence::{Inputs, States};
 use super::recurrence_backward::Gradients;
 use super::recurrent_weights::RecurrentWeights;
-use super::work_list::WorkList;
+use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
 const PTX: &str = include_str!("cell.ptx");
 
-/// Runs every sequence, step after step.
+/// Runs every sequence, step after step, with products by the weights as they are.
 pub(super) fn forward<T: Operand>(
     device: &Cuda,
     list: &WorkList,
     inputs: &Inputs<'_, T>,
     states: &mut States<T>,
 ) -> Result<()> {
+    let hidden = list.hidden();
+    forward_by(device, (list, inputs.projected), states, |of, h, out| {
+        let weight = inputs.weights.rows[of.weight as usize].address();
+        let call = Call::whole::<T>([of.windows as usize, 4 * hidden, hidden], Layout::Straight, Output::Overwrite);
+        // SAFETY: `recurrence` has seen that the weights have the list's lengths, and this module's steps bring a sequence's states and room for its product.
+        unsafe { call.submit(device, Operands { a: h, b: weight, start: 0, out }) }
+    })
+}
+
+/// Runs every sequence, step after step. `multiply` submits W_hh · h of a step of a sequence: from its states at the first address, `[B, H]`, to `[B, H, 4]` at the second.
+pub(super) fn forward_by<T: Operand>(
+    device: &Cuda,
+    (list, projected): (&WorkList, &Buffer<f32>),
+    states: &mut States<T>,
+    mut multiply: impl FnMut(&Place, u64, u64) -> Result<()>,
+) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_forward_{}", T::SUFFIX));
     let product = states.scratch.address_of::<f32>(product_len(widest(list), hidden))?;
     let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
     for of in list.places() {
-        let (windows, weight) = (of.windows as usize, &inputs.weights.rows[of.weight as usize]);
-        let call = Call::whole::<T>([windows, 4 * hidden, hidden], Layout::Straight, Output::Overwrite);
+        let windows = of.windows as usize;
         let first = element(&list.on_device.first, of.window as usize);
         for t in 0..of.steps as usize {
             let [before, after] = [of.states(t), of.states(t + 1)].map(|row| row * hidden);
-            let operands = Operands { a: element(&states.hidden, before), b: weight.address(), start: 0, out: product };
             let further = of.projected_row + t as u64 * of.row_step;
             let (cell_before, cell_after) = (element(&states.cell, before), element(&states.cell, after));
             let (h, gates) = (element(&states.hidden, after), element(&states.gates, 4 * hidden * of.gates(t)));
             let arguments = arguments![
                 product,
-                inputs.projected.address(),
+                projected.address(),
                 first,
                 further,
                 cell_before,
@@ -45,12 +59,10 @@ pub(super) fn forward<T: Operand>(
                 of.windows,
                 hidden as u32
             ];
-            // SAFETY: the list was made of rows within the projected inputs, and `recurrence` has seen that all arrays have its lengths; `product` has room for the
+            multiply(of, element(&states.hidden, before), product)?;
+            // SAFETY: the list was made of rows within the projected inputs, and the caller has seen that all arrays have its lengths; `product` has room for the
             // sequence with the most windows. Each launch reads what the ones before it wrote, in the order of the default stream.
-            unsafe {
-                call.submit(device, operands)?;
-                kernel.submit(device, Launch::over(windows * hidden), &arguments)?;
-            }
+            unsafe { kernel.submit(device, Launch::over(windows * hidden), &arguments)? };
         }
     }
     Ok(())

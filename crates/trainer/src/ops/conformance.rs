@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod between;
+mod bytes;
 
 use half::{bf16, f16};
 use megabatch_gpu_core::{Buffer, Device, Scope};
@@ -20,6 +21,7 @@ pub type Case = (&'static str, fn(&Device) -> Result<()>);
 /// The sources of the kernels, in this folder, without their ending: for a harness that runs them without a GPU.
 pub const SOURCES: &[&str] = &[
     "by_bar",
+    "bytes",
     "cell",
     "column_sums",
     "deliver",
@@ -33,6 +35,7 @@ pub const SOURCES: &[&str] = &[
     "pool",
     "recurrence",
     "recurrence_backward",
+    "recurrence_bytes",
     "recurrence_group",
     "recurrence_group_backward",
     "recurrent_weights",
@@ -51,6 +54,8 @@ pub const CASES: &[Case] = &[
     }),
     ("wider layers are the CPU's, shared by larger groups", |device| same::<f16>(device, &[384, 512], 2e-3)),
     ("tiles of either size give the same bits", tiles_give_the_same_bits),
+    ("a layer in eight bits is the CPU's, held in registers", |device| bytes::layer(device, 20)),
+    ("a layer in eight bits that is too wide for a block is the CPU's", |device| bytes::layer(device, 130)),
     ("what a batch brings reaches its arrays", between::mail),
     ("losses and their gradients are the CPU's", between::losses),
     ("sums of columns, norms and dropout have the CPU's bits", between::rows),

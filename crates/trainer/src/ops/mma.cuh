@@ -1,5 +1,5 @@
 // Products of small tiles by the tensor cores, a warp together. Where there are none, each instruction has a twin that moves the same fragments
-// between the same lanes by shuffles (PTX ISA, "Matrix Fragments for mma.m16n8k16" and "… m16n8k8", "ldmatrix").
+// between the same lanes by shuffles (PTX ISA, "Matrix Fragments for mma.m16n8k16", "… m16n8k8" and "… m16n8k32", "ldmatrix").
 #pragma once
 
 #include <cuda_bf16.h>
@@ -43,6 +43,7 @@ __device__ inline u64 of_lane(unsigned low, unsigned high, unsigned lane) {
 __device__ inline float element(unsigned short bits, __half) { return __half2float(__ushort_as_half(bits)); }
 __device__ inline float element(unsigned short bits, __nv_bfloat16) { return __bfloat162float(__ushort_as_bfloat16(bits)); }
 
+// What a lane's parts of a row of a and of a column of b add to `sum`: four elements of 16 bits, two f32, or eight bytes.
 template <class T>
 __device__ inline float dot(u64 a, u64 b, float sum, T type) {
   for (int i = 0; i < 64; i += 16) sum += element((unsigned short)(a >> i), type) * element((unsigned short)(b >> i), type);
@@ -51,36 +52,52 @@ __device__ inline float dot(u64 a, u64 b, float sum, T type) {
 
 __device__ inline float low_float(u64 two) { return __uint_as_float((unsigned)two); }
 __device__ inline float high_float(u64 two) { return __uint_as_float((unsigned)(two >> 32)); }
-#endif
 
-// d [16, 8] += a [16, 16] · b [16, 8]. Lane 4 r + q holds rows r and r + 8 of a and d, column r of b; of a and b the indices 2 q, 2 q + 1 and those plus 8 of the
-// inner dimension; of d the columns 2 q and 2 q + 1. Sums are in f32.
-#define MULTIPLY_ADD(T, instruction)                                                                                                   \
-  __device__ inline void multiply_add(float(&d)[4], const unsigned(&a)[4], unsigned b0, unsigned b1, T type) {                         \
-    TENSOR_CORE_OR_TWIN(instruction)                                                                                                   \
+__device__ inline float dot(u64 a, u64 b, float sum, float) { return sum + (low_float(a) * low_float(b) + high_float(a) * high_float(b)); }
+
+__device__ inline int dot(u64 a, u64 b, int sum, signed char) {
+  for (int i = 0; i < 64; i += 8) sum += (signed char)(a >> i) * (signed char)(b >> i);
+  return sum;
+}
+
+// The twin of every multiply_add: fragments of `T` lie in the same bytes whatever `T` is.
+template <class T, class S>
+__device__ inline void multiply_add_by_shuffles(S (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, T type) {
+  unsigned lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
+  for (unsigned quad = 0; quad < 4; quad++) {
+    u64 upper = of_lane(a[0], a[2], 4 * row + quad), lower = of_lane(a[1], a[3], 4 * row + quad);
+    u64 left = of_lane(b0, b1, 4 * column + quad), right = of_lane(b0, b1, 4 * column + 4 + quad);
+    d[0] = dot(upper, left, d[0], type);
+    d[1] = dot(upper, right, d[1], type);
+    d[2] = dot(lower, left, d[2], type);
+    d[3] = dot(lower, right, d[3], type);
   }
+}
+#endif
 
 #ifdef __CUDA_ARCH__
-#define TENSOR_CORE_OR_TWIN(instruction)                                                                                               \
+#define TENSOR_CORE_OR_TWIN(instruction, kind)                                                                                         \
   (void)type;                                                                                                                          \
   asm volatile(instruction " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                          \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                                        \
+               : "+" kind(d[0]), "+" kind(d[1]), "+" kind(d[2]), "+" kind(d[3])                                                        \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
-#define TENSOR_CORE_OR_TWIN(instruction)                                                                                               \
-  unsigned lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;                                                             \
-  for (unsigned quad = 0; quad < 4; quad++) {                                                                                          \
-    u64 upper = of_lane(a[0], a[2], 4 * row + quad), lower = of_lane(a[1], a[3], 4 * row + quad);                                      \
-    u64 left = of_lane(b0, b1, 4 * column + quad), right = of_lane(b0, b1, 4 * column + 4 + quad);                                     \
-    d[0] = dot(upper, left, d[0], type);                                                                                               \
-    d[1] = dot(upper, right, d[1], type);                                                                                              \
-    d[2] = dot(lower, left, d[2], type);                                                                                               \
-    d[3] = dot(lower, right, d[3], type);                                                                                              \
-  }
+#define TENSOR_CORE_OR_TWIN(instruction, kind) multiply_add_by_shuffles(d, a, b0, b1, type);
 #endif
 
-MULTIPLY_ADD(__half, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-MULTIPLY_ADD(__nv_bfloat16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
+// d [16, 8] += a [16, K] · b [K, 8] of elements of `T`, with sums of `S`, in registers of `kind`.
+#define MULTIPLY_ADD(T, S, kind, instruction)                                                                                          \
+  __device__ inline void multiply_add(S(&d)[4], const unsigned(&a)[4], unsigned b0, unsigned b1, T type) {                             \
+    TENSOR_CORE_OR_TWIN(instruction, kind)                                                                                             \
+  }
+
+// K = 16. Lane 4 r + q holds rows r and r + 8 of a and d, column r of b; of a and b the indices 2 q, 2 q + 1 and those plus 8 of the inner dimension; of d the columns 2 q and 2 q + 1.
+MULTIPLY_ADD(__half, float, "f", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+MULTIPLY_ADD(__nv_bfloat16, float, "f", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
+// K = 8, in TF32: of the inner dimension the indices q and q + 4.
+MULTIPLY_ADD(float, float, "f", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32")
+// K = 32: of the inner dimension the indices 4 q … 4 q + 3 and those plus 16.
+MULTIPLY_ADD(signed char, int, "r", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32")
 
 // The bits of `value` rounded to the 11 significant bits of TF32, ties away from zero.
 __device__ inline unsigned tf32(float value) {
@@ -91,25 +108,6 @@ __device__ inline unsigned tf32(float value) {
 #else
   unsigned own = __float_as_uint(value);
   return (own & 0x7f800000) == 0x7f800000 ? own : (own + 0x1000) & 0xffffe000;
-#endif
-}
-
-// d [16, 8] += a [16, 8] · b [8, 8] in TF32. Lane 4 r + q holds rows r and r + 8 of a and d, column r of b; of the inner dimension the indices q and q + 4.
-__device__ inline void multiply_add(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, float) {
-#ifdef __CUDA_ARCH__
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-  unsigned lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
-  for (unsigned quad = 0; quad < 4; quad++) {
-    u64 upper = of_lane(a[0], a[2], 4 * row + quad), lower = of_lane(a[1], a[3], 4 * row + quad);
-    u64 left = of_lane(b0, b1, 4 * column + quad), right = of_lane(b0, b1, 4 * column + 4 + quad);
-    d[0] += low_float(upper) * low_float(left) + high_float(upper) * high_float(left);
-    d[1] += low_float(upper) * low_float(right) + high_float(upper) * high_float(right);
-    d[2] += low_float(lower) * low_float(left) + high_float(lower) * high_float(left);
-    d[3] += low_float(lower) * low_float(right) + high_float(lower) * high_float(right);
-  }
 #endif
 }
 

@@ -22,6 +22,7 @@
 //! The optimizer's two passes are those of [`megabatch_amp::ops`].
 
 mod by_bar;
+mod bytes;
 mod cell;
 mod column_sums;
 pub mod conformance;
@@ -41,6 +42,7 @@ mod operand;
 mod pool;
 mod recurrence;
 mod recurrence_backward;
+mod recurrence_bytes;
 mod recurrent_weights;
 mod room;
 mod round;
@@ -49,6 +51,7 @@ mod take_rows;
 mod work_list;
 
 pub use by_bar::sum_by_bar;
+pub use bytes::{ByteMatrix, ByteRows, multiply_bytes};
 pub use column_sums::add_column_sums;
 pub(crate) use column_sums::column_sum_parts;
 pub use deliver::{Delivery, Mail};
@@ -66,6 +69,7 @@ pub use operand::{Operand, Part};
 pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
+pub use recurrence_bytes::{RecurrentBytes, recurrence_in_bytes};
 pub use recurrent_weights::RecurrentWeights;
 pub(crate) use room::make_room;
 pub use round::{round_part, round_to};

@@ -126,7 +126,11 @@ pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &
         (Device::Cuda(device), Some(fragments)) => by_groups(device, list, (fragments, inputs), states),
         (Device::Cuda(device), None) => cell::forward(device, list, inputs, states),
         _ => {
-            list.places().iter().for_each(|of| cpu(list, of, inputs, states));
+            cpu((list, inputs.projected), states, |of, h, sums| {
+                let weight = inputs.weights.rows[of.weight as usize].as_slice().chunks_exact(h.len());
+                let products = |row: &[T]| row.iter().zip(h).map(|(w, h)| w.widen() * h).sum::<f32>();
+                sums.iter_mut().zip(weight).for_each(|(sum, row)| *sum += products(row));
+            });
             Ok(())
         }
     }
@@ -181,27 +185,33 @@ pub(super) fn kernel<T: Operand>(direction: &str, list: &WorkList, units: usize)
     (name, Launch::of_blocks(list.tiles()).map(|launch| launch.with_threads(4 * units as u32)))
 }
 
-fn cpu<T: Operand>(list: &WorkList, of: &Place, inputs: &Inputs<'_, T>, states: &mut States<T>) {
-    let (hidden, weight) = (list.hidden(), inputs.weights.rows[of.weight as usize].as_slice());
-    let projected = inputs.projected.as_slice();
-    for t in 0..of.steps as usize {
-        for (window, &first) in list.first(of).iter().enumerate() {
-            let (before, after) = ((of.states(t) + window) * hidden, (of.states(t + 1) + window) * hidden);
-            let row = of.projected_row as usize + first as usize + t * of.row_step as usize;
-            let start = &projected[row * 4 * hidden..][..4 * hidden];
-            let gates = &mut states.gates.as_mut_slice()[(of.gates(t) + window) * 4 * hidden..][..4 * hidden];
-            let h: Vec<f32> = states.hidden.as_slice()[before..][..hidden].iter().map(|h| h.widen()).collect();
-            for unit in 0..hidden {
-                let sum = |gate: usize| {
-                    let weights = &weight[(4 * unit + gate) * hidden..][..hidden];
-                    start[4 * unit + gate] + weights.iter().zip(&h).map(|(w, h)| w.widen() * h).sum::<f32>()
-                };
-                let [i, f, g, o] = [sigmoid(sum(0)), sigmoid(sum(1)), sum(2).tanh(), sigmoid(sum(3))];
-                let cell = states.cell.as_mut_slice();
-                let c = f * cell[before + unit] + i * g;
-                cell[after + unit] = c;
-                states.hidden.as_mut_slice()[after + unit] = T::narrow(o * c.tanh());
-                gates[4 * unit..][..4].copy_from_slice(&[i, f, g, o].map(T::Kept::narrow));
+/// The plain form. `add_products` adds W_hh · h of a window of a sequence to the gates of its units, `[H, 4]`.
+pub(super) fn cpu<T: Operand>(
+    (list, projected): (&WorkList, &Buffer<f32>),
+    states: &mut States<T>,
+    add_products: impl Fn(&Place, &[f32], &mut [f32]),
+) {
+    let hidden = list.hidden();
+    let of_step = |of: &Place, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
+        let [before, after] = [of.states(t), of.states(t + 1)].map(|row| (row + window) * hidden);
+        let row = of.projected_row as usize + first as usize + t * of.row_step as usize;
+        let mut sums = projected.as_slice()[row * 4 * hidden..][..4 * hidden].to_vec();
+        let h: Vec<f32> = states.hidden.as_slice()[before..][..hidden].iter().map(|h| h.widen()).collect();
+        add_products(of, &h, &mut sums);
+        let gates = &mut states.gates.as_mut_slice()[(of.gates(t) + window) * 4 * hidden..][..4 * hidden];
+        for (unit, (sums, gates)) in sums.chunks_exact(4).zip(gates.chunks_exact_mut(4)).enumerate() {
+            let [i, f, g, o] = [sigmoid(sums[0]), sigmoid(sums[1]), sums[2].tanh(), sigmoid(sums[3])];
+            let cell = states.cell.as_mut_slice();
+            let c = f * cell[before + unit] + i * g;
+            cell[after + unit] = c;
+            states.hidden.as_mut_slice()[after + unit] = T::narrow(o * c.tanh());
+            gates.copy_from_slice(&[i, f, g, o].map(T::Kept::narrow));
+        }
+    };
+    for of in list.places() {
+        for t in 0..of.steps as usize {
+            for (window, &first) in list.first(of).iter().enumerate() {
+                of_step(of, t, (window, first), states);
             }
         }
     }

@@ -109,9 +109,13 @@ impl Fragments {
 
 /// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128, 256, 384 or 512.
 pub(super) fn persistent_units<T: Operand>(hidden: usize) -> Option<usize> {
-    let units =
-        if is_of_a_block(hidden) { hidden.next_power_of_two().max(32) } else { hidden.next_multiple_of(BLOCK_UNITS) };
+    let units = if is_of_a_block(hidden) { block_units(hidden) } else { hidden.next_multiple_of(BLOCK_UNITS) };
     (T::IS_NARROW && units <= GROUP_UNITS).then_some(units)
+}
+
+/// Units that the kernels of one block are made for, of which the smallest that has H.
+pub(super) fn block_units(hidden: usize) -> usize {
+    hidden.next_power_of_two().max(32)
 }
 
 /// Whether one block of threads holds all of W_hh of so many units, not a group.

@@ -44,13 +44,23 @@ fn evaluation(predictor: &mut Predictor, samples: &dyn Samples, loss: Loss) -> E
 
 /// The same predictions and errors by the processor and by `gpu`.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
-    let (mut expected, mut found) = (predictor(config), predictor(config).on_gpu(gpu).unwrap());
+    check_as(gpu, (config, samples), tolerance(config), |predictor| predictor);
+}
+
+/// The same of predictors that became what `settled` makes of them before one went to `gpu`.
+fn check_as(
+    gpu: &Device,
+    (config, samples): (&Config, &dyn Samples),
+    tolerance: f64,
+    settled: impl Fn(Predictor) -> Predictor,
+) {
+    let (mut expected, found) = (settled(predictor(config)), settled(predictor(config)));
+    let mut found = found.on_gpu(gpu).unwrap();
     assert_eq!(found.device().to_string(), gpu.to_string());
     let what = format!("{:?}", (config.precision, &config.model));
     let (expected_indices, expected_numbers) = predictions(&mut expected, samples);
     let (visited, numbers) = predictions(&mut found, samples);
     assert_eq!((&visited, &expected_indices), (&indices(), &indices()), "{what}");
-    let tolerance = tolerance(config);
     assert_close(&what, &numbers, &expected_numbers, tolerance);
     let [expected, found] = [&mut expected, &mut found].map(|predictor| evaluation(predictor, samples, config.loss));
     assert_close(&what, &[found.loss], &[expected.loss], tolerance);
@@ -68,6 +78,20 @@ fn a_gpu_predicts_as_the_processor_does() {
         }
         for loss in losses() {
             check(gpu, &Config { loss, ..whole(Precision::Fp32, 2) }, &series());
+        }
+    }
+}
+
+#[test]
+fn a_gpu_predicts_in_eight_bits_as_the_processor_does() {
+    let (_driver, gpu) = with_kernels();
+    let int8 = |predictor: Predictor| predictor.with_int8().unwrap();
+    let of = whole(Precision::Fp32, 2);
+    let wide = Config { model: ModelConfig { hidden: 130, ..config(Precision::Fp32, 1).model }, ..of.clone() };
+    for gpu in [&gpu, &Device::cpu()] {
+        for (config, samples) in [(&of, &series() as &dyn Samples), (&of, &windows()), (&wide, &series())] {
+            // A state that lies near the middle of two of the 8191 numbers is quantised to either.
+            check_as(gpu, (config, samples), 3e-4, int8);
         }
     }
 }
@@ -112,7 +136,6 @@ fn what_a_gpu_does_not_predict_is_refused_by_name() {
     for (error, says) in [
         (on_gpu(predictor(&Config { form: Form::Plain, ..of.clone() })), "training.form is plain"),
         (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "model.encoder is last_bar"),
-        (on_gpu(predictor(&of).with_int8().unwrap()), "int8 is true"),
         (on_gpu(predictor(&of).with_carried_state()), "training.carry_state: true, or training.mode is dense"),
     ] {
         assert!(error.starts_with(says) && error.contains("on a GPU") && error.contains("--device cpu"), "{error}");

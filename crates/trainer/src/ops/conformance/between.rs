@@ -19,7 +19,7 @@ const HIDDEN: usize = 36;
 const ROWS: usize = 300;
 
 /// What `run` gives on the device is within `tolerance` of what it gives on the CPU, of the largest number or 1.
-fn same(device: &Device, tolerance: f32, run: fn(&Scope) -> Result<Vec<f32>>) -> Result<()> {
+pub(super) fn same(device: &Device, tolerance: f32, run: impl Fn(&Scope) -> Result<Vec<f32>>) -> Result<()> {
     let (found, expected) = (run(&device.scope("ops"))?, run(&Device::cpu().scope("ops"))?);
     let most = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
     assert_eq!(found.len(), expected.len());

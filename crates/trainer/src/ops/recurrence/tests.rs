@@ -15,19 +15,23 @@ pub(in super::super) struct Example<T: Operand> {
     pub(in super::super) states: States<T>,
 }
 
+/// Overlapping windows, one more than a tile has; a single step; a single window whose rows are those of a layer below; no window at all.
+pub(in super::super) fn sequences(scope: &Scope, hidden: usize, tile: TileWindows) -> WorkList {
+    let windows: Vec<u32> = (0..9).collect();
+    let of = |steps, first, row_step, projected_rows| Sequence { steps, first, row_step, projected_rows };
+    let sequences = [of(3, &windows[..], 1, 11), of(1, &[0, 0], 1, 1), of(4, &[0], 3, 10), of(2, &[], 1, 2)];
+    WorkList::new(scope, hidden, tile, &sequences).unwrap()
+}
+
 impl<T: Operand> Example<T> {
-    /// Overlapping windows, one more than a tile has; a single step; a single window whose rows are those of a layer below; no window at all.
     pub(in super::super) fn new(hidden: usize, tile: TileWindows) -> Self {
         let scope = Device::cpu().scope("test");
-        let windows: Vec<u32> = (0..9).collect();
-        let of = |steps, first, row_step, projected_rows| Sequence { steps, first, row_step, projected_rows };
-        let sequences = [of(3, &windows[..], 1, 11), of(1, &[0, 0], 1, 1), of(4, &[0], 3, 10), of(2, &[], 1, 2)];
-        let list = WorkList::new(&scope, hidden, tile, &sequences).unwrap();
-        let mut weights = RecurrentWeights::zeros(&scope, hidden, sequences.len()).unwrap();
+        let list = sequences(&scope, hidden, tile);
+        let mut weights = RecurrentWeights::zeros(&scope, hidden, list.sequences()).unwrap();
         let reach = 1.0 / (hidden as f32).sqrt();
-        let numbers = noise("weights", sequences.len() * 4 * hidden * hidden, reach);
+        let numbers = noise("weights", list.sequences() * 4 * hidden * hidden, reach);
         let from = Buffer::from_slice(&scope, &numbers).unwrap();
-        (0..sequences.len()).for_each(|s| weights.set(s, (&from, s * 4 * hidden * hidden)).unwrap());
+        (0..list.sequences()).for_each(|s| weights.set(s, (&from, s * 4 * hidden * hidden)).unwrap());
         let projected = noise("projected", list.projected_rows() * 4 * hidden, 2.0);
         let projected = Buffer::from_slice(&scope, &projected).unwrap();
         let mut states = States::zeros(&scope, &list).unwrap();
