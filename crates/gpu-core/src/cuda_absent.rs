@@ -48,6 +48,14 @@ impl Gpu {
         match self.never {}
     }
 
+    pub(crate) fn elapsed_ms<R>(&self, _work: impl FnOnce() -> R) -> Result<(R, f32)> {
+        match self.never {}
+    }
+
+    pub(crate) fn identity(&self) -> String {
+        match self.never {}
+    }
+
     pub(crate) fn copy_block(&self, _from: u64, _to: u64, _bytes: usize) -> Result<()> {
         match self.never {}
     }

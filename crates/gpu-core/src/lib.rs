@@ -25,6 +25,7 @@ mod scope;
 pub mod snapshot;
 pub mod source;
 mod staging;
+mod timing;
 mod usage;
 
 pub use arena::{Arena, Handle};

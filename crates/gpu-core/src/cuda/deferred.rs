@@ -15,6 +15,8 @@ use super::work::Work;
 pub(super) struct Deferred {
     /// There while work is held back.
     captures: Option<Captures>,
+    /// Whether nothing is held back for the moment.
+    is_paused: bool,
     waiting: Vec<Work>,
     /// The first failure to submit some of it, which not everybody passes on who is told.
     failed: Option<Fault>,
@@ -22,7 +24,7 @@ pub(super) struct Deferred {
 
 impl Deferred {
     pub(super) fn take(&mut self, work: Work) -> Option<Work> {
-        if self.captures.is_none() {
+        if self.captures.is_none() || self.is_paused {
             return Some(work);
         }
         self.waiting.push(work);
@@ -76,5 +78,24 @@ impl Drop for Deferral<'_> {
         let mut deferred = self.context.deferred();
         (deferred.waiting, deferred.failed) = (Vec::new(), None);
         *self.captures = deferred.captures.take().expect("they are there while work is held back");
+    }
+}
+
+/// While there is one, work that comes is not held back: it is to be measured as it is. What waited before was submitted.
+pub(super) struct Pause<'a> {
+    context: &'a Context,
+}
+
+impl<'a> Pause<'a> {
+    /// After something was asked of the driver, so that nothing waits.
+    pub(super) fn begin(context: &'a Context) -> Self {
+        context.deferred().is_paused = true;
+        Pause { context }
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.context.deferred().is_paused = false;
     }
 }

@@ -67,7 +67,7 @@ pub(crate) use stream::Streams;
 pub(crate) use under_way::UnderWay;
 
 use crate::error::Result;
-use deferred::Deferral;
+use deferred::{Deferral, Pause};
 use pinned::PinnedPool;
 
 /// One GPU. Clones are handles to the same one and share its streams, pinned memory and kernels.
@@ -190,6 +190,23 @@ impl Gpu {
         let Some(deferral) = Deferral::begin(self.context(), captures) else { return (work(), Ok(())) };
         let done = work();
         (done, deferral.end().map_err(|fault| self.context().error(fault)))
+    }
+
+    /// What `work` gives, and the milliseconds that take what it submits to the default stream, where it is not held back meanwhile.
+    pub(crate) fn elapsed_ms<R>(&self, work: impl FnOnce() -> R) -> Result<(R, f32)> {
+        let (stream, start, end) = (self.default_stream(), self.event()?, self.event()?);
+        start.record(&stream)?;
+        let pause = Pause::begin(self.context());
+        let done = work();
+        drop(pause);
+        end.record(&stream)?;
+        end.wait()?;
+        Ok((done, end.elapsed_ms_since(&start)?))
+    }
+
+    pub(crate) fn identity(&self) -> String {
+        let Properties { name, compute_capability: (major, minor), driver_version, .. } = self.properties();
+        format!("{name}, compute capability {major}.{minor}, CUDA {driver_version}")
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {

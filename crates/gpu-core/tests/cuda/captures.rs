@@ -74,6 +74,28 @@ fn other_numbers_and_other_memory_are_other_work() {
 }
 
 #[test]
+fn what_is_measured_is_submitted_as_it_is() {
+    let (driver, device) = with_kernels();
+    let Device::Cuda(cuda) = &device else { unreachable!("a GPU's") };
+    let (mut captures, numbers) = (Captures::default(), ones(&device));
+    driver.takes("scale", 250);
+    for _ in 0..3 {
+        captures
+            .run(&device, || {
+                scale(&numbers, 2.0)?;
+                // What was held back before is not measured.
+                assert_eq!(cuda.elapsed_ms(|| scale(&numbers, 0.5))?, 0.25 * LAUNCHES as f32);
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+    }
+    // What is measured three times, and what is not once as it is and once into the graph.
+    assert_eq!(calls(&driver), [5 * LAUNCHES as u64, 2, 1]);
+    assert_eq!(numbers.to_vec().unwrap(), [1.0; 3]);
+    assert_eq!(cuda.identity(), "Fake GPU 0, compute capability 8.0, CUDA 12.4");
+}
+
+#[test]
 fn what_is_held_back_is_done_before_anybody_could_tell() {
     let (driver, device) = with_kernels();
     let (mut captures, mut numbers) = (Captures::default(), ones(&device));

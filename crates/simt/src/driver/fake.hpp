@@ -64,6 +64,9 @@ extern int failure;
 // Of the GPU, by its number in the driver's header.
 int attribute(int name);
 
+// Microseconds by the GPU's clock: the sum of what the kernels took that ran, where a test has said how long they take, and else the machine's.
+double clock_us();
+
 // What a stream is given to do, any number of times where it becomes a node of a graph. A graph can take the place of another whose nodes are of the same kinds.
 struct Work {
     std::string kind;

@@ -136,6 +136,13 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_launches")() }
     }
 
+    /// Lets `kernel` take so many microseconds by the GPU's events. Once a test has said so of any, kernels of which nothing was said take no time.
+    pub fn takes(&self, kernel: &str, us: u64) {
+        let kernel = text(kernel);
+        // SAFETY: this is the function's type in modules.cpp; the text lives until it returns.
+        unsafe { self.function::<unsafe extern "C" fn(*const c_char, u64)>("fake_takes")(kernel.as_ptr(), us) }
+    }
+
     /// Bytes of physical memory that exist.
     pub fn physical_bytes(&self) -> u64 {
         // SAFETY: this is the function's type in context.cpp.

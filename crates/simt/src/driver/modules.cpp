@@ -2,6 +2,7 @@
 // `simt_<entry>` of an object that the test has named, or `simt_cooperative_<entry>`.
 #include "fake.hpp"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -18,6 +19,7 @@ namespace {
 using Run = int (*)(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params);
 
 struct Function {
+    std::string name;
     Run run, run_cooperative;
     std::vector<size_t> parameter_bytes;
     int dynamic_shared_max = 49152;
@@ -31,6 +33,15 @@ struct Module {
 std::set<Module*> modules;
 std::set<Function*> functions;
 std::vector<void*> objects;
+
+// Microseconds that kernels take, by their names, and what those took together that ran since the first was set. Others take none.
+std::map<std::string, double> times_us;
+double passed_us = 0.0;
+
+void let_pass(const std::string& kernel) {
+    auto time = times_us.find(kernel);
+    if (time != times_us.end()) passed_us += time->second;
+}
 
 // Of all kernels that ran since somebody asked last.
 uint64_t digest = 0;
@@ -99,7 +110,8 @@ int submit_kernel(const Function& function, Run run, const Shape& shape, void* s
     }
     std::ostringstream kind;
     kind << "kernel " << &function << (run == function.run ? "" : ", cooperative");
-    return submit(stream, {kind.str(), [=] {
+    return submit(stream, {kind.str(), [=, name = function.name] {
+        let_pass(name);
         note(&run, sizeof run);
         note(&shape, sizeof shape);
         auto given = values;
@@ -130,12 +142,20 @@ void forget(Module* module) {
 
 }  // namespace
 
+double clock_us() {
+    using Clock = std::chrono::steady_clock;
+    if (!times_us.empty()) return passed_us;
+    return std::chrono::duration<double, std::micro>(Clock::now().time_since_epoch()).count();
+}
+
 uint64_t module_objects() { return modules.size(); }
 
 void reset_modules() {
     while (!modules.empty()) forget(*modules.begin());
     for (void* object : objects) dlclose(object);
     objects.clear();
+    times_us.clear();
+    passed_us = 0.0;
 }
 }  // namespace fake
 
@@ -170,7 +190,7 @@ FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name
     if (!made) {
         Run run = find("simt_" + entry->first);
         if (run == nullptr) return NOT_FOUND;
-        made = std::make_unique<Function>(Function{run, find("simt_cooperative_" + entry->first), entry->second});
+        made = std::make_unique<Function>(Function{entry->first, run, find("simt_cooperative_" + entry->first), entry->second});
         functions.insert(made.get());
     }
     *function = made.get();
@@ -239,4 +259,10 @@ FAKE_API int fake_add_kernels(const char* path) {
     void* object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (object != nullptr) objects.push_back(object);
     return object != nullptr;
+}
+
+// From now on `kernel` takes so many microseconds of the GPU's clock.
+FAKE_API void fake_takes(const char* kernel, uint64_t us) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    times_us[kernel] = static_cast<double>(us);
 }

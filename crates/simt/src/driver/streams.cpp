@@ -1,7 +1,6 @@
 // Streams and events. Work is done when it is submitted, or, where a test asks for it, only when somebody waits for it.
 #include "fake.hpp"
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -9,8 +8,6 @@
 
 namespace fake {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // One thing submitted to a stream. `after` is a thing on another stream that must be done first.
 struct Thing {
@@ -22,7 +19,7 @@ struct Thing {
 
 struct Event {
     std::shared_ptr<Thing> recorded;
-    Clock::time_point at;
+    double at_us;
 };
 
 // All that is not done, in the order of submission.
@@ -178,7 +175,7 @@ FAKE_API int cuEventRecord(void* event, void* stream) {
     if (!is_stream(stream) || !is_event(event)) return INVALID_HANDLE;
     if (int code = spoil_capture(stream)) return code;
     auto known = static_cast<Event*>(event);
-    known->recorded = append(stream, [known] { known->at = Clock::now(); }, nullptr);
+    known->recorded = append(stream, [known] { known->at_us = clock_us(); }, nullptr);
     return SUCCESS;
 }
 
@@ -205,6 +202,6 @@ FAKE_API int cuEventElapsedTime(float* ms, void* start, void* end) {
     auto from = static_cast<Event*>(start), to = static_cast<Event*>(end);
     if (!from->recorded || !to->recorded) return INVALID_HANDLE;
     if (!from->recorded->done || !to->recorded->done) return NOT_READY;
-    *ms = std::chrono::duration<float, std::milli>(to->at - from->at).count();
+    *ms = static_cast<float>((to->at_us - from->at_us) / 1e3);
     return SUCCESS;
 }
