@@ -201,6 +201,7 @@ def main():
     parser.add_argument("--device", default="0", help="number of the GPU, or cpu")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget-s", type=float, default=0.1, help="for how long runs of a part are repeated in a round; training steps ten times as long")
+    parser.add_argument("--only", choices=("layers", "training"), help="one of the two tables")
     parser.add_argument("--quick", action="store_true", help="one small shape of each: times that mean nothing")
     parser.add_argument("--json", type=Path, help="a file for all numbers, a line a case")
     args = parser.parse_args([word for word in sys.argv[1:] if word != "--"])
@@ -219,8 +220,10 @@ def main():
     else:
         print("### megabatch and PyTorch in turn")
     print(f"\nMedians of {args.rounds} rounds; a layer's times are those of one of {4 if args.quick else STEPS} steps, all windows together.")
-    tell(args, LAYER_HEADER, (measure_layers(args, ours, theirs, case) for case in layer_cases(args)), layer_row)
-    tell(args, MODEL_HEADER, (measure_model(args, theirs, case) for case in model_cases(args)), model_row)
+    if args.only != "training":
+        tell(args, LAYER_HEADER, (measure_layers(args, ours, theirs, case) for case in layer_cases(args)), layer_row)
+    if args.only != "layers":
+        tell(args, MODEL_HEADER, (measure_model(args, theirs, case) for case in model_cases(args)), model_row)
     if theirs:
         about = theirs.ask({"model": "single", "batch": 1, "hidden": 8, "layers": 1, "precision": "fp32", "budget_s": 0.0})
         print(f"\nPyTorch {about['version']}, cuDNN {about['cudnn']}; which algorithm cuDNN is asked for is told by PyTorch's rules, not by PyTorch.")
