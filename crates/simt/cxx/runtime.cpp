@@ -7,3 +7,4 @@
 #include "runtime/instrumentation.cpp"
 #include "runtime/launch.cpp"
 #include "runtime/memory.cpp"
+#include "runtime/touches.cpp"

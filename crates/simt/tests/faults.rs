@@ -112,6 +112,60 @@ fn a_race_names_both_accesses() {
 
     let (read, write) = (mark("reads the neighbour"), mark("overwrites too early"));
     check("race_in_a_warp", 32, &mut [Arg::from(&mut out[..])], &["no barrier lies between", &write, &read]);
+
+    let (write, read) = (mark("before the shuffle"), mark("behind the shuffle"));
+    let pieces = ["no barrier lies between", &write, &read];
+    check("shuffle_in_place_of_a_barrier", 32, &mut [Arg::from(&mut out[..])], &pieces);
+}
+
+#[test]
+fn a_race_in_global_memory_names_both_accesses() {
+    let (mut x, mut out) = ([0.0f32; 64], [0.0f32; 3]);
+    let (own, other) = (mark("writes its own"), mark("writes another's"));
+    let pieces = ["writes 4 bytes at ", &own, "no barrier lies between that and thread", &other];
+    check("race_in_global_memory", 64, &mut [Arg::from(&mut x[..])], &pieces);
+
+    let of_a_later_block = |kernel, arguments: &mut [Arg<'_>], pieces: &[&str]| {
+        let report = KERNELS.launch(kernel, Geometry::linear(3, 1), arguments).unwrap_err().to_string();
+        pieces.iter().for_each(|piece| assert!(report.contains(piece), "no `{piece}` in:\n{report}"));
+    };
+    let (written, read) = (mark("every block writes"), mark("every block reads"));
+    let pieces =
+        ["block (1,0,0): thread 0 writes", "nothing orders that and thread 0 of block number 0 which writes", &written];
+    of_a_later_block("race_of_blocks", &mut [Arg::from(&mut x[..])], &pieces);
+    let pieces = ["block (2,0,0): thread 0 writes", "nothing orders that and other blocks which reads", &read];
+    of_a_later_block("written_after_others_read", &mut [Arg::from(&mut x[..]), Arg::from(&mut out[..])], &pieces);
+
+    let (mut flag, reads, sets) = ([0u32], mark("reads the flag"), mark("sets the flag"));
+    check("waits_without_atomic", 32, &mut [Arg::from(&mut flag[..])], &["thread 1 writes", &sets, &reads]);
+}
+
+/// What one block hands to another is seen by it, where everything is done that a GPU asks for.
+#[test]
+fn a_release_or_an_acquire_that_is_missing_is_a_race() {
+    let hand_over = |how: u32| {
+        let (mut arrived, mut numbers, mut out) = ([0u32], [0.0f32; 64], [0.0f32; 64]);
+        let mut arguments =
+            [Arg::from(&mut arrived[..]), Arg::from(&mut numbers[..]), Arg::from(&mut out[..]), Arg::from(how)];
+        KERNELS.launch("hands_over", Geometry::linear(2, 64).cooperative(), &mut arguments).map(|()| out)
+    };
+    assert_eq!(hand_over(0).unwrap(), [1.0; 64]);
+    for how in 1..5 {
+        let report = hand_over(how).unwrap_err().to_string();
+        for piece in ["nothing orders that and thread", &mark("hands over"), &mark("takes over")] {
+            assert!(report.contains(piece), "no `{piece}` without step {how} in:\n{report}");
+        }
+    }
+
+    let by_fences = |has_fences: u32| {
+        let (mut arrived, mut numbers, mut out) = ([0u32], [0.0f32], [0.0f32]);
+        let mut arguments =
+            [Arg::from(&mut arrived[..]), Arg::from(&mut numbers[..]), Arg::from(&mut out[..]), Arg::from(has_fences)];
+        KERNELS.launch("hands_over_by_fences", Geometry::linear(2, 1).cooperative(), &mut arguments).map(|()| out)
+    };
+    assert_eq!(by_fences(1).unwrap(), [1.0]);
+    let report = by_fences(0).unwrap_err().to_string();
+    assert!(report.contains(&mark("hands over behind a fence")), "{report}");
 }
 
 #[test]

@@ -17,22 +17,22 @@ Block& block() { return *running_block; }
 
 unsigned threads_of(const Launch& launch) { return launch.block[0] * launch.block[1] * launch.block[2]; }
 
-Block::Block(const char* kernel, void (*body)(void**), const Launch& launch, char* stacks)
-    : kernel_(kernel), body_(body), launch_(launch), memory_(launch), fibers_(threads_of(launch)), stacks_(stacks) {
+Block::Block(const char* kernel, void (*body)(void**), const Launch& launch, char* stacks, Global& global)
+    : kernel_(kernel), body_(body), launch_(launch), memory_(launch, global), fibers_(threads_of(launch)), stacks_(stacks) {
   memory_.set_stacks(stacks_, fibers_.size() * STACK_BYTES);
 }
 
-void Block::begin(uint3 index) {
+void Block::begin(uint32_t number, uint3 index) {
   index_ = index;
   running_ = fibers_.size();
   waiting_ = 0;
-  memory_.begin_block();
+  memory_.begin_block(number);
   char* stack = stacks_;
-  for (unsigned number = 0; number < fibers_.size(); number++, stack += STACK_BYTES) {
-    unsigned x = number % launch_.block[0], y = number / launch_.block[0];
-    Fiber& fiber = fibers_[number] = {};
+  for (unsigned thread = 0; thread < fibers_.size(); thread++, stack += STACK_BYTES) {
+    unsigned x = thread % launch_.block[0], y = thread / launch_.block[0];
+    Fiber& fiber = fibers_[thread] = {};
     fiber.index = {x, y % launch_.block[1], y / launch_.block[1]};
-    fiber.number = number;
+    fiber.number = thread;
     start(fiber.context, stack, STACK_BYTES, entry);
   }
 }

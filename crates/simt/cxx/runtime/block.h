@@ -32,10 +32,10 @@ struct Fiber {
 class Block {
  public:
   // `stacks`: of all threads, above a share for one more.
-  Block(const char* kernel, void (*body)(void**), const Launch& launch, char* stacks);
+  Block(const char* kernel, void (*body)(void**), const Launch& launch, char* stacks, Global& global);
 
-  // Makes this the block at `index` of the grid, whose threads have all yet to begin.
-  void begin(uint3 index);
+  // Makes this block `number`, at `index` of the grid, whose threads have all yet to begin.
+  void begin(uint32_t number, uint3 index);
 
   // Gives every thread that can run its turn. False when all that happened was spinning.
   bool turn();

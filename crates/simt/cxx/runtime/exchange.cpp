@@ -88,10 +88,14 @@ void Block::open_exchange_if_complete(Fiber* warp, uint32_t mask) {
   for (unsigned lane = 0; lane < WARP; lane++) {
     if (taking_part >> lane & 1) warp[lane].result = result_of(warp, lane, taking_part);
   }
+  // Shuffles, votes and matches trade numbers, and order nothing in memory.
+  bool orders = false;
   for (unsigned lane = 0; lane < WARP; lane++) {
-    if (taking_part >> lane & 1) warp[lane].state = State::ready;
+    if (!(taking_part >> lane & 1)) continue;
+    orders |= warp[lane].request->exchange == Exchange::barrier;
+    warp[lane].state = State::ready;
   }
-  memory_.warp_synced(warp[0].number / WARP);
+  if (orders) memory_.warp_synced(warp[0].number / WARP);
 }
 
 unsigned lane() { return block().running().number % WARP; }

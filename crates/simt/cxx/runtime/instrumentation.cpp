@@ -51,20 +51,40 @@ HOOK void __tsan_func_exit() {}
 HOOK void __tsan_vptr_update(void**, void*) {}
 HOOK void __tsan_vptr_read(void**) {}
 
+namespace {
+
+// Whether an atomic access of this order acquires, or releases: the compiler's numbers.
+bool acquires(int order) { return order == __ATOMIC_ACQUIRE || order == __ATOMIC_SEQ_CST; }
+bool releases(int order) { return order == __ATOMIC_RELEASE || order == __ATOMIC_SEQ_CST; }
+
+void load(const void* address, bool acquires) {
+  simt::block().memory().load(reinterpret_cast<uintptr_t>(address), acquires, simt::block().running().number);
+}
+
+void store(const void* address, bool releases) {
+  simt::block().memory().store(reinterpret_cast<uintptr_t>(address), releases, simt::block().running().number);
+}
+
+}  // namespace
+
 // The atomics that simt/atomic.h is made of, at each size.
 #define ATOMIC(bits, type) \
-  HOOK type __tsan_atomic##bits##_load(const volatile type* address, int) { \
+  HOOK type __tsan_atomic##bits##_load(const volatile type* address, int order) { \
     check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
+    load(const_cast<const type*>(address), acquires(order)); \
     return *address; \
   } \
-  HOOK void __tsan_atomic##bits##_store(volatile type* address, type value, int) { \
+  HOOK void __tsan_atomic##bits##_store(volatile type* address, type value, int order) { \
     check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
+    store(const_cast<const type*>(address), releases(order)); \
     *address = value; \
   } \
-  HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile type* address, type* expected, type desired, int, int) { \
+  HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile type* address, type* expected, type desired, int order, int) { \
     check(const_cast<const type*>(address), sizeof(type), sizeof(type), Kind::atomic, CALLER); \
+    load(const_cast<const type*>(address), acquires(order)); \
     type old = *address; \
     bool equal = old == *expected; \
+    if (equal) store(const_cast<const type*>(address), releases(order)); \
     if (equal) *address = desired; \
     *expected = old; \
     return equal; \

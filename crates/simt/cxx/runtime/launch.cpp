@@ -59,11 +59,12 @@ bool run(const std::vector<Block*>& blocks, const std::string& why) {
 }
 
 bool one_after_another(const char* kernel, void (*body)(void**), const Launch& launch) {
-  Block block(kernel, body, launch, stacks(threads_of(launch)));
+  Global global;
+  Block block(kernel, body, launch, stacks(threads_of(launch)), global);
   size_t count = blocks_of(launch);
   std::string why = count == 1 ? "" : "\n  a thread may wait for another block's only in a cooperative launch, whose blocks all run at once";
   for (size_t number = 0; number < count; number++) {
-    block.begin(index_of(launch, number));
+    block.begin(uint32_t(number), index_of(launch, number));
     if (!run({&block}, why)) return false;
   }
   return true;
@@ -72,12 +73,13 @@ bool one_after_another(const char* kernel, void (*body)(void**), const Launch& l
 bool all_at_once(const char* kernel, void (*body)(void**), const Launch& launch) {
   size_t threads = threads_of(launch), count = blocks_of(launch);
   char* memory = stacks(threads * count);
+  Global global;
   std::vector<std::unique_ptr<Block>> owned;
   std::vector<Block*> blocks;
   for (size_t number = 0; number < count; number++) {
-    owned.push_back(std::make_unique<Block>(kernel, body, launch, memory + number * threads * STACK_BYTES));
+    owned.push_back(std::make_unique<Block>(kernel, body, launch, memory + number * threads * STACK_BYTES, global));
     blocks.push_back(owned.back().get());
-    blocks.back()->begin(index_of(launch, number));
+    blocks.back()->begin(uint32_t(number), index_of(launch, number));
   }
   return run(blocks, "\n  all blocks of the launch run at once, and none can go on");
 }
@@ -119,6 +121,8 @@ void* shared(unsigned id, const char* name, size_t bytes) {
 void* dynamic_shared(const char* name) { return shared(0, name, block().launch().dynamic_shared_bytes); }
 
 Votes sync_block(const char* what, bool predicate, Site site) { return block().sync(what, predicate, site); }
+
+void fence() { block().memory().fence(block().running().number); }
 
 void yield(bool changed) { block().spin(changed); }
 

@@ -20,17 +20,6 @@ constexpr size_t ALIGN_BYTES = 128;
 // Between variables, so that running over the end of one does not reach the next.
 constexpr size_t GAP_BYTES = 64;
 
-constexpr uint16_t SEVERAL = 0xffff;
-
-const char* verb(Kind kind) {
-  switch (kind) {
-    case Kind::read: return "reads";
-    case Kind::write: return "writes";
-    case Kind::atomic: return "updates";
-  }
-  return "";
-}
-
 uintptr_t image_begin() { return reinterpret_cast<uintptr_t>(&__ehdr_start); }
 uintptr_t image_end() { return reinterpret_cast<uintptr_t>(&_end); }
 
@@ -43,7 +32,7 @@ std::string place(uintptr_t code) {
   return text;
 }
 
-Memory::Memory(const Launch& launch) : launch_(launch), arena_(ARENA_BYTES + ALIGN_BYTES) {
+Memory::Memory(const Launch& launch, Global& global) : launch_(launch), global_(global), arena_(ARENA_BYTES + ALIGN_BYTES) {
   arena_begin_ = (reinterpret_cast<uintptr_t>(arena_.data()) + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
   warp_epochs_.resize((launch.block[0] * launch.block[1] * launch.block[2] + 31) / 32);
 }
@@ -54,7 +43,9 @@ void Memory::set_stacks(const char* begin, size_t bytes) {
 }
 
 // Shared memory does not outlive a block: nothing of it has been written.
-void Memory::begin_block() {
+void Memory::begin_block(uint32_t number) {
+  number_ = number;
+  knowledge_.clear();
   bytes_.clear();
   std::fill_n(reinterpret_cast<char*>(arena_begin_), arena_used_, char(0xff));
   arena_used_ = 0;
@@ -83,10 +74,34 @@ std::string Memory::check(const Access& access, unsigned thread) {
            place(access.caller);
   }
   if (access.address >= arena_begin_ && access.address < arena_begin_ + ARENA_BYTES) return check_shared(access, thread);
-  return launch_.ranges == nullptr ? "" : check_global(access);
+  return launch_.ranges == nullptr ? "" : check_global(access, thread);
 }
 
-std::string Memory::check_global(const Access& access) const {
+std::string Memory::check_global(const Access& access, unsigned thread) {
+  std::string fault = check_range(access);
+  if (!fault.empty() || !is_global(access.address)) return fault;
+  static const Clock nothing;
+  const Clock& known = knowledge_.empty() ? nothing : knowledge_[thread].known;
+  Touch touch = touch_of(access.kind, access.caller, thread);
+  for (uintptr_t address = access.address; address < access.address + access.bytes; address++) {
+    Byte& byte = global_.byte(address);
+    std::string race = byte.race(touch, known);
+    if (!race.empty()) return std::string(verb(access.kind)) + " " + std::to_string(access.bytes) + " bytes at " + place(access.caller) + race;
+    byte.note(touch, known);
+  }
+  return "";
+}
+
+Touch Memory::touch_of(Kind kind, uintptr_t caller, unsigned thread) const {
+  uint16_t warp = (uint16_t)(thread / 32);
+  uint32_t releases = knowledge_.empty() ? 0 : knowledge_[thread].releases;
+  return {number_, block_epoch_, warp_epochs_[warp], releases, (uint16_t)thread, warp, kind, caller};
+}
+
+// Not a variable of the kernels' own.
+bool Memory::is_global(uintptr_t address) const { return address < image_begin() || address >= image_end(); }
+
+std::string Memory::check_range(const Access& access) const {
   uintptr_t end = access.address + access.bytes;
   uint64_t nearest = launch_.range_count;
   for (uint64_t k = 0; k < launch_.range_count; k++) {
@@ -113,49 +128,67 @@ std::string Memory::check_shared(const Access& access, unsigned thread) {
   if (variable_at(offset, access.bytes) == nullptr) {
     return std::string(verb(access.kind)) + " " + describe(access, offset) + ", which is out of its range, at " + place(access.caller);
   }
-  uint16_t warp = (uint16_t)(thread / 32);
-  Touch touch = {block_epoch_, warp_epochs_[warp], (uint16_t)thread, warp, access.kind, access.caller};
+  Touch touch = touch_of(access.kind, access.caller, thread);
   for (size_t k = offset; k < offset + access.bytes; k++) {
     Byte& byte = bytes_[k];
-    if (access.kind != Kind::write && byte.write.block_epoch == 0) {
+    if (access.kind != Kind::write && !byte.is_written()) {
       return std::string(verb(access.kind)) + " " + describe(access, offset) + ", which no thread has written, at " + place(access.caller);
     }
-    std::string race = this->race(byte, touch);
+    std::string race = byte.race(touch, {});
     if (!race.empty()) return std::string(verb(access.kind)) + " " + describe(access, offset) + " at " + place(access.caller) + race;
-    note(byte, touch);
+    byte.note(touch, {});
   }
   return "";
 }
 
-// Whether no barrier lies between two touches by different threads.
-bool Memory::unordered(const Touch& earlier, const Touch& now) const {
-  if (earlier.block_epoch != now.block_epoch) return false;
-  if (earlier.warp != now.warp) return true;
-  return earlier.thread != now.thread && earlier.warp_epoch == now.warp_epoch;
+void Memory::load(uintptr_t address, bool acquires, unsigned thread) {
+  if (Knowledge* own = knowledge_of(thread)) (acquires ? own->known : own->loaded).learn(global_.released(address));
 }
 
-std::string Memory::race(const Byte& byte, const Touch& touch) const {
-  const Touch* other = nullptr;
-  bool both_atomic = touch.kind == Kind::atomic && byte.write.kind == Kind::atomic;
-  if (!both_atomic && unordered(byte.write, touch)) other = &byte.write;
-  if (touch.kind != Kind::read && unordered(byte.read, touch)) other = &byte.read;
-  if (other == nullptr) return "";
-  std::string who = other->thread == SEVERAL ? "other threads" : "thread " + std::to_string(other->thread);
-  return ", and no barrier lies between that and " + who + " which " + verb(other->kind) + " it at " + place(other->caller);
+void Memory::store(uintptr_t address, bool releases, unsigned thread) {
+  Knowledge* own = knowledge_of(thread);
+  if (own == nullptr) return;
+  if (releases) global_.release(address, publish(thread));
+  else if (!own->fenced.is_empty()) global_.release(address, own->fenced);
 }
 
-// One record stands for all reads since the last barrier; where several threads read, it says so.
-void Memory::note(Byte& byte, const Touch& touch) const {
-  if (touch.kind != Kind::read) {
-    byte.write = touch;
-    return;
-  }
-  Touch merged = touch;
-  if (byte.read.block_epoch == touch.block_epoch) {
-    if (byte.read.warp != touch.warp) merged.warp = merged.thread = SEVERAL;
-    else if (byte.read.warp_epoch == touch.warp_epoch && byte.read.thread != touch.thread) merged.thread = SEVERAL;
-  }
-  byte.read = merged;
+void Memory::fence(unsigned thread) {
+  Knowledge* own = knowledge_of(thread);
+  if (own == nullptr) return;
+  own->known.learn(own->loaded);
+  own->fenced = publish(thread);
+}
+
+// Where touches of global memory are not noted there is none.
+Memory::Knowledge* Memory::knowledge_of(unsigned thread) {
+  if (launch_.ranges == nullptr) return nullptr;
+  knowledge_.resize(warp_epochs_.size() * 32);
+  return &knowledge_[thread];
+}
+
+// All that has happened for a thread until now, by which what it does next can be told from that.
+Clock Memory::publish(unsigned thread) {
+  Clock all = knowledge_[thread].known;
+  all.learn(touch_of(Kind::atomic, 0, thread));
+  knowledge_[thread].releases++;
+  return all;
+}
+
+void Memory::block_synced() {
+  block_epoch_++;
+  share(0, knowledge_.size());
+}
+
+void Memory::warp_synced(unsigned warp) {
+  warp_epochs_[warp]++;
+  if (!knowledge_.empty()) share(warp * 32, 32);
+}
+
+// What one of these threads knows, all of them do.
+void Memory::share(size_t first, size_t count) {
+  Clock all;
+  for (size_t thread = first; thread < first + count; thread++) all.learn(knowledge_[thread].known);
+  for (size_t thread = first; thread < first + count; thread++) knowledge_[thread].known = all;
 }
 
 const Memory::Variable* Memory::variable_at(size_t offset, size_t bytes) const {

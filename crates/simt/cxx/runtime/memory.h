@@ -1,8 +1,7 @@
 // The memory that a block may touch, and the rules of touching it.
 //
 // Every load and store of a kernel is checked before it happens. It must be aligned to its size, as a GPU asks. Global memory must lie in a buffer that the launch was given;
-// shared memory must lie in a variable of the block, must have been written before it is read, and two threads must not
-// touch a byte, one of them writing, without a barrier between.
+// shared memory must lie in a variable of the block and must have been written before it is read; and no two touches may race, see touches.h.
 #pragma once
 
 #include <stddef.h>
@@ -12,10 +11,9 @@
 #include <vector>
 
 #include "../simt.h"
+#include "touches.h"
 
 namespace simt {
-
-enum class Kind : uint8_t { read, write, atomic };
 
 struct Access {
   uintptr_t address;
@@ -34,17 +32,22 @@ struct Declaration {
 
 class Memory {
  public:
-  explicit Memory(const Launch& launch);
+  Memory(const Launch& launch, Global& global);
 
   void set_stacks(const char* begin, size_t bytes);
-  void begin_block();
+  void begin_block(uint32_t number);
   void* shared(const Declaration& declaration);
 
   // An empty text, or what is wrong with the access.
   std::string check(const Access& access, unsigned thread);
 
-  void block_synced() { block_epoch_++; }
-  void warp_synced(unsigned warp) { warp_epochs_[warp]++; }
+  // An atomic load from `address`, and an atomic store there.
+  void load(uintptr_t address, bool acquires, unsigned thread);
+  void store(uintptr_t address, bool releases, unsigned thread);
+  void fence(unsigned thread);
+
+  void block_synced();
+  void warp_synced(unsigned warp);
 
  private:
   struct Variable {
@@ -52,26 +55,26 @@ class Memory {
     size_t offset;
   };
 
-  // Who touched a byte of shared memory last. Epochs count barriers: what happened in an earlier one is over.
-  struct Touch {
-    uint32_t block_epoch = 0, warp_epoch = 0;
-    uint16_t thread = 0, warp = 0;
-    Kind kind = Kind::read;
-    uintptr_t caller = 0;
-  };
-  struct Byte {
-    Touch write, read;
+  // What a thread knows to have happened; what it would know behind a fence; and what it makes known, since its last one, by whatever it stores.
+  struct Knowledge {
+    Clock known, loaded, fenced;
+    uint32_t releases = 0;
   };
 
   std::string check_shared(const Access& access, unsigned thread);
-  std::string check_global(const Access& access) const;
-  std::string race(const Byte& byte, const Touch& touch) const;
-  void note(Byte& byte, const Touch& touch) const;
-  bool unordered(const Touch& earlier, const Touch& now) const;
+  std::string check_global(const Access& access, unsigned thread);
+  std::string check_range(const Access& access) const;
+  Touch touch_of(Kind kind, uintptr_t caller, unsigned thread) const;
+  bool is_global(uintptr_t address) const;
+  Knowledge* knowledge_of(unsigned thread);
+  Clock publish(unsigned thread);
+  void share(size_t first, size_t count);
   std::string describe(const Access& access, size_t offset) const;
   const Variable* variable_at(size_t offset, size_t bytes) const;
 
   const Launch& launch_;
+  Global& global_;
+  uint32_t number_ = 0;  // of the block
   uintptr_t stacks_begin_ = 0, stacks_end_ = 0;
   uintptr_t arena_begin_ = 0;
   std::vector<char> arena_;
@@ -80,9 +83,7 @@ class Memory {
   std::vector<Byte> bytes_;
   uint32_t block_epoch_ = 1;
   std::vector<uint32_t> warp_epochs_;
+  std::vector<Knowledge> knowledge_;  // of each thread; empty before the first atomic or fence
 };
-
-// `{0x1234}`, which the caller of the launch turns into a file and a line.
-std::string place(uintptr_t code);
 
 }  // namespace simt

@@ -100,13 +100,14 @@ enum { __NV_THREAD_SCOPE_BLOCK = 2, __NV_THREAD_SCOPE_DEVICE = 4 };
 
 template <class T>
 T __nv_atomic_load_n(T* address, int order, int scope = __NV_THREAD_SCOPE_DEVICE) {
-  (void)order, (void)scope;
+  (void)scope;
   simt::yield(false);
-  return __atomic_load_n(address, __ATOMIC_SEQ_CST);
+  return order == __NV_ATOMIC_ACQUIRE ? __atomic_load_n(address, __ATOMIC_ACQUIRE) : __atomic_load_n(address, __ATOMIC_RELAXED);
 }
 
 template <class T>
 void __nv_atomic_store_n(T* address, T value, int order, int scope = __NV_THREAD_SCOPE_DEVICE) {
-  (void)order, (void)scope;
-  __atomic_store_n(address, value, __ATOMIC_SEQ_CST);
+  (void)scope;
+  if (order == __NV_ATOMIC_RELEASE) __atomic_store_n(address, value, __ATOMIC_RELEASE);
+  else __atomic_store_n(address, value, __ATOMIC_RELAXED);
 }

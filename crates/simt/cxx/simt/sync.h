@@ -9,6 +9,7 @@ struct Votes {
 };
 
 Votes sync_block(const char* what, bool predicate, Site site);
+void fence();
 
 }  // namespace simt
 
@@ -27,7 +28,7 @@ inline int __syncthreads_and(int predicate, simt::Site site = simt::Site::here()
   return votes.nonzero == votes.threads;
 }
 
-// Threads of a launch take turns on one host thread: every store is seen by all at once.
-inline void __threadfence_block() {}
-inline void __threadfence() {}
-inline void __threadfence_system() {}
+// Threads of a launch take turns on one host thread, and every store is seen by all at once: a fence does nothing but tell what it orders.
+inline void __threadfence_block() { simt::fence(); }
+inline void __threadfence() { simt::fence(); }
+inline void __threadfence_system() { simt::fence(); }

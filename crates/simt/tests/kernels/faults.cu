@@ -84,6 +84,64 @@ extern "C" __global__ void race_in_a_warp(float* out) {
   out[threadIdx.x] = tile[threadIdx.x];
 }
 
+extern "C" __global__ void shuffle_in_place_of_a_barrier(float* out) {
+  __shared__ float tile[32];
+  tile[threadIdx.x] = (float)threadIdx.x;  // MARK before the shuffle
+  float own = __shfl_sync(~0u, (float)threadIdx.x, 0);
+  out[threadIdx.x] = own + tile[threadIdx.x ^ 1];  // MARK behind the shuffle
+}
+
+extern "C" __global__ void race_in_global_memory(float* x) {
+  x[threadIdx.x] = 1.0f;       // MARK writes its own
+  x[threadIdx.x ^ 32] = 2.0f;  // MARK writes another's
+}
+
+extern "C" __global__ void race_of_blocks(float* x) {
+  x[threadIdx.x] = (float)blockIdx.x;  // MARK every block writes
+}
+
+// Reads what every block reads, and writes it in the last.
+extern "C" __global__ void written_after_others_read(float* x, float* out) {
+  out[blockIdx.x] = x[0];                       // MARK every block reads
+  if (blockIdx.x == gridDim.x - 1) x[0] = 1.0f;  // MARK the last one writes
+}
+
+// A thread waits for another in a way that orders nothing.
+extern "C" __global__ void waits_without_atomic(volatile unsigned* flag) {
+  if (threadIdx.x == 0) while (*flag == 0) {}  // MARK reads the flag
+  if (threadIdx.x == 1) *flag = 5;             // MARK sets the flag
+}
+
+// The second block reads what the first one wrote, for which a thread of it waits.  how: 0 as is right; 1 without a barrier before the release; 2 without a release; 3 without an
+// acquire; 4 without a barrier behind the acquire.
+extern "C" __global__ void hands_over(unsigned* arrived, float* numbers, float* out, unsigned how) {
+  if (blockIdx.x == 0) {
+    numbers[threadIdx.x] = 1.0f;  // MARK hands over
+    if (how != 1) __syncthreads();
+    if (threadIdx.x == 0) __nv_atomic_store_n(arrived, 1u, how == 2 ? __NV_ATOMIC_RELAXED : __NV_ATOMIC_RELEASE, __NV_THREAD_SCOPE_DEVICE);
+    return;
+  }
+  if (threadIdx.x == 0 || how == 4) {
+    int order = how == 3 || threadIdx.x != 0 ? __NV_ATOMIC_RELAXED : __NV_ATOMIC_ACQUIRE;
+    while (__nv_atomic_load_n(arrived, order, __NV_THREAD_SCOPE_DEVICE) == 0) {}
+  }
+  if (how != 4) __syncthreads();
+  out[threadIdx.x] = numbers[threadIdx.x];  // MARK takes over
+}
+
+// The same by fences around what orders nothing itself.
+extern "C" __global__ void hands_over_by_fences(unsigned* arrived, float* numbers, float* out, unsigned has_fences) {
+  if (blockIdx.x == 0) {
+    numbers[0] = 1.0f;  // MARK hands over behind a fence
+    if (has_fences) __threadfence();
+    atomicExch(arrived, 1u);
+    return;
+  }
+  while (atomicAdd(arrived, 0u) == 0) __nanosleep(20);
+  if (has_fences) __threadfence();
+  out[0] = numbers[0];  // MARK takes over behind a fence
+}
+
 extern "C" __global__ void deep_recursion(int* out) {
   volatile char frame[70000];
   for (int k = 0; k < 70000; k++) frame[k] = (char)k;

@@ -97,18 +97,12 @@ extern "C" __global__ void shared_atomics(unsigned* out) {
 }
 
 // A lock that threads spin on: they take turns also without a barrier.
-extern "C" __global__ void spin_lock(unsigned* lock, volatile unsigned* count) {
+extern "C" __global__ void spin_lock(unsigned* lock, unsigned* count) {
   while (atomicCAS(lock, 0u, 1u) != 0) __nanosleep(20);
+  __threadfence();
   *count = *count + 1;
   __threadfence();
   atomicExch(lock, 0u);
-}
-
-// A flag that one thread of a block waits for without any atomic.
-extern "C" __global__ void wait_for_flag(volatile unsigned* flag, unsigned* out) {
-  if (threadIdx.x == 0) while (*flag == 0) {}
-  if (threadIdx.x == 1) *flag = 5;
-  if (threadIdx.x == 0) out[0] = *flag;
 }
 
 // Each block hands a number on to the next one, round after round; arrived: one a block.
