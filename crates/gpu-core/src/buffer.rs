@@ -3,9 +3,10 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::cuda::{Gpu, UnderWay};
+use crate::cuda::{Coming, Gpu, UnderWay};
 use crate::device::{Cuda, Device};
 use crate::error::Result;
+use crate::fetch::Fetch;
 use crate::host::{ALIGN_BYTES, HostBlock};
 use crate::pool::{BlockId, Mobility, Request, Shortage};
 use crate::scope::Scope;
@@ -168,6 +169,17 @@ impl<T: Pod> Buffer<T> {
         let mut values = vec![T::zeroed(); self.len];
         self.copy_to(&mut values)?;
         Ok(values)
+    }
+
+    /// The elements as they are after all work that was submitted to the device so far. The caller does not wait, and what is submitted later does not change them.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails, or that could lock no more pages.
+    pub fn fetch(&self) -> Result<Fetch<T>> {
+        match &self.memory {
+            Memory::Host(_) => Ok(Fetch::here(self.as_slice().to_vec())),
+            Memory::Device(block) => Ok(Fetch::coming(Coming::new(&block.gpu, block.address, self.bytes())?, self.len)),
+        }
     }
 
     /// Sets every element to zero, in the order of the device's default stream.

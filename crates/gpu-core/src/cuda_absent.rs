@@ -81,6 +81,22 @@ impl UnderWay {
     }
 }
 
+/// A copy from a GPU, of which there are none.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    never: Infallible,
+}
+
+impl Coming {
+    pub(crate) fn new(gpu: &Gpu, _from: u64, _bytes: usize) -> Result<Self> {
+        gpu.never()
+    }
+
+    pub(crate) fn wait(self, _to: &mut [u8]) -> Result<()> {
+        match self.never {}
+    }
+}
+
 /// Arguments in the order of a kernel's parameters. Made by [`arguments!`](crate::arguments).
 #[derive(Clone, Debug, Default)]
 pub struct Arguments;

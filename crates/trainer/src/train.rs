@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+mod on_gpu;
 mod resume;
 mod rollback;
 mod shortage;
@@ -9,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_amp::LossScaler;
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{Device, Scope};
 use megabatch_order::StepSamples;
 
 use crate::baseline::Baselines;
@@ -23,6 +24,7 @@ use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::events::{EpochEvent, Event, Observer, ShortageEvent, ValidationEvent};
+use crate::graph::Graphs;
 use crate::ladder::{Ladder, Ration};
 use crate::model::{Model, SampleShape};
 use crate::optimizer::Optimizer;
@@ -33,6 +35,7 @@ use crate::schedule::Schedule;
 use crate::step::{Compute, Engine, Purpose};
 use crate::tensor::TensorSet;
 use crate::weights::{load_weights, save_weights};
+use step::Supply;
 
 /// A model in training on one device.
 #[derive(Debug)]
@@ -100,6 +103,14 @@ pub enum End {
     StoppedEarly,
     /// The observer asked for it.
     Stopped,
+}
+
+/// What follows a step.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    epoch_ends: bool,
+    validation: bool,
+    checkpoint: bool,
 }
 
 /// The loss scale of a run, where it needs one.
@@ -289,19 +300,24 @@ impl Trainer {
         }
         self.accelerator.iter_mut().try_for_each(|accelerator| accelerator.keep_series(run.samples))?;
         let graphs = self.engine.make_room_for(&self.model, Selection { samples: run.samples, indices: run.train })?;
-        let (batches, form) = (self.device.scope("batches"), self.config.form);
-        let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
-        let source = Source { samples: run.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
+        let scope = self.device.scope("batches");
         let order = schedule.batches(self.step..schedule.steps, run.train);
-        with_batches(source, order, |feed| {
+        with_batches(self.source(run, graphs, &scope), order, |feed| {
+            let mut supply = Supply { feed, ahead: None };
             loop {
                 if let Some(end) = self.finish_step(run, schedule, observer)? {
                     return Ok(self.outcome(end));
                 }
-                let event = self.training_step(feed, (schedule, run))?;
+                let event = self.training_step(&mut supply, (schedule, run))?;
                 self.unfinished = Some(observer(Event::Step(event)));
             }
         })
+    }
+
+    /// Where the batches of a run come from.
+    fn source<'a>(&self, run: &Run<'a>, graphs: Option<&'a dyn Graphs>, scope: &'a Scope) -> Source<'a> {
+        let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
+        Source { samples: run.samples, graphs, scope, batch_size, chunk_percent, form: self.config.form }
     }
 
     /// The errors of the weights as they are now.
@@ -346,25 +362,21 @@ impl Trainer {
         schedule: &Schedule,
         (asked, observer): (ControlFlow<()>, &mut Observer<'_>),
     ) -> Result<Option<End>> {
-        let epoch_ends = self.step.is_multiple_of(schedule.steps_per_epoch);
-        let due = |every: Option<u64>| every.is_some_and(|every| self.step.is_multiple_of(every));
-        let save_due = due(run.checkpoints.and_then(|checkpoints| checkpoints.every_steps));
-        let validate = epoch_ends || due(self.config.validate_every_steps) || self.step == schedule.steps;
-
+        let due = self.due(self.step, (schedule, run));
         let mut flow = asked;
         let mut improved = false;
-        if validate && !run.validation.is_empty() {
+        if due.validation {
             let event = self.validate(run, schedule)?;
             improved = event.best;
             let answer = observer(Event::Validation(event));
             flow = if flow.is_break() { flow } else { answer };
         }
-        if epoch_ends {
+        if due.epoch_ends {
             let answer = observer(Event::Epoch(self.epoch_event(schedule)));
             flow = if flow.is_break() { flow } else { answer };
         }
         if let Some(checkpoints) = run.checkpoints
-            && (epoch_ends || save_due || improved || flow.is_break() || self.end(schedule).is_some())
+            && (due.checkpoint || improved || flow.is_break() || self.end(schedule).is_some())
         {
             self.settle()?;
             self.check_weights()?;
@@ -379,6 +391,15 @@ impl Trainer {
         }
         // A stop asked for at the very last step changes nothing: the run is finished.
         Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
+    }
+
+    /// What is due after so many steps.
+    fn due(&self, steps: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Due {
+        let epoch_ends = steps.is_multiple_of(schedule.steps_per_epoch);
+        let due = |every: Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
+        let validates = epoch_ends || due(self.config.validate_every_steps) || steps == schedule.steps;
+        let saves = run.checkpoints.is_some_and(|checkpoints| epoch_ends || due(checkpoints.every_steps));
+        Due { epoch_ends, validation: validates && !run.validation.is_empty(), checkpoint: saves }
     }
 
     fn epoch_event(&self, schedule: &Schedule) -> EpochEvent {

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
 use bytemuck::{Pod, Zeroable};
-use megabatch_gpu_core::{Buffer, Result, Scope, Staging};
+use megabatch_gpu_core::{Buffer, Fetch, Result, Scope, Staging};
 
 use super::tensors::{NONE, Tensors};
 use crate::error::Error;
@@ -176,6 +176,35 @@ impl Report {
     }
 }
 
+/// How a step went, on its way from the device: what is submitted after it is not waited for.
+#[derive(Debug)]
+#[must_use = "how a step went is known when its report was waited for"]
+pub struct PendingReport {
+    state: Fetch<State>,
+    is_scaled: bool,
+}
+
+impl PendingReport {
+    /// The report of the step, which was over `tensors`.
+    ///
+    /// # Errors
+    /// Of [`Fetch::wait`].
+    pub fn wait(self, tensors: &Tensors) -> Result<Report> {
+        let state = self.state.wait()?[0];
+        let State { scale_after: scale, clean_steps, overflows, bad_chunk, bad_index, .. } = state;
+        Ok(Report {
+            loss_sum: state.loss,
+            terms: state.terms,
+            norm: state.norm,
+            non_finite: (bad_chunk != NONE).then(|| tensors.place(bad_chunk, bad_index)),
+            scale: state.scale_before,
+            scaler: self.is_scaled.then_some(ScalerState { scale, clean_steps, overflows }),
+            steps: state.steps,
+            change: state.change,
+        })
+    }
+}
+
 impl Control {
     /// The control of a run that did `steps` updates, with the scale of `scaler`, or of 1 without one.
     ///
@@ -244,20 +273,17 @@ impl Control {
     /// Waits for the device, once, and tells how the last step over `tensors` went.
     ///
     /// # Errors
-    /// Of [`Buffer::to_vec`].
+    /// Of [`PendingReport::wait`].
     pub fn report(&self, tensors: &Tensors) -> Result<Report> {
-        let state = self.state.to_vec()?[0];
-        let State { scale_after: scale, clean_steps, overflows, bad_chunk, bad_index, .. } = state;
-        Ok(Report {
-            loss_sum: state.loss,
-            terms: state.terms,
-            norm: state.norm,
-            non_finite: (bad_chunk != NONE).then(|| tensors.place(bad_chunk, bad_index)),
-            scale: state.scale_before,
-            scaler: self.scaler.map(|_| ScalerState { scale, clean_steps, overflows }),
-            steps: state.steps,
-            change: state.change,
-        })
+        self.fetch_report()?.wait(tensors)
+    }
+
+    /// How the step went that was submitted last. Does not wait.
+    ///
+    /// # Errors
+    /// Of [`Buffer::fetch`].
+    pub fn fetch_report(&self) -> Result<PendingReport> {
+        Ok(PendingReport { state: self.state.fetch()?, is_scaled: self.scaler.is_some() })
     }
 
     /// For the kernels.

@@ -11,7 +11,8 @@
 //! update      nothing where the loss does not stand or a gradient was not finite, else a step of SGD, Adam or AdamW
 //! ```
 //!
-//! and nobody waits for the device in it. What changes from step to step is read on the device, so that the launches of all steps are the same. [`Control::report`] does, for a log or a checkpoint.
+//! and nobody waits for the device in it. What changes from step to step is read on the device, so that the launches of all steps are the same. [`Control::report`] does, for a log or a checkpoint; [`Control::fetch_report`] asks for the same,
+//! so that more can be submitted before it is waited for.
 
 pub mod conformance;
 mod control;
@@ -22,7 +23,7 @@ mod round;
 mod tensors;
 mod update;
 
-pub use control::{Control, Report, StepSettings};
+pub use control::{Control, PendingReport, Report, StepSettings};
 pub use examine::{Examinee, examine};
 pub use round::round_stochastic;
 pub use tensors::Tensors;

@@ -64,7 +64,7 @@ pub(crate) use captures::Captures;
 pub(crate) use context::Context;
 pub(crate) use fault::Fault;
 pub(crate) use stream::Streams;
-pub(crate) use under_way::UnderWay;
+pub(crate) use under_way::{Coming, UnderWay};
 
 use crate::error::Result;
 use deferred::{Deferral, Pause};

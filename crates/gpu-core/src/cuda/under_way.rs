@@ -1,4 +1,4 @@
-//! Copies to a GPU that nobody has waited for.
+//! Copies to a GPU and from it that nobody has waited for.
 
 use std::collections::VecDeque;
 
@@ -27,6 +27,26 @@ impl UnderWay {
         // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed before: unmapping waits, and its next owner begins on the
         // default stream, after this.
         self.copies.push_back(unsafe { gpu.default_stream().upload(pinned, to) }?);
+        Ok(())
+    }
+}
+
+/// A copy to the host.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    copy: Transfer<u8>,
+}
+
+impl Coming {
+    /// Copies so many bytes of a live block, as they are after all that was submitted to the default stream so far.
+    pub(crate) fn new(gpu: &Gpu, from: u64, bytes: usize) -> Result<Self> {
+        let to = gpu.pinned::<u8>(bytes)?;
+        // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed before, as for copies to it.
+        Ok(Coming { copy: unsafe { gpu.default_stream().download(from, to) }? })
+    }
+
+    pub(crate) fn wait(self, to: &mut [u8]) -> Result<()> {
+        to.copy_from_slice(self.copy.wait()?.as_slice());
         Ok(())
     }
 }

@@ -225,6 +225,25 @@ fn what_is_sent_arrives_in_order_through_two_pieces_of_pinned_memory() {
 }
 
 #[test]
+fn what_is_fetched_is_what_was_there_and_what_comes_after_is_not_waited_for() {
+    let driver = FakeDriver::whole();
+    for device in devices(&driver) {
+        let mut buffer = Buffer::from_slice(&device.scope("test"), &[1u32, 2, 3]).unwrap();
+        let empty = Buffer::<u32>::zeros(&device.scope("test"), 0).unwrap().fetch().unwrap();
+        let before = driver.calls("cuStreamSynchronize");
+        let fetched = buffer.fetch().unwrap();
+        buffer.set_zero().unwrap();
+        assert_eq!(fetched.wait().unwrap(), [1, 2, 3]);
+        assert!(empty.wait().unwrap().is_empty());
+        assert_eq!(driver.calls("cuStreamSynchronize"), before);
+        assert_eq!(buffer.to_vec().unwrap(), [0; 3]);
+        // One that nobody waits for gives its pinned memory back.
+        let _ = buffer.fetch().unwrap();
+        assert!(device.gpu().is_none_or(|gpu| gpu.pinned_stats().allocated_bytes == 0));
+    }
+}
+
+#[test]
 fn handles_may_be_used_and_dropped_on_any_thread() {
     let driver = FakeDriver::whole();
     let device = Device::select("cuda:0").unwrap();

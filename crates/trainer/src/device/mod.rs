@@ -8,7 +8,8 @@
 //!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer ─► last states, or pooling ─► fusion ─► head, loss
 //!               gradients    ◄─ by bar    ◄─ the same backward                                                             ◄─┘
 //! once a step   unscale, clip, update there, or nothing where the loss or a gradient is not finite
-//!               loss, norm, overflow      ◄─ device, the one thing that the host waits for
+//!               the batches of the next step, as above
+//!               loss, norm, overflow      ◄─ device, the one thing that the host waits for, while the device goes on
 //! where due     outputs of a validation   ◄─ device
 //!               weights, moments          ◄─ device, for checkpoints
 //! ```
@@ -31,10 +32,8 @@ mod top;
 mod weights;
 mod working;
 
-use std::time::Instant;
-
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{Report, StepSettings};
+use megabatch_amp::ops::{PendingReport, Report, StepSettings};
 use megabatch_gpu_core::{Captures, Device};
 
 use crate::config::Config;
@@ -42,7 +41,7 @@ use crate::error::Result;
 use crate::model::Model;
 use crate::optimizer::Optimizer;
 use crate::samples::Samples;
-use crate::step::{Objective, Totals};
+use crate::step::Objective;
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 use head::Goal;
@@ -61,7 +60,8 @@ pub(crate) struct Accelerator {
     /// Of what steps submit, each part of which comes again with the next batch of the same shape.
     captures: Captures,
     newest: Newest,
-    begun: Instant,
+    /// Of the step whose end was submitted last.
+    report: Option<PendingReport>,
 }
 
 /// Where weights and the optimizer's state are as they are now.
@@ -93,7 +93,7 @@ impl Accelerator {
             learner,
             captures: Captures::default(),
             newest: Newest::Host,
-            begun: Instant::now(),
+            report: None,
         })
     }
 
@@ -114,7 +114,6 @@ impl Accelerator {
 
     /// Begins a step, with gradients and losses of zero.
     pub(crate) fn begin(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
-        self.begun = Instant::now();
         self.fetch(host, scaler)?;
         let Accelerator { device, learner, resident, captures, .. } = self;
         captures.run(device, || {
@@ -152,16 +151,22 @@ impl Accelerator {
         captures.run(device, || learner.learn((batch, dropout), goal, (values, gradients)))
     }
 
-    /// Ends a step: has the device judge losses and gradients as `of` says, follow these where nothing speaks against it, and tell how it went. Waits for the device, as nothing else in a step does.
-    pub(crate) fn finish(&mut self, of: &StepSettings) -> Result<(Totals, Report)> {
+    /// Ends a step: has the device judge losses and gradients as `of` says, and follow these where nothing speaks against it. Does not wait.
+    pub(crate) fn finish(&mut self, of: &StepSettings) -> Result<()> {
         self.newest = Newest::Device;
         let Accelerator { device, learner, resident, captures, .. } = self;
         resident.control.begin(of)?;
         captures.run(device, || resident.follow(learner.totals()))?;
-        let report = resident.report()?;
-        // Backward passes included, which nobody waits for.
-        let forward = self.begun.elapsed();
-        Ok((Totals { loss_sum: report.loss_sum, terms: report.terms as usize, forward, ..Totals::default() }, report))
+        self.report = Some(resident.control.fetch_report()?);
+        Ok(())
+    }
+
+    /// How the step went that was finished last. Waits for its end, and for nothing that was submitted since.
+    ///
+    /// # Panics
+    /// If that was told before, or no step was finished.
+    pub(crate) fn report(&mut self) -> Result<Report> {
+        self.resident.read(self.report.take().expect("a step was finished"))
     }
 
     /// Brings weights and the optimizer's state on the host up to date. Waits for the device.

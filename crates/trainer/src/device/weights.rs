@@ -3,7 +3,7 @@
 //! Weights, gradients and the optimizer's state on a device.
 
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{Control, Examinee, Moments, Report, Tensors, Weights, examine, update};
+use megabatch_amp::ops::{Control, Examinee, Moments, PendingReport, Report, Tensors, Weights, examine, update};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::tally::Tally;
@@ -70,7 +70,7 @@ impl Resident {
 
     /// Gives weights, moments and the number of updates back to the host. Waits for the device.
     pub(super) fn store(&self, parameters: &mut TensorSet<f32>, optimizer: &mut Optimizer<f32>) -> Result<()> {
-        let report = self.report()?;
+        let report = self.control.report(&self.tensors)?;
         self.values.copy_to(parameters.values_mut())?;
         let (moments, steps) = optimizer.state_mut();
         if let (Some([mean, square]), Some(to)) = (&self.moments, moments) {
@@ -90,8 +90,8 @@ impl Resident {
         Ok(update(tensors, &mut weights, control)?)
     }
 
-    /// How the last step went. Waits for the device.
-    pub(super) fn report(&self) -> Result<Report> {
-        Ok(self.control.report(&self.tensors)?)
+    /// How a step went. Waits for what was submitted before the report was asked for.
+    pub(super) fn read(&self, report: PendingReport) -> Result<Report> {
+        Ok(report.wait(&self.tensors)?)
     }
 }

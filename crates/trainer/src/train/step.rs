@@ -4,19 +4,14 @@
 
 use std::time::Instant;
 
-use megabatch_amp::ops::{Report, StepSettings};
 use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
 use crate::carried::Carried;
-use crate::config::Config;
-use crate::device::Host;
-use crate::divergence::Course;
 use crate::error::{Error, Result};
 use crate::events::StepEvent;
 use crate::loss::{Loss, Tasks};
-use crate::optimizer::OptimizerConfig;
 use crate::prefetch::Feed;
 use crate::samples::Targets;
 use crate::schedule::Schedule;
@@ -26,11 +21,39 @@ use crate::view::BatchView;
 /// Terms of each task, [`Tasks::count`].
 type TaskCounts = [usize; Tasks::MAX];
 
+/// The batches of a run.
+pub(super) struct Supply<'f, 'a> {
+    pub(super) feed: &'f mut Feed<'a>,
+    /// The next step, where a GPU was given its batches already; or what kept it from that, which is that step's error.
+    pub(super) ahead: Option<Result<Work>>,
+}
+
+/// What a step computes.
+pub(super) struct Work {
+    samples: StepSamples,
+    /// Batches that it is computed in.
+    pub(super) batches: usize,
+    pub(super) objective: Objective,
+    /// Where the first batch has to know of the last.
+    counts: Option<TaskCounts>,
+    /// Terms of the loss, if all targets are known.
+    terms_max: usize,
+}
+
+impl Work {
+    /// The objective over one of its batches.
+    pub(super) fn over(&self, batch: &BatchView<'_>) -> Objective {
+        let Loss::Tasks(tasks) = self.objective.loss else { return self.objective };
+        let counts = self.counts.unwrap_or_else(|| tasks.count(batch.targets()));
+        Objective { loss: Loss::Tasks(tasks.of_step(counts)), ..self.objective }
+    }
+}
+
 /// What became of the gradients of a step.
-struct Followed {
-    norm: f64,
+pub(super) struct Followed {
+    pub(super) norm: f64,
     /// The first that overflowed.
-    overflow: Option<String>,
+    pub(super) overflow: Option<String>,
 }
 
 impl Trainer {
@@ -40,24 +63,20 @@ impl Trainer {
     /// [`Error::NotFinite`], [`Error::Class`], [`Error::Scale`] and [`Error::Exploded`] before anything is updated.
     pub(super) fn training_step(
         &mut self,
-        feed: &mut Feed<'_>,
+        supply: &mut Supply<'_, '_>,
         (schedule, run): (&Schedule, &Run<'_>),
     ) -> Result<StepEvent> {
         let start = Instant::now();
-        let work = schedule.step(self.step);
-        let terms_max = self.terms_max(&work, (schedule, run));
-        let count = terms_max.max(1);
-        let objective = Objective {
-            loss: self.config.loss,
-            count,
-            dropout: self.config.dropout_of_step(self.step)?,
-            seed_and_step: (self.config.seed, self.step),
-            scale: self.scaler.as_ref().map_or(1.0, LossScaler::scale),
+        let lr = self.rate(schedule);
+        let (work, totals, report) = if self.accelerator.is_some() {
+            let (work, totals, report) = self.step_on_gpu(supply, lr, (schedule, run))?;
+            (work, totals, Some(report))
+        } else {
+            let work = self.work_of(self.step, (schedule, run))?;
+            let totals = self.accumulate(supply.feed, &work)?;
+            (work, totals, None)
         };
-        let counts = self.counts_ahead(&work, (schedule, run))?;
-        let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
-        let lr = lr * self.course.rate_factor();
-        let (totals, report) = self.accumulate(feed, (schedule.batches_of(&work), counts), (objective, lr))?;
+        let Work { samples, objective, terms_max, .. } = work;
         assert!(
             totals.terms <= terms_max && (run.samples.graphs().is_none() || totals.terms == terms_max),
             "{} terms of the loss in step {}, and {terms_max} as `Graphs::labelled` has it",
@@ -70,7 +89,7 @@ impl Trainer {
         let loss = totals.loss_sum / terms as f64;
         self.config.divergence.check_loss(&self.course, (self.step + 1, loss))?;
         // Which targets are known shows as batches are computed: gradients are those of the sum over `count` until here.
-        let share = count as f64 / terms as f64;
+        let share = objective.count as f64 / terms as f64;
         let Followed { norm, overflow } = match report {
             None => self.follow(share, (objective.scale, lr), learns)?,
             Some(report) => self.note_report(&report, loss)?,
@@ -82,14 +101,14 @@ impl Trainer {
         self.device.step();
         self.accelerator.iter().for_each(|accelerator| accelerator.device().step());
 
-        let (waited, waits) = feed.take_waited();
+        let (waited, waits) = supply.feed.take_waited();
         Ok(StepEvent {
             step: self.step,
             steps: schedule.steps,
-            epoch: work.epoch,
-            samples: work.positions.len(),
+            epoch: samples.epoch,
+            samples: samples.positions.len(),
             loss,
-            loss_terms: (totals.terms < count).then_some(totals.terms),
+            loss_terms: (totals.terms < objective.count).then_some(totals.terms),
             grad_norm: norm,
             loss_scale: self.scaler.as_ref().map(|_| objective.scale),
             overflow,
@@ -99,10 +118,37 @@ impl Trainer {
             forward_s: totals.forward.as_secs_f64(),
             backward_s: totals.backward.as_secs_f64(),
             optimizer_s: update_start.elapsed().as_secs_f64(),
-            samples_per_s: work.positions.len() as f64 / start.elapsed().as_secs_f64(),
+            samples_per_s: samples.positions.len() as f64 / start.elapsed().as_secs_f64(),
             allocated_bytes: self.device().usage().allocated_bytes,
             profile: self.config.profile.then(|| Box::new(self.engine.take_profile(&self.model))),
         })
+    }
+
+    /// The learning rate of the next step.
+    fn rate(&self, schedule: &Schedule) -> f64 {
+        let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
+        lr * self.course.rate_factor()
+    }
+
+    /// What the loss is multiplied by.
+    pub(super) fn scale(&self) -> f32 {
+        self.scaler.as_ref().map_or(1.0, LossScaler::scale)
+    }
+
+    /// What is computed in step `step`, counted from 0.
+    pub(super) fn work_of(&self, step: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Result<Work> {
+        let samples = schedule.step(step);
+        let terms_max = self.terms_max((step, &samples), (schedule, run));
+        let objective = Objective {
+            loss: self.config.loss,
+            count: terms_max.max(1),
+            dropout: self.config.dropout_of_step(step)?,
+            seed_and_step: (self.config.seed, step),
+            scale: self.scale(),
+        };
+        let batches = schedule.batches_of(&samples);
+        let counts = if batches == 1 { None } else { self.counts_ahead(step, (schedule, run))? };
+        Ok(Work { samples, batches, objective, counts, terms_max })
     }
 
     /// Norm, clip, update along the gradients times `share` over the loss scale. Nothing is updated where they overflowed.
@@ -119,73 +165,29 @@ impl Trainer {
         Ok(Followed { norm: examined.norm, overflow })
     }
 
-    /// What became of the gradients of a step with this `loss` on a GPU.
-    fn note_report(&mut self, report: &Report, loss: f64) -> Result<Followed> {
-        let place = report.non_finite.map(|place| self.model.layout().element(place.index));
-        report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
-        if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {
-            *scaler = LossScaler::resume(*scaler.config(), state).map_err(Error::Scale)?;
-        }
-        if let (Some((tensor, index)), None) = (place, &self.scaler) {
-            let tensor = format!("the gradient of {tensor}");
-            return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
-        }
-        Ok(Followed { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
-    }
-
-    /// The sums over so many batches, whose gradients are then in place. On a GPU weights have followed them by then, if nothing speaks against it, and its report says so.
-    fn accumulate(
-        &mut self,
-        feed: &mut Feed<'_>,
-        (batches, counts): (usize, Option<TaskCounts>),
-        (mut objective, lr): (Objective, f64),
-    ) -> Result<(Totals, Option<Report>)> {
-        let (mut totals, mut report) = (Totals::default(), None);
+    /// The sums over the batches of a step, whose gradients are then in place.
+    fn accumulate(&mut self, feed: &mut Feed<'_>, work: &Work) -> Result<Totals> {
+        let mut totals = Totals::default();
         self.gradients.clear();
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
-        match &mut self.accelerator {
-            None => self.engine.load(&self.model, &self.parameters),
-            Some(accelerator) => {
-                let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
-                accelerator.begin(host, self.scaler.as_ref())?;
-            }
-        }
-        for number in 1..=batches {
+        self.engine.load(&self.model, &self.parameters);
+        for _ in 0..work.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
-            if let Loss::Tasks(tasks) = self.config.loss {
-                let of_batch = || tasks.count(batch.targets());
-                objective.loss = Loss::Tasks(tasks.of_step(counts.unwrap_or_else(of_batch)));
-            }
-            let model = (&self.model, &self.parameters);
-            let before = totals.loss_sum;
-            totals = match &mut self.accelerator {
-                None => {
-                    let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
-                    self.engine.accumulate(model, &batch, objective, (changes, totals))
-                }
-                Some(accelerator) => {
-                    accelerator.accumulate(&batch, objective)?;
-                    // Not waited for before the last one.
-                    if number == batches {
-                        let of = step_settings(&self.config, &self.course, (objective.count, lr));
-                        let (sums, of_step) = accelerator.finish(&of)?;
-                        report = Some(of_step);
-                        sums
-                    } else {
-                        totals
-                    }
-                }
-            };
-            // A GPU's gradients are looked at there, at the end of the step.
-            let may_overflow = self.scaler.is_some() || self.accelerator.is_some();
+            let (objective, before) = (work.over(&batch), totals.loss_sum);
+            let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
+            totals = self.engine.accumulate((&self.model, &self.parameters), &batch, objective, (changes, totals));
+            let may_overflow = self.scaler.is_some();
             let finite = totals.loss_sum.is_finite() && (may_overflow || self.gradients.first_non_finite().is_none());
             if !finite {
                 objective.loss.check_targets(batch.targets())?;
-                return Err(self.blame(&batch, objective, (totals.loss_sum - before) / objective.count as f64));
+                let loss = (totals.loss_sum - before) / objective.count as f64;
+                let first = self.blame(&batch, objective);
+                let (tensor, index) = first.expect("a loss or a gradient that is not finite comes from one of these");
+                return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
             }
         }
-        Ok((totals, report))
+        Ok(totals)
     }
 
     /// Raises or lowers the loss scale, where there is one; the first gradient that overflowed.
@@ -197,26 +199,22 @@ impl Trainer {
     }
 
     /// Terms of the loss of a step: of graphs those of its known targets, elsewhere those that there are if all targets are known.
-    fn terms_max(&self, work: &StepSamples, (schedule, run): (&Schedule, &Run<'_>)) -> usize {
+    fn terms_max(&self, (step, samples): (u64, &StepSamples), (schedule, run): (&Schedule, &Run<'_>)) -> usize {
         let outputs = self.model.shape().outputs;
         match run.samples.graphs() {
             Some(graphs) => {
-                let batches = schedule.batches(self.step..self.step + 1, run.train);
+                let batches = schedule.batches(step..step + 1, run.train);
                 let labelled = batches.flatten().map(|graph| graphs.labelled(graph));
                 labelled.map(|labelled| self.config.loss.graph_terms(labelled, outputs)).sum()
             }
-            None => self.config.loss.terms_max(work.positions.len(), outputs),
+            None => self.config.loss.terms_max(samples.positions.len(), outputs),
         }
     }
 
-    /// Terms of each task in a step of several batches, of which the first has to know how many targets of the last are known; none where the one
-    /// batch of the step tells.
-    fn counts_ahead(&self, work: &StepSamples, (schedule, run): (&Schedule, &Run<'_>)) -> Result<Option<TaskCounts>> {
+    /// Terms of each task in a step of several batches, of which the first has to know how many targets of the last are known.
+    fn counts_ahead(&self, step: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Result<Option<TaskCounts>> {
         let Loss::Tasks(tasks) = self.config.loss else { return Ok(None) };
-        if schedule.batches_of(work) == 1 {
-            return Ok(None);
-        }
-        let batches = schedule.batches(self.step..self.step + 1, run.train);
+        let batches = schedule.batches(step..step + 1, run.train);
         let mut targets = Targets::of(run.samples, &self.device.scope("batches"))?;
         let mut counts = TaskCounts::default();
         for sample in batches.flatten() {
@@ -226,41 +224,23 @@ impl Trainer {
         Ok(Some(counts))
     }
 
-    /// Finds the first number that is not finite, in the order of computation: the batch, the weights, what each layer gives of the batch, the gradients.
-    fn blame(&mut self, batch: &BatchView<'_>, objective: Objective, loss: f64) -> Error {
-        let step = self.step + 1;
-        if let Some((tensor, index)) = batch.first_non_finite() {
-            return Error::NotFinite { step, loss, tensor, index };
+    /// The first number that is not finite, in the order of computation: the batch, the weights, what each layer gives of the batch, the gradients. The name of its tensor, and its index
+    /// there.
+    pub(super) fn blame(&mut self, batch: &BatchView<'_>, objective: Objective) -> Option<(String, usize)> {
+        if let Some(first) = batch.first_non_finite() {
+            return Some(first);
         }
-        if self.settle().is_err() {
-            return Error::NotFinite { step, loss, tensor: "the loss".to_owned(), index: 0 };
-        }
-        let mut trace = Trace::new(step);
+        let mut trace = Trace::new(self.step + 1);
         self.parameters.tensors().for_each(|(name, _, values)| trace.look(("", name), values));
         if trace.first().is_none() {
             let model = (&self.model, &self.parameters);
-            if self.accelerator.is_some() {
-                self.engine.load(&self.model, &self.parameters);
-            }
             self.engine.trace(model, batch, (self.carried.as_ref(), objective), &mut trace);
         }
         for (name, _, values) in self.gradients.tensors() {
             trace.look(("", &format!("the gradient of {name}")), values);
         }
-        let Some(first) = trace.first() else {
-            // The processor computes this batch otherwise than a GPU does, or an earlier one of the step was to blame.
-            assert!(self.accelerator.is_some(), "a loss or a gradient that is not finite comes from one of these");
-            return Error::NotFinite { step, loss, tensor: "the loss".to_owned(), index: 0 };
-        };
+        let first = trace.first()?;
         let of = if first.layer.is_empty() { "" } else { " in " };
-        let tensor = format!("{}{of}{}", first.tensor, first.layer);
-        Error::NotFinite { step, loss, tensor, index: first.index }
+        Some((format!("{}{of}{}", first.tensor, first.layer), first.index))
     }
-}
-
-/// What a GPU is told of the end of a step whose losses are divided by `count`.
-fn step_settings(config: &Config, course: &Course, (count, lr): (usize, f64)) -> StepSettings {
-    let optimizer = OptimizerConfig { lr, ..config.optimizer }.settings();
-    let loss_max = config.divergence.loss_max(course);
-    StepSettings { count: count as f64, loss_max, clip_norm: config.clip_norm, optimizer }
 }

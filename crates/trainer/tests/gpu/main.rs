@@ -1,6 +1,7 @@
 //! Training and predictions on a GPU beside the same on the processor: by the plain forms of a GPU's operations, and by its kernels on the fake driver.
 #![cfg(target_os = "linux")]
 
+mod ahead;
 mod diverging;
 mod planning;
 mod predicting;

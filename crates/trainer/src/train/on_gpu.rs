@@ -1,0 +1,130 @@
+#![forbid(unsafe_code)]
+
+//! Steps on a GPU, which does not wait for the host.
+//!
+//! ```text
+//! host     batches of step n + 1   wait for the report of n   judge, tell   end of n + 1   batches of n + 2 …
+//! device   batches of n, end of n, report  │  batches of n + 1                │  end of n + 1 …
+//! ```
+//!
+//! Nothing that a report could speak against is submitted before that is read: gradients of the next step change neither weights nor the optimizer, and where the run stops, goes back or
+//! is cut, they are dropped.
+
+use std::time::Instant;
+
+use megabatch_amp::ops::{Report, StepSettings};
+use megabatch_amp::{LossScaler, Overflow};
+
+use super::step::{Followed, Supply, Work};
+use super::{Run, Trainer};
+use crate::config::Config;
+use crate::device::{Accelerator, Host};
+use crate::divergence::Course;
+use crate::error::{Error, Result};
+use crate::optimizer::OptimizerConfig;
+use crate::prefetch::{Feed, with_batches};
+use crate::schedule::Schedule;
+use crate::step::Totals;
+
+impl Trainer {
+    /// What was computed, the sums over its batches, and how the device judged them, with weights that have followed where nothing spoke against it. The batches of the next step are
+    /// submitted by then.
+    pub(super) fn step_on_gpu(
+        &mut self,
+        supply: &mut Supply<'_, '_>,
+        lr: f64,
+        of: (&Schedule, &Run<'_>),
+    ) -> Result<(Work, Totals, Report)> {
+        let start = Instant::now();
+        let mut work = match supply.ahead.take() {
+            Some(submitted) => submitted?,
+            None => self.submit(self.step, supply.feed, of)?,
+        };
+        // What it was when the step was submitted ahead, the step before may have changed.
+        work.objective.scale = self.scale();
+        let settings = step_settings(&self.config, &self.course, (work.objective.count, lr));
+        self.accelerator_mut().finish(&settings)?;
+        if self.goes_on(self.step + 1, of) {
+            supply.ahead = Some(self.submit(self.step + 1, supply.feed, of));
+        }
+        let report = self.accelerator_mut().report()?;
+        // Backward passes included, which nobody waits for.
+        let (terms, forward) = (report.terms as usize, start.elapsed());
+        let totals = Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() };
+        if !totals.loss_sum.is_finite() {
+            return Err(self.blame_step(&work, totals, of));
+        }
+        Ok((work, totals, report))
+    }
+
+    /// Gives the device the batches of step `step`, counted from 0.
+    fn submit(&mut self, step: u64, feed: &mut Feed<'_>, of: (&Schedule, &Run<'_>)) -> Result<Work> {
+        let work = self.work_of(step, of)?;
+        let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
+        let accelerator = accelerator.as_mut().expect(ON_GPU);
+        accelerator.begin(&mut Host { parameters, optimizer }, scaler.as_ref())?;
+        for _ in 0..work.batches {
+            let batch = feed.next()?.expect("the feed has the batches of every step");
+            accelerator.accumulate(&batch, work.over(&batch))?;
+        }
+        Ok(work)
+    }
+
+    /// Whether nothing but the next step comes after so many steps, as far as is known: what else uses the device would undo what was submitted of that.
+    fn goes_on(&self, steps: u64, (schedule, run): (&Schedule, &Run<'_>)) -> bool {
+        let due = self.due(steps, (schedule, run));
+        steps < schedule.steps && !due.validation && !due.checkpoint
+    }
+
+    /// What became of the gradients of a step with this `loss`.
+    pub(super) fn note_report(&mut self, report: &Report, loss: f64) -> Result<Followed> {
+        let place = report.non_finite.map(|place| self.model.layout().element(place.index));
+        report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
+        if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {
+            *scaler = LossScaler::resume(*scaler.config(), state).map_err(Error::Scale)?;
+        }
+        if let (Some((tensor, index)), None) = (place, &self.scaler) {
+            let tensor = format!("the gradient of {tensor}");
+            return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
+        }
+        Ok(Followed { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
+    }
+
+    /// Finds what made the loss of a step infinite or NaN. Its batches are read once more, as the next ones have come since.
+    fn blame_step(&mut self, work: &Work, totals: Totals, (schedule, run): (&Schedule, &Run<'_>)) -> Error {
+        let (step, loss) = (self.step + 1, totals.loss_sum / work.objective.count as f64);
+        let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
+        let batches = schedule.batches(self.step..step, run.train);
+        let scope = self.device.scope("batches");
+        let source = self.source(run, None, &scope);
+        let found = with_batches(source, batches, |feed| {
+            self.settle()?;
+            self.engine.load(&self.model, &self.parameters);
+            while let Some(batch) = feed.next()? {
+                let objective = work.over(&batch);
+                if let Err(error) = objective.loss.check_targets(batch.targets()) {
+                    return Ok(Some(error));
+                }
+                if let Some((tensor, index)) = self.blame(&batch, objective) {
+                    return Ok(Some(not_finite(tensor, index)));
+                }
+            }
+            Ok(None)
+        });
+        // The processor may compute otherwise than a GPU does, and a device or a source that fails now says less than that the loss was not finite.
+        found.ok().flatten().unwrap_or_else(|| not_finite("the loss".to_owned(), 0))
+    }
+
+    fn accelerator_mut(&mut self) -> &mut Accelerator {
+        self.accelerator.as_mut().expect(ON_GPU)
+    }
+}
+
+const ON_GPU: &str = "the run is on a GPU";
+
+/// What a GPU is told of the end of a step whose losses are divided by `count`.
+fn step_settings(config: &Config, course: &Course, (count, lr): (usize, f64)) -> StepSettings {
+    let optimizer = OptimizerConfig { lr, ..config.optimizer }.settings();
+    let loss_max = config.divergence.loss_max(course);
+    StepSettings { count: count as f64, loss_max, clip_norm: config.clip_norm, optimizer }
+}
