@@ -20,6 +20,15 @@ constexpr size_t ALIGN_BYTES = 128;
 // Between variables, so that running over the end of one does not reach the next.
 constexpr size_t GAP_BYTES = 64;
 
+// Notes a touch of so many bytes; what races with it, or null.
+const Touch* note_touches(Byte* bytes, size_t count, const Touch& touch, const Clock& known) {
+  for (Byte* byte = bytes; byte < bytes + count; byte++) {
+    if (const Touch* rival = byte->rival(touch, known)) return rival;
+    byte->note(touch, known);
+  }
+  return nullptr;
+}
+
 uintptr_t image_begin() { return reinterpret_cast<uintptr_t>(&__ehdr_start); }
 uintptr_t image_end() { return reinterpret_cast<uintptr_t>(&_end); }
 
@@ -83,11 +92,14 @@ std::string Memory::check_global(const Access& access, unsigned thread) {
   static const Clock nothing;
   const Clock& known = knowledge_.empty() ? nothing : knowledge_[thread].known;
   Touch touch = touch_of(access.kind, access.caller, thread);
-  for (uintptr_t address = access.address; address < access.address + access.bytes; address++) {
-    Byte& byte = global_.byte(address);
-    std::string race = byte.race(touch, known);
-    if (!race.empty()) return std::string(verb(access.kind)) + " " + std::to_string(access.bytes) + " bytes at " + place(access.caller) + race;
-    byte.note(touch, known);
+  for (size_t done = 0; done < access.bytes;) {
+    size_t count;
+    Byte* bytes = global_.bytes(access.address + done, count);
+    count = std::min(count, access.bytes - done);
+    if (const Touch* rival = note_touches(bytes, count, touch, known)) {
+      return std::string(verb(access.kind)) + " " + std::to_string(access.bytes) + " bytes at " + place(access.caller) + race_with(*rival, touch);
+    }
+    done += count;
   }
   return "";
 }
@@ -130,13 +142,12 @@ std::string Memory::check_shared(const Access& access, unsigned thread) {
   }
   Touch touch = touch_of(access.kind, access.caller, thread);
   for (size_t k = offset; k < offset + access.bytes; k++) {
-    Byte& byte = bytes_[k];
-    if (access.kind != Kind::write && !byte.is_written()) {
+    if (access.kind != Kind::write && !bytes_[k].is_written()) {
       return std::string(verb(access.kind)) + " " + describe(access, offset) + ", which no thread has written, at " + place(access.caller);
     }
-    std::string race = byte.race(touch, {});
-    if (!race.empty()) return std::string(verb(access.kind)) + " " + describe(access, offset) + " at " + place(access.caller) + race;
-    byte.note(touch, {});
+  }
+  if (const Touch* rival = note_touches(&bytes_[offset], access.bytes, touch, {})) {
+    return std::string(verb(access.kind)) + " " + describe(access, offset) + " at " + place(access.caller) + race_with(*rival, touch);
   }
   return "";
 }

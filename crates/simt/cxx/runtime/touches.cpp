@@ -10,6 +10,7 @@ constexpr uint16_t SEVERAL = 0xffff;
 constexpr uint32_t SEVERAL_BLOCKS = ~0u;
 
 constexpr unsigned PAGE_BITS = 12;
+constexpr size_t PAGE_BYTES = size_t(1) << PAGE_BITS;
 
 bool unordered(const Touch& earlier, const Touch& now, const Clock& known) {
   if (earlier.block_epoch == 0) return false;
@@ -64,15 +65,16 @@ void Clock::learn_thread(uint64_t thread, uint32_t releases) {
   threads_.push_back({thread, releases});
 }
 
-std::string Byte::race(const Touch& touch, const Clock& known) const {
-  const Touch* other = nullptr;
+const Touch* Byte::rival(const Touch& touch, const Clock& known) const {
   bool both_atomic = touch.kind == Kind::atomic && write_.kind == Kind::atomic;
-  if (!both_atomic && unordered(write_, touch, known)) other = &write_;
-  if (touch.kind != Kind::read && unordered(read_, touch, known)) other = &read_;
-  if (other == nullptr) return "";
-  std::string what = std::string(" which ") + verb(other->kind) + " it at " + place(other->caller);
-  if (other->block == touch.block) return ", and no barrier lies between that and " + who(*other) + what;
-  std::string block = other->block == SEVERAL_BLOCKS ? "other blocks" : who(*other) + " of block number " + std::to_string(other->block);
+  if (touch.kind != Kind::read && unordered(read_, touch, known)) return &read_;
+  return !both_atomic && unordered(write_, touch, known) ? &write_ : nullptr;
+}
+
+std::string race_with(const Touch& rival, const Touch& touch) {
+  std::string what = std::string(" which ") + verb(rival.kind) + " it at " + place(rival.caller);
+  if (rival.block == touch.block) return ", and no barrier lies between that and " + who(rival) + what;
+  std::string block = rival.block == SEVERAL_BLOCKS ? "other blocks" : who(rival) + " of block number " + std::to_string(rival.block);
   return ", and nothing orders that and " + block + what;
 }
 
@@ -91,14 +93,15 @@ void Byte::note(const Touch& touch, const Clock& known) {
   read_ = merged;
 }
 
-Byte& Global::byte(uintptr_t address) {
-  uintptr_t page = address >> PAGE_BITS;
+Byte* Global::bytes(uintptr_t address, size_t& count) {
+  uintptr_t page = address >> PAGE_BITS, offset = address % PAGE_BYTES;
   if (bytes_ == nullptr || page != page_) {
     bytes_ = &pages_[page];
-    bytes_->resize(size_t(1) << PAGE_BITS);
+    bytes_->resize(PAGE_BYTES);
     page_ = page;
   }
-  return (*bytes_)[address % (uintptr_t(1) << PAGE_BITS)];
+  count = PAGE_BYTES - offset;
+  return bytes_->data() + offset;
 }
 
 const Clock& Global::released(uintptr_t address) const {

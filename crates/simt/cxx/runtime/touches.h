@@ -49,8 +49,8 @@ class Byte {
  public:
   bool is_written() const { return write_.block_epoch != 0; }
 
-  // An empty text, or what races with `touch` by a thread that knows of `known`.
-  std::string race(const Touch& touch, const Clock& known) const;
+  // What races with `touch` by a thread that knows of `known`, or null.
+  const Touch* rival(const Touch& touch, const Clock& known) const;
   void note(const Touch& touch, const Clock& known);
 
  private:
@@ -60,7 +60,8 @@ class Byte {
 // The global memory of a launch, which all its blocks share.
 class Global {
  public:
-  Byte& byte(uintptr_t address);
+  // The bytes from `address` on to the end of the page, of which there is at least one.
+  Byte* bytes(uintptr_t address, size_t& count);
 
   // What a thread makes known by a number that it stores at `address`, and what is known by those that were stored there.
   void release(uintptr_t address, const Clock& clock) { released_[address].learn(clock); }
@@ -74,6 +75,9 @@ class Global {
 };
 
 const char* verb(Kind kind);
+
+// `, and no barrier lies between that and …`.
+std::string race_with(const Touch& rival, const Touch& touch);
 
 // `{0x1234}`, which the caller of the launch turns into a file and a line.
 std::string place(uintptr_t code);
