@@ -17,6 +17,7 @@ mod bars;
 mod between;
 mod cell;
 mod fusion;
+mod graphs;
 mod head;
 mod learner;
 mod lstm;
@@ -46,7 +47,7 @@ use crate::step::{Objective, Totals};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 use head::Goal;
-use learner::{Learn, learner};
+use learner::{Drawn, Learn, learner};
 pub(crate) use predictor::{InUse, Trained};
 pub(crate) use support::{check, check_model};
 pub(crate) use tally::tensors;
@@ -147,9 +148,10 @@ impl Accelerator {
     pub(crate) fn accumulate(&mut self, batch: &BatchView<'_>, objective: Objective) -> Result<()> {
         let Accelerator { device, learner, resident, captures, .. } = self;
         let Resident { values, gradients, control, .. } = resident;
-        let Objective { loss, count, dropout, .. } = objective;
+        let Objective { loss, count, dropout, seed_and_step, .. } = objective;
+        let drawn = Drawn { between_layers: dropout, in_graphs: Some(seed_and_step) };
         let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
-        captures.run(device, || learner.learn((batch, dropout), goal, (values, gradients)))
+        captures.run(device, || learner.learn((batch, drawn), goal, (values, gradients)))
     }
 
     /// Ends a step: has the device judge losses and gradients as `of` says, follow these where nothing speaks against it, and tell how it went. Waits for the device, as nothing else in a step does.

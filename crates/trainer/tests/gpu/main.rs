@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod diverging;
+mod graphs;
 mod planning;
 mod predicting;
 mod submitting;
