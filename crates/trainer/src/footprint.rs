@@ -12,7 +12,7 @@ use megabatch_amp::Precision;
 use serde::Serialize;
 
 pub use gpu::GpuFootprint;
-pub(crate) use largest::LargestBatch;
+pub(crate) use largest::{LargestBatch, LargestGraphs};
 pub(crate) use tensors::{BACKWARD, BOTH, FORWARD, Parts};
 pub use tensors::{PlannedTensor, StepPhase};
 

@@ -180,7 +180,7 @@ impl<T: Operand> Head<T> {
         self.forward(parameters)?;
         let Head { width, outputs, arithmetic, .. } = *self;
         let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
-        let of = Predictions { outputs: &room.outputs, targets: &room.targets };
+        let of = Predictions { outputs: &room.outputs, targets: &room.targets, rows: room.samples };
         let objective = Objective { terms: &self.terms, scale };
         loss(&self.table, of, objective, (&mut room.d_outputs, &mut self.totals, scratch))?;
 

@@ -9,6 +9,7 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::fusion::Fusion;
+use super::graphs::GraphLearner;
 use super::head::{Goal, Head};
 use super::lstm::Lstms;
 use super::tally::Tally;
@@ -36,7 +37,7 @@ pub(super) trait Learn: Debug + Send {
     /// Adds the gradients of a batch's loss.
     fn learn(
         &mut self,
-        batch: (&BatchView<'_>, Option<Dropout>),
+        batch: (&BatchView<'_>, Drawn),
         goal: Goal<'_>,
         parameters_and_gradients: (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()>;
@@ -48,8 +49,19 @@ pub(super) trait Learn: Debug + Send {
     fn totals(&self) -> &Buffer<f64>;
 }
 
+/// What is dropped in a step: nothing in a prediction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Drawn {
+    pub(super) between_layers: Option<Dropout>,
+    /// Seed and step of what is dropped in graphs.
+    pub(super) in_graphs: Option<(u64, u64)>,
+}
+
 /// The model of a run with `config`, on scopes below `scope`.
 pub(super) fn learner(scope: &Scope, model: &Model, config: &Config) -> Result<Box<dyn Learn>> {
+    if model.config().is_over_graphs() {
+        return Ok(Box::new(GraphLearner::new(scope, model, config)?));
+    }
     Ok(match config.precision {
         Precision::Fp32 => Box::new(Learner::<f32>::new(scope, model, config)?),
         Precision::Bf16 => Box::new(Learner::<bf16>::new(scope, model, config)?),
@@ -123,12 +135,12 @@ impl<T: Operand> Learn for Learner<T> {
 
     fn learn(
         &mut self,
-        batch: (&BatchView<'_>, Option<Dropout>),
+        (batch, drawn): (&BatchView<'_>, Drawn),
         goal: Goal<'_>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let scale = goal.scale;
-        self.encode(batch, Some(goal), parameters)?;
+        self.encode((batch, drawn.between_layers), Some(goal), parameters)?;
         let Learner { lstms, fusion, head, working, .. } = self;
         let weights = working.as_ref().map_or(parameters, WorkingCopy::values);
         head.learn(scale, (parameters, &mut *gradients))?;

@@ -18,6 +18,7 @@ mod bars;
 mod between;
 mod cell;
 mod fusion;
+mod graphs;
 mod head;
 mod learner;
 mod lstm;
@@ -45,7 +46,7 @@ use crate::step::Objective;
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 use head::Goal;
-use learner::{Learn, learner};
+use learner::{Drawn, Learn, learner};
 pub(crate) use predictor::{InUse, Trained};
 pub(crate) use support::{check, check_model};
 pub(crate) use tally::tensors;
@@ -146,9 +147,10 @@ impl Accelerator {
     pub(crate) fn accumulate(&mut self, batch: &BatchView<'_>, objective: Objective) -> Result<()> {
         let Accelerator { device, learner, resident, captures, .. } = self;
         let Resident { values, gradients, control, .. } = resident;
-        let Objective { loss, count, dropout, .. } = objective;
+        let Objective { loss, count, dropout, seed_and_step, .. } = objective;
+        let drawn = Drawn { between_layers: dropout, in_graphs: Some(seed_and_step) };
         let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
-        captures.run(device, || learner.learn((batch, dropout), goal, (values, gradients)))
+        captures.run(device, || learner.learn((batch, drawn), goal, (values, gradients)))
     }
 
     /// Ends a step: has the device judge losses and gradients as `of` says, and follow these where nothing speaks against it. Does not wait.

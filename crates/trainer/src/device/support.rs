@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::dense::Mode;
 use crate::error::{Error, Result};
 use crate::form::Form;
+use crate::fusion::Fusion;
 use crate::model::{Encoder, ModelConfig};
 
 /// Refuses settings that a device's step does not cover, by their names.
@@ -41,11 +42,14 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 /// # Errors
 /// [`Error::Setting`].
 pub(crate) fn check_model(model: &ModelConfig, form: Form) -> Result<()> {
-    if model.graph.is_some() || model.is_over_graphs() {
-        return refuse("model.graph", &"set", "none on a GPU so far; or compute on the CPU, with --device cpu");
+    if model.is_over_graphs() && model.fusion != Fusion::Concat {
+        let expected = "concat for a model over graphs on a GPU so far; or compute on the CPU, with --device cpu";
+        return refuse("model.fusion", &"attention", expected);
     }
-    if model.encoder == Encoder::LastBar {
-        return refuse("model.encoder", &"last_bar", "lstm on a GPU; or compute on the CPU, with --device cpu");
+    if model.encoder == Encoder::LastBar && !model.is_over_graphs() {
+        let expected =
+            "lstm for samples that are not nodes of graphs, on a GPU so far; or compute on the CPU, with --device cpu";
+        return refuse("model.encoder", &"last_bar", expected);
     }
     if form == Form::Plain {
         return refuse("training.form", &"plain", "fast on a GPU; the reference runs on the CPU, with --device cpu");

@@ -4,8 +4,8 @@
 
 use megabatch_amp::Precision;
 
-use super::learner;
 use super::weights::Resident;
+use super::{graphs, learner};
 use crate::config::Config;
 use crate::footprint::{LargestBatch, PlannedTensor, StepPhase};
 use crate::model::Model;
@@ -51,6 +51,7 @@ pub(crate) fn tensors(model: &Model, config: &Config, batch: &LargestBatch) -> V
     let mut tally = Tally { model, config, batch, rows, tensors: Vec::new(), mail: Vec::new() };
     Resident::tally(&mut tally);
     match config.precision {
+        _ if model.config().is_over_graphs() => graphs::tally(&mut tally),
         Precision::Fp32 => learner::tally::<f32>(&mut tally),
         Precision::Bf16 => learner::tally::<half::bf16>(&mut tally),
         Precision::Fp16 => learner::tally::<half::f16>(&mut tally),

@@ -6,6 +6,7 @@ use megabatch_order::LastBatch;
 
 use crate::config::Config;
 use crate::error::Result;
+use crate::graph::{Graphs, check_graphs};
 use crate::samples::Samples;
 use crate::series::Series;
 
@@ -22,6 +23,15 @@ pub(crate) struct LargestBatch {
     pub(crate) bars: Vec<usize>,
     /// Bars of each series, for samples that are slices of some in memory.
     pub(crate) series: Option<Vec<usize>>,
+    /// For a model over graphs, whose samples are nodes.
+    pub(crate) graphs: Option<LargestGraphs>,
+}
+
+/// What batches of graphs come to at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LargestGraphs {
+    pub(crate) graphs: usize,
+    pub(crate) edges: usize,
 }
 
 impl LargestBatch {
@@ -31,13 +41,16 @@ impl LargestBatch {
     /// Whatever is wrong with series.
     pub(crate) fn of(config: &Config, samples: &dyn Samples, [train, validation]: [&[usize]; 2]) -> Result<Self> {
         let shape = samples.shape();
+        if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
+            return LargestBatch::of_graphs(config, (samples, graphs), [train, validation]);
+        }
         let sizes_learnt = sizes_of_training(config, train.len());
         let sizes = once([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
             let windows = vec![largest; shape.timeframes.len()];
             let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
-            return Ok(LargestBatch { sizes, sizes_learnt, windows, bars, series: None });
+            return Ok(LargestBatch { sizes, sizes_learnt, windows, bars, series: None, graphs: None });
         };
         view.check(shape)?;
         let pieces = Pieces::of(config, train.len());
@@ -50,7 +63,40 @@ impl LargestBatch {
             bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
             all.push(rows);
         }
-        Ok(LargestBatch { sizes, sizes_learnt, windows, bars, series: Some(all) })
+        Ok(LargestBatch { sizes, sizes_learnt, windows, bars, series: Some(all), graphs: None })
+    }
+
+    /// That of a run on graphs: those with most nodes come together, as an order may have it, and share no windows.
+    fn of_graphs(
+        config: &Config,
+        (samples, graphs): (&dyn Samples, &dyn Graphs),
+        [train, validation]: [&[usize]; 2],
+    ) -> Result<Self> {
+        let shape = samples.shape();
+        let most_of = |list: &[usize]| {
+            let mut nodes: Vec<usize> = list.iter().map(|&graph| graphs.nodes(graph).len()).collect();
+            nodes.sort_unstable_by(|a, b| b.cmp(a));
+            nodes.iter().take(config.batch_size).sum::<usize>()
+        };
+        check_graphs(graphs, train)?;
+        check_graphs(graphs, validation)?;
+        let (learnt, count) = (most_of(train), train.len().max(validation.len()).min(config.batch_size));
+        let nodes = learnt.max(most_of(validation));
+        let (mut windows, mut bars) = (
+            vec![nodes; shape.timeframes.len()],
+            shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>(),
+        );
+        let view = samples.series().filter(|_| samples.load_ahead().is_none());
+        let series = view.map(|view| {
+            let rows =
+                view.timeframes.iter().zip(&shape.timeframes).map(|(of, tf)| of.values.len() / tf.features.max(1));
+            rows.collect::<Vec<usize>>()
+        });
+        for (k, &rows) in series.iter().flatten().enumerate() {
+            (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
+        }
+        let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
+        Ok(LargestBatch { sizes: vec![nodes], sizes_learnt: vec![learnt], windows, bars, series, graphs })
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod between;
 mod bytes;
+mod graphs;
 
 use half::{bf16, f16};
 use megabatch_gpu_core::{Buffer, Device, Scope};
@@ -14,12 +15,16 @@ use super::{
     TileWindows, WorkList, add_separated, interleave, multiply, recurrence, recurrence_backward, sum_by_bar,
 };
 use crate::error::Result;
+#[cfg(test)]
+pub(super) use graphs::graphs;
 
 /// A case by the name of what it asserts. It fails with the device's error, and panics where the device's answer is wrong.
 pub type Case = (&'static str, fn(&Device) -> Result<()>);
 
 /// The sources of the kernels, in this folder, without their ending: for a harness that runs them without a GPU.
 pub const SOURCES: &[&str] = &[
+    "attention",
+    "attention_backward",
     "by_bar",
     "bytes",
     "cell",
@@ -28,11 +33,14 @@ pub const SOURCES: &[&str] = &[
     "dropout",
     "fuse",
     "gate_rows",
+    "graph_dropout",
+    "graph_loss",
     "join",
     "loss",
     "matmul",
     "norm",
     "pool",
+    "readout",
     "recurrence",
     "recurrence_backward",
     "recurrence_bytes",
@@ -62,6 +70,9 @@ pub const CASES: &[Case] = &[
     ("vectors are joined for samples and taken apart with the CPU's bits", between::joins),
     ("attention pooling is the CPU's", between::pooling),
     ("fusion by attention is the CPU's", between::fusion),
+    ("attention over graphs is the CPU's", graphs::attention),
+    ("dropout in graphs and readouts have the CPU's bits", graphs::readouts),
+    ("losses of graphs are the CPU's", graphs::losses),
 ];
 
 /// Features of a bar.

@@ -1,15 +1,5 @@
 // Outputs of a layer of which some are dropped. Source of dropout.ptx; launched by dropout.rs; ../dropout.rs has the definition.
-#include "mma.cuh"
-#include "philox.cuh"
-
-#define WORDS 4  // steps whose numbers are the words of one answer
-
-// The numbers that a mask is drawn from: `MaskNumbers` of dropout.rs.
-struct Mask {
-  unsigned key[2];
-  unsigned dropped_below;
-  float scale;
-};
+#include "mask.cuh"
 
 // Calls `each` with the place in [T, B, H] and the factor of every step of this thread's four, of one unit of one window.
 template <class Each>
@@ -19,7 +9,7 @@ __device__ inline void draw(const Mask* of, const u64* ends, unsigned steps, uns
   if (quad * WORDS >= steps) return;
   Mask mask = *of;
   u64 end = ends[at / H];
-  uint4 words = philox(make_uint2(mask.key[0], mask.key[1]), make_uint4(at % H, quad, (unsigned)end, (unsigned)(end >> 32)));
+  uint4 words = draw_words(mask, end, quad, at % H);
   unsigned word[WORDS] = {words.x, words.y, words.z, words.w};
 #pragma unroll
   for (unsigned t = 0; t < WORDS; t++) {

@@ -15,6 +15,8 @@ const PTX: &str = include_str!("join.ptx");
 pub struct WindowReads {
     samples: usize,
     sequences: usize,
+    /// H.
+    hidden: usize,
     numbers: Numbers<Vec<u32>>,
     on_device: Numbers<Buffer<u32>>,
 }
@@ -55,7 +57,7 @@ impl WindowReads {
     pub fn empty(scope: &Scope) -> Result<Self> {
         let none = || Buffer::zeros(scope, 0);
         let on_device = Numbers { reads: none()?, starts: none()?, readers: none()? };
-        Ok(WindowReads { samples: 0, sequences: 0, numbers: Numbers::default(), on_device })
+        Ok(WindowReads { samples: 0, sequences: 0, hidden: 0, numbers: Numbers::default(), on_device })
     }
 
     /// Takes other reads, of which the device learns by [`WindowReads::post`].
@@ -65,7 +67,7 @@ impl WindowReads {
     pub fn set(&mut self, list: &WorkList, of_samples: &[&[u32]]) {
         let (sequences, samples) = (list.places().len(), of_samples.first().map_or(0, |of| of.len()));
         assert_eq!(of_samples.len(), sequences, "windows in each sequence");
-        (self.samples, self.sequences) = (samples, sequences);
+        (self.samples, self.sequences, self.hidden) = (samples, sequences, list.hidden());
         let Numbers { reads, starts, readers } = &mut self.numbers;
         reads.clear();
         reads.resize(samples * sequences, 0);
@@ -104,16 +106,20 @@ impl WindowReads {
         self.numbers.starts.len().saturating_sub(1)
     }
 
-    /// H, of `[samples, N, H]`.
-    fn width(&self, joined: usize) -> usize {
-        let reads = self.numbers.reads.len();
-        let width = joined.checked_div(reads).unwrap_or(0);
-        assert_eq!(width * reads, joined, "vectors of {} samples from {} sequences", self.samples, self.sequences);
-        width
+    /// Numbers in `[samples, N · H]`.
+    fn joined_len(&self) -> usize {
+        self.numbers.reads.len() * self.hidden
+    }
+
+    /// Panics if what is joined is shorter.
+    fn assert_has_joined(&self, len: usize) {
+        let WindowReads { samples, sequences, hidden, .. } = self;
+        assert!(self.joined_len() <= len, "vectors [{hidden}] of {samples} samples from {sequences} sequences");
     }
 }
 
-/// The states after the last step of each window, `hidden` `[Σ (T + 1)·B, H]` of the list, side by side for each sample: `joined` `[samples, N · H]`, of their type or of f32.
+/// The states after the last step of each window, `hidden` `[Σ (T + 1)·B, H]` of the list, side by side for each sample: `joined` `[samples, N · H]`, of their type or of f32. Behind
+/// it there may be room for more.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -128,13 +134,12 @@ pub fn join_last<From: Operand, T: Operand>(
 ) -> Result<()> {
     assert!(hidden.len() >= (list.rows() + list.windows()) * list.hidden(), "states of the list");
     assert_eq!((reads.windows(), reads.sequences), (list.windows(), list.places().len()), "reads of the list");
-    assert_eq!(joined.len(), reads.numbers.reads.len() * list.hidden(), "the states of every sample");
     list.device().assert_beside(hidden.scope().device());
     join((Some(list), reads), hidden, joined)
 }
 
 /// Vectors of windows, `vectors` `[Σ B, H]`, side by side for each sample and rounded to `T`: `joined` `[samples, N · H]`. One of the
-/// types is f32, or both are the same. Behind the vectors there may be room for more.
+/// types is f32, or both are the same. Behind either there may be room for more.
 ///
 /// # Errors
 /// As [`join_last`].
@@ -146,7 +151,7 @@ pub fn join_vectors<From: Operand, T: Operand>(
     vectors: &Buffer<From>,
     joined: &mut Buffer<T>,
 ) -> Result<()> {
-    assert!(vectors.len() >= reads.windows() * reads.width(joined.len()), "vectors of every window");
+    assert!(vectors.len() >= reads.windows() * reads.hidden, "vectors of every window");
     join((None, reads), vectors, joined)
 }
 
@@ -156,20 +161,20 @@ fn join<From: Operand, T: Operand>(
     joined: &mut Buffer<T>,
 ) -> Result<()> {
     assert!(From::SUFFIX == T::SUFFIX || !(From::IS_NARROW && T::IS_NARROW), "one is of f32, or both are of one type");
-    let (device, width) = (joined.scope().device().clone(), reads.width(joined.len()));
+    let (device, width, len) = (joined.scope().device().clone(), reads.hidden, reads.joined_len());
+    reads.assert_has_joined(joined.len());
     [from.scope(), reads.on_device.reads.scope()].into_iter().for_each(|scope| device.assert_beside(scope.device()));
     match &device {
         Device::Cuda(device) => {
             let name = kernel::<From, T>();
             let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
             let places = list.map_or(0, |list| list.on_device.places.address());
-            let (sequences, of_samples, len) =
-                (reads.sequences as u32, reads.on_device.reads.address(), joined.len() as u64);
-            let arguments =
-                arguments![places, sequences, of_samples, from.address(), joined.address(), len, width as u32];
+            let (sequences, of_samples) = (reads.sequences as u32, reads.on_device.reads.address());
+            let (from, to) = (from.address(), joined.address());
+            let arguments = arguments![places, sequences, of_samples, from, to, len as u64, width as u32];
             // SAFETY: the reads were made of windows that the list has, whose states or vectors `from` was seen to have; a thread writes one element. What is submitted to the
             // default stream later runs after it.
-            Ok(unsafe { kernel.submit(device, Launch::over(joined.len()), &arguments) }?)
+            Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
         _ => {
             let rows = joined.as_mut_slice().chunks_exact_mut(width.max(1)).zip(&reads.numbers.reads).enumerate();
@@ -195,8 +200,9 @@ fn join<From: Operand, T: Operand>(
 /// # Panics
 /// If anything has not the shape of the reads, and if arrays are on several devices.
 pub fn separate<T: Operand>(reads: &WindowReads, d_joined: &Buffer<f32>, d_vectors: &mut Buffer<f32>) -> Result<()> {
-    let (device, width) = (d_vectors.scope().device().clone(), reads.width(d_joined.len()));
+    let (device, width) = (d_vectors.scope().device().clone(), reads.hidden);
     let len = reads.windows() * width;
+    reads.assert_has_joined(d_joined.len());
     assert!(d_vectors.len() >= len, "vectors of every window");
     [d_joined.scope(), reads.on_device.starts.scope()]
         .into_iter()

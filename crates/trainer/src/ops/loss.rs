@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::loss::{Ascending, Classes, Group, Loss, Tasks};
 
 /// Threads of a block: that of loss.cu.
-const THREADS: usize = 256;
+pub(super) const THREADS: usize = 256;
 
 const PTX: &str = include_str!("loss.ptx");
 
@@ -44,7 +44,7 @@ struct TargetLoss {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Terms {
-    count: f64,
+    pub(super) count: f64,
     /// Of the groups of targets: 1 but for [`Loss::Tasks`].
     factors: [f64; Tasks::MAX],
 }
@@ -56,6 +56,8 @@ pub struct Predictions<'a> {
     pub outputs: &'a Buffer<f32>,
     /// `[B, K]`; NaN for a target that is not known.
     pub targets: &'a Buffer<f32>,
+    /// B. Behind the rows, there may be room for more.
+    pub rows: usize,
 }
 
 /// What a gradient is taken of: Σ factor · term · scale / count.
@@ -147,9 +149,9 @@ pub fn loss<T: Operand>(
     objective: Objective<'_>,
     (d_outputs, totals, scratch): (&mut Buffer<T>, &mut Buffer<f64>, &mut Scratch),
 ) -> Result<()> {
-    let rows = of.targets.len().checked_div(table.targets).unwrap_or(0);
-    assert_eq!(rows * table.targets, of.targets.len(), "rows of {} targets", table.targets);
-    assert_eq!([of.outputs.len(), d_outputs.len()], [rows * table.outputs; 2], "rows of {} outputs", table.outputs);
+    assert!(of.rows * table.targets <= of.targets.len(), "rows of {} targets", table.targets);
+    let len = of.rows * table.outputs;
+    assert!(len <= of.outputs.len() && len <= d_outputs.len(), "rows of {} outputs", table.outputs);
     let singles = [objective.scale.len(), objective.terms.len()];
     assert_eq!((totals.len(), singles), (2, [1, 1]), "a sum and a number of terms; a scale; what terms are divided by");
     let device = d_outputs.scope().device().clone();
@@ -180,31 +182,38 @@ fn cuda<T: Operand>(
     (of, Objective { terms, scale }): (Predictions<'_>, Objective<'_>),
     (d_outputs, totals, scratch): (&mut Buffer<T>, &mut Buffer<f64>, &mut Scratch),
 ) -> Result<()> {
-    let (len, blocks) = (of.targets.len(), of.targets.len().div_ceil(THREADS));
+    let len = of.rows * table.targets;
     let parts = scratch.address_of::<f64>(loss_parts(len))?;
     let name = kernel::<T>();
-    let (losses, adding) = (
-        Kernel { module: "trainer/loss", ptx: PTX, name: &name },
-        Kernel { module: "trainer/loss", ptx: PTX, name: "add_totals" },
-    );
+    let kernel = Kernel { module: "trainer/loss", ptx: PTX, name: &name };
     let (rows, targets, width) = (table.on_device.address(), table.targets as u32, table.outputs as u32);
     let (outputs, known, d_outputs) = (of.outputs.address(), of.targets.address(), d_outputs.address());
     let (terms, scale) = (terms.address(), scale.address());
     let arguments = arguments![rows, targets, outputs, width, known, len as u64, terms, scale, d_outputs, parts];
-    let of_adding = arguments![parts, blocks as u32, totals.address()];
     // SAFETY: a thread reads and writes the outputs of one target of one row, which the buffers were seen to have, and a block its own part; the parts are added after that, in
     // the order of the default stream.
     unsafe {
-        losses.submit(device, Launch::over(len), &arguments)?;
-        Ok(adding.submit(device, launch_of_totals(), &of_adding)?)
+        kernel.submit(device, Launch::over(len), &arguments)?;
+        add_totals(device, (parts, len.div_ceil(THREADS)), totals)
     }
+}
+
+/// Adds so many parts `[blocks, 2]`, which begin at an address, to `totals` `[2]`, in order.
+///
+/// # Safety
+/// There are so many parts, and nothing else touches them meanwhile.
+pub(super) unsafe fn add_totals(device: &Cuda, (parts, blocks): (u64, usize), totals: &mut Buffer<f64>) -> Result<()> {
+    let kernel = Kernel { module: "trainer/loss", ptx: PTX, name: "add_totals" };
+    let arguments = arguments![parts, blocks as u32, totals.address()];
+    // SAFETY: a thread reads its number of each part, as the caller promised, and writes its own total.
+    Ok(unsafe { kernel.submit(device, launch_of_totals(), &arguments) }?)
 }
 
 fn kernel<T: Operand>() -> String {
     format!("loss_{}", T::SUFFIX)
 }
 
-fn launch_of_totals() -> Option<Launch> {
+pub(super) fn launch_of_totals() -> Option<Launch> {
     Launch::of_blocks(1).map(|launch| launch.with_threads(2))
 }
 
@@ -218,7 +227,7 @@ fn cpu<T: Operand>(
     let (scale, mut slopes) = (scale.as_slice()[0], vec![0.0f32; table.outputs]);
     let (mut sum, mut terms) = (0.0, 0);
     let outputs = of.outputs.as_slice().chunks_exact(table.outputs).zip(d_outputs.chunks_exact_mut(table.outputs));
-    for ((y, d), targets) in outputs.zip(of.targets.as_slice().chunks_exact(table.targets)) {
+    for ((y, d), targets) in outputs.zip(of.targets.as_slice().chunks_exact(table.targets)).take(of.rows) {
         for (Group { targets: own, outputs: places, loss, .. }, factor) in table.groups.iter().zip(factors) {
             let (y, targets) = (&y[places.clone()], &targets[own.clone()]);
             loss.gradient((y, targets), count as usize, &mut slopes[places.clone()]);
@@ -279,7 +288,7 @@ mod tests {
         let (outputs, scale) = (buffer(&y), buffer(&[4.0]));
         let terms = Buffer::from_slice(&scope, &[Terms::of(loss_of, 7, &known)]).unwrap();
         let targets_of = buffer(&known);
-        let of = Predictions { outputs: &outputs, targets: &targets_of };
+        let of = Predictions { outputs: &outputs, targets: &targets_of, rows };
         let objective = Objective { terms: &terms, scale: &scale };
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());

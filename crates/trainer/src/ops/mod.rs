@@ -21,6 +21,7 @@
 //!
 //! The optimizer's two passes are those of [`megabatch_amp::ops`].
 
+mod attention;
 mod by_bar;
 mod bytes;
 mod cell;
@@ -30,6 +31,9 @@ mod deliver;
 mod dropout;
 mod fuse;
 mod gate_rows;
+mod graph_dropout;
+mod graph_lists;
+mod graph_loss;
 mod group;
 #[cfg(test)]
 mod harness;
@@ -40,6 +44,7 @@ mod matmul;
 mod norm;
 mod operand;
 mod pool;
+mod readout;
 mod recurrence;
 mod recurrence_backward;
 mod recurrence_bytes;
@@ -50,6 +55,10 @@ mod scratch;
 mod take_rows;
 mod work_list;
 
+pub(crate) use attention::{
+    Attended, AttentionSizes, NodeDots, ReceiverRows, Scored, Start, activation_gradients, coefficients, gather_heads,
+    giver_gradients, node_dot_gradients, node_dots, receiver_gradients, score_gradients, value_gradients,
+};
 pub use by_bar::sum_by_bar;
 pub use bytes::{ByteMatrix, ByteRows, multiply_bytes};
 pub use column_sums::add_column_sums;
@@ -58,6 +67,9 @@ pub use deliver::{Delivery, Mail};
 pub use dropout::{Dropped, MaskNumbers, drop_gradients, drop_outputs};
 pub use fuse::{FuseMemory, FuseSizes, FuseWeights, fuse, fuse_backward};
 pub use gate_rows::{add_separated, interleave};
+pub(crate) use graph_dropout::{DroppedNodes, drop_node_gradients, drop_nodes};
+pub(crate) use graph_lists::GraphLists;
+pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_parts};
 pub use join::{WindowReads, join_last, join_vectors, separate};
 pub(crate) use loss::loss_parts;
 pub use loss::{LossTable, Objective, Predictions, Terms, loss};
@@ -67,6 +79,7 @@ pub(crate) use norm::norm_parts;
 pub use norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
 pub use operand::{Operand, Part};
 pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};
+pub(crate) use readout::{ReadGraphs, read_graphs, read_graphs_backward};
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrence_bytes::{RecurrentBytes, recurrence_in_bytes};

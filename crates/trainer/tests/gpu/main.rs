@@ -3,6 +3,7 @@
 
 mod ahead;
 mod diverging;
+mod graphs;
 mod planning;
 mod predicting;
 mod submitting;

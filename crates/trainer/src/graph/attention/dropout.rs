@@ -21,12 +21,12 @@ impl GraphDropout {
     }
 
     /// What is dropped of the input of layer `layer`, if anything is: ask it for (node, unit) of the graph.
-    pub(super) fn input(self, layer: usize, rate: f32) -> Option<GraphMask> {
+    pub(crate) fn input(self, layer: usize, rate: f32) -> Option<GraphMask> {
         self.mask("input", layer, rate)
     }
 
     /// What is dropped of the coefficients of layer `layer`, if anything is: ask it for (head, place) of the graph.
-    pub(super) fn attention(self, layer: usize, rate: f32) -> Option<GraphMask> {
+    pub(crate) fn attention(self, layer: usize, rate: f32) -> Option<GraphMask> {
         self.mask("attention", layer, rate)
     }
 
@@ -38,8 +38,8 @@ impl GraphDropout {
 
 /// A mask of numbers of one graph.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GraphMask {
-    pub(super) mask: Mask,
+pub(crate) struct GraphMask {
+    pub(crate) mask: Mask,
     pub(super) graph: usize,
 }
 

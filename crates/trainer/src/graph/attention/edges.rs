@@ -44,6 +44,39 @@ pub(super) fn edges_to<'a>(
     given.filter(move |edge| !(self_loops && edge.from == node)).chain(self_loops.then_some(own))
 }
 
+/// The attributes of edges and loops by place, [P, A] with A = `width`.
+pub(super) fn place_attributes(graph: &GraphView<'_>, self_loops: bool, width: usize, to: &mut [f32]) {
+    let mut mean = 0..0;
+    for node in 0..graph.nodes() {
+        for edge in edges_to(graph, self_loops, node) {
+            match edge.origin {
+                Origin::Given(row) => {
+                    let attributes = &graph.attributes[row * width..(row + 1) * width];
+                    to[edge.place * width..][..width].copy_from_slice(attributes);
+                }
+                Origin::Loop => mean = edge.place * width..(edge.place + 1) * width,
+            }
+        }
+        if self_loops {
+            mean_of_received(graph, (node, width), &mut to[mean.clone()]);
+        }
+    }
+}
+
+/// The mean of the attributes of the edges that `node` receives from others; zero where there is none.
+fn mean_of_received(graph: &GraphView<'_>, (node, width): (usize, usize), mean: &mut [f32]) {
+    mean.fill(0.0);
+    let mut count = 0.0;
+    for edge in edges_to(graph, true, node) {
+        if let Origin::Given(row) = edge.origin {
+            let attributes = &graph.attributes[row * width..(row + 1) * width];
+            mean.iter_mut().zip(attributes).for_each(|(sum, a)| *sum += a);
+            count += 1.0;
+        }
+    }
+    mean.iter_mut().for_each(|sum| *sum /= f32::max(count, 1.0));
+}
+
 #[cfg(test)]
 mod tests {
     use megabatch_segment::{Csc, Csr};

@@ -10,7 +10,7 @@ use crate::tensor::{Layout, Slot, TensorSet};
 
 /// What becomes of the heads of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Joined {
+pub(crate) enum Joined {
     /// They stand side by side.
     Concatenated,
     /// They are averaged.
@@ -19,26 +19,26 @@ pub(super) enum Joined {
 
 /// The sizes of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LayerSizes {
+pub(crate) struct LayerSizes {
     /// F: the width of its input.
-    pub(super) input: usize,
+    pub(crate) input: usize,
     /// H.
-    pub(super) heads: usize,
+    pub(crate) heads: usize,
     /// C: units of a head.
-    pub(super) units: usize,
+    pub(crate) units: usize,
     /// A: attributes of an edge.
-    pub(super) attributes: usize,
-    pub(super) joined: Joined,
+    pub(crate) attributes: usize,
+    pub(crate) joined: Joined,
 }
 
 impl LayerSizes {
     /// H · C.
-    pub(super) fn projected(self) -> usize {
+    pub(crate) fn projected(self) -> usize {
         self.heads * self.units
     }
 
     /// D: the width of its output.
-    pub(super) fn width(self) -> usize {
+    pub(crate) fn width(self) -> usize {
         match self.joined {
             Joined::Concatenated => self.projected(),
             Joined::Averaged => self.units,
@@ -67,18 +67,18 @@ pub(super) fn layer_sizes(
 
 /// Where the parameters of a layer lie, by the names that they have in PyTorch Geometric.
 #[derive(Debug)]
-pub(super) struct Layer {
-    pub(super) sizes: LayerSizes,
-    pub(super) scoring: Scoring,
-    pub(super) bias: Slot,                // [D]
-    pub(super) residual: Option<Slot>,    // res.weight [D, F]
-    pub(super) edge_weight: Option<Slot>, // lin_edge.weight [H · C, A]
+pub(crate) struct Layer {
+    pub(crate) sizes: LayerSizes,
+    pub(crate) scoring: Scoring,
+    pub(crate) bias: Slot,                // [D]
+    pub(crate) residual: Option<Slot>,    // res.weight [D, F]
+    pub(crate) edge_weight: Option<Slot>, // lin_edge.weight [H · C, A]
     drawn: Vec<Drawn>,
 }
 
 /// The parameters that differ by kind.
 #[derive(Debug)]
-pub(super) enum Scoring {
+pub(crate) enum Scoring {
     Gat {
         weight: Slot,                 // lin.weight [H · C, F]
         source: Slot,                 // att_src [1, H, C]

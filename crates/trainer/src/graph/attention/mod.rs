@@ -19,20 +19,24 @@ mod dropout;
 mod edges;
 mod fast;
 mod layer;
+mod lists;
 mod plain;
 
 use megabatch_gpu_core::Scope;
 
 pub use config::{AttentionKind, GraphActivation, GraphConfig, GraphOutput};
 pub use dropout::GraphDropout;
+pub(crate) use dropout::GraphMask;
 pub use fast::{AttentionPass, PackedAttention};
+pub(crate) use layer::{Joined, Layer, Scoring};
+pub(crate) use lists::{BatchEdges, GraphPlace, NO_EDGE};
 pub use plain::AttentionMemory;
 
 use crate::error::Result;
 use crate::graph::GraphView;
 use crate::scalar::Scalar;
 use crate::tensor::{Layout, TensorSet};
-use layer::{Layer, layer_sizes};
+use layer::layer_sizes;
 
 /// Layers of graph attention, one over another. A description: the numbers live in [`TensorSet`]s of the layout that it is part of.
 #[derive(Debug)]
@@ -81,6 +85,14 @@ impl GraphAttention {
         let sizes = layer_sizes(&config, (width_in, attributes, outputs)).into_iter().enumerate();
         let layers = sizes.map(|layer| Layer::new(config.kind, layer, config.residual, layout)).collect();
         GraphAttention { config, layers }
+    }
+
+    pub(crate) fn config(&self) -> &GraphConfig {
+        &self.config
+    }
+
+    pub(crate) fn layers(&self) -> &[Layer] {
+        &self.layers
     }
 
     /// D: the width of the output.

@@ -29,7 +29,7 @@ pub(super) fn same(device: &Device, tolerance: f32, run: impl Fn(&Scope) -> Resu
     Ok(())
 }
 
-fn buffer(scope: &Scope, name: &'static str, len: usize) -> Result<Buffer<f32>> {
+pub(super) fn buffer(scope: &Scope, name: &'static str, len: usize) -> Result<Buffer<f32>> {
     Ok(Buffer::from_slice(scope, &noise(1, name, len, 1.0))?)
 }
 
@@ -61,7 +61,7 @@ pub(super) fn losses(device: &Device) -> Result<()> {
             let scale = Buffer::from_slice(scope, &[8.0f32])?;
             let (mut d, mut totals) = (Buffer::<f32>::zeros(scope, outputs.len())?, Buffer::zeros(scope, 2)?);
             let mut scratch = Scratch::empty(scope)?;
-            let predictions = Predictions { outputs: &outputs, targets: &targets };
+            let predictions = Predictions { outputs: &outputs, targets: &targets, rows: ROWS };
             loss(&table, predictions, Objective { terms: &terms, scale: &scale }, (&mut d, &mut totals, &mut scratch))?;
             all.extend(d.to_vec()?);
             all.extend(totals.to_vec()?.into_iter().map(|total| (total / ROWS as f64) as f32));

@@ -24,7 +24,7 @@ use megabatch_gpu_core::Scope;
 
 pub use weights::PackedAttention;
 
-use super::edges::{Origin, edges_to};
+use super::edges::place_attributes;
 use super::{GraphAttention, NodeGradients, Nodes, Passes};
 use crate::error::Result;
 use crate::kernel::Isa;
@@ -131,42 +131,9 @@ impl AttentionPass {
         let self_loops = attention.config.self_loops;
         lists.fill(&nodes.graph, self_loops);
         if sizes.attributes > 0 {
-            place_attributes(nodes, self_loops, sizes.attributes, shared.attributes.as_mut_slice());
+            place_attributes(&nodes.graph, self_loops, sizes.attributes, shared.attributes.as_mut_slice());
         }
     }
-}
-
-/// The attributes of edges and loops by place, [P, A].
-fn place_attributes(nodes: &Nodes<'_, f32>, self_loops: bool, width: usize, to: &mut [f32]) {
-    let mut mean = 0..0;
-    for node in 0..nodes.graph.nodes() {
-        for edge in edges_to(&nodes.graph, self_loops, node) {
-            match edge.origin {
-                Origin::Given(row) => {
-                    let attributes = &nodes.graph.attributes[row * width..(row + 1) * width];
-                    to[edge.place * width..][..width].copy_from_slice(attributes);
-                }
-                Origin::Loop => mean = edge.place * width..(edge.place + 1) * width,
-            }
-        }
-        if self_loops {
-            mean_of_received(nodes, (node, width), &mut to[mean.clone()]);
-        }
-    }
-}
-
-/// The mean of the attributes of the edges that `node` receives from others; zero where there is none.
-fn mean_of_received(nodes: &Nodes<'_, f32>, (node, width): (usize, usize), mean: &mut [f32]) {
-    mean.fill(0.0);
-    let mut count = 0.0;
-    for edge in edges_to(&nodes.graph, true, node) {
-        if let Origin::Given(row) = edge.origin {
-            let attributes = &nodes.graph.attributes[row * width..(row + 1) * width];
-            mean.iter_mut().zip(attributes).for_each(|(sum, a)| *sum += a);
-            count += 1.0;
-        }
-    }
-    mean.iter_mut().for_each(|sum| *sum /= f32::max(count, 1.0));
 }
 
 /// What layer `l` is computed with.

@@ -1,0 +1,101 @@
+#![forbid(unsafe_code)]
+
+//! What makes the numbers of each node on a device: LSTMs over its windows, or the features of their last bars.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::config::Config;
+use crate::device::lstm::Lstms;
+use crate::device::tally::Tally;
+use crate::dropout::Dropout;
+use crate::error::Result;
+use crate::model::{Encoder, Model};
+use crate::ops::{Mail, make_room};
+use crate::samples::Samples;
+use crate::tensor::TensorSet;
+use crate::view::BatchView;
+
+/// An encoder, and the numbers that it gives.
+#[derive(Debug)]
+pub(super) struct Encodings {
+    /// None where the last bars are taken.
+    lstms: Option<Lstms<f32>>,
+    /// D.
+    pub(super) width: usize,
+    /// Of last bars, on the host.
+    last: Vec<f32>,
+    pub(super) x: Buffer<f32>, // [N, D]
+}
+
+impl Encodings {
+    pub(super) fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
+        let is_lstm = model.config().encoder == Encoder::Lstm;
+        let batches = if is_lstm { "activations" } else { "batches" };
+        Ok(Encodings {
+            lstms: is_lstm.then(|| Lstms::new(scope, model, config.products())).transpose()?,
+            width: model.decoder().width(),
+            last: Vec::new(),
+            x: Buffer::zeros(&scope.child(batches), 0)?,
+        })
+    }
+
+    /// Counts what batches of so many nodes take.
+    pub(super) fn tally(tally: &mut Tally<'_>, nodes: usize) {
+        let bytes = nodes * tally.model.decoder().width() * size_of::<f32>();
+        if tally.model.config().encoder == Encoder::LastBar {
+            return tally.put_mail("last bars of the nodes", [bytes]);
+        }
+        Lstms::<f32>::tally(tally);
+        tally.put("activations", "encodings of the nodes", bytes, crate::footprint::BOTH);
+    }
+
+    /// Whether a gradient goes on into it.
+    pub(super) fn learns(&self) -> bool {
+        self.lstms.is_some()
+    }
+
+    pub(super) fn keep_series(&mut self, samples: &dyn Samples) -> Result<()> {
+        self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.keep_series(samples))
+    }
+
+    pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.load(parameters))
+    }
+
+    pub(super) fn quantize(&mut self, scope: &Scope, model: &Model, parameters: &TensorSet<f32>) -> Result<()> {
+        self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.quantize(scope, model, parameters))
+    }
+
+    /// Gives `mail` what the device has to know of the windows of a batch.
+    pub(super) fn post<'a>(
+        &'a mut self,
+        (batch, dropout): (&BatchView<'_>, Option<Dropout>),
+        learns: bool,
+        mail: &mut Mail<'a>,
+    ) -> Result<()> {
+        let Encodings { lstms, width, last, x } = self;
+        if let Some(lstms) = lstms {
+            make_room(x, batch.len() * *width)?;
+            return lstms.post((batch, dropout), learns, mail);
+        }
+        last.clear();
+        for sample in 0..batch.len() {
+            for (k, timeframe) in batch.shape().timeframes.iter().enumerate() {
+                last.extend_from_slice(&batch.window(k, sample)[(timeframe.steps - 1) * timeframe.features..]);
+            }
+        }
+        mail.put(x, last)
+    }
+
+    /// Makes [`Encodings::x`].
+    pub(super) fn forward(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        let Some(lstms) = &mut self.lstms else { return Ok(()) };
+        lstms.forward(parameters)?;
+        lstms.join(&mut self.x)
+    }
+
+    /// Goes back from the gradient of [`Encodings::x`]; adds those of the parameters.
+    pub(super) fn backward(&mut self, d_x: &Buffer<f32>, weights: (&Buffer<f32>, &mut Buffer<f32>)) -> Result<()> {
+        self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.backward(d_x, weights))
+    }
+}

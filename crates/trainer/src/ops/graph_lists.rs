@@ -1,0 +1,107 @@
+#![forbid(unsafe_code)]
+
+//! The graphs of a batch on a device.
+
+use megabatch_gpu_core::{Buffer, Device, Scope};
+
+use super::deliver::{Delivery, Mail};
+use crate::error::Result;
+use crate::graph::{BatchEdges, GraphPlace, GraphView};
+
+/// The edges of a batch's graphs, on the host, and on the device, where there may be room for more behind them.
+#[derive(Debug)]
+pub(crate) struct GraphLists {
+    pub(super) edges: BatchEdges,
+    pub(super) on_device: OnDevice,
+}
+
+/// [`BatchEdges`] on a device.
+#[derive(Debug)]
+pub(super) struct OnDevice {
+    pub(super) starts: Buffer<u32>,
+    pub(super) from: Buffer<u32>,
+    pub(super) starts_of_givers: Buffer<u32>,
+    pub(super) places: Buffer<u32>,
+    pub(super) to: Buffer<u32>,
+    pub(super) attributes: Buffer<f32>,
+    pub(super) graph_of: Buffer<u32>,
+    pub(super) graphs: Buffer<GraphPlace>,
+}
+
+impl GraphLists {
+    /// Lists of no graph; memory on `scope` is taken when graphs come.
+    pub(crate) fn empty(scope: &Scope) -> Result<Self> {
+        let none = || Buffer::zeros(scope, 0);
+        let on_device = OnDevice {
+            starts: none()?,
+            from: none()?,
+            starts_of_givers: none()?,
+            places: none()?,
+            to: none()?,
+            attributes: Buffer::zeros(scope, 0)?,
+            graph_of: none()?,
+            graphs: Buffer::zeros(scope, 0)?,
+        };
+        Ok(GraphLists { edges: BatchEdges::default(), on_device })
+    }
+
+    /// Lists of `graphs`, which the device has, as [`GraphLists::set`] takes them.
+    pub(crate) fn new<'a>(
+        scope: &Scope,
+        graphs: impl Iterator<Item = (usize, GraphView<'a>)>,
+        of: (bool, usize),
+    ) -> Result<Self> {
+        let (mut lists, mut delivery) = (GraphLists::empty(scope)?, Delivery::new(scope)?);
+        lists.set(graphs, of);
+        let mut mail = delivery.mail();
+        lists.post(&mut mail)?;
+        mail.send()?;
+        Ok(lists)
+    }
+
+    /// Takes other graphs, of which the device learns by [`GraphLists::post`]; see [`BatchEdges::set`].
+    pub(crate) fn set<'a>(&mut self, graphs: impl Iterator<Item = (usize, GraphView<'a>)>, of: (bool, usize)) {
+        self.edges.set(graphs, of);
+    }
+
+    /// Gives `mail` what the device has to know of the graphs.
+    pub(crate) fn post<'a>(&'a mut self, mail: &mut Mail<'a>) -> Result<()> {
+        let (BatchEdges { starts, from, starts_of_givers, places, to, attributes, graph_of, graphs }, on_device) =
+            (&self.edges, &mut self.on_device);
+        mail.put(&mut on_device.starts, starts)?;
+        mail.put(&mut on_device.from, from)?;
+        mail.put(&mut on_device.starts_of_givers, starts_of_givers)?;
+        mail.put(&mut on_device.places, places)?;
+        mail.put(&mut on_device.to, to)?;
+        mail.put(&mut on_device.attributes, attributes)?;
+        mail.put(&mut on_device.graph_of, graph_of)?;
+        mail.put(&mut on_device.graphs, graphs)
+    }
+
+    /// Bytes of what the device has of so many graphs of so many nodes and places in all, whose edges have so many attributes.
+    pub(crate) fn mail_bytes([graphs, nodes, places, attributes]: [usize; 4]) -> [usize; 8] {
+        let words = [nodes + 1, places, nodes + 1, places, places, places * attributes, nodes];
+        let words = words.map(|words| words * size_of::<u32>());
+        let [starts, from, givers, of_givers, to, attributes, graph_of] = words;
+        [starts, from, givers, of_givers, to, attributes, graph_of, (graphs + 1) * size_of::<GraphPlace>()]
+    }
+
+    /// G.
+    pub(crate) fn graphs(&self) -> usize {
+        self.edges.graphs.len().saturating_sub(1)
+    }
+
+    /// N.
+    pub(crate) fn nodes(&self) -> usize {
+        self.edges.graph_of.len()
+    }
+
+    /// P.
+    pub(crate) fn places(&self) -> usize {
+        self.edges.from.len()
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        self.on_device.graphs.scope().device()
+    }
+}

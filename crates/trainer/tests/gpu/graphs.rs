@@ -1,0 +1,288 @@
+//! Models over graphs on a GPU beside the processor.
+
+#[path = "../graphs/made_up.rs"]
+#[allow(dead_code, reason = "made for the tests of graphs on the processor, and not all of it is needed here")]
+mod made_up;
+
+use std::ops::ControlFlow;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Ascending, AttentionKind, Checkpoints, Classes, Compute, Config, Encoder, Error, Event, Fusion, GpuFootprint,
+    GraphActivation, GraphConfig, GraphOutput, InMemory, Loss, Model, ModelConfig, Predictor, Readout, Run, Samples,
+    Selection, StepEvent, Trainer, save_weights,
+};
+
+use crate::{assert_close, bits, config, tolerance, with_kernels};
+use made_up::{GraphSamples, market, numbers, one_bar};
+
+/// Two layers of attention over an LSTM, with dropout everywhere.
+fn over_graphs(kind: AttentionKind) -> Config {
+    let graph = GraphConfig {
+        kind,
+        heads: 2,
+        hidden: 3,
+        dropout: 0.2,
+        attention_dropout: 0.3,
+        residual: true,
+        ..GraphConfig::default()
+    };
+    let of = config(Precision::Fp32, 2);
+    let model = ModelConfig { graph: Some(graph), edge_attributes: 2, readout: Some(Readout::Node), ..of.model };
+    // Six steps of four graphs, the last one of an epoch of two.
+    let mut config = Config { model, batch_size: 4, max_steps: Some(6), run_length: Some(1), ..of };
+    config.optimizer.epsilon = 1e-4;
+    config
+}
+
+/// The same with a change of what the layers are.
+fn with_layers(kind: AttentionKind, change: impl FnOnce(&mut GraphConfig)) -> Config {
+    let mut config = over_graphs(kind);
+    change(config.model.graph.as_mut().unwrap());
+    config
+}
+
+const TRAIN: std::ops::Range<usize> = 0..18;
+const VALIDATION: [usize; 3] = [18, 20, 19];
+
+fn trainer(gpu: Option<&Device>, config: &Config, samples: &dyn Samples) -> Trainer {
+    let (host, shape) = (Device::cpu(), samples.shape().clone());
+    match gpu {
+        Some(gpu) => Trainer::on_gpu(gpu, &host, config.clone(), shape).unwrap(),
+        None => Trainer::new(&host, config.clone(), shape).unwrap(),
+    }
+}
+
+/// The steps trained up to `last`, and the validations' losses.
+fn train(
+    trainer: &mut Trainer,
+    samples: &dyn Samples,
+    (checkpoints, last): (Option<&Checkpoints>, u64),
+) -> (Vec<StepEvent>, Vec<f64>) {
+    let train: Vec<usize> = TRAIN.collect();
+    let run = Run { samples, train: &train, validation: &VALIDATION, checkpoints };
+    let (mut steps, mut losses) = (Vec::new(), Vec::new());
+    let observe = &mut |event: Event<'_>| {
+        match event {
+            Event::Step(step) => {
+                steps.push(step);
+                if steps.last().is_some_and(|step| step.step == last) {
+                    return ControlFlow::Break(());
+                }
+            }
+            Event::Validation(validation) => losses.push(validation.loss),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    };
+    trainer.train(&run, observe).unwrap();
+    (steps, losses)
+}
+
+/// The same training on the processor and on `gpu`.
+fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
+    let (mut of_processor, mut of_gpu) = (trainer(None, config, samples), trainer(Some(gpu), config, samples));
+    let (expected, expected_losses) = train(&mut of_processor, samples, (None, u64::MAX));
+    let (found, losses) = train(&mut of_gpu, samples, (None, u64::MAX));
+    let (what, tolerance) = (format!("{:?}", (config.loss, &config.model)), tolerance(config));
+    let numbers = |steps: &[StepEvent], of: fn(&StepEvent) -> f64| steps.iter().map(of).collect::<Vec<_>>();
+    assert_close(&what, &numbers(&found, |step| step.loss), &numbers(&expected, |step| step.loss), tolerance);
+    let norms = [&found, &expected].map(|steps| numbers(steps, |step| step.grad_norm));
+    assert_close(&format!("{what}: norms"), &norms[0], &norms[1], 5.0 * tolerance);
+    assert_close(&format!("{what}: validation"), &losses, &expected_losses, tolerance);
+    let weights = |of: &Trainer| of.parameters().values().iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+    let (found, expected) = (weights(&of_gpu), weights(&of_processor));
+    let distance = |of: &[f64]| of.iter().zip(&expected).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt();
+    let (error, size) = (distance(&found), distance(&vec![0.0; expected.len()]));
+    assert!(error <= tolerance * size, "{what}: weights of length {size} are off by {error}");
+}
+
+const KINDS: [AttentionKind; 2] = [AttentionKind::Gat, AttentionKind::GatV2];
+
+/// What is the same on every device that operations run on.
+fn trains_as_the_processor_does(gpu: &Device) {
+    let samples = market(21);
+    for kind in KINDS {
+        check(gpu, &over_graphs(kind), &samples);
+        let averaged = with_layers(kind, |of| {
+            (of.output, of.output_heads, of.activation) = (GraphOutput::Attention, 3, GraphActivation::Relu);
+            (of.residual, of.self_loops) = (false, kind == AttentionKind::Gat);
+        });
+        check(gpu, &Config { loss: Loss::RankPairwise, dropout: 0.0, ..averaged }, &samples);
+    }
+    let mut labelled = market(21);
+    labelled.label_graphs();
+    let mut of_graphs = over_graphs(AttentionKind::GatV2);
+    (of_graphs.model.readout, of_graphs.accumulation_steps) = (Some(Readout::Max), 2);
+    check(gpu, &of_graphs, &labelled);
+}
+
+#[test]
+fn by_the_plain_forms() {
+    trains_as_the_processor_does(&Device::cpu());
+}
+
+#[test]
+fn by_the_kernels() {
+    let (_driver, gpu) = with_kernels();
+    trains_as_the_processor_does(&gpu);
+}
+
+#[test]
+fn every_loss_of_nodes_and_of_graphs() {
+    let (nodes, mut graphs) = (market(21), market(21));
+    graphs.label_graphs();
+    let levels = Ascending::new(&[0.2, 0.5, 0.9]).unwrap();
+    let each = [Loss::Huber { delta: 0.3 }, Loss::Quantile { levels }, Loss::CrossEntropy];
+    let classes = Loss::Classes(Classes::Thresholds(Ascending::new(&[-0.2, 0.2]).unwrap()));
+    let of_nodes = [Loss::RankPairwise, Loss::RankListwise { temperature: 0.5 }];
+    for loss in each.into_iter().chain([classes]).chain(of_nodes) {
+        check(&Device::cpu(), &Config { loss, ..over_graphs(AttentionKind::Gat) }, &nodes);
+    }
+    for (loss, readout) in each.into_iter().zip([Readout::Mean, Readout::Sum, Readout::Max]) {
+        let mut config = Config { loss, ..over_graphs(AttentionKind::GatV2) };
+        config.model.readout = Some(readout);
+        check(&Device::cpu(), &config, &graphs);
+        // The outputs by attention itself, and without it.
+        config.model.graph.as_mut().unwrap().output = GraphOutput::Attention;
+        check(&Device::cpu(), &config, &graphs);
+        config.model = ModelConfig { graph: None, edge_attributes: 0, ..config.model };
+        check(&Device::cpu(), &config, &graphs);
+    }
+}
+
+#[test]
+fn layers_and_encoders_in_any_company() {
+    let samples = market(21);
+    for kind in KINDS {
+        for config in [
+            with_layers(kind, |of| (of.layers, of.dropout) = (1, 0.0)),
+            with_layers(kind, |of| (of.layers, of.attention_dropout, of.heads) = (3, 0.0, 1)),
+            with_layers(kind, |of| (of.self_loops, of.negative_slope) = (false, -0.3)),
+        ] {
+            check(&Device::cpu(), &config, &samples);
+            let model = ModelConfig { encoder: Encoder::LastBar, edge_attributes: 0, ..config.model };
+            check(&Device::cpu(), &Config { model, ..config }, &samples);
+        }
+    }
+}
+
+/// As many nodes and edges in each graph, so that all batches of a size take as much.
+fn even() -> GraphSamples {
+    let (graphs, nodes) = (21, 5);
+    let graph = |g: usize| {
+        let edges: Vec<(u32, u32)> =
+            (0..nodes as u32).flat_map(|to| [(to, (to + 1) % 5), (to, (to + 3) % 5)]).collect();
+        let attributes = numbers(g as u64, 2 * edges.len());
+        ((g * nodes..(g + 1) * nodes).collect(), edges, attributes, nodes)
+    };
+    let shape = one_bar(4, 2);
+    let inner = InMemory::new(shape, vec![numbers(1, 105 * 4)], numbers(2, 210)).unwrap();
+    GraphSamples::new(inner, 2, (0..graphs).map(graph).collect())
+}
+
+#[test]
+fn a_run_takes_what_was_planned_to_the_byte() {
+    let (_driver, gpu) = with_kernels();
+    let (nodes, mut graphs) = (even(), even());
+    graphs.label_graphs();
+    let of_graphs = |readout, output| {
+        let mut config = with_layers(AttentionKind::GatV2, |of| of.output = output);
+        config.model.readout = Some(readout);
+        config
+    };
+    let last_bar = with_layers(AttentionKind::Gat, |of| of.dropout = 0.0);
+    let last_bar = Config {
+        model: ModelConfig { encoder: Encoder::LastBar, ..last_bar.model },
+        loss: Loss::RankPairwise,
+        ..last_bar
+    };
+    for config in [
+        over_graphs(AttentionKind::Gat),
+        of_graphs(Readout::Max, GraphOutput::Linear),
+        of_graphs(Readout::Sum, GraphOutput::Attention),
+        of_graphs(Readout::Node, GraphOutput::Attention),
+        last_bar,
+    ] {
+        let config = Config { max_steps: Some(2), ..config };
+        let samples = if config.model.readout == Some(Readout::Node) { &nodes } else { &graphs };
+        let train_on: Vec<usize> = TRAIN.collect();
+        let plan = GpuFootprint::of(&config, samples, [&train_on, &VALIDATION]).unwrap();
+        gpu.reset_peak();
+        train(&mut trainer(Some(&gpu), &config, samples), samples, (None, u64::MAX));
+        assert_eq!(plan.total_bytes(), gpu.usage().allocated_bytes_peak, "{:?}: {:?}", config.model, plan.tensors);
+    }
+}
+
+#[test]
+fn each_goes_on_where_the_other_stopped() {
+    let (_driver, gpu) = with_kernels();
+    let (samples, config) = (market(21), Config { loss: Loss::RankPairwise, ..over_graphs(AttentionKind::Gat) });
+    let on = |is_gpu: bool| trainer(is_gpu.then_some(&gpu), &config, &samples);
+    let mut whole = on(true);
+    let (expected, _) = train(&mut whole, &samples, (None, u64::MAX));
+    for (begins_on_gpu, ends_on_gpu) in [(true, true), (true, false), (false, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::new(folder.path());
+        let (mut steps, _) = train(&mut on(begins_on_gpu), &samples, (Some(&checkpoints), 3));
+        let mut rest = on(ends_on_gpu);
+        let train_on: Vec<usize> = TRAIN.collect();
+        let run = Run { samples: &samples, train: &train_on, validation: &VALIDATION, checkpoints: Some(&checkpoints) };
+        assert_eq!(rest.resume(&run).unwrap().unwrap().state.step, 3);
+        steps.extend(train(&mut rest, &samples, (Some(&checkpoints), u64::MAX)).0);
+        let [found, expected] = [&steps, &expected].map(|steps| steps.iter().map(|step| step.loss).collect::<Vec<_>>());
+        assert_close(&format!("{begins_on_gpu} {ends_on_gpu}"), &found, &expected, tolerance(&config));
+        if begins_on_gpu && ends_on_gpu {
+            assert!(bits(&rest) == bits(&whole), "a run that was interrupted ends in the same bits");
+        }
+    }
+}
+
+/// A predictor of the first weights.
+fn predictor(config: &Config, samples: &dyn Samples) -> Predictor {
+    let compute = Compute { threads: 1, batch_size: config.batch_size, form: config.form };
+    let model = Model::new(samples.shape().clone(), config.model.for_loss(config.loss)).unwrap();
+    let weights = model.initial_parameters::<f32>(&Device::cpu().scope("weights"), config.seed).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    save_weights(&path, &weights).unwrap();
+    Predictor::open(&Device::cpu(), model, &path, compute).unwrap()
+}
+
+#[test]
+fn a_gpu_predicts_as_the_processor_does() {
+    let (_driver, gpu) = with_kernels();
+    let (nodes, mut graphs) = (market(21), market(21));
+    graphs.label_graphs();
+    let mut of_graphs = with_layers(AttentionKind::GatV2, |of| of.output = GraphOutput::Attention);
+    of_graphs.model.readout = Some(Readout::Mean);
+    for (config, samples) in [(over_graphs(AttentionKind::Gat), &nodes), (of_graphs, &graphs)] {
+        let indices = [3, 17, 4, 4, 20, 0, 9];
+        let selection = Selection { samples, indices: &indices };
+        let answers = |mut of: Predictor| {
+            let (mut visited, mut numbers) = (Vec::new(), Vec::new());
+            let sink = |indices: &[usize], outputs: &[f32]| {
+                visited.extend_from_slice(indices);
+                numbers.extend(outputs.iter().map(|&y| f64::from(y)));
+                Ok::<(), Error>(())
+            };
+            of.predict(selection, sink).unwrap();
+            (visited, numbers, of.evaluate(selection, config.loss, None).unwrap())
+        };
+        let (visited, expected, evaluation) = answers(predictor(&config, samples));
+        let found = answers(predictor(&config, samples).on_gpu(&gpu).unwrap());
+        assert_eq!(found.0, visited);
+        assert_close("predictions", &found.1, &expected, tolerance(&config));
+        assert_close("loss", &[found.2.loss], &[evaluation.loss], tolerance(&config));
+        assert_eq!(found.2.samples, evaluation.samples);
+    }
+}
+
+#[test]
+fn what_is_not_computed_of_graphs_is_refused_by_name() {
+    let of = over_graphs(AttentionKind::Gat);
+    let fused = ModelConfig { fusion: Fusion::attention(5), ..of.model };
+    let refused = Config { model: fused, ..of }.check_on_gpu().unwrap_err().to_string();
+    assert!(refused.starts_with("model.fusion is attention") && refused.contains("--device cpu"), "{refused}");
+}
