@@ -257,7 +257,15 @@ fn a_gpu_predicts_as_the_processor_does() {
     graphs.label_graphs();
     let mut of_graphs = with_layers(AttentionKind::GatV2, |of| of.output = GraphOutput::Attention);
     of_graphs.model.readout = Some(Readout::Mean);
-    for (config, samples) in [(over_graphs(AttentionKind::Gat), &nodes), (of_graphs, &graphs)] {
+    for (config, samples, int8) in
+        [(&over_graphs(AttentionKind::Gat), &nodes, false), (&of_graphs, &graphs, false), (&of_graphs, &graphs, true)]
+    {
+        let predictor = |samples| {
+            let exact = predictor(config, samples);
+            if int8 { exact.with_int8().unwrap() } else { exact }
+        };
+        // A state that lies near the middle of two of the 8191 numbers of eight bits' rows is quantised to either.
+        let tolerance = if int8 { 3e-4 } else { tolerance(config) };
         let indices = [3, 17, 4, 4, 20, 0, 9];
         let selection = Selection { samples, indices: &indices };
         let answers = |mut of: Predictor| {
@@ -270,11 +278,11 @@ fn a_gpu_predicts_as_the_processor_does() {
             of.predict(selection, sink).unwrap();
             (visited, numbers, of.evaluate(selection, config.loss, None).unwrap())
         };
-        let (visited, expected, evaluation) = answers(predictor(&config, samples));
-        let found = answers(predictor(&config, samples).on_gpu(&gpu).unwrap());
+        let (visited, expected, evaluation) = answers(predictor(samples));
+        let found = answers(predictor(samples).on_gpu(&gpu).unwrap());
         assert_eq!(found.0, visited);
-        assert_close("predictions", &found.1, &expected, tolerance(&config));
-        assert_close("loss", &[found.2.loss], &[evaluation.loss], tolerance(&config));
+        assert_close("predictions", &found.1, &expected, tolerance);
+        assert_close("loss", &[found.2.loss], &[evaluation.loss], tolerance);
         assert_eq!(found.2.samples, evaluation.samples);
     }
 }
