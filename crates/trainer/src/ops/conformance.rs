@@ -29,6 +29,7 @@ pub const SOURCES: &[&str] = &[
     "join",
     "loss",
     "matmul",
+    "matmul_large",
     "norm",
     "pool",
     "recurrence",
