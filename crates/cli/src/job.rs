@@ -11,6 +11,7 @@ use megabatch_trainer::{
 };
 
 use crate::adapt::data::Data;
+use crate::cache;
 use crate::computing::{Asked, Computing, Named};
 use crate::config::Config;
 use crate::failure::{self, Failure};
@@ -75,10 +76,12 @@ impl Job {
     /// # Errors
     /// As `Trainer::new` and `Trainer::on_gpu`.
     pub(crate) fn trainer(&self, shape: SampleShape) -> trainer::Result<Trainer> {
-        match &self.gpu {
-            Some(gpu) => Trainer::on_gpu(gpu, &self.device, self.training.clone(), shape),
-            None => Trainer::new(&self.device, self.training.clone(), shape),
+        let Some(gpu) = &self.gpu else { return Trainer::new(&self.device, self.training.clone(), shape) };
+        let trainer = Trainer::on_gpu(gpu, &self.device, self.training.clone(), shape)?;
+        if let Some(folder) = cache::folder(|name| std::env::var_os(name)) {
+            trainer.keep_tuning_in(&folder.join("kernels"));
         }
+        Ok(trainer)
     }
 
     /// The job as the trainer takes it.

@@ -5,6 +5,7 @@ mod account;
 mod adapt;
 mod answer;
 mod attention;
+mod cache;
 mod commands;
 mod computing;
 mod config;

@@ -3,7 +3,7 @@
 use megabatch_trainer::{
     self as trainer, Ascending, AttentionKind, Classes, Divergence, EarlyStopping, Encoder, Form, Fusion,
     GraphActivation, GraphConfig, GraphOutput, LastBatch, Loss, LrSchedule, LrScheduleKind, Mode, ModelConfig,
-    OneCycle, OptimizerConfig, OptimizerKind, Pooling, Readout, TrainingWindow, WalkForward,
+    OneCycle, OptimizerConfig, OptimizerKind, Pooling, Readout, TrainingWindow, Tuning, WalkForward,
 };
 
 use megabatch_amp::{Precision, ScalerConfig};
@@ -31,6 +31,7 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> anyhow::Result<tr
         gradient_checkpointing: config.flag("training.gradient_checkpointing"),
         precision: precision(config),
         tf32: config.flag("training.tf32"),
+        tuning: tuning(config),
         loss_scale: loss_scale(config),
         profile: config.flag("training.profile"),
         lr_schedule: LrSchedule {
@@ -98,6 +99,14 @@ pub(crate) fn precision(config: &Config) -> Precision {
         Some("fp16" | "16-mixed") => Precision::Fp16,
         _ if config.flag("gpu_optimization.use_amp") => Precision::Fp16,
         _ => Precision::Fp32,
+    }
+}
+
+fn tuning(config: &Config) -> Tuning {
+    match config.text("training.tuning") {
+        Some("off") => Tuning::Off,
+        Some("fast") => Tuning::Fast,
+        _ => Tuning::Deterministic,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::model::{Encoder, ModelConfig};
 use crate::ops::Arithmetic;
 use crate::optimizer::OptimizerConfig;
 use crate::step::{Compute, Kept, Purpose};
+use crate::tuning::Tuning;
 
 /// Everything that decides the result of training beside the samples. The number of threads does not change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,6 +84,9 @@ pub struct Config {
     /// Nothing on the processor, which multiplies fp32 as it is.
     #[serde(default)]
     pub tf32: bool,
+    /// Which kernels a GPU's operations take.
+    #[serde(default)]
+    pub tuning: Tuning,
     /// How the loss scale of fp16 changes; nothing in other precisions, which have none.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
@@ -119,6 +123,7 @@ impl Default for Config {
             divergence: Divergence::default(),
             precision: Precision::Fp32,
             tf32: false,
+            tuning: Tuning::default(),
             loss_scale: ScalerConfig::default(),
             profile: false,
             form: Form::Fast,

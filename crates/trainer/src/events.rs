@@ -35,6 +35,13 @@ pub enum Event<'a> {
     Epoch(EpochEvent),
     /// A step diverged, and the run goes on from a checkpoint, which is saved anew next.
     Rollback(RollbackEvent),
+    /// Something that users should know, and that changes no result.
+    Note {
+        /// Optimizer steps done.
+        step: u64,
+        /// A sentence without its stop.
+        text: String,
+    },
     /// The device had less memory than was planned, and the run goes on with less.
     Shortage(ShortageEvent),
 }

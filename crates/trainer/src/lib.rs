@@ -50,6 +50,7 @@ mod step;
 mod stream;
 mod tensor;
 mod train;
+mod tuning;
 mod view;
 mod weights;
 
@@ -92,5 +93,6 @@ pub use split::{Purge, Split, SplitFractions, TrainingWindow, WalkForward, split
 pub use step::Compute;
 pub use tensor::{Layout, TensorSet};
 pub use train::{End, Outcome, Run, Trainer};
+pub use tuning::{Tuner, Tuning};
 pub use view::BatchView;
 pub use weights::{load_weights, save_weights};

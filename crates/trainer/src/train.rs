@@ -206,6 +206,11 @@ impl Trainer {
         })
     }
 
+    /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps there what is found out. Nothing on the processor.
+    pub fn keep_tuning_in(&self, folder: &Path) {
+        self.accelerator.iter().for_each(|accelerator| accelerator.tuner().keep_in(folder));
+    }
+
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
@@ -309,7 +314,9 @@ impl Trainer {
                     return Ok(self.outcome(end));
                 }
                 let event = self.training_step(&mut supply, (schedule, run))?;
-                self.unfinished = Some(observer(Event::Step(event)));
+                let told = self.tell_notes(observer);
+                let asked = observer(Event::Step(event));
+                self.unfinished = Some(if told.is_break() { told } else { asked });
             }
         })
     }
@@ -318,6 +325,12 @@ impl Trainer {
     fn source<'a>(&self, run: &Run<'a>, graphs: Option<&'a dyn Graphs>, scope: &'a Scope) -> Source<'a> {
         let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
         Source { samples: run.samples, graphs, scope, batch_size, chunk_percent, form: self.config.form }
+    }
+
+    /// Tells what there is to say of the choice of kernels.
+    fn tell_notes(&self, observer: &mut Observer<'_>) -> ControlFlow<()> {
+        let notes = self.accelerator.as_ref().map(|accelerator| accelerator.tuner().take_notes());
+        notes.into_iter().flatten().try_for_each(|text| observer(Event::Note { step: self.step, text }))
     }
 
     /// The errors of the weights as they are now.

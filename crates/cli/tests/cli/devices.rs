@@ -21,6 +21,7 @@ fn output_with_driver(stage: &Stage, line: &str) -> Output {
     let mut command = stage.command(line);
     let kernels = [&TRAINER, &AMP].map(|harness| harness.object().display().to_string()).join(":");
     command.env("LD_LIBRARY_PATH", FakeDriver::folder()).env(FakeDriver::KERNELS, kernels);
+    command.env("XDG_CACHE_HOME", stage.path("cache"));
     command.output().unwrap()
 }
 

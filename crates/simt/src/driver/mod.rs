@@ -143,6 +143,13 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn(*const c_char, u64)>("fake_takes")(kernel.as_ptr(), us) }
     }
 
+    /// How often `kernel` ran, in launches of its own or in graphs.
+    pub fn runs(&self, kernel: &str) -> u64 {
+        let kernel = text(kernel);
+        // SAFETY: this is the function's type in modules.cpp; the text lives until it returns.
+        unsafe { self.function::<unsafe extern "C" fn(*const c_char) -> u64>("fake_runs")(kernel.as_ptr()) }
+    }
+
     /// Bytes of physical memory that exist.
     pub fn physical_bytes(&self) -> u64 {
         // SAFETY: this is the function's type in context.cpp.

@@ -37,8 +37,11 @@ std::vector<void*> objects;
 // Microseconds that kernels take, by their names, and what those took together that ran since the first was set. Others take none.
 std::map<std::string, double> times_us;
 double passed_us = 0.0;
+// How often kernels ran, by their names.
+std::map<std::string, uint64_t> runs;
 
 void let_pass(const std::string& kernel) {
+    runs[kernel] += 1;
     auto time = times_us.find(kernel);
     if (time != times_us.end()) passed_us += time->second;
 }
@@ -155,6 +158,7 @@ void reset_modules() {
     for (void* object : objects) dlclose(object);
     objects.clear();
     times_us.clear();
+    runs.clear();
     passed_us = 0.0;
 }
 }  // namespace fake
@@ -259,6 +263,11 @@ FAKE_API int fake_add_kernels(const char* path) {
     void* object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (object != nullptr) objects.push_back(object);
     return object != nullptr;
+}
+
+FAKE_API uint64_t fake_runs(const char* kernel) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    return runs[kernel];
 }
 
 // From now on `kernel` takes so many microseconds of the GPU's clock.

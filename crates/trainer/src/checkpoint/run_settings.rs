@@ -15,6 +15,7 @@ use crate::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 use crate::loss::Loss;
 use crate::model::{ModelConfig, SampleShape};
 use crate::optimizer::OptimizerConfig;
+use crate::tuning::Tuning;
 
 /// The settings that decide the course of a run, kept in its checkpoints.
 ///
@@ -72,6 +73,9 @@ pub struct RunSettings {
     /// Whether a GPU rounds what products read in fp32.
     #[serde(default)]
     pub tf32: bool,
+    /// Which kernels a GPU's operations take.
+    #[serde(default)]
+    pub tuning: Tuning,
     /// How the loss scale changes, in fp16.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
@@ -130,6 +134,7 @@ impl RunSettings {
             mode,
             precision,
             tf32,
+            tuning,
             loss_scale,
         } = self;
         let mut fixed = vec![
@@ -166,6 +171,7 @@ impl RunSettings {
         let mut free = vec![
             ("training.precision", precision.to_string()),
             ("training.tf32", tf32.to_string()),
+            ("training.tuning", lower(tuning)),
             ("training.lr", optimizer.lr.to_string()),
             ("training.weight_decay", optimizer.weight_decay.to_string()),
             ("training.clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),

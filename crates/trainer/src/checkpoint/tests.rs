@@ -16,6 +16,7 @@ use crate::loss::Loss;
 use crate::model::{ModelConfig, SampleShape};
 use crate::optimizer::OptimizerConfig;
 use crate::tensor::Layout;
+use crate::tuning::Tuning;
 
 /// How an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,6 +129,7 @@ fn state(step: u64) -> State {
             mode: crate::dense::Mode::Windows,
             precision: megabatch_amp::Precision::Fp32,
             tf32: false,
+            tuning: Tuning::Off,
             loss_scale: megabatch_amp::ScalerConfig::default(),
         },
         arithmetic: Arithmetic::here(Form::Fast),

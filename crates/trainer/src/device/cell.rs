@@ -14,6 +14,7 @@ use crate::ops::{
     add_column_sums, add_separated, column_sum_parts, interleave, make_room, multiply, multiply_bytes, parts_of_rows,
     parts_of_sum,
 };
+use crate::tuning::Tuner;
 
 /// Where a layer's tensors begin among all parameters, and the layer's own form of them.
 #[derive(Debug)]
@@ -55,9 +56,9 @@ impl Shared {
         tally.put("activations", "parts of sums", Scratch::bytes::<f32>(parts), BOTH);
     }
 
-    pub(super) fn new(scope: &Scope, hidden: usize) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, hidden: usize, tuner: &Tuner) -> Result<Self> {
         let (other_bias, by_bar) = (Buffer::zeros(scope, 4 * hidden)?, Buffer::zeros(scope, 0)?);
-        Ok(Shared { other_bias, by_bar, rows: ByteRows::empty(scope)?, scratch: Scratch::empty(scope)? })
+        Ok(Shared { other_bias, by_bar, rows: ByteRows::empty(scope)?, scratch: Scratch::tuned(scope, tuner)? })
     }
 }
 

@@ -21,6 +21,7 @@ use crate::model::Model;
 use crate::ops::{Delivery, Operand};
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
+use crate::tuning::Tuner;
 use crate::view::BatchView;
 
 /// A model on a device: one implementation, of three types of operands.
@@ -57,15 +58,16 @@ pub(super) struct Drawn {
     pub(super) in_graphs: Option<(u64, u64)>,
 }
 
-/// The model of a run with `config`, on scopes below `scope`.
-pub(super) fn learner(scope: &Scope, model: &Model, config: &Config) -> Result<Box<dyn Learn>> {
+/// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses.
+pub(super) fn learner(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Box<dyn Learn>> {
+    let of = (config, tuner);
     if model.config().is_over_graphs() {
-        return Ok(Box::new(GraphLearner::new(scope, model, config)?));
+        return Ok(Box::new(GraphLearner::new(scope, model, of)?));
     }
     Ok(match config.precision {
-        Precision::Fp32 => Box::new(Learner::<f32>::new(scope, model, config)?),
-        Precision::Bf16 => Box::new(Learner::<bf16>::new(scope, model, config)?),
-        Precision::Fp16 => Box::new(Learner::<f16>::new(scope, model, config)?),
+        Precision::Fp32 => Box::new(Learner::<f32>::new(scope, model, of)?),
+        Precision::Bf16 => Box::new(Learner::<bf16>::new(scope, model, of)?),
+        Precision::Fp16 => Box::new(Learner::<f16>::new(scope, model, of)?),
     })
 }
 
@@ -87,9 +89,9 @@ struct Learner<T: Operand> {
 }
 
 impl<T: Operand> Learner<T> {
-    fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
+    fn new(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Self> {
         let arithmetic = config.products();
-        let lstms = Lstms::new(scope, model, arithmetic)?;
+        let lstms = Lstms::new(scope, model, (arithmetic, tuner))?;
         let head = Head::new(scope, model, (config.loss, arithmetic))?;
         let working = WorkingCopy::new(scope, model)?;
         let delivery = Delivery::new(&scope.child("batches"))?;
@@ -108,8 +110,10 @@ impl<T: Operand> Learner<T> {
         head.begin(samples)?;
         let mut mail = delivery.mail();
         lstms.post(batch, goal.is_some(), &mut mail)?;
+        let learns = goal.is_some();
         goal.map_or(Ok(()), |goal| head.post(goal, &mut mail))?;
         mail.send()?;
+        lstms.tune(learns)?;
         lstms.forward(weights)?;
         let Some(fusion) = fusion else { return lstms.join(head.read_mut()) };
         fusion.begin(samples)?;

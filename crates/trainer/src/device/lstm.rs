@@ -6,6 +6,7 @@
 //! distinct windows of T steps each.
 
 mod counting;
+mod tuning;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -19,13 +20,15 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
     Arithmetic, ByteMatrix, Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentBytes,
-    RecurrentWeights, Sequence, States, TileWindows, WindowReads, WorkList, make_room, recurrence, recurrence_backward,
+    RecurrentWeights, Sequence, States, WindowReads, WorkList, make_room, recurrence, recurrence_backward,
     recurrence_in_bytes, sum_by_bar,
 };
 use crate::pooling::Pooling;
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
+use crate::tuning::Tuner;
 use crate::view::BatchView;
+use tuning::Unmeasured;
 
 #[derive(Debug)]
 pub(super) struct Lstms<T: Operand> {
@@ -49,6 +52,9 @@ pub(super) struct Lstms<T: Operand> {
     /// Of the batch: whether it has dropout, and then the masks of what layers give to those above, [layers - 1, timeframes].
     dropout: Option<Dropout>,
     masks: Buffer<MaskNumbers>,
+    tuner: Tuner,
+    /// How to take windows as those of the batch, where nobody has measured it.
+    unmeasured: Option<Unmeasured>,
 }
 
 /// One layer of all timeframes.
@@ -64,8 +70,8 @@ struct Layer<T: Operand> {
 }
 
 impl<T: Operand> Lstms<T> {
-    /// The LSTMs of `model`, on scopes below `scope`, whose products are by `arithmetic`. Memory for batches is taken when they come.
-    pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Result<Self> {
+    /// The LSTMs of `model`, on scopes below `scope`, whose products are by `arithmetic` and whose kernels `tuner` chooses. Memory for batches is taken when they come.
+    pub(super) fn new(scope: &Scope, model: &Model, (arithmetic, tuner): (Arithmetic, &Tuner)) -> Result<Self> {
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
         let (hidden, sequences) = (model.config().hidden, model.lstms().len());
@@ -91,7 +97,9 @@ impl<T: Operand> Lstms<T> {
             projected: Buffer::zeros(&activations, 0)?,
             back: Gradients::zeros(&activations, &over_bars)?,
             d_outputs: all_are_read(model).then(|| Buffer::zeros(&activations, 0)).transpose()?,
-            shared: Shared::new(&activations, hidden)?,
+            shared: Shared::new(&activations, hidden, tuner)?,
+            tuner: tuner.clone(),
+            unmeasured: None,
             top,
             reads: WindowReads::empty(&batches)?,
             dropout: None,
@@ -144,7 +152,7 @@ impl<T: Operand> Lstms<T> {
     ) -> Result<()> {
         self.dropout = dropout;
         self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.find(batch, k))?;
-        self.lay_out()?;
+        self.lay_out(learns)?;
         if learns {
             self.make_room_for_gradients()?;
         }
@@ -202,7 +210,7 @@ impl<T: Operand> Lstms<T> {
     }
 
     /// Work lists of the windows found, and room for what they take.
-    fn lay_out(&mut self) -> Result<()> {
+    fn lay_out(&mut self, learns: bool) -> Result<()> {
         let windows: usize = self.bars.iter().map(Bars::windows).sum();
         let rows: usize = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
         // Bars are no more than steps of windows.
@@ -210,8 +218,8 @@ impl<T: Operand> Lstms<T> {
             let expected = "less on a GPU, with more gradient accumulation: 4 H numbers for each step of its windows must be fewer than 2^32";
             return Err(Error::setting("training.batch_size", &self.bars[0].samples(), expected));
         }
-        let tile = TileWindows::for_windows(windows);
-        self.over_bars.set(tile, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
+        let pace = self.pace(learns);
+        self.over_bars.set(pace, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
         let mut projected_rows = self.over_bars.projected_rows();
         if self.layers.len() > 1 {
             let firsts: Vec<u32> = (0..windows as u32).collect();
@@ -221,7 +229,7 @@ impl<T: Operand> Lstms<T> {
                 row_step: bars.windows(),
                 projected_rows: bars.windows() * bars.steps(),
             };
-            self.over_states.set(tile, &self.bars.iter().map(of).collect::<Vec<_>>());
+            self.over_states.set(pace, &self.bars.iter().map(of).collect::<Vec<_>>());
             projected_rows = projected_rows.max(rows);
         }
         self.set_reads();

@@ -44,6 +44,7 @@ use crate::optimizer::Optimizer;
 use crate::samples::Samples;
 use crate::step::Objective;
 use crate::tensor::TensorSet;
+use crate::tuning::Tuner;
 use crate::view::BatchView;
 use head::Goal;
 use learner::{Drawn, Learn, learner};
@@ -60,6 +61,7 @@ pub(crate) struct Accelerator {
     resident: Resident,
     /// Of what steps submit, each part of which comes again with the next batch of the same shape.
     captures: Captures,
+    tuner: Tuner,
     newest: Newest,
     /// Of the step whose end was submitted last.
     report: Option<PendingReport>,
@@ -87,8 +89,10 @@ impl Accelerator {
     pub(crate) fn new(device: &Device, model: &Model, config: &Config) -> Result<Self> {
         check(config)?;
         let scope = device.scope("gpu");
-        let learner = learner(&scope, model, config)?;
+        let tuner = Tuner::new(config.tuning);
+        let learner = learner(&scope, model, (config, &tuner))?;
         Ok(Accelerator {
+            tuner,
             resident: Resident::new(&scope, model.layout(), config.optimizer.kind)?,
             device: device.clone(),
             learner,
@@ -101,6 +105,11 @@ impl Accelerator {
     /// The device that computes.
     pub(crate) fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What chooses the kernels.
+    pub(crate) fn tuner(&self) -> &Tuner {
+        &self.tuner
     }
 
     /// Keeps the series of `samples` on the device, if their windows are slices of some.

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::model::Model;
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
+use crate::tuning::Tuner;
 use crate::view::BatchView;
 
 /// A model on a device, made ready for the weights beside it; nothing is dropped.
@@ -44,7 +45,8 @@ impl Trained {
         let scope = device.scope("gpu");
         // The loss is never asked for.
         let config = Config { precision, model: model.config(), ..Config::default() };
-        let mut learner = learner(&scope, model, &config)?;
+        // A few passes are no more than what it would take to measure kernels.
+        let mut learner = learner(&scope, model, (&config, &Tuner::off()))?;
         let weights = Buffer::from_slice(&scope.child("model/parameters"), parameters.values())?;
         learner.load(&weights)?;
         if in_bytes {

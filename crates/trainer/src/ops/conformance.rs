@@ -38,6 +38,7 @@ pub const SOURCES: &[&str] = &[
     "join",
     "loss",
     "matmul",
+    "matmul_large",
     "norm",
     "pool",
     "readout",

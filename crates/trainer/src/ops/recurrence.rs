@@ -6,11 +6,14 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
-use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
+use super::recurrent_weights::{Fragments, RecurrentWeights, is_of_a_block, persistent_units};
 use super::room::make_room;
 use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
+
+pub(super) const PTX: &str = include_str!("recurrence.ptx");
+pub(super) const PTX_OF_GROUPS: &str = include_str!("recurrence_group.ptx");
 
 /// What the recurrence reads.
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +66,16 @@ impl<T: Operand> States<T> {
         states * (size_of::<T>() + size_of::<f32>()) + gates * size_of::<T::Kept>()
     }
 
-    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many windows at most.
-    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize) -> usize {
+    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many windows at most. Where sums `may_differ`, any of the ways to take them may be the fastest.
+    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize, may_differ: bool) -> usize {
+        let step_by_step =
+            || Scratch::bytes::<f32>(cell::product_len(windows.iter().copied().max().unwrap_or(0), hidden));
         match persistent_units::<T>(hidden) {
+            Some(units) if may_differ && !is_of_a_block(units) => {
+                step_by_step().max(Scratch::bytes::<u32>(group::arrived_max(windows, units)))
+            }
             Some(units) => Scratch::bytes::<u32>(group::arrived_max(windows, units)),
-            None => Scratch::bytes::<f32>(cell::product_len(windows.iter().copied().max().unwrap_or(0), hidden)),
+            None => step_by_step(),
         }
     }
 
@@ -106,7 +114,7 @@ fn lens([rows, windows]: [usize; 2], hidden: usize) -> [usize; 2] {
 /// `T` after each step; everything else is in f32 until it is kept.
 ///
 /// On a GPU with 16-bit operands this is one launch: with H ≤ 128 no block waits for another; with H ≤ 512 a group of blocks shares the units, where the GPU has room for one group at
-/// least. Else there are two launches for every step.
+/// least, and the list is not to be taken step by step. Else there are two launches for every step.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of a launch; that there is no memory, on the scope of the states, for what blocks tell each other or for the products
@@ -123,8 +131,10 @@ pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &
         (Device::Cuda(device), Some(fragments)) if fragments.are_of_a_block() => {
             persistent(device, list, (fragments, inputs), states)
         }
-        (Device::Cuda(device), Some(fragments)) => by_groups(device, list, (fragments, inputs), states),
-        (Device::Cuda(device), None) => cell::forward(device, list, inputs, states),
+        (Device::Cuda(device), Some(fragments)) if !list.is_step_by_step() => {
+            by_groups(device, list, (fragments, inputs), states)
+        }
+        (Device::Cuda(device), _) => cell::forward(device, list, inputs, states),
         _ => {
             cpu((list, inputs.projected), states, |of, h, sums| {
                 let weight = inputs.weights.rows[of.weight as usize].as_slice().chunks_exact(h.len());
@@ -143,7 +153,7 @@ fn persistent<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("forward", list, fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence", ptx: include_str!("recurrence.ptx"), name: &name };
+    let kernel = Kernel { module: "trainer/recurrence", ptx: PTX, name: &name };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let (fragments, projected) = (fragments.forward.address(), inputs.projected.address());
@@ -162,7 +172,7 @@ fn by_groups<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let name = group::kernel_name::<T>("forward", fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence_group", ptx: include_str!("recurrence_group.ptx"), name: &name };
+    let kernel = Kernel { module: "trainer/recurrence_group", ptx: PTX_OF_GROUPS, name: &name };
     let Some(groups) = Groups::of((&kernel, fragments.units), device, list, &mut states.scratch)? else {
         return cell::forward(device, list, inputs, states);
     };

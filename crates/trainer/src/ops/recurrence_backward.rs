@@ -13,6 +13,9 @@ use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
+pub(super) const PTX: &str = include_str!("recurrence_backward.ptx");
+pub(super) const PTX_OF_GROUPS: &str = include_str!("recurrence_group_backward.ptx");
+
 /// What goes back through the recurrence, sequence after sequence; behind it there may be room for more.
 #[derive(Debug)]
 pub struct Gradients<T: Operand> {
@@ -93,8 +96,10 @@ pub fn recurrence_backward<T: Operand>(
         (Device::Cuda(device), Some(fragments)) if fragments.are_of_a_block() => {
             persistent(device, list, (fragments, states), gradients)
         }
-        (Device::Cuda(device), Some(fragments)) => by_groups(device, list, (weights, fragments, states), gradients),
-        (Device::Cuda(device), None) => cell::backward(device, list, (weights, states), gradients),
+        (Device::Cuda(device), Some(fragments)) if !list.is_step_by_step() => {
+            by_groups(device, list, (weights, fragments, states), gradients)
+        }
+        (Device::Cuda(device), _) => cell::backward(device, list, (weights, states), gradients),
         _ => {
             list.places().iter().for_each(|of| cpu(list, of, (weights, states), gradients));
             Ok(())
@@ -109,8 +114,7 @@ fn persistent<T: Operand>(
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("backward", list, fragments.units);
-    let kernel =
-        Kernel { module: "trainer/recurrence_backward", ptx: include_str!("recurrence_backward.ptx"), name: &name };
+    let kernel = Kernel { module: "trainer/recurrence_backward", ptx: PTX, name: &name };
     let (places, tiles) = (list.on_device.places.address(), list.on_device.tiles.address());
     let (fragments, cell, gates) = (fragments.backward.address(), states.cell.address(), states.gates.address());
     let d_outputs = gradients.outputs.as_ref().map_or(0, Buffer::address);
@@ -130,8 +134,7 @@ fn by_groups<T: Operand>(
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
     let name = group::kernel_name::<T>("backward", fragments.units);
-    let ptx = include_str!("recurrence_group_backward.ptx");
-    let kernel = Kernel { module: "trainer/recurrence_group_backward", ptx, name: &name };
+    let kernel = Kernel { module: "trainer/recurrence_group_backward", ptx: PTX_OF_GROUPS, name: &name };
     let Some(groups) = Groups::of((&kernel, fragments.units), device, list, &mut gradients.scratch)? else {
         return cell::backward(device, list, (weights, states), gradients);
     };

@@ -7,12 +7,15 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::room::make_room;
 use crate::error::Result;
+use crate::tuning::Tuner;
 
 /// Memory of a device for the parts of a sum, which one launch writes and the next one adds. It is kept from one operation to the next, so that a step takes none of the pool once it was as
 /// large as the largest part. On the CPU it stays empty.
 #[derive(Debug)]
 pub struct Scratch {
     words: Buffer<f64>,
+    /// What chooses the kernels of those that use it.
+    tuner: Tuner,
 }
 
 impl Scratch {
@@ -21,7 +24,19 @@ impl Scratch {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn empty(scope: &Scope) -> Result<Self> {
-        Ok(Scratch { words: Buffer::zeros(scope, 0)? })
+        Scratch::tuned(scope, &Tuner::off())
+    }
+
+    /// The same for operations whose kernels are chosen by `tuner`.
+    ///
+    /// # Errors
+    /// As [`Scratch::empty`].
+    pub fn tuned(scope: &Scope, tuner: &Tuner) -> Result<Self> {
+        Ok(Scratch { words: Buffer::zeros(scope, 0)?, tuner: tuner.clone() })
+    }
+
+    pub(super) fn tuner(&self) -> &Tuner {
+        &self.tuner
     }
 
     /// Bytes of it after operations that asked for so many numbers of `T` at most.

@@ -4,6 +4,8 @@ use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::deliver::{Delivery, Mail};
+use super::pace::Pace;
+use super::room::make_room;
 use crate::error::Result;
 
 /// One layer of one timeframe's LSTM over the distinct windows of a batch.
@@ -37,7 +39,7 @@ const WINDOWS_BY_EIGHTS: usize = 1024;
 #[derive(Debug)]
 pub struct WorkList {
     hidden: usize,
-    tile: TileWindows,
+    pace: Pace,
     places: Vec<Place>,
     firsts: Vec<u32>,
     /// Rows of projected inputs of each sequence.
@@ -91,7 +93,7 @@ impl WorkList {
     /// of a step, or units of all projected rows.
     pub fn new(scope: &Scope, hidden: usize, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<Self> {
         let mut list = WorkList::empty(scope, hidden)?;
-        list.set(tile, sequences);
+        list.set(Pace { tile, ..Pace::default() }, sequences);
         let mut delivery = Delivery::new(scope)?;
         let mut mail = delivery.mail();
         list.post(&mut mail)?;
@@ -111,7 +113,7 @@ impl WorkList {
         };
         Ok(WorkList {
             hidden,
-            tile: TileWindows::default(),
+            pace: Pace::default(),
             places: Vec::new(),
             firsts: Vec::new(),
             projected_rows: Vec::new(),
@@ -124,7 +126,7 @@ impl WorkList {
     ///
     /// # Panics
     /// As [`WorkList::new`].
-    pub fn set(&mut self, tile: TileWindows, sequences: &[Sequence<'_>]) {
+    pub fn set(&mut self, pace: Pace, sequences: &[Sequence<'_>]) {
         let hidden = self.hidden;
         let (places, firsts) = (&mut self.places, &mut self.firsts);
         places.clear();
@@ -153,7 +155,17 @@ impl WorkList {
         let in_reach = |rows: usize| u32::try_from(4 * rows * hidden).is_ok();
         assert!(in_reach(projected_row) && in_reach(firsts.len() + 32), "too many rows for one launch");
         self.projected_rows = sequences.iter().map(|of| of.projected_rows).collect();
-        (self.tile, self.tiles) = (tile, tiles(places, tile.windows()));
+        (self.pace, self.tiles) = (pace, tiles(places, pace.tile.windows()));
+    }
+
+    /// Takes the same sequences in another way, of which the device learns at once. Waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn change_pace(&mut self, pace: Pace) -> Result<()> {
+        (self.pace, self.tiles) = (pace, tiles(&self.places, pace.tile.windows()));
+        make_room(&mut self.on_device.tiles, self.tiles.len())?;
+        Ok(self.on_device.tiles.copy_from_at(0, &self.tiles)?)
     }
 
     /// Gives `mail` what the device has to know of the list. Memory is taken only where there is less than that needs.
@@ -258,7 +270,11 @@ impl WorkList {
     }
 
     pub(super) fn tile_windows(&self) -> usize {
-        self.tile.windows()
+        self.pace.tile.windows()
+    }
+
+    pub(super) fn is_step_by_step(&self) -> bool {
+        self.pace.step_by_step
     }
 }
 
@@ -325,7 +341,7 @@ mod tests {
         let of = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
         let mut list = WorkList::new(&scope, 4, TileWindows::Eight, &[of(9, &[0; 17]), of(3, &[0; 9])]).unwrap();
         let before = device.usage().allocated_bytes;
-        list.set(TileWindows::Sixteen, &[of(2, &[0, 1, 2])]);
+        list.set(Pace { tile: TileWindows::Sixteen, step_by_step: false }, &[of(2, &[0, 1, 2])]);
         let mut delivery = Delivery::new(&scope).unwrap();
         let mut mail = delivery.mail();
         list.post(&mut mail).unwrap();

@@ -126,6 +126,7 @@ impl Trainer {
             mode: self.config.mode,
             precision: self.config.precision,
             tf32: self.config.tf32,
+            tuning: self.config.tuning,
             loss_scale: self.config.loss_scale,
         }
     }

@@ -7,6 +7,7 @@ mod graphs;
 mod planning;
 mod predicting;
 mod submitting;
+mod tuning;
 
 use std::ops::ControlFlow;
 
@@ -18,7 +19,7 @@ use megabatch_trainer::ops::conformance::SOURCES;
 use megabatch_trainer::{
     Ascending, Checkpoints, Classes, Config, End, Error, Event, Fusion, InMemory, Loss, ModelConfig, OptimizerConfig,
     OptimizerKind, Outcome, Pooling, Run, SampleShape, Samples, SeriesInMemory, StepEvent, Task, TaskLoss, Tasks,
-    Timeframe, Trainer,
+    Timeframe, Trainer, Tuning,
 };
 
 fn with_kernels() -> (FakeDriver, Device) {
@@ -68,6 +69,7 @@ fn config(precision: Precision, layers: usize) -> Config {
     let model = ModelConfig { hidden: 5, layers, ..ModelConfig::default() };
     let mut config = Config { model, precision, batch_size: 11, threads: 1, seed: 11, ..Config::default() };
     (config.max_steps, config.run_length, config.optimizer.lr) = (Some(8), Some(4), 0.02);
+    config.tuning = Tuning::Off;
     // Between layers, where there are several.
     config.dropout = 0.2;
     config

@@ -161,6 +161,7 @@ impl<'a> Watch<'a> {
                 ));
             }
             Event::Shortage(cut) => self.progress.note(&format!("warning: {}", self.memory.went_on(self.folder, cut))),
+            Event::Note { text, .. } => self.progress.note(&format!("note: {text}")),
             Event::Checkpoint { .. } | Event::Epoch(_) => {}
             other => self.progress.note(&serde_json::to_string(other).unwrap_or_default()),
         }

@@ -28,6 +28,7 @@ fn settings() -> RunSettings {
         mode: Mode::Dense,
         precision: Precision::Fp32,
         tf32: false,
+        tuning: Tuning::Deterministic,
         loss_scale: ScalerConfig::default(),
     }
 }
@@ -124,9 +125,10 @@ fn a_model_that_pools_otherwise_is_refused() {
 
 #[test]
 fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
-    let changes: [Change; 6] = [
+    let changes: [Change; 7] = [
         (|run| run.precision = Precision::Bf16, "training.precision is bf16, it was fp32"),
         (|run| run.tf32 = true, "training.tf32 is true, it was false"),
+        (|run| run.tuning = Tuning::Fast, "training.tuning is fast, it was deterministic"),
         (|run| run.optimizer.lr = 1e-4, "training.lr is 0.0001, it was 0.001"),
         (|run| run.optimizer.weight_decay = 0.0, "training.weight_decay is 0, it was 0.01"),
         (|run| run.clip_norm = None, "training.clip_norm is none, it was 1"),

@@ -4,15 +4,15 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use crate::config::Config;
 use crate::device::lstm::Lstms;
 use crate::device::tally::Tally;
 use crate::dropout::Dropout;
 use crate::error::Result;
 use crate::model::{Encoder, Model};
-use crate::ops::{Mail, make_room};
+use crate::ops::{Arithmetic, Mail, make_room};
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
+use crate::tuning::Tuner;
 use crate::view::BatchView;
 
 /// An encoder, and the numbers that it gives.
@@ -28,11 +28,11 @@ pub(super) struct Encodings {
 }
 
 impl Encodings {
-    pub(super) fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, of: (Arithmetic, &Tuner)) -> Result<Self> {
         let is_lstm = model.config().encoder == Encoder::Lstm;
         let batches = if is_lstm { "activations" } else { "batches" };
         Ok(Encodings {
-            lstms: is_lstm.then(|| Lstms::new(scope, model, config.products())).transpose()?,
+            lstms: is_lstm.then(|| Lstms::new(scope, model, of)).transpose()?,
             width: model.decoder().width(),
             last: Vec::new(),
             x: Buffer::zeros(&scope.child(batches), 0)?,

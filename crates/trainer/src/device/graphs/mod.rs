@@ -24,6 +24,7 @@ use crate::ops::{
 };
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
+use crate::tuning::Tuner;
 use crate::view::BatchView;
 use affine::Affine;
 pub(super) use counting::tally;
@@ -61,8 +62,8 @@ pub(super) struct GraphLearner {
 }
 
 impl GraphLearner {
-    /// The model of a run with `config`, on scopes below `scope`; memory for batches is taken when they come.
-    pub(super) fn new(scope: &Scope, model: &Model, config: &Config) -> Result<Self> {
+    /// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses; memory for batches is taken when they come.
+    pub(super) fn new(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Self> {
         let (batches, activations) = (scope.child("batches"), scope.child("activations"));
         let (decoder, arithmetic) = (model.decoder(), config.products());
         let attention = decoder.attention();
@@ -74,7 +75,7 @@ impl GraphLearner {
         let layers = Shape::all(model, arithmetic).into_iter().map(|shape| Layer::new(&activations, shape));
         let none = || Buffer::zeros(&activations, 0);
         Ok(GraphLearner {
-            encodings: Encodings::new(scope, model, config)?,
+            encodings: Encodings::new(scope, model, (config.products(), tuner))?,
             layers: layers.collect::<Result<_>>()?,
             head,
             readout: model.config().readout.unwrap_or_default(),
@@ -91,7 +92,7 @@ impl GraphLearner {
             d_read: none()?,
             shared: Shared::empty(&activations)?,
             judge: Judge::new(scope, model, config.loss)?,
-            scratch: Scratch::empty(&activations)?,
+            scratch: Scratch::tuned(&activations, tuner)?,
             delivery: Delivery::new(&batches)?,
         })
     }

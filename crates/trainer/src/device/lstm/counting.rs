@@ -10,6 +10,7 @@ use crate::device::tally::Tally;
 use crate::device::top::Top;
 use crate::footprint::{BACKWARD, BOTH, FORWARD};
 use crate::ops::{Gradients, MaskNumbers, Operand, RecurrentWeights, States, WindowReads, WorkList};
+use crate::tuning::Tuning;
 
 impl<T: Operand> Lstms<T> {
     /// Counts what [`Lstms::new`] takes, and what batches do.
@@ -69,9 +70,10 @@ impl<T: Operand> Layer<T> {
         tally.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
         tally.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
         let rows_and_windows = [tally.rows.iter().sum(), batch.windows.iter().sum()];
+        let may_differ = tally.config.tuning == Tuning::Fast;
         let states = States::<T>::bytes(rows_and_windows, config.hidden);
         tally.put("activations", format!("layer {l}: states and gates"), states, BOTH);
-        let between_launches = States::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden);
+        let between_launches = States::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden, may_differ);
         tally.put("activations", format!("layer {l}: between launches"), between_launches, FORWARD);
         if l + 1 < config.layers {
             let changed = Between::<T>::bytes(model, &tally.rows, drops);

@@ -1,0 +1,188 @@
+#![forbid(unsafe_code)]
+
+//! Which of several kernels is the fastest for a shape: measured once a GPU, and kept on disk.
+//!
+//! An operation asks a [`Tuner`] a [`Question`] with the candidates that answer it, the one that a rule would take first. What is known is remembered; else the folder is looked into, and then
+//! each candidate is measured on the arrays at hand: once to be warm, then five times, of which the median counts.
+
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use megabatch_gpu_core::Cuda;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use store::{Answer, Store};
+
+/// Times that a candidate is measured, of which the median counts.
+const SAMPLES: usize = 5;
+
+/// Which kernels the operations of a run take on a GPU. Nothing on the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tuning {
+    /// Those that rules name by shapes alone: nothing is measured.
+    Off,
+    /// Of those that give the rules' bits, the fastest by measurement. A run has the same bits however that comes out.
+    #[default]
+    Deterministic,
+    /// The fastest of all. Sums may be added in another order, so that a run on another GPU, or one that is measured anew, is another rounding of the same.
+    Fast,
+}
+
+/// What is to be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    /// The operation, and all of its kind that matters.
+    pub(crate) what: &'a str,
+    /// Of its shape. What is measured holds for all sizes of a [bucket].
+    pub(crate) sizes: &'a [usize],
+    /// The PTX of the candidates: other kernels are measured anew.
+    pub(crate) ptx: &'a [&'a str],
+}
+
+/// Chooses kernels, and remembers. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct Tuner {
+    tuning: Tuning,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Names of the chosen ones.
+    chosen: BTreeMap<String, String>,
+    folder: Option<PathBuf>,
+    notes: Vec<String>,
+    /// Whether it was noted that the folder takes nothing.
+    is_noted: bool,
+}
+
+impl Tuner {
+    /// One that knows nothing yet and has no folder.
+    pub fn new(tuning: Tuning) -> Self {
+        Tuner { tuning, known: Arc::default() }
+    }
+
+    /// One that measures nothing.
+    pub(crate) fn off() -> Self {
+        Tuner::new(Tuning::Off)
+    }
+
+    /// Looks for choices in a folder from now on, and keeps them there.
+    pub fn keep_in(&self, folder: &Path) {
+        self.known().folder = Some(folder.to_owned());
+    }
+
+    /// What users should know, told once.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.known().notes)
+    }
+
+    /// Whether candidates may be asked about that have other bits.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.tuning == Tuning::Fast
+    }
+
+    /// What is chosen already, in this run or on disk; the first candidate where there is no other, or nothing is measured.
+    pub(crate) fn recall<C: Copy>(&self, cuda: &Cuda, question: &Question<'_>, candidates: &[(&str, C)]) -> Option<C> {
+        if self.tuning == Tuning::Off || candidates.len() == 1 {
+            return Some(candidates[0].1);
+        }
+        let (mut known, what) = (self.known(), full(question, candidates));
+        if !known.chosen.contains_key(&what) {
+            let answer = known.store(cuda).and_then(|store| store.read(&what, question.ptx));
+            match answer {
+                Some(Ok(choice)) if named(candidates, &choice).is_some() => known.chosen.insert(what.clone(), choice),
+                Some(Err(note)) => return known.note(note),
+                _ => return None,
+            };
+        }
+        named(candidates, known.chosen.get(&what)?)
+    }
+
+    /// The candidate that takes least by `measure`, in milliseconds, unless the choice is known.
+    ///
+    /// # Errors
+    /// Those of `measure`.
+    pub(crate) fn choose<C: Copy>(
+        &self,
+        cuda: &Cuda,
+        question: &Question<'_>,
+        candidates: &[(&str, C)],
+        mut measure: impl FnMut(C) -> Result<f32>,
+    ) -> Result<C> {
+        if let Some(choice) = self.recall(cuda, question, candidates) {
+            return Ok(choice);
+        }
+        let medians_ms = candidates.iter().map(|&(_, candidate)| median_ms(|| measure(candidate)));
+        let medians_ms = medians_ms.collect::<Result<Vec<f32>>>()?;
+        let fastest = (0..candidates.len()).min_by(|&a, &b| medians_ms[a].total_cmp(&medians_ms[b]));
+        let (name, choice) = candidates[fastest.expect("there are candidates")];
+        let (mut known, what) = (self.known(), full(question, candidates));
+        if let Some(store) = known.store(cuda) {
+            let times_us = candidates.iter().zip(&medians_ms);
+            let times_us = times_us.map(|((name, _), ms)| ((*name).to_owned(), f64::from(*ms) * 1e3)).collect();
+            let kept = store.write(&Answer { choice: name.to_owned(), times_us }, &what, question.ptx);
+            known.note_failure(kept);
+        }
+        known.chosen.insert(what, name.to_owned());
+        Ok(choice)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn store(&self, cuda: &Cuda) -> Option<Store> {
+        self.folder.as_ref().map(|folder| Store { folder: folder.clone(), gpu: cuda.identity() })
+    }
+
+    fn note<C>(&mut self, note: String) -> Option<C> {
+        self.notes.push(note);
+        None
+    }
+
+    /// Once is enough: what holds for one choice holds for all.
+    fn note_failure(&mut self, kept: Result<()>) {
+        if let Err(error) = kept
+            && !std::mem::replace(&mut self.is_noted, true)
+        {
+            self.notes.push(format!(
+                "which kernels are the fastest is not kept, and is measured anew in the next run: {error}; XDG_CACHE_HOME may name another folder"
+            ));
+        }
+    }
+}
+
+/// A size to three significant bits, rounded up.
+fn bucket(size: usize) -> usize {
+    let step = 1 << size.checked_ilog2().unwrap_or(0).saturating_sub(2);
+    size.next_multiple_of(step)
+}
+
+/// Between other candidates is another question.
+fn full<C>(question: &Question<'_>, candidates: &[(&str, C)]) -> String {
+    let names: Vec<&str> = candidates.iter().map(|(name, _)| *name).collect();
+    let sizes: Vec<String> = question.sizes.iter().map(|&size| bucket(size).to_string()).collect();
+    format!("{} {}: {}", question.what, sizes.join(" x "), names.join(" or "))
+}
+
+fn named<C: Copy>(candidates: &[(&str, C)], name: &str) -> Option<C> {
+    candidates.iter().find(|(candidate, _)| *candidate == name).map(|&(_, candidate)| candidate)
+}
+
+/// After a time that does not count.
+fn median_ms(mut measure: impl FnMut() -> Result<f32>) -> Result<f32> {
+    measure()?;
+    let mut times_ms = (0..SAMPLES).map(|_| measure()).collect::<Result<Vec<f32>>>()?;
+    times_ms.sort_by(f32::total_cmp);
+    Ok(times_ms[SAMPLES / 2])
+}

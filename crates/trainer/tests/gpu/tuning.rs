@@ -1,0 +1,117 @@
+//! Kernels chosen by measurement, on the fake driver, which takes for each as long as a test says.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_simt::driver::{FakeDriver, Setting};
+use megabatch_trainer::{Config, Event, InMemory, ModelConfig, Run, SampleShape, Samples, Timeframe, Trainer, Tuning};
+
+use crate::{bits, config, on_gpu, windows, with_kernels};
+
+/// What the forward kernels for H ≤ 32 are called.
+const EIGHT: &str = "forward_bf16_32_8";
+const SIXTEEN: &str = "forward_bf16_32_16";
+const TALL: &str = "product_128_64_bf16";
+
+/// Times that a candidate is run to be measured.
+const MEASURED: u64 = 6;
+
+/// Three steps of one shape in bf16.
+fn tuned(tuning: Tuning) -> Config {
+    Config { tuning, max_steps: Some(3), ..config(Precision::Bf16, 1) }
+}
+
+/// Trains; how often both forward kernels ran, and what was noted.
+fn train(driver: &FakeDriver, trainer: &mut Trainer, samples: &dyn Samples) -> ([u64; 2], Vec<String>) {
+    let runs = || [EIGHT, SIXTEEN].map(|kernel| driver.runs(kernel));
+    let (before, train_on, mut notes) = (runs(), (0..49).collect::<Vec<_>>(), Vec::new());
+    let run = Run { samples, train: &train_on, validation: &[], checkpoints: None };
+    trainer
+        .train(&run, &mut |event| {
+            if let Event::Note { text, .. } = event {
+                notes.push(text);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let after = runs();
+    ([after[0] - before[0], after[1] - before[1]], notes)
+}
+
+fn trained_beside(driver: &FakeDriver, gpu: &Device, folder: &Path) -> ([u64; 2], Vec<String>) {
+    let mut trainer = on_gpu(gpu, &tuned(Tuning::Deterministic));
+    trainer.keep_tuning_in(folder);
+    train(driver, &mut trainer, &windows())
+}
+
+#[test]
+fn the_fastest_kernels_are_found_once_a_gpu_and_have_the_bits_of_the_others() {
+    let (driver, gpu) = with_kernels();
+    driver.set(Setting::Devices, 2);
+    let mut by_rule = on_gpu(&gpu, &tuned(Tuning::Off));
+    assert_eq!(train(&driver, &mut by_rule, &windows()), ([3, 0], vec![]));
+    // Slow forward, but so much faster with the way back.
+    for (kernel, us) in [(EIGHT, 10), (SIXTEEN, 20), ("backward_bf16_32_8", 40), (TALL, 7), ("product_bf16", 8)] {
+        driver.takes(kernel, us);
+    }
+    let cache = tempfile::tempdir().unwrap();
+    let folder = cache.path().join("kernels");
+    let mut trainer = on_gpu(&gpu, &tuned(Tuning::Deterministic));
+    trainer.keep_tuning_in(&folder);
+    assert_eq!(train(&driver, &mut trainer, &windows()), ([MEASURED, MEASURED + 3], vec![]));
+    // M1 has 66 steps of windows: more rows than a small tile.
+    assert_eq!(driver.runs(TALL), MEASURED + 3);
+    assert_eq!(bits(&trainer), bits(&by_rule));
+
+    assert_eq!(trained_beside(&driver, &gpu, &folder), ([0, 3], vec![]), "what was found is kept");
+    let other = Device::select("cuda:1").unwrap();
+    assert_eq!(trained_beside(&driver, &other, &folder), ([MEASURED, MEASURED + 3], vec![]), "another GPU");
+    driver.takes("backward_bf16_32_16", 90);
+    assert_eq!(trained_beside(&driver, &gpu, &folder).0, [0, 3], "it is not measured again");
+
+    for file in std::fs::read_dir(&folder).unwrap() {
+        std::fs::write(file.unwrap().path(), "not what was written").unwrap();
+    }
+    let (runs, notes) = trained_beside(&driver, &gpu, &folder);
+    assert_eq!(runs, [MEASURED + 3, MEASURED], "damaged files");
+    assert!(!notes.is_empty() && notes.iter().all(|note| note.ends_with("it is measured anew")), "{notes:?}");
+    assert_eq!(trained_beside(&driver, &gpu, &folder), ([3, 0], vec![]), "they were written again");
+}
+
+#[test]
+fn a_folder_that_takes_nothing_is_noted_once() {
+    let (driver, gpu) = with_kernels();
+    driver.takes(EIGHT, 10);
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let (runs, notes) = trained_beside(&driver, &gpu, &file.join("kernels"));
+    assert_eq!(runs, [MEASURED, MEASURED + 3]);
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    assert!(note.contains("measured anew in the next run") && note.contains("XDG_CACHE_HOME"), "{note}");
+}
+
+#[test]
+fn what_adds_in_another_order_is_only_for_those_who_ask() {
+    let (driver, gpu) = with_kernels();
+    driver.takes("forward_bf16_256", 1000);
+    let timeframe = Timeframe { name: "M1".to_owned(), steps: 2, features: 1 };
+    let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
+    let numbers = (0..120).map(|i| (i as f32 * 0.7).sin()).collect::<Vec<_>>();
+    let samples = InMemory::new(shape.clone(), vec![numbers.clone()], numbers).unwrap();
+    let narrow = tuned(Tuning::Off);
+    let wide =
+        Config { model: ModelConfig { hidden: 130, ..narrow.model }, batch_size: 3, max_steps: Some(1), ..narrow };
+    for (tuning, is_step_by_step) in [(Tuning::Deterministic, false), (Tuning::Fast, true)] {
+        let config = Config { tuning, ..wide.clone() };
+        let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config, shape.clone()).unwrap();
+        let of_groups = driver.runs("forward_bf16_256");
+        train(&driver, &mut trainer, &samples);
+        let (steps, groups) = (driver.runs("step_forward_bf16"), driver.runs("forward_bf16_256") - of_groups);
+        // Two steps of windows each time.
+        let expected = if is_step_by_step { (2 * (MEASURED + 1), MEASURED) } else { (0, 1) };
+        assert_eq!((steps, groups), expected, "{tuning:?}");
+    }
+}
