@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod between;
+mod rows;
 
 use half::{bf16, f16};
 use megabatch_gpu_core::{Buffer, Device, Scope};
@@ -36,6 +37,7 @@ pub const SOURCES: &[&str] = &[
     "recurrence_backward",
     "recurrence_group",
     "recurrence_group_backward",
+    "recurrence_of_rows",
     "recurrent_weights",
     "round",
     "take_rows",
@@ -52,6 +54,12 @@ pub const CASES: &[Case] = &[
     }),
     ("wider layers are the CPU's, shared by larger groups", |device| same::<f16>(device, &[384, 512], 2e-3)),
     ("tiles of either size give the same bits", tiles_give_the_same_bits),
+    ("a layer that projects what it reads is the CPU's, of 5 and 33 numbers", |device| {
+        rows::projected::<bf16>(device, 20, [5, 33])
+    }),
+    ("a layer of 128 units that projects what it reads is the CPU's", |device| {
+        rows::projected::<f16>(device, 128, [16, 1])
+    }),
     ("what a batch brings reaches its arrays", between::mail),
     ("losses and their gradients are the CPU's", between::losses),
     ("sums of columns, norms and dropout have the CPU's bits", between::rows),

@@ -7,7 +7,7 @@
 //! ```text
 //! forward    bars that the windows cover                     take_rows
 //!            projected = x · W_ihᵀ + b, once a bar            multiply
-//!            states, gates of all steps and timeframes        recurrence
+//!            states, gates of all steps and timeframes        recurrence; or recurrence_of_rows, from bars
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
 //!            a vector for each window                         join_last; or pool, then join_vectors
 //!            of all timeframes, one for each sample           fuse, or as they are joined
@@ -32,6 +32,7 @@ mod gate_rows;
 mod group;
 #[cfg(test)]
 mod harness;
+mod input_weights;
 mod join;
 mod lanes;
 mod loss;
@@ -42,6 +43,7 @@ mod pace;
 mod pool;
 mod recurrence;
 mod recurrence_backward;
+mod recurrence_of_rows;
 mod recurrent_weights;
 mod room;
 mod round;
@@ -56,6 +58,7 @@ pub use deliver::{Delivery, Mail};
 pub use dropout::{Dropped, MaskNumbers, drop_gradients, drop_outputs};
 pub use fuse::{FuseMemory, FuseSizes, FuseWeights, fuse, fuse_backward};
 pub use gate_rows::{add_separated, interleave};
+pub use input_weights::InputWeights;
 pub use join::{WindowReads, join_last, join_vectors, separate};
 pub(crate) use loss::loss_parts;
 pub use loss::{LossTable, Objective, Predictions, Terms, loss};
@@ -68,6 +71,7 @@ pub use pace::Pace;
 pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
+pub use recurrence_of_rows::{RowInputs, recurrence_of_rows};
 pub use recurrent_weights::RecurrentWeights;
 pub(crate) use room::make_room;
 pub use round::{round_part, round_to};

@@ -19,7 +19,7 @@ const HIDDEN: usize = 36;
 const ROWS: usize = 300;
 
 /// What `run` gives on the device is within `tolerance` of what it gives on the CPU, of the largest number or 1.
-fn same(device: &Device, tolerance: f32, run: fn(&Scope) -> Result<Vec<f32>>) -> Result<()> {
+pub(super) fn same(device: &Device, tolerance: f32, run: impl Fn(&Scope) -> Result<Vec<f32>>) -> Result<()> {
     let (found, expected) = (run(&device.scope("ops"))?, run(&Device::cpu().scope("ops"))?);
     let most = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
     assert_eq!(found.len(), expected.len());
@@ -29,16 +29,16 @@ fn same(device: &Device, tolerance: f32, run: fn(&Scope) -> Result<Vec<f32>>) ->
     Ok(())
 }
 
-fn buffer(scope: &Scope, name: &'static str, len: usize) -> Result<Buffer<f32>> {
+pub(super) fn buffer(scope: &Scope, name: &'static str, len: usize) -> Result<Buffer<f32>> {
     Ok(Buffer::from_slice(scope, &noise(1, name, len, 1.0))?)
 }
 
-fn narrow<T: Operand>(scope: &Scope, name: &'static str, len: usize) -> Result<Buffer<T>> {
+pub(super) fn narrow<T: Operand>(scope: &Scope, name: &'static str, len: usize) -> Result<Buffer<T>> {
     let numbers: Vec<T> = noise(1, name, len, 1.0).into_iter().map(T::narrow).collect();
     Ok(Buffer::from_slice(scope, &numbers)?)
 }
 
-fn wide<T: Operand>(of: &Buffer<T>) -> Result<Vec<f32>> {
+pub(super) fn wide<T: Operand>(of: &Buffer<T>) -> Result<Vec<f32>> {
     Ok(of.to_vec()?.into_iter().map(T::widen).collect())
 }
 
