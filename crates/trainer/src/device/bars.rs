@@ -13,7 +13,7 @@ use crate::ops::{Mail, Operand, Rows, Sequence, make_room, take_rows};
 use crate::view::BatchView;
 
 #[derive(Debug)]
-pub(super) struct Bars<T: Operand> {
+pub(super) struct Bars {
     sizes: Sizes,
     /// All bars of the series, [.., F], where they stay on the device.
     series: Option<Buffer<f32>>,
@@ -28,12 +28,11 @@ pub(super) struct Bars<T: Operand> {
     last: Vec<u64>,
     /// What tells the distinct windows from others, for dropout.
     pub(super) ends: Buffer<u64>,
-    /// The bars covered, [bars, F], rounded, and the same numbers in single precision.
-    pub(super) narrow: Buffer<T>,
+    /// The bars covered, [bars, F], rounded and in single precision.
     pub(super) wide: Buffer<f32>,
 }
 
-impl<T: Operand> Bars<T> {
+impl Bars {
     pub(super) fn new(scope: &Scope, sizes: Sizes) -> Result<Self> {
         Ok(Bars {
             sizes,
@@ -46,13 +45,12 @@ impl<T: Operand> Bars<T> {
             rows: Buffer::zeros(scope, 0)?,
             last: Vec::new(),
             ends: Buffer::zeros(scope, 0)?,
-            narrow: Buffer::zeros(scope, 0)?,
             wide: Buffer::zeros(scope, 0)?,
         })
     }
 
     /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
-    pub(super) fn tally(tally: &mut Tally<'_>, (k, sizes): (usize, Sizes)) {
+    pub(super) fn tally<T: Operand>(tally: &mut Tally<'_>, (k, sizes): (usize, Sizes)) {
         let (batch, name) = (tally.batch, tally.model.shape().timeframes[k].name.clone());
         let (features, bars) = (sizes.features, batch.bars[k]);
         match &batch.series {
@@ -64,7 +62,7 @@ impl<T: Operand> Bars<T> {
         let ends = tally.config.dropout_between_layers().then_some(batch.windows[k] * size_of::<u64>());
         let places = ends.into_iter().chain([bars * size_of::<u32>()]);
         tally.put_mail(&format!("places of the bars of {name}"), places);
-        let covered = bars * features * (size_of::<T>() + size_of::<f32>());
+        let covered = padded(bars * features) * size_of::<T>() + bars * features * size_of::<f32>();
         tally.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
     }
 
@@ -95,7 +93,6 @@ impl<T: Operand> Bars<T> {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
             return Err(Error::setting("the number of bars", &"2^32 or more", expected));
         }
-        make_room(&mut self.narrow, count * features)?;
         make_room(&mut self.wide, count * features)
     }
 
@@ -118,11 +115,11 @@ impl<T: Operand> Bars<T> {
         mail.put(&mut self.rows, &self.numbers)
     }
 
-    /// Takes the bars that were found.
-    pub(super) fn take(&mut self) -> Result<()> {
+    /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
+    pub(super) fn take<T: Operand>(&mut self, narrow: (&mut Buffer<T>, usize)) -> Result<()> {
         let table = self.series.as_ref().unwrap_or(&self.of_batch);
         let rows = Rows { table, rows: &self.rows, count: self.numbers.len(), width: self.sizes.features };
-        take_rows(&rows, &mut self.narrow, &mut self.wide)
+        take_rows(&rows, narrow, &mut self.wide)
     }
 
     /// Distinct windows.
@@ -133,6 +130,21 @@ impl<T: Operand> Bars<T> {
     /// Bars covered.
     pub(super) fn count(&self) -> usize {
         self.windows.bars()
+    }
+
+    /// Elements that they take among those of all timeframes, rounded.
+    pub(super) fn narrow_len(&self) -> usize {
+        padded(self.count() * self.sizes.features)
+    }
+
+    /// F.
+    pub(super) fn features(&self) -> usize {
+        self.sizes.features
+    }
+
+    /// Whether no bar is read by two windows.
+    pub(super) fn share_nothing(&self) -> bool {
+        self.count() == self.windows() * self.steps()
     }
 
     /// Samples of the batch.
@@ -159,4 +171,9 @@ impl<T: Operand> Bars<T> {
     pub(super) fn sequence(&self) -> Sequence<'_> {
         Sequence { steps: self.sizes.steps, first: &self.first, row_step: 1, projected_rows: self.windows.bars() }
     }
+}
+
+/// So many elements, and some more for those that follow to begin where products load 16 bytes at a time.
+fn padded(len: usize) -> usize {
+    len.next_multiple_of(8)
 }

@@ -144,6 +144,11 @@ impl<T: Operand> Cell<T> {
         Ok(())
     }
 
+    /// W_ih and the sum of the biases, as they were [loaded](Cell::load).
+    pub(super) fn of_input(&self) -> (&Buffer<T>, Option<&Buffer<f32>>) {
+        (&self.weight_ih, self.bias.as_ref())
+    }
+
     /// x · W_ihᵀ + b of so many rows `x` `[rows, input]`, to `to` from element number `start` on.
     pub(super) fn project(
         &self,

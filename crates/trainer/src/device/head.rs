@@ -114,7 +114,7 @@ impl<T: Operand> Head<T> {
     /// Makes ready for `parameters`, and for the losses of a step.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let numbers = Rows { table: parameters, rows: &self.places, count: self.places.len(), width: 1 };
-        take_rows(&numbers, &mut self.weight, &mut self.rounded)?;
+        take_rows(&numbers, (&mut self.weight, 0), &mut self.rounded)?;
         Ok(self.totals.set_zero()?)
     }
 

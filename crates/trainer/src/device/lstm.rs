@@ -6,6 +6,7 @@
 //! distinct windows of T steps each.
 
 mod counting;
+mod reading;
 mod tuning;
 
 use megabatch_gpu_core::{Buffer, Scope};
@@ -19,9 +20,8 @@ use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, ByteMatrix, Dropped, Gradients, Inputs, Mail, MaskNumbers, Operand, Part, RecurrentBytes,
-    RecurrentWeights, Sequence, States, WindowReads, WorkList, make_room, recurrence, recurrence_backward,
-    recurrence_in_bytes, sum_by_bar,
+    Arithmetic, ByteMatrix, Dropped, Gradients, InputWeights, Mail, MaskNumbers, Operand, Part, RecurrentBytes,
+    RecurrentWeights, Sequence, States, WindowReads, WorkList, make_room, recurrence_backward, sum_by_bar,
 };
 use crate::pooling::Pooling;
 use crate::samples::Samples;
@@ -36,7 +36,12 @@ pub(super) struct Lstms<T: Operand> {
     series: Scope,
     /// Of the timeframes.
     names: Vec<String>,
-    bars: Vec<Bars<T>>,
+    bars: Vec<Bars>,
+    /// Bars of all timeframes, rounded, each timeframe's from an element on.
+    rows: Buffer<T>,
+    row_starts: Vec<usize>,
+    /// For windows that share no bar, whose recurrence projects them itself, if they are narrow enough.
+    input: Option<InputWeights<T>>,
     layers: Vec<Layer<T>>,
     /// What the first layer works on, which reads bars, and those above, which read the layer below.
     over_bars: WorkList,
@@ -75,6 +80,7 @@ impl<T: Operand> Lstms<T> {
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
         let (hidden, sequences) = (model.config().hidden, model.lstms().len());
+        let features: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.features).collect();
         let over_bars = WorkList::empty(&batches, hidden)?;
         let layer = |l: usize| {
             let cells = model.lstms().iter().map(|lstm| Cell::new(&weights, (model, lstm, l), arithmetic));
@@ -92,6 +98,11 @@ impl<T: Operand> Lstms<T> {
             names: model.shape().timeframes.iter().map(|timeframe| timeframe.name.clone()).collect(),
             series: scope.child("series"),
             bars: model.lstms().iter().map(|lstm| Bars::new(&batches, lstm.sizes)).collect::<Result<_>>()?,
+            rows: Buffer::zeros(&batches, 0)?,
+            row_starts: Vec::new(),
+            input: InputWeights::<T>::are_possible(hidden, &features)
+                .then(|| InputWeights::zeros(&weights, hidden, &features))
+                .transpose()?,
             layers: (0..model.config().layers).map(layer).collect::<Result<_>>()?,
             over_states: WorkList::empty(&batches, hidden)?,
             projected: Buffer::zeros(&activations, 0)?,
@@ -125,7 +136,11 @@ impl<T: Operand> Lstms<T> {
                 cell.load(parameters, (recurrent, k), &mut self.shared)?;
             }
         }
-        Ok(())
+        let Some(input) = &mut self.input else { return Ok(()) };
+        self.layers[0].cells.iter().enumerate().try_for_each(|(k, cell)| {
+            let (weight, bias) = cell.of_input();
+            input.set(k, weight, bias)
+        })
     }
 
     /// Multiplies by matrices in eight bits from now on, made of `parameters`.
@@ -171,17 +186,17 @@ impl<T: Operand> Lstms<T> {
 
     /// Takes the windows that were found from their first bar to their last, and makes a vector of each.
     pub(super) fn forward(&mut self, weights: &Buffer<f32>) -> Result<()> {
-        self.bars.iter_mut().try_for_each(Bars::take)?;
+        let starts = self.row_starts.iter();
+        self.bars.iter_mut().zip(starts).try_for_each(|(bars, &start)| bars.take((&mut self.rows, start)))?;
         for l in 0..self.layers.len() {
-            self.project(l)?;
+            if l > 0 || !self.projects_itself() {
+                self.project(l)?;
+            }
             let list = if l == 0 { &self.over_bars } else { &self.over_states };
-            let Layer { recurrent, in_bytes, states, .. } = &mut self.layers[l];
+            let Layer { states, .. } = &mut self.layers[l];
             states.make_room(list)?;
             states.start_from_zero(list)?;
-            match in_bytes {
-                Some(weights) => recurrence_in_bytes(list, weights, &self.projected, states)?,
-                None => recurrence(list, &Inputs { weights: recurrent, projected: &self.projected }, states)?,
-            }
+            self.recur(l)?;
             self.pass_up(l, weights)?;
         }
         Ok(())
@@ -220,10 +235,11 @@ impl<T: Operand> Lstms<T> {
         }
         let pace = self.pace(learns);
         self.over_bars.set(pace, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
-        let mut projected_rows = self.over_bars.projected_rows();
+        self.place_rows()?;
+        let mut projected_rows = if self.projects_itself() { 0 } else { self.over_bars.projected_rows() };
         if self.layers.len() > 1 {
             let firsts: Vec<u32> = (0..windows as u32).collect();
-            let of = |bars: &Bars<T>| Sequence {
+            let of = |bars: &Bars| Sequence {
                 steps: bars.steps(),
                 first: &firsts[..bars.windows()],
                 row_step: bars.windows(),
@@ -247,30 +263,10 @@ impl<T: Operand> Lstms<T> {
 
     /// Which windows the samples read.
     fn set_reads(&mut self) {
-        let windows = |bars: &Bars<T>| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
+        let windows = |bars: &Bars| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
         let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
         let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
         self.reads.set(&self.over_bars, &of_samples);
-    }
-
-    /// x · W_ihᵀ + b of layer `l`: of bars, or of the states below after each step.
-    fn project(&mut self, l: usize) -> Result<()> {
-        let gates = 4 * self.hidden;
-        let (below, above) = self.layers.split_at(l);
-        for (k, (cell, bars)) in above[0].cells.iter().zip(&self.bars).enumerate() {
-            match below.last() {
-                None => {
-                    let to = (&mut self.projected, self.over_bars.projected_row(k) * gates);
-                    cell.project((&bars.narrow).into(), bars.count(), to, &mut self.shared)?;
-                }
-                Some(below) => {
-                    let to = (&mut self.projected, self.over_states.projected_row(k) * gates);
-                    let read = below.read(k, &self.over_bars);
-                    cell.project(read.part, read.rows, to, &mut self.shared)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Joins the vectors of each sample's windows, `[samples, N · H]`, after [`Lstms::forward`].
@@ -358,7 +354,7 @@ fn all_are_read(model: &Model) -> bool {
 }
 
 /// What is dropped of what layer `l` gives in timeframe `k`.
-fn dropped<'a, T: Operand>((masks, l): (&'a Buffer<MaskNumbers>, usize), all: &'a [Bars<T>], k: usize) -> Dropped<'a> {
+fn dropped<'a>((masks, l): (&'a Buffer<MaskNumbers>, usize), all: &'a [Bars], k: usize) -> Dropped<'a> {
     let (mask, bars) = ((masks, l * all.len() + k), &all[k]);
     Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), bars.hidden()] }
 }

@@ -5,6 +5,7 @@
 mod between;
 mod bytes;
 mod graphs;
+mod rows;
 
 use half::{bf16, f16};
 use megabatch_gpu_core::{Buffer, Device, Scope};
@@ -47,6 +48,7 @@ pub const SOURCES: &[&str] = &[
     "recurrence_bytes",
     "recurrence_group",
     "recurrence_group_backward",
+    "recurrence_of_rows",
     "recurrent_weights",
     "round",
     "take_rows",
@@ -65,6 +67,12 @@ pub const CASES: &[Case] = &[
     ("tiles of either size give the same bits", tiles_give_the_same_bits),
     ("a layer in eight bits is the CPU's, held in registers", |device| bytes::layer(device, 20)),
     ("a layer in eight bits that is too wide for a block is the CPU's", |device| bytes::layer(device, 130)),
+    ("a layer that projects what it reads is the CPU's, of 5 and 33 numbers", |device| {
+        rows::projected::<bf16>(device, 20, [5, 33])
+    }),
+    ("a layer of 128 units that projects what it reads is the CPU's", |device| {
+        rows::projected::<f16>(device, 128, [16, 1])
+    }),
     ("what a batch brings reaches its arrays", between::mail),
     ("losses and their gradients are the CPU's", between::losses),
     ("sums of columns, norms and dropout have the CPU's bits", between::rows),

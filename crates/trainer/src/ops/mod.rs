@@ -7,7 +7,7 @@
 //! ```text
 //! forward    bars that the windows cover                     take_rows
 //!            projected = x · W_ihᵀ + b, once a bar            multiply
-//!            states, gates of all steps and timeframes        recurrence
+//!            states, gates of all steps and timeframes        recurrence; or recurrence_of_rows, from bars
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
 //!            a vector for each window                         join_last; or pool, then join_vectors
 //!            of all timeframes, one for each sample           fuse, or as they are joined
@@ -37,6 +37,7 @@ mod graph_loss;
 mod group;
 #[cfg(test)]
 mod harness;
+mod input_weights;
 mod join;
 mod lanes;
 mod loss;
@@ -49,6 +50,7 @@ mod readout;
 mod recurrence;
 mod recurrence_backward;
 mod recurrence_bytes;
+mod recurrence_of_rows;
 mod recurrent_weights;
 mod room;
 mod round;
@@ -71,6 +73,7 @@ pub use gate_rows::{add_separated, interleave};
 pub(crate) use graph_dropout::{DroppedNodes, drop_node_gradients, drop_nodes};
 pub(crate) use graph_lists::GraphLists;
 pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_parts};
+pub use input_weights::InputWeights;
 pub use join::{WindowReads, join_last, join_vectors, separate};
 pub(crate) use loss::loss_parts;
 pub use loss::{LossTable, Objective, Predictions, Terms, loss};
@@ -85,6 +88,7 @@ pub(crate) use readout::{ReadGraphs, read_graphs, read_graphs_backward};
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrence_bytes::{RecurrentBytes, recurrence_in_bytes};
+pub use recurrence_of_rows::{RowInputs, recurrence_of_rows};
 pub use recurrent_weights::RecurrentWeights;
 pub(crate) use room::make_room;
 pub use round::{round_part, round_to};

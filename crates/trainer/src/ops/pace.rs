@@ -5,7 +5,7 @@
 use super::operand::Operand;
 use super::recurrent_weights::{is_of_a_block, persistent_units};
 use super::work_list::TileWindows;
-use super::{cell, recurrence, recurrence_backward};
+use super::{cell, recurrence, recurrence_backward, recurrence_of_rows};
 
 /// How the windows of a list are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,7 @@ impl Pace {
     pub const PTX: &[&str] = &[
         recurrence::PTX,
         recurrence::PTX_OF_GROUPS,
+        recurrence_of_rows::PTX,
         recurrence_backward::PTX,
         recurrence_backward::PTX_OF_GROUPS,
         cell::PTX,

@@ -3,12 +3,18 @@
 // A fragment is what multiply_add of mma.cuh takes as its `a`: 4 registers of each lane, with two elements each. A thread makes one register.
 #include "mma.cuh"
 
-// Element of W_hh as the rows lie, [H, 4, H]: zero out of range.
+// Element of a weight as the rows lie, [H, 4, width]: zero out of range.
 template <class T>
-__device__ inline T weight_element(const T* rows, unsigned H, unsigned gate_row, unsigned column) {
+__device__ inline T weight_element(const T* rows, unsigned H, unsigned width, unsigned gate_row, unsigned column) {
   T zero;
   narrow(0.0f, zero);
-  return gate_row < 4 * H && column < H ? rows[(u64)gate_row * H + column] : zero;
+  return gate_row < 4 * H && column < width ? rows[(u64)gate_row * width + column] : zero;
+}
+
+// Element of W_hh, [H, 4, H].
+template <class T>
+__device__ inline T weight_element(const T* rows, unsigned H, unsigned gate_row, unsigned column) {
+  return weight_element(rows, H, H, gate_row, column);
 }
 
 // rows: [sequences, H, 4, H], unit by unit its rows of the gates i, f, g, o.  forward: [sequences, HP / 8 warps, HP / 16, 2, 32 lanes, 4], where warp w has the gates
@@ -48,6 +54,26 @@ __device__ inline void lay_for_groups(const T* rows, unsigned* forward, unsigned
   unsigned unit = 32 * block + tile / 8 * 16 + line + part % 2 * 8, gate_row = 4 * (32 * warp + tile % 8 * 4 + quad) + part / 2 * 2;
   backward[k] = pair(weight_element(rows, H, gate_row, unit), weight_element(rows, H, gate_row + 1, unit));
 }
+
+// W_ih [H, 4, F] as `forward` of W_hh, by columns padded to `width`, [HP / 8 warps, width / 16, 2, 32 lanes, 4]; and the biases [H, 4], zero for null.  `len` registers, more than there are biases.
+template <class T>
+__device__ inline void lay_input(const T* rows, const float* bias, unsigned* fragments, float* bias_to, unsigned H, unsigned F, unsigned width, unsigned len) {
+  unsigned k = blockIdx.x * blockDim.x + threadIdx.x;
+  if (k >= len) return;
+  unsigned part = k % 4, line = k / 4 % 32 / 4, quad = k / 4 % 4, tile = k / 128 % (width / 8), warp = k / 128 / (width / 8);
+  unsigned gate_row = (8 * warp + line) * 4 + tile % 2 * 2 + part % 2, column = tile / 2 * 16 + 2 * quad + part / 2 * 8;
+  fragments[k] = pair(weight_element(rows, H, F, gate_row, column), weight_element(rows, H, F, gate_row, column + 1));
+  if (k < 4 * H) bias_to[k] = bias ? bias[k] : 0.0f;
+}
+
+#define INPUT_FRAGMENTS(suffix, T)                                                                                                                  \
+  extern "C" __global__ void input_fragments_##suffix(const T* rows, const float* bias, unsigned* fragments, float* bias_to, unsigned H, unsigned F, \
+                                                      unsigned width, unsigned len) {                                                               \
+    lay_input(rows, bias, fragments, bias_to, H, F, width, len);                                                                                    \
+  }
+
+INPUT_FRAGMENTS(f16, __half)
+INPUT_FRAGMENTS(bf16, __nv_bfloat16)
 
 #define FRAGMENTS(suffix, T)                                                                                                                        \
   extern "C" __global__ void fragments_##suffix(const T* rows, unsigned* forward, unsigned* backward, unsigned H, unsigned HP, unsigned len) {       \

@@ -7,6 +7,8 @@ use super::gate_rows::interleave;
 use super::operand::Operand;
 use crate::error::Result;
 
+pub(super) const PTX: &str = include_str!("recurrent_weights.ptx");
+
 /// Units up to which a block of threads holds all of W_hh in its registers.
 const BLOCK_UNITS: usize = 128;
 
@@ -68,11 +70,7 @@ impl<T: Operand> RecurrentWeights<T> {
             (Some(fragments), Device::Cuda(device)) => {
                 let rows = &self.rows[sequence];
                 let (len, name) = (fragments.len(), kernel::<T>(fragments.units));
-                let kernel = Kernel {
-                    module: "trainer/recurrent_weights",
-                    ptx: include_str!("recurrent_weights.ptx"),
-                    name: &name,
-                };
+                let kernel = Kernel { module: "trainer/recurrent_weights", ptx: PTX, name: &name };
                 let skip = (sequence * len * size_of::<u32>()) as u64;
                 let (forward, backward) = (fragments.forward.address() + skip, fragments.backward.address() + skip);
                 let (hidden, units) = (self.hidden as u32, fragments.units as u32);

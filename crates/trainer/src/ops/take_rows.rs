@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
-use super::operand::Operand;
+use super::operand::{Operand, Part};
 use crate::error::Result;
 
 /// A table in single precision, and which of its rows are taken.
@@ -19,31 +19,40 @@ pub struct Rows<'a> {
     pub width: usize,
 }
 
-/// Writes the rows `[count, width]` rounded to `T`, and the same numbers in single precision: products with bars read the former, those with sums by bar the latter.
+/// Writes the rows `[count, width]` rounded to `T`, from element `start` of `narrow` on, and the same numbers in single precision: products with bars read the former, those with sums by bar the latter.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
 ///
 /// # Panics
 /// If a buffer ends too early, and if buffers are on several devices. On the CPU, if there is no such row; on a GPU the numbers are the caller's to keep in range.
-pub fn take_rows<T: Operand>(of: &Rows<'_>, narrow: &mut Buffer<T>, wide: &mut Buffer<f32>) -> Result<()> {
+pub fn take_rows<T: Operand>(
+    of: &Rows<'_>,
+    (narrow, start): (&mut Buffer<T>, usize),
+    wide: &mut Buffer<f32>,
+) -> Result<()> {
     let &Rows { table, rows, count, width } = of;
     let len = count * width;
-    assert!(count <= rows.len() && len <= narrow.len() && len <= wide.len(), "room for {count} rows of {width}");
+    assert!(
+        count <= rows.len() && start + len <= narrow.len() && len <= wide.len(),
+        "room for {count} rows of {width}"
+    );
     let device = wide.scope().device().clone();
     [table.scope(), rows.scope(), narrow.scope()].iter().for_each(|scope| device.assert_beside(scope.device()));
     match &device {
         Device::Cuda(device) => {
             let name = format!("take_rows_{}", T::SUFFIX);
             let kernel = Kernel { module: "trainer/take_rows", ptx: include_str!("take_rows.ptx"), name: &name };
-            let (table, rows, narrow, wide) = (table.address(), rows.address(), narrow.address(), wide.address());
+            let narrow = Part { buffer: &*narrow, start }.address();
+            let (table, rows, wide) = (table.address(), rows.address(), wide.address());
             let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64];
             // SAFETY: a thread reads an element of a row that the table has, as the caller promised, and writes one of the first `len` of both outputs. What is
             // submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
         _ => {
-            let to = narrow.as_mut_slice().chunks_exact_mut(width).zip(wide.as_mut_slice().chunks_exact_mut(width));
+            let to =
+                narrow.as_mut_slice()[start..].chunks_exact_mut(width).zip(wide.as_mut_slice().chunks_exact_mut(width));
             for (&row, (narrow, wide)) in rows.as_slice()[..count].iter().zip(to) {
                 let from = &table.as_slice()[row as usize * width..][..width];
                 for ((from, narrow), wide) in from.iter().zip(narrow).zip(wide) {
@@ -71,7 +80,7 @@ mod tests {
         let mut wide = Buffer::<f32>::zeros(&scope, count * width + 1).unwrap();
         let rows = Buffer::from_slice(&scope, rows).unwrap();
         let of = Rows { table: &table, rows: &rows, count, width };
-        take_rows(&of, &mut narrow, &mut wide).unwrap();
+        take_rows(&of, (&mut narrow, 0), &mut wide).unwrap();
         for (k, &row) in rows.as_slice().iter().enumerate() {
             let expected = T::narrow(table.as_slice()[row as usize * width]).widen();
             assert_eq!(wide.as_slice()[k * width], expected);

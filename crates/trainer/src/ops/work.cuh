@@ -10,6 +10,8 @@ struct Sequence {
   unsigned window;     // windows of the sequences before it
   unsigned windows;    // B
   unsigned steps;      // T
+  u64 input;           // first element of its rows where they are not projected
+  u64 features;        // F of these
 };
 
 // Windows of a sequence that a block takes, from number `window` on.

@@ -72,6 +72,9 @@ pub(super) struct Place {
     pub(super) windows: u32,
     /// T.
     pub(super) steps: u32,
+    /// First element of the rows that it reads where they are not projected, and F of these.
+    pub(super) input: u64,
+    pub(super) features: u64,
 }
 
 /// Windows of a sequence from number `window` on: `Tile` of work.cuh.
@@ -147,6 +150,8 @@ impl WorkList {
                 window: firsts.len() as u32,
                 windows: of.first.len() as u32,
                 steps: of.steps as u32,
+                input: 0,
+                features: 0,
             });
             firsts.extend_from_slice(of.first);
             projected_row += of.projected_rows;
@@ -166,6 +171,17 @@ impl WorkList {
         (self.pace, self.tiles) = (pace, tiles(&self.places, pace.tile.windows()));
         make_room(&mut self.on_device.tiles, self.tiles.len())?;
         Ok(self.on_device.tiles.copy_from_at(0, &self.tiles)?)
+    }
+
+    /// Says of each sequence where the rows `[projected rows, F]` begin that it reads if they are not projected, by their first element's number, and F.
+    ///
+    /// # Panics
+    /// If there are not so many sequences.
+    pub fn read_rows(&mut self, rows: &[(usize, usize)]) {
+        assert_eq!(rows.len(), self.places.len(), "rows of every sequence");
+        for (place, &(start, features)) in self.places.iter_mut().zip(rows) {
+            (place.input, place.features) = (start as u64, features as u64);
+        }
     }
 
     /// Gives `mail` what the device has to know of the list. Memory is taken only where there is less than that needs.
@@ -250,6 +266,17 @@ impl WorkList {
     /// First row of a sequence's states after step `t`, counted from 0.
     pub fn states_row_after(&self, sequence: usize, t: usize) -> usize {
         self.places[sequence].states(t + 1)
+    }
+
+    /// Rows of projected inputs of each sequence.
+    pub(super) fn projected_rows_each(&self) -> &[usize] {
+        &self.projected_rows
+    }
+
+    /// Elements up to the end of the rows that are read.
+    pub(super) fn rows_end(&self) -> usize {
+        let end = |(of, &count): (&Place, &usize)| of.input as usize + count * of.features as usize;
+        self.places.iter().zip(&self.projected_rows).map(end).max().unwrap_or(0)
     }
 
     pub(super) fn device(&self) -> &Device {

@@ -6,8 +6,9 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_order::random::{Stream, uniform};
 use megabatch_trainer::Result;
 use megabatch_trainer::ops::{
-    Arithmetic, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch, Sequence, States,
-    TileWindows, WorkList, add_column_sums, multiply, recurrence, recurrence_backward,
+    Arithmetic, Delivery, Gradients, InputWeights, Inputs, Layout, Operand, Output, Pace, Part, Product,
+    RecurrentWeights, RowInputs, Scratch, Sequence, States, WorkList, add_column_sums, multiply, recurrence,
+    recurrence_backward, recurrence_of_rows,
 };
 
 use super::Case;
@@ -18,6 +19,8 @@ pub(crate) struct Stack<T: Operand> {
     list: WorkList,
     input: Buffer<T>, // [T·B, F]
     pub(crate) layers: Vec<Layer<T>>,
+    /// Where the first layer's recurrence projects what it reads.
+    own_input: Option<InputWeights<T>>,
     projected: Buffer<f32>,         // [T·B, H, 4] of the layer that is computed
     pub(crate) d_last: Buffer<f32>, // [B, H], of the top layer's last hidden states
     d_outputs: Option<Buffer<f32>>, // [T·B, H], of what a layer gives to the one above; none with a single layer
@@ -43,11 +46,22 @@ impl<T: Operand> Stack<T> {
         let &Case { hidden, batch, steps, .. } = case;
         let (rows, first): (usize, Vec<u32>) = (steps * batch, (0..batch as u32).collect());
         let sequence = Sequence { steps, first: &first, row_step: batch, projected_rows: rows };
-        let list = WorkList::new(&scope, hidden, TileWindows::for_windows(batch), &[sequence])?;
+        let mut list = WorkList::empty(&scope, hidden)?;
+        list.set(Pace::for_windows(batch), &[sequence]);
+        list.read_rows(&[(0, case.features)]);
+        let mut delivery = Delivery::new(&scope)?;
+        let mut mail = delivery.mail();
+        list.post(&mut mail)?;
+        mail.send()?;
         let layer = |l| Layer::new(&scope, &list, if l == 0 { case.features } else { hidden });
+        let mut own_input = None;
+        if InputWeights::<T>::are_possible(hidden, &[case.features]) {
+            own_input = Some(InputWeights::zeros(&scope, hidden, &[case.features])?);
+        }
         Ok(Stack {
             input: noise(&scope, "input", rows * case.features, 1.0)?,
             layers: (0..case.layers).map(layer).collect::<Result<_>>()?,
+            own_input,
             projected: Buffer::zeros(&scope, rows * 4 * hidden)?,
             d_last: noise(&scope, "d_last", batch * hidden, 1.0)?,
             d_outputs: (case.layers > 1).then(|| Buffer::zeros(&scope, rows * hidden)).transpose()?,
@@ -59,9 +73,13 @@ impl<T: Operand> Stack<T> {
 
     /// All layers, every step.
     pub(crate) fn forward(&mut self) -> Result<()> {
-        let Stack { list, input, layers, projected, scratch, .. } = self;
+        let Stack { list, input, layers, own_input, projected, scratch, .. } = self;
         for l in 0..layers.len() {
             let (below, above) = layers.split_at_mut(l);
+            if let (Some(own), true) = (&mut *own_input, below.is_empty()) {
+                above[0].recur_over(list, (own, input))?;
+                continue;
+            }
             let x = below.last().map_or((&*input).into(), |below| below.outputs(list));
             above[0].project(list, x, (projected, scratch))?;
             above[0].recur(list, projected)?;
@@ -152,6 +170,12 @@ impl<T: Operand> Layer<T> {
         let of = product([x, (&self.weight_ih).into()], [list.rows(), 4 * list.hidden(), self.input], Layout::Straight);
         let of = Product { start: Some((&self.bias).into()), ..of };
         multiply(&of, Output::Overwrite, (projected, 0), scratch)
+    }
+
+    /// All steps over `rows`, which the recurrence projects.
+    fn recur_over(&mut self, list: &WorkList, (own, rows): (&mut InputWeights<T>, &Buffer<T>)) -> Result<()> {
+        own.set(0, &self.weight_ih, Some(&self.bias))?;
+        recurrence_of_rows(list, &RowInputs { weights: &self.recurrent, input: own, rows }, &mut self.states)
     }
 
     fn recur(&mut self, list: &WorkList, projected: &Buffer<f32>) -> Result<()> {

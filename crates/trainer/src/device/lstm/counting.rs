@@ -9,7 +9,7 @@ use crate::device::cell::{Cell, Shared};
 use crate::device::tally::Tally;
 use crate::device::top::Top;
 use crate::footprint::{BACKWARD, BOTH, FORWARD};
-use crate::ops::{Gradients, MaskNumbers, Operand, RecurrentWeights, States, WindowReads, WorkList};
+use crate::ops::{Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, WindowReads, WorkList};
 use crate::tuning::Tuning;
 
 impl<T: Operand> Lstms<T> {
@@ -17,7 +17,7 @@ impl<T: Operand> Lstms<T> {
     pub(in crate::device) fn tally(tally: &mut Tally<'_>) {
         let (model, batch) = (tally.model, tally.batch);
         for (k, lstm) in model.lstms().iter().enumerate() {
-            Bars::<T>::tally(tally, (k, lstm.sizes));
+            Bars::tally::<T>(tally, (k, lstm.sizes));
         }
         let layers = model.config().layers;
         (0..layers).for_each(|l| Layer::<T>::tally(tally, l));
@@ -33,7 +33,10 @@ impl<T: Operand> Lstms<T> {
     fn tally_all_layers(tally: &mut Tally<'_>) {
         let (config, batch) = (tally.model.config(), tally.batch);
         let (rows, windows): (usize, usize) = (tally.rows.iter().sum(), batch.windows.iter().sum());
-        let bars: usize = batch.bars.iter().sum();
+        let features: Vec<usize> = tally.model.lstms().iter().map(|lstm| lstm.sizes.features).collect();
+        // Windows that are stored share nothing, and of series they may.
+        let projects_itself = batch.series.is_none() && InputWeights::<T>::are_possible(config.hidden, &features);
+        let bars: usize = if projects_itself { 0 } else { batch.bars.iter().sum() };
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
         let projected = projected * 4 * config.hidden * size_of::<f32>();
         tally.put("activations", "projected inputs", projected, BOTH);
@@ -66,7 +69,9 @@ impl<T: Operand> Layer<T> {
         let (config, drops) = (model.config(), tally.config.dropout_between_layers());
         let cells = model.lstms().iter().map(|lstm| Cell::<T>::bytes(config.hidden, lstm.sizes.input(l), config.bias));
         let [weights, gradients] = cells.fold([0; 2], |sums, cell| [sums[0] + cell[0], sums[1] + cell[1]]);
-        let weights = weights + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.lstms().len());
+        let features: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.features).collect();
+        let of_input = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &features) } else { 0 };
+        let weights = weights + of_input + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.lstms().len());
         tally.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
         tally.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
         let rows_and_windows = [tally.rows.iter().sum(), batch.windows.iter().sum()];

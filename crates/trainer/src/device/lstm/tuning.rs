@@ -7,7 +7,7 @@ use megabatch_gpu_core::Device;
 use super::{Layer, Lstms};
 use crate::device::bars::Bars;
 use crate::error::Result;
-use crate::ops::{Inputs, Operand, Pace, recurrence};
+use crate::ops::{Operand, Pace};
 use crate::tuning::Question;
 
 /// What there is to be measured of a batch.
@@ -33,7 +33,8 @@ impl<T: Operand> Lstms<T> {
         let steps = self.bars.iter().map(Bars::steps).max().unwrap_or(0);
         let Device::Cuda(cuda) = self.series.device() else { return candidates[0].1 };
         let back = if learns { " and back" } else { "" };
-        let what = format!("recurrence_{}{back}, {} units", T::SUFFIX, self.hidden);
+        let of_rows = if self.projects_itself() { " of rows" } else { "" };
+        let what = format!("recurrence{of_rows}_{}{back}, {} units", T::SUFFIX, self.hidden);
         let open = Unmeasured { what, sizes: [windows, rows, steps, self.bars.len()] };
         let known = self.tuner.recall(cuda, &open.question(), &candidates);
         self.unmeasured = if known.is_none() { Some(open) } else { None };
@@ -62,8 +63,7 @@ impl<T: Operand> Lstms<T> {
     }
 
     fn take_once(&mut self, learns: bool) -> Result<()> {
-        let Layer { recurrent, states, .. } = &mut self.layers[0];
-        recurrence(&self.over_bars, &Inputs { weights: recurrent, projected: &self.projected }, states)?;
+        self.recur(0)?;
         if learns { self.unwind(0) } else { Ok(()) }
     }
 }

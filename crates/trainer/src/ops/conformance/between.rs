@@ -33,12 +33,12 @@ pub(super) fn buffer(scope: &Scope, name: &'static str, len: usize) -> Result<Bu
     Ok(Buffer::from_slice(scope, &noise(1, name, len, 1.0))?)
 }
 
-fn narrow<T: Operand>(scope: &Scope, name: &'static str, len: usize) -> Result<Buffer<T>> {
+pub(super) fn narrow<T: Operand>(scope: &Scope, name: &'static str, len: usize) -> Result<Buffer<T>> {
     let numbers: Vec<T> = noise(1, name, len, 1.0).into_iter().map(T::narrow).collect();
     Ok(Buffer::from_slice(scope, &numbers)?)
 }
 
-fn wide<T: Operand>(of: &Buffer<T>) -> Result<Vec<f32>> {
+pub(super) fn wide<T: Operand>(of: &Buffer<T>) -> Result<Vec<f32>> {
     Ok(of.to_vec()?.into_iter().map(T::widen).collect())
 }
 

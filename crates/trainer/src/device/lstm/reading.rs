@@ -1,0 +1,65 @@
+#![forbid(unsafe_code)]
+
+//! How layers read: bars or the layer below, projected before or by the recurrence itself.
+
+use super::{Layer, Lstms};
+use crate::device::bars::Bars;
+use crate::error::Result;
+use crate::ops::{Inputs, Operand, Part, RowInputs, make_room, recurrence, recurrence_in_bytes, recurrence_of_rows};
+
+impl<T: Operand> Lstms<T> {
+    /// Whether the first layer's recurrence projects bars itself: where another window would need the same rows, they are projected once a bar.
+    pub(super) fn projects_itself(&self) -> bool {
+        self.input.is_some() && self.bars.iter().all(Bars::share_nothing)
+    }
+
+    /// Where the bars of each timeframe are, one behind the other.
+    pub(super) fn place_rows(&mut self) -> Result<()> {
+        let Lstms { bars, rows, row_starts, over_bars, .. } = self;
+        let mut end = 0;
+        row_starts.clear();
+        for bars in bars.iter() {
+            row_starts.push(end);
+            end += bars.narrow_len();
+        }
+        let places: Vec<_> = row_starts.iter().zip(&*bars).map(|(&start, bars)| (start, bars.features())).collect();
+        over_bars.read_rows(&places);
+        make_room(rows, end)
+    }
+
+    /// x · W_ihᵀ + b of layer `l`: of bars, or of the states below after each step.
+    pub(super) fn project(&mut self, l: usize) -> Result<()> {
+        let gates = 4 * self.hidden;
+        let (below, above) = self.layers.split_at(l);
+        for (k, (cell, bars)) in above[0].cells.iter().zip(&self.bars).enumerate() {
+            match below.last() {
+                None => {
+                    let to = (&mut self.projected, self.over_bars.projected_row(k) * gates);
+                    let x = Part { buffer: &self.rows, start: self.row_starts[k] };
+                    cell.project(x, bars.count(), to, &mut self.shared)?;
+                }
+                Some(below) => {
+                    let to = (&mut self.projected, self.over_states.projected_row(k) * gates);
+                    let read = below.read(k, &self.over_bars);
+                    cell.project(read.part, read.rows, to, &mut self.shared)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All steps of layer `l`.
+    pub(super) fn recur(&mut self, l: usize) -> Result<()> {
+        let itself = self.projects_itself() && l == 0;
+        let Lstms { over_bars, over_states, layers, input, rows, projected, .. } = self;
+        let Layer { recurrent, in_bytes, states, .. } = &mut layers[l];
+        let list = if l == 0 { over_bars } else { over_states };
+        match (in_bytes, input) {
+            (Some(weights), _) => recurrence_in_bytes(list, weights, projected, states),
+            (None, Some(input)) if itself => {
+                recurrence_of_rows(list, &RowInputs { weights: recurrent, input, rows }, states)
+            }
+            _ => recurrence(list, &Inputs { weights: recurrent, projected }, states),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+#![forbid(unsafe_code)]
+
+//! Layers that project what they read themselves.
+
+use megabatch_gpu_core::{Buffer, Device};
+
+use super::super::{
+    Delivery, InputWeights, Operand, RecurrentWeights, RowInputs, Sequence, States, TileWindows, WorkList,
+    recurrence_of_rows,
+};
+use super::between::{buffer, narrow, same, wide};
+use super::noise;
+use crate::error::Result;
+
+/// Windows that share no row, a window's steps one behind the other: more of them than a tile has, and one.
+pub(super) fn projected<T: Operand>(device: &Device, hidden: usize, features: [usize; 2]) -> Result<()> {
+    let tolerance = if T::SUFFIX == "f16" { 2e-3 } else { 2e-2 };
+    same(device, tolerance, |scope| {
+        let first: Vec<u32> = (0..9).map(|window| 4 * window).collect();
+        let of = |first, projected_rows| Sequence { steps: 4, first, row_step: 1, projected_rows };
+        let mut list = WorkList::new(scope, hidden, TileWindows::Eight, &[of(&first[..], 36), of(&[0], 4)])?;
+        let (mut recurrent, mut input) =
+            (RecurrentWeights::<T>::zeros(scope, hidden, 2)?, InputWeights::<T>::zeros(scope, hidden, &features)?);
+        let reach = 1.0 / (hidden as f32).sqrt();
+        for (k, &features) in features.iter().enumerate() {
+            recurrent.set(k, (&Buffer::from_slice(scope, &noise(k, "weight_hh", 4 * hidden * hidden, reach))?, 0))?;
+            let bias = buffer(scope, "bias", 4 * hidden)?;
+            input.set(k, &narrow::<T>(scope, "weight_ih", 4 * hidden * features)?, (k == 0).then_some(&bias))?;
+        }
+        list.read_rows(&[(0, features[0]), (36 * features[0], features[1])]);
+        let mut delivery = Delivery::new(scope)?;
+        let mut mail = delivery.mail();
+        list.post(&mut mail)?;
+        mail.send()?;
+        let rows = narrow::<T>(scope, "rows", 36 * features[0] + 4 * features[1])?;
+        let mut states = States::zeros(scope, &list)?;
+        recurrence_of_rows(&list, &RowInputs { weights: &recurrent, input: &input, rows: &rows }, &mut states)?;
+        Ok([wide(&states.hidden)?, states.cell.to_vec()?, wide(&states.gates)?].concat())
+    })
+}
