@@ -116,12 +116,16 @@ impl Predictor {
         Ok(Predictor { gpu: Some(trained), ..self })
     }
 
-    /// Refuses what a GPU does not compute yet: models over graphs and those without an LSTM, the plain form, eight bits, and carried state.
+    /// Refuses what a GPU does not compute yet: models without an LSTM of samples that stand alone, the plain form, models over graphs in 16 bits, eight bits, and carried state.
     ///
     /// # Errors
     /// [`Error::Setting`] for the first of them.
     pub fn check_on_gpu(&self) -> Result<()> {
         check_model(&self.model.config(), self.compute.form)?;
+        if self.model.config().is_over_graphs() && self.precision != Precision::Fp32 {
+            let expected = "fp32 for a model over graphs, whose attention is in single precision";
+            return Err(Error::setting("training.precision", &self.precision, expected));
+        }
         if !self.weight_errors.is_empty() {
             let expected = "false on a GPU so far; or compute on the CPU, with --device cpu";
             return Err(Error::setting("int8", &true, expected));

@@ -156,7 +156,7 @@ impl Trainer {
     /// those of a run on the processor, and each goes on from the other's. The weights that come of it are another rounding of the same run.
     ///
     /// # Errors
-    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: graphs, dense training, carried state, gradient checkpointing, the plain form,
+    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: last bars of samples that stand alone, dense training, carried state, gradient checkpointing, the plain form,
     /// profiles.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
         Trainer::on((host, Some(gpu)), config, shape)
