@@ -310,7 +310,8 @@ impl Predictions<'_> {
         let Compute { batch_size, form, .. } = self.compute;
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;
-        let source = Source { samples: selection.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
+        let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| self.model.seen_edges()));
+        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, form };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         let mut numbers = Vec::new();
         if self.gpu.is_none() {

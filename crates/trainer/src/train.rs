@@ -291,7 +291,8 @@ impl Trainer {
         let graphs = self.engine.make_room_for(&self.model, Selection { samples: run.samples, indices: run.train })?;
         let (batches, form) = (self.device.scope("batches"), self.config.form);
         let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
-        let source = Source { samples: run.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
+        let seen = self.accelerator.as_ref().map(|_| self.model.seen_edges());
+        let source = Source { samples: run.samples, graphs, seen, scope: &batches, batch_size, chunk_percent, form };
         let order = schedule.batches(self.step..schedule.steps, run.train);
         with_batches(source, order, |feed| {
             loop {
