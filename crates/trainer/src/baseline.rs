@@ -196,7 +196,8 @@ fn for_each_batch(
     graphs.map_or(Ok(()), |graphs| check_graphs(graphs, indices))?;
     let scope = device.scope("batches");
     let batch_size = (BATCH_SAMPLES / graphs.map_or(1, |graphs| graphs.largest().0.max(1))).max(1);
-    let source = Source { samples, graphs, scope: &scope, batch_size, chunk_percent: 100, form: Form::Fast };
+    let source =
+        Source { samples, graphs, seen: None, scope: &scope, batch_size, chunk_percent: 100, form: Form::Fast };
     with_batches(source, indices.chunks(batch_size).map(<[usize]>::to_vec), |feed| {
         while let Some(batch) = feed.next()? {
             each(&batch)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
 use crate::fusion::Fusion;
-use crate::graph::{GraphConfig, Readout};
+use crate::graph::{GraphConfig, Readout, SeenEdges};
 use crate::loss::Loss;
 use crate::lstm::{Lstm, Read, Sizes};
 use crate::pooling::{AttentionPooling, Pooling, check_heads};
@@ -256,6 +256,12 @@ impl Model {
 
     pub(crate) fn decoder(&self) -> &Decoder {
         &self.decoder
+    }
+
+    /// What attention over graphs sees of their edges.
+    pub(crate) fn seen_edges(&self) -> SeenEdges {
+        let self_loops = self.config.graph.unwrap_or_default().self_loops;
+        SeenEdges { self_loops, attributes: self.config.edge_attributes }
     }
 
     /// Numbers in the outputs for a batch.

@@ -117,12 +117,16 @@ impl Predictor {
         Ok(Predictor { gpu: Some(trained), ..self })
     }
 
-    /// Refuses what a GPU does not compute yet: models over graphs and those without an LSTM, the plain form, and carried state.
+    /// Refuses what a GPU does not compute yet: models without an LSTM of samples that stand alone, the plain form, models over graphs in 16 bits, and carried state.
     ///
     /// # Errors
     /// [`Error::Setting`] for the first of them.
     pub fn check_on_gpu(&self) -> Result<()> {
         check_model(&self.model.config(), self.compute.form)?;
+        if self.model.config().is_over_graphs() && self.precision != Precision::Fp32 {
+            let expected = "fp32 for a model over graphs, whose attention is in single precision";
+            return Err(Error::setting("training.precision", &self.precision, expected));
+        }
         if self.streams {
             let expected = "false and windows on a GPU so far; or compute on the CPU, with --device cpu";
             return Err(Error::setting("training.carry_state: true, or training.mode", &"dense", expected));
@@ -303,7 +307,8 @@ impl Predictions<'_> {
         let Compute { batch_size, form, .. } = self.compute;
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;
-        let source = Source { samples: selection.samples, graphs, scope: &batches, batch_size, chunk_percent, form };
+        let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| self.model.seen_edges()));
+        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, form };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         let mut numbers = Vec::new();
         if self.gpu.is_none() {

@@ -13,7 +13,7 @@ use megabatch_gpu_core::Scope;
 use crate::ahead::{Chunking, LentBatch, LoadedBatches, Waits};
 use crate::error::{Error, Result};
 use crate::form::Form;
-use crate::graph::{GraphBatch, Graphs, samples_of};
+use crate::graph::{GraphBatch, Graphs, SeenEdges, samples_of};
 use crate::model::SampleShape;
 use crate::samples::{Batch, Samples};
 use crate::view::{BatchView, Laid, Places};
@@ -24,6 +24,8 @@ pub(crate) struct Source<'a> {
     pub(crate) samples: &'a dyn Samples,
     /// The graphs that batches are made of, where they are not made of samples.
     pub(crate) graphs: Option<&'a dyn Graphs>,
+    /// What is seen of their edges, for batches with lists of them: those for a GPU.
+    pub(crate) seen: Option<SeenEdges>,
     pub(crate) scope: &'a Scope,
     /// Samples, or graphs, in the largest batch.
     pub(crate) batch_size: usize,
@@ -98,7 +100,7 @@ fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Re
         gather(source, indices, &mut batch)?;
         return Ok(Ready { batch, graphs: None });
     };
-    let views = GraphBatch::read(graphs, indices)?;
+    let views = GraphBatch::read(graphs, indices, source.seen)?;
     gather(source, &samples_of(graphs, indices), &mut batch)?;
     Ok(Ready { batch, graphs: Some(views) })
 }
@@ -191,6 +193,7 @@ pub(crate) struct Loaded<'a> {
     batches: Box<dyn LoadedBatches + 'a>,
     shape: &'a SampleShape,
     graphs: Option<&'a dyn Graphs>,
+    seen: Option<SeenEdges>,
     /// What was asked for and is yet to come.
     asked: Asked,
     /// The graphs of the batch that is lent.
@@ -201,9 +204,10 @@ pub(crate) struct Loaded<'a> {
 }
 
 impl<'a> Loaded<'a> {
-    fn new(batches: Box<dyn LoadedBatches + 'a>, Source { samples, graphs, .. }: Source<'a>, asked: Asked) -> Self {
+    fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, asked: Asked) -> Self {
+        let Source { samples, graphs, seen, .. } = source;
         let (shape, told) = (samples.shape(), Waits::default());
-        Loaded { batches, shape, graphs, asked, current: None, places: Places::with_capacity(shape, 0), told }
+        Loaded { batches, shape, graphs, seen, asked, current: None, places: Places::with_capacity(shape, 0), told }
     }
 
     fn next(&mut self) -> Result<Option<BatchView<'_>>> {
@@ -215,7 +219,8 @@ impl<'a> Loaded<'a> {
         assert_eq!(targets.len(), samples.len() * self.shape.outputs, "a source lends the samples' targets");
         self.places.lay_windows(self.shape, samples.len());
         self.places.end_at_samples(samples);
-        self.current = self.graphs.map(|graphs| GraphBatch::read(graphs, &self.asked.next())).transpose()?;
+        let read = |graphs| GraphBatch::read(graphs, &self.asked.next(), self.seen);
+        self.current = self.graphs.map(read).transpose()?;
         let (places, graphs) = (&self.places, self.current.as_ref());
         Ok(Some(BatchView { shape: self.shape, features, places, laid: Laid::Windows, targets, graphs }))
     }
@@ -276,6 +281,7 @@ mod tests {
         let source = Source {
             samples: &samples,
             graphs: None,
+            seen: None,
             scope: &scope,
             batch_size: 3,
             chunk_percent: 100,
@@ -303,6 +309,7 @@ mod tests {
         let source = Source {
             samples: &samples,
             graphs: None,
+            seen: None,
             scope: &scope,
             batch_size: 1,
             chunk_percent: 100,

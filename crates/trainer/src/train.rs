@@ -167,7 +167,7 @@ impl Trainer {
     /// those of a run on the processor, and each goes on from the other's. The weights that come of it are another rounding of the same run.
     ///
     /// # Errors
-    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: graphs, dense training, carried state, gradient checkpointing, the plain form,
+    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: last bars of samples that stand alone, dense training, carried state, gradient checkpointing, the plain form,
     /// profiles.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
         Trainer::on((host, Some(gpu)), config, shape)
@@ -324,7 +324,8 @@ impl Trainer {
     /// Where the batches of a run come from.
     fn source<'a>(&self, run: &Run<'a>, graphs: Option<&'a dyn Graphs>, scope: &'a Scope) -> Source<'a> {
         let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
-        Source { samples: run.samples, graphs, scope, batch_size, chunk_percent, form: self.config.form }
+        let seen = self.accelerator.as_ref().map(|_| self.model.seen_edges());
+        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, form: self.config.form }
     }
 
     /// Tells what there is to say of the choice of kernels.

@@ -108,6 +108,11 @@ impl Decoder {
         self.attention.as_ref()
     }
 
+    /// Width of what fusion makes of the encodings, which are as they are without it.
+    pub(crate) fn fused(&self) -> usize {
+        self.widths.fused
+    }
+
     /// Width of what the head reads.
     pub(crate) fn top(&self) -> usize {
         self.widths.top

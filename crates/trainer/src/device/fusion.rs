@@ -4,50 +4,46 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::rooms::Rooms;
 use super::tally::Tally;
 use crate::error::Result;
 use crate::footprint::BOTH;
 use crate::fusion::Sizes;
 use crate::model::Model;
-use crate::ops::{Arithmetic, FuseMemory, FuseSizes, FuseWeights, Operand, fuse, fuse_backward, round_to};
+use crate::ops::{Arithmetic, FuseMemory, FuseSizes, FuseWeights, Operand, fuse, fuse_backward, make_room, round_to};
 
 #[derive(Debug)]
 pub(super) struct Fusion {
-    batches: Scope,
     sizes: Sizes,
     /// Where the parameters begin among all.
     start: usize,
     arithmetic: Arithmetic,
-    rooms: Rooms<Room>,
-}
-
-#[derive(Debug)]
-struct Room {
-    /// The vectors of the timeframes, `[B, n, H]`.
+    /// The vectors of the timeframes, `[B, n, H]`, as much of them as the memory has room for.
     tokens: Buffer<f32>,
     memory: FuseMemory,
 }
 
+/// Of so many samples.
+fn sizes_of(samples: usize, Sizes { tokens, hidden, heads, inner }: Sizes) -> FuseSizes {
+    FuseSizes { samples, tokens, heads, hidden, inner }
+}
+
 impl Fusion {
-    /// The fusion of `model`, if it has one.
-    pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Option<Self> {
-        let of = model.decoder().fusion()?;
-        let start = of.start(model.layout());
-        Some(Fusion { batches: scope.child("batches"), sizes: of.sizes, start, arithmetic, rooms: Rooms::default() })
+    /// The fusion of `model`, if it has one; memory for batches is taken when they come.
+    pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Result<Option<Self>> {
+        let Some(of) = model.decoder().fusion() else { return Ok(None) };
+        let (start, batches) = (of.start(model.layout()), scope.child("batches"));
+        let memory = FuseMemory::zeros(&batches, sizes_of(0, of.sizes))?;
+        Ok(Some(Fusion { sizes: of.sizes, start, arithmetic, tokens: Buffer::zeros(&batches, 0)?, memory }))
     }
 
     /// Counts what batches take of the fusion of a model that has one.
     pub(super) fn tally(tally: &mut Tally<'_>) {
         let Some(of) = tally.model.decoder().fusion() else { return };
-        let Sizes { tokens, hidden, heads, inner } = of.sizes;
-        for &samples in &tally.batch.sizes {
-            let sizes = FuseSizes { samples, tokens, heads, hidden, inner };
-            let is_learnt = tally.batch.sizes_learnt.contains(&samples);
-            let scratch = if is_learnt { FuseMemory::scratch_bytes_on_gpu(sizes) } else { 0 };
-            let bytes = samples * tokens * hidden * size_of::<f32>() + FuseMemory::bytes(sizes) + scratch;
-            tally.put("batches", format!("fusion of {samples} samples"), bytes, BOTH);
-        }
+        let most = |sizes: &[usize]| sizes_of(sizes.iter().copied().max().unwrap_or(0), of.sizes);
+        let (sizes, learnt) = (most(&tally.batch.sizes), most(&tally.batch.sizes_learnt));
+        let tokens = sizes.samples * of.sizes.tokens * of.sizes.hidden * size_of::<f32>();
+        let bytes = tokens + FuseMemory::bytes(sizes) + FuseMemory::scratch_bytes_on_gpu(learnt);
+        tally.put("batches", "fusion", bytes, BOTH);
     }
 
     fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> FuseWeights<'a> {
@@ -56,23 +52,19 @@ impl Fusion {
 
     /// Makes ready for a batch of so many samples.
     pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
-        let (scope, Sizes { tokens, hidden, heads, inner }) = (&self.batches, self.sizes);
-        self.rooms.enter(samples, || {
-            let sizes = FuseSizes { samples, tokens, heads, hidden, inner };
-            let tokens = Buffer::zeros(scope, samples * tokens * hidden)?;
-            Ok(Room { tokens, memory: FuseMemory::zeros(scope, sizes)? })
-        })
+        make_room(&mut self.tokens, samples * self.sizes.tokens * self.sizes.hidden)?;
+        self.memory.make_room(samples)
     }
 
     /// The tokens of the batch, for writing.
     pub(super) fn tokens_mut(&mut self) -> &mut Buffer<f32> {
-        &mut self.rooms.now_mut().tokens
+        &mut self.tokens
     }
 
     /// Rounds the tokens to `T`, and fuses them to `fused` `[B, H]`.
     pub(super) fn forward<T: Operand>(&mut self, parameters: &Buffer<f32>, fused: &mut Buffer<T>) -> Result<()> {
         let weights = self.weights(parameters);
-        let Room { tokens, memory } = self.rooms.now_mut();
+        let Fusion { tokens, memory, .. } = self;
         round_to::<T>(tokens)?;
         fuse(weights, tokens, memory, fused)
     }
@@ -84,12 +76,12 @@ impl Fusion {
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let weights = self.weights(parameters);
-        let Room { tokens, memory } = self.rooms.now_mut();
+        let Fusion { tokens, memory, .. } = self;
         fuse_backward::<T>(weights, (tokens, d_fused), memory, gradients)
     }
 
     /// The gradient of the tokens, `[B, n, H]`.
     pub(super) fn d_tokens(&self) -> &Buffer<f32> {
-        &self.rooms.now().memory.d_tokens
+        &self.memory.d_tokens
     }
 }

@@ -95,7 +95,7 @@ impl<T: Operand> Learner<T> {
         let head = Head::new(scope, model, (config.loss, arithmetic))?;
         let working = WorkingCopy::new(scope, model)?;
         let delivery = Delivery::new(&scope.child("batches"))?;
-        Ok(Learner { lstms, fusion: Fusion::new(scope, model, arithmetic), head, working, delivery })
+        Ok(Learner { lstms, fusion: Fusion::new(scope, model, arithmetic)?, head, working, delivery })
     }
 
     /// From a batch, with its targets where they are learnt, to what the head reads.

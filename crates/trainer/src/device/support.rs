@@ -8,7 +8,6 @@ use crate::config::Config;
 use crate::dense::Mode;
 use crate::error::{Error, Result};
 use crate::form::Form;
-use crate::fusion::Fusion;
 use crate::model::{Encoder, ModelConfig};
 
 /// Refuses settings that a device's step does not cover, by their names.
@@ -42,10 +41,6 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 /// # Errors
 /// [`Error::Setting`].
 pub(crate) fn check_model(model: &ModelConfig, form: Form) -> Result<()> {
-    if model.is_over_graphs() && model.fusion != Fusion::Concat {
-        let expected = "concat for a model over graphs on a GPU so far; or compute on the CPU, with --device cpu";
-        return refuse("model.fusion", &"attention", expected);
-    }
     if model.encoder == Encoder::LastBar && !model.is_over_graphs() {
         let expected =
             "lstm for samples that are not nodes of graphs, on a GPU so far; or compute on the CPU, with --device cpu";

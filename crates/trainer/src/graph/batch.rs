@@ -3,8 +3,9 @@
 //! The graphs of a batch.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::{GraphView, Graphs};
+use super::{BatchEdges, GraphView, Graphs, SeenEdges};
 use crate::error::{Error, Result};
 
 /// Graphs whose nodes, graph after graph, are the samples of a batch.
@@ -15,6 +16,8 @@ pub(crate) struct GraphBatch<'a> {
     views: Vec<GraphView<'a>>,
     /// Where the samples of each begin, and the end of the last.
     offsets: Vec<usize>,
+    /// The edges of all of them, for what computes them together.
+    edges: Option<Arc<BatchEdges>>,
 }
 
 /// Refuses graphs that there are not, that have no nodes or more than the largest is said to have.
@@ -39,8 +42,8 @@ pub(crate) fn samples_of(graphs: &dyn Graphs, indices: &[usize]) -> Vec<usize> {
 }
 
 impl<'a> GraphBatch<'a> {
-    /// The graphs `indices`, which [`check_graphs`] let pass.
-    pub(crate) fn read(graphs: &'a dyn Graphs, indices: &[usize]) -> Result<Self> {
+    /// The graphs `indices`, which [`check_graphs`] let pass; with the lists of their edges where it is said what of these is `seen`.
+    pub(crate) fn read(graphs: &'a dyn Graphs, indices: &[usize], seen: Option<SeenEdges>) -> Result<Self> {
         let mut offsets = vec![0];
         let mut views = Vec::with_capacity(indices.len());
         for &graph in indices {
@@ -49,7 +52,12 @@ impl<'a> GraphBatch<'a> {
             offsets.push(offsets[offsets.len() - 1] + view.nodes());
             views.push(view);
         }
-        Ok(GraphBatch { indices: indices.to_vec(), views, offsets })
+        if seen.is_some() {
+            check_places(&views)?;
+        }
+        let graphs = || indices.iter().copied().zip(views.iter().copied());
+        let edges = seen.map(|seen| Arc::new(BatchEdges::new(graphs(), seen)));
+        Ok(GraphBatch { indices: indices.to_vec(), views, offsets, edges })
     }
 
     /// Number of graphs.
@@ -66,10 +74,28 @@ impl<'a> GraphBatch<'a> {
         self.views[graph]
     }
 
+    /// The edges of all graphs.
+    ///
+    /// # Panics
+    /// If it was not said what of them is seen.
+    pub(crate) fn edges(&self) -> Arc<BatchEdges> {
+        Arc::clone(self.edges.as_ref().expect("a batch that was read for lists of its edges"))
+    }
+
     /// The samples that are the nodes of each.
     pub(crate) fn samples(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
         self.offsets.windows(2).map(|pair| pair[0]..pair[1])
     }
+}
+
+/// Refuses batches whose nodes and edges numbers of 32 bits do not count.
+fn check_places(views: &[GraphView<'_>]) -> Result<()> {
+    let places: usize = views.iter().map(|view| view.nodes() + view.edges()).sum();
+    if u32::try_from(places).is_ok() {
+        return Ok(());
+    }
+    let expected = "less on a GPU, with more gradient accumulation: nodes and edges of a batch must be fewer than 2^32";
+    Err(Error::setting("training.batch_size", &views.len(), expected))
 }
 
 /// Refuses edges that are not of the graph's nodes, or more than memory was taken for.

@@ -12,7 +12,9 @@ pub use attention::{
     AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
     GraphOutput, NodeGradients, Nodes, PackedAttention, Passes,
 };
-pub(crate) use attention::{BatchEdges, GraphMask, GraphPlace, Joined, Layer as AttentionLayer, NO_EDGE, Scoring};
+pub(crate) use attention::{
+    BatchEdges, GraphMask, GraphPlace, Joined, Layer as AttentionLayer, NO_EDGE, Scoring, SeenEdges,
+};
 pub(crate) use batch::{GraphBatch, check_graphs, samples_of};
 pub use port::Graphs;
 pub use readout::Readout;

@@ -8,9 +8,10 @@ use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Scope};
 
 use super::column_sums::{add_column_sums, column_sum_parts};
-use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_sum};
+use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_rows, parts_of_sum};
 use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward, norm_parts};
 use super::operand::{Operand, Part};
+use super::room::make_room;
 use super::round::round_to;
 use super::scratch::Scratch;
 use crate::error::Result;
@@ -137,12 +138,12 @@ impl FuseSizes {
         [0, 2].map(|k| [first + k * self.hidden, first + (k + 1) * self.hidden])
     }
 
-    /// Numbers that the backward pass asks a scratch for.
+    /// Numbers that the backward pass asks a scratch for, over so many samples or fewer.
     fn parts(self) -> usize {
         let rows = self.rows();
         let of_map = |Linear { outputs, inputs, .. }: Linear| {
-            let products = [[outputs, inputs, rows], [rows, inputs, outputs]].map(parts_of_sum);
-            products.into_iter().max().unwrap_or(0).max(column_sum_parts([rows, outputs]))
+            let products = parts_of_sum([outputs, inputs, rows]).max(parts_of_rows([rows, inputs, outputs]));
+            products.max(column_sum_parts([rows, outputs]))
         };
         let of_maps = self.linear(0).map(of_map).into_iter().max().unwrap_or(0);
         of_maps.max(norm_parts([rows, self.hidden]))
@@ -176,11 +177,10 @@ impl<'a> FuseWeights<'a> {
     fn forward(
         &self,
         of: Linear,
-        x: &Buffer<f32>,
+        (x, rows): (&Buffer<f32>, usize),
         output: Output,
         (to, scratch): (&mut Buffer<f32>, &mut Scratch),
     ) -> Result<()> {
-        let rows = to.len() / of.outputs;
         let product = Product {
             a: x.into(),
             b: self.part(of.weight),
@@ -196,10 +196,9 @@ impl<'a> FuseWeights<'a> {
     fn add_gradients(
         &self,
         of: Linear,
-        (x, d_y): (&Buffer<f32>, &Buffer<f32>),
+        (x, d_y, rows): (&Buffer<f32>, &Buffer<f32>, usize),
         (gradients, scratch): (&mut Buffer<f32>, &mut Scratch),
     ) -> Result<()> {
-        let rows = d_y.len() / of.outputs;
         let product = Product {
             a: d_y.into(),
             b: x.into(),
@@ -216,7 +215,7 @@ impl<'a> FuseWeights<'a> {
     fn backward(
         &self,
         of: Linear,
-        d_y: &Buffer<f32>,
+        (d_y, rows): (&Buffer<f32>, usize),
         output: Output,
         (d_x, scratch): (&mut Buffer<f32>, &mut Scratch),
     ) -> Result<()> {
@@ -224,7 +223,7 @@ impl<'a> FuseWeights<'a> {
             a: d_y.into(),
             b: self.part(of.weight),
             start: None,
-            shape: [d_y.len() / of.outputs, of.inputs, of.outputs],
+            shape: [rows, of.inputs, of.outputs],
             layout: Layout::SecondTurned,
             arithmetic: self.arithmetic,
         };
@@ -233,12 +232,20 @@ impl<'a> FuseWeights<'a> {
 }
 
 impl FuseMemory {
-    /// Bytes of room for these sizes.
-    pub(crate) fn bytes(sizes: FuseSizes) -> usize {
+    /// Numbers in each of the buffers, in their order.
+    fn lens(sizes: FuseSizes) -> [usize; 15] {
         let FuseSizes { samples, tokens, heads, hidden, inner } = sizes;
         let (rows, weights) = (sizes.rows(), samples * heads * tokens * tokens);
-        let numbers = rows * (13 * hidden + 2 * inner + 4) + 2 * weights;
-        numbers * size_of::<f32>()
+        let (states, moments, inner) = (rows * hidden, 2 * rows, rows * inner);
+        let forward = [3 * states, weights, states, states, states, moments, inner, states, states, moments];
+        let [qkv, all, seen, sum1, first, moments1, inner, sum2, second, moments2] = forward;
+        let d = [3 * states, weights, inner, states, states];
+        [qkv, all, seen, sum1, first, moments1, inner, sum2, second, moments2, d[0], d[1], d[2], d[3], d[4]]
+    }
+
+    /// Bytes of room for these sizes.
+    pub(crate) fn bytes(sizes: FuseSizes) -> usize {
+        FuseMemory::lens(sizes).iter().sum::<usize>() * size_of::<f32>()
     }
 
     /// Bytes of what the backward pass asks a GPU for.
@@ -254,35 +261,48 @@ impl FuseMemory {
     /// # Panics
     /// If H is not a multiple of the heads, there is no token, or a sample has 2³² numbers.
     pub fn zeros(scope: &Scope, sizes: FuseSizes) -> Result<Self> {
-        let FuseSizes { samples, tokens, heads, hidden, inner } = sizes;
+        let FuseSizes { samples, tokens, heads, hidden, .. } = sizes;
         assert!(heads > 0 && hidden.is_multiple_of(heads), "{heads} heads of {hidden} units");
         assert!(tokens > 0 && u32::try_from(3 * tokens * tokens * hidden).is_ok(), "numbers of 32 bits");
-        let zeros = |len| Buffer::zeros(scope, len);
-        let (rows, weights) = (sizes.rows(), samples * heads * tokens * tokens);
-        let states = rows * hidden;
-        Ok(FuseMemory {
+        let none = || Buffer::zeros(scope, 0);
+        let mut memory = FuseMemory {
             sizes,
-            qkv: zeros(3 * states)?,
-            weights: zeros(weights)?,
-            seen: zeros(states)?,
-            sum1: zeros(states)?,
-            first: zeros(states)?,
-            moments1: zeros(2 * rows)?,
-            inner: zeros(rows * inner)?,
-            sum2: zeros(states)?,
-            second: zeros(states)?,
-            moments2: zeros(2 * rows)?,
-            d_qkv: zeros(3 * states)?,
-            d_scores: zeros(weights)?,
-            d_inner: zeros(rows * inner)?,
-            d_seen: zeros(states)?,
-            d_tokens: zeros(states)?,
+            qkv: none()?,
+            weights: none()?,
+            seen: none()?,
+            sum1: none()?,
+            first: none()?,
+            moments1: none()?,
+            inner: none()?,
+            sum2: none()?,
+            second: none()?,
+            moments2: none()?,
+            d_qkv: none()?,
+            d_scores: none()?,
+            d_inner: none()?,
+            d_seen: none()?,
+            d_tokens: none()?,
             scratch: Scratch::empty(scope)?,
-        })
+        };
+        memory.make_room(samples)?;
+        Ok(memory)
+    }
+
+    /// Makes ready for so many samples. Memory is taken only where there is less than they need.
+    pub(crate) fn make_room(&mut self, samples: usize) -> Result<()> {
+        self.sizes.samples = samples;
+        let lens = FuseMemory::lens(self.sizes);
+        let FuseMemory { qkv, weights, seen, sum1, first, moments1, inner, sum2, second, moments2, .. } = self;
+        let forward = [qkv, weights, seen, sum1, first, moments1, inner, sum2, second, moments2];
+        forward.into_iter().zip(lens).try_for_each(|(buffer, len)| make_room(buffer, len))?;
+        let FuseMemory { d_qkv, d_scores, d_inner, d_seen, d_tokens, .. } = self;
+        let backward = [d_qkv, d_scores, d_inner, d_seen, d_tokens];
+        backward.into_iter().zip(&lens[10..]).try_for_each(|(buffer, &len)| make_room(buffer, len))
     }
 }
 
-/// Fuses the tokens `[B, n, H]` to `fused` `[B, H]`. What products give is rounded to `T` where it lies.
+/// Fuses the tokens `[B, n, H]` to `fused` `[B, H]`. What products give is rounded to `T` where it lies. There is as much room behind the tokens as there is in the memory, and
+/// there may be more behind what is fused.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or of room for a product or a sum.
@@ -297,22 +317,22 @@ pub fn fuse<T: Operand>(
 ) -> Result<()> {
     let sizes = memory.sizes;
     let (rows, hidden, [input, output, widen, narrow]) = (sizes.rows(), sizes.hidden, sizes.linear(of.start));
-    assert_eq!([tokens.len(), fused.len()], [rows * hidden, sizes.samples * hidden], "tokens of every sample");
+    assert!(tokens.len() == memory.sum1.len() && fused.len() >= sizes.samples * hidden, "tokens of every sample");
     let [norm1, norm2] = sizes.norms(of.start).map(|starts| of.norm(starts));
 
-    of.forward(input, tokens, Output::Overwrite, (&mut memory.qkv, &mut memory.scratch))?;
+    of.forward(input, (tokens, rows), Output::Overwrite, (&mut memory.qkv, &mut memory.scratch))?;
     round_to::<T>(&mut memory.qkv)?;
     attend(memory)?;
     round_to::<T>(&mut memory.seen)?;
     memory.sum1.copy_from_buffer(tokens)?;
-    of.forward(output, &memory.seen, Output::Add, (&mut memory.sum1, &mut memory.scratch))?;
+    of.forward(output, (&memory.seen, rows), Output::Add, (&mut memory.sum1, &mut memory.scratch))?;
     layer_norm((&memory.sum1).into(), norm1, [rows, hidden], ((&mut memory.first, 0), &mut memory.moments1))?;
 
-    of.forward(widen, &memory.first, Output::Overwrite, (&mut memory.inner, &mut memory.scratch))?;
+    of.forward(widen, (&memory.first, rows), Output::Overwrite, (&mut memory.inner, &mut memory.scratch))?;
     rectify(&mut memory.inner)?;
     round_to::<T>(&mut memory.inner)?;
     memory.sum2.copy_from_buffer(&memory.first)?;
-    of.forward(narrow, &memory.inner, Output::Add, (&mut memory.sum2, &mut memory.scratch))?;
+    of.forward(narrow, (&memory.inner, rows), Output::Add, (&mut memory.sum2, &mut memory.scratch))?;
     layer_norm((&memory.sum2).into(), norm2, [rows, hidden], ((&mut memory.second, 0), &mut memory.moments2))?;
 
     mean_of_tokens(memory, fused)
@@ -333,28 +353,29 @@ pub fn fuse_backward<T: Operand>(
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
     let sizes = memory.sizes;
-    let (shape, [input, output, widen, narrow]) = ([sizes.rows(), sizes.hidden], sizes.linear(of.start));
-    assert_eq!(tokens.len(), shape[0] * shape[1], "tokens of every sample");
+    let (rows, [input, output, widen, narrow]) = (sizes.rows(), sizes.linear(of.start));
+    let shape = [rows, sizes.hidden];
+    assert!(tokens.len() >= rows * sizes.hidden, "tokens of every sample");
     let [norm1, norm2] = sizes.norms(of.start);
 
     spread_to_tokens(d_fused, memory)?;
     let normed = Normed { x: (&memory.sum2).into(), moments: &memory.moments2, weight: of.part(norm2[0]) };
     layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm2, &mut memory.scratch))?;
-    of.add_gradients(narrow, (&memory.inner, &memory.d_tokens), (gradients, &mut memory.scratch))?;
-    of.backward(narrow, &memory.d_tokens, Output::Overwrite, (&mut memory.d_inner, &mut memory.scratch))?;
+    of.add_gradients(narrow, (&memory.inner, &memory.d_tokens, rows), (gradients, &mut memory.scratch))?;
+    of.backward(narrow, (&memory.d_tokens, rows), Output::Overwrite, (&mut memory.d_inner, &mut memory.scratch))?;
     round_to::<T>(&mut memory.d_inner)?;
     rectify_backward(&memory.inner, &mut memory.d_inner)?;
-    of.add_gradients(widen, (&memory.first, &memory.d_inner), (gradients, &mut memory.scratch))?;
-    of.backward(widen, &memory.d_inner, Output::Add, (&mut memory.d_tokens, &mut memory.scratch))?;
+    of.add_gradients(widen, (&memory.first, &memory.d_inner, rows), (gradients, &mut memory.scratch))?;
+    of.backward(widen, (&memory.d_inner, rows), Output::Add, (&mut memory.d_tokens, &mut memory.scratch))?;
 
     let normed = Normed { x: (&memory.sum1).into(), moments: &memory.moments1, weight: of.part(norm1[0]) };
     layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm1, &mut memory.scratch))?;
-    of.add_gradients(output, (&memory.seen, &memory.d_tokens), (gradients, &mut memory.scratch))?;
-    of.backward(output, &memory.d_tokens, Output::Overwrite, (&mut memory.d_seen, &mut memory.scratch))?;
+    of.add_gradients(output, (&memory.seen, &memory.d_tokens, rows), (gradients, &mut memory.scratch))?;
+    of.backward(output, (&memory.d_tokens, rows), Output::Overwrite, (&mut memory.d_seen, &mut memory.scratch))?;
     attend_backward(memory)?;
     round_to::<T>(&mut memory.d_qkv)?;
-    of.add_gradients(input, (tokens, &memory.d_qkv), (gradients, &mut memory.scratch))?;
-    of.backward(input, &memory.d_qkv, Output::Add, (&mut memory.d_tokens, &mut memory.scratch))
+    of.add_gradients(input, (tokens, &memory.d_qkv, rows), (gradients, &mut memory.scratch))?;
+    of.backward(input, (&memory.d_qkv, rows), Output::Add, (&mut memory.d_tokens, &mut memory.scratch))
 }
 
 /// Submits a kernel of fuse.cu.

@@ -104,7 +104,7 @@ mod tests {
     fn the_kernels_have_the_cpus_bits() {
         let scope = Device::cpu().scope("test");
         let (graphs, width, rate) = (graphs(&[1, 9, 4], 0), 5, 0.4);
-        let lists = GraphLists::new(&scope, graphs.views(), (true, 0)).unwrap();
+        let lists = GraphLists::new(&scope, graphs.edges(true, 0)).unwrap();
         let mask = |graph| GraphDropout::of_step((3, 4), graph).input(1, rate).unwrap().mask;
         let masks = Buffer::from_slice(&scope, &[MaskNumbers::from(mask(0))]).unwrap();
         let of = DroppedNodes { mask: (&masks, 0), lists: &lists, width };

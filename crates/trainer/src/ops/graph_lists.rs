@@ -2,16 +2,18 @@
 
 //! The graphs of a batch on a device.
 
+use std::sync::Arc;
+
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::deliver::{Delivery, Mail};
 use crate::error::Result;
-use crate::graph::{BatchEdges, GraphPlace, GraphView};
+use crate::graph::{BatchEdges, GraphPlace};
 
 /// The edges of a batch's graphs, on the host, and on the device, where there may be room for more behind them.
 #[derive(Debug)]
 pub(crate) struct GraphLists {
-    pub(super) edges: BatchEdges,
+    pub(super) edges: Arc<BatchEdges>,
     pub(super) on_device: OnDevice,
 }
 
@@ -42,32 +44,28 @@ impl GraphLists {
             graph_of: none()?,
             graphs: Buffer::zeros(scope, 0)?,
         };
-        Ok(GraphLists { edges: BatchEdges::default(), on_device })
+        Ok(GraphLists { edges: Arc::default(), on_device })
     }
 
-    /// Lists of `graphs`, which the device has, as [`GraphLists::set`] takes them.
-    pub(crate) fn new<'a>(
-        scope: &Scope,
-        graphs: impl Iterator<Item = (usize, GraphView<'a>)>,
-        of: (bool, usize),
-    ) -> Result<Self> {
+    /// Lists of these edges, which the device has.
+    pub(crate) fn new(scope: &Scope, edges: BatchEdges) -> Result<Self> {
         let (mut lists, mut delivery) = (GraphLists::empty(scope)?, Delivery::new(scope)?);
-        lists.set(graphs, of);
+        lists.set(Arc::new(edges));
         let mut mail = delivery.mail();
         lists.post(&mut mail)?;
         mail.send()?;
         Ok(lists)
     }
 
-    /// Takes other graphs, of which the device learns by [`GraphLists::post`]; see [`BatchEdges::set`].
-    pub(crate) fn set<'a>(&mut self, graphs: impl Iterator<Item = (usize, GraphView<'a>)>, of: (bool, usize)) {
-        self.edges.set(graphs, of);
+    /// Takes the edges of other graphs, of which the device learns by [`GraphLists::post`].
+    pub(crate) fn set(&mut self, edges: Arc<BatchEdges>) {
+        self.edges = edges;
     }
 
     /// Gives `mail` what the device has to know of the graphs.
     pub(crate) fn post<'a>(&'a mut self, mail: &mut Mail<'a>) -> Result<()> {
         let (BatchEdges { starts, from, starts_of_givers, places, to, attributes, graph_of, graphs }, on_device) =
-            (&self.edges, &mut self.on_device);
+            (&*self.edges, &mut self.on_device);
         mail.put(&mut on_device.starts, starts)?;
         mail.put(&mut on_device.from, from)?;
         mail.put(&mut on_device.starts_of_givers, starts_of_givers)?;

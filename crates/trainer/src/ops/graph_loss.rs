@@ -156,7 +156,7 @@ mod tests {
     fn check(loss: Loss, (sizes, width): (&[usize], usize), (gap, reach): (usize, f32)) {
         let scope = Device::cpu().scope("test");
         let graphs = graphs(sizes, 0);
-        let lists = GraphLists::new(&scope, graphs.views(), (false, 0)).unwrap();
+        let lists = GraphLists::new(&scope, graphs.edges(false, 0)).unwrap();
         let rows = lists.nodes();
         let (y, known) = (noise("outputs", rows * width, reach), targets(rows, width, gap));
         let buffer = |of: &[f32]| Buffer::from_slice(&scope, of).unwrap();

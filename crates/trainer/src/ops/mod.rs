@@ -11,7 +11,8 @@
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
 //!            a vector for each window                         join_last; or pool, then join_vectors
 //!            of all timeframes, one for each sample           fuse, or as they are joined
-//!            outputs, losses and their gradients              multiply, loss
+//!            over graphs: layers of attention, a readout      drop_nodes, coefficients, gather_heads, read_graphs
+//!            outputs, losses and their gradients              multiply, loss, graph_loss
 //! backward   the same in reverse                              multiply, add_column_sums, fuse_backward, separate, pool_backward
 //!            between layers                                   multiply, round_to, drop_gradients, layer_norm_backward
 //!            d_gates of all steps and timeframes              recurrence_backward

@@ -119,7 +119,7 @@ mod tests {
     fn check(readout: Readout, sizes: &[usize]) {
         let scope = Device::cpu().scope("test");
         let graphs = graphs(sizes, 0);
-        let lists = GraphLists::new(&scope, graphs.views(), (false, 0)).unwrap();
+        let lists = GraphLists::new(&scope, graphs.edges(false, 0)).unwrap();
         let of = ReadGraphs { readout, lists: &lists, width: WIDTH };
         let [len, all] = of.lens();
         let mut numbers = noise("nodes", all, 2.0);

@@ -17,12 +17,10 @@ pub(in crate::device) fn tally(tally: &mut Tally<'_>) {
     let (model, LargestGraphs { graphs, edges }) = (tally.model, tally.batch.graphs.unwrap_or_default());
     let (decoder, nodes) = (model.decoder(), tally.batch.sizes.iter().copied().max().unwrap_or(0));
     let attention = decoder.attention();
-    let places = if attention.is_none_or(|of| of.config().self_loops) { nodes + edges } else { edges };
+    let seen = model.seen_edges();
+    let places = if seen.self_loops { nodes + edges } else { edges };
     Encodings::tally(tally, nodes);
-    tally.put_mail(
-        "edges of the graphs",
-        GraphLists::mail_bytes([graphs, nodes, places, model.config().edge_attributes]),
-    );
+    tally.put_mail("edges of the graphs", GraphLists::mail_bytes([graphs, nodes, places, seen.attributes]));
     let shapes = Shape::all(model, tally.config.products());
     let drops = attention.is_some_and(|of| of.config().dropout > 0.0 || of.config().attention_dropout > 0.0);
     let masks = if drops { 2 * shapes.len() * size_of::<MaskNumbers>() } else { 0 };

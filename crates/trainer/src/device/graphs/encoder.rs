@@ -1,9 +1,10 @@
 #![forbid(unsafe_code)]
 
-//! What makes the numbers of each node on a device: LSTMs over its windows, or the features of their last bars.
+//! What makes the numbers of each node on a device: LSTMs over its windows, fused or not, or the features of their last bars.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use crate::device::fusion::Fusion;
 use crate::device::lstm::Lstms;
 use crate::device::tally::Tally;
 use crate::dropout::Dropout;
@@ -20,8 +21,9 @@ use crate::view::BatchView;
 pub(super) struct Encodings {
     /// None where the last bars are taken.
     lstms: Option<Lstms<f32>>,
+    fusion: Option<Fusion>,
     /// D.
-    pub(super) width: usize,
+    width: usize,
     /// Of last bars, on the host.
     last: Vec<f32>,
     pub(super) x: Buffer<f32>, // [N, D]
@@ -33,7 +35,8 @@ impl Encodings {
         let batches = if is_lstm { "activations" } else { "batches" };
         Ok(Encodings {
             lstms: is_lstm.then(|| Lstms::new(scope, model, of)).transpose()?,
-            width: model.decoder().width(),
+            fusion: Fusion::new(scope, model, of.0)?,
+            width: model.decoder().fused(),
             last: Vec::new(),
             x: Buffer::zeros(&scope.child(batches), 0)?,
         })
@@ -41,11 +44,12 @@ impl Encodings {
 
     /// Counts what batches of so many nodes take.
     pub(super) fn tally(tally: &mut Tally<'_>, nodes: usize) {
-        let bytes = nodes * tally.model.decoder().width() * size_of::<f32>();
+        let bytes = nodes * tally.model.decoder().fused() * size_of::<f32>();
         if tally.model.config().encoder == Encoder::LastBar {
             return tally.put_mail("last bars of the nodes", [bytes]);
         }
         Lstms::<f32>::tally(tally);
+        Fusion::tally(tally);
         tally.put("activations", "encodings of the nodes", bytes, crate::footprint::BOTH);
     }
 
@@ -73,9 +77,10 @@ impl Encodings {
         learns: bool,
         mail: &mut Mail<'a>,
     ) -> Result<()> {
-        let Encodings { lstms, width, last, x } = self;
+        let Encodings { lstms, fusion, width, last, x } = self;
         if let Some(lstms) = lstms {
             make_room(x, batch.len() * *width)?;
+            fusion.iter_mut().try_for_each(|fusion| fusion.begin(batch.len()))?;
             return lstms.post((batch, dropout), learns, mail);
         }
         last.clear();
@@ -91,11 +96,20 @@ impl Encodings {
     pub(super) fn forward(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let Some(lstms) = &mut self.lstms else { return Ok(()) };
         lstms.forward(parameters)?;
-        lstms.join(&mut self.x)
+        let Some(fusion) = &mut self.fusion else { return lstms.join(&mut self.x) };
+        lstms.join(fusion.tokens_mut())?;
+        fusion.forward(parameters, &mut self.x)
     }
 
     /// Goes back from the gradient of [`Encodings::x`]; adds those of the parameters.
-    pub(super) fn backward(&mut self, d_x: &Buffer<f32>, weights: (&Buffer<f32>, &mut Buffer<f32>)) -> Result<()> {
-        self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.backward(d_x, weights))
+    pub(super) fn backward(
+        &mut self,
+        d_x: &Buffer<f32>,
+        (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
+    ) -> Result<()> {
+        let Some(lstms) = &mut self.lstms else { return Ok(()) };
+        let Some(fusion) = &mut self.fusion else { return lstms.backward(d_x, (parameters, gradients)) };
+        fusion.backward::<f32>(d_x, (parameters, &mut *gradients))?;
+        lstms.backward(fusion.d_tokens(), (parameters, gradients))
     }
 }

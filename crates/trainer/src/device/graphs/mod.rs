@@ -16,7 +16,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::head::Goal;
 use super::learner::{Drawn, Learn};
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::graph::{GraphDropout, GraphMask, Readout};
 use crate::model::Model;
 use crate::ops::{
@@ -40,8 +40,6 @@ pub(super) struct GraphLearner {
     /// None where attention gives the outputs.
     head: Option<Affine>,
     readout: Readout,
-    /// Whether every node attends to itself, and the attributes of an edge that are seen.
-    edges: (bool, usize),
     /// The rates of dropout, of inputs and of coefficients.
     rates: [f32; 2],
     lists: GraphLists,
@@ -79,7 +77,6 @@ impl GraphLearner {
             layers: layers.collect::<Result<_>>()?,
             head,
             readout: model.config().readout.unwrap_or_default(),
-            edges: (of.self_loops, model.config().edge_attributes),
             rates: [of.dropout, of.attention_dropout],
             lists: GraphLists::empty(&batches)?,
             masks: Buffer::zeros(&batches, 0)?,
@@ -105,9 +102,7 @@ impl GraphLearner {
     /// Finds the lists of a batch's graphs, and takes memory where there is not as much.
     fn begin(&mut self, batch: &BatchView<'_>, learns: bool) -> Result<()> {
         let graphs = batch.graphs.expect("a batch of a model over graphs has graphs");
-        let views = (0..graphs.len()).map(|graph| (graphs.index(graph), graphs.view(graph)));
-        check_places((batch.len(), graphs.len()), views.clone().map(|(_, view)| view.nodes() + view.edges()).sum())?;
-        self.lists.set(views, self.edges);
+        self.lists.set(graphs.edges());
         let of = [self.lists.nodes(), self.lists.places()];
         let [outputs, d_outputs, read] = self.lens(self.rows());
         self.layers.iter_mut().try_for_each(|layer| layer.begin(&self.lists, learns))?;
@@ -234,15 +229,6 @@ impl GraphLearner {
         let of = ReadGraphs { readout, lists: &self.lists, width };
         read_graphs_backward(of, (d_read, arguments), &mut shared.d_y)
     }
-}
-
-/// Refuses batches whose places and nodes numbers of 32 bits do not count.
-fn check_places((nodes, graphs): (usize, usize), places: usize) -> Result<()> {
-    if u32::try_from(nodes + places).is_ok() {
-        return Ok(());
-    }
-    let expected = "less on a GPU, with more gradient accumulation: nodes and edges of a batch must be fewer than 2^32";
-    Err(Error::setting("training.batch_size", &graphs, expected))
 }
 
 impl Learn for GraphLearner {

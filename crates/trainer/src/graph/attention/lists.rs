@@ -43,34 +43,33 @@ pub(crate) struct GraphPlace {
     pub(crate) place: u32,
 }
 
+/// What of a graph's edges attention sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SeenEdges {
+    /// Whether every node attends to itself, see [`GraphConfig::self_loops`](super::GraphConfig::self_loops).
+    pub(crate) self_loops: bool,
+    /// A: all attributes that edges have, or none.
+    pub(crate) attributes: usize,
+}
+
 impl BatchEdges {
-    /// Takes graphs with their numbers in the source, of whose edges A = `attributes` attributes are seen: all that they have, or none.
+    /// The lists of graphs with their numbers in the source.
     ///
     /// # Panics
     /// If a graph's arrays contradict each other, and if there are 2³² places.
-    pub(crate) fn set<'a>(
-        &mut self,
-        graphs: impl Iterator<Item = (usize, GraphView<'a>)>,
-        (self_loops, attributes): (bool, usize),
-    ) {
-        self.clear();
+    pub(crate) fn new<'a>(graphs: impl Iterator<Item = (usize, GraphView<'a>)>, seen: SeenEdges) -> Self {
+        let mut lists = BatchEdges::default();
         for (index, graph) in graphs {
-            self.push(index, &graph, (self_loops, attributes));
+            lists.push(index, &graph, seen);
         }
-        let places = u32::try_from(self.from.len()).expect("places are counted by u32");
-        self.starts.push(places);
-        self.starts_of_givers.push(self.places.len() as u32);
-        self.graphs.push(GraphPlace { index: 0, node: self.graph_of.len() as u32, place: places });
+        let places = u32::try_from(lists.from.len()).expect("places are counted by u32");
+        lists.starts.push(places);
+        lists.starts_of_givers.push(lists.places.len() as u32);
+        lists.graphs.push(GraphPlace { index: 0, node: lists.graph_of.len() as u32, place: places });
+        lists
     }
 
-    fn clear(&mut self) {
-        let BatchEdges { starts, from, starts_of_givers, places, to, attributes, graph_of, graphs } = self;
-        [starts, from, starts_of_givers, places, to, graph_of].into_iter().for_each(Vec::clear);
-        attributes.clear();
-        graphs.clear();
-    }
-
-    fn push(&mut self, index: usize, graph: &GraphView<'_>, (self_loops, attributes): (bool, usize)) {
+    fn push(&mut self, index: usize, graph: &GraphView<'_>, SeenEdges { self_loops, attributes }: SeenEdges) {
         let (nodes, node, place) = (graph.nodes(), self.graph_of.len(), self.from.len());
         let own_places = graph.edges() + if self_loops { nodes } else { 0 };
         self.graph_of.resize(node + nodes, self.graphs.len() as u32);
@@ -126,7 +125,6 @@ mod tests {
         let turned = csr.transposed().unwrap();
         let csc = Csc::new((&turned.offsets, &turned.indices, &turned.edges), 3).unwrap();
         let graph = GraphView { csr, csc, attributes: &[9.0, 1.0, 2.0] };
-        let mut lists = BatchEdges::default();
         for (self_loops, starts, from, givers, places) in [
             (
                 false,
@@ -143,7 +141,8 @@ mod tests {
                 vec![2, 1, 4, 3, 5, 8, 7, 10, 9, 11],
             ),
         ] {
-            lists.set([(7, graph), (2, graph)].into_iter(), (self_loops, 1));
+            let seen = SeenEdges { self_loops, attributes: 1 };
+            let lists = BatchEdges::new([(7, graph), (2, graph)].into_iter(), seen);
             assert_eq!((&lists.starts[..], &lists.from), (&starts[..], &from));
             assert_eq!((&lists.starts_of_givers[..], &lists.places), (&givers[..], &places));
             // Both lists have the same edges.
@@ -159,6 +158,7 @@ mod tests {
             assert_eq!((found, &lists.graph_of[..]), (expected.to_vec(), &[0, 0, 0, 1, 1, 1][..]));
         }
         // Given attributes by place, and the means of what nodes receive from others.
-        assert_eq!(lists.attributes[..6], [0.0, 1.0, 1.0, 0.0, 2.0, 2.0]);
+        let lists = BatchEdges::new(std::iter::once((7, graph)), SeenEdges { self_loops: true, attributes: 1 });
+        assert_eq!(lists.attributes, [0.0, 1.0, 1.0, 0.0, 2.0, 2.0]);
     }
 }

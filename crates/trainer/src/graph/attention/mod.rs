@@ -29,7 +29,7 @@ pub use dropout::GraphDropout;
 pub(crate) use dropout::GraphMask;
 pub use fast::{AttentionPass, PackedAttention};
 pub(crate) use layer::{Joined, Layer, Scoring};
-pub(crate) use lists::{BatchEdges, GraphPlace, NO_EDGE};
+pub(crate) use lists::{BatchEdges, GraphPlace, NO_EDGE, SeenEdges};
 pub use plain::AttentionMemory;
 
 use crate::error::Result;

@@ -37,8 +37,7 @@ impl Example {
     /// H, C and U; A; whether heads are averaged, whether there are loops, whether coefficients are dropped.
     fn new([heads, units, score_units]: [u32; 3], attributes: u32, [averages, self_loops, drops]: [bool; 3]) -> Self {
         let scope = Device::cpu().scope("test");
-        let lists =
-            GraphLists::new(&scope, graphs(&SIZES, attributes as usize).views(), (self_loops, attributes as usize));
+        let lists = GraphLists::new(&scope, graphs(&SIZES, attributes as usize).edges(self_loops, attributes as usize));
         let lists = lists.unwrap();
         let (nodes, averaged) = (lists.nodes() as u32, u32::from(averages));
         let sizes = AttentionSizes { nodes, heads, units, score_units, attributes, averaged, slope: 0.2 };

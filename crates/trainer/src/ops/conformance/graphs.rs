@@ -13,7 +13,7 @@ use super::super::{
 use super::between::{buffer, same};
 use super::noise;
 use crate::error::Result;
-use crate::graph::{GraphActivation, GraphDropout, GraphView, Readout};
+use crate::graph::{BatchEdges, GraphActivation, GraphDropout, GraphView, Readout, SeenEdges};
 use crate::loss::Loss;
 
 /// Graphs that own their arrays; their numbers in the source are 5, 8, 11 and so on.
@@ -43,7 +43,12 @@ pub(in crate::ops) fn graphs(sizes: &[usize], attributes: usize) -> Graphs {
 }
 
 impl Graphs {
-    pub(in crate::ops) fn views(&self) -> impl Iterator<Item = (usize, GraphView<'_>)> {
+    /// Their edges, of which A = `attributes` attributes are seen.
+    pub(in crate::ops) fn edges(&self, self_loops: bool, attributes: usize) -> BatchEdges {
+        BatchEdges::new(self.views(), SeenEdges { self_loops, attributes })
+    }
+
+    fn views(&self) -> impl Iterator<Item = (usize, GraphView<'_>)> {
         self.all.iter().enumerate().map(|(g, Graph { nodes, by_row, by_column, attributes })| {
             let csr = by_row.csr(*nodes).expect("edges of the nodes");
             let csc = Csc::new((&by_column.offsets, &by_column.indices, &by_column.edges), *nodes);
@@ -62,7 +67,7 @@ pub(super) fn attention(device: &Device) -> Result<()> {
 
 /// A layer with H, C and U, forward and backward; GAT's dots of nodes where U is 1.
 fn attend(scope: &Scope, [heads, units, score_units]: [u32; 3]) -> Result<Vec<f32>> {
-    let lists = GraphLists::new(scope, graphs(&SIZES, 2).views(), (true, 2))?;
+    let lists = GraphLists::new(scope, graphs(&SIZES, 2).edges(true, 2))?;
     let (nodes, averaged) = (lists.nodes() as u32, u32::from(score_units == 1));
     let sizes = AttentionSizes { nodes, heads, units, score_units, attributes: 2, averaged, slope: 0.2 };
     let (nodes, projected, scored_len) = (nodes as usize, sizes.projected(), sizes.scored());
@@ -116,7 +121,7 @@ fn masks(scope: &Scope) -> Result<Buffer<MaskNumbers>> {
 
 pub(super) fn readouts(device: &Device) -> Result<()> {
     same(device, 0.0, |scope| {
-        let (lists, width) = (GraphLists::new(scope, graphs(&SIZES, 0).views(), (false, 0))?, 7);
+        let (lists, width) = (GraphLists::new(scope, graphs(&SIZES, 0).edges(false, 0))?, 7);
         let (masks, len) = (masks(scope)?, lists.nodes() * width);
         let dropped = DroppedNodes { mask: (&masks, 0), lists: &lists, width };
         let (mut nodes, mut all) = (Buffer::zeros(scope, len)?, Vec::new());
@@ -138,7 +143,7 @@ pub(super) fn readouts(device: &Device) -> Result<()> {
 /// In f64, but for the gradients.
 pub(super) fn losses(device: &Device) -> Result<()> {
     same(device, 1e-6, |scope| {
-        let (lists, width) = (GraphLists::new(scope, graphs(&SIZES, 0).views(), (false, 0))?, 2);
+        let (lists, width) = (GraphLists::new(scope, graphs(&SIZES, 0).edges(false, 0))?, 2);
         let mut known: Vec<f32> =
             noise(1, "targets", lists.nodes() * width, 8.0).into_iter().map(|x| x.abs().floor() / 8.0).collect();
         known.chunks_exact_mut(width).step_by(5).for_each(|row| row.fill(f32::NAN));

@@ -46,10 +46,10 @@ pub(super) fn mean_of_tokens<T: Operand>(memory: &FuseMemory, fused: &mut Buffer
         Device::Cuda(device) => {
             let arguments = arguments![sizes.of_kernel(), memory.second.address(), fused.address(), share];
             // SAFETY: a thread writes an element of `fused`, which `fuse` has seen to be there, from those of its sample's tokens.
-            unsafe { submit(&device, &mean_kernel::<T>(), Launch::over(fused.len()), &arguments) }
+            unsafe { submit(&device, &mean_kernel::<T>(), Launch::over(sizes.samples * sizes.hidden), &arguments) }
         }
         _ => {
-            let samples = memory.second.as_slice().chunks_exact(sizes.tokens * sizes.hidden);
+            let samples = memory.second.as_slice().chunks_exact(sizes.tokens * sizes.hidden).take(sizes.samples);
             for (fused, tokens) in fused.as_mut_slice().chunks_exact_mut(sizes.hidden).zip(samples) {
                 for (unit, fused) in fused.iter_mut().enumerate() {
                     let numbers = tokens[unit..].iter().step_by(sizes.hidden);
@@ -68,15 +68,16 @@ pub(super) fn mean_kernel<T: Operand>() -> String {
 /// The gradient of that mean, for each token.
 pub(super) fn spread_to_tokens(d_fused: &Buffer<f32>, memory: &mut FuseMemory) -> Result<()> {
     let (sizes, share) = (memory.sizes, memory.sizes.share());
-    assert_eq!(d_fused.len(), sizes.samples * sizes.hidden, "a gradient for every sample");
+    assert!(d_fused.len() >= sizes.samples * sizes.hidden, "a gradient for every sample");
     match d_fused.scope().device().clone() {
         Device::Cuda(device) => {
             let arguments = arguments![sizes.of_kernel(), d_fused.address(), memory.d_tokens.address(), share];
             // SAFETY: a thread writes an element of `d_tokens`, from one of its sample's.
-            unsafe { submit(&device, "spread_to_tokens", Launch::over(memory.d_tokens.len()), &arguments) }
+            unsafe { submit(&device, "spread_to_tokens", Launch::over(sizes.rows() * sizes.hidden), &arguments) }
         }
         _ => {
-            for (row, to) in memory.d_tokens.as_mut_slice().chunks_exact_mut(sizes.hidden).enumerate() {
+            let rows = memory.d_tokens.as_mut_slice().chunks_exact_mut(sizes.hidden).take(sizes.rows());
+            for (row, to) in rows.enumerate() {
                 let from = &d_fused.as_slice()[row / sizes.tokens * sizes.hidden..];
                 to.iter_mut().zip(from).for_each(|(to, d)| *to = d * share);
             }
