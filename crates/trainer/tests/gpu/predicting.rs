@@ -73,6 +73,29 @@ fn a_gpu_predicts_as_the_processor_does() {
 }
 
 #[test]
+fn batches_of_a_shape_that_comes_again_are_replayed() {
+    let (driver, gpu) = with_kernels();
+    let (config, samples) = (whole(Precision::Bf16, 1), windows());
+    let graphs = |predictor: &mut Predictor| {
+        let before = driver.calls("cuGraphLaunch");
+        let (_, numbers) = predictions(predictor, &samples);
+        (driver.calls("cuGraphLaunch") - before, numbers)
+    };
+    let mut replaying = predictor(&config).on_gpu(&gpu).unwrap();
+    let [first, second, third] = [(); 3].map(|()| graphs(&mut replaying));
+    // Of three batches of eleven and one of five: what the first of a shape submits besides, for the memory that it takes, never comes again, and windows come to two places in turn.
+    assert_eq!([first.0, second.0, third.0], [0, 3, 4]);
+    // CUDA_ERROR_NOT_SUPPORTED: the driver is not asked again.
+    driver.fail("cuStreamBeginCapture_v2", 1, 801);
+    let (none, expected) = graphs(&mut predictor(&config).on_gpu(&gpu).unwrap());
+    assert_eq!(none, 0);
+    assert!(
+        [first, second, third].iter().all(|(_, numbers)| *numbers == expected),
+        "the bits of what is submitted as it is"
+    );
+}
+
+#[test]
 fn series_of_other_samples_take_the_place_of_those_before() {
     let gpu = Device::cpu();
     let config = config(Precision::Fp32, 1);
