@@ -339,7 +339,7 @@ impl Trainer {
         Predictions {
             model: &self.model,
             parameters: &self.parameters,
-            engine: &mut self.engine,
+            engine: Some(&mut self.engine),
             gpu: self.accelerator.as_mut().map(Accelerator::in_use),
             device: &self.device,
             compute: Compute { batch_size: ration.batch_size, ..self.config.compute() },
