@@ -258,7 +258,6 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// The GPU whose memory the buffer is in.
-    #[cfg(feature = "cuda")]
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         match &self.memory {
             Memory::Host(_) => None,

@@ -81,6 +81,26 @@ impl UnderWay {
     }
 }
 
+/// Copies beside a GPU's work, of which there is none.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    never: Infallible,
+}
+
+impl Lane {
+    pub(crate) fn new(gpu: &Gpu) -> Result<Self> {
+        gpu.never()
+    }
+
+    pub(crate) fn release(&self, _gpu: &Gpu, _block: usize) -> Result<()> {
+        match self.never {}
+    }
+
+    pub(crate) fn send(&mut self, _gpu: &Gpu, _from: &[u8], _to: (usize, u64)) -> Result<()> {
+        match self.never {}
+    }
+}
+
 /// A copy from a GPU, of which there are none.
 #[derive(Debug)]
 pub(crate) struct Coming {

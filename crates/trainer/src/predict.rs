@@ -37,8 +37,8 @@ pub struct Selection<'a> {
 pub struct Predictor {
     model: Model,
     parameters: TensorSet<f32>,
-    engine: Engine,
-    /// What computes in the place of the engine.
+    /// What computes on the processor; none where a GPU does.
+    engine: Option<Engine>,
     gpu: Option<Trained>,
     device: Device,
     compute: Compute,
@@ -59,7 +59,7 @@ impl Predictor {
         Ok(Predictor {
             model,
             parameters,
-            engine,
+            engine: Some(engine),
             gpu: None,
             device: device.clone(),
             compute,
@@ -73,10 +73,10 @@ impl Predictor {
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room.
-    pub fn with_precision(self, precision: Precision) -> Result<Self> {
-        self.assert_on_processor();
+    pub fn with_precision(mut self, precision: Precision) -> Result<Self> {
         let scope = self.device.scope("model/parameters/working");
-        Ok(Predictor { engine: self.engine.with_precision(&scope, &self.model, precision)?, precision, ..self })
+        let engine = self.take_engine().with_precision(&scope, &self.model, precision)?;
+        Ok(Predictor { engine: Some(engine), precision, ..self })
     }
 
     /// The predictor with the LSTMs' matrices in eight bits: weights a scale by output channel, bars and hidden states fourteen bits with a scale by row,
@@ -85,11 +85,10 @@ impl Predictor {
     /// # Errors
     /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`] for weights that are not finite,
     /// [`Error::Memory`] when the device has no room.
-    pub fn with_int8(self) -> Result<Self> {
-        self.assert_on_processor();
+    pub fn with_int8(mut self) -> Result<Self> {
         let scope = self.device.scope("model/parameters/int8");
-        let (engine, weight_errors) = self.engine.with_int8(&scope, (&self.model, &self.parameters))?;
-        Ok(Predictor { engine, weight_errors, ..self })
+        let (engine, weight_errors) = self.take_engine().with_int8(&scope, (&self.model, &self.parameters))?;
+        Ok(Predictor { engine: Some(engine), weight_errors, ..self })
     }
 
     /// By how much [`Predictor::with_int8`] changed each matrix, under its name, in the order of the model's layers; empty without it.
@@ -101,11 +100,12 @@ impl Predictor {
     /// last bars in one pass over each segment from zero, one step a bar. They depend on nothing else, neither on which samples
     /// are asked for nor on batches or threads. The samples must be slices of series.
     pub fn with_carried_state(self) -> Self {
-        self.assert_on_processor();
+        assert!(self.engine.is_some(), "{SETTLED}");
         Predictor { streams: true, ..self }
     }
 
-    /// The predictor on `gpu`, in its precision; to be asked for after everything else. Batches and a copy of the weights stay in host memory besides. Outputs are those of the
+    /// The predictor on `gpu`, in its precision; to be asked for after everything else. Batches and a copy of the weights stay in host memory besides; the threads and what else the processor
+    /// computes with are given back. Outputs are those of the
     /// processor in another rounding.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Predictor {
         self.check_on_gpu()?;
         let in_bytes = !self.weight_errors.is_empty();
         let trained = Trained::new(gpu, (&self.model, &self.parameters), (self.precision, in_bytes))?;
-        Ok(Predictor { gpu: Some(trained), ..self })
+        Ok(Predictor { gpu: Some(trained), engine: None, ..self })
     }
 
     /// Refuses what a GPU does not compute yet: models without an LSTM of samples that stand alone, the plain form, models over graphs in 16 bits, and carried state.
@@ -134,8 +134,8 @@ impl Predictor {
         Ok(())
     }
 
-    fn assert_on_processor(&self) {
-        assert!(self.gpu.is_none(), "what is computed is settled before it goes to a GPU");
+    fn take_engine(&mut self) -> Engine {
+        self.engine.take().expect(SETTLED)
     }
 
     /// The device that computes.
@@ -245,7 +245,7 @@ impl Predictor {
         Ok(Predictions {
             model: &self.model,
             parameters: &self.parameters,
-            engine: &mut self.engine,
+            engine: self.engine.as_mut(),
             gpu: self.gpu.as_mut().map(Trained::in_use),
             device: &self.device,
             compute: self.compute,
@@ -255,11 +255,14 @@ impl Predictor {
     }
 }
 
+const SETTLED: &str = "what is computed is settled before it goes to a GPU";
+
 /// A model in use: what predictions are computed with.
 pub(crate) struct Predictions<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet<f32>,
-    pub(crate) engine: &'a mut Engine,
+    /// There where no GPU is.
+    pub(crate) engine: Option<&'a mut Engine>,
     /// What computes outputs in the place of the engine: a GPU that has loaded the weights and, where they stay there, the series of the samples.
     pub(crate) gpu: Option<InUse<'a>>,
     pub(crate) device: &'a Device,
@@ -303,7 +306,9 @@ impl Predictions<'_> {
         mut each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
-        let graphs = self.engine.make_room_for(self.model, selection)?;
+        // A GPU's models are not over graphs.
+        let room = self.engine.as_deref_mut().map(|engine| engine.make_room_for(self.model, selection));
+        let graphs = room.transpose()?.flatten();
         let Compute { batch_size, form, .. } = self.compute;
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;
@@ -312,7 +317,8 @@ impl Predictions<'_> {
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         let mut numbers = Vec::new();
         if self.gpu.is_none() {
-            self.engine.load(self.model, self.parameters);
+            let (model, parameters) = (self.model, self.parameters);
+            self.engine().load(model, parameters);
         }
         let mut streamed = if self.streams { Some(self.stream(selection)?) } else { None };
         with_batches(source, schedule, |feed| {
@@ -325,15 +331,15 @@ impl Predictions<'_> {
                 numbers.resize(len, 0.0);
                 let weights = (self.model, self.parameters);
                 match &mut streamed {
-                    Some(streamed) => self.engine.install(|| match computed {
+                    Some(streamed) => self.engine().install(|| match computed {
                         Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
                         Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
                         Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),
                     }),
                     None => match computed {
                         Computed::Outputs => self.predict(&batch, &mut numbers)?,
-                        Computed::PoolingWeights => self.engine.pooling_weights(weights, &batch, &mut numbers),
-                        Computed::FusionWeights => self.engine.fusion_weights(weights, &batch, &mut numbers),
+                        Computed::PoolingWeights => self.engine().pooling_weights(weights, &batch, &mut numbers),
+                        Computed::FusionWeights => self.engine().fusion_weights(weights, &batch, &mut numbers),
                     },
                 }
                 if each(&batch, &numbers)? == Next::Stop {
@@ -349,10 +355,15 @@ impl Predictions<'_> {
         match &mut self.gpu {
             Some(gpu) => gpu.predict(batch, outputs),
             None => {
-                self.engine.predict(self.model, self.parameters, batch, outputs);
+                let (model, parameters) = (self.model, self.parameters);
+                self.engine().predict(model, parameters, batch, outputs);
                 Ok(())
             }
         }
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        self.engine.as_deref_mut().expect("what no GPU computes, the processor does")
     }
 
     /// The states at the last bars of the selection's windows.
@@ -361,7 +372,8 @@ impl Predictions<'_> {
         let series = series_of(selection.samples)?;
         let ends = distinct_ends(selection.samples, selection.indices)?;
         let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, self.compute, ends)?;
-        self.engine.stream((self.model, self.parameters), &series.timeframes, &mut streamed);
+        let weights = (self.model, self.parameters);
+        self.engine().stream(weights, &series.timeframes, &mut streamed);
         Ok(streamed)
     }
 }

@@ -47,7 +47,8 @@ pub struct Trainer {
     config: Config,
     model: Model,
     parameters: TensorSet<f32>,
-    gradients: TensorSet<f32>,
+    /// Those of a step that the processor computes.
+    gradients: Option<TensorSet<f32>>,
     optimizer: Optimizer<f32>,
     engine: Engine,
     /// Optimizer steps done.
@@ -180,7 +181,8 @@ impl Trainer {
         config.model = config.model.for_loss(config.loss);
         let model = Model::new(shape, config.model)?;
         let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
-        let gradients = TensorSet::zeros(&device.scope("model/gradients"), model.layout())?;
+        let gradients = || TensorSet::zeros(&device.scope("model/gradients"), model.layout());
+        let gradients = gpu.is_none().then(gradients).transpose()?;
         let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
         let mut ladder = if gpu.is_some() { Ladder::of_gpu(&config) } else { Ladder::new(&config) };
         let (engine, cut_before) = first_engine((device, &model), (&config, gpu.is_some()), &mut ladder)?;
@@ -351,7 +353,7 @@ impl Trainer {
         Predictions {
             model: &self.model,
             parameters: &self.parameters,
-            engine: &mut self.engine,
+            engine: Some(&mut self.engine),
             gpu: self.accelerator.as_mut().map(Accelerator::in_use),
             device: &self.device,
             compute: Compute { batch_size: ration.batch_size, ..self.config.compute() },

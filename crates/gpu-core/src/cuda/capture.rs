@@ -5,36 +5,23 @@
 use std::ptr;
 use std::sync::Arc;
 
-use cust::sys::{self, CUgraph, CUgraphExec, CUstream, CUstream_flags, CUstreamCaptureMode};
+use cust::sys::{self, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode};
 
+use super::apart::Apart;
 use super::context::Context;
 use super::fault::{Fault, checked};
 use super::work::Work;
-use crate::source::StreamId;
 
-/// The number that messages give the stream of captures, which no table has.
-const RECORDER: StreamId = StreamId(u32::MAX);
-
-/// A stream that runs nothing: work is captured on it.
+/// A stream that runs nothing: work is captured on it. Other threads may use the default stream meanwhile.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    stream: CUstream,
-    context: Arc<Context>,
+    stream: Apart,
 }
-
-// SAFETY: the handle is a number to the driver, which any thread may pass it, one at a time, as the lock around captures sees to.
-unsafe impl Send for Recorder {}
 
 impl Recorder {
     /// The context is current, here and in all that follows.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, Fault> {
-        let mut stream = ptr::null_mut();
-        // Not ordered with the default stream, so that other threads may use that while this one captures. Straight to the driver, as cust takes that flag away.
-        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: `stream` is a variable of this function.
-        let code = unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, 0) };
-        checked("cuStreamCreateWithPriority", format_args!("non-blocking, priority 0"), code)?;
-        Ok(Recorder { stream, context: Arc::clone(context) })
+        Ok(Recorder { stream: Apart::in_current(context)? })
     }
 
     /// # Safety
@@ -43,12 +30,12 @@ impl Recorder {
         // Nothing but `work` is asked of the driver meanwhile. Other threads are not concerned.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives as long as `self`.
-        let code = unsafe { sys::cuStreamBeginCapture_v2(self.stream, mode) };
+        let code = unsafe { sys::cuStreamBeginCapture_v2(self.stream.raw(), mode) };
         checked("cuStreamBeginCapture", format_args!("thread-local"), code)?;
         // SAFETY: as the caller promised.
-        let captured = work.iter().try_for_each(|work| unsafe { work.submit((RECORDER, self.stream)) });
+        let captured = work.iter().try_for_each(|work| unsafe { work.submit((Apart::ID, self.stream.raw())) });
         // Also after a failure, without which the stream would go on capturing.
-        let graph = end(self.stream, work.len());
+        let graph = end(self.stream.raw(), work.len());
         captured.and(graph)
     }
 }
@@ -59,16 +46,6 @@ fn end(stream: CUstream, nodes: usize) -> Result<Graph, Fault> {
     let code = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph.0) };
     checked("cuStreamEndCapture", format_args!("{nodes} nodes"), code)?;
     Ok(graph)
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        // Where the context cannot be current, it is gone, and the stream with it.
-        if self.context.enter_aside().is_ok() {
-            // SAFETY: the stream is ours, and nothing was ever run on it.
-            let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
-        }
-    }
 }
 
 /// A graph that is not executable.
@@ -105,7 +82,7 @@ impl Capture {
         // SAFETY: the graph is live, and the address that of a variable of this function.
         let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut executable, graph.0, 0) };
         checked("cuGraphInstantiateWithFlags", format_args!("{} nodes", work.len()), code)?;
-        Ok(Capture { executable, context: Arc::clone(&recorder.context) })
+        Ok(Capture { executable, context: Arc::clone(recorder.stream.context()) })
     }
 
     /// Has the capture do `work` from now on, which is [like](Work::is_like) what it did; where it fails, it does what it did.

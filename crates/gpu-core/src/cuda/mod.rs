@@ -27,6 +27,7 @@
 //! # Ok::<(), megabatch_gpu_core::Error>(())
 //! ```
 
+mod apart;
 mod arguments;
 mod blocks;
 mod capture;
@@ -36,6 +37,7 @@ pub(crate) mod copy;
 mod deferred;
 mod event;
 mod fault;
+mod lane;
 mod launch;
 mod module;
 mod pinned;
@@ -63,6 +65,7 @@ pub use transfer::Transfer;
 pub(crate) use captures::Captures;
 pub(crate) use context::Context;
 pub(crate) use fault::Fault;
+pub(crate) use lane::Lane;
 pub(crate) use stream::Streams;
 pub(crate) use under_way::{Coming, UnderWay};
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytemuck::Pod;
 use cust::sys;
 
+use super::apart::Apart;
 use super::context::Context;
 use super::event::Event;
 use super::fault::{Fault, checked};
@@ -200,6 +201,14 @@ impl<T: Pod> Pinned<T> {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// The same of a stream apart. Where it fails, the copy's end is not known: the caller waits for the stream.
+    pub(super) fn depart_on(&mut self, stream: &Apart) -> Result<()> {
+        let block = self.block.as_mut().expect("the block is there until it is dropped");
+        let recorded = block.event.record_on(stream.raw(), Apart::ID);
+        block.in_flight = recorded.is_ok();
+        recorded.map_err(|fault| self.pool.context.error(fault))
     }
 
     /// Waits for the copy that was submitted last.

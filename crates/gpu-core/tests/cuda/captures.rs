@@ -13,7 +13,7 @@ use super::kernels::{PTX, with_kernels};
 const LAUNCHES: usize = 4;
 
 /// Multiplies every number by `factor` to the fourth power.
-fn scale(numbers: &Buffer<f32>, factor: f32) -> Result<()> {
+pub(super) fn scale(numbers: &Buffer<f32>, factor: f32) -> Result<()> {
     let Device::Cuda(cuda) = numbers.scope().device() else { unreachable!("a GPU's") };
     let kernel = Kernel { module: "test", ptx: PTX, name: "scale" };
     let arguments = arguments![numbers.address(), factor, numbers.len() as u32];

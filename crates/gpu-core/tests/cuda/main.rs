@@ -3,6 +3,7 @@
 
 mod captures;
 mod gpu_check;
+mod intake;
 mod kernels;
 mod memory;
 mod ops;

@@ -2,12 +2,12 @@
 
 //! The bars of one timeframe on a device: those that the windows of a batch cover, each once.
 
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::{Buffer, Intake, Scope};
 
 use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::fast::Windows;
-use crate::footprint::{BOTH, FORWARD};
+use crate::footprint::{BOTH, FORWARD, StepPhase};
 use crate::lstm::Sizes;
 use crate::ops::{Mail, Operand, Rows, Sequence, make_room, take_rows};
 use crate::view::BatchView;
@@ -17,8 +17,8 @@ pub(super) struct Bars {
     sizes: Sizes,
     /// All bars of the series, [.., F], where they stay on the device.
     series: Option<Buffer<f32>>,
-    /// Elsewhere those of the batch.
-    of_batch: Buffer<f32>,
+    /// Elsewhere those of the batch, and of the one before it.
+    of_batches: Intake<f32>,
     windows: Windows,
     /// First bars of the windows of all samples.
     starts: Vec<usize>,
@@ -37,7 +37,7 @@ impl Bars {
         Ok(Bars {
             sizes,
             series: None,
-            of_batch: Buffer::zeros(scope, 0)?,
+            of_batches: Intake::new(scope)?,
             windows: Windows::default(),
             starts: Vec::new(),
             first: Vec::new(),
@@ -57,7 +57,10 @@ impl Bars {
             Some(series) => {
                 tally.put("series", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
             }
-            None => tally.put_mail(&format!("windows of {name}"), [bars * features * size_of::<f32>()]),
+            None => {
+                let bytes = 2 * bars * features * size_of::<f32>();
+                tally.put("batches", format!("windows of {name}, of two batches"), bytes, &StepPhase::ALL);
+            }
         }
         let ends = tally.config.dropout_between_layers().then_some(batch.windows[k] * size_of::<u64>());
         let places = ends.into_iter().chain([bars * size_of::<u32>()]);
@@ -96,7 +99,7 @@ impl Bars {
         make_room(&mut self.wide, count * features)
     }
 
-    /// Gives `mail` what the device has to know of them, the bars themselves where it does not keep the series.
+    /// Gives `mail` what the device has to know of them. The bars themselves, where it does not keep the series, go there beside the work of the batch before.
     pub(super) fn post<'a>(
         &'a mut self,
         (batch, k): (&BatchView<'_>, usize),
@@ -105,7 +108,7 @@ impl Bars {
     ) -> Result<()> {
         if self.series.is_none() {
             let bars = self.starts.iter().max().map_or(0, |last| last + self.sizes.steps);
-            mail.put(&mut self.of_batch, &batch.bars(k)[..bars * self.sizes.features])?;
+            self.of_batches.take(&batch.bars(k)[..bars * self.sizes.features])?;
         }
         if has_dropout {
             self.last.clear();
@@ -117,7 +120,7 @@ impl Bars {
 
     /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
     pub(super) fn take<T: Operand>(&mut self, narrow: (&mut Buffer<T>, usize)) -> Result<()> {
-        let table = self.series.as_ref().unwrap_or(&self.of_batch);
+        let table = self.series.as_ref().unwrap_or(self.of_batches.values());
         let rows = Rows { table, rows: &self.rows, count: self.numbers.len(), width: self.sizes.features };
         take_rows(&rows, narrow, &mut self.wide)
     }

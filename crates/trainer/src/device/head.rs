@@ -152,7 +152,7 @@ impl<T: Operand> Head<T> {
     }
 
     /// From what was read to the outputs.
-    fn forward(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+    pub(super) fn predict(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let room = self.rooms.now_mut();
         let of = Product {
             a: (&room.read).into(),
@@ -165,9 +165,8 @@ impl<T: Operand> Head<T> {
         multiply(&of, Output::Overwrite, (&mut room.outputs, 0), &mut self.scratch)
     }
 
-    /// Writes the outputs of what was read, `[B, K]`. Waits for the device.
-    pub(super) fn predict(&mut self, parameters: &Buffer<f32>, outputs: &mut [f32]) -> Result<()> {
-        self.forward(parameters)?;
+    /// Writes the outputs that were computed last, `[B, K]`. Waits for the device.
+    pub(super) fn read_outputs(&self, outputs: &mut [f32]) -> Result<()> {
         Ok(self.rooms.now().outputs.copy_to(outputs)?)
     }
 
@@ -177,7 +176,7 @@ impl<T: Operand> Head<T> {
         scale: &Buffer<f32>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
-        self.forward(parameters)?;
+        self.predict(parameters)?;
         let Head { width, outputs, arithmetic, .. } = *self;
         let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
         let of = Predictions { outputs: &room.outputs, targets: &room.targets, rows: room.samples };

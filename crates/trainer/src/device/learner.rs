@@ -43,8 +43,11 @@ pub(super) trait Learn: Debug + Send {
         parameters_and_gradients: (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()>;
 
-    /// Writes the outputs of a batch, `[B, K]`. Waits for the device.
-    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>, outputs: &mut [f32]) -> Result<()>;
+    /// Computes the outputs of a batch.
+    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()>;
+
+    /// Writes the outputs that were computed last, `[B, K]`. Waits for the device.
+    fn read_outputs(&self, outputs: &mut [f32]) -> Result<()>;
 
     /// `[2]`: the sum of the losses since the step began, and the number of its terms.
     fn totals(&self) -> &Buffer<f64>;
@@ -153,9 +156,13 @@ impl<T: Operand> Learn for Learner<T> {
         lstms.backward(fusion.d_tokens(), (weights, gradients))
     }
 
-    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>, outputs: &mut [f32]) -> Result<()> {
+    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()> {
         self.encode((batch, None), None, parameters)?;
-        self.head.predict(parameters, outputs)
+        self.head.predict(parameters)
+    }
+
+    fn read_outputs(&self, outputs: &mut [f32]) -> Result<()> {
+        self.head.read_outputs(outputs)
     }
 
     fn totals(&self) -> &Buffer<f64> {

@@ -59,7 +59,7 @@ pub(crate) struct Accelerator {
     device: Device,
     learner: Box<dyn Learn>,
     resident: Resident,
-    /// Of what steps submit, each part of which comes again with the next batch of the same shape.
+    /// Of what steps and validations submit, each part of which comes again with the next batch of the same shape.
     captures: Captures,
     tuner: Tuner,
     newest: Newest,
@@ -135,7 +135,8 @@ impl Accelerator {
     /// Makes ready for the weights as they are now.
     pub(crate) fn load(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         self.fetch(host, scaler)?;
-        self.learner.load(&self.resident.values)
+        let Accelerator { device, learner, resident, captures, .. } = self;
+        captures.run(device, || learner.load(&resident.values))
     }
 
     /// Takes weights and the optimizer's state from the host where they are newer.
@@ -149,7 +150,7 @@ impl Accelerator {
 
     /// The model in use, by the weights that [`Accelerator::load`] found.
     pub(crate) fn in_use(&mut self) -> InUse<'_> {
-        InUse { learner: &mut *self.learner, weights: &self.resident.values }
+        InUse { learner: &mut *self.learner, weights: &self.resident.values, captures: &mut self.captures }
     }
 
     /// Adds the gradients of `objective` over `batch`.

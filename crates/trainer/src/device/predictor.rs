@@ -3,7 +3,7 @@
 //! A model in use on a device: outputs, and nothing to learn.
 
 use megabatch_amp::Precision;
-use megabatch_gpu_core::{Buffer, Device};
+use megabatch_gpu_core::{Buffer, Captures, Device};
 
 use super::learner::{Learn, learner};
 use crate::config::Config;
@@ -18,12 +18,16 @@ use crate::view::BatchView;
 pub(crate) struct InUse<'a> {
     pub(super) learner: &'a mut dyn Learn,
     pub(super) weights: &'a Buffer<f32>,
+    /// Of what batches submit.
+    pub(super) captures: &'a mut Captures,
 }
 
 impl InUse<'_> {
     /// Writes the outputs of `batch`, `[B, K]`. Waits for the device.
     pub(crate) fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
-        self.learner.predict(batch, self.weights, outputs)
+        let InUse { learner, weights, captures } = self;
+        captures.run(weights.scope().device(), || learner.predict(batch, weights))?;
+        learner.read_outputs(outputs)
     }
 }
 
@@ -33,6 +37,7 @@ pub(crate) struct Trained {
     device: Device,
     learner: Box<dyn Learn>,
     weights: Buffer<f32>,
+    captures: Captures,
 }
 
 impl Trained {
@@ -52,7 +57,7 @@ impl Trained {
         if in_bytes {
             learner.quantize(&scope, model, parameters)?;
         }
-        Ok(Trained { device: device.clone(), learner, weights })
+        Ok(Trained { device: device.clone(), learner, weights, captures: Captures::default() })
     }
 
     /// The device that computes.
@@ -67,6 +72,6 @@ impl Trained {
 
     /// What predicts.
     pub(crate) fn in_use(&mut self) -> InUse<'_> {
-        InUse { learner: &mut *self.learner, weights: &self.weights }
+        InUse { learner: &mut *self.learner, weights: &self.weights, captures: &mut self.captures }
     }
 }

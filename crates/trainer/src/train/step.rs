@@ -16,10 +16,13 @@ use crate::prefetch::Feed;
 use crate::samples::Targets;
 use crate::schedule::Schedule;
 use crate::step::{Changes, Objective, Totals};
+use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
 /// Terms of each task, [`Tasks::count`].
 type TaskCounts = [usize; Tasks::MAX];
+
+const ON_PROCESSOR: &str = "the run is on the processor";
 
 /// The batches of a run.
 pub(super) struct Supply<'f, 'a> {
@@ -154,11 +157,16 @@ impl Trainer {
     /// Norm, clip, update along the gradients times `share` over the loss scale. Nothing is updated where they overflowed.
     fn follow(&mut self, share: f64, (scale, lr): (f32, f64), learns: bool) -> Result<Followed> {
         let inverse = (share / f64::from(scale)) as f32;
-        let examined = examine(&[self.gradients.values()], inverse, Threads::Caller);
-        let overflow = self.note_scale(examined.non_finite.is_some())?;
+        let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
+        let examined = examine(&[gradients.values()], inverse, Threads::Caller);
+        let first = examined.non_finite.filter(|_| self.scaler.is_some()).and_then(|_| gradients.first_non_finite());
+        let overflow = first.map(|(tensor, index)| format!("{tensor}[{index}]"));
+        if let Some(scaler) = &mut self.scaler {
+            scaler.update(first.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
+        }
         if let Some(factors) = examined.factors(self.config.clip_norm) {
             if learns {
-                self.optimizer.step(&mut self.parameters, &self.gradients, (lr, factors));
+                self.optimizer.step(&mut self.parameters, gradients, (lr, factors));
             }
             self.carried.iter_mut().for_each(Carried::commit);
         }
@@ -168,17 +176,18 @@ impl Trainer {
     /// The sums over the batches of a step, whose gradients are then in place.
     fn accumulate(&mut self, feed: &mut Feed<'_>, work: &Work) -> Result<Totals> {
         let mut totals = Totals::default();
-        self.gradients.clear();
+        self.gradients.as_mut().expect(ON_PROCESSOR).clear();
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
         self.engine.load(&self.model, &self.parameters);
         for _ in 0..work.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             let (objective, before) = (work.over(&batch), totals.loss_sum);
-            let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
+            let gradients = self.gradients.as_mut().expect(ON_PROCESSOR);
+            let changes = Changes { gradients: &mut *gradients, carried: self.carried.as_mut() };
             totals = self.engine.accumulate((&self.model, &self.parameters), &batch, objective, (changes, totals));
             let may_overflow = self.scaler.is_some();
-            let finite = totals.loss_sum.is_finite() && (may_overflow || self.gradients.first_non_finite().is_none());
+            let finite = totals.loss_sum.is_finite() && (may_overflow || gradients.first_non_finite().is_none());
             if !finite {
                 objective.loss.check_targets(batch.targets())?;
                 let loss = (totals.loss_sum - before) / objective.count as f64;
@@ -188,14 +197,6 @@ impl Trainer {
             }
         }
         Ok(totals)
-    }
-
-    /// Raises or lowers the loss scale, where there is one; the first gradient that overflowed.
-    fn note_scale(&mut self, overflows: bool) -> Result<Option<String>> {
-        let Some(scaler) = &mut self.scaler else { return Ok(None) };
-        let overflow = if overflows { self.gradients.first_non_finite() } else { None };
-        scaler.update(overflow.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
-        Ok(overflow.map(|(tensor, index)| format!("{tensor}[{index}]")))
     }
 
     /// Terms of the loss of a step: of graphs those of its known targets, elsewhere those that there are if all targets are known.
@@ -236,7 +237,7 @@ impl Trainer {
             let model = (&self.model, &self.parameters);
             self.engine.trace(model, batch, (self.carried.as_ref(), objective), &mut trace);
         }
-        for (name, _, values) in self.gradients.tensors() {
+        for (name, _, values) in self.gradients.iter().flat_map(TensorSet::tensors) {
             trace.look(("", &format!("the gradient of {name}")), values);
         }
         let first = trace.first()?;

@@ -105,3 +105,21 @@ fn of_windows_in_common_no_more_is_taken_than_was_planned() {
     let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
     assert!(taken > 0.9 * planned, "{taken} of {planned}");
 }
+
+#[test]
+fn a_host_has_no_gradients_of_what_a_gpu_learns() {
+    let (host, gpu) = (Device::cpu(), Device::cpu());
+    let of = config(Precision::Fp32, 1);
+    let trainer = Trainer::on_gpu(&gpu, &host, of, windows().shape().clone()).unwrap();
+    let taken = |device: &Device, label: &str| {
+        device
+            .usage_by_scope()
+            .iter()
+            .filter(|(scope, _)| scope.ends_with(label))
+            .map(|(_, usage)| usage.allocated_bytes)
+            .sum::<usize>()
+    };
+    let size = size_of_val(trainer.parameters().values());
+    assert_eq!([taken(&host, "model/gradients"), taken(&gpu, "model/gradients")], [0, size]);
+    assert_eq!(taken(&host, "model/parameters"), size);
+}

@@ -11,13 +11,17 @@ use crate::{PRECISIONS, assert_close, config, losses, series, shape, tolerance, 
 
 /// A predictor of the first weights of a run with `config`, in its precision.
 fn predictor(config: &Config) -> Predictor {
+    predictor_on(&Device::cpu(), config)
+}
+
+fn predictor_on(host: &Device, config: &Config) -> Predictor {
     let compute = Compute { threads: 1, batch_size: config.batch_size, form: config.form };
     let model = Model::new(shape(), config.model.for_loss(config.loss)).unwrap();
     let weights = model.initial_parameters::<f32>(&Device::cpu().scope("weights"), config.seed).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     save_weights(&path, &weights).unwrap();
-    Predictor::open(&Device::cpu(), model, &path, compute).unwrap().with_precision(config.precision).unwrap()
+    Predictor::open(host, model, &path, compute).unwrap().with_precision(config.precision).unwrap()
 }
 
 /// Samples in an order of their own, of which one comes twice; the last batch is not full.
@@ -97,6 +101,29 @@ fn a_gpu_predicts_in_eight_bits_as_the_processor_does() {
 }
 
 #[test]
+fn batches_of_a_shape_that_comes_again_are_replayed() {
+    let (driver, gpu) = with_kernels();
+    let (config, samples) = (whole(Precision::Bf16, 1), windows());
+    let graphs = |predictor: &mut Predictor| {
+        let before = driver.calls("cuGraphLaunch");
+        let (_, numbers) = predictions(predictor, &samples);
+        (driver.calls("cuGraphLaunch") - before, numbers)
+    };
+    let mut replaying = predictor(&config).on_gpu(&gpu).unwrap();
+    let [first, second, third] = [(); 3].map(|()| graphs(&mut replaying));
+    // Of three batches of eleven and one of five: what the first of a shape submits besides, for the memory that it takes, never comes again, and windows come to two places in turn.
+    assert_eq!([first.0, second.0, third.0], [0, 3, 4]);
+    // CUDA_ERROR_NOT_SUPPORTED: the driver is not asked again.
+    driver.fail("cuStreamBeginCapture_v2", 1, 801);
+    let (none, expected) = graphs(&mut predictor(&config).on_gpu(&gpu).unwrap());
+    assert_eq!(none, 0);
+    assert!(
+        [first, second, third].iter().all(|(_, numbers)| *numbers == expected),
+        "the bits of what is submitted as it is"
+    );
+}
+
+#[test]
 fn series_of_other_samples_take_the_place_of_those_before() {
     let gpu = Device::cpu();
     let config = config(Precision::Fp32, 1);
@@ -113,7 +140,9 @@ fn predictions_take_no_memory_for_what_is_learnt() {
     // So wide that weights outweigh everything else.
     let narrow = config(Precision::Fp32, 2);
     let config = Config { model: ModelConfig { hidden: 64, ..narrow.model }, batch_size: 1, ..narrow };
-    let mut predictor = predictor(&config).on_gpu(&gpu).unwrap();
+    let host = Device::cpu();
+    let mut predictor = predictor_on(&host, &config).on_gpu(&gpu).unwrap();
+    let on_host = host.usage().allocated_bytes;
     predictions(&mut predictor, &windows());
     let weights = Buffer::<f32>::zeros(&gpu.scope("weights"), predictor.model().layout().len()).unwrap();
     let taken = |label: &str| {
@@ -122,6 +151,7 @@ fn predictions_take_no_memory_for_what_is_learnt() {
         of.map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
     };
     let size = weights.len() * size_of::<f32>();
+    assert_eq!(on_host, size, "of all that the processor predicts with, the host has the weights");
     assert_eq!(taken("model/gradients") + taken("optimizer"), 0);
     // Those of the file, and the LSTMs' in the order of the operations.
     assert!((size..9 * size / 4).contains(&taken("model/parameters")), "{} of {size}", taken("model/parameters"));

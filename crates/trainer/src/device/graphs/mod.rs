@@ -270,8 +270,11 @@ impl Learn for GraphLearner {
         Ok(())
     }
 
-    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>, outputs: &mut [f32]) -> Result<()> {
-        self.forward((batch, Drawn::default()), None, parameters)?;
+    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()> {
+        self.forward((batch, Drawn::default()), None, parameters)
+    }
+
+    fn read_outputs(&self, outputs: &mut [f32]) -> Result<()> {
         let all = self.outputs().to_vec()?;
         outputs.copy_from_slice(&all[..outputs.len()]);
         Ok(())

@@ -1,0 +1,65 @@
+//! Values that come beside a GPU's work.
+
+use megabatch_gpu_core::{Buffer, Device, Error, Intake};
+use megabatch_simt::driver::Setting;
+
+use super::captures::scale;
+use super::kernels::with_kernels;
+
+#[test]
+fn values_come_while_the_gpu_works_on_those_before() {
+    let (driver, device) = with_kernels();
+    // Work is done when somebody waits for it, and no more of it than that takes.
+    driver.set(Setting::Deferred, 1);
+    let scope = device.scope("test");
+    let mut intake = Intake::new(&scope).unwrap();
+    let mut results: Vec<_> = (0..5).map(|_| Buffer::<f32>::zeros(&scope, 3).unwrap()).collect();
+    let before = scope.usage().allocated_bytes;
+    let (_, none) = (driver.launches(), driver.launches());
+    for (k, result) in results.iter_mut().enumerate() {
+        let mut values = [k as f32 + 1.0; 3];
+        intake.take(&values).unwrap();
+        // They have been read, and whatever becomes of them changes nothing.
+        values.fill(77.0);
+        // Each waits for the copy two before it. The fifth is the first to wait for one that had to wait itself: for the work on the first values.
+        assert_eq!(driver.launches() == none, k < 4, "{k}");
+        scale(intake.values(), 2.0).unwrap();
+        result.copy_from_buffer(intake.values()).unwrap();
+    }
+    assert_eq!(driver.calls("cuStreamSynchronize"), 0);
+    for (k, result) in results.iter().enumerate() {
+        assert_eq!(result.to_vec().unwrap(), [16.0 * (k as f32 + 1.0); 3]);
+    }
+    assert_eq!(device.gpu().unwrap().pinned_stats().locks_total, 2);
+    assert_eq!(scope.usage().allocated_bytes - before, 2 * 3 * size_of::<f32>());
+}
+
+#[test]
+fn both_buffers_grow_at_once() {
+    let (_driver, device) = with_kernels();
+    for device in [Device::cpu(), device] {
+        let scope = device.scope("test");
+        let mut intake = Intake::new(&scope).unwrap();
+        for (values, room) in [(&[][..], 0), (&[1u32, 2], 2), (&[3, 4, 5], 3), (&[6], 3), (&[], 3)] {
+            intake.take(values).unwrap();
+            assert_eq!(intake.values().len(), room);
+            assert_eq!(intake.values().to_vec().unwrap()[..values.len()], *values);
+        }
+        assert_eq!(scope.usage().allocated_bytes, 2 * 3 * size_of::<u32>());
+    }
+}
+
+#[test]
+fn a_copy_that_fails_is_told_and_leaves_nothing_behind() {
+    let (driver, device) = with_kernels();
+    for call in ["cuMemcpyHtoDAsync_v2", "cuEventRecord", "cuStreamWaitEvent"] {
+        let mut intake = Intake::new(&device.scope("test")).unwrap();
+        intake.take(&[1.0f32; 3]).unwrap();
+        driver.fail(call, 1, 719);
+        assert!(matches!(intake.take(&[2.0; 3]).unwrap_err(), Error::Driver { code: 719, .. }), "{call}");
+        intake.take(&[3.0; 3]).unwrap();
+        assert_eq!(intake.values().to_vec().unwrap(), [3.0; 3]);
+    }
+    drop(device);
+    assert_eq!(driver.contexts_retained(), 0);
+}
