@@ -35,6 +35,16 @@ __device__ inline void take(uint4 four, unsigned(&a)[4]) {
   a[3] = four.w;
 }
 
+// Both pairs of gates for all of an inner dimension, as a lane finds them from its first one on.
+template <int INNER>
+__device__ inline void take_weights(const uint4* first, unsigned (&weights)[INNER][2][4]) {
+#pragma unroll
+  for (int k = 0; k < INNER; k++) {
+#pragma unroll
+    for (int pairs = 0; pairs < 2; pairs++) take(first[(2 * k + pairs) * 32], weights[k][pairs]);
+  }
+}
+
 #ifndef __CUDA_ARCH__
 __device__ inline u64 of_lane(unsigned low, unsigned high, unsigned lane) {
   return __shfl_sync(ALL_LANES, (u64)high << 32 | low, (int)lane);

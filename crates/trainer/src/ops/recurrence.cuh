@@ -38,12 +38,7 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
   bool has_unit = unit < H;
 
   unsigned weight[INNER][2][4];
-  const uint4* fragment = fragments + ((u64)of.weight * HP / 8 + threadIdx.x / 32) * INNER * 2 * 32 + lane;
-#pragma unroll
-  for (int k = 0; k < INNER; k++) {
-#pragma unroll
-    for (int pairs = 0; pairs < 2; pairs++) take(fragment[(2 * k + pairs) * 32], weight[k][pairs]);
-  }
+  take_weights(fragments + ((u64)of.weight * HP / 8 + threadIdx.x / 32) * INNER * 2 * 32 + lane, weight);
 
   unsigned own = tile.window + 2 * quad, at = own * H + unit;  // in arrays [B, H]
   Lane here = {of, tile, H, unit, own, has_unit};
