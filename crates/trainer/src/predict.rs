@@ -12,6 +12,7 @@ use crate::carried::series_of;
 use crate::device::{InUse, Trained, check_model};
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, evaluate};
+use crate::graph::{Graphs, check_graphs};
 use crate::level::Level;
 use crate::loss::Loss;
 use crate::model::Model;
@@ -306,9 +307,8 @@ impl Predictions<'_> {
         mut each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
-        // A GPU's models are not over graphs.
-        let room = self.engine.as_deref_mut().map(|engine| engine.make_room_for(self.model, selection));
-        let graphs = room.transpose()?.flatten();
+        let graphs = graphs_of(self.model, selection)?;
+        self.engine.as_deref_mut().map_or(Ok(()), |engine| engine.make_room_for(self.model, graphs))?;
         let Compute { batch_size, form, .. } = self.compute;
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;
@@ -384,6 +384,16 @@ pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
         return check_graphs_of(model, samples);
     }
     Err(Error::SamplesShape { model: model.shape().to_string(), samples: samples.shape().to_string() })
+}
+
+/// The graphs that are asked about, for a model over graphs.
+///
+/// # Errors
+/// As [`check_graphs`].
+pub(crate) fn graphs_of<'a>(model: &Model, of: Selection<'a>) -> Result<Option<&'a dyn Graphs>> {
+    let graphs = of.samples.graphs().filter(|_| model.config().is_over_graphs());
+    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, of.indices))?;
+    Ok(graphs)
 }
 
 /// Refuses graphs for a model of samples that stand alone, and such samples for a model over graphs.

@@ -28,7 +28,7 @@ use crate::graph::Graphs;
 use crate::ladder::{Ladder, Ration};
 use crate::model::{Model, SampleShape};
 use crate::optimizer::Optimizer;
-use crate::predict::{Predictions, Selection, check_shape};
+use crate::predict::{Predictions, Selection, check_shape, graphs_of};
 use crate::prefetch::{Source, with_batches};
 use crate::samples::Samples;
 use crate::schedule::Schedule;
@@ -306,7 +306,8 @@ impl Trainer {
             return Ok(self.outcome(End::Stopped));
         }
         self.accelerator.iter_mut().try_for_each(|accelerator| accelerator.keep_series(run.samples))?;
-        let graphs = self.engine.make_room_for(&self.model, Selection { samples: run.samples, indices: run.train })?;
+        let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
+        self.engine.make_room_for(&self.model, graphs)?;
         let scope = self.device.scope("batches");
         let order = schedule.batches(self.step..schedule.steps, run.train);
         with_batches(self.source(run, graphs, &scope), order, |feed| {

@@ -29,10 +29,9 @@ use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::fast::PackedWeights;
 use crate::form::{Form, Memory, Shard, Weights};
-use crate::graph::{Graphs, check_graphs};
+use crate::graph::Graphs;
 use crate::loss::Loss;
 use crate::model::Model;
-use crate::predict::Selection;
 use crate::profile::Profile;
 use crate::series::Series;
 use crate::stream::{Streamed, work_off};
@@ -192,24 +191,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the memory for the samples of `selection`, where it is not there already; gives the source of the graphs, for a model over
-    /// graphs.
-    ///
-    /// # Errors
-    /// As [`check_graphs`].
-    pub(crate) fn make_room_for<'a>(
-        &mut self,
-        model: &Model,
-        Selection { samples, indices }: Selection<'a>,
-    ) -> Result<Option<&'a dyn Graphs>> {
-        let Some(graphs) = samples.graphs().filter(|_| model.config().is_over_graphs()) else {
-            self.make_room(model, self.compute.room(self.purpose))?;
-            return Ok(None);
+    /// Takes the memory for batches, of these graphs for a model over graphs, where it is not there already.
+    pub(crate) fn make_room_for(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
+        let of_graphs = |graphs: &dyn Graphs| {
+            let (samples, edges) = graphs.largest();
+            Room { samples, edges, run: 1 }
         };
-        check_graphs(graphs, indices)?;
-        let (samples, edges) = graphs.largest();
-        self.make_room(model, Room { samples, edges, run: 1 })?;
-        Ok(Some(graphs))
+        let room = graphs.map_or_else(|| self.compute.room(self.purpose), of_graphs);
+        self.make_room(model, room)
     }
 
     /// Makes ready for `parameters`; to be called whenever they have changed, before they are computed with.
