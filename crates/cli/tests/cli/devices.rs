@@ -101,6 +101,34 @@ fn a_gpu_trains_the_whole_model() {
 }
 
 #[test]
+fn a_gpu_trains_and_evaluates_models_over_graphs() {
+    let stage = Stage::new();
+    stage.succeeds("synth shares --shares 5 --days 120");
+    stage.succeeds(
+        "ingest shares --out shares.h5 --timeframes D1:3 --features log_return --target log_return --horizon 2",
+    );
+    stage.succeeds("graph build shares --kind correlation --lookback 20 --min-observations 10 --k 2 --out shares.mbg");
+    let layers = "--set model.graph_hidden=4 --set model.graph_heads=2 --set model.graph_dropout=0.1 --set training.loss=rank_pairwise";
+    let train = format!(
+        "train --data shares.h5 --max-steps 3 --set model.graph=shares.mbg --set gpu_optimization.batch_size=4 --set model.hidden=4 {layers}"
+    );
+    for (run, device) in [("processor", "cpu"), ("gpu", "cuda:0")] {
+        let (code, message) = with_driver(&stage, &format!("{train} --out {run} --device {device}"));
+        assert_eq!(code, Some(0), "{run}: {message}");
+    }
+    let [(expected, _), (found, device)] = ["processor", "gpu"].map(|run| trained(&stage, run));
+    assert_eq!((found.len(), expected.len(), device.as_str()), (3, 3, "cuda:0"));
+    let error = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
+    assert!(error < 1e-4 * expected[0], "losses differ by {error}");
+    let [exact, found] =
+        ["cpu", "cuda:0"].map(|device| answer_with_driver(&stage, &format!("eval --run gpu --device {device}")));
+    assert_eq!((&found["gpu"], &found["samples"]), (&Value::from("cuda:0"), &exact["samples"]));
+    for (found, expected) in numbers(&found["ic"]).into_iter().zip(numbers(&exact["ic"])) {
+        assert!((found - expected).abs() < 1e-4, "{found} where {expected} is right");
+    }
+}
+
+#[test]
 fn a_gpu_predicts_and_evaluates_as_the_processor_does() {
     let stage = Stage::with_run();
     let [exact, auto] =
