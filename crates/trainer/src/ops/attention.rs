@@ -28,7 +28,7 @@ pub(crate) use backward::{
     score_gradients, value_gradients,
 };
 
-use super::dropout::MaskNumbers;
+use super::dropout::{MaskNumbers, mask_address};
 use super::graph_lists::GraphLists;
 use super::operand::Part;
 use crate::error::Result;
@@ -122,10 +122,7 @@ impl Attended<'_> {
     }
 
     fn mask_address(&self) -> u64 {
-        self.mask.map_or(0, |(masks, mask)| {
-            assert!(mask < masks.len(), "mask {mask} of {}", masks.len());
-            masks.address() + (mask * size_of::<MaskNumbers>()) as u64
-        })
+        self.mask.map_or(0, mask_address)
     }
 
     /// Panics if an array is shorter than its length here, or on another device.
@@ -253,7 +250,7 @@ pub(crate) fn gather_heads(
         _ => {
             let y = &mut y.as_mut_slice()[..len];
             plain::gather_heads(of, (coefficients.as_slice(), values.as_slice()), start, y);
-            y.iter_mut().for_each(|y| *y = plain::activate(activation, *y));
+            y.iter_mut().for_each(|y| *y = activation.map_or(*y, |activation| activation.of(*y)));
             Ok(())
         }
     }

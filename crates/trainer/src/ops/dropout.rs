@@ -45,6 +45,15 @@ impl From<MaskNumbers> for Mask {
     }
 }
 
+/// Address of a mask among several.
+///
+/// # Panics
+/// If there is none of this number.
+pub(super) fn mask_address((masks, mask): (&Buffer<MaskNumbers>, usize)) -> u64 {
+    assert!(mask < masks.len(), "mask {mask} of {}", masks.len());
+    masks.address() + (mask * size_of::<MaskNumbers>()) as u64
+}
+
 impl Dropped<'_> {
     fn len(&self) -> usize {
         self.shape.iter().product()
@@ -58,10 +67,6 @@ impl Dropped<'_> {
         let (masks, mask) = self.mask;
         assert!(mask < masks.len(), "mask {mask} of {}", masks.len());
         device.assert_beside(masks.scope().device());
-    }
-
-    fn mask_address(&self) -> u64 {
-        self.mask.0.address() + (self.mask.1 * size_of::<MaskNumbers>()) as u64
     }
 
     /// Address of the first window's end.
@@ -106,7 +111,7 @@ pub fn drop_outputs<From: Operand, To: Operand>(
             let (name, [steps, windows, hidden]) = (kernel::<From, To>(), of.shape);
             let kernel = Kernel { module: "trainer/dropout", ptx: PTX, name: &name };
             let to = Part { buffer: to, start }.address();
-            let (mask, ends) = (of.mask_address(), of.ends_address());
+            let (mask, ends) = (mask_address(of.mask), of.ends_address());
             let arguments = arguments![mask, ends, from.address(), to, steps as u32, windows as u32, hidden as u32];
             // SAFETY: a thread reads and writes elements within the shape, which the buffers were seen to have, each thread others. What is submitted to the default stream later runs
             // after it.
@@ -136,7 +141,7 @@ pub fn drop_gradients(of: Dropped<'_>, (d, start): (&mut Buffer<f32>, usize)) ->
             let kernel = Kernel { module: "trainer/dropout", ptx: PTX, name: "drop_gradients" };
             let (d, [steps, windows, hidden]) = (Part { buffer: d, start }.address(), of.shape);
             let arguments =
-                arguments![of.mask_address(), of.ends_address(), d, steps as u32, windows as u32, hidden as u32];
+                arguments![mask_address(of.mask), of.ends_address(), d, steps as u32, windows as u32, hidden as u32];
             // SAFETY: as in `drop_outputs`.
             Ok(unsafe { kernel.submit(device, of.launch(), &arguments) }?)
         }

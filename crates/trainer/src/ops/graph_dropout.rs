@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
-use super::dropout::MaskNumbers;
+use super::dropout::{MaskNumbers, mask_address};
 use super::graph_lists::GraphLists;
 use super::operand::Part;
 use crate::dropout::Mask;
@@ -21,12 +21,6 @@ pub(crate) struct DroppedNodes<'a> {
 impl DroppedNodes<'_> {
     fn len(&self) -> usize {
         self.lists.nodes() * self.width
-    }
-
-    fn mask_address(&self) -> u64 {
-        let (masks, mask) = self.mask;
-        assert!(mask < masks.len(), "mask {mask} of {}", masks.len());
-        masks.address() + (mask * size_of::<MaskNumbers>()) as u64
     }
 
     /// Of all numbers in their order.
@@ -58,7 +52,7 @@ pub(crate) fn drop_nodes(of: DroppedNodes<'_>, x: &Buffer<f32>, to: &mut Buffer<
             let lists = &of.lists.on_device;
             let (graphs, graph_of, width) = (lists.graphs.address(), lists.graph_of.address(), of.width as u32);
             let arguments =
-                arguments![of.mask_address(), graphs, graph_of, x.address(), to.address(), len as u64, width];
+                arguments![mask_address(of.mask), graphs, graph_of, x.address(), to.address(), len as u64, width];
             // SAFETY: the lists have the graph of every node; a thread writes one element, of which the arrays were seen to have as many. What is submitted to the default stream
             // later runs after it.
             unsafe { of.submit(&device, "drop_nodes", &arguments) }
@@ -80,7 +74,7 @@ pub(crate) fn drop_node_gradients(of: DroppedNodes<'_>, d: &mut Buffer<f32>) -> 
         Device::Cuda(device) => {
             let lists = &of.lists.on_device;
             let (graphs, graph_of, width) = (lists.graphs.address(), lists.graph_of.address(), of.width as u32);
-            let arguments = arguments![of.mask_address(), graphs, graph_of, d.address(), len as u64, width];
+            let arguments = arguments![mask_address(of.mask), graphs, graph_of, d.address(), len as u64, width];
             // SAFETY: as in `drop_nodes`.
             unsafe { of.submit(&device, "drop_node_gradients", &arguments) }
         }

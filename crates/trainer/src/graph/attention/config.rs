@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dropout::check_rate_of;
 use crate::error::{Error, Result};
+use crate::scalar::Scalar;
 
 /// How the score of an edge is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,25 @@ pub enum GraphActivation {
     Elu,
     /// x, or 0 where x is negative.
     Relu,
+}
+
+impl GraphActivation {
+    pub(crate) fn of<S: Scalar>(self, x: S) -> S {
+        match self {
+            GraphActivation::Elu if x < S::ZERO => x.exp() - S::ONE,
+            GraphActivation::Relu if x < S::ZERO => S::ZERO,
+            _ => x,
+        }
+    }
+
+    /// The slope where it gave `y`.
+    pub(crate) fn slope<S: Scalar>(self, y: S) -> S {
+        match self {
+            _ if y > S::ZERO => S::ONE,
+            GraphActivation::Elu => y + S::ONE,
+            GraphActivation::Relu => S::ZERO,
+        }
+    }
 }
 
 /// The choices of graph attention that its data leave open.

@@ -36,7 +36,7 @@ pub(crate) fn activation_gradients(
         }
         _ => {
             let pairs = d.as_mut_slice()[..len].iter_mut().zip(y.as_slice());
-            pairs.for_each(|(d, &y)| *d *= plain::activation_slope(activation, y));
+            pairs.for_each(|(d, &y)| *d *= activation.slope(y));
             Ok(())
         }
     }

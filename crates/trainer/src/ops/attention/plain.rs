@@ -4,7 +4,7 @@
 
 use super::{Attended, AttentionSizes, Scored, Start};
 use crate::dropout::Mask;
-use crate::graph::{GraphActivation, NO_EDGE};
+use crate::graph::NO_EDGE;
 
 impl AttentionSizes {
     /// The column of the output that a unit of a head goes to.
@@ -134,23 +134,6 @@ pub(super) fn gather_heads(
             };
             row[of.sizes.column(head, unit)] += of.sizes.share() * of.edges_to(i).map(term).sum::<f32>();
         }
-    }
-}
-
-pub(super) fn activate(activation: Option<GraphActivation>, x: f32) -> f32 {
-    match activation {
-        Some(GraphActivation::Elu) if x < 0.0 => x.exp() - 1.0,
-        Some(GraphActivation::Relu) if x < 0.0 => 0.0,
-        _ => x,
-    }
-}
-
-/// The slope of the function between layers where it gave `y`.
-pub(super) fn activation_slope(activation: GraphActivation, y: f32) -> f32 {
-    match activation {
-        _ if y > 0.0 => 1.0,
-        GraphActivation::Elu => y + 1.0,
-        GraphActivation::Relu => 0.0,
     }
 }
 

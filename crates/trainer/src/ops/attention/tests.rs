@@ -248,7 +248,7 @@ fn dots_of_nodes_are_the_plain_forms() {
 #[test]
 fn slopes_of_the_functions_between_layers() {
     for (activation, is_elu) in [(GraphActivation::Elu, 1u32), (GraphActivation::Relu, 0)] {
-        let y: Vec<f32> = noise("y", 700, 1.0).into_iter().map(|x| plain::activate(Some(activation), x)).collect();
+        let y: Vec<f32> = noise("y", 700, 1.0).into_iter().map(|x| activation.of(x)).collect();
         let (values, mut d) = (Buffer::from_slice(&Device::cpu().scope("test"), &y).unwrap(), buffer("d", 702));
         let mut found = d.as_slice().to_vec();
         activation_gradients(activation, (&values, 700), &mut d).unwrap();

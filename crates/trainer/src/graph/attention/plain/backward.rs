@@ -6,7 +6,6 @@ use super::memory::{LayerMemory, Scratch};
 use super::score::{ScoreGradients, Scores, scored};
 use crate::graph::GraphView;
 use crate::graph::attention::Nodes;
-use crate::graph::attention::config::GraphActivation;
 use crate::graph::attention::dropout::GraphMask;
 use crate::graph::attention::edges::edges_to;
 use crate::graph::attention::layer::{Layer, Scoring};
@@ -27,7 +26,7 @@ pub(super) fn layer_backward<S: Scalar>(
     let len = count * sizes.width();
     let d_y = &mut scratch.d_y.as_mut_slice()[..len];
     if !at.is_last() {
-        let slopes = memory.y.as_slice()[..len].iter().map(|&y| slope(at.attention.config.activation, y));
+        let slopes = memory.y.as_slice()[..len].iter().map(|&y| at.attention.config.activation.slope(y));
         d_y.iter_mut().zip(slopes).for_each(|(d, slope)| *d *= slope);
     }
     for row in d_y.chunks_exact(sizes.width()) {
@@ -136,15 +135,6 @@ fn unproject<S: Scalar>(
     let d_y = Matrix::new(d_y, [rows, columns]);
     multiply(d_y.transposed(), Matrix::new(x, [rows, width]), Output::Add, gradients.slot_mut(slot));
     multiply(d_y, Matrix::new(weight, [columns, width]), Output::Add, d_x);
-}
-
-/// The slope of the function between layers where it gave `y`.
-fn slope<S: Scalar>(activation: GraphActivation, y: S) -> S {
-    match activation {
-        _ if y > S::ZERO => S::ONE,
-        GraphActivation::Elu => y + S::ONE,
-        GraphActivation::Relu => S::ZERO,
-    }
 }
 
 /// Adds as many terms as there are sums.

@@ -5,7 +5,6 @@ use super::memory::LayerMemory;
 use super::score::Scores;
 use crate::graph::GraphView;
 use crate::graph::attention::Nodes;
-use crate::graph::attention::config::GraphActivation;
 use crate::graph::attention::dropout::GraphMask;
 use crate::graph::attention::edges::{Origin, edges_to};
 use crate::graph::attention::layer::Scoring;
@@ -56,7 +55,7 @@ pub(super) fn layer_forward<S: Scalar>(
         }
     }
     if !at.is_last() {
-        y.iter_mut().for_each(|y| *y = activate(config.activation, *y));
+        y.iter_mut().for_each(|y| *y = config.activation.of(*y));
     }
 }
 
@@ -144,13 +143,5 @@ fn attend<S: Scalar>(
             sum += coefficients[place];
         }
         places().for_each(|place| coefficients[place] = coefficients[place] / sum);
-    }
-}
-
-fn activate<S: Scalar>(activation: GraphActivation, x: S) -> S {
-    match activation {
-        GraphActivation::Elu if x < S::ZERO => x.exp() - S::ONE,
-        GraphActivation::Relu if x < S::ZERO => S::ZERO,
-        _ => x,
     }
 }
