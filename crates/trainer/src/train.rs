@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+mod after;
 mod on_gpu;
 mod resume;
 mod rollback;
@@ -11,11 +12,10 @@ use std::path::Path;
 
 use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
-use megabatch_order::StepSamples;
 
 use crate::baseline::Baselines;
 use crate::carried::Carried;
-use crate::checkpoint::{Best, Checkpoints, State};
+use crate::checkpoint::{Best, Checkpoints};
 use crate::config::Config;
 use crate::dense::Mode;
 use crate::device::{Accelerator, Host};
@@ -23,7 +23,7 @@ use crate::divergence::Course;
 use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, evaluate};
-use crate::events::{EpochEvent, Event, Observer, ShortageEvent, ValidationEvent};
+use crate::events::{Event, Observer, ShortageEvent};
 use crate::graph::Graphs;
 use crate::ladder::{Ladder, Ration};
 use crate::model::{Model, SampleShape};
@@ -104,14 +104,6 @@ pub enum End {
     StoppedEarly,
     /// The observer asked for it.
     Stopped,
-}
-
-/// What follows a step.
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    epoch_ends: bool,
-    validation: bool,
-    checkpoint: bool,
 }
 
 /// The loss scale of a run, where it needs one.
@@ -363,84 +355,6 @@ impl Trainer {
         }
     }
 
-    /// Does what follows the last step, unless that is done.
-    fn finish_step(&mut self, run: &Run<'_>, schedule: &Schedule, observer: &mut Observer<'_>) -> Result<Option<End>> {
-        let Some(asked) = self.unfinished else { return Ok(None) };
-        let end = self.after_step(run, schedule, (asked, observer))?;
-        self.unfinished = None;
-        Ok(end)
-    }
-
-    /// Validates and saves where it is due; saves in any case when the run ends here. A validation that is due is done even if
-    /// the observer asked to stop: the resumed run, which begins after it, must know the same best.
-    fn after_step(
-        &mut self,
-        run: &Run<'_>,
-        schedule: &Schedule,
-        (asked, observer): (ControlFlow<()>, &mut Observer<'_>),
-    ) -> Result<Option<End>> {
-        let due = self.due(self.step, (schedule, run));
-        let mut flow = asked;
-        let mut improved = false;
-        if due.validation {
-            let event = self.validate(run, schedule)?;
-            improved = event.best;
-            let answer = observer(Event::Validation(event));
-            flow = if flow.is_break() { flow } else { answer };
-        }
-        if due.epoch_ends {
-            let answer = observer(Event::Epoch(self.epoch_event(schedule)));
-            flow = if flow.is_break() { flow } else { answer };
-        }
-        if let Some(checkpoints) = run.checkpoints
-            && (due.checkpoint || improved || flow.is_break() || self.end(schedule).is_some())
-        {
-            self.settle()?;
-            self.check_weights()?;
-            let state = State { unfinished: false, ..self.state(schedule, run) };
-            let path = checkpoints.save(
-                &state,
-                (&self.parameters, &self.optimizer),
-                self.carried.as_ref().map(Carried::states),
-            )?;
-            let answer = observer(Event::Checkpoint { step: self.step, path: &path });
-            flow = if flow.is_break() { flow } else { answer };
-        }
-        // A stop asked for at the very last step changes nothing: the run is finished.
-        Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
-    }
-
-    /// What is due after so many steps.
-    fn due(&self, steps: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Due {
-        let epoch_ends = steps.is_multiple_of(schedule.steps_per_epoch);
-        let due = |every: Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
-        let validates = epoch_ends || due(self.config.validate_every_steps) || steps == schedule.steps;
-        let saves = run.checkpoints.is_some_and(|checkpoints| epoch_ends || due(checkpoints.every_steps));
-        Due { epoch_ends, validation: validates && !run.validation.is_empty(), checkpoint: saves }
-    }
-
-    fn epoch_event(&self, schedule: &Schedule) -> EpochEvent {
-        let (usage, stats) = (self.device().usage(), self.device().stats());
-        EpochEvent {
-            step: self.step,
-            epoch: schedule.step(self.step - 1).epoch,
-            allocated_bytes: usage.allocated_bytes,
-            allocated_bytes_peak: usage.allocated_bytes_peak,
-            reserved_bytes: stats.reserved_bytes.now,
-            reserved_bytes_peak: stats.reserved_bytes.peak,
-            inactive_split_bytes: stats.inactive_split_bytes.now,
-        }
-    }
-
-    /// Why nothing is left to do, if so.
-    fn end(&self, schedule: &Schedule) -> Option<End> {
-        if self.step >= schedule.steps {
-            return Some(End::Finished);
-        }
-        let over = self.config.early_stopping.is_some_and(|rule| rule.is_over(self.plateau));
-        over.then_some(End::StoppedEarly)
-    }
-
     fn check_validation(&self, run: &Run<'_>) -> Result<()> {
         match self.config.early_stopping {
             Some(rule) if run.validation.is_empty() => {
@@ -458,26 +372,6 @@ impl Trainer {
             return Err(Error::setting("training.mode", &"dense", expected));
         }
         Ok(())
-    }
-
-    fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
-        if let Some(accelerator) = &mut self.accelerator {
-            let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
-            accelerator.load(host, self.scaler.as_ref())?;
-        }
-        let selection = Selection { samples: run.samples, indices: run.validation };
-        let compared = (self.config.loss, None);
-        let evaluation = evaluate(self.predictions(), selection, compared)?;
-        let loss = evaluation.loss;
-        let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
-        if best {
-            self.best = Some(Best { step: self.step, loss });
-        }
-        if let Some(rule) = self.config.early_stopping {
-            rule.count(&mut self.plateau, loss);
-        }
-        let StepSamples { epoch, .. } = schedule.step(self.step - 1);
-        Ok(ValidationEvent { step: self.step, epoch, loss, best, metrics: evaluation.metrics })
     }
 
     fn outcome(&self, end: End) -> Outcome {

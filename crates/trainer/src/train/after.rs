@@ -1,0 +1,130 @@
+#![forbid(unsafe_code)]
+
+//! What follows a step: validations, checkpoints, the end of an epoch and of the run.
+
+use std::ops::ControlFlow;
+
+use megabatch_order::StepSamples;
+
+use super::{End, Run, Trainer};
+use crate::carried::Carried;
+use crate::checkpoint::{Best, State};
+use crate::device::Host;
+use crate::error::Result;
+use crate::evaluate::evaluate;
+use crate::events::{EpochEvent, Event, Observer, ValidationEvent};
+use crate::predict::Selection;
+use crate::schedule::Schedule;
+
+/// What follows a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    epoch_ends: bool,
+    pub(super) validation: bool,
+    pub(super) checkpoint: bool,
+}
+
+impl Trainer {
+    /// Does what follows the last step, unless that is done.
+    pub(super) fn finish_step(
+        &mut self,
+        run: &Run<'_>,
+        schedule: &Schedule,
+        observer: &mut Observer<'_>,
+    ) -> Result<Option<End>> {
+        let Some(asked) = self.unfinished else { return Ok(None) };
+        let end = self.after_step(run, schedule, (asked, observer))?;
+        self.unfinished = None;
+        Ok(end)
+    }
+
+    /// Validates and saves where it is due; saves in any case when the run ends here. A validation that is due is done even if
+    /// the observer asked to stop: the resumed run, which begins after it, must know the same best.
+    fn after_step(
+        &mut self,
+        run: &Run<'_>,
+        schedule: &Schedule,
+        (asked, observer): (ControlFlow<()>, &mut Observer<'_>),
+    ) -> Result<Option<End>> {
+        let due = self.due(self.step, (schedule, run));
+        let mut flow = asked;
+        let mut improved = false;
+        if due.validation {
+            let event = self.validate(run, schedule)?;
+            improved = event.best;
+            let answer = observer(Event::Validation(event));
+            flow = if flow.is_break() { flow } else { answer };
+        }
+        if due.epoch_ends {
+            let answer = observer(Event::Epoch(self.epoch_event(schedule)));
+            flow = if flow.is_break() { flow } else { answer };
+        }
+        if let Some(checkpoints) = run.checkpoints
+            && (due.checkpoint || improved || flow.is_break() || self.end(schedule).is_some())
+        {
+            self.settle()?;
+            self.check_weights()?;
+            let state = State { unfinished: false, ..self.state(schedule, run) };
+            let path = checkpoints.save(
+                &state,
+                (&self.parameters, &self.optimizer),
+                self.carried.as_ref().map(Carried::states),
+            )?;
+            let answer = observer(Event::Checkpoint { step: self.step, path: &path });
+            flow = if flow.is_break() { flow } else { answer };
+        }
+        // A stop asked for at the very last step changes nothing: the run is finished.
+        Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
+    }
+
+    /// What is due after so many steps.
+    pub(super) fn due(&self, steps: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Due {
+        let epoch_ends = steps.is_multiple_of(schedule.steps_per_epoch);
+        let due = |every: Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
+        let validates = epoch_ends || due(self.config.validate_every_steps) || steps == schedule.steps;
+        let saves = run.checkpoints.is_some_and(|checkpoints| epoch_ends || due(checkpoints.every_steps));
+        Due { epoch_ends, validation: validates && !run.validation.is_empty(), checkpoint: saves }
+    }
+
+    fn epoch_event(&self, schedule: &Schedule) -> EpochEvent {
+        let (usage, stats) = (self.device().usage(), self.device().stats());
+        EpochEvent {
+            step: self.step,
+            epoch: schedule.step(self.step - 1).epoch,
+            allocated_bytes: usage.allocated_bytes,
+            allocated_bytes_peak: usage.allocated_bytes_peak,
+            reserved_bytes: stats.reserved_bytes.now,
+            reserved_bytes_peak: stats.reserved_bytes.peak,
+            inactive_split_bytes: stats.inactive_split_bytes.now,
+        }
+    }
+
+    /// Why nothing is left to do, if so.
+    pub(super) fn end(&self, schedule: &Schedule) -> Option<End> {
+        if self.step >= schedule.steps {
+            return Some(End::Finished);
+        }
+        let over = self.config.early_stopping.is_some_and(|rule| rule.is_over(self.plateau));
+        over.then_some(End::StoppedEarly)
+    }
+
+    fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
+        if let Some(accelerator) = &mut self.accelerator {
+            let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
+            accelerator.load(host, self.scaler.as_ref())?;
+        }
+        let selection = Selection { samples: run.samples, indices: run.validation };
+        let compared = (self.config.loss, None);
+        let evaluation = evaluate(self.predictions(), selection, compared)?;
+        let loss = evaluation.loss;
+        let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
+        if best {
+            self.best = Some(Best { step: self.step, loss });
+        }
+        if let Some(rule) = self.config.early_stopping {
+            rule.count(&mut self.plateau, loss);
+        }
+        let StepSamples { epoch, .. } = schedule.step(self.step - 1);
+        Ok(ValidationEvent { step: self.step, epoch, loss, best, metrics: evaluation.metrics })
+    }
+}
