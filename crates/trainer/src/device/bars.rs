@@ -79,7 +79,7 @@ impl Bars {
 
     /// Finds the distinct windows of a batch in timeframe `k`, and the bars that they cover.
     pub(super) fn find(&mut self, batch: &BatchView<'_>, k: usize) -> Result<()> {
-        let Sizes { steps, features, .. } = self.sizes;
+        let steps = self.sizes.steps;
         let (starts, ends) = (batch.starts(k), batch.ends(k));
         self.starts.clear();
         match &self.series {
@@ -91,12 +91,18 @@ impl Bars {
         self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
         self.numbers.clear();
         self.numbers.extend(self.windows.rows().map(|row| row as u32));
-        let count = self.numbers.len();
         if self.windows.rows().last().is_some_and(|row| u32::try_from(row).is_err()) {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
             return Err(Error::setting("the number of bars", &"2^32 or more", expected));
         }
-        make_room(&mut self.wide, count * features)
+        Ok(())
+    }
+
+    /// Repeats the last of the windows and of the bars that were found until there are so many.
+    pub(super) fn fill_up(&mut self, windows: usize, bars: usize) -> Result<()> {
+        self.first.resize(windows, self.first.last().copied().unwrap_or(0));
+        self.numbers.resize(bars, self.numbers.last().copied().unwrap_or(0));
+        make_room(&mut self.wide, bars * self.sizes.features)
     }
 
     /// Gives `mail` what the device has to know of them. The bars themselves, where it does not keep the series, go there beside the work of the batch before.
@@ -113,6 +119,7 @@ impl Bars {
         if has_dropout {
             self.last.clear();
             self.last.extend(self.windows.ends().iter().map(|&end| end as u64));
+            self.last.resize(self.first.len(), self.last.last().copied().unwrap_or(0));
             mail.put(&mut self.ends, &self.last)?;
         }
         mail.put(&mut self.rows, &self.numbers)
@@ -125,14 +132,14 @@ impl Bars {
         take_rows(&rows, narrow, &mut self.wide)
     }
 
-    /// Distinct windows.
+    /// Distinct windows, and those that fill them up.
     pub(super) fn windows(&self) -> usize {
-        self.windows.len()
+        self.first.len()
     }
 
-    /// Bars covered.
+    /// Bars covered, and those that fill them up.
     pub(super) fn count(&self) -> usize {
-        self.windows.bars()
+        self.numbers.len()
     }
 
     /// Elements that they take among those of all timeframes, rounded.
@@ -147,7 +154,7 @@ impl Bars {
 
     /// Whether no bar is read by two windows.
     pub(super) fn share_nothing(&self) -> bool {
-        self.count() == self.windows() * self.steps()
+        self.windows.bars() == self.windows.len() * self.steps()
     }
 
     /// Samples of the batch.
@@ -172,7 +179,7 @@ impl Bars {
 
     /// The first layer over the windows.
     pub(super) fn sequence(&self) -> Sequence<'_> {
-        Sequence { steps: self.sizes.steps, first: &self.first, row_step: 1, projected_rows: self.windows.bars() }
+        Sequence { steps: self.sizes.steps, first: &self.first, row_step: 1, projected_rows: self.count() }
     }
 }
 

@@ -15,6 +15,7 @@ use super::bars::Bars;
 use super::between::Between;
 use super::cell::{Cell, Shared, Steps};
 use super::outputs::{Outputs, Rows};
+use super::rounded::round_batch;
 use super::top::Top;
 use crate::dropout::Dropout;
 use crate::error::{Error, Result};
@@ -167,6 +168,7 @@ impl<T: Operand> Lstms<T> {
     ) -> Result<()> {
         self.dropout = dropout;
         self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.find(batch, k))?;
+        self.fill_up()?;
         self.lay_out(learns)?;
         if learns {
             self.make_room_for_gradients()?;
@@ -222,6 +224,15 @@ impl<T: Operand> Lstms<T> {
         let (Some(between), Some(d_outputs)) = (between, d_outputs) else { return Ok(()) };
         let masks = dropout.map(|_| &*masks);
         between.backward(outputs, |k| Some(dropped((masks?, l), bars, k)), d_outputs, (weights, gradients))
+    }
+
+    /// Makes of the windows that were found a batch of a shape that is likely to come again.
+    fn fill_up(&mut self) -> Result<()> {
+        let of = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
+        let (windows, bars, steps) = (of(Bars::windows), of(Bars::count), of(Bars::steps));
+        let [windows, bars] = round_batch(self.bars[0].samples(), [&windows, &bars], &steps);
+        let sizes = windows.into_iter().zip(bars);
+        self.bars.iter_mut().zip(sizes).try_for_each(|(of, (windows, bars))| of.fill_up(windows, bars))
     }
 
     /// Work lists of the windows found, and room for what they take.

@@ -27,6 +27,7 @@ mod outputs;
 mod pooling;
 mod predictor;
 mod rooms;
+mod rounded;
 mod support;
 mod tally;
 mod top;

@@ -4,6 +4,7 @@
 
 use megabatch_amp::Precision;
 
+use super::rounded::round_largest;
 use super::weights::Resident;
 use super::{graphs, learner};
 use crate::config::Config;
@@ -47,6 +48,7 @@ impl Tally<'_> {
 
 /// The tensors of a run with `config`, of which `batch` is the most that one brings.
 pub(crate) fn tensors(model: &Model, config: &Config, batch: &LargestBatch) -> Vec<PlannedTensor> {
+    let batch = &*round_largest(model, batch);
     let rows = model.lstms().iter().zip(&batch.windows).map(|(lstm, windows)| lstm.sizes.steps * windows).collect();
     let mut tally = Tally { model, config, batch, rows, tensors: Vec::new(), mail: Vec::new() };
     Resident::tally(&mut tally);

@@ -6,6 +6,7 @@ mod diverging;
 mod graphs;
 mod planning;
 mod predicting;
+mod shapes;
 mod submitting;
 mod tuning;
 
