@@ -73,9 +73,10 @@ fn steps_of_one_shape_have_the_same_launches() {
             ControlFlow::Continue(())
         })
         .unwrap();
-    // The first one finds buffers that are not there yet, and the fifth has five samples. What is submitted ahead is not done yet where a step is told of.
-    assert_eq!([launches[2], launches[3]], [launches[1]; 2]);
-    assert_ne!(launches[4], launches[1]);
+    // The first one finds buffers that are not there yet, windows come to two places in turn, and the fifth has five samples. What is submitted ahead is not done yet where a step is told
+    // of.
+    assert_eq!(launches[3], launches[1]);
+    assert_ne!(launches[4], launches[2]);
     assert!(rates[1] < rates[2] && rates[2] < rates[3], "{rates:?}");
 }
 

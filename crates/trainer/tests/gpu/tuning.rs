@@ -10,17 +10,17 @@ use megabatch_trainer::{Config, Event, InMemory, ModelConfig, Run, SampleShape, 
 
 use crate::{bits, config, on_gpu, windows, with_kernels};
 
-/// What the forward kernels for H ≤ 32 are called.
-const EIGHT: &str = "forward_bf16_32_8";
-const SIXTEEN: &str = "forward_bf16_32_16";
+/// What the forward kernels of a first layer for H ≤ 32 are called.
+const EIGHT: &str = "rows_bf16_32_8";
+const SIXTEEN: &str = "rows_bf16_32_16";
 const TALL: &str = "product_128_64_bf16";
 
 /// Times that a candidate is run to be measured.
 const MEASURED: u64 = 6;
 
 /// Three steps of one shape in bf16.
-fn tuned(tuning: Tuning) -> Config {
-    Config { tuning, max_steps: Some(3), ..config(Precision::Bf16, 1) }
+fn tuned(tuning: Tuning, layers: usize) -> Config {
+    Config { tuning, max_steps: Some(3), ..config(Precision::Bf16, layers) }
 }
 
 /// Trains; how often both forward kernels ran, and what was noted.
@@ -41,7 +41,7 @@ fn train(driver: &FakeDriver, trainer: &mut Trainer, samples: &dyn Samples) -> (
 }
 
 fn trained_beside(driver: &FakeDriver, gpu: &Device, folder: &Path) -> ([u64; 2], Vec<String>) {
-    let mut trainer = on_gpu(gpu, &tuned(Tuning::Deterministic));
+    let mut trainer = on_gpu(gpu, &tuned(Tuning::Deterministic, 2));
     trainer.keep_tuning_in(folder);
     train(driver, &mut trainer, &windows())
 }
@@ -50,7 +50,7 @@ fn trained_beside(driver: &FakeDriver, gpu: &Device, folder: &Path) -> ([u64; 2]
 fn the_fastest_kernels_are_found_once_a_gpu_and_have_the_bits_of_the_others() {
     let (driver, gpu) = with_kernels();
     driver.set(Setting::Devices, 2);
-    let mut by_rule = on_gpu(&gpu, &tuned(Tuning::Off));
+    let mut by_rule = on_gpu(&gpu, &tuned(Tuning::Off, 2));
     assert_eq!(train(&driver, &mut by_rule, &windows()), ([3, 0], vec![]));
     // Slow forward, but so much faster with the way back.
     for (kernel, us) in [(EIGHT, 10), (SIXTEEN, 20), ("backward_bf16_32_8", 40), (TALL, 7), ("product_bf16", 8)] {
@@ -58,10 +58,10 @@ fn the_fastest_kernels_are_found_once_a_gpu_and_have_the_bits_of_the_others() {
     }
     let cache = tempfile::tempdir().unwrap();
     let folder = cache.path().join("kernels");
-    let mut trainer = on_gpu(&gpu, &tuned(Tuning::Deterministic));
+    let mut trainer = on_gpu(&gpu, &tuned(Tuning::Deterministic, 2));
     trainer.keep_tuning_in(&folder);
     assert_eq!(train(&driver, &mut trainer, &windows()), ([MEASURED, MEASURED + 3], vec![]));
-    // M1 has 66 steps of windows: more rows than a small tile.
+    // The second layer reads 66 steps of windows of M1: more rows than a small tile.
     assert_eq!(driver.runs(TALL), MEASURED + 3);
     assert_eq!(bits(&trainer), bits(&by_rule));
 
@@ -101,7 +101,7 @@ fn what_adds_in_another_order_is_only_for_those_who_ask() {
     let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
     let numbers = (0..120).map(|i| (i as f32 * 0.7).sin()).collect::<Vec<_>>();
     let samples = InMemory::new(shape.clone(), vec![numbers.clone()], numbers).unwrap();
-    let narrow = tuned(Tuning::Off);
+    let narrow = tuned(Tuning::Off, 1);
     let wide =
         Config { model: ModelConfig { hidden: 130, ..narrow.model }, batch_size: 3, max_steps: Some(1), ..narrow };
     for (tuning, is_step_by_step) in [(Tuning::Deterministic, false), (Tuning::Fast, true)] {
