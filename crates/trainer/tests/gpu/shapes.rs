@@ -47,14 +47,14 @@ fn losses(mut trainer: Trainer, samples: &SeriesInMemory) -> Vec<f64> {
 }
 
 /// Every batch is one of those that were made.
-fn in_batches(config: Config) -> Config {
-    Config { batch_size: SAMPLES, run_length: Some(SAMPLES), max_steps: Some(BATCHES as u64), ..config }
+fn in_batches(config: &Config) -> Config {
+    Config { batch_size: SAMPLES, run_length: Some(SAMPLES), max_steps: Some(BATCHES as u64), ..config.clone() }
 }
 
 #[test]
 fn batches_of_nearly_as_many_windows_have_one_shape() {
     let (driver, gpu) = with_kernels();
-    let config = in_batches(config(Precision::Bf16, 1));
+    let config = in_batches(&config(Precision::Bf16, 1));
     let graphs = |distinct| {
         let before = driver.calls("cuGraphLaunch");
         let trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config.clone(), shape()).unwrap();
@@ -70,7 +70,7 @@ fn batches_of_nearly_as_many_windows_have_one_shape() {
 fn what_fills_a_batch_up_changes_no_result() {
     let gpu = Device::cpu();
     for layers in [1, 2] {
-        let config = in_batches(whole(Precision::Fp32, layers));
+        let config = in_batches(&whole(Precision::Fp32, layers));
         let model = ModelConfig { fusion: Fusion::Concat, ..config.model };
         let config = Config { model, ..config };
         let samples = batches(|batch| 33 + 3 * (batch % 3));
