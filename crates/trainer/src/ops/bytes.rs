@@ -60,11 +60,10 @@ impl ByteMatrix {
     pub fn new(scope: &Scope, matrix: &QuantizedMatrix) -> Result<Self> {
         let [outputs, depth] = matrix.shape();
         let (hidden, padded) = (outputs / 4, padded(depth));
-        // Of unit `n / 4`, gate `n % 4`.
-        let row = |n: usize| n % 4 * hidden + n / 4;
+        let row = |n: usize| row_of(hidden, n);
         let byte = |at: usize| if at % padded < depth { matrix.at(row(at / padded), at % padded) } else { 0 };
         let bytes: Vec<i8> = (0..outputs * padded).map(byte).collect();
-        let scales: Vec<f32> = (0..outputs).map(|n| matrix.scales()[row(n)]).collect();
+        let scales: Vec<f32> = scales_of(matrix).collect();
         Ok(ByteMatrix { depth, bytes: Buffer::from_slice(scope, &bytes)?, scales: Buffer::from_slice(scope, &scales)? })
     }
 
@@ -207,6 +206,17 @@ pub(super) unsafe fn multiply_at(
 
 fn launch(rows: usize, outputs: usize) -> Option<Launch> {
     Launch::of_blocks(rows.div_ceil(SIDE) * outputs.div_ceil(SIDE)).map(|launch| launch.with_threads(THREADS))
+}
+
+/// The row of PyTorch's order of gates that comes `n`th where they lie unit by unit: of unit `n / 4`, gate `n % 4`.
+fn row_of(hidden: usize, n: usize) -> usize {
+    n % 4 * hidden + n / 4
+}
+
+/// The scales of a matrix `[4H, K]`, unit by unit, `[H, 4]`.
+pub(super) fn scales_of(matrix: &QuantizedMatrix) -> impl Iterator<Item = f32> {
+    let outputs = matrix.shape()[0];
+    (0..outputs).map(move |n| matrix.scales()[row_of(outputs / 4, n)])
 }
 
 /// Inputs with those that fill the last tile up.

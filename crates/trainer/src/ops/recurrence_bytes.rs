@@ -4,7 +4,7 @@ use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
-use super::bytes::{ByteMatrix, ByteRows, multiply_at, padded, product_of, quantize_row};
+use super::bytes::{ByteMatrix, ByteRows, multiply_at, padded, product_of, quantize_row, scales_of};
 use super::cell;
 use super::operand::Operand;
 use super::recurrence::{States, cpu};
@@ -16,10 +16,16 @@ use crate::error::Result;
 #[derive(Debug)]
 pub struct RecurrentBytes {
     hidden: usize,
-    matrices: Vec<ByteMatrix>,
-    fragments: Option<Fragments>,
-    /// The states of a step of one sequence, on the general path.
-    rows: ByteRows,
+    sequences: usize,
+    form: Form,
+}
+
+/// The form in which they are read.
+#[derive(Debug)]
+enum Form {
+    Persistent(Fragments),
+    /// Each matrix by itself, and the states of a step of one sequence.
+    StepByStep(Vec<ByteMatrix>, ByteRows),
 }
 
 /// For the persistent kernels, of all sequences.
@@ -43,13 +49,20 @@ impl RecurrentBytes {
     pub fn new(scope: &Scope, matrices: &[QuantizedMatrix]) -> Result<Self> {
         let [gates, hidden] = matrices[0].shape();
         assert!(matrices.iter().all(|of| of.shape() == [gates, hidden]) && gates == 4 * hidden, "[4H, H] each");
-        let has_fragments = matches!(scope.device(), Device::Cuda(_)) && is_of_a_block(hidden);
-        Ok(RecurrentBytes {
-            hidden,
-            matrices: matrices.iter().map(|of| ByteMatrix::new(scope, of)).collect::<Result<_>>()?,
-            fragments: has_fragments.then(|| Fragments::new(scope, matrices)).transpose()?,
-            rows: ByteRows::empty(scope)?,
-        })
+        let form = if matches!(scope.device(), Device::Cuda(_)) && is_of_a_block(hidden) {
+            Form::Persistent(Fragments::new(scope, matrices)?)
+        } else {
+            let each = matrices.iter().map(|of| ByteMatrix::new(scope, of)).collect::<Result<_>>()?;
+            Form::StepByStep(each, ByteRows::empty(scope)?)
+        };
+        Ok(RecurrentBytes { hidden, sequences: matrices.len(), form })
+    }
+
+    fn scope(&self) -> &Scope {
+        match &self.form {
+            Form::Persistent(fragments) => fragments.bytes.scope(),
+            Form::StepByStep(_, rows) => rows.scope(),
+        }
     }
 }
 
@@ -57,8 +70,7 @@ impl Fragments {
     fn new(scope: &Scope, matrices: &[QuantizedMatrix]) -> Result<Self> {
         let hidden = matrices[0].shape()[1];
         let bytes: Vec<i8> = matrices.iter().flat_map(fragments).collect();
-        let scale = |of: &QuantizedMatrix, n: usize| of.scales()[n % 4 * hidden + n / 4];
-        let scales: Vec<f32> = matrices.iter().flat_map(|of| (0..4 * hidden).map(|n| scale(of, n))).collect();
+        let scales: Vec<f32> = matrices.iter().flat_map(scales_of).collect();
         let (bytes, scales) = (Buffer::from_slice(scope, &bytes)?, Buffer::from_slice(scope, &scales)?);
         Ok(Fragments { units: block_units(hidden), bytes, scales })
     }
@@ -97,15 +109,17 @@ pub fn recurrence_in_bytes<T: Operand>(
     states.assert_fit(list);
     assert!(!T::IS_NARROW || matches!(list.device(), Device::Cpu(_)), "states in {}", T::SUFFIX);
     assert!(projected.len() >= list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
-    assert_eq!((weights.hidden, weights.matrices.len()), (list.hidden(), list.places().len()), "weights of the list");
-    [projected.scope(), weights.rows.scope()].iter().for_each(|scope| list.device().assert_beside(scope.device()));
-    match (list.device(), &weights.fragments) {
-        (Device::Cuda(device), Some(fragments)) => persistent(device, list, (fragments, projected), states),
-        (Device::Cuda(device), None) => step_by_step(device, list, (weights, projected), states),
-        _ => {
-            let RecurrentBytes { matrices, hidden, .. } = weights;
+    assert_eq!((weights.hidden, weights.sequences), (list.hidden(), list.places().len()), "weights of the list");
+    [projected.scope(), weights.scope()].iter().for_each(|scope| list.device().assert_beside(scope.device()));
+    match (list.device(), &mut weights.form) {
+        (Device::Cuda(device), Form::Persistent(fragments)) => persistent(device, list, (fragments, projected), states),
+        (Device::Cuda(device), Form::StepByStep(matrices, rows)) => {
+            step_by_step(device, list, (matrices, rows, projected), states)
+        }
+        (_, Form::Persistent(_)) => unreachable!("persistent kernels are a GPU's"),
+        (_, Form::StepByStep(matrices, _)) => {
             cpu((list, projected), states, |of, h, sums| {
-                let mut bytes = vec![0; 2 * padded(*hidden)];
+                let mut bytes = vec![0; 2 * padded(h.len())];
                 let scale = quantize_row(h, &mut bytes);
                 let matrix = &matrices[of.weight as usize];
                 sums.iter_mut().enumerate().for_each(|(n, sum)| *sum += product_of((&bytes, scale), matrix.row(n)));
@@ -142,12 +156,11 @@ fn kernel(list: &WorkList, units: usize) -> (String, Option<Launch>) {
 fn step_by_step<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    (weights, projected): (&mut RecurrentBytes, &Buffer<f32>),
+    (matrices, rows, projected): (&[ByteMatrix], &mut ByteRows, &Buffer<f32>),
     states: &mut States<T>,
 ) -> Result<()> {
-    let RecurrentBytes { hidden, matrices, rows, .. } = weights;
     cell::forward_by(device, (list, projected), states, |of, h, out| {
-        rows.make_room([of.windows as usize, *hidden])?;
+        rows.make_room([of.windows as usize, list.hidden()])?;
         // SAFETY: there are the states of the sequence's windows at `h`, and room for their product at `out`.
         unsafe {
             rows.quantize_at(device, h)?;
