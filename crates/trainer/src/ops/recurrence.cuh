@@ -12,17 +12,6 @@
 #include "cell.cuh"
 #include "work.cuh"
 
-// Where a lane is: its unit, the first of its two windows of a tile among the sequence's, and the tile.
-struct Lane {
-  Sequence of;
-  Tile tile;
-  unsigned H, unit, own;
-  bool has_unit;
-
-  // A window past the last one reads what the last one does, and writes nothing.
-  __device__ unsigned window(unsigned further) const { return min(own + further, of.windows - 1); }
-};
-
 // fragments: of W_hh as recurrent_weights.cu lays them.  hidden, cell: [Σ (T + 1)·B, H], the states before the first step given.  gates: [Σ T·B, H, 4] after
 // their functions, or null.  HP: H rounded up to what the kernel is made for; the threads of a block are 4·HP.  From: what gates begin with; it begins before the first barrier, starts the sums of a
 // step, and ends the step before the barrier at its end.

@@ -9,12 +9,12 @@
 // 2. A second barrier, after which warps multiply. Nobody writes the next states before the first barrier of the next step.
 #include "bytes.cuh"
 #include "cell.cuh"
-#include "work.cuh"
+#include "projected.cuh"
 
 // fragments: of W_hh as recurrence_bytes.rs lays them.  scales: [sequences, H, 4], those of its rows.  All else as in recurrence.cu.
 template <int HP, int N>
 __device__ inline void forward(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const float4* scales,
-                               const float4* projected, const unsigned* first, float* hidden, float* cell) {
+                               Projected<N> from, float* hidden, float* cell) {
   constexpr int INNER = HP / 32;
   __shared__ __align__(16) signed char states[2][8 * N][HP + 16];  // 16 bytes more than a row has: rows begin in different banks
   __shared__ unsigned greatest[2][8 * N];
@@ -26,22 +26,19 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
 
   unsigned weight[INNER][2][4];
   take_weights(fragments + ((u64)of.weight * HP / 8 + threadIdx.x / 32) * INNER * 2 * 32 + lane, weight);
-  float4 none = make_float4(0.0f, 0.0f, 0.0f, 0.0f), scale = has_unit ? scales[of.weight * H + unit] : none;
+  float4 scale = has_unit ? scales[of.weight * H + unit] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
-  // A window past the last one reads the projected inputs of the last one, and writes nothing.
-  unsigned own = tile.window + 2 * quad, row[N][2];
+  unsigned own = tile.window + 2 * quad;
+  Lane here = {of, tile, H, unit, own, has_unit};
+  from.begin(here);
   float c[N][2], h[N][2];
-  float4 next[N][2];
 #pragma unroll
   for (int n = 0; n < N; n++) {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-      unsigned window = min(own + 8 * n + j, of.windows - 1);
-      u64 before = (of.step_row + of.window + window) * H + unit;
-      row[n][j] = first[of.window + window] * H + unit;
+      u64 before = (of.step_row + of.window + here.window(8 * n + j)) * H + unit;
       c[n][j] = has_unit ? cell[before] : 0.0f;
       h[n][j] = has_unit ? hidden[before] : 0.0f;
-      next[n][j] = has_unit ? projected[of.projected_row * H + row[n][j]] : none;
     }
   }
   u64 after = (of.step_row + of.window + of.windows + own) * H + unit;  // number of the state after the step
@@ -49,6 +46,7 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
   __syncthreads();
 
   for (unsigned t = 0; t < of.steps; t++) {
+    from.go_on();
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
@@ -91,9 +89,7 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
       }
 #pragma unroll
       for (int j = 0; j < 2; j++) {
-        float4 start = next[n][j];
-        // On its way during what follows.
-        if (has_unit && t + 1 < of.steps) next[n][j] = projected[(of.projected_row + (t + 1) * of.row_step) * H + row[n][j]];
+        float4 start = from.take(here, t, n, j);
         auto gate = [&](int pairs, int place, float of_gate, float from) {
           return __fadd_rn(product_of(sums[0][pairs][place], sums[1][pairs][place], __fmul_rn(window_scale[n][j], of_gate)), from);
         };
@@ -115,7 +111,7 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
   extern "C" __global__ void __launch_bounds__(4 * HP, 1) forward_bytes_##HP##_##WINDOWS(                                                        \
       const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const float4* scales, const float4* projected,           \
       const unsigned* first, float* hidden, float* cell) {                                                                                      \
-    forward<HP, WINDOWS / 8>(sequences, tiles, H, fragments, scales, projected, first, hidden, cell);                                            \
+    forward<HP, WINDOWS / 8>(sequences, tiles, H, fragments, scales, Projected<WINDOWS / 8>{projected, first}, hidden, cell);                                            \
   }
 
 FORWARD(32, 8)

@@ -18,3 +18,14 @@ struct Sequence {
 struct Tile {
   unsigned sequence, window;
 };
+
+// Where a lane is: its unit, the first of its two windows of a tile among the sequence's, and the tile.
+struct Lane {
+  Sequence of;
+  Tile tile;
+  unsigned H, unit, own;
+  bool has_unit;
+
+  // A window past the last one reads what the last one does, and writes nothing.
+  __device__ unsigned window(unsigned further) const { return min(own + further, of.windows - 1); }
+};
