@@ -2,7 +2,9 @@
 
 mod sums;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
 
@@ -13,6 +15,7 @@ use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
 use crate::metrics::{GraphCorrelations, Metrics};
 use crate::model::{Model, ModelConfig};
 use crate::predict::{Next, Predictions, Selection};
+use crate::view::BatchView;
 use sums::{GroupSums, MeanLoss, Rows};
 
 /// A model's errors on some samples, beside those of the baselines.
@@ -72,6 +75,18 @@ pub struct TaskEvaluation {
     pub baselines: BTreeMap<&'static str, Metrics>,
 }
 
+/// What is known of a batch before its outputs are.
+struct Expected<'a> {
+    /// Of the sample, or the graph, of each row.
+    indices: Cow<'a, [usize]>,
+    /// `[R, K]`.
+    targets: Vec<f32>,
+    /// What each predicts, for each group of targets.
+    baselines: Vec<Vec<(&'static str, Vec<f32>)>>,
+    /// The rows of each graph; none of samples that stand alone.
+    graphs: Vec<Range<usize>>,
+}
+
 /// Errors of a model and of baselines over the same samples, in one pass.
 pub(crate) fn evaluate(
     mut predictions: Predictions<'_>,
@@ -94,25 +109,33 @@ pub(crate) fn evaluate(
     let mut all = GroupSums::new(&groups);
     let mut by_instrument: BTreeMap<&str, GroupSums> = BTreeMap::new();
     let mut unseen = selection.indices;
-    predictions.for_each(selection, |batch, predictions| {
+    let see = |batch: &BatchView<'_>| {
         loss.check_targets(batch.targets())?;
-        let others = baselines.map_or(Vec::new(), |baselines| baselines.predict_groups(batch, &groups));
-        let rows = Rows { predictions, targets: &level.targets(batch), baselines: &others };
-        for rows_of_graph in level.graphs(batch) {
+        Ok(Expected {
+            indices: level.indices(selection.samples, batch, &mut unseen),
+            targets: level.targets(batch).into_owned(),
+            baselines: baselines.map_or(Vec::new(), |baselines| baselines.predict_groups(batch, &groups)),
+            graphs: level.graphs(batch),
+        })
+    };
+    predictions.for_each(selection, see, |expected, predictions| {
+        let Expected { indices, targets, baselines, graphs } = &expected;
+        let rows = Rows { predictions, targets, baselines };
+        for rows_of_graph in graphs {
             let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
             let y = &predictions[values.start * per_target..values.end * per_target];
-            let targets = &rows.targets[values];
+            let targets = &targets[values];
             let terms = loss.graph_terms(labelled_rows(targets, outputs), outputs);
             mean.add_graph(loss.graph_sum(y, targets, outputs), terms);
-            all.add_graph(rows, rows_of_graph);
+            all.add_graph(rows, rows_of_graph.clone());
         }
-        if batch.graphs.is_none() {
-            mean.add(&groups, (predictions, batch.targets()));
-            all.add(rows, 0..batch.len());
+        if level == Level::Sample {
+            mean.add(&groups, (predictions, targets));
+            all.add(rows, 0..indices.len());
         }
-        for (row, &index) in level.indices(selection.samples, batch, &mut unseen).iter().enumerate() {
+        for (row, &index) in indices.iter().enumerate() {
             let name = selection.samples.instrument(index).filter(|_| level != Level::Graph);
-            let targets = &rows.targets[row * outputs..(row + 1) * outputs];
+            let targets = &targets[row * outputs..(row + 1) * outputs];
             let counts = if level == Level::Sample { known_targets(targets) > 0 } else { is_labelled(targets) };
             if let Some(name) = name.filter(|_| counts) {
                 by_instrument.entry(name).or_insert_with(|| GroupSums::new(&groups)).add(rows, row..row + 1);

@@ -2,27 +2,29 @@
 
 //! A trained model in use: its outputs, or the weights of its attention, batch after batch.
 
+mod predictions;
+
+use std::borrow::Cow;
 use std::path::Path;
 
 use megabatch_amp::{Accuracy, Precision};
 use megabatch_gpu_core::Device;
 
 use crate::baseline::Baselines;
-use crate::carried::series_of;
-use crate::device::{InUse, Trained, check_model};
+use crate::device::{Trained, check_model};
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::graph::{Graphs, check_graphs};
 use crate::level::Level;
 use crate::loss::Loss;
 use crate::model::Model;
-use crate::prefetch::{Source, with_batches};
 use crate::samples::Samples;
 use crate::step::{Compute, Engine, Purpose};
-use crate::stream::{Streamed, distinct_ends};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 use crate::weights::load_weights;
+use predictions::Computed;
+pub(crate) use predictions::{Next, Predictions};
 
 /// What is evaluated: samples by index, visited in this order; for a model over graphs, graphs.
 #[derive(Clone, Copy)]
@@ -165,8 +167,8 @@ impl Predictor {
         let mut refused = None;
         let mut source = self.source(selection.samples)?;
         let level = Level::of(source.model.config().readout);
-        source.for_each(selection, |batch, predictions| {
-            let indices = level.indices(selection.samples, batch, &mut unseen);
+        let see = |batch: &BatchView<'_>| Ok(level.indices(selection.samples, batch, &mut unseen));
+        source.for_each(selection, see, |indices, predictions| {
             refused = sink(&indices, predictions).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
         })?;
@@ -217,11 +219,12 @@ impl Predictor {
         }
         let mut unseen = selection.indices;
         let mut refused = None;
-        self.source(selection.samples)?.for_each_of(computed, selection, |batch, weights| {
-            let indices = Level::of_rows(batch).indices(selection.samples, batch, &mut unseen);
+        let see = |batch: &BatchView<'_>| Ok(Level::of_rows(batch).indices(selection.samples, batch, &mut unseen));
+        let each = |indices: Cow<'_, [usize]>, weights: &[f32]| {
             refused = sink(&indices, weights).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
-        })?;
+        };
+        self.source(selection.samples)?.for_each_of(computed, selection, (see, each))?;
         refused.map_or(Ok(()), Err)
     }
 
@@ -257,126 +260,6 @@ impl Predictor {
 }
 
 const SETTLED: &str = "what is computed is settled before it goes to a GPU";
-
-/// A model in use: what predictions are computed with.
-pub(crate) struct Predictions<'a> {
-    pub(crate) model: &'a Model,
-    pub(crate) parameters: &'a TensorSet<f32>,
-    /// There where no GPU is.
-    pub(crate) engine: Option<&'a mut Engine>,
-    /// What computes outputs in the place of the engine: a GPU that has loaded the weights and, where they stay there, the series of the samples.
-    pub(crate) gpu: Option<InUse<'a>>,
-    pub(crate) device: &'a Device,
-    pub(crate) compute: Compute,
-    /// Size of the chunks that samples load ahead, of what was planned.
-    pub(crate) chunk_percent: u32,
-    /// Whether states are those of one pass over each segment.
-    pub(crate) streams: bool,
-}
-
-/// What is computed of each sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Computed {
-    Outputs,
-    PoolingWeights,
-    FusionWeights,
-}
-
-/// Whether to go on to the next batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    Continue,
-    Stop,
-}
-
-impl Predictions<'_> {
-    /// Predicts batch after batch, in order.
-    pub(crate) fn for_each(
-        &mut self,
-        selection: Selection<'_>,
-        each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
-    ) -> Result<()> {
-        self.for_each_of(Computed::Outputs, selection, each)
-    }
-
-    /// Computes batch after batch, in order.
-    fn for_each_of(
-        &mut self,
-        computed: Computed,
-        selection: Selection<'_>,
-        mut each: impl FnMut(&BatchView<'_>, &[f32]) -> Result<Next>,
-    ) -> Result<()> {
-        check_shape(self.model, selection.samples)?;
-        let graphs = graphs_of(self.model, selection)?;
-        self.engine.as_deref_mut().map_or(Ok(()), |engine| engine.make_room_for(self.model, graphs))?;
-        let Compute { batch_size, form, .. } = self.compute;
-        let batches = self.device.scope("batches");
-        let chunk_percent = self.chunk_percent;
-        let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| self.model.seen_edges()));
-        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, form };
-        let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
-        let mut numbers = Vec::new();
-        if self.gpu.is_none() {
-            let (model, parameters) = (self.model, self.parameters);
-            self.engine().load(model, parameters);
-        }
-        let mut streamed = if self.streams { Some(self.stream(selection)?) } else { None };
-        with_batches(source, schedule, |feed| {
-            while let Some(batch) = feed.next()? {
-                let len = match computed {
-                    Computed::Outputs => self.model.outputs_len(&batch),
-                    Computed::PoolingWeights => batch.len() * self.model.pooling_weights_len(),
-                    Computed::FusionWeights => batch.len() * self.model.fusion_weights_len(),
-                };
-                numbers.resize(len, 0.0);
-                let weights = (self.model, self.parameters);
-                match &mut streamed {
-                    Some(streamed) => self.engine().install(|| match computed {
-                        Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
-                        Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
-                        Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),
-                    }),
-                    None => match computed {
-                        Computed::Outputs => self.predict(&batch, &mut numbers)?,
-                        Computed::PoolingWeights => self.engine().pooling_weights(weights, &batch, &mut numbers),
-                        Computed::FusionWeights => self.engine().fusion_weights(weights, &batch, &mut numbers),
-                    },
-                }
-                if each(&batch, &numbers)? == Next::Stop {
-                    break;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Writes the outputs of a batch.
-    fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
-        match &mut self.gpu {
-            Some(gpu) => gpu.predict(batch, outputs),
-            None => {
-                let (model, parameters) = (self.model, self.parameters);
-                self.engine().predict(model, parameters, batch, outputs);
-                Ok(())
-            }
-        }
-    }
-
-    fn engine(&mut self) -> &mut Engine {
-        self.engine.as_deref_mut().expect("what no GPU computes, the processor does")
-    }
-
-    /// The states at the last bars of the selection's windows.
-    fn stream(&mut self, selection: Selection<'_>) -> Result<Streamed> {
-        self.model.config().check_carried_state()?;
-        let series = series_of(selection.samples)?;
-        let ends = distinct_ends(selection.samples, selection.indices)?;
-        let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, self.compute, ends)?;
-        let weights = (self.model, self.parameters);
-        self.engine().stream(weights, &series.timeframes, &mut streamed);
-        Ok(streamed)
-    }
-}
 
 /// Refuses samples that the model was not built for.
 pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {

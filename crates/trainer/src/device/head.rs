@@ -165,9 +165,9 @@ impl<T: Operand> Head<T> {
         multiply(&of, Output::Overwrite, (&mut room.outputs, 0), &mut self.scratch)
     }
 
-    /// Writes the outputs that were computed last, `[B, K]`. Waits for the device.
-    pub(super) fn read_outputs(&self, outputs: &mut [f32]) -> Result<()> {
-        Ok(self.rooms.now().outputs.copy_to(outputs)?)
+    /// Those that were computed last, `[B, K]`.
+    pub(super) fn outputs(&self) -> &Buffer<f32> {
+        &self.rooms.now().outputs
     }
 
     /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the head's gradients, and leaves those of what was read.

@@ -46,8 +46,8 @@ pub(super) trait Learn: Debug + Send {
     /// Computes the outputs of a batch.
     fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()>;
 
-    /// Writes the outputs that were computed last, `[B, K]`. Waits for the device.
-    fn read_outputs(&self, outputs: &mut [f32]) -> Result<()>;
+    /// Those that were computed last, `[B, K]`, and whatever lies behind them.
+    fn outputs(&self) -> &Buffer<f32>;
 
     /// `[2]`: the sum of the losses since the step began, and the number of its terms.
     fn totals(&self) -> &Buffer<f64>;
@@ -161,8 +161,8 @@ impl<T: Operand> Learn for Learner<T> {
         self.head.predict(parameters)
     }
 
-    fn read_outputs(&self, outputs: &mut [f32]) -> Result<()> {
-        self.head.read_outputs(outputs)
+    fn outputs(&self) -> &Buffer<f32> {
+        self.head.outputs()
     }
 
     fn totals(&self) -> &Buffer<f64> {

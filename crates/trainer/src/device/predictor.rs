@@ -3,7 +3,7 @@
 //! A model in use on a device: outputs, and nothing to learn.
 
 use megabatch_amp::Precision;
-use megabatch_gpu_core::{Buffer, Captures, Device};
+use megabatch_gpu_core::{Buffer, Captures, Device, Fetch};
 
 use super::learner::{Learn, learner};
 use crate::config::Config;
@@ -23,11 +23,11 @@ pub(crate) struct InUse<'a> {
 }
 
 impl InUse<'_> {
-    /// Writes the outputs of `batch`, `[B, K]`. Waits for the device.
-    pub(crate) fn predict(&mut self, batch: &BatchView<'_>, outputs: &mut [f32]) -> Result<()> {
+    /// The outputs of `batch`, `[B, K]`, and whatever lies behind them.
+    pub(crate) fn predict(&mut self, batch: &BatchView<'_>) -> Result<Fetch<f32>> {
         let InUse { learner, weights, captures } = self;
         captures.run(weights.scope().device(), || learner.predict(batch, weights))?;
-        learner.read_outputs(outputs)
+        Ok(learner.outputs().fetch()?)
     }
 }
 

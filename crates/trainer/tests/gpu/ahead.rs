@@ -4,11 +4,21 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Event, InMemory, Run, Samples, Trainer};
+use megabatch_simt::driver::FakeDriver;
+use megabatch_trainer::{Config, Error, Event, InMemory, Run, Samples, Selection, Trainer};
 
+use crate::predicting::predictor;
 use crate::{bits, config, on_gpu, on_processor, shape, train_until, wave, windows, with_kernels};
 
 const VALIDATION: [usize; 3] = [50, 55, 59];
+
+/// Whether something was submitted that is not done. Work is done when somebody waits for it, and no more of it than that takes.
+fn has_work(driver: &FakeDriver, gpu: &Device) -> bool {
+    driver.launches();
+    let none = driver.launches();
+    gpu.gpu().expect("a GPU").synchronize().unwrap();
+    driver.launches() != none
+}
 
 #[test]
 fn a_device_has_the_next_batches_while_the_host_reads_of_a_step() {
@@ -19,17 +29,29 @@ fn a_device_has_the_next_batches_while_the_host_reads_of_a_step() {
     on_gpu(&gpu, &config(Precision::Bf16, 1))
         .train(&run, &mut |event| {
             if let Event::Step(_) = event {
-                // Work is done when somebody waits for it, and no more of it than that takes.
-                driver.launches();
-                let none = driver.launches();
-                gpu.gpu().expect("a GPU").synchronize().unwrap();
-                is_ahead.push(driver.launches() != none);
+                is_ahead.push(has_work(&driver, &gpu));
             }
             ControlFlow::Continue(())
         })
         .unwrap();
     // Validations use the same memory.
     assert_eq!(is_ahead, [true, true, true, true, false, true, true, false]);
+}
+
+#[test]
+fn a_device_has_the_next_batch_while_the_host_reads_predictions() {
+    let (driver, gpu) = with_kernels();
+    let config = config(Precision::Bf16, 1);
+    let mut predictor = predictor(&config).on_gpu(&gpu).unwrap();
+    let (samples, indices) = (windows(), (0..3 * config.batch_size + 1).collect::<Vec<usize>>());
+    let mut is_ahead = Vec::new();
+    predictor
+        .predict(Selection { samples: &samples, indices: &indices }, |_, _| {
+            is_ahead.push(has_work(&driver, &gpu));
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+    assert_eq!(is_ahead, [true, true, true, false]);
 }
 
 #[test]

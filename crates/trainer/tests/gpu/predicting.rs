@@ -10,7 +10,7 @@ use megabatch_trainer::{
 use crate::{PRECISIONS, assert_close, config, losses, series, shape, tolerance, whole, windows, with_kernels};
 
 /// A predictor of the first weights of a run with `config`, in its precision.
-fn predictor(config: &Config) -> Predictor {
+pub(crate) fn predictor(config: &Config) -> Predictor {
     predictor_on(&Device::cpu(), config)
 }
 

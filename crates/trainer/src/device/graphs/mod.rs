@@ -204,15 +204,6 @@ impl GraphLearner {
         self.judge.learn((lists, outputs), scale, (d_outputs, &mut self.scratch))
     }
 
-    /// The outputs `[R, K]`, behind which there may be room for more.
-    fn outputs(&self) -> &Buffer<f32> {
-        match (&self.head, self.readout) {
-            (Some(_), _) => &self.outputs,
-            (None, Readout::Node) => self.layers.last().map_or(&self.encodings.x, |top| &top.y),
-            (None, _) => &self.read,
-        }
-    }
-
     /// Goes back from the outputs' gradient to that of what nodes came to, `shared.d_y`.
     fn read_out_backward(&mut self, parameters: &Buffer<f32>, gradients: &mut Buffer<f32>) -> Result<()> {
         let (rows, of) = (self.rows(), self.read_graphs());
@@ -274,10 +265,12 @@ impl Learn for GraphLearner {
         self.forward((batch, Drawn::default()), None, parameters)
     }
 
-    fn read_outputs(&self, outputs: &mut [f32]) -> Result<()> {
-        let all = self.outputs().to_vec()?;
-        outputs.copy_from_slice(&all[..outputs.len()]);
-        Ok(())
+    fn outputs(&self) -> &Buffer<f32> {
+        match (&self.head, self.readout) {
+            (Some(_), _) => &self.outputs,
+            (None, Readout::Node) => self.layers.last().map_or(&self.encodings.x, |top| &top.y),
+            (None, _) => &self.read,
+        }
     }
 
     fn totals(&self) -> &Buffer<f64> {

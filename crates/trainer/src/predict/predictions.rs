@@ -1,0 +1,163 @@
+#![forbid(unsafe_code)]
+
+//! Batch after batch through a model in use.
+
+use megabatch_gpu_core::{Device, Fetch};
+
+use super::{Selection, check_shape, graphs_of};
+use crate::carried::series_of;
+use crate::device::InUse;
+use crate::error::Result;
+use crate::model::Model;
+use crate::prefetch::{Feed, Source, with_batches};
+use crate::step::{Compute, Engine};
+use crate::stream::{Streamed, distinct_ends};
+use crate::tensor::TensorSet;
+use crate::view::BatchView;
+
+/// A model in use: what predictions are computed with.
+pub(crate) struct Predictions<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) parameters: &'a TensorSet<f32>,
+    /// There where no GPU is.
+    pub(crate) engine: Option<&'a mut Engine>,
+    /// What computes outputs in the place of the engine: a GPU that has loaded the weights and, where they stay there, the series of the samples.
+    pub(crate) gpu: Option<InUse<'a>>,
+    pub(crate) device: &'a Device,
+    pub(crate) compute: Compute,
+    /// Size of the chunks that samples load ahead, of what was planned.
+    pub(crate) chunk_percent: u32,
+    /// Whether states are those of one pass over each segment.
+    pub(crate) streams: bool,
+}
+
+/// What is computed of each sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Computed {
+    Outputs,
+    PoolingWeights,
+    FusionWeights,
+}
+
+/// Whether to go on to the next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Continue,
+    Stop,
+}
+
+impl Predictions<'_> {
+    /// Predicts batch after batch, in order. `see` takes of a batch what `each` is to have beside its outputs, which may come when the next batch has been seen.
+    pub(crate) fn for_each<S>(
+        &mut self,
+        selection: Selection<'_>,
+        see: impl FnMut(&BatchView<'_>) -> Result<S>,
+        each: impl FnMut(S, &[f32]) -> Result<Next>,
+    ) -> Result<()> {
+        self.for_each_of(Computed::Outputs, selection, (see, each))
+    }
+
+    /// Computes batch after batch, in order.
+    pub(super) fn for_each_of<S>(
+        &mut self,
+        computed: Computed,
+        selection: Selection<'_>,
+        (see, each): (impl FnMut(&BatchView<'_>) -> Result<S>, impl FnMut(S, &[f32]) -> Result<Next>),
+    ) -> Result<()> {
+        check_shape(self.model, selection.samples)?;
+        let graphs = graphs_of(self.model, selection)?;
+        self.engine.as_deref_mut().map_or(Ok(()), |engine| engine.make_room_for(self.model, graphs))?;
+        let Compute { batch_size, form, .. } = self.compute;
+        let batches = self.device.scope("batches");
+        let chunk_percent = self.chunk_percent;
+        let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| self.model.seen_edges()));
+        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, form };
+        let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
+        match &mut self.gpu {
+            Some(gpu) => with_batches(source, schedule, |feed| on_gpu((self.model, gpu), feed, (see, each))),
+            None => {
+                let (model, parameters) = (self.model, self.parameters);
+                self.engine().load(model, parameters);
+                let streamed = if self.streams { Some(self.stream(selection)?) } else { None };
+                with_batches(source, schedule, |feed| self.on_processor((computed, streamed), feed, (see, each)))
+            }
+        }
+    }
+
+    fn on_processor<S>(
+        &mut self,
+        (computed, mut streamed): (Computed, Option<Streamed>),
+        feed: &mut Feed<'_>,
+        (mut see, mut each): (impl FnMut(&BatchView<'_>) -> Result<S>, impl FnMut(S, &[f32]) -> Result<Next>),
+    ) -> Result<()> {
+        let (model, weights) = (self.model, (self.model, self.parameters));
+        let mut numbers = Vec::new();
+        while let Some(batch) = feed.next()? {
+            numbers.resize(computed.len(model, &batch), 0.0);
+            let engine = self.engine();
+            match &mut streamed {
+                Some(streamed) => engine.install(|| match computed {
+                    Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
+                    Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
+                    Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),
+                }),
+                None => match computed {
+                    Computed::Outputs => engine.predict(model, weights.1, &batch, &mut numbers),
+                    Computed::PoolingWeights => engine.pooling_weights(weights, &batch, &mut numbers),
+                    Computed::FusionWeights => engine.fusion_weights(weights, &batch, &mut numbers),
+                },
+            }
+            if each(see(&batch)?, &numbers)? == Next::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        self.engine.as_deref_mut().expect("what no GPU computes, the processor does")
+    }
+
+    /// The states at the last bars of the selection's windows.
+    fn stream(&mut self, selection: Selection<'_>) -> Result<Streamed> {
+        self.model.config().check_carried_state()?;
+        let series = series_of(selection.samples)?;
+        let ends = distinct_ends(selection.samples, selection.indices)?;
+        let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, self.compute, ends)?;
+        let weights = (self.model, self.parameters);
+        self.engine().stream(weights, &series.timeframes, &mut streamed);
+        Ok(streamed)
+    }
+}
+
+impl Computed {
+    /// Numbers of a batch.
+    fn len(self, model: &Model, batch: &BatchView<'_>) -> usize {
+        match self {
+            Computed::Outputs => model.outputs_len(batch),
+            Computed::PoolingWeights => batch.len() * model.pooling_weights_len(),
+            Computed::FusionWeights => batch.len() * model.fusion_weights_len(),
+        }
+    }
+}
+
+/// Outputs are waited for when the next batch is submitted, so that the GPU computes while the host reads them and sees to the batch after that.
+fn on_gpu<S>(
+    (model, gpu): (&Model, &mut InUse<'_>),
+    feed: &mut Feed<'_>,
+    (mut see, mut each): (impl FnMut(&BatchView<'_>) -> Result<S>, impl FnMut(S, &[f32]) -> Result<Next>),
+) -> Result<()> {
+    let mut finish = |submitted: Option<(S, usize, Fetch<f32>)>| match submitted {
+        Some((seen, len, outputs)) => each(seen, &outputs.wait()?[..len]),
+        None => Ok(Next::Continue),
+    };
+    let mut submitted = None;
+    while let Some(batch) = feed.next()? {
+        let outputs = gpu.predict(&batch)?;
+        let next = (see(&batch)?, model.outputs_len(&batch), outputs);
+        if finish(submitted.replace(next))? == Next::Stop {
+            return Ok(());
+        }
+    }
+    finish(submitted).map(|_| ())
+}
