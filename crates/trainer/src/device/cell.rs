@@ -1,45 +1,59 @@
 #![forbid(unsafe_code)]
 
-//! One layer of one timeframe: its weights as the kernels read them, and the way back of their gradients.
+//! The weights of one layer of all timeframes as the kernels read them, and the way back of their gradients.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::tally::Tally;
 use crate::error::Result;
-use crate::footprint::{BACKWARD, BOTH, StepPhase};
+use crate::footprint::{BACKWARD, BOTH};
 use crate::lstm::Lstm;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, ByteMatrix, ByteRows, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch,
-    add_column_sums, add_separated, column_sum_parts, interleave, make_room, multiply, multiply_bytes, parts_of_rows,
-    parts_of_sum,
+    Arithmetic, ByteMatrix, ByteRows, GateRows, GateTensor, InputWeights, Layout, Operand, Output, Part, Product,
+    Scratch, add_column_sums, add_separated, column_sum_parts, interleave, make_room, multiply, multiply_bytes,
+    parts_of_rows, parts_of_sum,
 };
 use crate::tuning::Tuner;
 
-/// Where a layer's tensors begin among all parameters, and the layer's own form of them.
+/// One layer of all timeframes.
 #[derive(Debug)]
-pub(super) struct Cell<T: Operand> {
+pub(super) struct Cells<T: Operand> {
     hidden: usize,
     arithmetic: Arithmetic,
-    /// Width of what the layer reads.
-    input: usize,
-    weight_ih_start: usize,
-    weight_hh_start: usize,
-    bias_starts: Option<[usize; 2]>,
-    weight_ih: Buffer<T>, // [H, 4, input]
-    /// The same in eight bits, in its place.
-    in_bytes: Option<ByteMatrix>,
-    bias: Option<Buffer<f32>>, // [H, 4], the sum of both
-    // Empty until something is learnt.
-    d_weight_ih: Buffer<f32>, // [H, 4, input]
-    d_weight_hh: Buffer<f32>, // [H, 4, H]
-    d_bias: Buffer<f32>,      // [H, 4]
+    timeframes: Vec<OfTimeframe>,
+    of_weights: GateRows,
+    /// W_ih, `[H, 4, input]` of one timeframe after the other.
+    weights: Buffer<T>,
+    /// The same in eight bits, in their place.
+    in_bytes: Vec<ByteMatrix>,
+    bias: Option<Bias>,
+    of_gradients: GateRows,
+    /// Those of W_ih, W_hh and the biases, unit by unit; empty until something is learnt.
+    gradients: Buffer<f32>,
 }
 
-/// What all cells need and none keeps.
+/// The sums of both biases, `[timeframes, H, 4]`.
+#[derive(Debug)]
+struct Bias {
+    of_parameters: GateRows,
+    sums: Buffer<f32>,
+}
+
+/// Where the cell of a timeframe has what.
+#[derive(Clone, Copy, Debug)]
+struct OfTimeframe {
+    /// Width of what it reads.
+    input: usize,
+    /// First element of W_ih.
+    weight: usize,
+    /// First elements of the gradients of W_ih, W_hh and the biases.
+    gradients: [usize; 3],
+}
+
+/// What the cells of all layers need and none keeps.
 #[derive(Debug)]
 pub(super) struct Shared {
-    other_bias: Buffer<f32>, // [H, 4]
     /// Gates' gradients by bar, [bars, H, 4].
     pub(super) by_bar: Buffer<f32>,
     /// What is projected in eight bits.
@@ -51,14 +65,13 @@ impl Shared {
     /// Counts what all cells share, for sums of so many parts and bars.
     pub(super) fn tally(tally: &mut Tally<'_>, parts: usize, bars: usize) {
         let gates = 4 * tally.model.config().hidden;
-        tally.put("activations", "the other bias", gates * size_of::<f32>(), &[StepPhase::Forward]);
         tally.put("activations", "gradients of gates by bar", bars * gates * size_of::<f32>(), BACKWARD);
         tally.put("activations", "parts of sums", Scratch::bytes::<f32>(parts), BOTH);
     }
 
-    pub(super) fn new(scope: &Scope, hidden: usize, tuner: &Tuner) -> Result<Self> {
-        let (other_bias, by_bar) = (Buffer::zeros(scope, 4 * hidden)?, Buffer::zeros(scope, 0)?);
-        Ok(Shared { other_bias, by_bar, rows: ByteRows::empty(scope)?, scratch: Scratch::tuned(scope, tuner)? })
+    pub(super) fn new(scope: &Scope, tuner: &Tuner) -> Result<Self> {
+        let by_bar = Buffer::zeros(scope, 0)?;
+        Ok(Shared { by_bar, rows: ByteRows::empty(scope)?, scratch: Scratch::tuned(scope, tuner)? })
     }
 }
 
@@ -70,36 +83,72 @@ pub(super) struct Steps<'a, T: Operand> {
     pub(super) rows: usize,
 }
 
-impl<T: Operand> Cell<T> {
-    /// The cell of layer `l`, on `scope`, whose products are by `arithmetic`.
-    pub(super) fn new(scope: &Scope, (model, lstm, l): (&Model, &Lstm, usize), arithmetic: Arithmetic) -> Result<Self> {
-        let (slots, hidden, input) = (&lstm.layers[l], lstm.sizes.hidden, lstm.sizes.input(l));
+impl OfTimeframe {
+    /// Those of layers that read rows of such widths; and the ends, of weights and gradients.
+    fn all(hidden: usize, inputs: &[usize]) -> (Vec<Self>, [usize; 2]) {
+        let gates = 4 * hidden;
+        // Each where products load 16 bytes at a time. The biases' come last, so that they are set to zero at once.
+        let (mut weight, mut gradients, mut biases) = (0, 0, inputs.iter().map(|input| gates * (input + hidden)).sum());
+        let timeframe = |&input: &usize| {
+            let of = OfTimeframe { input, weight, gradients: [gradients, gradients + gates * input, biases] };
+            weight += (gates * input).next_multiple_of(8);
+            gradients += gates * (input + hidden);
+            biases += gates;
+            of
+        };
+        let all = inputs.iter().map(timeframe).collect();
+        (all, [weight, biases])
+    }
+}
+
+impl<T: Operand> Cells<T> {
+    /// The cells of layer `l`, on `scope`, whose products are by `arithmetic`.
+    pub(super) fn new(scope: &Scope, (model, l): (&Model, usize), arithmetic: Arithmetic) -> Result<Self> {
+        let hidden = model.config().hidden;
+        let (timeframes, [weights, _]) = OfTimeframe::all(hidden, &inputs(model, l));
+        let of_timeframes = || timeframes.iter().zip(model.lstms());
         let start = |slot| model.layout().place(slot).start;
-        let bias = slots.bias.map(|_| Buffer::zeros(scope, 4 * hidden)).transpose()?;
-        Ok(Cell {
+        let weight = |(of, lstm): (&OfTimeframe, &Lstm)| GateTensor {
+            start: start(lstm.layers[l].weight_ih),
+            other: None,
+            place: of.weight,
+            width: of.input,
+        };
+        let bias = |lstm: &Lstm, place| {
+            let [ih, hh] = lstm.layers[l].bias?.map(start);
+            Some(GateTensor { start: ih, other: Some(hh), place, width: 1 })
+        };
+        let gradients = of_timeframes().flat_map(|(of, lstm)| {
+            let [ih, hh, biases] = of.gradients;
+            let of_ih = GateTensor { place: ih, ..weight((of, lstm)) };
+            let of_hh = GateTensor { start: start(lstm.layers[l].weight_hh), place: hh, width: hidden, ..of_ih };
+            [Some(of_ih), Some(of_hh), bias(lstm, biases)].into_iter().flatten()
+        });
+        let biases = model.lstms().iter().enumerate().filter_map(|(k, lstm)| bias(lstm, 4 * hidden * k));
+        Ok(Cells {
             hidden,
             arithmetic,
-            input,
-            weight_ih_start: start(slots.weight_ih),
-            weight_hh_start: start(slots.weight_hh),
-            bias_starts: slots.bias.map(|biases| biases.map(start)),
-            weight_ih: Buffer::zeros(scope, 4 * hidden * input)?,
-            in_bytes: None,
-            bias,
-            d_weight_ih: Buffer::zeros(scope, 0)?,
-            d_weight_hh: Buffer::zeros(scope, 0)?,
-            d_bias: Buffer::zeros(scope, 0)?,
+            of_weights: GateRows::new(scope, hidden, &of_timeframes().map(weight).collect::<Vec<_>>())?,
+            weights: Buffer::zeros(scope, weights)?,
+            in_bytes: Vec::new(),
+            bias: Bias::new(scope, hidden, &biases.collect::<Vec<_>>())?,
+            of_gradients: GateRows::new(scope, hidden, &gradients.collect::<Vec<_>>())?,
+            gradients: Buffer::zeros(scope, 0)?,
+            timeframes,
         })
     }
 
-    /// Bytes of the weights as operations read them, and of their gradients, for a layer that reads rows of `input`.
-    pub(super) fn bytes(hidden: usize, input: usize, has_bias: bool) -> [usize; 2] {
-        let gates = 4 * hidden;
-        let bias = if has_bias { gates * size_of::<f32>() } else { 0 };
-        [gates * input * size_of::<T>() + bias, gates * (input + hidden + 1) * size_of::<f32>()]
+    /// Bytes of the weights of layer `l` as operations read them, and of their gradients.
+    pub(super) fn bytes(model: &Model, l: usize) -> [usize; 2] {
+        let (config, inputs) = (model.config(), inputs(model, l));
+        let (timeframes, [weights, gradients]) = OfTimeframe::all(config.hidden, &inputs);
+        let biases = if config.bias { timeframes.len() } else { 0 };
+        let tables = GateRows::bytes(3 * timeframes.len() + 2 * biases);
+        let sums = biases * 4 * config.hidden * size_of::<f32>();
+        [weights * size_of::<T>() + sums + tables, gradients * size_of::<f32>()]
     }
 
-    /// Numbers that its operations ask [`Shared`] for: over so many rows of what it reads, and steps of windows, at most.
+    /// Numbers that the operations of one cell ask [`Shared`] for: over so many rows of what it reads, and steps of windows, at most.
     pub(super) fn parts(hidden: usize, (input, has_bias): (usize, bool), [rows, steps]: [usize; 2]) -> usize {
         let gates = 4 * hidden;
         let sums = [[gates, hidden, steps], [gates, input, rows]].map(parts_of_sum);
@@ -111,120 +160,144 @@ impl<T: Operand> Cell<T> {
 
     /// Takes memory for the gradients, where it is not there already.
     pub(super) fn make_room_for_gradients(&mut self) -> Result<()> {
-        let gates = 4 * self.hidden;
-        make_room(&mut self.d_weight_ih, gates * self.input)?;
-        make_room(&mut self.d_weight_hh, gates * self.hidden)?;
-        make_room(&mut self.d_bias, gates)
+        let [_, _, biases] = self.timeframes.last().map_or([0; 3], |of| of.gradients);
+        make_room(&mut self.gradients, biases + 4 * self.hidden)
     }
 
-    /// Projects by `matrix` from now on.
-    pub(super) fn set_in_bytes(&mut self, matrix: ByteMatrix) {
-        self.in_bytes = Some(matrix);
+    /// Projects by these matrices from now on, one a timeframe.
+    pub(super) fn set_in_bytes(&mut self, matrices: Vec<ByteMatrix>) {
+        self.in_bytes = matrices;
     }
 
     fn product<'a, S: Operand>(&self, [a, b]: [Part<'a, S>; 2], shape: [usize; 3], layout: Layout) -> Product<'a, S> {
         Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
     }
 
-    /// Takes the weights as they are now; W_hh becomes that of sequence `k` of `recurrent`.
-    pub(super) fn load(
-        &mut self,
-        parameters: &Buffer<f32>,
-        (recurrent, k): (&mut RecurrentWeights<T>, usize),
-        shared: &mut Shared,
-    ) -> Result<()> {
-        interleave((parameters, self.weight_ih_start), &mut self.weight_ih, [self.hidden, self.input])?;
-        recurrent.set(k, (parameters, self.weight_hh_start))?;
-        if let (Some(bias), Some([ih, hh])) = (&mut self.bias, self.bias_starts) {
-            interleave((parameters, ih), bias, [self.hidden, 1])?;
-            interleave((parameters, hh), &mut shared.other_bias, [self.hidden, 1])?;
-            let Shared { other_bias, scratch, .. } = shared;
-            add_column_sums((&*other_bias).into(), [1, 4 * self.hidden], (bias, 0), scratch)?;
-        }
-        Ok(())
+    /// Takes the weights as they are now.
+    pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        interleave(&self.of_weights, parameters, &mut self.weights)?;
+        let Some(Bias { of_parameters, sums }) = &mut self.bias else { return Ok(()) };
+        interleave(of_parameters, parameters, sums)
     }
 
-    /// W_ih and the sum of the biases, as they were [loaded](Cell::load).
-    pub(super) fn of_input(&self) -> (&Buffer<T>, Option<&Buffer<f32>>) {
-        (&self.weight_ih, self.bias.as_ref())
+    /// Hands W_ih and the sums of the biases, as they were [loaded](Cells::load), to a recurrence that projects what it reads.
+    pub(super) fn set_input(&self, input: &mut InputWeights<T>) -> Result<()> {
+        (0..self.timeframes.len()).try_for_each(|k| input.set(k, self.weight(k), self.bias(k)))
     }
 
-    /// x · W_ihᵀ + b of so many rows `x` `[rows, input]`, to `to` from element number `start` on.
+    fn weight(&self, k: usize) -> Part<'_, T> {
+        Part { buffer: &self.weights, start: self.timeframes[k].weight }
+    }
+
+    fn bias(&self, k: usize) -> Option<Part<'_, f32>> {
+        self.bias.as_ref().map(|bias| Part { buffer: &bias.sums, start: 4 * self.hidden * k })
+    }
+
+    /// x · W_ihᵀ + b of so many rows `x` `[rows, input]` of timeframe `k`, to `to` from element number `start` on.
     pub(super) fn project(
         &self,
-        x: Part<'_, T>,
-        rows: usize,
+        k: usize,
+        (x, rows): (Part<'_, T>, usize),
         to: (&mut Buffer<f32>, usize),
         shared: &mut Shared,
     ) -> Result<()> {
-        let start = self.bias.as_ref().map(Part::from);
-        if let Some(matrix) = &self.in_bytes {
-            shared.rows.quantize(x, [rows, self.input])?;
+        let (start, input) = (self.bias(k), self.timeframes[k].input);
+        if let Some(matrix) = self.in_bytes.get(k) {
+            shared.rows.quantize(x, [rows, input])?;
             return multiply_bytes(&shared.rows, matrix, start, to);
         }
-        let of = self.product([x, (&self.weight_ih).into()], [rows, 4 * self.hidden, self.input], Layout::Straight);
-        let of = Product { start, ..of };
-        multiply(&of, Output::Overwrite, to, &mut shared.scratch)
+        let of = self.product([x, self.weight(k)], [rows, 4 * self.hidden, input], Layout::Straight);
+        multiply(&Product { start, ..of }, Output::Overwrite, to, &mut shared.scratch)
     }
 
-    /// The gradient of what the layer read, `[rows, input]`, to `to` from element number `start` on.
+    /// The gradient of what the cell of timeframe `k` read, `[rows, input]`, to `to` from element number `start` on.
     pub(super) fn d_input(
         &self,
+        k: usize,
         steps: &Steps<'_, T>,
         to: (&mut Buffer<f32>, usize),
         shared: &mut Shared,
     ) -> Result<()> {
-        let shape = [steps.rows, self.input, 4 * self.hidden];
-        let of = self.product([steps.d_gates, (&self.weight_ih).into()], shape, Layout::SecondTurned);
+        let shape = [steps.rows, self.timeframes[k].input, 4 * self.hidden];
+        let of = self.product([steps.d_gates, self.weight(k)], shape, Layout::SecondTurned);
         multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
 
-    /// Adds the gradients of W_hh, and those of W_ih and the biases from rows that the layer read step by step, `[rows, input]`.
-    pub(super) fn add_by_step(
+    /// Begins the gradients of a batch.
+    pub(super) fn begin_gradients(&mut self) -> Result<()> {
+        match self.timeframes.first() {
+            Some(first) if self.bias.is_some() => {
+                let (start, len) = (first.gradients[2], self.timeframes.len() * 4 * self.hidden);
+                Ok(self.gradients.set_zero_at(start, len)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds the gradients of W_hh of timeframe `k`, and those of W_ih and the biases from rows that the cell read step by step, `[rows, input]`.
+    pub(super) fn learn_by_step(
         &mut self,
+        k: usize,
         steps: &Steps<'_, T>,
         x: Part<'_, T>,
-        (shared, gradients): (&mut Shared, &mut Buffer<f32>),
+        shared: &mut Shared,
     ) -> Result<()> {
-        self.add_recurrent(steps, (&mut shared.scratch, &mut *gradients))?;
-        self.add_input([steps.d_gates, x], steps.rows, (&mut shared.scratch, gradients))
+        self.learn_recurrent(k, steps, &mut shared.scratch)?;
+        self.learn_input(k, [steps.d_gates, x], steps.rows, &mut shared.scratch)
     }
 
-    /// The same where the layer read bars, `[bars, input]`, whose d_gates were summed by bar.
-    pub(super) fn add_by_bar(
+    /// The same where the cell read bars, `[bars, input]`, whose d_gates were summed by bar.
+    pub(super) fn learn_by_bar(
         &mut self,
+        k: usize,
         steps: &Steps<'_, T>,
         (x, bars): (&Buffer<f32>, usize),
-        (Shared { by_bar, scratch, .. }, gradients): (&mut Shared, &mut Buffer<f32>),
+        Shared { by_bar, scratch, .. }: &mut Shared,
     ) -> Result<()> {
-        self.add_recurrent(steps, (&mut *scratch, &mut *gradients))?;
-        self.add_input([(&*by_bar).into(), x.into()], bars, (scratch, gradients))
+        self.learn_recurrent(k, steps, scratch)?;
+        self.learn_input(k, [(&*by_bar).into(), x.into()], bars, scratch)
     }
 
-    fn add_recurrent(
-        &mut self,
-        steps: &Steps<'_, T>,
-        (scratch, gradients): (&mut Scratch, &mut Buffer<f32>),
-    ) -> Result<()> {
-        let shape = [4 * self.hidden, self.hidden, steps.rows];
+    fn learn_recurrent(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
+        let (shape, [_, hh, _]) = ([4 * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
         let of = self.product([steps.d_gates, steps.hidden_before], shape, Layout::BothTurned);
-        multiply(&of, Output::Overwrite, (&mut self.d_weight_hh, 0), scratch)?;
-        add_separated(&self.d_weight_hh, (gradients, self.weight_hh_start), [self.hidden; 2])
+        multiply(&of, Output::Overwrite, (&mut self.gradients, hh), scratch)
     }
 
-    fn add_input<S: Operand>(
+    fn learn_input<S: Operand>(
         &mut self,
+        k: usize,
         [d_gates, x]: [Part<'_, S>; 2],
         rows: usize,
-        (scratch, gradients): (&mut Scratch, &mut Buffer<f32>),
+        scratch: &mut Scratch,
     ) -> Result<()> {
-        let gates = 4 * self.hidden;
-        let of = self.product([d_gates, x], [gates, self.input, rows], Layout::BothTurned);
-        multiply(&of, Output::Overwrite, (&mut self.d_weight_ih, 0), scratch)?;
-        add_separated(&self.d_weight_ih, (gradients, self.weight_ih_start), [self.hidden, self.input])?;
-        let Some(biases) = self.bias_starts else { return Ok(()) };
-        self.d_bias.set_zero()?;
-        add_column_sums(d_gates, [rows, gates], (&mut self.d_bias, 0), scratch)?;
-        biases.into_iter().try_for_each(|start| add_separated(&self.d_bias, (gradients, start), [self.hidden, 1]))
+        let (gates, OfTimeframe { input, gradients: [ih, _, biases], .. }) = (4 * self.hidden, self.timeframes[k]);
+        let of = self.product([d_gates, x], [gates, input, rows], Layout::BothTurned);
+        multiply(&of, Output::Overwrite, (&mut self.gradients, ih), scratch)?;
+        if self.bias.is_none() {
+            return Ok(());
+        }
+        add_column_sums(d_gates, [rows, gates], (&mut self.gradients, biases), scratch)
     }
+
+    /// Adds what was found of all timeframes to the gradients of the parameters.
+    pub(super) fn add_gradients(&self, gradients: &mut Buffer<f32>) -> Result<()> {
+        add_separated(&self.of_gradients, &self.gradients, gradients)
+    }
+}
+
+impl Bias {
+    /// None for no tensors.
+    fn new(scope: &Scope, hidden: usize, tensors: &[GateTensor]) -> Result<Option<Self>> {
+        if tensors.is_empty() {
+            return Ok(None);
+        }
+        let of_parameters = GateRows::new(scope, hidden, tensors)?;
+        Ok(Some(Bias { of_parameters, sums: Buffer::zeros(scope, tensors.len() * 4 * hidden)? }))
+    }
+}
+
+/// Widths of what the cells of layer `l` read.
+fn inputs(model: &Model, l: usize) -> Vec<usize> {
+    model.lstms().iter().map(|lstm| lstm.sizes.input(l)).collect()
 }

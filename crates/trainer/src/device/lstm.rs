@@ -13,7 +13,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::bars::Bars;
 use super::between::Between;
-use super::cell::{Cell, Shared, Steps};
+use super::cell::{Cells, Shared, Steps};
 use super::outputs::{Outputs, Rows};
 use super::rounded::round_batch;
 use super::top::Top;
@@ -66,7 +66,7 @@ pub(super) struct Lstms<T: Operand> {
 /// One layer of all timeframes.
 #[derive(Debug)]
 struct Layer<T: Operand> {
-    cells: Vec<Cell<T>>,
+    cells: Cells<T>,
     recurrent: RecurrentWeights<T>,
     /// The same in eight bits, in their place.
     in_bytes: Option<RecurrentBytes>,
@@ -80,14 +80,14 @@ impl<T: Operand> Lstms<T> {
     pub(super) fn new(scope: &Scope, model: &Model, (arithmetic, tuner): (Arithmetic, &Tuner)) -> Result<Self> {
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
-        let (hidden, sequences) = (model.config().hidden, model.lstms().len());
+        let hidden = model.config().hidden;
         let features: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.features).collect();
         let over_bars = WorkList::empty(&batches, hidden)?;
         let layer = |l: usize| {
-            let cells = model.lstms().iter().map(|lstm| Cell::new(&weights, (model, lstm, l), arithmetic));
+            let starts = model.lstms().iter().map(|lstm| model.layout().place(lstm.layers[l].weight_hh).start);
             Ok(Layer {
-                cells: cells.collect::<Result<_>>()?,
-                recurrent: RecurrentWeights::zeros(&weights, hidden, sequences)?,
+                cells: Cells::new(&weights, (model, l), arithmetic)?,
+                recurrent: RecurrentWeights::zeros(&weights, hidden, &starts.collect::<Vec<_>>())?,
                 in_bytes: None,
                 states: States::zeros(&activations, &over_bars)?,
                 between: (l + 1 < model.config().layers).then(|| Between::new(&activations, model, l)).transpose()?,
@@ -109,7 +109,7 @@ impl<T: Operand> Lstms<T> {
             projected: Buffer::zeros(&activations, 0)?,
             back: Gradients::zeros(&activations, &over_bars)?,
             d_outputs: all_are_read(model).then(|| Buffer::zeros(&activations, 0)).transpose()?,
-            shared: Shared::new(&activations, hidden, tuner)?,
+            shared: Shared::new(&activations, tuner)?,
             tuner: tuner.clone(),
             unmeasured: None,
             top,
@@ -133,27 +133,23 @@ impl<T: Operand> Lstms<T> {
     /// Makes ready for `parameters`.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         for Layer { cells, recurrent, .. } in &mut self.layers {
-            for (k, cell) in cells.iter_mut().enumerate() {
-                cell.load(parameters, (recurrent, k), &mut self.shared)?;
-            }
+            cells.load(parameters)?;
+            recurrent.set(parameters)?;
         }
-        let Some(input) = &mut self.input else { return Ok(()) };
-        self.layers[0].cells.iter().enumerate().try_for_each(|(k, cell)| {
-            let (weight, bias) = cell.of_input();
-            input.set(k, weight, bias)
-        })
+        self.input.as_mut().map_or(Ok(()), |input| self.layers[0].cells.set_input(input))
     }
 
     /// Multiplies by matrices in eight bits from now on, made of `parameters`.
     pub(super) fn quantize(&mut self, scope: &Scope, model: &Model, parameters: &TensorSet<f32>) -> Result<()> {
         let scope = scope.child("model/parameters/int8");
         for (l, layer) in self.layers.iter_mut().enumerate() {
-            let mut recurrent = Vec::new();
-            for (cell, lstm) in layer.cells.iter_mut().zip(model.lstms()) {
+            let (mut inputs, mut recurrent) = (Vec::new(), Vec::new());
+            for lstm in model.lstms() {
                 let [input, of_states] = lstm.layers[l].quantized(lstm.sizes.hidden, parameters)?;
-                cell.set_in_bytes(ByteMatrix::new(&scope, &input)?);
+                inputs.push(ByteMatrix::new(&scope, &input)?);
                 recurrent.push(of_states);
             }
+            layer.cells.set_in_bytes(inputs);
             layer.in_bytes = Some(RecurrentBytes::new(&scope, &recurrent)?);
         }
         Ok(())
@@ -268,7 +264,7 @@ impl<T: Operand> Lstms<T> {
         self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
         make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
-        self.layers.iter_mut().flat_map(|layer| &mut layer.cells).try_for_each(Cell::make_room_for_gradients)?;
+        self.layers.iter_mut().try_for_each(|layer| layer.cells.make_room_for_gradients())?;
         self.back.make_room(&self.over_bars)
     }
 
@@ -327,7 +323,8 @@ impl<T: Operand> Lstms<T> {
         let hidden = self.hidden;
         let (below, above) = self.layers.split_at_mut(l);
         let Layer { cells, states, .. } = &mut above[0];
-        for (k, (cell, bars)) in cells.iter_mut().zip(&self.bars).enumerate() {
+        cells.begin_gradients()?;
+        for (k, bars) in self.bars.iter().enumerate() {
             let gates_row = self.over_bars.gates_row(k);
             let steps = Steps {
                 d_gates: Part { buffer: &self.back.gates, start: gates_row * 4 * hidden },
@@ -337,17 +334,17 @@ impl<T: Operand> Lstms<T> {
             match below.last() {
                 None => {
                     sum_by_bar(&self.over_bars, k, &self.back.gates, &mut self.shared.by_bar)?;
-                    cell.add_by_bar(&steps, (&bars.wide, bars.count()), (&mut self.shared, gradients))?;
+                    cells.learn_by_bar(k, &steps, (&bars.wide, bars.count()), &mut self.shared)?;
                 }
                 Some(below) => {
                     let read = below.read(k, &self.over_bars).part;
-                    cell.add_by_step(&steps, read, (&mut self.shared, &mut *gradients))?;
+                    cells.learn_by_step(k, &steps, read, &mut self.shared)?;
                     let d_outputs = self.d_outputs.as_mut().expect("there are several layers");
-                    cell.d_input(&steps, (d_outputs, gates_row * hidden), &mut self.shared)?;
+                    cells.d_input(k, &steps, (d_outputs, gates_row * hidden), &mut self.shared)?;
                 }
             }
         }
-        Ok(())
+        cells.add_gradients(gradients)
     }
 }
 

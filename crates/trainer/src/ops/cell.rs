@@ -22,7 +22,7 @@ pub(super) fn forward<T: Operand>(
 ) -> Result<()> {
     let hidden = list.hidden();
     forward_by(device, (list, inputs.projected), states, |of, h, out| {
-        let weight = inputs.weights.rows[of.weight as usize].address();
+        let weight = inputs.weights.of(of.weight).address();
         let call = Call::whole::<T>([of.windows as usize, 4 * hidden, hidden], Layout::Straight, Output::Overwrite);
         // SAFETY: `recurrence` has seen that the weights have the list's lengths, and this module's steps bring a sequence's states and room for its product.
         unsafe { call.submit(device, Operands { a: h, b: weight, start: 0, out }) }
@@ -78,7 +78,7 @@ pub(super) fn backward<T: Operand>(
     let (hidden, name) = (list.hidden(), format!("step_backward_{}", T::SUFFIX));
     let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
     for of in list.places() {
-        let (windows, weight) = (of.windows as usize, &weights.rows[of.weight as usize]);
+        let (windows, weight) = (of.windows as usize, weights.of(of.weight));
         let call = Call::whole::<T>([windows, hidden, 4 * hidden], Layout::SecondTurned, Output::Overwrite);
         let edge = of.window as usize * hidden;
         let (d_hidden, d_cell) = (element(&gradients.hidden, edge), element(&gradients.cell, edge));
@@ -135,7 +135,7 @@ mod tests {
         let (scope, first) = (Device::cpu().scope("test"), (0..windows).collect::<Vec<_>>());
         let of = Sequence { steps: 1, first: &first, row_step: 1, projected_rows: windows as usize + 1 };
         let list = WorkList::new(&scope, hidden, TileWindows::Eight, &[of]).unwrap();
-        let weights = RecurrentWeights::<T>::zeros(&scope, hidden, 1).unwrap();
+        let weights = RecurrentWeights::<T>::zeros(&scope, hidden, &[0]).unwrap();
         let (edge, gates) = (windows as usize * hidden, 4 * windows as usize * hidden);
         // The kernel adds the projected row to the product; the CPU finds their sum in the row.
         let (product, rows) = (noise("product", gates, 1.0), noise("rows", gates + 4 * hidden, 1.0));

@@ -12,8 +12,9 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_order::random::{Stream, uniform};
 
 use super::{
-    Arithmetic, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights, Scratch, Sequence, States,
-    TileWindows, WorkList, add_separated, interleave, multiply, recurrence, recurrence_backward, sum_by_bar,
+    Arithmetic, GateRows, GateTensor, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights,
+    Scratch, Sequence, States, TileWindows, WorkList, add_separated, interleave, multiply, recurrence,
+    recurrence_backward, sum_by_bar,
 };
 use crate::error::Result;
 #[cfg(test)]
@@ -151,11 +152,12 @@ impl Example {
     pub(super) fn run<T: Operand>(&self, device: &Device, tile: TileWindows) -> Result<Layer> {
         let (scope, width) = (device.scope("ops"), 4 * self.hidden);
         let list = self.work_list(&scope, tile)?;
-        let mut weights = RecurrentWeights::<T>::zeros(&scope, self.hidden, TIMEFRAMES.len())?;
+        let starts: Vec<usize> = (0..TIMEFRAMES.len()).map(|s| s * width * self.hidden).collect();
+        let mut weights = RecurrentWeights::<T>::zeros(&scope, self.hidden, &starts)?;
+        weights.set(&Buffer::from_slice(&scope, &self.weight_hh.concat())?)?;
         let mut projected = Buffer::zeros(&scope, list.projected_rows() * width)?;
         let mut bars_of = Vec::new();
         for s in 0..TIMEFRAMES.len() {
-            weights.set(s, (&Buffer::from_slice(&scope, &self.weight_hh[s])?, 0))?;
             bars_of.push(self.project::<T>(&scope, s, (&mut projected, list.projected_row(s) * width))?);
         }
         let mut states = States::<T>::zeros(&scope, &list)?;
@@ -184,10 +186,8 @@ impl Example {
 
     /// projected = x · W_ihᵀ + b for every bar of a timeframe; its bars as they were multiplied, `[bars, F]`.
     fn project<T: Operand>(&self, scope: &Scope, s: usize, to: (&mut Buffer<f32>, usize)) -> Result<Buffer<T>> {
-        let mut weight = Buffer::<T>::zeros(scope, 4 * self.hidden * WIDTH)?;
-        interleave((&Buffer::from_slice(scope, &self.weight_ih[s])?, 0), &mut weight, [self.hidden, WIDTH])?;
-        let mut bias = Buffer::<f32>::zeros(scope, 4 * self.hidden)?;
-        interleave((&Buffer::from_slice(scope, &self.bias[s])?, 0), &mut bias, [self.hidden, 1])?;
+        let weight = self.interleaved::<T>(scope, &self.weight_ih[s])?;
+        let bias = self.interleaved::<f32>(scope, &self.bias[s])?;
         let bars_of: Vec<T> = self.bars[s].iter().map(|&x| T::narrow(x)).collect();
         let bars_of = Buffer::from_slice(scope, &bars_of)?;
         let product = Product {
@@ -200,6 +200,19 @@ impl Example {
         };
         multiply(&product, Output::Overwrite, to, &mut Scratch::empty(scope)?)?;
         Ok(bars_of)
+    }
+
+    /// `[4, H, K]` in PyTorch's order, unit by unit.
+    fn interleaved<T: Operand>(&self, scope: &Scope, numbers: &[f32]) -> Result<Buffer<T>> {
+        let mut to = Buffer::zeros(scope, numbers.len())?;
+        interleave(&self.rows_of_gates(scope, numbers.len())?, &Buffer::from_slice(scope, numbers)?, &mut to)?;
+        Ok(to)
+    }
+
+    /// A single tensor of so many elements.
+    fn rows_of_gates(&self, scope: &Scope, len: usize) -> Result<GateRows> {
+        let of = GateTensor { start: 0, other: None, place: 0, width: len / (4 * self.hidden) };
+        GateRows::new(scope, self.hidden, &[of])
     }
 
     /// dW_ih and db by bar, dW_hh by step.
@@ -243,7 +256,7 @@ impl Example {
         let [gates, width, _] = product.shape;
         let (mut unit_by_unit, mut to) = (Buffer::zeros(scope, gates * width)?, Buffer::zeros(scope, gates * width)?);
         multiply(product, Output::Overwrite, (&mut unit_by_unit, 0), &mut Scratch::empty(scope)?)?;
-        add_separated(&unit_by_unit, (&mut to, 0), [self.hidden, width])?;
+        add_separated(&self.rows_of_gates(scope, gates * width)?, &unit_by_unit, &mut to)?;
         Ok(to.to_vec()?)
     }
 }

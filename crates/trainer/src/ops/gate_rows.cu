@@ -1,27 +1,55 @@
-// Rows of gates in two orders. Source of gate_rows.ptx; launched by gate_rows.rs.
+// Rows of gates in two orders, of all weights or biases of a layer at once. Source of gate_rows.ptx; launched by gate_rows.rs.
 #include "mma.cuh"
 
-// from: [4, H, K], as PyTorch has them.  to: [H, 4, K].  A thread takes an element of `to`.
-template <class T>
-__device__ inline void interleave(const float* from, T* to, u64 H, u64 K) {
-  u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+// A tensor: `GateTensor` of gate_rows.rs.
+struct GateTensor {
+  u64 start;  // first element gate by gate, [4, H, K], as PyTorch has it
+  u64 other;  // that of a second one of the same shape, or NONE
+  u64 place;  // first element unit by unit, [H, 4, K]
+  unsigned width, first_block;  // K; and of its blocks
+};
+
+#define NONE ~0ull
+
+// Calls `each` with the tensor of this block, the number of this thread's element unit by unit, and that gate by gate.
+template <class Each>
+__device__ inline void each_element(const GateTensor* tensors, unsigned count, u64 H, Each each) {
+  unsigned own = 0;
+  while (own + 1 < count && tensors[own + 1].first_block <= blockIdx.x) own++;
+  GateTensor of = tensors[own];
+  u64 k = (blockIdx.x - of.first_block) * (u64)blockDim.x + threadIdx.x, K = of.width;
   if (k >= 4 * H * K) return;
   u64 row = k / K;
-  narrow(from[(row % 4 * H + row / 4) * K + k % K], to[k]);
+  each(of, k, (row % 4 * H + row / 4) * K + k % K);
 }
 
-#define INTERLEAVE(name, T) \
-  extern "C" __global__ void name(const float* from, T* to, u64 H, u64 K) { interleave(from, to, H, K); }
+// A tensor or the sum of two, to `to`.
+template <class T>
+__device__ inline void interleave(const GateTensor* tensors, unsigned count, u64 H, const float* from, T* to) {
+  each_element(tensors, count, H, [=](GateTensor of, u64 k, u64 separated) {
+    float x = from[of.start + separated];
+    if (of.other != NONE) x = __fadd_rn(x, from[of.other + separated]);
+    narrow(x, to[of.place + k]);
+  });
+}
+
+#define INTERLEAVE(name, T)                                                                                           \
+  extern "C" __global__ void name(const GateTensor* tensors, unsigned count, u64 H, const float* from, T* to) {       \
+    interleave(tensors, count, H, from, to);                                                                          \
+  }
 
 INTERLEAVE(interleave_f32, float)
 INTERLEAVE(interleave_f16, __half)
 INTERLEAVE(interleave_bf16, __nv_bfloat16)
 
-// from: [H, 4, K].  to: [4, H, K], added to.
-extern "C" __global__ void add_separated(const float* from, float* to, u64 H, u64 K) {
-  u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-  if (k >= 4 * H * K) return;
-  u64 row = k / K;
-  float& sum = to[(row % 4 * H + row / 4) * K + k % K];
-  sum = __fadd_rn(sum, from[k]);
+// What lies unit by unit in `from`, added to the one tensor of `to` or to both.
+extern "C" __global__ void add_separated(const GateTensor* tensors, unsigned count, u64 H, const float* from, float* to) {
+  each_element(tensors, count, H, [=](GateTensor of, u64 k, u64 separated) {
+    float x = from[of.place + k];
+    float& sum = to[of.start + separated];
+    sum = __fadd_rn(sum, x);
+    if (of.other == NONE) return;
+    float& other = to[of.other + separated];
+    other = __fadd_rn(other, x);
+  });
 }

@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
-use super::operand::Operand;
+use super::operand::{Operand, Part};
 use super::recurrent_weights::{PTX, is_of_a_block, persistent_units};
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -72,17 +72,16 @@ impl<T: Operand> InputWeights<T> {
     ///
     /// # Panics
     /// If a buffer ends too early or is on another device, and if there is no such sequence.
-    pub fn set(&mut self, sequence: usize, weight: &Buffer<T>, bias: Option<&Buffer<f32>>) -> Result<()> {
+    pub fn set(&mut self, sequence: usize, weight: Part<'_, T>, bias: Option<Part<'_, f32>>) -> Result<()> {
         let (gates, features) = (4 * self.hidden, self.features[sequence]);
-        assert!(weight.len() >= gates * features && bias.is_none_or(|bias| bias.len() >= gates), "weights of a layer");
         let device = self.bias.scope().device().clone();
-        device.assert_beside(weight.scope().device());
-        bias.iter().for_each(|bias| device.assert_beside(bias.scope().device()));
+        weight.assert_has(gates * features, &device);
+        bias.iter().for_each(|bias| bias.assert_has(gates, &device));
         let Device::Cuda(cuda) = &device else {
-            self.rows[sequence].as_mut_slice().copy_from_slice(&weight.as_slice()[..gates * features]);
+            self.rows[sequence].as_mut_slice().copy_from_slice(&weight.elements()[..gates * features]);
             let to = &mut self.bias.as_mut_slice()[sequence * gates..][..gates];
             match bias {
-                Some(bias) => to.copy_from_slice(&bias.as_slice()[..gates]),
+                Some(bias) => to.copy_from_slice(&bias.elements()[..gates]),
                 None => to.fill(0.0),
             }
             return Ok(());
@@ -91,7 +90,7 @@ impl<T: Operand> InputWeights<T> {
         let kernel = Kernel { module: "trainer/recurrent_weights", ptx: PTX, name: &name };
         let fragments = self.fragments.address() + (sequence * len * size_of::<u32>()) as u64;
         let (from, to) =
-            (bias.map_or(0, Buffer::address), self.bias.address() + (sequence * gates * size_of::<f32>()) as u64);
+            (bias.map_or(0, |bias| bias.address()), self.bias.address() + (sequence * gates * size_of::<f32>()) as u64);
         let [hidden, features, width, len] =
             [self.hidden, features, width(&self.features), len].map(|size| size as u32);
         let arguments = arguments![weight.address(), from, fragments, to, hidden, features, width, len];

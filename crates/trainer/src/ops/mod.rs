@@ -70,7 +70,7 @@ pub(crate) use column_sums::column_sum_parts;
 pub use deliver::{Delivery, Mail};
 pub use dropout::{Dropped, MaskNumbers, drop_gradients, drop_outputs};
 pub use fuse::{FuseMemory, FuseSizes, FuseWeights, fuse, fuse_backward};
-pub use gate_rows::{add_separated, interleave};
+pub use gate_rows::{GateRows, GateTensor, add_separated, interleave};
 pub(crate) use graph_dropout::{DroppedNodes, drop_node_gradients, drop_nodes};
 pub(crate) use graph_lists::GraphLists;
 pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_parts};

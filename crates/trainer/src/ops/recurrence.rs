@@ -137,7 +137,7 @@ pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &
         (Device::Cuda(device), _) => cell::forward(device, list, inputs, states),
         _ => {
             cpu((list, inputs.projected), states, |of, h, sums| {
-                let weight = inputs.weights.rows[of.weight as usize].as_slice().chunks_exact(h.len());
+                let weight = inputs.weights.of(of.weight).elements().chunks_exact(h.len());
                 let products = |row: &[T]| row.iter().zip(h).map(|(w, h)| w.widen() * h).sum::<f32>();
                 sums.iter_mut().zip(weight).for_each(|(sum, row)| *sum += products(row));
             });
@@ -229,13 +229,6 @@ pub(super) fn cpu<T: Operand>(
 
 fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
-}
-
-impl<T: Operand> RecurrentWeights<T> {
-    pub(super) fn assert_fit(&self, list: &WorkList) {
-        assert_eq!((self.hidden(), self.rows.len()), (list.hidden(), list.places().len()), "weights of the list");
-        self.rows.iter().for_each(|rows| list.device().assert_beside(rows.scope().device()));
-    }
 }
 
 #[cfg(test)]

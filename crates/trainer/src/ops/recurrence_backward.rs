@@ -158,7 +158,7 @@ fn cpu<T: Operand>(
     (weights, states): (&RecurrentWeights<T>, &States<T>),
     gradients: &mut Gradients<T>,
 ) {
-    let (hidden, weight) = (list.hidden(), weights.rows[of.weight as usize].as_slice());
+    let (hidden, weight) = (list.hidden(), weights.of(of.weight).elements());
     let (cell, kept) = (states.cell.as_slice(), states.gates.as_slice());
     for t in (0..of.steps as usize).rev() {
         for window in 0..of.windows as usize {

@@ -247,11 +247,10 @@ mod tests {
         let (hidden, scope) = (40, Device::cpu().scope("test"));
         let [mut bytes, mut exact] = [(); 2].map(|()| Example::new(hidden, TileWindows::Eight));
         bytes.run_on_cpu();
-        let mut weights = RecurrentWeights::<f32>::zeros(&scope, hidden, exact.matrices.len()).unwrap();
-        for (s, matrix) in exact.matrices.iter().enumerate() {
-            let dequantized = Buffer::from_slice(&scope, &matrix.dequantized()).unwrap();
-            weights.set(s, (&dequantized, 0)).unwrap();
-        }
+        let starts: Vec<usize> = (0..exact.matrices.len()).map(|s| s * 4 * hidden * hidden).collect();
+        let mut weights = RecurrentWeights::<f32>::zeros(&scope, hidden, &starts).unwrap();
+        let dequantized: Vec<f32> = exact.matrices.iter().flat_map(QuantizedMatrix::dequantized).collect();
+        weights.set(&Buffer::from_slice(&scope, &dequantized).unwrap()).unwrap();
         let inputs = Inputs { weights: &weights, projected: &exact.projected };
         recurrence(&exact.list, &inputs, &mut exact.states).unwrap();
         assert_close(bytes.states.hidden.as_slice(), exact.states.hidden.as_slice(), 1e-3, "hidden states");

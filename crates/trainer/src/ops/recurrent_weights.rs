@@ -3,8 +3,9 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
-use super::gate_rows::interleave;
-use super::operand::Operand;
+use super::gate_rows::{GateRows, GateTensor, interleave};
+use super::operand::{Operand, Part};
+use super::work_list::WorkList;
 use crate::error::Result;
 
 pub(super) const PTX: &str = include_str!("recurrent_weights.ptx");
@@ -20,7 +21,9 @@ const GROUP_UNITS: usize = 512;
 #[derive(Debug)]
 pub struct RecurrentWeights<T: Operand> {
     hidden: usize,
-    pub(super) rows: Vec<Buffer<T>>,
+    sequences: usize,
+    of_parameters: GateRows,
+    rows: Buffer<T>,
     pub(super) fragments: Option<Fragments>,
 }
 
@@ -33,23 +36,29 @@ pub(super) struct Fragments {
 }
 
 impl<T: Operand> RecurrentWeights<T> {
-    /// Weights of zero for so many sequences of H hidden units.
+    /// Weights of zero for layers of H hidden units, one a sequence, which begin at these elements of the parameters.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn zeros(scope: &Scope, hidden: usize, sequences: usize) -> Result<Self> {
+    pub fn zeros(scope: &Scope, hidden: usize, starts: &[usize]) -> Result<Self> {
+        let (sequences, len) = (starts.len(), 4 * hidden * hidden);
         let is_cuda = matches!(scope.device(), Device::Cuda(_));
         let units = if is_cuda { persistent_units::<T>(hidden) } else { None };
-        let fragments = units.map(|units| Fragments::zeros(scope, units, sequences)).transpose()?;
-        let rows = (0..sequences).map(|_| Buffer::zeros(scope, 4 * hidden * hidden)).collect::<Result<_, _>>()?;
-        Ok(RecurrentWeights { hidden, rows, fragments })
+        let of = |(s, &start): (usize, &usize)| GateTensor { start, other: None, place: s * len, width: hidden };
+        Ok(RecurrentWeights {
+            hidden,
+            sequences,
+            of_parameters: GateRows::new(scope, hidden, &starts.iter().enumerate().map(of).collect::<Vec<_>>())?,
+            rows: Buffer::zeros(scope, sequences * len)?,
+            fragments: units.map(|units| Fragments::zeros(scope, units, sequences)).transpose()?,
+        })
     }
 
     /// Bytes of the weights of so many sequences on a GPU.
     pub(crate) fn bytes_on_gpu(hidden: usize, sequences: usize) -> usize {
         let fragments =
             persistent_units::<T>(hidden).map_or(0, |units| 2 * Fragments::len_of(units) * size_of::<u32>());
-        sequences * (4 * hidden * hidden * size_of::<T>() + fragments)
+        GateRows::bytes(sequences) + sequences * (4 * hidden * hidden * size_of::<T>() + fragments)
     }
 
     /// H.
@@ -57,30 +66,38 @@ impl<T: Operand> RecurrentWeights<T> {
         self.hidden
     }
 
-    /// Sets the weight of a sequence to that which begins at element `start` of `from`, `[4H, H]` in PyTorch's order, rounded to this type.
+    /// The weight of a sequence, `[H, 4, H]`.
+    pub(super) fn of(&self, sequence: u32) -> Part<'_, T> {
+        Part { buffer: &self.rows, start: sequence as usize * 4 * self.hidden * self.hidden }
+    }
+
+    /// Sets all weights to those of `parameters`, `[4H, H]` each in PyTorch's order, rounded to this type.
     ///
     /// # Errors
     /// As [`interleave`].
     ///
     /// # Panics
-    /// As [`interleave`], and if there is no such sequence.
-    pub fn set(&mut self, sequence: usize, (from, start): (&Buffer<f32>, usize)) -> Result<()> {
-        interleave((from, start), &mut self.rows[sequence], [self.hidden; 2])?;
-        match (&mut self.fragments, from.scope().device()) {
+    /// As [`interleave`].
+    pub fn set(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        interleave(&self.of_parameters, parameters, &mut self.rows)?;
+        match (&mut self.fragments, parameters.scope().device()) {
             (Some(fragments), Device::Cuda(device)) => {
-                let rows = &self.rows[sequence];
-                let (len, name) = (fragments.len(), kernel::<T>(fragments.units));
+                let (len, name) = (fragments.forward.len(), kernel::<T>(fragments.units));
                 let kernel = Kernel { module: "trainer/recurrent_weights", ptx: PTX, name: &name };
-                let skip = (sequence * len * size_of::<u32>()) as u64;
-                let (forward, backward) = (fragments.forward.address() + skip, fragments.backward.address() + skip);
+                let (forward, backward) = (fragments.forward.address(), fragments.backward.address());
                 let (hidden, units) = (self.hidden as u32, fragments.units as u32);
-                let arguments = arguments![rows.address(), forward, backward, hidden, units, len as u32];
-                // SAFETY: a thread reads elements of `rows` that are in its [4H, H], and writes one number of the sequence's own in each of the two. What is
-                // submitted to the default stream later runs after it.
+                let arguments = arguments![self.rows.address(), forward, backward, hidden, units, len as u32];
+                // SAFETY: a thread reads elements of its sequence's [4H, H] of `rows`, and writes one number in each of the two. What is submitted to the default stream later runs
+                // after it.
                 Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
             }
             _ => Ok(()),
         }
+    }
+
+    pub(super) fn assert_fit(&self, list: &WorkList) {
+        assert_eq!((self.hidden, self.sequences), (list.hidden(), list.places().len()), "weights of the list");
+        list.device().assert_beside(self.rows.scope().device());
     }
 }
 
@@ -96,10 +113,6 @@ impl Fragments {
     }
 
     /// Numbers of a sequence.
-    fn len(&self) -> usize {
-        Fragments::len_of(self.units)
-    }
-
     fn len_of(units: usize) -> usize {
         2 * units * units
     }
@@ -132,11 +145,10 @@ pub(super) fn fragments_by_kernel<T: Operand>(weights: &RecurrentWeights<T>) -> 
     use megabatch_simt::Arg;
 
     let units = persistent_units::<T>(weights.hidden).unwrap();
-    let rows: Vec<T> = weights.rows.iter().flat_map(|rows| rows.as_slice().to_vec()).collect();
-    let len = weights.rows.len() * 2 * units * units;
+    let len = weights.sequences * Fragments::len_of(units);
     let (mut forward, mut backward) = (vec![0u32; len], vec![0u32; len]);
     let mut arguments = [
-        Arg::from(&rows[..]),
+        Arg::from(weights.rows.as_slice()),
         Arg::from(&mut forward[..]),
         Arg::from(&mut backward[..]),
         Arg::from(weights.hidden as u32),

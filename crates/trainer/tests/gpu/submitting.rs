@@ -81,6 +81,22 @@ fn steps_of_one_shape_have_the_same_launches() {
 }
 
 #[test]
+fn weights_of_all_timeframes_change_their_order_in_one_launch() {
+    let (driver, gpu) = with_kernels();
+    let (samples, layers, steps) = (windows(), 2, 3);
+    assert!(samples.shape().timeframes.len() > 1);
+    let config = Config { max_steps: Some(steps), ..config(Precision::Bf16, layers) };
+    let kernels = ["interleave_bf16", "interleave_f32", "fragments_bf16", "add_separated"];
+    let before = kernels.map(|kernel| driver.runs(kernel));
+    let train_on: Vec<usize> = (0..49).collect();
+    let run = Run { samples: &samples, train: &train_on, validation: &[], checkpoints: None };
+    on_gpu(&gpu, &config).train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
+    let runs = [0, 1, 2, 3].map(|k| (driver.runs(kernels[k]) - before[k]) / (steps * layers as u64));
+    // W_ih and W_hh, the sums of the biases, what the recurrence reads; gradients of them all.
+    assert_eq!(runs, [2, 1, 1, 1]);
+}
+
+#[test]
 fn no_step_waits_for_all_that_was_submitted() {
     let (driver, gpu) = with_kernels();
     // Windows come in copies of their own, one a timeframe.

@@ -142,8 +142,8 @@ impl<T: Operand> Layer<T> {
     fn new(scope: &Scope, list: &WorkList, input: usize) -> Result<Self> {
         let hidden = list.hidden();
         let reach = 1.0 / (hidden as f32).sqrt();
-        let mut recurrent = RecurrentWeights::zeros(scope, hidden, 1)?;
-        recurrent.set(0, (&noise(scope, "weight_hh", 4 * hidden * hidden, reach)?, 0))?;
+        let mut recurrent = RecurrentWeights::zeros(scope, hidden, &[0])?;
+        recurrent.set(&noise(scope, "weight_hh", 4 * hidden * hidden, reach)?)?;
         Ok(Layer {
             input,
             weight_ih: noise(scope, "weight_ih", 4 * hidden * input, reach)?,
@@ -174,7 +174,7 @@ impl<T: Operand> Layer<T> {
 
     /// All steps over `rows`, which the recurrence projects.
     fn recur_over(&mut self, list: &WorkList, (own, rows): (&mut InputWeights<T>, &Buffer<T>)) -> Result<()> {
-        own.set(0, &self.weight_ih, Some(&self.bias))?;
+        own.set(0, (&self.weight_ih).into(), Some((&self.bias).into()))?;
         recurrence_of_rows(list, &RowInputs { weights: &self.recurrent, input: own, rows }, &mut self.states)
     }
 

@@ -5,7 +5,7 @@
 use super::{Layer, Lstms, all_are_read};
 use crate::device::bars::Bars;
 use crate::device::between::Between;
-use crate::device::cell::{Cell, Shared};
+use crate::device::cell::{Cells, Shared};
 use crate::device::tally::Tally;
 use crate::device::top::Top;
 use crate::footprint::{BACKWARD, BOTH, FORWARD};
@@ -67,8 +67,7 @@ impl<T: Operand> Layer<T> {
     fn tally(tally: &mut Tally<'_>, l: usize) {
         let (model, batch) = (tally.model, tally.batch);
         let (config, drops) = (model.config(), tally.config.dropout_between_layers());
-        let cells = model.lstms().iter().map(|lstm| Cell::<T>::bytes(config.hidden, lstm.sizes.input(l), config.bias));
-        let [weights, gradients] = cells.fold([0; 2], |sums, cell| [sums[0] + cell[0], sums[1] + cell[1]]);
+        let [weights, gradients] = Cells::<T>::bytes(model, l);
         let features: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.features).collect();
         let of_input = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &features) } else { 0 };
         let weights = weights + of_input + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.lstms().len());
@@ -91,7 +90,7 @@ impl<T: Operand> Layer<T> {
         let config = tally.model.config();
         let of_cell = |(k, lstm): (usize, &crate::lstm::Lstm)| {
             let read = if l == 0 { tally.batch.bars[k] } else { tally.rows[k] };
-            Cell::<T>::parts(config.hidden, (lstm.sizes.input(l), config.bias), [read, tally.rows[k]])
+            Cells::<T>::parts(config.hidden, (lstm.sizes.input(l), config.bias), [read, tally.rows[k]])
         };
         tally.model.lstms().iter().enumerate().map(of_cell).max().unwrap_or(0)
     }

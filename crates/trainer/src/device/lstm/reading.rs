@@ -31,17 +31,18 @@ impl<T: Operand> Lstms<T> {
     pub(super) fn project(&mut self, l: usize) -> Result<()> {
         let gates = 4 * self.hidden;
         let (below, above) = self.layers.split_at(l);
-        for (k, (cell, bars)) in above[0].cells.iter().zip(&self.bars).enumerate() {
+        let cells = &above[0].cells;
+        for (k, bars) in self.bars.iter().enumerate() {
             match below.last() {
                 None => {
                     let to = (&mut self.projected, self.over_bars.projected_row(k) * gates);
                     let x = Part { buffer: &self.rows, start: self.row_starts[k] };
-                    cell.project(x, bars.count(), to, &mut self.shared)?;
+                    cells.project(k, (x, bars.count()), to, &mut self.shared)?;
                 }
                 Some(below) => {
                     let to = (&mut self.projected, self.over_states.projected_row(k) * gates);
                     let read = below.read(k, &self.over_bars);
-                    cell.project(read.part, read.rows, to, &mut self.shared)?;
+                    cells.project(k, (read.part, read.rows), to, &mut self.shared)?;
                 }
             }
         }

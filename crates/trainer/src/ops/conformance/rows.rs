@@ -19,13 +19,14 @@ pub(super) fn projected<T: Operand>(device: &Device, hidden: usize, features: [u
         let first: Vec<u32> = (0..9).map(|window| 4 * window).collect();
         let of = |first, projected_rows| Sequence { steps: 4, first, row_step: 1, projected_rows };
         let mut list = WorkList::new(scope, hidden, TileWindows::Eight, &[of(&first[..], 36), of(&[0], 4)])?;
-        let (mut recurrent, mut input) =
-            (RecurrentWeights::<T>::zeros(scope, hidden, 2)?, InputWeights::<T>::zeros(scope, hidden, &features)?);
-        let reach = 1.0 / (hidden as f32).sqrt();
+        let (reach, len) = (1.0 / (hidden as f32).sqrt(), 4 * hidden * hidden);
+        let mut recurrent = RecurrentWeights::<T>::zeros(scope, hidden, &[0, len])?;
+        recurrent.set(&Buffer::from_slice(scope, &noise(0, "weight_hh", 2 * len, reach))?)?;
+        let mut input = InputWeights::<T>::zeros(scope, hidden, &features)?;
         for (k, &features) in features.iter().enumerate() {
-            recurrent.set(k, (&Buffer::from_slice(scope, &noise(k, "weight_hh", 4 * hidden * hidden, reach))?, 0))?;
             let bias = buffer(scope, "bias", 4 * hidden)?;
-            input.set(k, &narrow::<T>(scope, "weight_ih", 4 * hidden * features)?, (k == 0).then_some(&bias))?;
+            let weight = narrow::<T>(scope, "weight_ih", 4 * hidden * features)?;
+            input.set(k, (&weight).into(), (k == 0).then_some((&bias).into()))?;
         }
         list.read_rows(&[(0, features[0]), (36 * features[0], features[1])]);
         let mut delivery = Delivery::new(scope)?;

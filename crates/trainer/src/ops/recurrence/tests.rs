@@ -27,11 +27,11 @@ impl<T: Operand> Example<T> {
     pub(in super::super) fn new(hidden: usize, tile: TileWindows) -> Self {
         let scope = Device::cpu().scope("test");
         let list = sequences(&scope, hidden, tile);
-        let mut weights = RecurrentWeights::zeros(&scope, hidden, list.sequences()).unwrap();
+        let starts: Vec<usize> = (0..list.sequences()).map(|s| s * 4 * hidden * hidden).collect();
+        let mut weights = RecurrentWeights::zeros(&scope, hidden, &starts).unwrap();
         let reach = 1.0 / (hidden as f32).sqrt();
         let numbers = noise("weights", list.sequences() * 4 * hidden * hidden, reach);
-        let from = Buffer::from_slice(&scope, &numbers).unwrap();
-        (0..list.sequences()).for_each(|s| weights.set(s, (&from, s * 4 * hidden * hidden)).unwrap());
+        weights.set(&Buffer::from_slice(&scope, &numbers).unwrap()).unwrap();
         let projected = noise("projected", list.projected_rows() * 4 * hidden, 2.0);
         let projected = Buffer::from_slice(&scope, &projected).unwrap();
         let mut states = States::zeros(&scope, &list).unwrap();

@@ -31,7 +31,7 @@ impl<T: Operand> OfRows<T> {
             let weight = numbers::<T>(&scope, "weight_ih", 4 * hidden * features, 1.0 / (features as f32).sqrt());
             let bias = numbers::<f32>(&scope, "bias", 4 * hidden, 0.5);
             // The third has no bias.
-            input.set(k, &weight, (k != 2).then_some(&bias)).unwrap();
+            input.set(k, (&weight).into(), (k != 2).then_some((&bias).into())).unwrap();
             rows.push((end, features));
             end += of.list.projected_rows_of(k) * features + 3;
         }
