@@ -43,6 +43,7 @@ pub const SOURCES: &[&str] = &[
     "matmul_large",
     "norm",
     "pool",
+    "pool_keys",
     "readout",
     "recurrence",
     "recurrence_backward",

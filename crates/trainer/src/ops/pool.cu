@@ -104,9 +104,3 @@ __device__ inline void pool_backward(Pool of, const T* states, const float* keys
 POOL(f32, float)
 POOL(f16, __half)
 POOL(bf16, __nv_bfloat16)
-
-// x: [len].
-extern "C" __global__ void scale(float* x, u64 len, float factor) {
-  u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-  if (k < len) x[k] = __fmul_rn(x[k], factor);
-}

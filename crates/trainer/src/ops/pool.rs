@@ -1,10 +1,11 @@
 //! Attention pooling: from the states of windows after every step to one vector `[H]` each. [`Pooling`](crate::Pooling) has the definition; sums have a fixed order.
 
+mod keys;
 mod states;
 
 use bytemuck::{Pod, Zeroable};
-use megabatch_gpu_core::kernel::{Kernel, Launch};
-use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
+use megabatch_gpu_core::kernel::Launch;
+use megabatch_gpu_core::{Buffer, Scope};
 
 use super::column_sums::{add_column_sums, column_sum_parts};
 use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_rows, parts_of_sum};
@@ -12,6 +13,7 @@ use super::operand::{Operand, Part};
 use super::room::make_room;
 use super::scratch::Scratch;
 use crate::error::Result;
+use keys::{Affine, affine_backward, find_keys, keys_backward};
 use states::{sum_states, sum_states_backward};
 
 /// Warps of a block: that of pool.cu.
@@ -122,13 +124,7 @@ impl PoolSizes {
         let ([_, windows, heads, hidden], width) = (self.wide(), self.head_width());
         let of_windows =
             [[windows, width, hidden], [windows, hidden, hidden], [windows, hidden, width]].map(parts_of_rows);
-        let sums = [
-            [1, hidden, width],
-            [1, width, hidden],
-            [1, hidden, hidden],
-            [hidden, hidden, windows],
-            [width, hidden, windows],
-        ];
+        let sums = [[hidden, hidden, windows], [width, hidden, windows]];
         let columns = [hidden, heads * hidden].map(|columns| column_sum_parts([windows, columns]));
         of_windows.into_iter().chain(sums.map(parts_of_sum)).chain(columns).max().unwrap_or(0)
     }
@@ -219,23 +215,8 @@ pub fn pool<T: Operand>(
 ) -> Result<()> {
     let ([_, windows, heads, hidden], width) = (memory.sizes.wide(), memory.sizes.head_width());
     states.assert_has(memory.sizes.states(), of.parameters.scope().device());
-    let PoolSlots { query, in_weight, in_bias, out_weight, out_bias } = of.slots;
-
-    let scaled = Product {
-        start: Some(of.parameter(in_bias)),
-        ..of.product([of.parameter(query), of.parameter(in_weight)], [1, hidden, hidden], Layout::Straight)
-    };
-    multiply(&scaled, Output::Overwrite, (&mut memory.query, 0), &mut memory.scratch)?;
-    scale(&mut memory.query, memory.sizes.scale())?;
-    for head in 0..heads {
-        let query = Part { buffer: &memory.query, start: head * width };
-        let key = of.product(
-            [query, of.parameter(in_weight + (hidden + head * width) * hidden)],
-            [1, hidden, width],
-            Layout::SecondTurned,
-        );
-        multiply(&key, Output::Overwrite, (&mut memory.keys, head * hidden), &mut memory.scratch)?;
-    }
+    let PoolSlots { in_weight, out_weight, .. } = of.slots;
+    find_keys(of, memory)?;
     sum_states(states, memory)?;
     for head in 0..heads {
         let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
@@ -243,15 +224,6 @@ pub fn pool<T: Operand>(
         let values = of.product([weight_v, sums], [width, windows, hidden], Layout::Straight);
         multiply(&values, Output::Overwrite, (&mut memory.values, head * width * windows), &mut memory.scratch)?;
     }
-    let bias = Product {
-        start: Some(of.parameter(out_bias)),
-        ..of.product(
-            [of.parameter(in_bias + 2 * hidden), of.parameter(out_weight)],
-            [1, hidden, hidden],
-            Layout::Straight,
-        )
-    };
-    multiply(&bias, Output::Overwrite, (&mut memory.bias, 0), &mut memory.scratch)?;
     let start = Some(Part::from(&memory.bias));
     let all = Product {
         start,
@@ -302,21 +274,14 @@ fn project_backward(
 ) -> Result<()> {
     let ([_, windows, heads, hidden], width) = (memory.sizes.wide(), memory.sizes.head_width());
     let PoolSlots { in_weight, in_bias, out_weight, out_bias, .. } = of.slots;
-    let square = [hidden, hidden];
 
     memory.column.set_zero()?;
     add_column_sums(d_pooled, [windows, hidden], (&mut memory.column, 0), &mut memory.scratch)?;
-    let column = Part::from(&memory.column);
-    add_column_sums(column, [1, hidden], (gradients, out_bias), &mut memory.scratch)?;
-    // W_o (values + b_v): the values as they are kept, and b_v of all windows at once.
-    let of_values =
-        of.product([d_pooled, (&memory.values).into()], [square[0], square[1], windows], Layout::FirstTurned);
+    // W_o (values + b_v) + b_o: the values as they are kept, and the biases of all windows at once.
+    let of_values = of.product([d_pooled, (&memory.values).into()], [hidden, hidden, windows], Layout::FirstTurned);
     multiply(&of_values, Output::Add, (gradients, out_weight), &mut memory.scratch)?;
-    let of_bias =
-        of.product([column, of.parameter(in_bias + 2 * hidden)], [square[0], square[1], 1], Layout::BothTurned);
-    multiply(&of_bias, Output::Add, (gradients, out_weight), &mut memory.scratch)?;
-    let d_bias_v = of.product([column, of.parameter(out_weight)], [1, hidden, hidden], Layout::SecondTurned);
-    multiply(&d_bias_v, Output::Add, (gradients, in_bias + 2 * hidden), &mut memory.scratch)?;
+    let of_bias = Affine { x: in_bias + 2 * hidden, weight: out_weight, bias: out_bias };
+    affine_backward(of, &memory.column, of_bias, gradients)?;
     let d_values = of.product([of.parameter(out_weight), d_pooled], [hidden, windows, hidden], Layout::FirstTurned);
     multiply(&d_values, Output::Overwrite, (&mut memory.d_values, 0), &mut memory.scratch)?;
     for head in 0..heads {
@@ -329,44 +294,6 @@ fn project_backward(
         multiply(&d_sums, Output::Overwrite, (&mut memory.d_sums, head * windows * hidden), &mut memory.scratch)?;
     }
     Ok(())
-}
-
-/// From the gradients of the keys to those of W_q, W_k, b_q and the query.
-fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradients: &mut Buffer<f32>) -> Result<()> {
-    let ([_, _, heads, hidden], width) = (memory.sizes.wide(), memory.sizes.head_width());
-    let PoolSlots { query, in_weight, in_bias, .. } = of.slots;
-    for head in 0..heads {
-        let weight_k = in_weight + (hidden + head * width) * hidden;
-        let d_key = Part { buffer: &memory.d_keys, start: head * hidden };
-        let d_query = of.product([d_key, of.parameter(weight_k)], [1, width, hidden], Layout::Straight);
-        multiply(&d_query, Output::Overwrite, (&mut memory.d_query, head * width), &mut memory.scratch)?;
-        let scaled = Part { buffer: &memory.query, start: head * width };
-        let d_weight_k = of.product([scaled, d_key], [width, hidden, 1], Layout::BothTurned);
-        multiply(&d_weight_k, Output::Add, (gradients, weight_k), &mut memory.scratch)?;
-    }
-    scale(&mut memory.d_query, memory.sizes.scale())?;
-    let d_query = Part::from(&memory.d_query);
-    let d_weight_q = of.product([d_query, of.parameter(query)], [hidden, hidden, 1], Layout::BothTurned);
-    multiply(&d_weight_q, Output::Add, (gradients, in_weight), &mut memory.scratch)?;
-    add_column_sums(d_query, [1, hidden], (gradients, in_bias), &mut memory.scratch)?;
-    let of_query = of.product([d_query, of.parameter(in_weight)], [1, hidden, hidden], Layout::SecondTurned);
-    multiply(&of_query, Output::Add, (gradients, query), &mut memory.scratch)
-}
-
-/// Multiplies every element.
-fn scale(x: &mut Buffer<f32>, factor: f32) -> Result<()> {
-    match x.scope().device().clone() {
-        Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/pool", ptx: PTX, name: "scale" };
-            let arguments = arguments![x.address(), x.len() as u64, factor];
-            // SAFETY: a thread changes one of the buffer's elements. What is submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(x.len()), &arguments) }?)
-        }
-        _ => {
-            x.as_mut_slice().iter_mut().for_each(|x| *x *= factor);
-            Ok(())
-        }
-    }
 }
 
 #[cfg(test)]

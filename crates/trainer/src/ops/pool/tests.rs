@@ -1,4 +1,5 @@
 use half::{bf16, f16};
+use megabatch_gpu_core::Device;
 use megabatch_simt::Arg;
 
 use super::super::harness::{HARNESS, noise};
@@ -126,14 +127,4 @@ fn room_for_more_windows_changes_no_bit() {
     let mut other = PoolMemory::zeros(&scope, sizes([5, 3, 2, 6])).unwrap();
     assert!(memory.weights.len() > other.weights.len());
     assert_eq!(pooled_in(&mut memory), pooled_in(&mut other));
-}
-
-#[test]
-fn numbers_are_scaled() {
-    let mut found = [1.0f32, -3.0, 0.5];
-    let mut arguments = [Arg::from(&mut found[..]), Arg::from(3u64), Arg::from(0.25f32)];
-    HARNESS.run("scale", Launch::over(3), &mut arguments);
-    let mut expected = Buffer::from_slice(&Device::cpu().scope("test"), &[1.0f32, -3.0, 0.5]).unwrap();
-    scale(&mut expected, 0.25).unwrap();
-    assert_eq!(found, expected.as_slice());
 }
