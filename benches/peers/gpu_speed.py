@@ -8,10 +8,14 @@ that can use the GPU, megabatch alone is measured, and the table says so. `scrip
 """
 import argparse
 import json
+import math
 import subprocess
 import sys
+import time
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from statistics import median
+from threading import Thread
 
 HERE = Path(__file__).parent
 MIB = 2**20
@@ -23,13 +27,18 @@ STEPS = 256
 LAYER_GOAL = {"forward_us": 1.0, "both_us": 3.0}
 MODEL_GOALS = {128: 5.0, 2048: 3.0}
 BUSY_GOAL = 0.95
+# How long a side may take for an answer, after which its GPU is taken to hang: compiling a model takes PyTorch about a minute.
+ANSWER_LIMIT_S = 150
+# Of the time that there is, what goes to layers where training steps come after them.
+LAYERS_SHARE = 0.5
 
 
 def layer_cases(args):
     shape = ((32,), (8,), (16,)) if args.quick else ((128, 256, 512), (64, 128, 512, 1024, 2048, 4096), (16, 128))
     hiddens, batches, widths = shape
     names = ("hidden", "batch", "layers", "features", "precision")
-    each = [(h, b, l, f, p) for h in hiddens for b in batches for l in (1, 2) for f in widths for p in PRECISIONS]
+    # What tells most comes first, where the time is not enough for all.
+    each = [(h, b, l, f, p) for p in PRECISIONS for l in (1, 2) for f in widths for h in hiddens for b in batches]
     steps = 4 if args.quick else STEPS
     return [{**dict(zip(names, values)), "steps": steps, "budget_s": args.budget_s} for values in each]
 
@@ -37,7 +46,7 @@ def layer_cases(args):
 def model_cases(args):
     """A batch, how many steps of it are timed, and the order of samples."""
     batches = ((4, 2),) if args.quick else ((128, 300), (2048, 60))
-    each = [(batch, steps, order, precision) for batch, steps in batches for order in ("consecutive", "shuffled") for precision in PRECISIONS]
+    each = [(batch, steps, order, precision) for precision in PRECISIONS for order in ("consecutive", "shuffled") for batch, steps in batches]
     return [dict(zip(("batch", "steps", "order", "precision"), values)) for values in each]
 
 
@@ -50,17 +59,22 @@ class Side:
 
     def absence(self):
         """Exit code and last words of the program where it cannot be asked."""
-        tried = subprocess.run(self.command, input="", capture_output=True, text=True)
+        try:
+            tried = subprocess.run(self.command, input="", capture_output=True, text=True, timeout=ANSWER_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return 1, f"it does not start within {ANSWER_LIMIT_S} s"
         return (tried.returncode, (tried.stderr.strip().splitlines() or ["it does not say why"])[-1]) if tried.returncode else None
 
     def ask(self, case):
         if self.process is None:
             self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.lines = SimpleQueue()
+            Thread(target=pass_on, args=(self.process.stdout, self.lines), daemon=True).start()
         answer = self.answer(case)
         if answer.get("error"):
             # A GPU that has failed may go on failing: the next case finds a new process.
             self.process.kill()
-            self.process.communicate()
+            self.process.wait()
             self.process = None
         return answer
 
@@ -68,9 +82,18 @@ class Side:
         try:
             self.process.stdin.write(json.dumps(case) + "\n")
             self.process.stdin.flush()
-            return json.loads(self.process.stdout.readline())
+            return json.loads(self.lines.get(timeout=ANSWER_LIMIT_S))
+        except Empty:
+            return {"error": f"no answer within {ANSWER_LIMIT_S} s"}
         except (BrokenPipeError, json.JSONDecodeError):
             return {"error": "the program died of this case"}
+
+
+def pass_on(stream, lines):
+    """Each line as it comes, and nothing for the end."""
+    for line in stream:
+        lines.put(line)
+    lines.put("")
 
 
 def medians(rounds):
@@ -86,9 +109,13 @@ def medians(rounds):
 
 
 def take_turns(sides, rounds):
-    """What each side answers, by its name: `sides` are asked in order, again and again."""
-    answers = [{name: ask() for name, ask in sides.items()} for _ in range(rounds)]
-    return {name: medians([answer[name] for answer in answers]) for name in sides}
+    """What each side answers, by its name: `sides` are asked in order, again and again, but for one that failed."""
+    answers = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, ask in sides.items():
+            if not any(answer.get("error") for answer in answers[name]):
+                answers[name].append(ask())
+    return {name: medians(answers[name]) for name in sides}
 
 
 def train(args, case):
@@ -96,10 +123,14 @@ def train(args, case):
     device = args.device if args.device == "cpu" else f"cuda:{args.device}"
     options = {"model": "multi", "batch": case["batch"], "hidden": hidden_of(args), "precision": case["precision"], "steps": case["steps"], "device": device}
     command = [args.megabatch, "--json", "bench", "train", *(f"--{name}={value}" for name, value in options.items())]
-    done = subprocess.run([str(word) for word in command] + ["--shuffled"] * (case["order"] == "shuffled"), capture_output=True, text=True)
+    command = [str(word) for word in command] + ["--shuffled"] * (case["order"] == "shuffled")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {ANSWER_LIMIT_S} s"}
     if done.returncode == 0:
         return json.loads(done.stdout)
-    return {"error": " ".join(done.stderr.split())[:100]}
+    return {"error": " ".join(done.stderr.split())[-300:] or f"it ended with {done.returncode}"}
 
 
 def hidden_of(args):
@@ -184,9 +215,14 @@ def model_row(of):
 
 
 def tell(args, header, rows, row):
-    """Prints a table as it grows, and keeps all numbers where that is asked for."""
+    """Prints a table as it grows, of as many cases as are begun in time, and keeps all numbers where that is asked for. `rows`: cases, what measures one, and when the time is over."""
+    cases, measure, end = rows
     print(f"\n{header}", flush=True)
-    for measured in rows:
+    for number, case in enumerate(cases):
+        if time.monotonic() > end:
+            print(f"\nThe time was over: {len(cases) - number} of {len(cases)} cases were not measured.", flush=True)
+            return
+        measured = measure(case)
         print(row(measured), flush=True)
         if args.json:
             with args.json.open("a") as lines:
@@ -201,6 +237,7 @@ def main():
     parser.add_argument("--device", default="0", help="number of the GPU, or cpu")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget-s", type=float, default=0.1, help="for how long runs of a part are repeated in a round; training steps ten times as long")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after so long no further case is begun; layers have half of it where training steps come after them")
     parser.add_argument("--only", choices=("layers", "training"), help="one of the two tables")
     parser.add_argument("--quick", action="store_true", help="one small shape of each: times that mean nothing")
     parser.add_argument("--json", type=Path, help="a file for all numbers, a line a case")
@@ -208,6 +245,7 @@ def main():
     if args.quick:
         args.rounds, args.budget_s = 1, 0.0
     args.megabatch = args.megabatch.resolve()
+    begun = time.monotonic()
     ours = Side([args.layers or args.megabatch.parent / "examples/gpu_layers", "--device", args.device])
     if absence := ours.absence():
         code, why = absence
@@ -221,11 +259,14 @@ def main():
         print("### megabatch and PyTorch in turn")
     print(f"\nMedians of {args.rounds} rounds; a layer's times are those of one of {4 if args.quick else STEPS} steps, all windows together.")
     if args.only != "training":
-        tell(args, LAYER_HEADER, (measure_layers(args, ours, theirs, case) for case in layer_cases(args)), layer_row)
+        end = begun + args.seconds * (1 if args.only else LAYERS_SHARE)
+        tell(args, LAYER_HEADER, (layer_cases(args), lambda case: measure_layers(args, ours, theirs, case), end), layer_row)
     if args.only != "layers":
-        tell(args, MODEL_HEADER, (measure_model(args, theirs, case) for case in model_cases(args)), model_row)
+        tell(args, MODEL_HEADER, (model_cases(args), lambda case: measure_model(args, theirs, case), begun + args.seconds), model_row)
     if theirs:
         about = theirs.ask({"model": "single", "batch": 1, "hidden": 8, "layers": 1, "precision": "fp32", "budget_s": 0.0})
+        if about.get("error"):
+            sys.exit(f"PyTorch does not answer any more: {about['error']}")
         print(f"\nPyTorch {about['version']}, cuDNN {about['cudnn']}; which algorithm cuDNN is asked for is told by PyTorch's rules, not by PyTorch.")
 
 

@@ -17,13 +17,13 @@ const CXX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cxx");
 const FLAGS: &[&str] = &["-std=c++17", "-O2", "-g1", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-w"];
 const LINK_FLAGS: &[&str] = &["-shared", "-Wl,-Bsymbolic"];
 
-/// What of a kernel is checked while it runs. Barriers, shuffles and deadlocks always are.
+/// What of a kernel is checked while it runs. Barriers, shuffles, deadlocks and the alignment of accesses always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checks {
     /// Every load and store: global memory in range, shared memory in range, written before it is read, free of races.
     #[default]
     Memory,
-    /// No load or store: several times faster, for kernels that get addresses other than as slices.
+    /// Of loads and stores their alignment alone: several times faster, for kernels that get addresses other than as slices.
     Barriers,
 }
 
@@ -68,7 +68,7 @@ impl Compiler {
         // Without scalar replacement a vector is loaded whole, and its alignment is seen.
         let instrumentation: &[&str] = match options.checks {
             Checks::Memory => &["-fsanitize=thread", "-fno-tree-sra"],
-            Checks::Barriers => &[],
+            Checks::Barriers => &["-fsanitize=alignment", "-fno-sanitize-recover=alignment", "-fno-tree-sra"],
         };
         Compiler { program, flags, instrumentation }
     }

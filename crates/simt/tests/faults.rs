@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use megabatch_simt::{Arg, Error, Geometry, Kernels};
+use megabatch_simt::{Arg, Checks, Error, Geometry, Kernels, Options};
 
 static KERNELS: LazyLock<Kernels> =
     LazyLock::new(|| Kernels::compile(&[SOURCE]).unwrap_or_else(|error| panic!("{error}")));
@@ -89,6 +89,18 @@ fn an_access_outside_the_buffers_is_named_before_it_happens() {
 
     let pieces = ["thread 0 reads 8 bytes at an address that is no multiple of that, at ", &mark("misaligned")];
     check("misaligned", 1, &mut [Arg::from(&x[..]), Arg::from(&mut out[..])], &pieces);
+}
+
+#[test]
+fn alignment_is_seen_where_nothing_else_of_memory_is() {
+    let options = Options { checks: Checks::Barriers, ..Options::default() };
+    let kernels = Kernels::compile_with(&[SOURCE], &options).unwrap_or_else(|error| panic!("{error}"));
+    let (x, mut out) = ([1.0f32; 32], [0.0f32; 32]);
+    let mut arguments = [Arg::from(&x[..]), Arg::from(&mut out[..])];
+    let report = kernels.launch("misaligned", Geometry::linear(1, 1), &mut arguments).unwrap_err().to_string();
+    for piece in ["thread 0 reads or writes at an address that is no multiple of 8, at ", &mark("misaligned")] {
+        assert!(report.contains(piece), "no `{piece}` in:\n{report}");
+    }
 }
 
 #[test]

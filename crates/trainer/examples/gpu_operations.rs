@@ -1,58 +1,86 @@
 #![forbid(unsafe_code)]
 
-//! The suites of operations of segment, amp and trainer on a device of this machine, as a table. `scripts/gpu-check` builds it and runs it.
+//! The suites of operations of segment, amp and trainer on a device of this machine, as a table that grows row by row. `scripts/gpu-check` builds it and runs it.
 //!
 //! `cargo run --release -p megabatch-trainer --example gpu_operations -- [--device N | --device cpu]`
 
 mod device;
+#[path = "../../gpu-core/examples/gpu_check/watch.rs"]
+mod watch;
 
 use std::error::Error;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
+use megabatch_gpu_core::Device;
 use megabatch_trainer::ops;
+use watch::{Check, Outcome};
 
 const USAGE: &str = "gpu_operations [--device N | --device cpu]";
 
-/// What a case found, or the device's error.
-type Outcome = Result<(), Box<dyn Error>>;
-
 fn main() -> ExitCode {
-    let device = match device::named("gpu_operations", USAGE) {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let from = from(&mut words);
+    let device = match device::named("gpu_operations", USAGE, &words) {
         Ok(device) => device,
         Err(code) => return code,
     };
-    println!("| operations on {device} | |\n| --- | --- |");
-    let mut failed = 0;
-    let mut tell = |suite: &str, case: &str, run: &dyn Fn() -> Outcome| {
-        let outcome = outcome(run);
-        failed += usize::from(outcome.is_err());
-        println!(
-            "| {suite}: {case} | {} |",
-            outcome.map_or_else(|why| why.replace(['\n', '|'], " "), |()| "passed".to_owned())
-        );
+    let done = match from {
+        Some(from) => watch::work(&checks(&device), from, &|| settle(&device), &mut std::io::stdout()),
+        None => watched(device, &words),
     };
-    for (case, run) in megabatch_segment::ops::conformance::CASES {
-        tell("segment", case, &|| Ok(run(&device)?));
-    }
-    for (case, run) in megabatch_amp::ops::conformance::CASES {
-        tell("amp", case, &|| Ok(run(&device)?));
-    }
-    for (case, run) in ops::conformance::CASES {
-        tell("trainer", case, &|| Ok(run(&device)?));
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    done.map_or_else(
+        |error| {
+            eprintln!("gpu_operations: {error}");
+            ExitCode::from(watch::FAILED)
+        },
+        ExitCode::from,
+    )
 }
 
-/// That of a case; where it panics, what it says.
-fn outcome(run: &dyn Fn() -> Outcome) -> Result<(), String> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(outcome) => outcome.map_err(|error| error.to_string()),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            Err(text
-                .or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()))
-                .unwrap_or_else(|| "panicked".to_owned()))
-        }
+/// The check to begin with, where this is the process that does them: `--from K`, last.
+fn from(words: &mut Vec<String>) -> Option<usize> {
+    let [.., flag, number] = &words[..] else { return None };
+    let from = (flag == "--from").then(|| number.parse().ok()).flatten()?;
+    words.truncate(words.len() - 2);
+    Some(from)
+}
+
+/// Lets go of the device before the checks have it.
+fn watched(device: Device, words: &[String]) -> std::io::Result<u8> {
+    println!("\nOperations on {device}\n");
+    let names: Vec<String> = checks(&device).into_iter().map(|check| check.name).collect();
+    drop(device);
+    let program = std::env::current_exe()?;
+    let worker = |from: usize| {
+        let mut command = Command::new(&program);
+        command.args(words).arg("--from").arg(from.to_string());
+        command
+    };
+    watch::watch(&names, &worker, watch::LIMIT, &mut std::io::stdout())
+}
+
+/// The cases of all suites.
+fn checks(device: &Device) -> Vec<Check<'_>> {
+    let segment = megabatch_segment::ops::conformance::CASES.iter();
+    let segment = segment.map(|&(name, case)| of("segment", name, move || case(device)));
+    let amp = megabatch_amp::ops::conformance::CASES.iter();
+    let amp = amp.map(|&(name, case)| of("amp", name, move || case(device)));
+    let trainer = ops::conformance::CASES.iter();
+    let trainer = trainer.map(|&(name, case)| of("trainer", name, move || case(device)));
+    segment.chain(amp).chain(trainer).collect()
+}
+
+fn of<'d, E: Error + 'static>(suite: &str, name: &str, case: impl Fn() -> Result<(), E> + 'd) -> Check<'d> {
+    Check::new(format!("{suite}: {name}"), move || {
+        case()?;
+        Ok("ok".to_owned())
+    })
+}
+
+/// Waits for the device.
+fn settle(device: &Device) -> Outcome {
+    if let Some(gpu) = device.gpu() {
+        gpu.synchronize()?;
     }
+    Ok(String::new())
 }

@@ -1,10 +1,11 @@
-//! Checks and measures megabatch on the GPU of this machine, and prints a table. `scripts/gpu-check` builds it and runs it.
+//! Checks and measures megabatch on the GPU of this machine, and prints a table row by row. `scripts/gpu-check` builds it and runs it.
 
 mod check;
+mod watch;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use check::{Plan, Report};
+use check::{Bench, Plan};
 use megabatch_gpu_core::Error;
 
 const USAGE: &str = "gpu-check [--device N] [--date YYYY-MM-DD] [--quick]";
@@ -16,38 +17,64 @@ struct Arguments {
     ordinal: u32,
     date: String,
     plan: Plan,
+    /// The check to begin with, for the process that does them.
+    from: Option<usize>,
 }
 
 fn main() -> ExitCode {
-    let Some(arguments) = arguments(std::env::args().skip(1)) else {
+    let Some(Arguments { ordinal, date, plan, from }) = arguments(std::env::args().skip(1)) else {
         eprintln!("usage: {USAGE}");
         return ExitCode::from(2);
     };
-    match check::run(arguments.ordinal, &arguments.plan) {
-        Ok(report) => print(&report, &arguments.date),
-        Err(error @ (Error::DriverAbsent { .. } | Error::NoSuchDevice { .. } | Error::DriverTooOld { .. })) => {
+    let bench = match Bench::open(ordinal, plan) {
+        Ok(bench) => bench,
+        Err(error) => return refused(&error),
+    };
+    let done = match from {
+        Some(from) => watch::work(&bench.checks(), from, &|| bench.settle(), &mut std::io::stdout()),
+        None => watched(bench, &date),
+    };
+    done.map_or_else(
+        |error| {
             eprintln!("gpu-check: {error}");
+            ExitCode::from(watch::FAILED)
+        },
+        ExitCode::from,
+    )
+}
+
+/// Lets go of the GPU before the checks have it.
+fn watched(bench: Bench, date: &str) -> std::io::Result<u8> {
+    println!("{}", bench.head(date));
+    let names: Vec<String> = bench.checks().into_iter().map(|check| check.name).collect();
+    drop(bench);
+    let program = std::env::current_exe()?;
+    let worker = |from: usize| {
+        let mut command = Command::new(&program);
+        command.args(std::env::args_os().skip(1)).arg("--from").arg(from.to_string());
+        command
+    };
+    watch::watch(&names, &worker, watch::LIMIT, &mut std::io::stdout())
+}
+
+fn refused(error: &Error) -> ExitCode {
+    eprintln!("gpu-check: {error}");
+    match error {
+        Error::DriverAbsent { .. } | Error::NoSuchDevice { .. } | Error::DriverTooOld { .. } => {
             ExitCode::from(NO_DEVICE)
         }
-        Err(error) => {
-            eprintln!("gpu-check: {error}");
-            ExitCode::FAILURE
-        }
+        _ => ExitCode::from(watch::FAILED),
     }
 }
 
-fn print(report: &Report, date: &str) -> ExitCode {
-    println!("{}", report.markdown(date));
-    if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
 fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments { ordinal: 0, date: "undated".to_owned(), plan: Plan::full() };
+    let mut arguments = Arguments { ordinal: 0, date: "undated".to_owned(), plan: Plan::full(), from: None };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--device" => arguments.ordinal = words.next()?.parse().ok()?,
             "--quick" => arguments.plan = Plan::quick(),
             "--date" => arguments.date = words.next()?,
+            "--from" => arguments.from = Some(words.next()?.parse().ok()?),
             _ => return None,
         }
     }

@@ -32,6 +32,7 @@ mod arguments;
 mod blocks;
 mod capture;
 mod captures;
+mod compiled;
 mod context;
 pub(crate) mod copy;
 mod deferred;

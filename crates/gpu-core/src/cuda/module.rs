@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cust::function::FunctionAttribute;
-use cust::module::Module as Loaded;
-use cust::sys::{CUfunction, CUresult};
+use cust::sys::{CUfunction, CUfunction_attribute, CUresult};
 
+use super::compiled::Compiled;
 use super::context::Context;
-use super::fault::{Checked as _, Fault};
+use super::fault::Fault;
 use super::signature::{Signature, signatures};
 use crate::error::{Error, Result};
 
@@ -17,7 +16,7 @@ use crate::error::{Error, Result};
 pub struct Module {
     name: &'static str,
     /// `None` only while dropping.
-    loaded: Option<Loaded>,
+    compiled: Option<Compiled>,
     signatures: BTreeMap<String, Signature>,
     /// Those that were asked for.
     entries: Mutex<BTreeMap<String, Arc<Entry>>>,
@@ -26,13 +25,13 @@ pub struct Module {
 
 impl Module {
     pub(super) fn load(context: &Arc<Context>, name: &'static str, ptx: &str) -> Result<Self> {
-        let load = || {
+        let compile = || {
             context.enter_aside()?;
-            Loaded::from_ptx(ptx, &[]).checked("cuModuleLoadDataEx", format_args!("{name}, {} bytes of PTX", ptx.len()))
+            Compiled::new(name, ptx)
         };
-        let loaded = load().map_err(|fault| context.error(fault))?;
+        let compiled = compile().map_err(|fault| context.error(fault))?;
         let (signatures, entries) = (signatures(ptx), Mutex::default());
-        Ok(Module { name, loaded: Some(loaded), signatures, entries, context: Arc::clone(context) })
+        Ok(Module { name, compiled: Some(compiled), signatures, entries, context: Arc::clone(context) })
     }
 
     /// The kernel `name`. The driver is asked for it once.
@@ -57,19 +56,15 @@ impl Module {
 
     fn find(&self, name: &str, signature: &Signature) -> Result<Entry, Fault> {
         self.context.enter_aside()?;
-        let loaded = self.loaded.as_ref().expect("a module is there until it is dropped");
-        let function = loaded.get_function(name).checked("cuModuleGetFunction", format_args!("{name}"))?;
-        let ask = |attribute| {
-            let value = function.get_attribute(attribute);
-            let value = value.checked("cuFuncGetAttribute", format_args!("{name}, {attribute:?}"))?;
-            Ok(u32::try_from(value).unwrap_or(0))
-        };
+        let compiled = self.compiled.as_ref().expect("a module is there until it is dropped");
+        let function = compiled.function(name)?;
+        let ask = |attribute| compiled.attribute(function, attribute);
         Ok(Entry {
             name: name.to_owned(),
-            function: function.to_raw(),
+            function,
             signature: signature.clone(),
-            threads_max: ask(FunctionAttribute::MaxThreadsPerBlock)?,
-            shared_static_bytes: ask(FunctionAttribute::SharedMemorySizeBytes)?,
+            threads_max: ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            shared_static_bytes: ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
         })
     }
 }
@@ -78,7 +73,7 @@ impl Drop for Module {
     fn drop(&mut self) {
         // The driver wants the context current. Where it cannot be, it is gone, and the module with it.
         if self.context.enter_aside().is_ok() {
-            drop(self.loaded.take());
+            drop(self.compiled.take());
         }
     }
 }

@@ -118,10 +118,13 @@ impl PinnedPool {
         Ok(Block { start, bytes, event, in_flight: false })
     }
 
-    /// The driver waits until the GPU is done with it. Where the driver refuses, the context is gone, and the memory with it.
-    fn unlock(&self, Block { start, .. }: Block) {
+    /// Waits for the last copy: that the driver does is not promised. Where it refuses, the context is gone, and the memory with it.
+    fn unlock(&self, Block { start, event, in_flight, .. }: Block) {
+        if in_flight {
+            let _ = event.wait();
+        }
         if self.context.enter_aside().is_ok() {
-            // SAFETY: the block came from cuMemHostAlloc, and this function consumes it.
+            // SAFETY: the block came from cuMemHostAlloc, and this function consumes it. No copy is under way.
             let _ = unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) };
         }
     }

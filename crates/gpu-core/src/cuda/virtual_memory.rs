@@ -63,12 +63,12 @@ impl VirtualMemory {
     }
 }
 
-/// A range of addresses; its first.
-pub(crate) fn reserve(bytes: usize) -> Result<u64, Fault> {
+/// A range of addresses; its first, a multiple of `align_bytes`, a power of two: what the driver aligns to unasked it does not say.
+pub(crate) fn reserve(bytes: usize, align_bytes: usize) -> Result<u64, Fault> {
     let mut address = 0;
     // SAFETY: the address is that of a variable that lives until the call returns.
-    let code = unsafe { sys::cuMemAddressReserve(&raw mut address, bytes, 0, 0, 0) };
-    checked("cuMemAddressReserve", format_args!("{bytes} bytes"), code)?;
+    let code = unsafe { sys::cuMemAddressReserve(&raw mut address, bytes, align_bytes, 0, 0) };
+    checked("cuMemAddressReserve", format_args!("{bytes} bytes, aligned to {align_bytes}"), code)?;
     Ok(address)
 }
 

@@ -59,7 +59,7 @@ impl Cuda {
 
     fn take_scratch(&mut self) -> Result<(), Fault> {
         let bytes = self.granule_bytes;
-        self.scratch = self.call(|_| virtual_memory::reserve(bytes))?;
+        self.scratch = self.call(|_| virtual_memory::reserve(bytes, bytes))?;
         self.space.reserve(self.scratch, bytes);
         let granule = Granule(self.call(|source| source.memory.create(bytes))?);
         self.granules.insert(granule);
@@ -199,7 +199,7 @@ impl Source for Cuda {
 
     fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal> {
         self.report()?;
-        let address = self.call(|_| virtual_memory::reserve(bytes))?;
+        let address = self.call(|source| virtual_memory::reserve(bytes, source.granule_bytes))?;
         self.space.reserve(address, bytes);
         Ok(address)
     }

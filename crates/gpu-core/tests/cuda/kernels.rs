@@ -138,6 +138,36 @@ fn grids_that_cannot_run_are_refused_with_the_limit() {
 }
 
 #[test]
+fn a_kernel_has_the_threads_and_the_shared_memory_that_its_text_says() {
+    let (_driver, device) = with_kernels();
+    let bounds = ")\n.maxntid 64, 2, 1\n.minnctapersm 1\n{\n.shared .align 16 .b8 tile[1024];\nret; }";
+    let ptx = format!(".version 7.0\n.target sm_80\n.visible .entry shape(.param .u64 shape_param_0{bounds}");
+    let module = gpu(&device).module("bounded", &ptx).unwrap();
+    let kernel = module.kernel("shape").unwrap();
+    let cases = [
+        (Grid::of(1, 129), "129 threads in a block: 1 to 128"),
+        (Grid::of(1, 128).with_shared_bytes(165_889), "165889 bytes of dynamic shared memory: 0 to 165888"),
+    ];
+    for (grid, limit) in cases {
+        // SAFETY: nothing is launched.
+        let launched = unsafe { kernel.launch(&gpu(&device).default_stream(), &grid, &arguments![0u64]) };
+        let message = format!("kernel `shape` cannot be launched with {limit} are possible");
+        assert_eq!(launched.unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
+fn text_that_is_newer_than_the_driver_or_the_gpu_is_refused() {
+    let (driver, device) = with_kernels();
+    driver.set(Setting::DriverVersion, 11_000);
+    for (head, expected) in [(".version 7.1\n.target sm_80\n", 222), (".version 7.0\n.target sm_90a\n", 209)] {
+        let error = gpu(&device).module("new", head).unwrap_err();
+        assert!(matches!(error, Error::Driver { code, .. } if code == expected), "{head}: {error:?}");
+    }
+    gpu(&device).module("old", ".version 7.0\n.target sm_80\n").unwrap();
+}
+
+#[test]
 fn blocks_of_a_cooperative_launch_may_wait_for_each_other() {
     let (driver, device) = with_kernels();
     let module = gpu(&device).module("test", PTX).unwrap();
@@ -182,6 +212,9 @@ fn what_the_driver_refuses_is_told_with_what_it_was_given() {
     let gpu = gpu(&device);
     let error = gpu.module("bad", "no PTX").unwrap_err();
     assert!(matches!(error, Error::Driver { call: "cuModuleLoadDataEx", code: 218, .. }), "{error:?}");
+    let with_log =
+        "cuda:0: cuModuleLoadDataEx(bad, 6 bytes of PTX; ptxas fatal : as the fake driver reads it) failed: ";
+    assert!(error.to_string().starts_with(with_log), "{error}");
     let module = gpu.module("test", PTX).unwrap();
     for absent in ["missing", "orphan"] {
         let error = module.kernel(absent).unwrap_err().to_string();

@@ -10,3 +10,6 @@ mod ops;
 mod select;
 mod source;
 mod streams;
+
+#[path = "../../examples/gpu_check/watch.rs"]
+mod watch;

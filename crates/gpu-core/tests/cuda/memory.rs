@@ -153,6 +153,23 @@ fn a_dropped_transfer_keeps_its_memory_until_it_is_done() {
 }
 
 #[test]
+fn locked_memory_goes_back_when_its_copy_is_done() {
+    let driver = FakeDriver::whole();
+    driver.set(Setting::Deferred, 1);
+    let device = Device::select("cuda:0").unwrap();
+    let gpu = device.gpu().unwrap();
+    let stream = gpu.stream().unwrap();
+    let mut buffer = Buffer::<u8>::zeros(&device.scope("test"), 5000).unwrap();
+    let objects = driver.live_objects();
+    let mut host = gpu.pinned::<u8>(5000).unwrap();
+    host.as_mut_slice().fill(1);
+    drop(buffer.upload(&stream, host).unwrap());
+    assert!(gpu.empty_pinned_cache() >= 5000);
+    assert_eq!(driver.live_objects(), objects, "the driver refuses memory that it still copies from");
+    assert!(buffer.to_vec().unwrap().iter().all(|&x| x == 1));
+}
+
+#[test]
 fn pinned_memory_is_locked_once() {
     let driver = FakeDriver::whole();
     let device = Device::select("cuda:0").unwrap();

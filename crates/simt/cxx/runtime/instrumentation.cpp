@@ -1,5 +1,5 @@
 // The calls that a compiler puts before every load and store under -fsanitize=thread. The interface is ThreadSanitizer's; what
-// is made of it here is the check of memory.h.
+// is made of it here is the check of memory.h. And the one that stands before a misaligned access under -fsanitize=alignment, UndefinedBehaviorSanitizer's.
 
 #include "block.h"
 
@@ -93,3 +93,21 @@ void store(const void* address, bool releases) {
 ATOMIC(16, uint16_t)
 ATOMIC(32, uint32_t)
 ATOMIC(64, uint64_t)
+
+namespace {
+
+// What the compiler tells of an access, as far as it is looked at.
+struct Mismatch {
+  const char* file;
+  uint32_t line, column;
+  const void* type;
+  unsigned char align_log2;
+};
+
+}  // namespace
+
+HOOK void __ubsan_handle_type_mismatch_v1_abort(const Mismatch* of, void*) {
+  simt::Block& block = simt::block();
+  std::string place = std::string(of->file) + ":" + std::to_string(of->line);
+  block.fail(simt::Block::name(block.running()) + " reads or writes at an address that is no multiple of " + std::to_string(1u << of->align_log2) + ", at " + place);
+}

@@ -76,7 +76,9 @@ const char* name_of(int code) {
         case INVALID_DEVICE: return "CUDA_ERROR_INVALID_DEVICE";
         case INVALID_CONTEXT: return "CUDA_ERROR_INVALID_CONTEXT";
         case 205: return "CUDA_ERROR_MAP_FAILED";
+        case NO_BINARY_FOR_GPU: return "CUDA_ERROR_NO_BINARY_FOR_GPU";
         case INVALID_PTX: return "CUDA_ERROR_INVALID_PTX";
+        case UNSUPPORTED_PTX_VERSION: return "CUDA_ERROR_UNSUPPORTED_PTX_VERSION";
         case INVALID_HANDLE: return "CUDA_ERROR_INVALID_HANDLE";
         case ILLEGAL_STATE: return "CUDA_ERROR_ILLEGAL_STATE";
         case NOT_FOUND: return "CUDA_ERROR_NOT_FOUND";

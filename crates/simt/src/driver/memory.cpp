@@ -4,13 +4,14 @@
 #include <cstring>
 #include <fcntl.h>
 #include <map>
+#include <set>
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace fake {
 namespace {
 
-constexpr uint64_t GRANULE_BYTES = 2u << 20;
+constexpr uint64_t GRANULE_BYTES = 2u << 20, PAGE_BYTES = 4096;
 // Room for any device that a test could ask for; a sparse file takes no memory for it.
 constexpr uint64_t FILE_BYTES = 1ull << 40;
 // What fresh memory holds: nobody may count on zeros.
@@ -32,6 +33,7 @@ std::map<uint64_t, Physical> physical;
 std::map<uint64_t, uint64_t> reserved;  // address -> bytes
 std::map<uint64_t, Mapping> mapped;     // by address
 std::map<uintptr_t, size_t> pinned;     // by address
+std::multiset<uintptr_t> copied;        // host addresses of copies that are submitted and not done
 
 int memory_file() {
     if (file < 0) {
@@ -94,12 +96,24 @@ bool is_pinned(const void* address, size_t bytes) {
     return reinterpret_cast<uintptr_t>(address) + bytes <= block->first + block->second;
 }
 
-// The driver reads and writes pageable memory before the call returns, and pinned memory in the order of the stream.
-int copy(void* stream, void* to, const void* from, size_t bytes, bool host_is_pinned) {
+void forget_copy(uintptr_t host) {
+    auto copy = copied.find(host);
+    if (copy != copied.end()) copied.erase(copy);
+}
+
+// The driver reads and writes pageable memory before the call returns, and pinned memory in the order of the stream. `host`: null for a copy on the device.
+int copy(void* stream, void* to, const void* from, size_t bytes, const void* host) {
+    bool is_pageable = host != nullptr && !is_pinned(host, bytes);
     // What the host's memory holds later is anybody's guess.
-    if (is_capturing(stream) && !host_is_pinned) return spoil_capture(stream);
-    int code = submit(stream, {"copy", [=] { memmove(to, from, bytes); }});
-    if (code == SUCCESS && !host_is_pinned) finish(stream);
+    if (is_capturing(stream) && is_pageable) return spoil_capture(stream);
+    auto address = reinterpret_cast<uintptr_t>(host);
+    if (host != nullptr) copied.insert(address);
+    int code = submit(stream, {"copy", [=] {
+        memmove(to, from, bytes);
+        forget_copy(address);
+    }});
+    if (code != SUCCESS) forget_copy(address);
+    if (code == SUCCESS && is_pageable) finish(stream);
     return code;
 }
 
@@ -128,6 +142,7 @@ void reset_memory() {
     reserved.clear();
     mapped.clear();
     pinned.clear();
+    copied.clear();
 }
 }  // namespace fake
 
@@ -156,15 +171,17 @@ FAKE_VIRTUAL_MEMORY_API int cuMemGetAllocationGranularity(size_t* bytes, const A
     return SUCCESS;
 }
 
-FAKE_VIRTUAL_MEMORY_API int cuMemAddressReserve(uint64_t* address, size_t bytes, size_t, uint64_t, unsigned long long flags) {
+// An address that is aligned as asked for and no further, or to a page where nothing is asked for.
+FAKE_VIRTUAL_MEMORY_API int cuMemAddressReserve(uint64_t* address, size_t bytes, size_t alignment, uint64_t, unsigned long long flags) {
     FAKE_ENTER_CONTEXT(cuMemAddressReserve);
-    if (bytes == 0 || !whole_granules(bytes) || flags != 0) return INVALID_VALUE;
-    // A granule more than asked for, of which an aligned part is kept.
-    size_t wide = bytes + GRANULE_BYTES;
+    if (bytes == 0 || !whole_granules(bytes) || flags != 0 || (alignment & (alignment - 1)) != 0) return INVALID_VALUE;
+    uint64_t align = alignment < PAGE_BYTES ? PAGE_BYTES : alignment;
+    // More than asked for, of which a part is kept.
+    size_t wide = bytes + 3 * align;
     void* start = mmap(nullptr, wide, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) return OUT_OF_MEMORY;
     uint64_t first = reinterpret_cast<uint64_t>(start);
-    uint64_t aligned = (first + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
+    uint64_t aligned = (first + 2 * align - 1) / (2 * align) * (2 * align) + align;
     if (aligned > first) munmap(start, aligned - first);
     if (aligned + bytes < first + wide) munmap(place(aligned + bytes), first + wide - aligned - bytes);
     reserved[aligned] = bytes;
@@ -211,7 +228,7 @@ FAKE_VIRTUAL_MEMORY_API int cuMemMap(uint64_t address, size_t bytes, size_t offs
     FAKE_ENTER_UNCAPTURED(cuMemMap);
     auto granule = physical.find(handle);
     if (granule == physical.end() || granule->second.released || flags != 0 || offset != 0) return INVALID_VALUE;
-    if (bytes != granule->second.bytes || !within_a_reservation(address, bytes)) return INVALID_VALUE;
+    if (bytes != granule->second.bytes || !whole_granules(address) || !within_a_reservation(address, bytes)) return INVALID_VALUE;
     if (anything_mapped(address, bytes)) return INVALID_VALUE;
     off_t from = static_cast<off_t>(granule->second.offset);
     if (mmap(place(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file, from) == MAP_FAILED) return OUT_OF_MEMORY;
@@ -260,10 +277,12 @@ FAKE_API int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
 
 FAKE_API int cuMemFreeHost(void* address) {
     FAKE_ENTER_UNCAPTURED(cuMemFreeHost);
-    // The driver waits for the device before it unpins.
-    drain();
-    auto block = pinned.find(reinterpret_cast<uintptr_t>(address));
+    auto start = reinterpret_cast<uintptr_t>(address);
+    auto block = pinned.find(start);
     if (block == pinned.end()) return INVALID_VALUE;
+    // Drivers wait, and do not promise it; here the caller learns of it.
+    auto copy = copied.lower_bound(start);
+    if (copy != copied.end() && *copy < start + block->second) return ILLEGAL_STATE;
     munmap(address, block->second);
     pinned.erase(block);
     return SUCCESS;
@@ -272,20 +291,20 @@ FAKE_API int cuMemFreeHost(void* address) {
 FAKE_API int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
     FAKE_ENTER_CONTEXT(cuMemcpyHtoDAsync_v2);
     if (!accessible(to, bytes)) return INVALID_VALUE;
-    return copy(stream, place(to), from, bytes, is_pinned(from, bytes));
+    return copy(stream, place(to), from, bytes, from);
 }
 
 FAKE_API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
     FAKE_ENTER_CONTEXT(cuMemcpyDtoHAsync_v2);
     if (!accessible(from, bytes)) return INVALID_VALUE;
-    return copy(stream, to, place(from), bytes, is_pinned(to, bytes));
+    return copy(stream, to, place(from), bytes, to);
 }
 
 // The driver leaves overlapping ranges undefined; here they are refused.
 FAKE_API int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
     FAKE_ENTER_CONTEXT(cuMemcpyDtoDAsync_v2);
     if (!accessible(from, bytes) || !accessible(to, bytes) || overlap(from, to, bytes)) return INVALID_VALUE;
-    return copy(stream, place(to), place(from), bytes, true);
+    return copy(stream, place(to), place(from), bytes, nullptr);
 }
 
 FAKE_API int cuMemsetD8Async(uint64_t address, unsigned char value, size_t count, void* stream) {

@@ -1,8 +1,9 @@
-// Modules and launches. An image is PTX text, of which only the signatures of the entries are read; what an entry does is the function
-// `simt_<entry>` of an object that the test has named, or `simt_cooperative_<entry>`.
+// Modules and launches. An image is PTX text, of which its version and target are read, and of the entries their signatures, the most threads of a block and the shared memory; what an
+// entry does is the function `simt_<entry>` of an object that the test has named, or `simt_cooperative_<entry>`.
 #include "fake.hpp"
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -18,15 +19,21 @@ namespace {
 
 using Run = int (*)(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params);
 
+struct Entry {
+    std::vector<size_t> parameter_bytes;
+    unsigned threads_max = 1024;
+    unsigned shared_bytes = 0;
+};
+
 struct Function {
     std::string name;
     Run run, run_cooperative;
-    std::vector<size_t> parameter_bytes;
+    Entry entry;
     int dynamic_shared_max = 49152;
 };
 
 struct Module {
-    std::map<std::string, std::vector<size_t>> entries;
+    std::map<std::string, Entry> entries;
     std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
@@ -67,8 +74,45 @@ size_t size_of(const std::string& parameter) {
     return open == std::string::npos ? bytes : bytes * std::stoul(parameter.substr(open + 1));
 }
 
-std::map<std::string, std::vector<size_t>> entries_of(const std::string& ptx) {
-    std::map<std::string, std::vector<size_t>> found;
+// The number behind `directive`, 10 · 7 + 0 for `.version 7.0` and 80 for `.target sm_80`; 0 where there is none.
+unsigned number_behind(const std::string& ptx, const char* directive) {
+    size_t at = ptx.find(directive);
+    unsigned number = 0;
+    if (at == std::string::npos) return 0;
+    for (at += strlen(directive); at < ptx.size() && (isdigit(ptx[at]) || ptx[at] == '.'); ++at)
+        if (isdigit(ptx[at])) number = 10 * number + static_cast<unsigned>(ptx[at] - '0');
+    return number;
+}
+
+// The code with which a driver refuses `ptx`: CUDA 11.m takes versions up to 7.m of the language, CUDA 12.m up to 8.m.
+int refusal(const std::string& ptx) {
+    uint64_t version = number_behind(ptx, ".version "), target = number_behind(ptx, ".target sm_");
+    uint64_t driver = settings.driver_version;
+    if (version == 0) return INVALID_PTX;
+    if (version > 10 * (driver / 1000 - 4) + driver % 1000 / 10) return UNSUPPORTED_PTX_VERSION;
+    return target > settings.compute_capability ? NO_BINARY_FOR_GPU : SUCCESS;
+}
+
+// What stands behind an entry's parameters up to the next one: `.maxntid 128, 1, 1` and `.shared .align 16 .b8 name[1280];`.
+Entry entry_of(std::vector<size_t> parameter_bytes, const std::string& text) {
+    Entry entry{std::move(parameter_bytes)};
+    size_t bound = text.find(".maxntid");
+    if (bound != std::string::npos) {
+        std::istringstream list(text.substr(bound + 8, text.find('\n', bound) - bound - 8));
+        unsigned threads = 1;
+        for (std::string size; std::getline(list, size, ',');) threads *= static_cast<unsigned>(std::stoul(size));
+        entry.threads_max = threads;
+    }
+    for (size_t at = text.find(".shared .align"); at != std::string::npos; at = text.find(".shared .align", at + 1)) {
+        std::string variable = text.substr(at, text.find(';', at) - at);
+        auto open = variable.find('[');
+        if (open != std::string::npos) entry.shared_bytes += static_cast<unsigned>(std::stoul(variable.substr(open + 1)));
+    }
+    return entry;
+}
+
+std::map<std::string, Entry> entries_of(const std::string& ptx) {
+    std::map<std::string, Entry> found;
     for (size_t at = ptx.find(".entry"); at != std::string::npos; at = ptx.find(".entry", at + 1)) {
         size_t open = ptx.find('(', at), close = ptx.find(')', at);
         if (open == std::string::npos || close == std::string::npos) break;
@@ -78,7 +122,8 @@ std::map<std::string, std::vector<size_t>> entries_of(const std::string& ptx) {
         std::vector<size_t> sizes;
         for (std::string parameter; std::getline(list, parameter, ',');)
             if (size_t bytes = size_of(parameter)) sizes.push_back(bytes);
-        found[name] = sizes;
+        size_t next = ptx.find(".entry", close);
+        found[name] = entry_of(sizes, ptx.substr(close, next == std::string::npos ? next : next - close));
     }
     return found;
 }
@@ -104,12 +149,13 @@ uint64_t volume(const unsigned size[3]) { return static_cast<uint64_t>(size[0]) 
 
 int submit_kernel(const Function& function, Run run, const Shape& shape, void* stream, void** params) {
     if (shape.shared_bytes > static_cast<unsigned>(function.dynamic_shared_max)) return INVALID_VALUE;
+    if (volume(shape.threads) > function.entry.threads_max) return INVALID_VALUE;
     if (volume(shape.blocks) * volume(shape.threads) == 0) return INVALID_VALUE;
     // The values are taken now: the caller's are gone when a deferred kernel runs.
     std::vector<std::vector<char>> values;
-    for (size_t i = 0; i < function.parameter_bytes.size(); ++i) {
+    for (size_t i = 0; i < function.entry.parameter_bytes.size(); ++i) {
         auto start = static_cast<const char*>(params[i]);
-        values.emplace_back(start, start + function.parameter_bytes[i]);
+        values.emplace_back(start, start + function.entry.parameter_bytes[i]);
     }
     std::ostringstream kind;
     kind << "kernel " << &function << (run == function.run ? "" : ", cooperative");
@@ -165,10 +211,15 @@ void reset_modules() {
 
 using namespace fake;
 
-FAKE_API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+FAKE_API int cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options, void** values) {
     FAKE_ENTER_UNCAPTURED(cuModuleLoadDataEx);
     std::string ptx(static_cast<const char*>(image));
-    if (ptx.find(".version") == std::string::npos) return INVALID_PTX;
+    if (int code = refusal(ptx)) {
+        // ERROR_LOG_BUFFER, and behind it ERROR_LOG_BUFFER_SIZE_BYTES.
+        if (count == 2 && options[0] == 5 && options[1] == 6)
+            snprintf(static_cast<char*>(values[0]), reinterpret_cast<size_t>(values[1]), "ptxas fatal   : as the fake driver\nreads it");
+        return code;
+    }
     auto made = new Module();
     made->entries = entries_of(ptx);
     modules.insert(made);
@@ -205,8 +256,9 @@ FAKE_API int cuFuncGetAttribute(int* value, int attribute, void* function) {
     FAKE_ENTER_CONTEXT(cuFuncGetAttribute);
     if (functions.count(static_cast<Function*>(function)) == 0) return INVALID_HANDLE;
     switch (attribute) {
-        case 0: *value = 1024; break;  // MAX_THREADS_PER_BLOCK
-        case 4: *value = 32; break;    // NUM_REGS
+        case 0: *value = static_cast<int>(static_cast<Function*>(function)->entry.threads_max); break;   // MAX_THREADS_PER_BLOCK
+        case 1: *value = static_cast<int>(static_cast<Function*>(function)->entry.shared_bytes); break;  // SHARED_SIZE_BYTES
+        case 4: *value = 32; break;                                                                      // NUM_REGS
         case 8: *value = static_cast<Function*>(function)->dynamic_shared_max; break;
         default: *value = 0;
     }

@@ -18,7 +18,8 @@ use megabatch_gpu_core::Device;
 const USAGE: &str = "gpu_layers [--device N | --device cpu] < cases";
 
 fn main() -> ExitCode {
-    let device = match device::named("gpu_layers", USAGE) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let device = match device::named("gpu_layers", USAGE, &words) {
         Ok(device) => device,
         Err(code) => return code,
     };

@@ -7,28 +7,26 @@ use megabatch_gpu_core::cuda::{Gpu, Pinned};
 use megabatch_gpu_core::ops::{self, Reduction};
 use megabatch_gpu_core::{Buffer, Device, Result};
 
-use super::report::Rate;
-
-/// Measures `copies` times each; the median counts.
-///
-/// # Errors
-/// Of the first copy that fails.
-pub(super) fn rates(device: &Device, bytes: usize, copies: usize) -> Result<Vec<Rate>> {
-    let bench = Bench { device, gpu: device.gpu().expect("the device is a GPU"), bytes, copies };
-    let mut rates = bench.over_the_bus()?;
-    rates.extend(bench.within()?);
-    Ok(rates)
+/// How many bytes a second something moves.
+pub(super) struct Rate {
+    pub(super) name: &'static str,
+    pub(super) gb_per_s: f64,
 }
 
-struct Bench<'d> {
+/// Measures so many copies each, of which the median counts.
+pub(super) struct Bench<'d> {
     device: &'d Device,
     gpu: &'d Gpu,
     bytes: usize,
     copies: usize,
 }
 
-impl Bench<'_> {
-    fn over_the_bus(&self) -> Result<Vec<Rate>> {
+impl<'d> Bench<'d> {
+    pub(super) fn new(device: &'d Device, bytes: usize, copies: usize) -> Self {
+        Bench { device, gpu: device.gpu().expect("the device is a GPU"), bytes, copies }
+    }
+
+    pub(super) fn over_the_bus(&self) -> Result<Vec<Rate>> {
         let mut host = vec![1u8; self.bytes];
         let mut block = Buffer::<u8>::zeros(&self.device.scope("copy"), self.bytes)?;
         let mut rates = vec![
@@ -53,7 +51,7 @@ impl Bench<'_> {
     }
 
     /// Counted are the bytes read and the bytes written.
-    fn within(&self) -> Result<Vec<Rate>> {
+    pub(super) fn within(&self) -> Result<Vec<Rate>> {
         let scope = self.device.scope("copy");
         let len = self.bytes / 4;
         let (mut floats, mut halves) = (Buffer::<f32>::zeros(&scope, len)?, Buffer::<f16>::zeros(&scope, len)?);

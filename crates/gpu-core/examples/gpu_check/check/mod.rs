@@ -5,14 +5,12 @@ mod report;
 mod sources;
 mod stress;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::cell::OnceCell;
 
 use megabatch_gpu_core::cuda::Gpu;
 use megabatch_gpu_core::{Device, Error, Result, ops};
 
-pub(crate) use report::Report;
-use report::{Check, Copying};
+use crate::watch::{Check, Outcome};
 
 /// How much is done.
 pub(crate) struct Plan {
@@ -39,53 +37,76 @@ impl Plan {
     }
 }
 
-/// Runs everything on the GPU `ordinal`. What fails is in the report.
-///
-/// # Errors
-/// Where there is no such GPU, it gives no figures about itself, or a copy fails.
-pub(crate) fn run(ordinal: u32, plan: &Plan) -> Result<Report> {
-    // The suite of sources counts what memory there is, and so comes before the device takes any.
-    let mut checks = source_checks(&Gpu::open(ordinal)?);
-    let device = &Device::cuda(ordinal)?;
-    let gpu = device.gpu().expect("the device is a GPU");
-    let free_bytes = gpu.memory()?.free_bytes;
-    checks.extend(
-        ops::conformance::CASES.iter().map(|(name, case)| timed(&format!("operation: {name}"), || case(device))),
-    );
-    let stress = stress::Stress { events: plan.stress_events, bytes_max: plan.stress_bytes.min(free_bytes / 2) };
-    let mut calls = 0;
-    checks.push(timed("pool: random blocks keep their contents", || {
-        calls = stress.run(device)?;
-        Ok(())
-    }));
-    let copying = Copying { bytes: plan.copy_bytes.min(free_bytes / 4), rates: Vec::new() };
-    let rates = bandwidth::rates(device, copying.bytes, plan.copies)?;
-    Ok(Report {
-        properties: gpu.properties().clone(),
-        checks,
-        stress_driver_calls: calls,
-        stress_events: plan.stress_events,
-        copying: Copying { rates, ..copying },
-    })
+/// A GPU that is checked.
+pub(crate) struct Bench {
+    plan: Plan,
+    gpu: Gpu,
+    ordinal: u32,
+    /// From the first check on that is not of a source of memory: the suite of these counts what memory there is.
+    device: OnceCell<Device>,
 }
 
-fn source_checks(gpu: &Gpu) -> Vec<Check> {
-    use megabatch_gpu_core::source::conformance::CASES;
-    CASES.iter().map(|(name, case)| timed(&format!("memory: {name}"), || sources::run(gpu, *case))).collect()
+impl Bench {
+    /// # Errors
+    /// Where there is no such GPU, or it gives no figures about itself.
+    pub(crate) fn open(ordinal: u32, plan: Plan) -> Result<Self> {
+        Ok(Bench { plan, gpu: Gpu::open(ordinal)?, ordinal, device: OnceCell::new() })
+    }
+
+    /// What stands over the table.
+    pub(crate) fn head(&self, date: &str) -> String {
+        report::head(self.gpu.properties(), date)
+    }
+
+    /// Waits for the GPU.
+    ///
+    /// # Errors
+    /// Where it does not work any more.
+    pub(crate) fn settle(&self) -> Outcome {
+        self.gpu.synchronize()?;
+        Ok(String::new())
+    }
+
+    /// All checks, those of sources of memory first.
+    pub(crate) fn checks(&self) -> Vec<Check<'_>> {
+        use megabatch_gpu_core::source::conformance::CASES;
+        let of_source = |&(name, case): &(&str, _)| {
+            Check::new(format!("memory: {name}"), move || passed(sources::run(&self.gpu, case)))
+        };
+        let of_operation = |&(name, case): &(&str, fn(&Device) -> Result<()>)| {
+            Check::new(format!("operation: {name}"), move || passed(case(self.device()?)))
+        };
+        let mut checks: Vec<Check<'_>> = CASES.iter().map(of_source).collect();
+        checks.extend(ops::conformance::CASES.iter().map(of_operation));
+        checks.push(Check::new("pool: random blocks keep their contents", || Ok(self.stress()?)));
+        checks.push(Check::new("rates over the bus", || self.rates(bandwidth::Bench::over_the_bus)));
+        checks.push(Check::new("rates within the GPU", || self.rates(bandwidth::Bench::within)));
+        checks
+    }
+
+    fn device(&self) -> Result<&Device> {
+        if self.device.get().is_none() {
+            let _ = self.device.set(Device::cuda(self.ordinal)?);
+        }
+        Ok(self.device.get().expect("it was set"))
+    }
+
+    fn stress(&self) -> Result<String> {
+        let Plan { stress_events: events, stress_bytes, .. } = self.plan;
+        let bytes_max = stress_bytes.min(self.gpu.memory()?.free_bytes / 2);
+        let calls = stress::Stress { events, bytes_max }.run(self.device()?)?;
+        Ok(format!("ok, {calls} driver calls for {events} random allocations"))
+    }
+
+    fn rates<'b>(&'b self, measure: fn(&bandwidth::Bench<'b>) -> Result<Vec<bandwidth::Rate>>) -> Outcome {
+        let bytes = self.plan.copy_bytes.min(self.gpu.memory()?.free_bytes / 4);
+        let rates = measure(&bandwidth::Bench::new(self.device()?, bytes, self.plan.copies))?;
+        let rates: Vec<String> = rates.iter().map(|of| format!("{} {:.1}", of.name, of.gb_per_s)).collect();
+        Ok(format!("GB/s, {} MiB at a time: {}", bytes >> 20, rates.join("; ")))
+    }
 }
 
-/// Runs a check; a panic is a failure, and its message is on the standard error.
-fn timed(name: &str, check: impl FnOnce() -> Result<(), Error>) -> Check {
-    let start = Instant::now();
-    let fault = match catch_unwind(AssertUnwindSafe(check)) {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(panic) => Some(message(&*panic)),
-    };
-    Check { name: name.to_owned(), fault, seconds: start.elapsed().as_secs_f64() }
-}
-
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
+fn passed(outcome: Result<(), Error>) -> Outcome {
+    outcome?;
+    Ok("ok".to_owned())
 }
