@@ -3,8 +3,9 @@
 //! Which of several kernels is the fastest for a shape: measured once a GPU, and kept on disk.
 //!
 //! An operation asks a [`Tuner`] a [`Question`] with the candidates that answer it, the one that a rule would take first. What is known is remembered; else the folder is looked into, and then
-//! each candidate is measured on the arrays at hand: once to be warm, then five times, of which the median counts.
+//! each candidate is measured on the arrays at hand: once to be warm, then five times, of which the median counts. What is asked at every step is kept in [`Choices`], which ask once.
 
+mod choices;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use megabatch_gpu_core::Cuda;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+pub(crate) use choices::Choices;
 use store::{Answer, Store};
 
 /// Times that a candidate is measured, of which the median counts.
@@ -35,15 +37,30 @@ pub enum Tuning {
     Fast,
 }
 
-/// What is to be chosen.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+/// What is to be chosen, in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Question<C> {
     /// The operation, and all of its kind that matters.
-    pub(crate) what: &'a str,
-    /// Of its shape. What is measured holds for all sizes of a [bucket].
-    pub(crate) sizes: &'a [usize],
+    pub(crate) what: String,
+    /// Of its shape, each of a [`bucket`]: what is measured holds for all of it.
+    pub(crate) sizes: Vec<usize>,
+    /// What answers it, by names, the rule's first.
+    pub(crate) candidates: Vec<(&'static str, C)>,
     /// The PTX of the candidates: other kernels are measured anew.
-    pub(crate) ptx: &'a [&'a str],
+    pub(crate) ptx: &'static [&'static str],
+}
+
+impl<C: Copy> Question<C> {
+    /// Between other candidates is another question.
+    fn text(&self) -> String {
+        let names: Vec<&str> = self.candidates.iter().map(|(name, _)| *name).collect();
+        let sizes: Vec<String> = self.sizes.iter().map(usize::to_string).collect();
+        format!("{} {}: {}", self.what, sizes.join(" x "), names.join(" or "))
+    }
+
+    fn candidate(&self, name: &str) -> Option<C> {
+        self.candidates.iter().find(|(candidate, _)| *candidate == name).map(|&(_, candidate)| candidate)
+    }
 }
 
 /// Chooses kernels, and remembers. Clones are handles to the same one.
@@ -90,20 +107,20 @@ impl Tuner {
     }
 
     /// What is chosen already, in this run or on disk; the first candidate where there is no other, or nothing is measured.
-    pub(crate) fn recall<C: Copy>(&self, cuda: &Cuda, question: &Question<'_>, candidates: &[(&str, C)]) -> Option<C> {
-        if self.tuning == Tuning::Off || candidates.len() == 1 {
-            return Some(candidates[0].1);
+    pub(crate) fn recall<C: Copy>(&self, cuda: &Cuda, question: &Question<C>) -> Option<C> {
+        if self.tuning == Tuning::Off || question.candidates.len() == 1 {
+            return Some(question.candidates[0].1);
         }
-        let (mut known, what) = (self.known(), full(question, candidates));
+        let (mut known, what) = (self.known(), question.text());
         if !known.chosen.contains_key(&what) {
             let answer = known.store(cuda).and_then(|store| store.read(&what, question.ptx));
             match answer {
-                Some(Ok(choice)) if named(candidates, &choice).is_some() => known.chosen.insert(what.clone(), choice),
+                Some(Ok(choice)) if question.candidate(&choice).is_some() => known.chosen.insert(what.clone(), choice),
                 Some(Err(note)) => return known.note(note),
                 _ => return None,
             };
         }
-        named(candidates, known.chosen.get(&what)?)
+        question.candidate(known.chosen.get(&what)?)
     }
 
     /// The candidate that takes least by `measure`, in milliseconds, unless the choice is known.
@@ -113,18 +130,18 @@ impl Tuner {
     pub(crate) fn choose<C: Copy>(
         &self,
         cuda: &Cuda,
-        question: &Question<'_>,
-        candidates: &[(&str, C)],
+        question: &Question<C>,
         mut measure: impl FnMut(C) -> Result<f32>,
     ) -> Result<C> {
-        if let Some(choice) = self.recall(cuda, question, candidates) {
+        if let Some(choice) = self.recall(cuda, question) {
             return Ok(choice);
         }
+        let candidates = &question.candidates;
         let medians_ms = candidates.iter().map(|&(_, candidate)| median_ms(|| measure(candidate)));
         let medians_ms = medians_ms.collect::<Result<Vec<f32>>>()?;
         let fastest = (0..candidates.len()).min_by(|&a, &b| medians_ms[a].total_cmp(&medians_ms[b]));
         let (name, choice) = candidates[fastest.expect("there are candidates")];
-        let (mut known, what) = (self.known(), full(question, candidates));
+        let (mut known, what) = (self.known(), question.text());
         if let Some(store) = known.store(cuda) {
             let times_us = candidates.iter().zip(&medians_ms);
             let times_us = times_us.map(|((name, _), ms)| ((*name).to_owned(), f64::from(*ms) * 1e3)).collect();
@@ -162,21 +179,10 @@ impl Known {
     }
 }
 
-/// A size to three significant bits, rounded up.
-fn bucket(size: usize) -> usize {
+/// The largest size of which holds what is measured for `size`: that to three significant bits, rounded up.
+pub(crate) fn bucket(size: usize) -> usize {
     let step = 1 << size.checked_ilog2().unwrap_or(0).saturating_sub(2);
     size.next_multiple_of(step)
-}
-
-/// Between other candidates is another question.
-fn full<C>(question: &Question<'_>, candidates: &[(&str, C)]) -> String {
-    let names: Vec<&str> = candidates.iter().map(|(name, _)| *name).collect();
-    let sizes: Vec<String> = question.sizes.iter().map(|&size| bucket(size).to_string()).collect();
-    format!("{} {}: {}", question.what, sizes.join(" x "), names.join(" or "))
-}
-
-fn named<C: Copy>(candidates: &[(&str, C)], name: &str) -> Option<C> {
-    candidates.iter().find(|(candidate, _)| *candidate == name).map(|&(_, candidate)| candidate)
 }
 
 /// After a time that does not count.

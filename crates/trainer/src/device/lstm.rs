@@ -21,15 +21,15 @@ use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, ByteMatrix, Dropped, Gradients, InputWeights, Mail, MaskNumbers, Operand, Part, RecurrentBytes,
+    Arithmetic, ByteMatrix, Dropped, Gradients, InputWeights, Mail, MaskNumbers, Operand, Pace, Part, RecurrentBytes,
     RecurrentWeights, Sequence, States, WindowReads, WorkList, make_room, recurrence_backward, sum_by_bar,
 };
 use crate::pooling::Pooling;
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
-use crate::tuning::Tuner;
+use crate::tuning::{Choices, Tuner};
 use crate::view::BatchView;
-use tuning::Unmeasured;
+use tuning::Windows;
 
 #[derive(Debug)]
 pub(super) struct Lstms<T: Operand> {
@@ -58,9 +58,9 @@ pub(super) struct Lstms<T: Operand> {
     /// Of the batch: whether it has dropout, and then the masks of what layers give to those above, [layers - 1, timeframes].
     dropout: Option<Dropout>,
     masks: Buffer<MaskNumbers>,
-    tuner: Tuner,
+    paces: Choices<Windows, Pace>,
     /// How to take windows as those of the batch, where nobody has measured it.
-    unmeasured: Option<Unmeasured>,
+    unmeasured: Option<Windows>,
 }
 
 /// One layer of all timeframes.
@@ -110,7 +110,7 @@ impl<T: Operand> Lstms<T> {
             back: Gradients::zeros(&activations, &over_bars)?,
             d_outputs: all_are_read(model).then(|| Buffer::zeros(&activations, 0)).transpose()?,
             shared: Shared::new(&activations, tuner)?,
-            tuner: tuner.clone(),
+            paces: Choices::new(tuner),
             unmeasured: None,
             top,
             reads: WindowReads::empty(&batches)?,

@@ -10,13 +10,13 @@ use megabatch_gpu_core::{Buffer, Cuda, Device};
 use super::operand::{Operand, Part};
 use super::scratch::Scratch;
 use crate::error::Result;
-use crate::tuning::Question;
 pub(super) use call::{Call, Operands, PTX, add_parts};
-use way::{Tile, Way, ways};
+use way::Way;
+pub(super) use way::{Cut, Kind};
 pub(crate) use way::{parts_of_rows, parts_of_sum};
 
 /// How the operands of a product lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// a `[M, K]`, b `[N, K]`: rows by weights that have a row for each output.
     Straight,
@@ -41,7 +41,7 @@ impl Layout {
 }
 
 /// What is done with f32 operands; others are multiplied as they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
     /// As they are, without tensor cores.
     #[default]
@@ -51,7 +51,7 @@ pub enum Arithmetic {
 }
 
 /// What becomes of what the output holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// It is overwritten.
     Overwrite,
@@ -116,7 +116,8 @@ fn cuda<T: Operand>(
     let operands =
         Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, |start| start.address()), out: to };
     let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
-    let run = |way: Way| {
+    let run = |cut: Cut| {
+        let way = Way::of(cut, of.shape, of.start.is_some());
         let call = Call::new::<T>((of.shape, of.layout, of.arithmetic), way, output);
         if way.splits == 1 {
             // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
@@ -130,12 +131,11 @@ fn cuda<T: Operand>(
         // included, runs after it.
         unsafe { add_parts(device, (parts, way.splits), (to, len), output) }
     };
-    let ways = ways(of, output, scratch.tuner().is_fast());
-    let what = call::name::<T>(of.layout, of.arithmetic, Tile::Square);
-    let question = Question { what: &what, sizes: &of.shape, ptx: &[PTX, call::PTX_LARGE] };
+    let (kind, products) = (Kind::of(of, output), scratch.products_mut());
+    let is_fast = products.tuner().is_fast();
     // Doing it again changes nothing: there are several ways only where the output is overwritten.
-    let measured = |way| device.elapsed_ms(|| run(way));
-    run(scratch.tuner().choose(device, &question, &ways, measured)?)
+    let measured = |cut| device.elapsed_ms(|| run(cut));
+    run(products.choose(device, (kind, || kind.question::<T>(is_fast)), measured)?)
 }
 
 fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {

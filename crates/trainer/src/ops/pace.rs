@@ -58,6 +58,7 @@ mod tests {
     use half::bf16;
 
     use super::*;
+    use crate::tuning::bucket;
 
     #[test]
     fn what_has_the_same_bits_is_always_among_the_candidates() {
@@ -72,5 +73,8 @@ mod tests {
         assert_eq!(of(512, 10, true), [eight, (TileWindows::Eight, true)]);
         assert_eq!(of(513, 10, true), [eight]);
         assert_eq!(Pace::candidates::<f32>(5, 10, true).len(), 1);
+        for windows in 0..3000 {
+            assert_eq!(of(128, windows, true), of(128, bucket(windows), true), "{windows} windows");
+        }
     }
 }

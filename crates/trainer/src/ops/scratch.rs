@@ -5,17 +5,18 @@
 use bytemuck::Pod;
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
+use super::matmul::{Cut, Kind};
 use super::room::make_room;
 use crate::error::Result;
-use crate::tuning::Tuner;
+use crate::tuning::{Choices, Tuner};
 
 /// Memory of a device for the parts of a sum, which one launch writes and the next one adds. It is kept from one operation to the next, so that a step takes none of the pool once it was as
 /// large as the largest part. On the CPU it stays empty.
 #[derive(Debug)]
 pub struct Scratch {
     words: Buffer<f64>,
-    /// What chooses the kernels of those that use it.
-    tuner: Tuner,
+    /// How the products are multiplied whose parts it holds.
+    products: Choices<Kind, Cut>,
 }
 
 impl Scratch {
@@ -32,11 +33,11 @@ impl Scratch {
     /// # Errors
     /// As [`Scratch::empty`].
     pub fn tuned(scope: &Scope, tuner: &Tuner) -> Result<Self> {
-        Ok(Scratch { words: Buffer::zeros(scope, 0)?, tuner: tuner.clone() })
+        Ok(Scratch { words: Buffer::zeros(scope, 0)?, products: Choices::new(tuner) })
     }
 
-    pub(super) fn tuner(&self) -> &Tuner {
-        &self.tuner
+    pub(super) fn products_mut(&mut self) -> &mut Choices<Kind, Cut> {
+        &mut self.products
     }
 
     /// Bytes of it after operations that asked for so many numbers of `T` at most.

@@ -22,8 +22,9 @@ fn check<T: Operand>(shape: [usize; 3], layout: Layout, (arithmetic, tolerance):
         let mut expected = Buffer::from_slice(&scope, &before).unwrap();
         multiply(&product, output, (&mut expected, 0), &mut Scratch::empty(&scope).unwrap()).unwrap();
         let mut by_rule = Vec::new();
-        for (name, way) in ways(&product, Output::Overwrite, true) {
+        for (name, cut) in Kind::of(&product, Output::Overwrite).cuts(true) {
             let mut found = before.clone();
+            let way = Way::of(cut, shape, start.is_some());
             let call = Call::new::<T>((shape, layout, arithmetic), way, output);
             run::<T>(&call, (&a, &b, start.as_ref()), &mut found);
             for (found, expected) in found.iter().zip(expected.as_slice()) {
@@ -89,7 +90,8 @@ fn larger_tiles_are_for_products_that_fill_them() {
         let (a, b) = (Buffer::<bf16>::zeros(&scope, 0).unwrap(), Buffer::zeros(&scope, 0).unwrap());
         let (a, b) = ((&a).into(), (&b).into());
         let of = Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
-        ways(&of, output, may_differ).iter().map(|(name, way)| (*name, way.splits)).collect::<Vec<_>>()
+        let cuts = Kind::of(&of, output).cuts(may_differ);
+        cuts.iter().map(|&(name, cut)| (name, Way::of(cut, shape, false).splits)).collect::<Vec<_>>()
     };
     let (sets, square) = (Output::Overwrite, ("64 x 64", 1));
     let tall = ("128 x 64", 1);

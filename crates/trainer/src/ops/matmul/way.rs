@@ -3,7 +3,9 @@
 //! How products are cut: tiles of the output, and parts of the inner dimension.
 
 use super::super::operand::Operand;
-use super::{Layout, Output, Product};
+use super::call::{self, PTX, PTX_LARGE};
+use super::{Arithmetic, Layout, Output, Product};
+use crate::tuning::{Question, bucket};
 
 /// Rows and columns of the smallest tile, by which products are split, and inner indices at a time: those of matmul.cuh.
 const SIDE: usize = 64;
@@ -15,7 +17,7 @@ const BLOCKS: usize = 256;
 
 /// Rows and columns of the output that a block takes. A number of the output has the same bits by all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tile {
+pub(in super::super) enum Tile {
     Square,
     Tall,
     Large,
@@ -46,33 +48,93 @@ impl Way {
         Way { tile: Tile::Square, splits: 1, inner_each: inner }
     }
 
-    /// By the smallest tile, in the parts that the shape alone decides.
-    pub(super) fn by_rule(shape: [usize; 3]) -> Self {
-        let (splits, inner_each) = splits(shape);
-        Way { tile: Tile::Square, splits, inner_each }
+    /// A product of a shape, cut so. One that starts from something is never split.
+    pub(super) fn of(cut: Cut, shape: [usize; 3], starts: bool) -> Self {
+        let (splits, inner_each) = if starts { (1, shape[2]) } else { splits(shape) };
+        let way = Way { tile: cut.tile, splits, inner_each };
+        match cut.parts {
+            Parts::HalfAsMany if splits > 1 => {
+                let inner_each = 2 * inner_each;
+                Way { splits: shape[2].div_ceil(inner_each), inner_each, ..way }
+            }
+            Parts::ByRule | Parts::HalfAsMany => way,
+        }
     }
 }
 
-/// How a product can be multiplied: by the rule, or by larger tiles with the same bits; where sums `may_differ`, in half as many parts, too.
-pub(super) fn ways<T: Operand>(of: &Product<'_, T>, output: Output, may_differ: bool) -> Vec<(&'static str, Way)> {
-    let [rows, columns, inner] = of.shape;
-    let by_rule = if of.start.is_some() { Way::whole(of.shape) } else { Way::by_rule(of.shape) };
-    let mut ways = vec![("64 x 64", by_rule)];
-    // To measure what is added to would add to it; other types and layouts have one kernel.
-    if output == Output::Add || !T::IS_NARROW || of.layout == Layout::FirstTurned || rows <= SIDE {
-        return ways;
+/// Into how many parts a sum is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Parts {
+    /// As the shape alone decides.
+    ByRule,
+    /// Where those are several.
+    HalfAsMany,
+}
+
+/// How a product is cut, whatever its shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Cut {
+    pub(super) tile: Tile,
+    pub(super) parts: Parts,
+}
+
+impl Cut {
+    const BY_RULE: Cut = Cut { tile: Tile::Square, parts: Parts::ByRule };
+}
+
+/// All of a product that decides how it can be cut, and how long that takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) struct Kind {
+    /// [`Operand::SUFFIX`], and whether tensor cores take that.
+    operands: (&'static str, bool),
+    layout: Layout,
+    arithmetic: Arithmetic,
+    output: Output,
+    is_split: bool,
+    /// M, N and K, each of a [`bucket`].
+    sizes: [usize; 3],
+}
+
+impl Kind {
+    pub(super) fn of<T: Operand>(of: &Product<'_, T>, output: Output) -> Self {
+        Kind {
+            operands: (T::SUFFIX, T::IS_NARROW),
+            layout: of.layout,
+            arithmetic: of.arithmetic,
+            output,
+            is_split: Way::of(Cut::BY_RULE, of.shape, of.start.is_some()).splits > 1,
+            sizes: of.shape.map(bucket),
+        }
     }
-    ways.push(("128 x 64", Way { tile: Tile::Tall, ..by_rule }));
-    if columns > SIDE {
-        ways.push(("128 x 128", Way { tile: Tile::Large, ..by_rule }));
+
+    pub(super) fn question<T: Operand>(self, may_differ: bool) -> Question<Cut> {
+        Question {
+            what: call::name::<T>(self.layout, self.arithmetic, Tile::Square),
+            sizes: self.sizes.to_vec(),
+            candidates: self.cuts(may_differ),
+            ptx: &[PTX, PTX_LARGE],
+        }
     }
-    if may_differ && by_rule.splits > 1 {
-        let inner_each = 2 * by_rule.inner_each;
-        let halves = Way { splits: inner.div_ceil(inner_each), inner_each, ..by_rule };
-        ways.push(("64 x 64 in half the parts", halves));
-        ways.push(("128 x 64 in half the parts", Way { tile: Tile::Tall, ..halves }));
+
+    /// By the rule, or by larger tiles with the same bits; where sums `may_differ`, in half as many parts, too.
+    pub(super) fn cuts(self, may_differ: bool) -> Vec<(&'static str, Cut)> {
+        let ([rows, columns, _], is_narrow) = (self.sizes, self.operands.1);
+        let mut cuts = vec![("64 x 64", Cut::BY_RULE)];
+        // To measure what is added to would add to it; other types and layouts have one kernel.
+        if self.output == Output::Add || !is_narrow || self.layout == Layout::FirstTurned || rows <= SIDE {
+            return cuts;
+        }
+        cuts.push(("128 x 64", Cut { tile: Tile::Tall, ..Cut::BY_RULE }));
+        if columns > SIDE {
+            cuts.push(("128 x 128", Cut { tile: Tile::Large, ..Cut::BY_RULE }));
+        }
+        if may_differ && self.is_split {
+            let halves = |tile| Cut { tile, parts: Parts::HalfAsMany };
+            cuts.push(("64 x 64 in half the parts", halves(Tile::Square)));
+            cuts.push(("128 x 64 in half the parts", halves(Tile::Tall)));
+        }
+        cuts
     }
-    ways
 }
 
 /// Into how many parts the inner dimension is cut, and the length of each but the last.
