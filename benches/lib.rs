@@ -1,6 +1,7 @@
 //! Made-up data that the benchmarks share: deterministic, and of no meaning.
 #![deny(unsafe_code)]
 
+pub mod full_size;
 mod stored;
 
 pub use stored::StoredChunk;

@@ -4,45 +4,16 @@ use std::ops::ControlFlow;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use megabatch_benches::{noise, samples};
+use megabatch_benches::full_size::{FULL_SIZE, shape};
+use megabatch_benches::samples;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Compute, Config, Form, Model, ModelConfig, Predictor, Run, SampleShape, Samples, Selection, SeriesInMemory,
-    Timeframe, Trainer, save_weights,
+    Compute, Config, Form, Model, ModelConfig, Predictor, Run, Samples, Selection, Trainer, save_weights,
 };
 
 /// Steps of one measurement, so that starting the reading thread does not count.
 const STEPS: u64 = 4;
 const BATCH: usize = 64;
-const TARGETS: usize = 36;
-
-/// Name, bars in a window and minutes in a bar of each timeframe.
-type Windows = &'static [(&'static str, usize, usize)];
-
-const MULTI: Windows = &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)];
-const SINGLE: Windows = &[("", 360, 1)];
-
-/// A model of the size that docs/speed.md has, H = 128.
-struct FullSize {
-    name: &'static str,
-    windows: Windows,
-    features: usize,
-    batch: usize,
-    /// Minutes between samples: 1, or so many that few windows have bars in common.
-    apart: usize,
-}
-
-const FULL_SIZE: &[FullSize] = &[
-    FullSize { name: "multi, consecutive", windows: MULTI, features: 128, batch: 64, apart: 1 },
-    FullSize { name: "multi, far apart", windows: MULTI, features: 128, batch: 64, apart: 1009 },
-    FullSize { name: "single, consecutive", windows: SINGLE, features: 167, batch: 128, apart: 1 },
-    FullSize { name: "single, far apart", windows: SINGLE, features: 167, batch: 128, apart: 1009 },
-];
-
-fn shape(timeframes: &[(&str, usize)], features: usize) -> SampleShape {
-    let timeframe = |&(name, steps): &(&str, usize)| Timeframe { name: name.to_owned(), steps, features };
-    SampleShape { timeframes: timeframes.iter().map(timeframe).collect(), outputs: TARGETS }
-}
 
 fn model(hidden: usize) -> ModelConfig {
     ModelConfig { hidden, layers: 1, ..ModelConfig::default() }
@@ -84,23 +55,9 @@ fn stepping(criterion: &mut Criterion) {
         time_steps(&mut group, name, (&samples(&shape, 2 * BATCH), hidden, BATCH));
     }
     for case in FULL_SIZE {
-        time_steps(&mut group, case.name, (&case.series(), 128, case.batch));
+        time_steps(&mut group, case.name, (&case.series(case.batch), 128, case.batch));
     }
     group.finish();
-}
-
-impl FullSize {
-    /// A batch of samples of a series.
-    fn series(&self) -> SeriesInMemory {
-        let timeframes: Vec<_> = self.windows.iter().map(|&(name, steps, _)| (name, steps)).collect();
-        let of = |&(_, steps, minutes): &(&str, usize, usize)| {
-            let ends: Vec<i64> = (0..self.batch).map(|n| (steps - 1 + n * self.apart / minutes) as i64).collect();
-            (noise((ends[self.batch - 1] as usize + 1) * self.features), ends)
-        };
-        let series = self.windows.iter().map(of).collect();
-        SeriesInMemory::new(shape(&timeframes, self.features), series, noise(self.batch * TARGETS))
-            .expect("the arrays have the shape's sizes")
-    }
 }
 
 fn predicting(criterion: &mut Criterion) {
@@ -109,7 +66,7 @@ fn predicting(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let weights = folder.path().join("weights.safetensors");
     for case in FULL_SIZE {
-        let data = case.series();
+        let data = case.series(case.batch);
         let (device, indices) = (Device::cpu(), (0..case.batch).collect::<Vec<_>>());
         let model = Model::new(data.shape().clone(), model(128)).expect("the model is one");
         let initial = model.initial_parameters::<f32>(&device.scope("initial"), 0).expect("there is memory");

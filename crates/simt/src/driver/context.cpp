@@ -236,6 +236,7 @@ FAKE_API int fake_set(const char* name, uint64_t value) {
         {"virtual_memory", &settings.virtual_memory},
         {"held_by_others_bytes", &settings.held_by_others_bytes},
         {"resident_threads", &settings.resident_threads},
+        {"empty_kernels", &settings.empty_kernels},
         {"deferred", &settings.deferred},
     };
     auto setting = known.find(name);

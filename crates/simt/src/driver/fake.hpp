@@ -47,6 +47,7 @@ struct Settings {
     uint64_t held_by_others_bytes = 0;
     // Threads that a multiprocessor holds at once: the only bound on blocks.
     uint64_t resident_threads = 2048;
+    uint64_t empty_kernels = 0;
     // 0: work is done when it is submitted. 1: as late as the order of streams and events allows, so that a missing order shows.
     uint64_t deferred = 0;
 };

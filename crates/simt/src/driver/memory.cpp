@@ -117,11 +117,9 @@ int copy(void* stream, void* to, const void* from, size_t bytes, const void* hos
     return code;
 }
 
-int fill(void* stream, uint64_t address, unsigned value, size_t bytes, size_t unit_bytes) {
+int fill(void* stream, uint64_t address, unsigned char value, size_t bytes) {
     if (!accessible(address, bytes)) return INVALID_VALUE;
-    return submit(stream, {"fill", [=] {
-        for (size_t i = 0; i < bytes; i += unit_bytes) memcpy(place(address + i), &value, unit_bytes);
-    }});
+    return submit(stream, {"fill", [=] { memset(place(address), value, bytes); }});
 }
 
 bool overlap(uint64_t a, uint64_t b, size_t bytes) { return a < b + bytes && b < a + bytes; }
@@ -309,5 +307,5 @@ FAKE_API int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void
 
 FAKE_API int cuMemsetD8Async(uint64_t address, unsigned char value, size_t count, void* stream) {
     FAKE_ENTER_CONTEXT(cuMemsetD8Async);
-    return fill(stream, address, value, count, 1);
+    return fill(stream, address, value, count);
 }

@@ -36,6 +36,8 @@ pub enum Setting {
     HeldByOthersBytes,
     /// Threads that one of its four multiprocessors holds at once, whatever else a block takes: 2048.
     ResidentThreads,
+    /// 1: kernels of which no object is known do nothing, so that what is left is the host's work. 0: there are no such kernels.
+    EmptyKernels,
     /// 0: work is done when it is submitted. 1: only when somebody waits for it, and no more of it than that takes.
     Deferred,
 }
@@ -50,6 +52,7 @@ impl Setting {
             Setting::VirtualMemory => "virtual_memory",
             Setting::HeldByOthersBytes => "held_by_others_bytes",
             Setting::ResidentThreads => "resident_threads",
+            Setting::EmptyKernels => "empty_kernels",
             Setting::Deferred => "deferred",
         }
     }
