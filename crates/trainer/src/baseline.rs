@@ -7,13 +7,12 @@ mod most_frequent;
 use megabatch_gpu_core::Device;
 
 use crate::error::{Error, Result};
-use crate::form::Form;
 use crate::graph::{Readout, check_graphs};
 use crate::level::Level;
 use crate::loss::{Group, Loss, is_labelled};
 use crate::matmul::{Matrix, Output, multiply};
 use crate::predict::Selection;
-use crate::prefetch::{Source, with_batches};
+use crate::prefetch::{OfSeries, Source, with_batches};
 use crate::view::BatchView;
 use most_frequent::ClassCounts;
 
@@ -196,8 +195,15 @@ fn for_each_batch(
     graphs.map_or(Ok(()), |graphs| check_graphs(graphs, indices))?;
     let scope = device.scope("batches");
     let batch_size = (BATCH_SAMPLES / graphs.map_or(1, |graphs| graphs.largest().0.max(1))).max(1);
-    let source =
-        Source { samples, graphs, seen: None, scope: &scope, batch_size, chunk_percent: 100, form: Form::Fast };
+    let source = Source {
+        samples,
+        graphs,
+        seen: None,
+        scope: &scope,
+        batch_size,
+        chunk_percent: 100,
+        of_series: OfSeries::Bars,
+    };
     with_batches(source, indices.chunks(batch_size).map(<[usize]>::to_vec), |feed| {
         while let Some(batch) = feed.next()? {
             each(&batch)?;

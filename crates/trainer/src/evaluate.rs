@@ -101,6 +101,7 @@ pub(crate) fn evaluate(
     loss.check_readout(predictions.model.config().readout)?;
     // Baselines are numbers, and no probabilities of classes.
     let baselines = baselines.filter(|_| loss != Loss::CrossEntropy);
+    predictions.reads_bars = baselines.is_some();
     check_outputs(predictions.model, loss)?;
     let (level, outputs) = (Level::of(predictions.model.config().readout), predictions.model.shape().outputs);
     let per_target = loss.outputs_per_target();

@@ -255,6 +255,7 @@ impl Predictor {
             compute: self.compute,
             chunk_percent: 100,
             streams: self.streams,
+            reads_bars: false,
         })
     }
 }

@@ -31,14 +31,43 @@ pub(crate) struct Source<'a> {
     pub(crate) batch_size: usize,
     /// Size of the chunks that samples load ahead, of what was planned.
     pub(crate) chunk_percent: u32,
-    /// The plain form takes windows, the fast one also bars of series.
-    pub(crate) form: Form,
+    pub(crate) of_series: OfSeries,
+}
+
+/// What is gathered of samples that are slices of series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OfSeries {
+    /// Their windows, each whole.
+    Windows,
+    /// The bars that their windows cover, each once.
+    Bars,
+    /// Where their windows are, for a device that has the series.
+    Places,
+}
+
+impl From<Form> for OfSeries {
+    /// The plain form takes windows, the fast one bars.
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Plain => OfSeries::Windows,
+            Form::Fast => OfSeries::Bars,
+        }
+    }
 }
 
 impl Source<'_> {
     /// Samples in the largest batch.
     fn capacity(&self) -> usize {
         self.batch_size * self.graphs.map_or(1, |graphs| graphs.largest().0)
+    }
+
+    /// Room for the largest batch.
+    fn batch(&self) -> Result<Batch> {
+        let (shape, capacity) = (self.samples.shape(), self.capacity());
+        match (self.of_series, self.samples.series()) {
+            (OfSeries::Places, Some(_)) => Batch::of_places(self.scope, shape, capacity),
+            _ => Batch::new(self.scope, shape, capacity),
+        }
     }
 }
 
@@ -59,8 +88,7 @@ pub(crate) fn with_batches<'a, T>(
     }
     let (give_back, empty) = sync_channel(2);
     for _ in 0..2 {
-        let batch = Batch::new(source.scope, source.samples.shape(), source.capacity())?;
-        give_back.send(batch).expect("the receiver is alive and has room for two");
+        give_back.send(source.batch()?).expect("the receiver is alive and has room for two");
     }
     let (ready, gathered) = sync_channel(1);
     // Lent to the reader: batches that wait in the channel when it ends stay allocated.
@@ -105,7 +133,7 @@ fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Re
     Ok(Ready { batch, graphs: Some(views) })
 }
 
-fn gather(Source { samples, form, .. }: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()> {
+fn gather(Source { samples, of_series, .. }: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()> {
     let (first, last) = (indices.iter().min().copied(), indices.iter().max().copied());
     let (Some(first), Some(last)) = (first, last) else {
         batch.resize(0);
@@ -118,11 +146,14 @@ fn gather(Source { samples, form, .. }: Source<'_>, indices: &[usize], batch: &m
     if let Some(series) = &series {
         series.check(samples.shape())?;
     }
-    if let (Form::Fast, Some(series)) = (form, &series) {
-        batch.take_series(series, indices)?;
-    } else {
-        batch.resize(indices.len());
-        samples.gather(indices, batch).map_err(|source| Error::Gather { first, last, count: indices.len(), source })?;
+    match (of_series, &series) {
+        (OfSeries::Bars, Some(series)) => batch.take_series(series, indices)?,
+        (OfSeries::Places, Some(series)) => batch.take_places(series, indices)?,
+        _ => {
+            batch.resize(indices.len());
+            let gathered = samples.gather(indices, batch);
+            gathered.map_err(|source| Error::Gather { first, last, count: indices.len(), source })?;
+        }
     }
     batch.note_ends(series.as_ref(), indices)
 }
@@ -285,7 +316,7 @@ mod tests {
             scope: &scope,
             batch_size: 3,
             chunk_percent: 100,
-            form: Form::Fast,
+            of_series: OfSeries::Bars,
         };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
@@ -313,7 +344,7 @@ mod tests {
             scope: &scope,
             batch_size: 1,
             chunk_percent: 100,
-            form: Form::Plain,
+            of_series: OfSeries::Windows,
         };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));

@@ -75,10 +75,19 @@ impl Batch {
     /// # Errors
     /// [`Error::Memory`] when the device has no room.
     pub fn new(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
-        let window = |k: usize| Ok(Buffer::zeros(scope, capacity * shape.window_len(k))?);
+        Batch::with_windows(scope, (shape, capacity), capacity)
+    }
+
+    /// The same without room for windows, for [places](Batch::take_places) alone.
+    pub(crate) fn of_places(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
+        Batch::with_windows(scope, (shape, capacity), 0)
+    }
+
+    fn with_windows(scope: &Scope, (shape, capacity): (&SampleShape, usize), windows: usize) -> Result<Self> {
+        let windows_of = |k: usize| Ok(Buffer::zeros(scope, windows * shape.window_len(k))?);
         Ok(Batch {
             samples: 0,
-            features: (0..shape.timeframes.len()).map(window).collect::<Result<_>>()?,
+            features: (0..shape.timeframes.len()).map(windows_of).collect::<Result<_>>()?,
             places: Places::with_capacity(shape, capacity),
             laid: Laid::Windows,
             targets: Buffer::zeros(scope, capacity * shape.outputs)?,
@@ -173,6 +182,25 @@ impl Batch {
             let starts = starts.collect::<Result<Vec<_>>>()?;
             self.take_bars(k, series.timeframes[k].values, &starts);
         }
+        self.take_targets(series, samples)
+    }
+
+    /// Takes of `samples` where they begin in the series, and their targets: bars stay where they are.
+    ///
+    /// # Errors
+    /// As [`Batch::take_series`].
+    pub(crate) fn take_places(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
+        self.resize(samples.len());
+        self.laid = Laid::Series;
+        for (k, starts) in self.places.starts.iter_mut().enumerate() {
+            for (start, &sample) in starts.iter_mut().zip(samples) {
+                *start = series.window_start(&self.shape, k, sample)?;
+            }
+        }
+        self.take_targets(series, samples)
+    }
+
+    fn take_targets(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
         let width = self.shape.outputs;
         let len = series.targets.len() / width;
         for (&sample, row) in samples.iter().zip(self.targets.as_mut_slice().chunks_exact_mut(width)) {

@@ -29,7 +29,7 @@ use crate::ladder::{Ladder, Ration};
 use crate::model::{Model, SampleShape};
 use crate::optimizer::Optimizer;
 use crate::predict::{Predictions, Selection, check_shape, graphs_of};
-use crate::prefetch::{Source, with_batches};
+use crate::prefetch::{OfSeries, Source, with_batches};
 use crate::samples::Samples;
 use crate::schedule::Schedule;
 use crate::step::{Compute, Engine, Purpose};
@@ -320,7 +320,9 @@ impl Trainer {
     fn source<'a>(&self, run: &Run<'a>, graphs: Option<&'a dyn Graphs>, scope: &'a Scope) -> Source<'a> {
         let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
         let seen = self.accelerator.as_ref().map(|_| self.model.seen_edges());
-        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, form: self.config.form }
+        let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
+        let of_series = if keeps { OfSeries::Places } else { self.config.form.into() };
+        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, of_series }
     }
 
     /// Tells what there is to say of the choice of kernels.
@@ -352,6 +354,7 @@ impl Trainer {
             compute: Compute { batch_size: ration.batch_size, ..self.config.compute() },
             chunk_percent: ration.chunk_percent,
             streams: self.config.streams(),
+            reads_bars: false,
         }
     }
 

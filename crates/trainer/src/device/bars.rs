@@ -77,6 +77,10 @@ impl Bars {
         Ok(())
     }
 
+    pub(super) fn keeps_series(&self) -> bool {
+        self.series.is_some()
+    }
+
     /// Finds the distinct windows of a batch in timeframe `k`, and the bars that they cover.
     pub(super) fn find(&mut self, batch: &BatchView<'_>, k: usize) -> Result<()> {
         let steps = self.sizes.steps;

@@ -29,6 +29,9 @@ pub(super) trait Learn: Debug + Send {
     /// Keeps the series of `samples` on the device, if their windows are slices of some.
     fn keep_series(&mut self, samples: &dyn Samples) -> Result<()>;
 
+    /// Whether it keeps series.
+    fn keeps_series(&self) -> bool;
+
     /// Begins a step with `parameters`.
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()>;
 
@@ -128,6 +131,10 @@ impl<T: Operand> Learner<T> {
 impl<T: Operand> Learn for Learner<T> {
     fn keep_series(&mut self, samples: &dyn Samples) -> Result<()> {
         self.lstms.keep_series(samples)
+    }
+
+    fn keeps_series(&self) -> bool {
+        self.lstms.keeps_series()
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {

@@ -130,6 +130,11 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
+    /// Whether it keeps them.
+    pub(in crate::device) fn keeps_series(&self) -> bool {
+        self.bars.iter().all(Bars::keeps_series)
+    }
+
     /// Makes ready for `parameters`.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         for Layer { cells, recurrent, .. } in &mut self.layers {

@@ -118,6 +118,11 @@ impl Accelerator {
         self.learner.keep_series(samples)
     }
 
+    /// Whether they are there, so that a batch need not bring bars.
+    pub(crate) fn keeps_series(&self) -> bool {
+        self.learner.keeps_series()
+    }
+
     /// Takes weights and the optimizer's state from the host when the next step begins.
     pub(crate) fn host_has_changed(&mut self) {
         self.newest = Newest::Host;

@@ -23,6 +23,11 @@ pub(crate) struct InUse<'a> {
 }
 
 impl InUse<'_> {
+    /// Whether the series of the samples are there, so that a batch need not bring bars.
+    pub(crate) fn keeps_series(&self) -> bool {
+        self.learner.keeps_series()
+    }
+
     /// The outputs of `batch`, `[B, K]`, and whatever lies behind them.
     pub(crate) fn predict(&mut self, batch: &BatchView<'_>) -> Result<Fetch<f32>> {
         let InUse { learner, weights, captures } = self;

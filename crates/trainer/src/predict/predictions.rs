@@ -9,7 +9,7 @@ use crate::carried::series_of;
 use crate::device::InUse;
 use crate::error::Result;
 use crate::model::Model;
-use crate::prefetch::{Feed, Source, with_batches};
+use crate::prefetch::{Feed, OfSeries, Source, with_batches};
 use crate::step::{Compute, Engine};
 use crate::stream::{Streamed, distinct_ends};
 use crate::tensor::TensorSet;
@@ -29,6 +29,8 @@ pub(crate) struct Predictions<'a> {
     pub(crate) chunk_percent: u32,
     /// Whether states are those of one pass over each segment.
     pub(crate) streams: bool,
+    /// Whether batches have the bars of their windows also where a GPU has the series, for others than the model.
+    pub(crate) reads_bars: bool,
 }
 
 /// What is computed of each sample.
@@ -71,7 +73,9 @@ impl Predictions<'_> {
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;
         let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| self.model.seen_edges()));
-        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, form };
+        let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InUse::keeps_series);
+        let of_series = if stay { OfSeries::Places } else { form.into() };
+        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, of_series };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         match &mut self.gpu {
             Some(gpu) => with_batches(source, schedule, |feed| on_gpu((self.model, gpu), feed, (see, each))),

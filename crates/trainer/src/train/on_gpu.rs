@@ -22,7 +22,7 @@ use crate::device::{Accelerator, Host};
 use crate::divergence::Course;
 use crate::error::{Error, Result};
 use crate::optimizer::OptimizerConfig;
-use crate::prefetch::{Feed, with_batches};
+use crate::prefetch::{Feed, OfSeries, Source, with_batches};
 use crate::schedule::Schedule;
 use crate::step::Totals;
 
@@ -96,7 +96,7 @@ impl Trainer {
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
-        let source = self.source(run, None, &scope);
+        let source = Source { of_series: OfSeries::Bars, ..self.source(run, None, &scope) };
         let found = with_batches(source, batches, |feed| {
             self.settle()?;
             self.engine.load(&self.model, &self.parameters);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, GpuFootprint, InMemory, ModelConfig, OptimizerKind, Run, SampleShape, Samples, Timeframe, Trainer,
+    Config, Event, GpuFootprint, InMemory, ModelConfig, OptimizerKind, Run, SampleShape, Samples, Timeframe, Trainer,
 };
 
 use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kernels};
@@ -122,4 +122,24 @@ fn a_host_has_no_gradients_of_what_a_gpu_learns() {
     let size = size_of_val(trainer.parameters().values());
     assert_eq!([taken(&host, "model/gradients"), taken(&gpu, "model/gradients")], [0, size]);
     assert_eq!(taken(&host, "model/parameters"), size);
+}
+
+#[test]
+fn a_host_has_no_bars_of_series_that_a_gpu_keeps() {
+    let (host, gpu) = (Device::cpu(), Device::cpu());
+    let (of, samples) = (config(Precision::Fp32, 1), series());
+    let mut trainer = Trainer::on_gpu(&gpu, &host, of.clone(), samples.shape().clone()).unwrap();
+    let train: Vec<usize> = (0..49).collect();
+    let run = Run { samples: &samples, train: &train, validation: &VALIDATION, checkpoints: None };
+    let mut of_batches = 0;
+    trainer
+        .train(&run, &mut |event| {
+            if let Event::Step(_) = event {
+                of_batches = of_batches.max(host.scope("batches").usage().allocated_bytes_peak);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    // Two batches of a step and two of a validation, of which there are targets.
+    assert_eq!(of_batches, 4 * of.batch_size * samples.shape().outputs * size_of::<f32>());
 }

@@ -62,6 +62,10 @@ impl Encodings {
         self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.keep_series(samples))
     }
 
+    pub(super) fn keeps_series(&self) -> bool {
+        self.lstms.as_ref().is_some_and(Lstms::keeps_series)
+    }
+
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.load(parameters))
     }

@@ -227,6 +227,10 @@ impl Learn for GraphLearner {
         self.encodings.keep_series(samples)
     }
 
+    fn keeps_series(&self) -> bool {
+        self.encodings.keeps_series()
+    }
+
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         self.judge.begin()?;
         self.encodings.load(parameters)
