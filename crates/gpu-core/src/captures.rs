@@ -31,6 +31,11 @@ pub struct Captures {
 }
 
 impl Captures {
+    /// How many captures there are now: none on the CPU, nor where the driver does not capture.
+    pub fn kept(&self) -> usize {
+        self.of_gpu.kept()
+    }
+
     /// Does `work`, with what it submits to the device's default stream held back as described above. When this returns, all of it has been submitted. Within another such call on the same GPU, `work` is
     /// done as a part of that.
     ///

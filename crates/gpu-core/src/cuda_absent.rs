@@ -71,6 +71,12 @@ impl std::fmt::Display for Gpu {
 #[derive(Debug, Default)]
 pub(crate) struct Captures;
 
+impl Captures {
+    pub(crate) fn kept(&self) -> usize {
+        0
+    }
+}
+
 /// Copies to a GPU, of which there are none.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay;

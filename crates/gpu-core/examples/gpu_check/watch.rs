@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long a check may take: the longest takes less than a minute.
+/// How long a check may take, its kernels' compilation included.
 #[allow(dead_code, reason = "the test of this is not as patient")]
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 

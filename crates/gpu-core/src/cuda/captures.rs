@@ -51,6 +51,10 @@ impl Captures {
         assert!(Arc::ptr_eq(of, context), "captures are of one GPU");
     }
 
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Submits `work` to the default stream of the GPU whose context is current: captured where it came before, and thing by thing where it did not, or where the driver does not capture it.
     ///
     /// # Safety

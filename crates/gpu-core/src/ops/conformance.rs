@@ -7,6 +7,7 @@ use half::{bf16, f16};
 
 use super::{CastTo, Dimension, Reducible, Reduction, StridedCopy, cast, copy_strided, fill, reduce};
 use crate::buffer::Buffer;
+use crate::captures::Captures;
 use crate::device::Device;
 use crate::error::Result;
 
@@ -19,6 +20,7 @@ pub const CASES: &[Case] = &[
     ("cast rounds as the CPU does", casts),
     ("a strided copy transposes, cuts out and repeats", strided_copies),
     ("rows are summed and their maxima found with the CPU's bits", reductions),
+    ("what comes again is captured, replayed and changed", replays),
 ];
 
 /// Below, at and above a vector, a block and a chunk, and a length of many blocks.
@@ -153,6 +155,33 @@ fn check_reduction<T: Reducible>(device: &Device, x: &[T], rows: usize) -> Resul
         };
         let what = format!("{reduction:?} of {rows} rows, {} elements of {}", x.len(), T::SUFFIX);
         check_same(&on(device)?, &on(&Device::cpu())?, &what);
+    }
+    Ok(())
+}
+
+/// Kernels, zeros and copies, of which each comes three times: as it is, captured, and replayed. There is more of it than captures are kept, so that some are changed.
+fn replays(device: &Device) -> Result<()> {
+    let (scope, mut captures) = (device.scope("replays"), Captures::default());
+    let zeros = || Buffer::<u32>::zeros(&scope, 3000);
+    let (filled, cut, copied) = (&mut zeros()?, &mut zeros()?, &mut zeros()?);
+    for number in 1..40u32 {
+        for round in 0..3 {
+            fill(copied, 77)?;
+            captures.run(device, || {
+                fill(filled, number)?;
+                fill(cut, 2 * number)?;
+                cut.set_zero_at(1000, number as usize)?;
+                copied.copy_from_buffer(cut)?;
+                fill(cut, 3 * number)
+            })?;
+            let zeros = 1000..1000 + number as usize;
+            let expected: Vec<u32> = (0..3000).map(|k| if zeros.contains(&k) { 0 } else { 2 * number }).collect();
+            assert!(copied.to_vec()? == expected, "copy {number}, round {round} on {device}");
+            for (buffer, value) in [(&*filled, number), (&*cut, 3 * number)] {
+                assert!(buffer.to_vec()?.iter().all(|&k| k == value), "fill {number}, round {round} on {device}");
+            }
+        }
+        assert!(captures.kept() > 0 || matches!(device, Device::Cpu(_)), "{device} captures nothing");
     }
     Ok(())
 }

@@ -10,20 +10,24 @@ struct Gates {
   float i, f, g, o;
 };
 
-// c' = f·c + i·g and h' = o·tanh(c'); applies the gates' functions.
+// c' = f·c + i·g and h' = o·tanh(c'); applies the gates' functions. What is rounded once is said, here and below: the compiler may choose otherwise in each kernel, and those for tiles of
+// either size are to give the same bits.
 __device__ inline float advance(Gates& gates, float& cell) {
   gates = {sigmoid(gates.i), sigmoid(gates.f), hyperbolic_tangent(gates.g), sigmoid(gates.o)};
-  cell = gates.f * cell + gates.i * gates.g;
+  cell = fmaf(gates.i, gates.g, __fmul_rn(gates.f, cell));
   return gates.o * hyperbolic_tangent(cell);
 }
 
-// The reverse, s' = s·(1 - s), tanh' = 1 - tanh²: the gates' gradients before their functions. `d_cell` goes from the cell after the step, apart from
+// tanh' = 1 - tanh², of a value of tanh.
+__device__ inline float slope_at(float tangent) { return fmaf(-tangent, tangent, 1.0f); }
+
+// The reverse, with s' = s·(1 - s): the gates' gradients before their functions. `d_cell` goes from the cell after the step, apart from
 // what comes through `d_hidden`, to the cell before.
 __device__ inline Gates unwind(Gates gates, float cell_before, float cell, float d_hidden, float& d_cell) {
   float tangent = hyperbolic_tangent(cell);
-  float d = d_cell + d_hidden * gates.o * (1.0f - tangent * tangent);
-  d_cell = d * gates.f;
-  return {d * gates.g * gates.i * (1.0f - gates.i), d * cell_before * gates.f * (1.0f - gates.f), d * gates.i * (1.0f - gates.g * gates.g),
+  float d = fmaf(__fmul_rn(d_hidden, gates.o), slope_at(tangent), d_cell);
+  d_cell = __fmul_rn(d, gates.f);
+  return {d * gates.g * gates.i * (1.0f - gates.i), d * cell_before * gates.f * (1.0f - gates.f), d * gates.i * slope_at(gates.g),
           d_hidden * tangent * gates.o * (1.0f - gates.o)};
 }
 

@@ -5,6 +5,7 @@
 mod between;
 mod bytes;
 mod graphs;
+mod replay;
 mod rows;
 
 use half::{bf16, f16};
@@ -75,6 +76,8 @@ pub const CASES: &[Case] = &[
     ("a layer of 128 units that projects what it reads is the CPU's", |device| {
         rows::projected::<f16>(device, 128, [16, 1])
     }),
+    ("a layer that is replayed has the bits of one that is submitted", |device| replay::layer(device, 20)),
+    ("a layer that a group shares has them too", |device| replay::layer(device, 130)),
     ("what a batch brings reaches its arrays", between::mail),
     ("losses and their gradients are the CPU's", between::losses),
     ("sums of columns, norms and dropout have the CPU's bits", between::rows),
@@ -117,6 +120,14 @@ pub(super) struct Example {
     pub(super) d_outputs: Vec<Vec<f32>>,
 }
 
+/// On a device.
+struct Prepared<T: Operand> {
+    weights: RecurrentWeights<T>,
+    projected: Buffer<f32>,
+    /// Of each timeframe, as they were multiplied.
+    bars_of: Vec<Buffer<T>>,
+}
+
 fn noise(seed: usize, name: &'static str, len: usize, most: f32) -> Vec<f32> {
     let stream = Stream { seed: seed as u64, name };
     (0..len as u64).map(|k| (uniform(stream, k) as f32 - 0.5) * 2.0 * most).collect()
@@ -151,16 +162,9 @@ impl Example {
 
     /// The layer forward and backward on a device.
     pub(super) fn run<T: Operand>(&self, device: &Device, tile: TileWindows) -> Result<Layer> {
-        let (scope, width) = (device.scope("ops"), 4 * self.hidden);
+        let scope = device.scope("ops");
         let list = self.work_list(&scope, tile)?;
-        let starts: Vec<usize> = (0..TIMEFRAMES.len()).map(|s| s * width * self.hidden).collect();
-        let mut weights = RecurrentWeights::<T>::zeros(&scope, self.hidden, &starts)?;
-        weights.set(&Buffer::from_slice(&scope, &self.weight_hh.concat())?)?;
-        let mut projected = Buffer::zeros(&scope, list.projected_rows() * width)?;
-        let mut bars_of = Vec::new();
-        for s in 0..TIMEFRAMES.len() {
-            bars_of.push(self.project::<T>(&scope, s, (&mut projected, list.projected_row(s) * width))?);
-        }
+        let Prepared { weights, projected, bars_of } = self.prepare::<T>(&scope, &list)?;
         let mut states = States::<T>::zeros(&scope, &list)?;
         recurrence(&list, &Inputs { weights: &weights, projected: &projected }, &mut states)?;
 
@@ -183,6 +187,20 @@ impl Example {
             layer.d_bias.extend(bias);
         }
         Ok(layer)
+    }
+
+    /// What the recurrence reads of a list.
+    fn prepare<T: Operand>(&self, scope: &Scope, list: &WorkList) -> Result<Prepared<T>> {
+        let width = 4 * self.hidden;
+        let starts: Vec<usize> = (0..TIMEFRAMES.len()).map(|s| s * width * self.hidden).collect();
+        let mut weights = RecurrentWeights::<T>::zeros(scope, self.hidden, &starts)?;
+        weights.set(&Buffer::from_slice(scope, &self.weight_hh.concat())?)?;
+        let mut projected = Buffer::zeros(scope, list.projected_rows() * width)?;
+        let mut bars_of = Vec::new();
+        for s in 0..TIMEFRAMES.len() {
+            bars_of.push(self.project::<T>(scope, s, (&mut projected, list.projected_row(s) * width))?);
+        }
+        Ok(Prepared { weights, projected, bars_of })
     }
 
     /// projected = x · W_ihᵀ + b for every bar of a timeframe; its bars as they were multiplied, `[bars, F]`.
