@@ -19,6 +19,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::SampleShape;
 use crate::view::BatchView;
 
 /// What a training step computes of samples that follow one another.
@@ -67,25 +68,26 @@ impl Runs {
     /// The samples of `batch` in runs. Two samples are of one run if the windows of the second begin at those of the first or within them, in
     /// every timeframe: then no segment ends between them. A run is over when it is as long as runs are, in samples or in bars of any timeframe.
     pub(crate) fn of_batch(self, batch: &BatchView<'_>) -> Vec<Range<usize>> {
+        let start = |k: usize, sample: usize| batch.starts(k)[sample] as i64;
         let mut runs: Vec<Range<usize>> = Vec::new();
-        for sample in 0..batch.len() {
-            match runs.last_mut() {
-                Some(run) if run.len() < self.longest && self.goes_on(batch, (run.start, sample)) => {
-                    run.end = sample + 1;
-                }
-                _ => runs.push(sample..sample + 1),
-            }
+        while let Some(first) = Some(runs.last().map_or(0, |run| run.end)).filter(|&first| first < batch.len()) {
+            let ends = (first + 1..batch.len()).take(self.longest - 1);
+            let ends = ends.take_while(|&sample| self.goes_on((batch.shape(), start), (first, sample)));
+            runs.push(first..ends.last().map_or(first, |last| last) + 1);
         }
         runs
     }
 
-    /// Whether the run from sample `first` on goes on with `sample`.
-    fn goes_on(self, batch: &BatchView<'_>, (first, sample): (usize, usize)) -> bool {
-        let mut timeframes = batch.shape().timeframes.iter().enumerate();
-        timeframes.all(|(k, timeframe)| {
-            let starts = batch.starts(k);
-            let (first, before, start) = (starts[first], starts[sample - 1], starts[sample]);
-            (before..before + timeframe.steps).contains(&start) && start < first + self.longest
+    /// Whether a run from sample `first` on that has the one before `sample` may have this one too, but for its length. A window of timeframe `k` begins at the bar `start(k, sample)`, or as far
+    /// from it as those of all samples do.
+    pub(crate) fn goes_on(
+        self,
+        (shape, start): (&SampleShape, impl Fn(usize, usize) -> i64),
+        (first, sample): (usize, usize),
+    ) -> bool {
+        shape.timeframes.iter().enumerate().all(|(k, timeframe)| {
+            let [first, before, start] = [first, sample - 1, sample].map(|sample| start(k, sample));
+            (before..before + timeframe.steps as i64).contains(&start) && start < first + self.longest as i64
         })
     }
 }

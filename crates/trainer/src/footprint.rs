@@ -4,6 +4,7 @@
 
 mod gpu;
 mod largest;
+mod runs;
 mod tensors;
 #[cfg(test)]
 mod tests;

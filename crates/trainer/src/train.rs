@@ -160,8 +160,8 @@ impl Trainer {
     /// those of a run on the processor, and each goes on from the other's. The weights that come of it are another rounding of the same run.
     ///
     /// # Errors
-    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: last bars of samples that stand alone, dense training, carried state, gradient checkpointing, the plain form,
-    /// profiles.
+    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: last bars of samples that stand alone, dense training with attention pooling, carried state, gradient
+    /// checkpointing, the plain form, profiles.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
         Trainer::on((host, Some(gpu)), config, shape)
     }
@@ -349,7 +349,7 @@ impl Trainer {
             model: &self.model,
             parameters: &self.parameters,
             engine: Some(&mut self.engine),
-            gpu: self.accelerator.as_mut().map(Accelerator::in_use),
+            gpu: self.accelerator.as_mut().filter(|_| !self.config.streams()).map(Accelerator::in_use),
             device: &self.device,
             compute: Compute { batch_size: ration.batch_size, ..self.config.compute() },
             chunk_percent: ration.chunk_percent,

@@ -83,21 +83,37 @@ fn a_gpu_trains_as_the_processor_does_and_either_goes_on_where_the_other_stopped
     }
 }
 
+/// A run with these settings has the same losses on the processor and on the GPU.
+fn check_losses(stage: &Stage, settings: &str) {
+    let train = format!("train --data series.h5 {SMALL} {settings} --set model.dropout=0.1 --max-steps 10");
+    for (run, device) in [("processor", "cpu"), ("gpu", "cuda:0")] {
+        let (code, message) = with_driver(stage, &format!("{train} --out {run} --device {device}"));
+        assert_eq!(code, Some(0), "{run}: {message}");
+    }
+    let [(expected, _), (found, device)] = ["processor", "gpu"].map(|run| trained(stage, run));
+    assert_eq!((found.len(), device.as_str()), (expected.len(), "cuda:0"));
+    let error = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
+    assert!(error < 1e-4 * expected[0], "losses differ by {error}");
+}
+
 #[test]
 fn a_gpu_trains_the_whole_model() {
     let stage = Stage::new();
     stage.succeeds(SERIES);
     let model =
         "--set model.layers=2 --set model.layer_norm=true --set model.pooling=attention --set model.fusion=attention";
-    let train = format!("train --data series.h5 {SMALL} {model} --set model.dropout=0.1 --max-steps 10");
-    for (run, device) in [("processor", "cpu"), ("gpu", "cuda:0")] {
-        let (code, message) = with_driver(&stage, &format!("{train} --out {run} --device {device}"));
-        assert_eq!(code, Some(0), "{run}: {message}");
+    check_losses(&stage, model);
+}
+
+#[test]
+fn a_gpu_trains_densely_and_the_processor_predicts_with_what_it_learnt() {
+    let stage = Stage::new();
+    stage.succeeds(SERIES);
+    check_losses(&stage, "--set model.layers=2 --set training.mode=dense --set training.run_length=6");
+    let [expected, found] = ["processor", "gpu"].map(|run| answer_with_driver(&stage, &format!("eval --run {run}")));
+    for (found, expected) in numbers(&found["rmse"]).into_iter().zip(numbers(&expected["rmse"])) {
+        assert!((found - expected).abs() < 1e-4 * expected, "{found} where {expected} is right");
     }
-    let [(expected, _), (found, device)] = ["processor", "gpu"].map(|run| trained(&stage, run));
-    assert_eq!((found.len(), device.as_str()), (expected.len(), "cuda:0"));
-    let error = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
-    assert!(error < 1e-4 * expected[0], "losses differ by {error}");
 }
 
 #[test]
@@ -116,7 +132,7 @@ fn a_gpu_trains_and_evaluates_models_over_graphs() {
         let (code, message) = with_driver(&stage, &format!("{train} --out {run} --device {device}"));
         assert_eq!(code, Some(0), "{run}: {message}");
     }
-    let [(expected, _), (found, device)] = ["processor", "gpu"].map(|run| trained(&stage, run));
+    let [(expected, _), (found, device)] = ["processor", "gpu"].map(|run| trained(stage, run));
     assert_eq!((found.len(), expected.len(), device.as_str()), (3, 3, "cuda:0"));
     let error = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
     assert!(error < 1e-4 * expected[0], "losses differ by {error}");
@@ -209,7 +225,11 @@ fn what_a_gpu_does_not_do_is_named() {
     for (options, expected_code, says) in [
         ("train --device cuda:1", 6, "the driver lists 1 devices"),
         ("train --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
-        ("train --device cuda:0 --set training.mode=dense", 2, "training.mode is dense: expected windows"),
+        (
+            "train --device cuda:0 --set training.mode=dense --set model.pooling=attention",
+            2,
+            "training.mode is dense: expected windows, for attention pooling on a GPU so far",
+        ),
         ("plan --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
         ("train --device cuda:0 --set model.hidden=1024 --set model.layers=2", 4, "of the memory of cuda:0, and"),
     ] {

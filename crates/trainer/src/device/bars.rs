@@ -81,8 +81,8 @@ impl Bars {
         self.series.is_some()
     }
 
-    /// Finds the distinct windows of a batch in timeframe `k`, and the bars that they cover.
-    pub(super) fn find(&mut self, batch: &BatchView<'_>, k: usize) -> Result<()> {
+    /// Finds the distinct windows of a batch in timeframe `k`; with `runs`, numbers of samples that follow one another, those of each run are one.
+    pub(super) fn find(&mut self, batch: &BatchView<'_>, k: usize, runs: &[usize]) {
         let steps = self.sizes.steps;
         let (starts, ends) = (batch.starts(k), batch.ends(k));
         self.starts.clear();
@@ -90,12 +90,18 @@ impl Bars {
             Some(_) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
             None => self.starts.extend(starts),
         }
-        self.windows.set((&self.starts, ends), steps, &[]);
+        self.windows.set((&self.starts, ends), steps, runs);
+    }
+
+    /// Has the windows that were found go on to so many `steps`, and lists the bars that they cover. Of what comes after the last bar that a sample reads, nothing is read: it stands in for it.
+    pub(super) fn lay(&mut self, steps: usize) -> Result<()> {
+        self.windows.go_on_to(steps);
+        let last = self.bars_read().saturating_sub(1);
         self.first.clear();
         self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
         self.numbers.clear();
-        self.numbers.extend(self.windows.rows().map(|row| row as u32));
-        if self.windows.rows().last().is_some_and(|row| u32::try_from(row).is_err()) {
+        self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32));
+        if u32::try_from(last).is_err() {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
             return Err(Error::setting("the number of bars", &"2^32 or more", expected));
         }
@@ -117,8 +123,7 @@ impl Bars {
         mail: &mut Mail<'a>,
     ) -> Result<()> {
         if self.series.is_none() {
-            let bars = self.starts.iter().max().map_or(0, |last| last + self.sizes.steps);
-            self.of_batches.take(&batch.bars(k)[..bars * self.sizes.features])?;
+            self.of_batches.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;
         }
         if has_dropout {
             self.last.clear();
@@ -134,6 +139,11 @@ impl Bars {
         let table = self.series.as_ref().unwrap_or(self.of_batches.values());
         let rows = Rows { table, rows: &self.rows, count: self.numbers.len(), width: self.sizes.features };
         take_rows(&rows, narrow, &mut self.wide)
+    }
+
+    /// Bars up to the last that a sample reads, of those that windows are slices of.
+    fn bars_read(&self) -> usize {
+        self.starts.iter().max().map_or(0, |last| last + self.sizes.steps)
     }
 
     /// Distinct windows, and those that fill them up.
@@ -171,19 +181,24 @@ impl Bars {
         self.sizes.hidden
     }
 
-    /// T.
+    /// Steps of each window: T, or more where they are those of runs.
     pub(super) fn steps(&self) -> usize {
+        self.windows.steps()
+    }
+
+    /// T.
+    pub(super) fn steps_of_sample(&self) -> usize {
         self.sizes.steps
     }
 
-    /// The distinct window of each sample.
-    pub(super) fn of_sample(&self) -> impl Iterator<Item = usize> + '_ {
-        self.windows.of_sample().iter().map(|&(window, _)| window)
+    /// The distinct window of each sample, and the step at which the sample's ends.
+    pub(super) fn of_sample(&self) -> &[(usize, usize)] {
+        self.windows.of_sample()
     }
 
     /// The first layer over the windows.
     pub(super) fn sequence(&self) -> Sequence<'_> {
-        Sequence { steps: self.sizes.steps, first: &self.first, row_step: 1, projected_rows: self.count() }
+        Sequence { steps: self.steps(), first: &self.first, row_step: 1, projected_rows: self.count() }
     }
 }
 

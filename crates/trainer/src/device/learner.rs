@@ -97,7 +97,7 @@ struct Learner<T: Operand> {
 impl<T: Operand> Learner<T> {
     fn new(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Self> {
         let arithmetic = config.products();
-        let lstms = Lstms::new(scope, model, (arithmetic, tuner))?;
+        let lstms = Lstms::new(scope, model, (config, tuner))?;
         let head = Head::new(scope, model, (config.loss, arithmetic))?;
         let working = WorkingCopy::new(scope, model)?;
         let delivery = Delivery::new(&scope.child("batches"))?;

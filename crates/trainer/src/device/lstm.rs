@@ -3,9 +3,10 @@
 //! The LSTMs of all timeframes on a device, forward and backward.
 //!
 //! Buffers grow to what the largest batch takes and are used again. Arrays of several timeframes follow one another in the order of the model's timeframes: B
-//! distinct windows of T steps each.
+//! distinct windows of T steps each, or in dense training of as many as the longest run of samples has.
 
 mod counting;
+mod laying;
 mod reading;
 mod tuning;
 
@@ -15,14 +16,15 @@ use super::bars::Bars;
 use super::between::Between;
 use super::cell::{Cells, Shared, Steps};
 use super::outputs::{Outputs, Rows};
-use super::rounded::round_batch;
 use super::top::Top;
+use crate::config::Config;
+use crate::dense::Runs;
 use crate::dropout::Dropout;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, ByteMatrix, Dropped, Gradients, InputWeights, Mail, MaskNumbers, Operand, Pace, Part, RecurrentBytes,
-    RecurrentWeights, Sequence, States, WindowReads, WorkList, make_room, recurrence_backward, sum_by_bar,
+    ByteMatrix, Dropped, Gradients, InputWeights, Mail, MaskNumbers, Operand, Pace, Part, Reads, RecurrentBytes,
+    RecurrentWeights, States, Vectors, WorkList, recurrence_backward, sum_by_bar,
 };
 use crate::pooling::Pooling;
 use crate::samples::Samples;
@@ -53,8 +55,11 @@ pub(super) struct Lstms<T: Operand> {
     d_outputs: Option<Buffer<f32>>,
     shared: Shared,
     top: Top,
-    /// The windows that samples read.
-    reads: WindowReads,
+    reads: Reads,
+    /// Of the batch.
+    vectors: Vectors,
+    /// For dense training: how samples that follow one another become one window.
+    runs: Option<Runs>,
     /// Of the batch: whether it has dropout, and then the masks of what layers give to those above, [layers - 1, timeframes].
     dropout: Option<Dropout>,
     masks: Buffer<MaskNumbers>,
@@ -76,8 +81,9 @@ struct Layer<T: Operand> {
 }
 
 impl<T: Operand> Lstms<T> {
-    /// The LSTMs of `model`, on scopes below `scope`, whose products are by `arithmetic` and whose kernels `tuner` chooses. Memory for batches is taken when they come.
-    pub(super) fn new(scope: &Scope, model: &Model, (arithmetic, tuner): (Arithmetic, &Tuner)) -> Result<Self> {
+    /// The LSTMs of `model` in a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses. Memory for batches is taken when they come.
+    pub(super) fn new(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Self> {
+        let (arithmetic, runs) = (config.products(), config.purpose().runs());
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
         let hidden = model.config().hidden;
@@ -108,12 +114,14 @@ impl<T: Operand> Lstms<T> {
             over_states: WorkList::empty(&batches, hidden)?,
             projected: Buffer::zeros(&activations, 0)?,
             back: Gradients::zeros(&activations, &over_bars)?,
-            d_outputs: all_are_read(model).then(|| Buffer::zeros(&activations, 0)).transpose()?,
+            d_outputs: all_are_read(model, runs).then(|| Buffer::zeros(&activations, 0)).transpose()?,
             shared: Shared::new(&activations, tuner)?,
             paces: Choices::new(tuner),
             unmeasured: None,
             top,
-            reads: WindowReads::empty(&batches)?,
+            reads: Reads::empty(&batches)?,
+            vectors: Vectors::OfWindows,
+            runs,
             dropout: None,
             masks: Buffer::zeros(&batches, 0)?,
             over_bars,
@@ -168,7 +176,7 @@ impl<T: Operand> Lstms<T> {
         mail: &mut Mail<'a>,
     ) -> Result<()> {
         self.dropout = dropout;
-        self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.find(batch, k))?;
+        self.find(batch, learns)?;
         self.fill_up()?;
         self.lay_out(learns)?;
         if learns {
@@ -207,13 +215,13 @@ impl<T: Operand> Lstms<T> {
 
     /// Has the outputs of layer `l` become what is read of them: by the layer above, or of the top one.
     fn pass_up(&mut self, l: usize, weights: &Buffer<f32>) -> Result<()> {
-        let Lstms { over_bars: list, layers, top, bars, masks, dropout, .. } = self;
+        let Lstms { over_bars: list, layers, top, reads, bars, masks, dropout, .. } = self;
         let Layer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
         let masks = dropout.map(|_| &*masks);
         match between {
             Some(between) => between.forward(outputs, |k| Some(dropped((masks?, l), bars, k)), weights),
-            None => top.forward(outputs, weights),
+            None => top.forward(outputs, reads, weights),
         }
     }
 
@@ -225,60 +233,6 @@ impl<T: Operand> Lstms<T> {
         let (Some(between), Some(d_outputs)) = (between, d_outputs) else { return Ok(()) };
         let masks = dropout.map(|_| &*masks);
         between.backward(outputs, |k| Some(dropped((masks?, l), bars, k)), d_outputs, (weights, gradients))
-    }
-
-    /// Makes of the windows that were found a batch of a shape that is likely to come again.
-    fn fill_up(&mut self) -> Result<()> {
-        let of = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
-        let (windows, bars, steps) = (of(Bars::windows), of(Bars::count), of(Bars::steps));
-        let [windows, bars] = round_batch(self.bars[0].samples(), [&windows, &bars], &steps);
-        let sizes = windows.into_iter().zip(bars);
-        self.bars.iter_mut().zip(sizes).try_for_each(|(of, (windows, bars))| of.fill_up(windows, bars))
-    }
-
-    /// Work lists of the windows found, and room for what they take.
-    fn lay_out(&mut self, learns: bool) -> Result<()> {
-        let windows: usize = self.bars.iter().map(Bars::windows).sum();
-        let rows: usize = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
-        // Bars are no more than steps of windows.
-        if u32::try_from(4 * (rows + windows + 32) * self.hidden).is_err() {
-            let expected = "less on a GPU, with more gradient accumulation: 4 H numbers for each step of its windows must be fewer than 2^32";
-            return Err(Error::setting("training.batch_size", &self.bars[0].samples(), expected));
-        }
-        let pace = self.pace(learns);
-        self.over_bars.set(pace, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
-        self.place_rows()?;
-        let mut projected_rows = if self.projects_itself() { 0 } else { self.over_bars.projected_rows() };
-        if self.layers.len() > 1 {
-            let firsts: Vec<u32> = (0..windows as u32).collect();
-            let of = |bars: &Bars| Sequence {
-                steps: bars.steps(),
-                first: &firsts[..bars.windows()],
-                row_step: bars.windows(),
-                projected_rows: bars.windows() * bars.steps(),
-            };
-            self.over_states.set(pace, &self.bars.iter().map(of).collect::<Vec<_>>());
-            projected_rows = projected_rows.max(rows);
-        }
-        self.set_reads();
-        make_room(&mut self.projected, projected_rows * 4 * self.hidden)
-    }
-
-    fn make_room_for_gradients(&mut self) -> Result<()> {
-        let rows = self.over_bars.rows();
-        self.d_outputs.iter_mut().try_for_each(|d_outputs| make_room(d_outputs, rows * self.hidden))?;
-        let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
-        make_room(&mut self.shared.by_bar, most * 4 * self.hidden)?;
-        self.layers.iter_mut().try_for_each(|layer| layer.cells.make_room_for_gradients())?;
-        self.back.make_room(&self.over_bars)
-    }
-
-    /// Which windows the samples read.
-    fn set_reads(&mut self) {
-        let windows = |bars: &Bars| bars.of_sample().map(|window| window as u32).collect::<Vec<u32>>();
-        let of_samples: Vec<Vec<u32>> = self.bars.iter().map(windows).collect();
-        let of_samples: Vec<&[u32]> = of_samples.iter().map(Vec::as_slice).collect();
-        self.reads.set(&self.over_bars, &of_samples);
     }
 
     /// Joins the vectors of each sample's windows, `[samples, N · H]`, after [`Lstms::forward`].
@@ -313,7 +267,8 @@ impl<T: Operand> Lstms<T> {
 
     /// Goes back through the recurrence of layer `l`.
     fn unwind(&mut self, l: usize) -> Result<()> {
-        let every_step = l + 1 < self.layers.len() || self.top.reads_every_step();
+        let of_steps = self.vectors == Vectors::OfSteps || self.top.reads_every_step();
+        let every_step = l + 1 < self.layers.len() || of_steps;
         let list = if l == 0 { &self.over_bars } else { &self.over_states };
         let Layer { recurrent, states, .. } = &self.layers[l];
         // What reads the layer has left them there, and the next layer does when these are read.
@@ -362,8 +317,8 @@ impl<T: Operand> Layer<T> {
 }
 
 /// Whether outputs after every step get a gradient in some layer, and not the last ones alone.
-fn all_are_read(model: &Model) -> bool {
-    model.config().layers > 1 || model.config().pooling != Pooling::Last
+fn all_are_read(model: &Model, runs: Option<Runs>) -> bool {
+    model.config().layers > 1 || model.config().pooling != Pooling::Last || runs.is_some()
 }
 
 /// What is dropped of what layer `l` gives in timeframe `k`.

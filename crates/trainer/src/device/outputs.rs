@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::Buffer;
 
-use crate::ops::{Operand, Part, WorkList};
+use crate::ops::{Operand, Part, Vectors, WorkList};
 
 /// The hidden states of a layer, `[Σ (T + 1)·B, H]` of the list.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,14 @@ impl<'a, T: Operand> Outputs<'a, T> {
     /// The same of those after the last step, in arrays `[Σ B, H]`.
     pub(super) fn start_of_last(self, k: usize) -> usize {
         self.list.first_window(k) * self.list.hidden()
+    }
+
+    /// What vectors of timeframe `k` are made of, and where these begin among all.
+    pub(super) fn of_vectors(self, k: usize, vectors: Vectors) -> (Rows<'a, T>, usize) {
+        match vectors {
+            Vectors::OfWindows => (self.last(k), self.start_of_last(k)),
+            Vectors::OfSteps => (self.all(k), self.start_of_all(k)),
+        }
     }
 
     /// The numbers of the timeframes.

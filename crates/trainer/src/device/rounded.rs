@@ -1,10 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! Numbers of distinct windows and of bars, which differ from batch to batch where windows are shared, rounded up: few shapes are left, and most of them come again. What
-//! fills a batch up repeats its last window and its last bar; nobody reads it, so that its gradients are zero.
+//! Numbers of distinct windows and of bars, which differ from batch to batch where windows are shared, and steps of the longest run of samples in dense training, rounded up: few shapes are left, and most of
+//! them come again. What fills a batch up repeats its last window and its last bar; nobody reads it, so that its gradients are zero.
 
 use std::borrow::Cow;
 
+use crate::config::Config;
 use crate::footprint::LargestBatch;
 use crate::model::Model;
 
@@ -18,6 +19,11 @@ fn round_up(sizes: &[usize], most: impl Fn(usize) -> usize) -> Vec<usize> {
     sizes.iter().enumerate().map(|(k, &size)| size.next_multiple_of(quantum).min(most(k)).max(size)).collect()
 }
 
+/// Steps of the windows of each timeframe, by those of the longest, where samples that follow one another are read at `longest` steps of one at most.
+pub(super) fn round_steps(longest: &[usize], of_sample: &[usize], most: usize) -> Vec<usize> {
+    round_up(longest, |k| of_sample[k] + most - 1)
+}
+
 /// Windows and bars of each timeframe of a batch of so many samples, by those that are distinct and the `steps` of a window.
 pub(super) fn round_batch(samples: usize, [windows, bars]: [&[usize]; 2], steps: &[usize]) -> [Vec<usize>; 2] {
     let windows = round_up(windows, |_| samples);
@@ -26,13 +32,17 @@ pub(super) fn round_batch(samples: usize, [windows, bars]: [&[usize]; 2], steps:
 }
 
 /// The most that a batch brings, rounded up as batches are.
-pub(super) fn round_largest<'a>(model: &Model, batch: &'a LargestBatch) -> Cow<'a, LargestBatch> {
+pub(super) fn round_largest<'a>((model, config): (&Model, &Config), batch: &'a LargestBatch) -> Cow<'a, LargestBatch> {
     let Some(&samples) = batch.sizes.iter().max().filter(|_| !model.lstms().is_empty()) else {
         return Cow::Borrowed(batch);
     };
-    let steps: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.steps).collect();
-    let [windows, bars] = round_batch(samples, [&batch.windows, &batch.bars], &steps);
-    Cow::Owned(LargestBatch { windows, bars, ..batch.clone() })
+    let of_sample: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.steps).collect();
+    let steps = round_steps(&batch.steps, &of_sample, config.purpose().runs().map_or(1, |runs| runs.longest));
+    let longer = steps.iter().zip(&batch.steps).map(|(rounded, steps)| rounded - steps);
+    let bars =
+        batch.bars.iter().zip(&batch.windows).zip(longer).map(|((bars, windows), longer)| bars + windows * longer);
+    let [windows, bars] = round_batch(samples, [&batch.windows, &bars.collect::<Vec<_>>()], &steps);
+    Cow::Owned(LargestBatch { steps, windows, bars, ..batch.clone() })
 }
 
 #[cfg(test)]
@@ -49,6 +59,16 @@ mod tests {
         // Windows that share nothing stay as many.
         assert_eq!(round_batch(99, [&[99, 99], &[990, 198]], &[10, 2]), [vec![99, 99], vec![990, 198]]);
         assert_eq!(round_batch(0, [&[0], &[0]], &[3]), [vec![0], vec![0]]);
+    }
+
+    #[test]
+    fn steps_of_runs_become_few_numbers_and_those_of_windows_stay() {
+        let round = |slow: usize| round_steps(&[991, slow, 103], &[480, 96, 96], 512);
+        assert_eq!(round(198), [991, 208, 112]);
+        assert_eq!(round(199), round(198));
+        // No run is longer than that.
+        assert_eq!(round_steps(&[85], &[80], 6), [85]);
+        assert_eq!(round_steps(&[50, 7], &[50, 7], 1), [50, 7]);
     }
 
     proptest! {

@@ -9,6 +9,7 @@ use crate::dense::Mode;
 use crate::error::{Error, Result};
 use crate::form::Form;
 use crate::model::{Encoder, ModelConfig};
+use crate::pooling::Pooling;
 
 /// Refuses settings that a device's step does not cover, by their names.
 ///
@@ -16,8 +17,9 @@ use crate::model::{Encoder, ModelConfig};
 /// [`Error::Setting`] for the first of them.
 pub(crate) fn check(config: &Config) -> Result<()> {
     check_model(&config.model, config.form)?;
-    if config.mode == Mode::Dense {
-        return refuse("training.mode", &"dense", "windows on a GPU so far; or compute on the CPU, with --device cpu");
+    if config.mode == Mode::Dense && config.model.pooling != Pooling::Last {
+        let expected = "windows, for attention pooling on a GPU so far; or compute on the CPU, with --device cpu";
+        return refuse("training.mode", &"dense", expected);
     }
     if config.carry_state {
         return refuse(

@@ -48,8 +48,8 @@ impl Tally<'_> {
 
 /// The tensors of a run with `config`, of which `batch` is the most that one brings.
 pub(crate) fn tensors(model: &Model, config: &Config, batch: &LargestBatch) -> Vec<PlannedTensor> {
-    let batch = &*round_largest(model, batch);
-    let rows = model.lstms().iter().zip(&batch.windows).map(|(lstm, windows)| lstm.sizes.steps * windows).collect();
+    let batch = &*round_largest((model, config), batch);
+    let rows = batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect();
     let mut tally = Tally { model, config, batch, rows, tensors: Vec::new(), mail: Vec::new() };
     Resident::tally(&mut tally);
     match config.precision {

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! What is read of the top layer on a device: a vector for each window.
+//! What is read of the top layer on a device: a vector for each window or, where windows are runs of samples, for each of their steps.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -9,14 +9,14 @@ use super::outputs::Outputs;
 use super::pooling::Pooled;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::{Arithmetic, Gradients, Operand, WindowReads, join_last, join_vectors, make_room, separate};
+use crate::ops::{Arithmetic, Gradients, Operand, ReadFrom, Reads, Vectors, join, make_room, separate};
 use crate::pooling::Pooling;
 
 #[derive(Debug)]
 pub(super) enum Top {
-    /// The last states as they are.
+    /// The states as they are.
     Last,
-    /// The last states after their norm, `[Σ B, H]`.
+    /// The states after their norm, a row a vector.
     Normed { norms: Norms, vectors: Buffer<f32> },
     /// What attention makes of all of them.
     Pooled(Pooled),
@@ -34,12 +34,12 @@ impl Top {
         })
     }
 
-    /// Bytes of what is read of windows: so many of each timeframe, of so many rows.
-    pub(super) fn bytes(model: &Model, windows: &[usize], rows: &[usize]) -> usize {
-        let vectors = windows.iter().sum::<usize>() * model.config().hidden * size_of::<f32>();
+    /// Bytes of what is read of windows, so many `vectors` of each timeframe, which has so many rows.
+    pub(super) fn bytes(model: &Model, vectors: &[usize], rows: &[usize]) -> usize {
+        let bytes = vectors.iter().sum::<usize>() * model.config().hidden * size_of::<f32>();
         match model.config().pooling {
-            Pooling::Attention { heads } => 2 * vectors + Pooled::bytes(model, heads, (windows, rows)),
-            Pooling::Last if model.config().layer_norm => vectors + Norms::bytes(model, windows),
+            Pooling::Attention { heads } => 2 * bytes + Pooled::bytes(model, heads, (vectors, rows)),
+            Pooling::Last if model.config().layer_norm => bytes + Norms::bytes(model, vectors),
             Pooling::Last => 0,
         }
     }
@@ -49,31 +49,42 @@ impl Top {
         matches!(self, Top::Pooled(_))
     }
 
-    /// Makes the vectors of the windows from the top layer's outputs.
-    pub(super) fn forward<T: Operand>(&mut self, outputs: Outputs<'_, T>, weights: &Buffer<f32>) -> Result<()> {
+    /// What samples read.
+    pub(super) fn read_from(&self) -> ReadFrom {
+        if matches!(self, Top::Last) { ReadFrom::States } else { ReadFrom::Vectors }
+    }
+
+    /// Makes the vectors that samples read from the top layer's outputs.
+    pub(super) fn forward<T: Operand>(
+        &mut self,
+        outputs: Outputs<'_, T>,
+        reads: &Reads,
+        weights: &Buffer<f32>,
+    ) -> Result<()> {
         match self {
             Top::Last => Ok(()),
             Top::Normed { norms, vectors } => {
-                make_room(vectors, outputs.list.windows() * outputs.list.hidden())?;
+                make_room(vectors, reads.vectors_len() * outputs.list.hidden())?;
                 outputs.timeframes().try_for_each(|k| {
-                    norms.forward((k, weights), outputs.last(k), (&mut *vectors, outputs.start_of_last(k)))
+                    let (of, start) = outputs.of_vectors(k, reads.vectors());
+                    norms.forward((k, weights), of, (&mut *vectors, start))
                 })
             }
             Top::Pooled(pooled) => pooled.forward(outputs, weights),
         }
     }
 
-    /// Joins the vectors of each sample's windows, `[samples, N · H]`.
+    /// Joins what each sample reads, `[samples, N · H]`.
     pub(super) fn join<T: Operand, To: Operand>(
         &self,
         outputs: Outputs<'_, T>,
-        reads: &WindowReads,
+        reads: &Reads,
         joined: &mut Buffer<To>,
     ) -> Result<()> {
         match self {
-            Top::Last => join_last(outputs.list, reads, outputs.hidden, joined),
-            Top::Normed { vectors, .. } => join_vectors(reads, vectors, joined),
-            Top::Pooled(pooled) => join_vectors(reads, &pooled.vectors, joined),
+            Top::Last => join(reads, outputs.hidden, joined),
+            Top::Normed { vectors, .. } => join(reads, vectors, joined),
+            Top::Pooled(pooled) => join(reads, &pooled.vectors, joined),
         }
     }
 
@@ -82,25 +93,29 @@ impl Top {
     pub(super) fn backward<T: Operand>(
         &mut self,
         outputs: Outputs<'_, T>,
-        (reads, d_joined): (&WindowReads, &Buffer<f32>),
+        (reads, d_joined): (&Reads, &Buffer<f32>),
         (back, d_outputs): (&mut Gradients<T>, Option<&mut Buffer<f32>>),
         (weights, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
-        match self {
-            Top::Last => separate::<T>(reads, d_joined, &mut back.hidden),
-            Top::Normed { norms, .. } => {
-                separate::<T>(reads, d_joined, &mut back.hidden)?;
-                outputs.timeframes().try_for_each(|k| {
-                    let d = (&mut back.hidden, outputs.start_of_last(k));
-                    norms.backward((k, weights), outputs.last(k), d, gradients)
-                })
-            }
-            Top::Pooled(pooled) => {
-                back.hidden.set_zero()?;
-                separate::<T>(reads, d_joined, &mut pooled.d_vectors)?;
-                let d_outputs = d_outputs.expect("made for outputs that are all read");
-                pooled.backward(outputs, d_outputs, (weights, gradients))
-            }
+        if let Top::Pooled(pooled) = self {
+            back.hidden.set_zero()?;
+            separate::<T>(reads, d_joined, &mut pooled.d_vectors)?;
+            return pooled.backward(outputs, d_outputs.expect(EVERY_OUTPUT), (weights, gradients));
         }
+        let d = match reads.vectors() {
+            Vectors::OfWindows => &mut back.hidden,
+            Vectors::OfSteps => {
+                back.hidden.set_zero()?;
+                d_outputs.expect(EVERY_OUTPUT)
+            }
+        };
+        separate::<T>(reads, d_joined, d)?;
+        let Top::Normed { norms, .. } = self else { return Ok(()) };
+        outputs.timeframes().try_for_each(|k| {
+            let (of, start) = outputs.of_vectors(k, reads.vectors());
+            norms.backward((k, weights), of, (&mut *d, start), gradients)
+        })
     }
 }
+
+const EVERY_OUTPUT: &str = "made for outputs that are all read";

@@ -65,6 +65,13 @@ impl Windows {
         self.lay_bars();
     }
 
+    /// Has every window go on to so many steps, of which nobody reads those that are added.
+    pub(crate) fn go_on_to(&mut self, steps: usize) {
+        assert!(steps >= self.steps, "windows that are read to their end");
+        self.steps = steps;
+        self.lay_bars();
+    }
+
     fn lay_bars(&mut self) {
         self.offsets.clear();
         self.runs.clear();
@@ -88,7 +95,7 @@ impl Windows {
     }
 
     /// Bars in each window.
-    pub(super) fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.steps
     }
 
@@ -262,6 +269,16 @@ mod tests {
         assert!(windows(&[0, 1, 2, 3], 4).overlap());
         // Windows that only touch share nothing.
         assert_eq!(windows(&[0, 4], 4).bars(), 8);
+    }
+
+    #[test]
+    fn windows_that_go_on_share_more_bars() {
+        let mut of = windows(&[2, 6, 14], 4);
+        assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 4, 8][..], 12));
+        of.go_on_to(6);
+        assert_eq!((of.steps(), of.offsets.as_slice(), of.bars()), (6, &[0, 4, 10][..], 16));
+        assert_eq!(of.rows().collect::<Vec<_>>(), (2..12).chain(14..20).collect::<Vec<_>>());
+        assert_eq!(of.of_sample(), [(0, 3), (1, 3), (2, 3)]);
     }
 
     #[test]

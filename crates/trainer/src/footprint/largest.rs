@@ -4,11 +4,14 @@
 
 use megabatch_order::LastBatch;
 
+use super::runs::MostRuns;
 use crate::config::Config;
+use crate::dense::Runs;
 use crate::error::Result;
 use crate::graph::{Graphs, check_graphs};
+use crate::model::SampleShape;
 use crate::samples::Samples;
-use crate::series::Series;
+use crate::series::{Series, SeriesView};
 
 /// What batches come to at most. It is a bound: no single batch need reach it in every timeframe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +20,9 @@ pub(crate) struct LargestBatch {
     pub(crate) sizes: Vec<usize>,
     /// Those of batches that are learnt, and not validated only.
     pub(crate) sizes_learnt: Vec<usize>,
-    /// Distinct windows of each timeframe.
+    /// Steps of the windows of each timeframe.
+    pub(crate) steps: Vec<usize>,
+    /// Distinct windows of each timeframe; for dense training, runs of samples.
     pub(crate) windows: Vec<usize>,
     /// Bars that these cover.
     pub(crate) bars: Vec<usize>,
@@ -40,7 +45,7 @@ impl LargestBatch {
     /// # Errors
     /// Whatever is wrong with series.
     pub(crate) fn of(config: &Config, samples: &dyn Samples, [train, validation]: [&[usize]; 2]) -> Result<Self> {
-        let shape = samples.shape();
+        let (shape, steps) = (samples.shape(), steps_of(samples));
         if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
             return LargestBatch::of_graphs(config, (samples, graphs), [train, validation]);
         }
@@ -50,10 +55,13 @@ impl LargestBatch {
         let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
             let windows = vec![largest; shape.timeframes.len()];
             let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
-            return Ok(LargestBatch { sizes, sizes_learnt, windows, bars, series: None, graphs: None });
+            return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: None, graphs: None });
         };
         view.check(shape)?;
         let pieces = Pieces::of(config, train.len());
+        if let Some(runs) = config.purpose().runs() {
+            return Ok(LargestBatch::of_runs(runs, (shape, &view), (train, pieces), sizes_learnt));
+        }
         let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
             let rows = series.values.len() / timeframe.features.max(1);
@@ -63,7 +71,26 @@ impl LargestBatch {
             bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
             all.push(rows);
         }
-        Ok(LargestBatch { sizes, sizes_learnt, windows, bars, series: Some(all), graphs: None })
+        Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), graphs: None })
+    }
+
+    /// That of dense training on the samples `train`, in batches of so many. Validations, in one pass over each segment, are the processor's.
+    fn of_runs(
+        runs: Runs,
+        (shape, view): (&SampleShape, &SeriesView<'_>),
+        (train, pieces): (&[usize], Pieces),
+        sizes: Vec<usize>,
+    ) -> Self {
+        let MostRuns { count, steps } = MostRuns::of(runs, (shape, view), (train, pieces));
+        let count = count.min(sizes.iter().copied().max().unwrap_or(0));
+        let rows = view.timeframes.iter().zip(&shape.timeframes);
+        let rows: Vec<usize> =
+            rows.map(|(series, timeframe)| series.values.len() / timeframe.features.max(1)).collect();
+        let windows: Vec<usize> = rows.iter().map(|&rows| count.min(rows)).collect();
+        // The last window goes on past the last bar.
+        let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
+        let bars = steps.iter().enumerate().map(covered).collect();
+        LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series: Some(rows), graphs: None }
     }
 
     /// That of a run on graphs: those with most nodes come together, as an order may have it, and share no windows.
@@ -96,8 +123,14 @@ impl LargestBatch {
             (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
         }
         let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
-        Ok(LargestBatch { sizes: vec![nodes], sizes_learnt: vec![learnt], windows, bars, series, graphs })
+        let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
+        Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, graphs })
     }
+}
+
+/// T of each timeframe.
+fn steps_of(samples: &dyn Samples) -> Vec<usize> {
+    samples.shape().timeframes.iter().map(|timeframe| timeframe.steps).collect()
 }
 
 /// Numbers of samples that the batches of training on so many have.
@@ -122,9 +155,9 @@ fn once(mut sizes: Vec<usize>) -> Vec<usize> {
 
 /// The pieces of consecutive samples that a batch of training is made of: as many, at most, of as many samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pieces {
-    count: usize,
-    len: usize,
+pub(super) struct Pieces {
+    pub(super) count: usize,
+    pub(super) len: usize,
 }
 
 impl Pieces {

@@ -9,8 +9,8 @@
 //!            projected = x · W_ihᵀ + b, once a bar            multiply
 //!            states, gates of all steps and timeframes        recurrence; or recurrence_of_rows, from bars
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
-//!            a vector for each window                         join_last; or pool, then join_vectors
-//!            of all timeframes, one for each sample           fuse, or as they are joined
+//!            a vector for each window                         as it is, layer_norm or pool
+//!            of all timeframes, one for each sample           join, then fuse or as they are joined
 //!            over graphs: layers of attention, a readout      drop_nodes, coefficients, gather_heads, read_graphs
 //!            outputs, losses and their gradients              multiply, loss, graph_loss
 //! backward   the same in reverse                              multiply, add_column_sums, fuse_backward, separate, pool_backward
@@ -75,7 +75,7 @@ pub(crate) use graph_dropout::{DroppedNodes, drop_node_gradients, drop_nodes};
 pub(crate) use graph_lists::GraphLists;
 pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_parts};
 pub use input_weights::InputWeights;
-pub use join::{WindowReads, join_last, join_vectors, separate};
+pub use join::{ReadFrom, Reads, Vectors, join, separate};
 pub(crate) use loss::loss_parts;
 pub use loss::{LossTable, Objective, Predictions, Terms, loss};
 pub use matmul::{Arithmetic, Layout, Output, Product, multiply};

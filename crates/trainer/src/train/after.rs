@@ -109,7 +109,10 @@ impl Trainer {
     }
 
     fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
-        if let Some(accelerator) = &mut self.accelerator {
+        if self.config.streams() {
+            // One pass over each segment is the processor's.
+            self.settle()?;
+        } else if let Some(accelerator) = &mut self.accelerator {
             let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
             accelerator.load(host, self.scaler.as_ref())?;
         }

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod ahead;
+mod dense;
 mod diverging;
 mod graphs;
 mod planning;
@@ -292,25 +293,24 @@ fn each_goes_on_where_the_other_stopped() {
     // With a loss scale, which goes on too.
     for config in [config(Precision::Fp16, 2), whole(Precision::Fp16, 2)] {
         // Into the second epoch.
-        goes_on(&gpu, &Config { max_steps: Some(6), ..config });
+        goes_on(&gpu, &Config { max_steps: Some(6), ..config }, &series());
     }
 }
 
-fn goes_on(gpu: &Device, config: &Config) {
-    let samples = series();
+fn goes_on(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (mut on_the_processor, mut on_the_gpu) = (on_processor(config), on_gpu(gpu, config));
-    let (expected, _) = train(&mut on_the_processor, &samples, None);
-    train(&mut on_the_gpu, &samples, None);
+    let (expected, _) = train(&mut on_the_processor, samples, None);
+    train(&mut on_the_gpu, samples, None);
     for (begins_on_gpu, ends_on_gpu) in [(true, true), (true, false), (false, true)] {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::new(folder.path());
         let trainer = |is_on_gpu| if is_on_gpu { on_gpu(gpu, config) } else { on_processor(config) };
         let mut first = trainer(begins_on_gpu);
-        let (mut steps, _, outcome) = train_until(&mut first, &samples, (Some(&checkpoints), 3));
+        let (mut steps, _, outcome) = train_until(&mut first, samples, (Some(&checkpoints), 3));
         assert_eq!((outcome.end, outcome.steps), (End::Stopped, 3));
-        let mut second = resumed(trainer(ends_on_gpu), &samples, &checkpoints);
+        let mut second = resumed(trainer(ends_on_gpu), samples, &checkpoints);
         assert_eq!(bits(&second), bits(&first), "what a checkpoint holds");
-        steps.extend(train(&mut second, &samples, Some(&checkpoints)).0);
+        steps.extend(train(&mut second, samples, Some(&checkpoints)).0);
         {
             let precision = config.precision;
             let [found, expected] =

@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, Event, GpuFootprint, InMemory, ModelConfig, OptimizerKind, Run, SampleShape, Samples, Timeframe, Trainer,
+    Config, Event, GpuFootprint, InMemory, ModelConfig, OptimizerKind, Run, SampleShape, Samples, SeriesInMemory,
+    Timeframe, Trainer,
 };
 
+use crate::dense::{in_runs, normed, with_gaps};
 use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kernels};
 
 const VALIDATION: [usize; 3] = [50, 55, 59];
@@ -104,6 +106,48 @@ fn of_windows_in_common_no_more_is_taken_than_was_planned() {
     let [planned, taken] = planned_and_taken(&gpu, &of, &series());
     let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
     assert!(taken > 0.9 * planned, "{taken} of {planned}");
+}
+
+/// Sixty samples of two timeframes, whose windows end a bar later each time and each fifth time.
+fn one_after_another([fast, slow]: [usize; 2]) -> SeriesInMemory {
+    let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
+    let shape = SampleShape { timeframes: vec![timeframe("M1", fast, 2), timeframe("M5", slow, 1)], outputs: 2 };
+    let of = |(timeframe, slowness): (&Timeframe, usize)| {
+        let end = |n: usize| (timeframe.steps - 1 + n / slowness) as i64;
+        (wave((end(59) as usize + 1) * timeframe.features, 0.7), (0..60).map(end).collect())
+    };
+    let series = shape.timeframes.iter().zip([1, 5]).map(of).collect();
+    SeriesInMemory::new(shape, series, wave(120, 0.3)).unwrap()
+}
+
+#[test]
+fn dense_training_takes_what_was_planned_to_the_byte() {
+    let (_driver, gpu) = with_kernels();
+    // Two runs a batch, in an order that has some that share no bar; and one.
+    let of_batches = |of: &Config| Config { batch_size: 12, max_steps: Some(4), ..in_runs(of, 6) };
+    for layers in [1, 2] {
+        for of in [config(Precision::Fp32, layers), normed(Precision::Fp32, layers)] {
+            let [planned, taken] = planned_and_taken(&gpu, &of_batches(&of), &one_after_another([5, 3]));
+            assert_eq!(planned, taken, "{SCOPES:?} and all with {layers} layers");
+        }
+    }
+    // So long that steps are rounded up.
+    let of = in_runs(&Config { batch_size: 40, max_steps: Some(1), ..config(Precision::Fp32, 1) }, 40);
+    let [planned, taken] = planned_and_taken(&gpu, &of, &one_after_another([40, 20]));
+    assert_eq!(planned, taken, "{SCOPES:?} and all of long windows");
+}
+
+#[test]
+fn of_dense_training_with_gaps_no_more_is_taken_than_was_planned() {
+    let (_driver, gpu) = with_kernels();
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        for (run_length, samples) in [(4, series()), (5, with_gaps()), (9, with_gaps()), (100, with_gaps())] {
+            let of = Config { max_steps: Some(5), ..in_runs(&normed(precision, 2), run_length) };
+            let [planned, taken] = planned_and_taken(&gpu, &of, &samples);
+            let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
+            assert!(is_enough, "{taken:?} of {planned:?} with runs of {run_length}");
+        }
+    }
 }
 
 #[test]

@@ -4,13 +4,14 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use crate::config::Config;
 use crate::device::fusion::Fusion;
 use crate::device::lstm::Lstms;
 use crate::device::tally::Tally;
 use crate::dropout::Dropout;
 use crate::error::Result;
 use crate::model::{Encoder, Model};
-use crate::ops::{Arithmetic, Mail, make_room};
+use crate::ops::{Mail, make_room};
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
 use crate::tuning::Tuner;
@@ -30,12 +31,12 @@ pub(super) struct Encodings {
 }
 
 impl Encodings {
-    pub(super) fn new(scope: &Scope, model: &Model, of: (Arithmetic, &Tuner)) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, of: (&Config, &Tuner)) -> Result<Self> {
         let is_lstm = model.config().encoder == Encoder::Lstm;
         let batches = if is_lstm { "activations" } else { "batches" };
         Ok(Encodings {
             lstms: is_lstm.then(|| Lstms::new(scope, model, of)).transpose()?,
-            fusion: Fusion::new(scope, model, of.0)?,
+            fusion: Fusion::new(scope, model, of.0.products())?,
             width: model.decoder().fused(),
             last: Vec::new(),
             x: Buffer::zeros(&scope.child(batches), 0)?,

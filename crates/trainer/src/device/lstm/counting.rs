@@ -9,7 +9,7 @@ use crate::device::cell::{Cells, Shared};
 use crate::device::tally::Tally;
 use crate::device::top::Top;
 use crate::footprint::{BACKWARD, BOTH, FORWARD};
-use crate::ops::{Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, WindowReads, WorkList};
+use crate::ops::{Gradients, InputWeights, MaskNumbers, Operand, Reads, RecurrentWeights, States, WorkList};
 use crate::tuning::Tuning;
 
 impl<T: Operand> Lstms<T> {
@@ -23,10 +23,15 @@ impl<T: Operand> Lstms<T> {
         (0..layers).for_each(|l| Layer::<T>::tally(tally, l));
         let parts = (0..layers).map(|l| Layer::<T>::parts(tally, l)).max().unwrap_or(0);
         Shared::tally(tally, parts, batch.bars.iter().copied().max().unwrap_or(0));
-        let of_top = Top::bytes(model, &batch.windows, &tally.rows);
+        let of_top = Top::bytes(model, Self::vectors(tally), &tally.rows);
         tally.put("activations", "what is read of windows", of_top, BOTH);
         Self::tally_all_layers(tally);
         Self::tally_lists(tally);
+    }
+
+    /// The most vectors of each timeframe that samples read: one a window, or one for each step of a run's.
+    fn vectors<'a>(tally: &'a Tally<'_>) -> &'a [usize] {
+        if tally.config.purpose().runs().is_some() { &tally.rows } else { &tally.batch.windows }
     }
 
     /// What is there once for all layers.
@@ -43,7 +48,8 @@ impl<T: Operand> Lstms<T> {
         let back = Gradients::<T>::bytes([rows, windows], config.hidden);
         let back = back + Gradients::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden);
         tally.put("activations", "gradients of states and gates", back, BACKWARD);
-        let d_outputs = if all_are_read(tally.model) { rows * config.hidden * size_of::<f32>() } else { 0 };
+        let are_read = all_are_read(tally.model, tally.config.purpose().runs());
+        let d_outputs = if are_read { rows * config.hidden * size_of::<f32>() } else { 0 };
         tally.put("activations", "gradients of outputs", d_outputs, BACKWARD);
     }
 
@@ -55,8 +61,8 @@ impl<T: Operand> Lstms<T> {
         let lists = WorkList::mail_bytes(&batch.windows).into_iter();
         tally.put_mail("work list of the first layer", lists.clone());
         tally.put_mail("work list of those above", lists.filter(|_| layers > 1));
-        let reads = WindowReads::mail_bytes(samples, timeframes, batch.windows.iter().sum());
-        tally.put_mail("windows that samples read", reads);
+        let reads = Reads::mail_bytes(samples, timeframes, Self::vectors(tally).iter().sum());
+        tally.put_mail("what samples read", reads);
         let masks = tally.config.dropout_between_layers().then_some((layers - 1) * timeframes);
         tally.put_mail("masks", masks.map(|masks| masks * size_of::<MaskNumbers>()));
     }

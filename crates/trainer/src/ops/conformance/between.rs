@@ -5,8 +5,8 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::super::{
     Arithmetic, Delivery, Dropped, FuseMemory, FuseSizes, FuseWeights, LossTable, NormWeights, Normed, Objective,
-    Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, Scratch, Sequence, Terms, TileWindows,
-    WindowReads, WorkList, add_column_sums, drop_gradients, drop_outputs, fuse, fuse_backward, join_last, join_vectors,
+    Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, ReadFrom, Reads, Scratch, Sequence,
+    Terms, TileWindows, Vectors, WorkList, add_column_sums, drop_gradients, drop_outputs, fuse, fuse_backward, join,
     layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, separate,
 };
 use super::noise;
@@ -115,17 +115,30 @@ pub(super) fn joins(device: &Device) -> Result<()> {
     same(device, 0.0, |scope| {
         let of = |steps, first| Sequence { steps, first, row_step: 1, projected_rows: 20 };
         let list = WorkList::new(scope, HIDDEN, TileWindows::Eight, &[of(3, &[0, 4, 9][..]), of(1, &[2, 3])])?;
-        let reads = WindowReads::new(scope, &list, &[&[2, 0, 2, 2], &[1, 1, 0, 1]])?;
+        let (windows, steps) = ([[2, 0, 2, 2], [1, 1, 0, 1]], [[2, 0, 1, 2], [0; 4]]);
+        let reads = |vectors, from| {
+            let step = |s: usize, n: usize| if vectors == Vectors::OfSteps { steps[s][n] } else { 2 - 2 * s };
+            let of = [0, 1].map(|s| [0, 1, 2, 3].map(|n| (windows[s][n], step(s, n))));
+            Reads::new(scope, &list, (vectors, from), &[&of[0], &of[1]])
+        };
         let hidden = narrow::<bf16>(scope, "hidden", (list.rows() + list.windows()) * HIDDEN)?;
-        let (mut last, mut joined) =
-            (Buffer::<f32>::zeros(scope, 8 * HIDDEN)?, Buffer::<bf16>::zeros(scope, 8 * HIDDEN)?);
-        join_last(&list, &reads, &hidden, &mut joined)?;
-        let as_they_are = wide(&joined)?;
-        join_last(&list, &reads, &hidden, &mut last)?;
-        join_vectors(&reads, &buffer(scope, "vectors", 5 * HIDDEN)?, &mut joined)?;
-        let mut d_vectors = buffer(scope, "before", 5 * HIDDEN)?;
-        separate::<bf16>(&reads, &buffer(scope, "d", 8 * HIDDEN)?, &mut d_vectors)?;
-        Ok([as_they_are, last.to_vec()?, wide(&joined)?, d_vectors.to_vec()?].concat())
+        let (vectors, d) = (buffer(scope, "vectors", list.rows() * HIDDEN)?, buffer(scope, "d", 8 * HIDDEN)?);
+        let mut all = Vec::new();
+        for of in [Vectors::OfWindows, Vectors::OfSteps] {
+            let (from_states, from_vectors) = (reads(of, ReadFrom::States)?, reads(of, ReadFrom::Vectors)?);
+            let (mut wide_joined, mut joined) =
+                (Buffer::<f32>::zeros(scope, 8 * HIDDEN)?, Buffer::<bf16>::zeros(scope, 8 * HIDDEN)?);
+            join(&from_states, &hidden, &mut joined)?;
+            all.extend(wide(&joined)?);
+            join(&from_states, &hidden, &mut wide_joined)?;
+            all.extend(wide_joined.to_vec()?);
+            join(&from_vectors, &vectors, &mut joined)?;
+            all.extend(wide(&joined)?);
+            let mut d_vectors = buffer(scope, "before", list.rows() * HIDDEN)?;
+            separate::<bf16>(&from_vectors, &d, &mut d_vectors)?;
+            all.extend(d_vectors.to_vec()?);
+        }
+        Ok(all)
     })
 }
 
