@@ -34,6 +34,7 @@ mod capture;
 mod captures;
 mod context;
 pub(crate) mod copy;
+mod cublaslt;
 mod deferred;
 mod event;
 mod fault;
@@ -64,6 +65,7 @@ pub use transfer::Transfer;
 
 pub(crate) use captures::Captures;
 pub(crate) use context::Context;
+pub(crate) use cublaslt::CublasLt;
 pub(crate) use fault::Fault;
 pub(crate) use lane::Lane;
 pub(crate) use stream::Streams;

@@ -235,6 +235,7 @@ FAKE_API int fake_set(const char* name, uint64_t value) {
         {"held_by_others_bytes", &settings.held_by_others_bytes},
         {"resident_threads", &settings.resident_threads},
         {"deferred", &settings.deferred},
+        {"cublaslt_version", &settings.cublaslt_version},
     };
     auto setting = known.find(name);
     if (setting == known.end()) return 0;
