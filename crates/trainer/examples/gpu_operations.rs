@@ -10,6 +10,7 @@ use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+use megabatch_gpu_core::{CublasLt, Device};
 use megabatch_trainer::ops;
 
 const USAGE: &str = "gpu_operations [--device N | --device cpu]";
@@ -41,7 +42,18 @@ fn main() -> ExitCode {
     for (case, run) in ops::conformance::CASES {
         tell("trainer", case, &|| Ok(run(&device)?));
     }
+    println!("| cuBLASLt | {} |", library(&device));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Which library cases were about, if any.
+fn library(device: &Device) -> String {
+    let Device::Cuda(cuda) = device else { return "not for the processor".to_owned() };
+    match CublasLt::open(cuda) {
+        Ok(Some(library)) => library.name(),
+        Ok(None) => "none that this driver runs".to_owned(),
+        Err(error) => error.to_string().replace(['\n', '|'], " "),
+    }
 }
 
 /// That of a case; where it panics, what it says.

@@ -5,6 +5,7 @@
 mod between;
 mod bytes;
 mod graphs;
+mod products;
 mod rows;
 
 use half::{bf16, f16};
@@ -72,6 +73,13 @@ pub const CASES: &[Case] = &[
     }),
     ("a layer of 128 units that projects what it reads is the CPU's", |device| {
         rows::projected::<f16>(device, 128, [16, 1])
+    }),
+    ("products of 16 bits by cuBLASLt, if it is here, are the CPU's", |device| {
+        products::of::<f16>(device, (Arithmetic::Exact, 1e-4))?;
+        products::of::<bf16>(device, (Arithmetic::Exact, 1e-4))
+    }),
+    ("products in TF32 by cuBLASLt, if it is here, are the CPU's to 11 bits", |device| {
+        products::of::<f32>(device, (Arithmetic::Tf32, 6e-3))
     }),
     ("what a batch brings reaches its arrays", between::mail),
     ("losses and their gradients are the CPU's", between::losses),

@@ -4,6 +4,7 @@
 mod ahead;
 mod diverging;
 mod graphs;
+mod library;
 mod planning;
 mod predicting;
 mod shapes;
