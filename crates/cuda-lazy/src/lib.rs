@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod cublaslt;
 mod description;
 mod driver;
 mod forward;

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 
+use crate::cublaslt::{MatrixAddresses, MatrixProduct};
 use crate::error::{Error, Result};
 
 /// A GPU, of which this build has none.
@@ -74,6 +75,26 @@ pub(crate) struct Captures;
 impl Captures {
     pub(crate) fn kept(&self) -> usize {
         0
+    }
+}
+
+/// A library for a GPU, of which there are none.
+#[derive(Debug)]
+pub(crate) struct CublasLt {
+    never: Infallible,
+}
+
+impl CublasLt {
+    pub(crate) fn open(gpu: &Gpu) -> Result<Option<Self>> {
+        gpu.never()
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match self.never {}
+    }
+
+    pub(crate) fn multiply(&mut self, _product: &MatrixProduct, _at: &MatrixAddresses) -> Result<bool> {
+        match self.never {}
     }
 }
 

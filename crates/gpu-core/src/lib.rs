@@ -4,6 +4,7 @@ mod arena;
 mod buffer;
 mod captures;
 pub mod convert;
+mod cublaslt;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(not(feature = "cuda"))]
@@ -33,6 +34,7 @@ mod usage;
 pub use arena::{Arena, Handle};
 pub use buffer::Buffer;
 pub use captures::Captures;
+pub use cublaslt::{CublasLt, Factors, MatrixAddresses, MatrixProduct};
 pub use device::{Cpu, Cuda, Device};
 pub use error::{Error, Result};
 pub use fetch::Fetch;

@@ -11,7 +11,7 @@ mod watch;
 use std::error::Error;
 use std::process::{Command, ExitCode};
 
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{CublasLt, Device};
 use megabatch_trainer::ops;
 use watch::{Check, Outcome};
 
@@ -67,7 +67,8 @@ fn checks(device: &Device) -> Vec<Check<'_>> {
     let amp = amp.map(|&(name, case)| of("amp", name, move || case(device)));
     let trainer = ops::conformance::CASES.iter();
     let trainer = trainer.map(|&(name, case)| of("trainer", name, move || case(device)));
-    segment.chain(amp).chain(trainer).collect()
+    let library = Check::new("trainer: which cuBLASLt is here".to_owned(), move || library(device));
+    segment.chain(amp).chain(trainer).chain([library]).collect()
 }
 
 fn of<'d, E: Error + 'static>(suite: &str, name: &str, case: impl Fn() -> Result<(), E> + 'd) -> Check<'d> {
@@ -83,4 +84,10 @@ fn settle(device: &Device) -> Outcome {
         gpu.synchronize()?;
     }
     Ok(String::new())
+}
+
+/// Which library cases are about, if any.
+fn library(device: &Device) -> Outcome {
+    let Device::Cuda(cuda) = device else { return Ok("not for the processor".to_owned()) };
+    Ok(CublasLt::open(cuda)?.map_or_else(|| "none that this driver runs".to_owned(), |library| library.name()))
 }

@@ -6,6 +6,7 @@
 //! each candidate is measured on the arrays at hand: once to be warm, then five times, of which the median counts. What is asked at every step is kept in [`Choices`], which ask once.
 
 mod choices;
+mod library;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 pub(crate) use choices::Choices;
+use library::Library;
 use store::{Answer, Store};
 
 /// Times that a candidate is measured, of which the median counts.
@@ -68,6 +70,8 @@ impl<C: Copy> Question<C> {
 pub struct Tuner {
     tuning: Tuning,
     known: Arc<Mutex<Known>>,
+    /// Locked before what is known, where both are.
+    library: Arc<Mutex<Library>>,
 }
 
 #[derive(Debug, Default)]
@@ -83,7 +87,7 @@ struct Known {
 impl Tuner {
     /// One that knows nothing yet and has no folder.
     pub fn new(tuning: Tuning) -> Self {
-        Tuner { tuning, known: Arc::default() }
+        Tuner { tuning, known: Arc::default(), library: Arc::default() }
     }
 
     /// One that measures nothing.
@@ -123,7 +127,8 @@ impl Tuner {
         question.candidate(known.chosen.get(&what)?)
     }
 
-    /// The candidate that takes least by `measure`, in milliseconds, unless the choice is known.
+    /// The candidate that takes least by `measure`, in milliseconds, unless the choice is known. One that turns out not to be possible takes infinitely long; the choice is then not kept
+    /// on disk.
     ///
     /// # Errors
     /// Those of `measure`.
@@ -142,7 +147,8 @@ impl Tuner {
         let fastest = (0..candidates.len()).min_by(|&a, &b| medians_ms[a].total_cmp(&medians_ms[b]));
         let (name, choice) = candidates[fastest.expect("there are candidates")];
         let (mut known, what) = (self.known(), question.text());
-        if let Some(store) = known.store(cuda) {
+        let store = known.store(cuda).filter(|_| medians_ms.iter().all(|ms| ms.is_finite()));
+        if let Some(store) = store {
             let times_us = candidates.iter().zip(&medians_ms);
             let times_us = times_us.map(|((name, _), ms)| ((*name).to_owned(), f64::from(*ms) * 1e3)).collect();
             let kept = store.write(&Answer { choice: name.to_owned(), times_us }, &what, question.ptx);

@@ -28,6 +28,21 @@ fn the_suite_of_operations() {
 }
 
 #[test]
+fn products_by_cublaslt_in_all_layouts() {
+    for (name, case) in CASES.iter().filter(|(name, _)| name.contains("by cuBLASLt")) {
+        let (driver, device) = with_kernels();
+        case(&device).unwrap();
+        assert_eq!(driver.runs("cublasLtMatmul"), 0, "{name}: it is not here");
+        driver.set(Setting::CublasLtVersion, 120_405);
+        case(&device).unwrap();
+        // Four layouts of six shapes with a start and without, of each type.
+        let types = if name.contains("TF32") { 1 } else { 2 };
+        assert_eq!(driver.runs("cublasLtMatmul"), 4 * 6 * 2 * types, "{name}");
+        assert_eq!(driver.cublaslt_objects(), 0, "{name}");
+    }
+}
+
+#[test]
 fn a_gpu_without_room_for_a_group_goes_step_by_step() {
     let name = "a layer that is too wide for a block is the CPU's, shared by a group";
     let (_, case) = CASES.iter().find(|(of, _)| *of == name).unwrap();

@@ -28,12 +28,20 @@ pub struct Libraries {
     pub runtimes: Vec<Library>,
     /// cuDNNs.
     pub cudnn: Vec<Library>,
+    /// cuBLASLts, which megabatch measures beside its own products with `training.tuning: fast`.
+    pub cublaslt: Vec<Library>,
 }
 
 pub(super) fn look(system: &System) -> Libraries {
     let searched = search_order(system);
     let find = |stem: &str| found(system, &searched, stem);
-    Libraries { driver: find("libcuda.so.1"), runtimes: find("libcudart.so."), cudnn: find("libcudnn.so."), searched }
+    Libraries {
+        driver: find("libcuda.so.1"),
+        runtimes: find("libcudart.so."),
+        cudnn: find("libcudnn.so."),
+        cublaslt: find("libcublasLt.so."),
+        searched,
+    }
 }
 
 fn search_order(system: &System) -> Vec<PathBuf> {
@@ -105,6 +113,7 @@ mod tests {
         fs::write(at("opt/cuda/lib64/libcudart.so.11.8.89"), "").unwrap();
         symlink("libcudart.so.11.8.89", at("opt/cuda/lib64/libcudart.so.11.0")).unwrap();
         fs::write(at("usr/local/cuda-12.4/lib64/libcudart.so.12.4.127"), "").unwrap();
+        fs::write(at("usr/local/cuda-12.4/lib64/libcublasLt.so.12.4.5.8"), "").unwrap();
         fs::write(at("usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"), "").unwrap();
         symlink("libcuda.so.570.124.06", at("usr/lib/x86_64-linux-gnu/libcuda.so.1")).unwrap();
         let variables = [("LD_LIBRARY_PATH".to_owned(), "/opt/cuda/lib64::/opt/cuda/lib64".to_owned())];
@@ -118,5 +127,6 @@ mod tests {
         assert_eq!(versions(&found.driver), ["570.124.06"]);
         assert_eq!(found.driver[0].path, Path::new("/usr/lib/x86_64-linux-gnu/libcuda.so.1"));
         assert!(found.cudnn.is_empty());
+        assert_eq!(versions(&found.cublaslt), ["12.4.5.8"]);
     }
 }

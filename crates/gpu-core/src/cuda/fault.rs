@@ -4,7 +4,7 @@ use std::fmt;
 
 use cust::error::{CudaError, CudaResult};
 use cust::sys::CUresult;
-use megabatch_cuda_lazy::{CUDA_ERROR_UNKNOWN, describe, last_code};
+use megabatch_cuda_lazy::{CUDA_ERROR_UNKNOWN, Description, describe, last_code};
 
 use crate::error::Error;
 use crate::source::Refusal;
@@ -15,6 +15,8 @@ pub(crate) struct Fault {
     call: &'static str,
     operands: String,
     code: i32,
+    /// What the code means, where it is not the driver's.
+    of_library: Option<Description>,
 }
 
 impl Fault {
@@ -25,19 +27,32 @@ impl Fault {
     fn new(call: &'static str, operands: impl fmt::Display, code: i32) -> Self {
         // Where the bindings do not know the code, the trampoline still does.
         let code = if code == CUDA_ERROR_UNKNOWN { last_code() } else { code };
-        Fault { call, operands: operands.to_string(), code }
+        Fault { call, operands: operands.to_string(), code, of_library: None }
+    }
+
+    /// A failed call to a library above the driver, which has codes and words of its own.
+    pub(super) fn of_library(
+        call: &'static str,
+        operands: impl fmt::Display,
+        (code, words): (i32, Description),
+    ) -> Self {
+        Fault { call, operands: operands.to_string(), code, of_library: Some(words) }
+    }
+
+    fn description(&self) -> Description {
+        self.of_library.clone().unwrap_or_else(|| describe(self.code))
     }
 
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32
+        self.is(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
     pub(crate) fn is(&self, code: CUresult) -> bool {
-        self.code == code as i32
+        self.of_library.is_none() && self.code == code as i32
     }
 
     pub(crate) fn on(self, device: &str) -> Error {
-        let description = describe(self.code);
+        let description = self.description();
         Error::Driver {
             device: device.into(),
             call: self.call,
@@ -54,7 +69,7 @@ impl From<Fault> for Refusal {
         if fault.is_out_of_memory() {
             return Refusal::OutOfMemory;
         }
-        let description = describe(fault.code);
+        let description = fault.description();
         let reason = format!("{} ({}), {} [{}]", description.name, fault.code, description.text, fault.operands);
         Refusal::Failed { call: fault.call, reason }
     }

@@ -35,6 +35,7 @@ mod captures;
 mod compiled;
 mod context;
 pub(crate) mod copy;
+mod cublaslt;
 mod deferred;
 mod event;
 mod fault;
@@ -65,6 +66,7 @@ pub use transfer::Transfer;
 
 pub(crate) use captures::Captures;
 pub(crate) use context::Context;
+pub(crate) use cublaslt::CublasLt;
 pub(crate) use fault::Fault;
 pub(crate) use lane::Lane;
 pub(crate) use stream::Streams;

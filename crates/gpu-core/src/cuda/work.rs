@@ -8,17 +8,34 @@ use cust::sys::{self, CUstream};
 
 use super::arguments::Arguments;
 use super::copy::Stretch;
+use super::cublaslt::Plan;
 use super::fault::{Fault, checked};
 use super::launch::Grid;
 use super::module::Entry;
+use crate::cublaslt::MatrixAddresses;
 use crate::source::StreamId;
 
 /// One thing for a GPU to do, with everything that decides what it does.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    Kernel { entry: Arc<Entry>, grid: Grid, arguments: Arguments },
-    Copy { from: u64, to: Stretch },
-    Fill { to: Stretch, value: u8 },
+    Kernel {
+        entry: Arc<Entry>,
+        grid: Grid,
+        arguments: Arguments,
+    },
+    Copy {
+        from: u64,
+        to: Stretch,
+    },
+    Fill {
+        to: Stretch,
+        value: u8,
+    },
+    /// By a library, whose launches nobody here sees: a plan launches the same for the same addresses.
+    Product {
+        plan: Arc<Plan>,
+        at: MatrixAddresses,
+    },
 }
 
 impl Work {
@@ -45,6 +62,8 @@ impl Work {
                 let operands = format_args!("{address:#x}, {bytes} bytes, value {value}, stream {}", id.0);
                 checked("cuMemsetD8Async", operands, code)
             }
+            // SAFETY: as the caller promised.
+            Work::Product { plan, at } => unsafe { plan.submit(at, stream) },
         }
     }
 
@@ -55,6 +74,7 @@ impl Work {
                 entry.function == other.function && grid.cooperative == other_grid.cooperative
             }
             (Work::Copy { .. }, Work::Copy { .. }) | (Work::Fill { .. }, Work::Fill { .. }) => true,
+            (Work::Product { plan, .. }, Work::Product { plan: other, .. }) => Arc::ptr_eq(plan, other),
             _ => false,
         }
     }
@@ -68,6 +88,7 @@ impl PartialEq for Work {
             }
             (Work::Copy { from, to }, Work::Copy { from: f, to: t }) => (from, to) == (f, t),
             (Work::Fill { to, value }, Work::Fill { to: t, value: v }) => (to, value) == (t, v),
+            (Work::Product { plan, at }, Work::Product { plan: p, at: a }) => Arc::ptr_eq(plan, p) && at == a,
             _ => false,
         }
     }
@@ -81,6 +102,7 @@ impl Hash for Work {
             Work::Kernel { entry, grid, arguments } => (entry.function, grid, arguments).hash(state),
             Work::Copy { from, to } => (from, to).hash(state),
             Work::Fill { to, value } => (to, value).hash(state),
+            Work::Product { plan, at } => (Arc::as_ptr(plan), at).hash(state),
         }
     }
 }

@@ -27,6 +27,7 @@ const DRIVER: &[(&str, &str)] = &[
     ("modules.cpp", include_str!("modules.cpp")),
     ("streams.cpp", include_str!("streams.cpp")),
 ];
+const CUBLASLT: &[(&str, &str)] = &[("cublaslt.cpp", include_str!("cublaslt.cpp"))];
 const ECHO: &[(&str, &str)] = &[("echo.cpp", include_str!("echo.cpp"))];
 
 const OPTIONS: &[&str] = &["-std=c++17", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-shared"];
@@ -41,6 +42,11 @@ pub(super) fn driver(flavour: Flavour) -> PathBuf {
     let mut options = vec!["-Wl,-soname,libcuda.so.1"];
     options.extend(define);
     object("libcuda.so.1", sources, &options)
+}
+
+/// The fake cuBLASLt, which is known to the loader by the name of CUDA 12's and finds the fake driver by its own.
+pub(super) fn cublaslt() -> PathBuf {
+    object("libcublasLt.so.12", CUBLASLT, &["-Wl,-soname,libcublasLt.so.12"])
 }
 
 /// An object of one source.

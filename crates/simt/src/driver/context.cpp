@@ -238,6 +238,7 @@ FAKE_API int fake_set(const char* name, uint64_t value) {
         {"resident_threads", &settings.resident_threads},
         {"empty_kernels", &settings.empty_kernels},
         {"deferred", &settings.deferred},
+        {"cublaslt_version", &settings.cublaslt_version},
     };
     auto setting = known.find(name);
     if (setting == known.end()) return 0;

@@ -50,6 +50,8 @@ struct Settings {
     uint64_t empty_kernels = 0;
     // 0: work is done when it is submitted. 1: as late as the order of streams and events allows, so that a missing order shows.
     uint64_t deferred = 0;
+    // Version of the fake cuBLASLt as the library tells it; 0: what is there of it is too old for anybody.
+    uint64_t cublaslt_version = 0;
 };
 
 // One lock for all state: every entry point holds it.
@@ -94,6 +96,9 @@ bool pending();
 void finish(void* stream);
 // Runs all submitted work.
 void drain();
+
+// Counts a run of a kernel, or of what a library calls so, and lets the time pass that a test has said it takes.
+void let_pass(const std::string& kernel);
 
 void reset_memory();
 void reset_streams();

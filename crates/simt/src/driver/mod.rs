@@ -5,6 +5,8 @@
 //! asks it to. What it cannot show is how a real driver behaves.
 //!
 //! Loaded first, by its path, it is found by every later `dlopen("libcuda.so.1")` of the process, which goes by that name.
+//!
+//! Beside it comes a fake cuBLASLt, which multiplies on the CPU what its descriptors say and refuses what the library would, or what no algorithm that it gave is for.
 
 mod compile;
 
@@ -40,6 +42,8 @@ pub enum Setting {
     EmptyKernels,
     /// 0: work is done when it is submitted. 1: only when somebody waits for it, and no more of it than that takes.
     Deferred,
+    /// Version of cuBLASLt as the library counts, such as 120405: 0, which is too old to be used. What it computes is counted and timed as the kernel `cublasLtMatmul`.
+    CublasLtVersion,
 }
 
 impl Setting {
@@ -54,6 +58,7 @@ impl Setting {
             Setting::ResidentThreads => "resident_threads",
             Setting::EmptyKernels => "empty_kernels",
             Setting::Deferred => "deferred",
+            Setting::CublasLtVersion => "cublaslt_version",
         }
     }
 }
@@ -111,7 +116,7 @@ impl FakeDriver {
         assert_eq!(known, 1, "the fake driver has no setting {setting:?}");
     }
 
-    /// Makes the `nth` call of the driver's function `call` from now on, counted from 1, do nothing and return `code`.
+    /// Makes the `nth` call of the driver's function `call` from now on, or of cuBLASLt's, counted from 1, do nothing and return `code`.
     pub fn fail(&self, call: &str, nth: u64, code: i32) {
         let call = text(call);
         // SAFETY: this is the function's type in context.cpp; the text lives until it returns.
@@ -163,6 +168,15 @@ impl FakeDriver {
     pub fn live_objects(&self) -> u64 {
         // SAFETY: this is the function's type in context.cpp.
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_live_objects")() }
+    }
+
+    /// Handles and descriptors of cuBLASLt that exist.
+    ///
+    /// # Panics
+    /// If it cannot be loaded.
+    pub fn cublaslt_objects(&self) -> u64 {
+        // SAFETY: this is the function's type in cublaslt.cpp.
+        unsafe { cublaslt().get::<unsafe extern "C" fn() -> u64>(b"fake_cublaslt_objects").expect("it has it")() }
     }
 
     /// Primary contexts that are retained and not released.
@@ -243,10 +257,22 @@ fn loaded(flavour: Flavour) -> &'static Library {
     let (first, library) = LOADED.get_or_init(|| {
         let path = compile::driver(flavour);
         // SAFETY: the library's initialisation constructs a few maps.
-        (flavour, unsafe { Library::new(&path) }.expect("the fake driver can be loaded"))
+        let driver = unsafe { Library::new(&path) }.expect("the fake driver can be loaded");
+        if flavour == Flavour::Whole {
+            // Also for tests that use none, lest a true one that the machine may have meet the fake driver.
+            cublaslt();
+        }
+        (flavour, driver)
     });
     assert_eq!(*first, flavour, "a process has one driver: put tests of another one into a test program of their own");
     library
+}
+
+/// The fake cuBLASLt of this process.
+fn cublaslt() -> &'static Library {
+    static LOADED: OnceLock<Library> = OnceLock::new();
+    // SAFETY: the library's initialisation constructs a few sets.
+    LOADED.get_or_init(|| unsafe { Library::new(compile::cublaslt()) }.expect("the fake cuBLASLt can be loaded"))
 }
 
 fn text(text: &str) -> CString {

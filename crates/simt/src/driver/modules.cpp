@@ -47,12 +47,6 @@ double passed_us = 0.0;
 // How often kernels ran, by their names.
 std::map<std::string, uint64_t> runs;
 
-void let_pass(const std::string& kernel) {
-    runs[kernel] += 1;
-    auto time = times_us.find(kernel);
-    if (time != times_us.end()) passed_us += time->second;
-}
-
 // Of all kernels that ran since somebody asked last.
 uint64_t digest = 0;
 
@@ -194,6 +188,12 @@ void forget(Module* module) {
 
 }  // namespace
 
+void let_pass(const std::string& kernel) {
+    runs[kernel] += 1;
+    auto time = times_us.find(kernel);
+    if (time != times_us.end()) passed_us += time->second;
+}
+
 double clock_us() {
     using Clock = std::chrono::steady_clock;
     if (!times_us.empty()) return passed_us;
@@ -325,6 +325,28 @@ FAKE_API int fake_add_kernels(const char* path) {
 FAKE_API uint64_t fake_runs(const char* kernel) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     return runs[kernel];
+}
+
+// For libraries above the driver: what a call of theirs, `call`, is to return before it does anything, or 0.
+FAKE_API int fake_library_entered(const char* call) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    return entered(call);
+}
+
+FAKE_API uint64_t fake_cublaslt_version() {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    return settings.cublaslt_version;
+}
+
+// What a library gives a stream to do; `kernel` is what its work is counted as.
+FAKE_API int fake_library_submit(void* stream, const char* kernel, const std::function<void()>* run) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    std::string name(kernel);
+    return submit(stream, {"library " + name, [name, run = *run] {
+        let_pass(name);
+        note(name.data(), name.size());
+        run();
+    }});
 }
 
 // From now on `kernel` takes so many microseconds of the GPU's clock.

@@ -5,6 +5,7 @@
 mod between;
 mod bytes;
 mod graphs;
+mod products;
 mod replay;
 mod rows;
 
@@ -78,6 +79,13 @@ pub const CASES: &[Case] = &[
     }),
     ("a layer that is replayed has the bits of one that is submitted", |device| replay::layer(device, 20)),
     ("a layer that a group shares has them too", |device| replay::layer(device, 130)),
+    ("products of 16 bits by cuBLASLt, if it is here, are the CPU's", |device| {
+        products::of::<f16>(device, (Arithmetic::Exact, 1e-4))?;
+        products::of::<bf16>(device, (Arithmetic::Exact, 1e-4))
+    }),
+    ("products in TF32 by cuBLASLt, if it is here, are the CPU's to 11 bits", |device| {
+        products::of::<f32>(device, (Arithmetic::Tf32, 6e-3))
+    }),
     ("what a batch brings reaches its arrays", between::mail),
     ("losses and their gradients are the CPU's", between::losses),
     ("sums of columns, norms and dropout have the CPU's bits", between::rows),

@@ -1,6 +1,7 @@
 //! Matrix products with sums in f32.
 
 mod call;
+mod library;
 #[cfg(test)]
 mod tests;
 mod way;
@@ -11,8 +12,9 @@ use super::operand::{Operand, Part};
 use super::scratch::Scratch;
 use crate::error::Result;
 pub(super) use call::{Call, Operands, PTX, add_parts};
-use way::Way;
-pub(super) use way::{Cut, Kind};
+pub(super) use library::alone as by_library;
+use way::{Cut, Way};
+pub(super) use way::{Kind, Method};
 pub(crate) use way::{parts_of_rows, parts_of_sum};
 
 /// How the operands of a product lie.
@@ -76,8 +78,20 @@ pub struct Product<'a, T: Operand> {
     pub arithmetic: Arithmetic,
 }
 
+impl<T: Operand> Product<'_, T> {
+    /// The device of an output that begins at an element. Panics if a buffer ends too early for the shape or is on another device.
+    fn assert_fits(&self, (out, start): (&Buffer<f32>, usize)) -> Device {
+        let ([rows, columns, inner], device) = (self.shape, out.scope().device().clone());
+        self.a.assert_has(rows * inner, &device);
+        self.b.assert_has(columns * inner, &device);
+        Part { buffer: out, start }.assert_has(rows * columns, &device);
+        self.start.iter().for_each(|start| start.assert_has(columns, &device));
+        device
+    }
+}
+
 /// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product of few outputs over many rows is split unless it has a
-/// start, and its parts are added in order: how, is decided by the shape alone, so that the bits do not depend on the GPU.
+/// start, and its parts are added in order: how, is decided by the shape alone, so that the bits do not depend on the GPU, unless the scratch is of a run that lets sums be added in another order.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there is no memory for the parts of a split product, in `scratch`.
@@ -90,16 +104,12 @@ pub fn multiply<T: Operand>(
     (out, start): (&mut Buffer<f32>, usize),
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let [rows, columns, inner] = product.shape;
-    let device = out.scope().device().clone();
-    product.a.assert_has(rows * inner, &device);
-    product.b.assert_has(columns * inner, &device);
-    Part { buffer: out, start }.assert_has(rows * columns, &device);
-    product.start.iter().for_each(|start| start.assert_has(columns, &device));
+    let device = product.assert_fits((out, start));
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda(device, product, output, (Part { buffer: out, start }.address(), scratch)),
         _ => {
+            let [rows, columns, _] = product.shape;
             cpu(product, output, &mut out.as_mut_slice()[start..][..rows * columns]);
             Ok(())
         }
@@ -113,8 +123,7 @@ fn cuda<T: Operand>(
     (to, scratch): (u64, &mut Scratch),
 ) -> Result<()> {
     let len = of.shape[0] * of.shape[1];
-    let operands =
-        Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, |start| start.address()), out: to };
+    let operands = Operands::of(of, to);
     let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
     let run = |cut: Cut| {
         let way = Way::of(cut, of.shape, of.start.is_some());
@@ -131,11 +140,23 @@ fn cuda<T: Operand>(
         // included, runs after it.
         unsafe { add_parts(device, (parts, way.splits), (to, len), output) }
     };
-    let (kind, products) = (Kind::of(of, output), scratch.products_mut());
-    let is_fast = products.tuner().is_fast();
+    let (kind, tuner) = (Kind::of(of, output), scratch.products_mut().tuner().clone());
+    // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a scratch for.
+    let by_library = || unsafe { library::multiply(&tuner, device, of, (operands, parts)) };
     // Doing it again changes nothing: there are several ways only where the output is overwritten.
-    let measured = |cut| device.elapsed_ms(|| run(cut));
-    run(products.choose(device, (kind, || kind.question::<T>(is_fast)), measured)?)
+    let measured = |method| match method {
+        Method::Kernel(cut) => device.elapsed_ms(|| run(cut)),
+        Method::Library => library::elapsed_ms(device, by_library),
+    };
+    let question = || {
+        let library = kind.is_for_library().then(|| tuner.library_name(device)).flatten();
+        kind.question::<T>(tuner.is_fast(), library)
+    };
+    match scratch.products_mut().choose(device, (kind, question), measured)? {
+        Method::Kernel(cut) => run(cut),
+        Method::Library if by_library() => Ok(()),
+        Method::Library => run(Cut::BY_RULE),
+    }
 }
 
 fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {

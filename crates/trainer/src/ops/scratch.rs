@@ -5,7 +5,7 @@
 use bytemuck::Pod;
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use super::matmul::{Cut, Kind};
+use super::matmul::{Kind, Method};
 use super::room::make_room;
 use crate::error::Result;
 use crate::tuning::{Choices, Tuner};
@@ -16,7 +16,7 @@ use crate::tuning::{Choices, Tuner};
 pub struct Scratch {
     words: Buffer<f64>,
     /// How the products are multiplied whose parts it holds.
-    products: Choices<Kind, Cut>,
+    products: Choices<Kind, Method>,
 }
 
 impl Scratch {
@@ -36,7 +36,7 @@ impl Scratch {
         Ok(Scratch { words: Buffer::zeros(scope, 0)?, products: Choices::new(tuner) })
     }
 
-    pub(super) fn products_mut(&mut self) -> &mut Choices<Kind, Cut> {
+    pub(super) fn products_mut(&mut self) -> &mut Choices<Kind, Method> {
         &mut self.products
     }
 

@@ -5,6 +5,7 @@ mod ahead;
 mod dense;
 mod diverging;
 mod graphs;
+mod library;
 mod planning;
 mod predicting;
 mod shapes;

@@ -173,8 +173,8 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Choice { now: &["off", "deterministic", "fast"], later: "" },
         "deterministic",
         "Which kernels a GPU takes where there are several. `off`: those that rules name by shapes. `deterministic`: of those that give the same bits as these, the fastest by \
-         measurement, once a GPU and shape; what was found is kept in the user's cache folder, below `XDG_CACHE_HOME` or `~/.cache`. `fast`: the fastest of all, whose sums may be added in \
-         another order, so that a run on another GPU, or measured anew, is rounded otherwise. Without effect on the CPU.",
+         measurement, once a GPU and shape; what was found is kept in the user's cache folder, below `XDG_CACHE_HOME` or `~/.cache`. `fast`: the fastest of all, products by \
+         cuBLASLt among them where the machine has it, whose sums may be added in another order, so that a run on another GPU, or measured anew, is rounded otherwise. Without effect on the CPU.",
     ),
     key(
         "training.loss_scale_initial",

@@ -5,7 +5,7 @@ use megabatch_gpu_core::{Cuda, arguments};
 
 use super::super::operand::Operand;
 use super::way::{Tile, Way};
-use super::{Arithmetic, Layout, Output};
+use super::{Arithmetic, Layout, Output, Product};
 use crate::error::Result;
 
 pub(in super::super) const PTX: &str = include_str!("../matmul.ptx");
@@ -18,6 +18,13 @@ pub(in super::super) struct Operands {
     pub(in super::super) b: u64,
     pub(in super::super) start: u64,
     pub(in super::super) out: u64,
+}
+
+impl Operands {
+    /// Of a product whose output is at an address.
+    pub(super) fn of<T: Operand>(of: &Product<'_, T>, out: u64) -> Self {
+        Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, |start| start.address()), out }
+    }
 }
 
 /// A launch of a product, but for where its operands are.

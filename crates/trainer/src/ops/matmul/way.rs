@@ -79,7 +79,16 @@ pub(in super::super) struct Cut {
 }
 
 impl Cut {
-    const BY_RULE: Cut = Cut { tile: Tile::Square, parts: Parts::ByRule };
+    pub(super) const BY_RULE: Cut = Cut { tile: Tile::Square, parts: Parts::ByRule };
+}
+
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Method {
+    /// A kernel of ours.
+    Kernel(Cut),
+    /// cuBLASLt.
+    Library,
 }
 
 /// All of a product that decides how it can be cut, and how long that takes.
@@ -91,6 +100,7 @@ pub(in super::super) struct Kind {
     arithmetic: Arithmetic,
     output: Output,
     is_split: bool,
+    starts: bool,
     /// M, N and K, each of a [`bucket`].
     sizes: [usize; 3],
 }
@@ -103,17 +113,28 @@ impl Kind {
             arithmetic: of.arithmetic,
             output,
             is_split: Way::of(Cut::BY_RULE, of.shape, of.start.is_some()).splits > 1,
+            starts: of.start.is_some(),
             sizes: of.shape.map(bucket),
         }
     }
 
-    pub(super) fn question<T: Operand>(self, may_differ: bool) -> Question<Cut> {
-        Question {
-            what: call::name::<T>(self.layout, self.arithmetic, Tile::Square),
-            sizes: self.sizes.to_vec(),
-            candidates: self.cuts(may_differ),
-            ptx: &[PTX, PTX_LARGE],
+    /// Among what it is chosen; with a `library`, by its name, also that.
+    pub(super) fn question<T: Operand>(self, may_differ: bool, library: Option<String>) -> Question<Method> {
+        let mut what = call::name::<T>(self.layout, self.arithmetic, Tile::Square);
+        let cuts = self.cuts(may_differ).into_iter();
+        let mut candidates: Vec<_> = cuts.map(|(name, cut)| (name, Method::Kernel(cut))).collect();
+        if let Some(library) = library {
+            let start = if self.starts { " and a start" } else { "" };
+            what = format!("{what}{start} beside {library}");
+            candidates.push(("cuBLASLt", Method::Library));
         }
+        Question { what, sizes: self.sizes.to_vec(), candidates, ptx: &[PTX, PTX_LARGE] }
+    }
+
+    /// Whether tensor cores multiply what is there, and it can be measured.
+    pub(super) fn is_for_library(self) -> bool {
+        let is_rounded = self.operands.1 || self.arithmetic == Arithmetic::Tf32;
+        is_rounded && self.output == Output::Overwrite && self.sizes.iter().all(|&size| size > 0)
     }
 
     /// By the rule, or by larger tiles with the same bits; where sums `may_differ`, in half as many parts, too.

@@ -1,0 +1,99 @@
+//! cuBLASLt on a GPU: its handle, and how each kind of product is multiplied.
+//!
+//! Source: cuBLAS documentation, "Using the cuBLASLt API". Functions may be called on any thread, with one handle too ("Thread Safety"); what they launch can be captured ("CUDA Graphs Support").
+
+mod handle;
+mod plan;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Gpu;
+use super::stream::Streams;
+use super::work::Work;
+use crate::cublaslt::{MatrixAddresses, MatrixProduct};
+use crate::error::Result;
+use handle::Handle;
+pub(super) use plan::Plan;
+
+/// Plans at most. Shapes are few where batches are rounded; were they ever many, all would be made anew.
+const PLANS_MAX: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct CublasLt {
+    handle: Arc<Handle>,
+    streams: Arc<Streams>,
+    /// None where the library knows no way.
+    plans: HashMap<Kind, Option<Arc<Plan>>>,
+}
+
+/// All that a plan depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Kind {
+    product: MatrixProduct,
+    /// Of a, b and the output.
+    alignments_bytes: [u32; 3],
+    start: u64,
+    workspace_bytes: usize,
+}
+
+impl CublasLt {
+    pub(crate) fn open(gpu: &Gpu) -> Result<Option<Self>> {
+        let handle = Handle::new(gpu.context()).map_err(|fault| gpu.context().error(fault))?;
+        let of =
+            |handle| CublasLt { handle: Arc::new(handle), streams: Arc::clone(gpu.streams()), plans: HashMap::new() };
+        Ok(handle.map(of))
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.handle.name()
+    }
+
+    /// # Safety
+    /// As [`crate::CublasLt::multiply`].
+    pub(crate) unsafe fn multiply(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool> {
+        // SAFETY: as the caller promised.
+        unsafe { self.submit(product, at) }.map_err(|fault| self.handle.context().error(fault))
+    }
+
+    /// # Safety
+    /// As [`CublasLt::multiply`].
+    unsafe fn submit(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool, super::Fault> {
+        let kind = Kind::of(product, at);
+        let known = self.plans.get(&kind).cloned();
+        let is_first = known.is_none();
+        let Some(plan) = known.map_or_else(|| self.plan(kind), Ok)? else { return Ok(false) };
+        let (work, stream) = (Work::Product { plan, at: *at }, Streams::default_stream(&self.streams));
+        if is_first {
+            // What was held back is submitted first.
+            self.handle.context().enter()?;
+            // SAFETY: as the caller promised, of the default stream.
+            unsafe { work.submit((stream.id(), stream.raw())) }?;
+        } else {
+            // SAFETY: as the caller promised.
+            unsafe { stream.on().submit(work) }?;
+        }
+        Ok(true)
+    }
+
+    fn plan(&mut self, kind: Kind) -> Result<Option<Arc<Plan>>, super::Fault> {
+        if self.plans.len() == PLANS_MAX {
+            self.plans.clear();
+        }
+        let plan = Plan::new(&self.handle, &kind)?.map(Arc::new);
+        self.plans.insert(kind, plan.clone());
+        Ok(plan)
+    }
+}
+
+impl Kind {
+    fn of(product: &MatrixProduct, at: &MatrixAddresses) -> Self {
+        let alignments_bytes = [at.a, at.b, at.out].map(alignment_bytes);
+        Kind { product: *product, alignments_bytes, start: at.start, workspace_bytes: at.workspace.1 }
+    }
+}
+
+/// By how much an address can be divided, up to the most that the library asks about.
+fn alignment_bytes(address: u64) -> u32 {
+    1 << address.trailing_zeros().min(8)
+}
