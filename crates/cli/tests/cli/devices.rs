@@ -132,7 +132,7 @@ fn a_gpu_trains_and_evaluates_models_over_graphs() {
         let (code, message) = with_driver(&stage, &format!("{train} --out {run} --device {device}"));
         assert_eq!(code, Some(0), "{run}: {message}");
     }
-    let [(expected, _), (found, device)] = ["processor", "gpu"].map(|run| trained(stage, run));
+    let [(expected, _), (found, device)] = ["processor", "gpu"].map(|run| trained(&stage, run));
     assert_eq!((found.len(), expected.len(), device.as_str()), (3, 3, "cuda:0"));
     let error = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
     assert!(error < 1e-4 * expected[0], "losses differ by {error}");

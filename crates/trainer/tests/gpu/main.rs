@@ -8,6 +8,8 @@ mod graphs;
 mod library;
 mod planning;
 mod predicting;
+#[path = "../../examples/gpu_operations/runs.rs"]
+mod runs;
 mod shapes;
 mod submitting;
 mod tuning;
@@ -381,4 +383,14 @@ fn a_driver_that_fails_ends_a_run_after_the_last_step_that_was_done() {
     assert!(error.to_string().contains("cuLaunchKernel"), "{error}");
     assert!(bits(&whole) == before, "weights are those of the last step");
     assert_eq!(train(&mut whole, &samples, None).0.len(), 6);
+}
+
+#[test]
+fn what_gpu_check_trains_is_the_processors() {
+    for (name, run) in runs::CASES {
+        println!("{name}: {}", run(&Device::cpu()).unwrap());
+    }
+    let (_driver, gpu) = with_kernels();
+    let (_, dense) = runs::CASES.iter().find(|(name, _)| name.contains("dense")).unwrap();
+    dense(&gpu).unwrap();
 }

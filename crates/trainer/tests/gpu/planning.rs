@@ -124,7 +124,7 @@ fn one_after_another([fast, slow]: [usize; 2]) -> SeriesInMemory {
 fn dense_training_takes_what_was_planned_to_the_byte() {
     let (_driver, gpu) = with_kernels();
     // Two runs a batch, in an order that has some that share no bar; and one.
-    let of_batches = |of: &Config| Config { batch_size: 12, max_steps: Some(4), ..in_runs(of, 6) };
+    let of_batches = |of: &Config| Config { batch_size: 12, max_steps: Some(12), ..in_runs(of, 6) };
     for layers in [1, 2] {
         for of in [config(Precision::Fp32, layers), normed(Precision::Fp32, layers)] {
             let [planned, taken] = planned_and_taken(&gpu, &of_batches(&of), &one_after_another([5, 3]));
@@ -132,8 +132,8 @@ fn dense_training_takes_what_was_planned_to_the_byte() {
         }
     }
     // So long that steps are rounded up.
-    let of = in_runs(&Config { batch_size: 40, max_steps: Some(1), ..config(Precision::Fp32, 1) }, 40);
-    let [planned, taken] = planned_and_taken(&gpu, &of, &one_after_another([40, 20]));
+    let of = in_runs(&Config { batch_size: 40, max_steps: Some(2), ..config(Precision::Fp32, 2) }, 40);
+    let [planned, taken] = planned_and_taken(&gpu, &of, &one_after_another([90, 30]));
     assert_eq!(planned, taken, "{SCOPES:?} and all of long windows");
 }
 

@@ -1,11 +1,13 @@
 #![forbid(unsafe_code)]
 
-//! The suites of operations of segment, amp and trainer on a device of this machine, as a table that grows row by row. `scripts/gpu-check` builds it and runs it.
+//! The suites of operations of segment, amp and trainer on a device of this machine, and whole runs, as a table that grows row by row. `scripts/gpu-check` builds it and runs it.
 //!
 //! `cargo run --release -p megabatch-trainer --example gpu_operations -- [--device N | --device cpu]`
 
+#[path = "../device/mod.rs"]
 mod device;
-#[path = "../../gpu-core/examples/gpu_check/watch.rs"]
+mod runs;
+#[path = "../../../gpu-core/examples/gpu_check/watch.rs"]
 mod watch;
 
 use std::error::Error;
@@ -68,7 +70,8 @@ fn checks(device: &Device) -> Vec<Check<'_>> {
     let trainer = ops::conformance::CASES.iter();
     let trainer = trainer.map(|&(name, case)| of("trainer", name, move || case(device)));
     let library = Check::new("trainer: which cuBLASLt is here".to_owned(), move || library(device));
-    segment.chain(amp).chain(trainer).chain([library]).collect()
+    let runs = runs::CASES.iter().map(|&(name, run)| Check::new(format!("trainer: {name}"), move || run(device)));
+    segment.chain(amp).chain(trainer).chain([library]).chain(runs).collect()
 }
 
 fn of<'d, E: Error + 'static>(suite: &str, name: &str, case: impl Fn() -> Result<(), E> + 'd) -> Check<'d> {
