@@ -1,6 +1,8 @@
 //! The gates of `cargo xtask test`, cheapest first.
 
+use std::collections::BTreeSet;
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -52,15 +54,38 @@ fn without_cuda(workspace: &Workspace) -> Result<()> {
     succeed(cargo(&workspace.root, &["test", "--locked", "--lib"]).args(package))
 }
 
+/// Integration tests that use the fake driver, of which a process has one: test after test, on one processor.
+const ON_FAKE_DRIVER: [&str; 2] = ["cuda", "gpu"];
+
 fn tests(workspace: &Workspace) -> Result<()> {
     if std::env::var_os("MEGABATCH_DATA").is_none() {
         println!("MEGABATCH_DATA is not set: tests on real market data say that they are skipped");
     }
-    let mut test = cargo(&workspace.root, &["test", "--workspace", "--locked"]);
-    test.env("MEGABATCH_PYTHON", tools::python_for_tests(workspace)?);
-    // The same cases in every run: a gate answers for the change at hand. `cargo test` draws others each time, and finds the rare one.
-    test.env("PROPTEST_RNG_SEED", "1");
-    succeed(tools::with_cmake(&mut test, workspace)?)
+    let python = tools::python_for_tests(workspace)?;
+    let test = |arguments: &[&str]| -> Result<Command> {
+        let mut test = cargo(&workspace.root, &["test", "--workspace", "--locked"]);
+        test.args(arguments).env("MEGABATCH_PYTHON", &python);
+        // The same cases in every run: a gate answers for the change at hand. `cargo test` draws others each time, and finds the rare one.
+        test.env("PROPTEST_RNG_SEED", "1");
+        tools::with_cmake(&mut test, workspace)?;
+        Ok(test)
+    };
+    succeed(&mut test(&["--no-run"])?)?;
+    let names: BTreeSet<&str> =
+        workspace.packages.iter().flat_map(|package| &package.tests).map(String::as_str).collect();
+    let (mut beside, mut rest) = (test(&[])?, test(&["--lib", "--bins"])?);
+    for name in names {
+        let part = if ON_FAKE_DRIVER.contains(&name) { &mut beside } else { &mut rest };
+        part.args(["--test", name]);
+    }
+    let output = thread::scope(|scope| {
+        let beside = scope.spawn(|| beside.output());
+        succeed(&mut rest)?;
+        succeed(&mut test(&["--doc"])?)?;
+        beside.join().expect("a command that is waited for does not panic").context("cannot start cargo")
+    })?;
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(()) } else { bail!("tests on the fake driver ended with {}", output.status) }
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {

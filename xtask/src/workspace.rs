@@ -19,6 +19,8 @@ pub(crate) struct Package {
     /// Members that it depends on in its normal and build dependencies; a test may reach further.
     pub(crate) depends_on: Vec<String>,
     pub(crate) is_published_library: bool,
+    /// Names of its integration tests.
+    pub(crate) tests: Vec<String>,
 }
 
 impl Workspace {
@@ -48,9 +50,9 @@ impl Workspace {
 impl Package {
     fn from_metadata(package: &Value, members: &[&str]) -> Self {
         let dependencies = package["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
-        let is_library = package["targets"]
-            .as_array()
-            .is_some_and(|targets| targets.iter().any(|target| target["kind"][0].as_str() == Some("lib")));
+        let targets = package["targets"].as_array().map_or(&[][..], Vec::as_slice);
+        let of_kind = |kind| targets.iter().filter(move |target| target["kind"][0].as_str() == Some(kind));
+        let is_library = of_kind("lib").next().is_some();
         Package {
             name: package["name"].as_str().unwrap_or_default().to_owned(),
             depends_on: dependencies
@@ -61,6 +63,7 @@ impl Package {
                 .map(str::to_owned)
                 .collect(),
             is_published_library: is_library && package["publish"].is_null(),
+            tests: of_kind("test").filter_map(|target| target["name"].as_str()).map(str::to_owned).collect(),
         }
     }
 }
