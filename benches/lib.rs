@@ -2,8 +2,11 @@
 #![deny(unsafe_code)]
 
 pub mod full_size;
+// Its tests are chunk-io's.
+#[cfg(not(test))]
 mod stored;
 
+#[cfg(not(test))]
 pub use stored::StoredChunk;
 
 use megabatch_bars::{Bar, Bars, Timeframe};
