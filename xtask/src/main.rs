@@ -7,6 +7,8 @@ mod experiment;
 mod fuzz;
 mod gates;
 mod gpu_check;
+#[cfg(test)]
+mod house;
 mod instructions;
 mod kernels;
 mod kill;
