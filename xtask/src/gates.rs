@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{Workspace, cargo, succeed};
-use crate::{demo, layers, tools, trampolines};
+use crate::{demo, layers, skipped, tools, trampolines};
 
 /// One check of the whole workspace.
 pub(crate) struct Gate {
@@ -51,20 +51,19 @@ fn without_cuda(workspace: &Workspace) -> Result<()> {
     let package = ["--package", "megabatch-gpu-core"];
     let clippy = ["clippy", "--locked", "--all-targets"];
     succeed(cargo(&workspace.root, &clippy).args(package).args(["--", "--deny", "warnings"]))?;
-    succeed(cargo(&workspace.root, &["test", "--locked", "--lib"]).args(package))
+    let mut test = cargo(&workspace.root, &["test", "--locked", "--lib"]);
+    succeed(test.args(package).env(skipped::RECORD, skipped::path(workspace)))
 }
 
 /// Integration tests that use the fake driver, of which a process has one: test after test, on one processor.
 const ON_FAKE_DRIVER: [&str; 2] = ["cuda", "gpu"];
 
 fn tests(workspace: &Workspace) -> Result<()> {
-    if std::env::var_os("MEGABATCH_DATA").is_none() {
-        println!("MEGABATCH_DATA is not set: tests on real market data say that they are skipped");
-    }
     let python = tools::python_for_tests(workspace)?;
     let test = |arguments: &[&str]| -> Result<Command> {
         let mut test = cargo(&workspace.root, &["test", "--workspace", "--locked"]);
         test.args(arguments).env("MEGABATCH_PYTHON", &python);
+        test.env(skipped::RECORD, skipped::path(workspace));
         // The same cases in every run: a gate answers for the change at hand. `cargo test` draws others each time, and finds the rare one.
         test.env("PROPTEST_RNG_SEED", "1");
         tools::with_cmake(&mut test, workspace)?;

@@ -11,6 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-gpu-core", &["megabatch-cuda-lazy"]),
     ("megabatch-bars", &[]),
     ("megabatch-simt", &[]),
+    ("megabatch-test-support", &[]),
     ("megabatch-doctor", &[]),
     ("megabatch-order", &[]),
     ("megabatch-amp", &["megabatch-gpu-core"]),

@@ -15,6 +15,7 @@ mod kill;
 mod layers;
 mod report;
 mod simulate;
+mod skipped;
 mod test;
 mod tools;
 mod trampolines;
@@ -28,7 +29,9 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   demo [ARGS…]    build megabatch and run its main job on generated bars: `megabatch demo ARGS`
-  test [GATE…]    every check that a change must pass, or only the gates named; `test --list` names them
+  test [--require WHAT]… [GATE…]
+                  every check that a change must pass, or only the gates named; `test --list` names them. With `--require data`
+                  or `--require python` it fails if a test is skipped for want of that
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   experiment NAME…
                   whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag, molecules, sp500

@@ -17,7 +17,7 @@ const SCRIPT: &str = "h5py_files.py";
 
 #[test]
 fn windows_files_of_h5py_are_read_bit_for_bit() {
-    let Some((python, _turn)) = python("windows_files_of_h5py_are_read_bit_for_bit") else { return };
+    let Some((python, _turn)) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     run(&python, SCRIPT, &[Path::new("write"), folder.path()]);
     let files = hdf5_files(folder.path());
@@ -27,7 +27,7 @@ fn windows_files_of_h5py_are_read_bit_for_bit() {
 
 #[test]
 fn timeframes_of_h5py_come_shortest_first() {
-    let Some((python, _turn)) = python("timeframes_of_h5py_come_shortest_first") else { return };
+    let Some((python, _turn)) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     run(&python, SCRIPT, &[Path::new("write"), folder.path()]);
     for (name, expected) in [("sequences", &["M1", "H1", "D1"][..]), ("grouped", &["M5", "M30"])] {
@@ -39,7 +39,7 @@ fn timeframes_of_h5py_come_shortest_first() {
 
 #[test]
 fn h5py_reads_a_series_as_it_was_written() {
-    let Some((python, _turn)) = python("h5py_reads_a_series_as_it_was_written") else { return };
+    let Some((python, _turn)) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("series.h5");
     let series = made::series(&Plan::two_instruments());

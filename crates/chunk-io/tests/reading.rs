@@ -5,6 +5,7 @@ use std::path::Path;
 
 use megabatch_chunk_io::{Direct, Error, NonFinite, ReadBy, SampleBlock, Source, SourceOptions};
 use megabatch_gpu_core::Device;
+use megabatch_test_support::{Requirement, skip};
 use proptest::prelude::*;
 
 /// Nothing is held in memory, so that each request reads the file.
@@ -199,10 +200,7 @@ fn a_file_that_changes_while_it_is_open_is_refused() {
 fn where_the_page_cache_cannot_be_passed_it_is_used_and_said() {
     let memory = Path::new("/dev/shm");
     let Ok(folder) = tempfile::tempdir_in(memory) else {
-        println!(
-            "where_the_page_cache_cannot_be_passed_it_is_used_and_said: skipped, there is no {}",
-            memory.display()
-        );
+        skip(Requirement::MemoryFileSystem, "reading past the page cache where the file system refuses");
         return;
     };
     let path = folder.path().join("windows.h5");

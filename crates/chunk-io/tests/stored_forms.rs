@@ -15,7 +15,7 @@ const SCRIPT: &str = "stored_forms.py";
 
 #[test]
 fn every_form_is_read_bit_for_bit_and_by_whom_it_should_be() {
-    let Some((python, _turn)) = python("every_form_is_read_bit_for_bit_and_by_whom_it_should_be") else { return };
+    let Some((python, _turn)) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     run(&python, SCRIPT, &[folder.path()]);
     let files = hdf5_files(folder.path());

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
 
 use megabatch_cuda_lazy::{CUDA_ERROR_NO_DEVICE, driver};
+use megabatch_test_support::{Requirement, skip};
 
 unsafe extern "C" {
     fn cuInit(flags: c_uint) -> c_int;
@@ -14,7 +15,7 @@ unsafe extern "C" {
 #[test]
 fn without_a_driver_every_call_says_so() {
     let Err(absent) = driver() else {
-        println!("skipped: this machine has a CUDA driver");
+        skip(Requirement::NoCudaDriver, "the message without a driver");
         return;
     };
     assert!(absent.to_string().starts_with("no CUDA driver: libcuda.so.1: "), "{absent}");

@@ -137,6 +137,18 @@ mod tests {
         assert_eq!((all[0], all[all.len() - 1].name()), (Isa::best(), "portable"));
     }
 
+    /// Tests that go through [`Isa::all`] pass over the others in silence.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn instruction_sets_that_this_cpu_lacks_are_reported() {
+        let present: Vec<&str> = Isa::all().into_iter().map(Isa::name).collect();
+        for missing in ["avx2", "avx512"].into_iter().filter(|name| !present.contains(name)) {
+            let reason = format!("kernels for {missing} in all crates");
+            megabatch_test_support::skip(megabatch_test_support::Requirement::Instructions, &reason);
+        }
+        assert!(present.len() <= 3, "a new instruction set has no row here: {present:?}");
+    }
+
     #[test]
     fn the_width_of_vectors_changes_no_bit() {
         let x: Vec<f32> = (0..1000).map(|k| k as f32 * -0.0917).collect();

@@ -2,13 +2,14 @@
 #![cfg(target_os = "linux")]
 
 use megabatch_gpu_core::{Device, Error};
+use megabatch_test_support::{Requirement, skip};
 
 #[test]
 fn a_device_is_refused_with_the_loaders_reason_and_auto_is_the_cpu() {
     let error = match Device::select("cuda:0") {
         Err(error @ Error::DriverAbsent { .. }) => error.to_string(),
         other => {
-            println!("skipped: this machine has a CUDA driver ({other:?})");
+            skip(Requirement::NoCudaDriver, &format!("the message without a driver; {other:?}"));
             return;
         }
     };

@@ -1,20 +1,11 @@
 //! Importers on the data that they were written for, which `MEGABATCH_DATA` finds.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use megabatch_graph_cache::export;
 use megabatch_graph_cache::import::{self, EdgeListOptions, FeatureRows, Imported, Positions, SdfOptions, Text};
 use megabatch_graph_cache::{Builder, Graph, Targets};
-
-/// The folder, or `None` and a line that says so.
-fn data(what: &str) -> Option<PathBuf> {
-    let folder = env::var_os("MEGABATCH_DATA").map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: MEGABATCH_DATA is not set, so that {what} is not found");
-    }
-    folder
-}
+use megabatch_test_support::published_data;
 
 fn graphs(imported: &Imported) -> Vec<Graph> {
     (0..imported.keys().len()).map(|index| imported.build(index).unwrap()).collect()
@@ -43,7 +34,7 @@ fn edge_index_and_back(imported: &Imported) -> Imported {
 
 #[test]
 fn cora_has_the_nodes_edges_features_and_split_of_its_paper() {
-    let Some(data) = data("Cora") else { return };
+    let Some(data) = published_data("the import of Cora") else { return };
     let folder = data.join("graphs/cora_plain");
     let cora = import::edge_list(&folder, EdgeListOptions::default()).unwrap();
     assert_eq!(cora.keys(), ["train", "validation", "test"]);
@@ -69,7 +60,7 @@ fn cora_has_the_nodes_edges_features_and_split_of_its_paper() {
 
 #[test]
 fn mutag_has_its_molecules() {
-    let Some(data) = data("MUTAG") else { return };
+    let Some(data) = published_data("the import of MUTAG") else { return };
     let mutag = import::tu(&data.join("graphs/MUTAG_TU")).unwrap();
     let all = graphs(&mutag);
     assert_eq!((all.len(), all.iter().map(Graph::len).sum::<usize>()), (188, 3371));
@@ -84,7 +75,7 @@ fn mutag_has_its_molecules() {
 
 #[test]
 fn gdb1k_has_its_energies() {
-    let Some(data) = data("gdb1k") else { return };
+    let Some(data) = published_data("the import of gdb1k") else { return };
     let file = |name: &str| data.join("molecules").join(name);
     let table = Some(Text::read(&file("gdb1k.sdf.csv.gz")).unwrap());
     let options = SdfOptions { table, positions: Positions::Kept, ..SdfOptions::default() };

@@ -1,4 +1,4 @@
-//! Tests on published files. They are found through `MEGABATCH_DATA` and skipped, with a line that says so, without it.
+//! Tests on published files, which `MEGABATCH_DATA` finds. Without it they are reported as skipped.
 
 mod chain;
 mod dirty;
@@ -9,13 +9,9 @@ mod year;
 
 use std::path::PathBuf;
 
-/// The path of a published file, or `None`, said aloud, where there are none.
+use megabatch_test_support::published_data;
+
+/// The path of a published file; without the data, `None`, and the running test counts as skipped.
 fn published(name: &str) -> Option<PathBuf> {
-    match std::env::var_os("MEGABATCH_DATA") {
-        Some(folder) => Some(PathBuf::from(folder).join(name)),
-        None => {
-            println!("skipped: MEGABATCH_DATA is not set, so {name} is not read");
-            None
-        }
-    }
+    Some(published_data(name)?.join(name))
 }

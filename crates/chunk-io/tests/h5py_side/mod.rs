@@ -10,14 +10,10 @@ use megabatch_gpu_core::Device;
 /// HDF5 opens files without close-on-exec: a Python that one test starts while another writes would inherit the file and its lock.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The Python of `MEGABATCH_PYTHON`, and the turn to use it; says so where there is none.
-pub(crate) fn python(test: &str) -> Option<(PathBuf, MutexGuard<'static, ()>)> {
+/// The Python of `MEGABATCH_PYTHON`, and the turn to use it; without it the running test counts as skipped.
+pub(crate) fn python() -> Option<(PathBuf, MutexGuard<'static, ()>)> {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let python = std::env::var_os("MEGABATCH_PYTHON").map(|python| (PathBuf::from(python), turn));
-    if python.is_none() {
-        println!("{test}: skipped, MEGABATCH_PYTHON is unset (a Python with numpy and h5py)");
-    }
-    python
+    megabatch_test_support::python("the comparison with h5py").map(|python| (python, turn))
 }
 
 /// Runs a script of the tests' folder.

@@ -5,6 +5,7 @@ use std::process::Output;
 
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
+use megabatch_test_support::{Requirement, skip};
 use megabatch_trainer::ops::conformance::SOURCES;
 use serde_json::Value;
 
@@ -274,7 +275,7 @@ fn without_a_driver_the_loader_says_why() {
     ] {
         let output = stage.command(line).output().unwrap();
         if output.status.success() {
-            println!("skipped: this machine has a GPU");
+            skip(Requirement::NoCudaDriver, "the message without a driver");
             return;
         }
         let message = String::from_utf8_lossy(&output.stderr);

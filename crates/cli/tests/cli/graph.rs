@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use megabatch_test_support::published_data;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
@@ -268,10 +269,7 @@ fn bench_answers_with_the_keys_that_programs_read() {
 
 #[test]
 fn real_collections_are_built_whole() {
-    let Some(data) = std::env::var_os("MEGABATCH_DATA") else {
-        println!("skipped: MEGABATCH_DATA is not set, so that Cora, MUTAG and gdb1k are not found");
-        return;
-    };
+    let Some(data) = published_data("building Cora, MUTAG and gdb1k") else { return };
     let stage = Stage::new();
     let at = |name: &str| Path::new(&data).join(name).display().to_string();
     let build = |input: &str, rest: &str| stage.succeeds(&format!("graph build {} {rest}", at(input)));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use megabatch_test_support::published_data;
 use serde_json::json;
 
 use crate::stage::{Stage, tensor};
@@ -164,10 +165,7 @@ fn what_cannot_be_exported_is_refused_and_nothing_is_written() {
 
 #[test]
 fn real_collections_return() {
-    let Some(data) = std::env::var_os("MEGABATCH_DATA") else {
-        println!("skipped: MEGABATCH_DATA is not set, so that Cora, MUTAG and gdb1k are not found");
-        return;
-    };
+    let Some(data) = published_data("exporting Cora, MUTAG and gdb1k") else { return };
     let stage = Stage::new();
     let at = |name: &str| Path::new(&data).join(name).display().to_string();
     let targets = at("molecules/gdb1k.sdf.csv.gz");

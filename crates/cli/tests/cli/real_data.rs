@@ -1,16 +1,13 @@
-//! A published year of minutes, found through `MEGABATCH_DATA`; skipped, with a line that says so, without it.
+//! A published year of minutes, found through `MEGABATCH_DATA`. Without it the test is reported as skipped.
 
-use std::path::PathBuf;
+use megabatch_test_support::published_data;
 
 use crate::stage::Stage;
 
 #[test]
 fn a_year_of_eurusd_minutes_is_ingested() {
-    let Some(folder) = std::env::var_os("MEGABATCH_DATA") else {
-        println!("skipped: MEGABATCH_DATA is not set, so no published bars are ingested");
-        return;
-    };
-    let bars = PathBuf::from(folder).join("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz");
+    let Some(folder) = published_data("ingesting a published year") else { return };
+    let bars = folder.join("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz");
     let stage = Stage::new();
     let answer = stage.succeeds(&format!("ingest {} --out series.h5", bars.display()));
     assert!(answer["samples"].as_u64().unwrap() > 300_000, "{answer}");

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use megabatch_test_support::{Requirement, skip};
 use serde_json::{Value, json};
 
 use crate::stage::{SMALL, Stage};
@@ -51,7 +52,7 @@ fn python_reads_the_snapshot_of_a_run() {
                   len([e for e in d['device_traces'][0] if e['action'] == 'alloc']) > 0]))";
     let process = Command::new(&python).args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut process) = process else {
-        println!("skipped: there is no {python}; MEGABATCH_PYTHON can name one");
+        skip(Requirement::Python, "reading the pickle");
         return;
     };
     process.stdin.take().unwrap().write_all(&stage.read("run.pickle")).unwrap();

@@ -4,6 +4,7 @@ use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use megabatch_doctor::{Holder, Severity, Trial};
+use megabatch_test_support::{Requirement, skip};
 
 use crate::patient::{Patient, found, ids, torch};
 
@@ -81,7 +82,7 @@ fn device_nodes_that_may_not_be_opened_are_named_with_the_command() {
     }
     if OpenOptions::new().write(true).open(patient.place(forbidden[0])).is_ok() {
         // Root may open whatever it likes; the finding itself is tested beside its rule.
-        println!("skipped: this user may open every file");
+        skip(Requirement::OrdinaryUser, "the probe of forbidden device nodes");
         return;
     }
     let (seen, commands) = found(&patient.examine(), "devices-forbidden");

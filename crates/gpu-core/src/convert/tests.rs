@@ -126,6 +126,8 @@ fn what_is_chosen_here_equals_the_portable_form() {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
+    use megabatch_test_support::{Requirement, skip};
+
     use super::super::{avx2, avx512, f16c};
     use super::*;
 
@@ -141,7 +143,7 @@ mod x86_64 {
 
     fn lacks(feature: &str, present: bool) -> bool {
         if !present {
-            println!("skipped: the processor lacks {feature}");
+            skip(Requirement::Instructions, feature);
         }
         !present
     }

@@ -5,6 +5,7 @@ mod viewer;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use megabatch_test_support::{Requirement, skip};
 use proptest::prelude::*;
 
 use super::history::lines;
@@ -241,7 +242,7 @@ fn python_reads_the_pickle() {
     let python = std::env::var("MEGABATCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let process = Command::new(&python).args(["-c", CHECK]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut process) = process else {
-        println!("skipped: there is no {python}; MEGABATCH_PYTHON can name one");
+        skip(Requirement::Python, "reading the pickle");
         return;
     };
     process.stdin.take().unwrap().write_all(&snapshot.to_pickle()).unwrap();

@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use megabatch_test_support::{Requirement, skip};
+
 use crate::stage::Stage;
 
 /// A model whose optimizer state is larger than every other file of a short run.
@@ -64,7 +66,7 @@ fn require_only(run: &Path, step: u64) {
 fn a_full_disk_costs_nothing_but_the_steps_since_the_last_checkpoint() {
     let stage = Stage::with_series();
     let Some(disk) = SmallDisk::mount(stage.path("disk")) else {
-        println!("skipped: only root may mount a small file system to fill");
+        skip(Requirement::Root, "mounting a small file system to fill");
         return;
     };
     let [first, second] = STEPS;

@@ -17,6 +17,19 @@ struct Operands {
     start: Vec<f32>,
 }
 
+/// Tests that go through [`ByteIsa::all`] pass over the others in silence.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn instruction_sets_that_this_cpu_lacks_are_reported() {
+    let present: Vec<InstructionSet> = ByteIsa::all().into_iter().map(ByteIsa::instruction_set).collect();
+    let all = [InstructionSet::Avx2, InstructionSet::AvxVnni, InstructionSet::Avx512Vnni];
+    for missing in all.into_iter().filter(|set| !present.contains(set)) {
+        let reason = format!("products of bytes for {missing:?}");
+        megabatch_test_support::skip(megabatch_test_support::Requirement::Instructions, &reason);
+    }
+    assert!(present.contains(&InstructionSet::Portable));
+}
+
 /// Weights as the formulas name them.
 fn weight(name: &str, n: usize, k: usize) -> i8 {
     (uniform(Stream { seed: 5, name }, (n * 100_000 + k) as u64) * 255.0 - 127.5) as i8
