@@ -13,10 +13,15 @@ mod instructions;
 mod kernels;
 mod kill;
 mod layers;
+mod nextest;
+mod passed;
 mod report;
+mod session;
 mod simulate;
 mod skipped;
+mod sources;
 mod test;
+mod tests_gate;
 mod tools;
 mod trampolines;
 mod workspace;
@@ -29,9 +34,13 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   demo [ARGS…]    build megabatch and run its main job on generated bars: `megabatch demo ARGS`
-  test [--require WHAT]… [GATE…]
-                  every check that a change must pass, or only the gates named; `test --list` names them. With `--require data`
-                  or `--require python` it fails if a test is skipped for want of that
+  test [--thorough] [--again] [--package NAME]… [--require WHAT]… [GATE…]
+                  every check that a change must pass, or only the gates named; `test --list` names them. What passed before and has
+                  not changed since is left out, unless with `--again`. `--thorough`: 256 cases of each property test instead of 16, and
+                  a million events of the memory pool. `--package` keeps the gate `tests` to a package. With `--require data` or `--require python` it fails if a test is skipped for want of that
+  test --timings [ROUNDS]
+                  measures `demo` and `test` on clean clones, cold, warm and after a change of one function in each crate, 3 times or
+                  ROUNDS; writes the table of docs/gate-measurements.md. It needs a quiet machine and hours
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   experiment NAME…
                   whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag, molecules, sp500

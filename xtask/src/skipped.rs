@@ -17,8 +17,8 @@ pub(crate) fn path(workspace: &Workspace) -> PathBuf {
     workspace.target_dir.join("skipped-tests.txt")
 }
 
-/// Forgets the tests that an earlier run skipped.
-pub(crate) fn clear(path: &Path) -> Result<()> {
+/// Removes a file of an earlier run, if there is one.
+pub(crate) fn clear_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", path.display()))
@@ -72,8 +72,8 @@ mod tests {
     use super::*;
 
     fn skipped(requirement: Requirement, test: &str, reason: &str) -> Skipped {
-        let [package, test, reason] = ["megabatch-bars", test, reason].map(str::to_owned);
-        Skipped { requirement, package, test, reason }
+        let [package, program, test, reason] = ["megabatch-bars", "real-0123", test, reason].map(str::to_owned);
+        Skipped { requirement, package, program, test, reason }
     }
 
     #[test]

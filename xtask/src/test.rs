@@ -1,19 +1,28 @@
 //! `cargo xtask test`: the one gate that every change passes.
 
+use std::cell::RefCell;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use megabatch_test_support::Requirement;
 
 use crate::gates::{GATES, Gate};
-use crate::skipped;
+use crate::passed::Passed;
+use crate::session::{Depth, Session};
+use crate::sources::Sources;
 use crate::workspace::Workspace;
+use crate::{skipped, tests_gate};
 
 /// What the command line asks for.
 struct Options {
     gates: Vec<&'static Gate>,
     /// Inputs for want of which no test may be skipped.
     required: Vec<Requirement>,
+    depth: Depth,
+    /// Packages to which the gate `tests` keeps; none for all.
+    packages: Vec<String>,
+    /// Whether what passed before and has not changed is left out.
+    reuse: bool,
 }
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -24,22 +33,33 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = parse(args)?;
     let workspace = Workspace::load()?;
     let record = skipped::path(&workspace);
-    skipped::clear(&record)?;
+    skipped::clear_file(&record)?;
+    let (sources, passed) = (Sources::read(&workspace)?, Passed::open(&workspace, options.reuse)?);
+    let session = Session {
+        workspace,
+        sources,
+        passed,
+        depth: options.depth,
+        packages: options.packages,
+        timed: RefCell::default(),
+    };
     let start = Instant::now();
     for gate in &options.gates {
         println!("\n== {}: {}", gate.name, gate.checks);
         let gate_start = Instant::now();
-        (gate.run)(&workspace).with_context(|| format!("gate `{0}`; alone: cargo xtask test {0}", gate.name))?;
+        (gate.run)(&session).with_context(|| format!("gate `{0}`; alone: cargo xtask test {0}", gate.name))?;
         println!("== {} passed in {:.0} s", gate.name, gate_start.elapsed().as_secs_f64());
     }
     println!();
+    tests_gate::report_slow(&session);
     skipped::report(&record, &options.required)?;
     println!("All {} gates passed in {:.0} s.", options.gates.len(), start.elapsed().as_secs_f64());
     Ok(())
 }
 
 fn parse(args: &[String]) -> Result<Options> {
-    let mut options = Options { gates: Vec::new(), required: Vec::new() };
+    let mut options =
+        Options { gates: Vec::new(), required: Vec::new(), depth: Depth::Usual, packages: Vec::new(), reuse: true };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -47,6 +67,9 @@ fn parse(args: &[String]) -> Result<Options> {
                 let name = args.next().context("--require needs a name, such as data")?;
                 options.required.push(skipped::requirement(name)?);
             }
+            "--package" => options.packages.push(args.next().context("--package needs a name")?.clone()),
+            "--thorough" => options.depth = Depth::Thorough,
+            "--again" => options.reuse = false,
             name => options.gates.push(gate(name)?),
         }
     }

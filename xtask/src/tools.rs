@@ -72,6 +72,11 @@ impl Venv {
         self.programs().join(if cfg!(windows) { "python.exe" } else { "python" })
     }
 
+    /// The program `name` that a package has installed.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.programs().join(format!("{name}{}", env::consts::EXE_SUFFIX))
+    }
+
     /// Where packages are installed.
     pub(crate) fn packages(&self) -> Result<PathBuf> {
         let mut ask = Command::new(self.python());

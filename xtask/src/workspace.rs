@@ -16,6 +16,8 @@ pub(crate) struct Workspace {
 /// One member of the workspace.
 pub(crate) struct Package {
     pub(crate) name: String,
+    /// Its folder below the root of the workspace.
+    pub(crate) folder: PathBuf,
     /// Members that it depends on in its normal and build dependencies; a test may reach further.
     pub(crate) depends_on: Vec<String>,
     pub(crate) is_published_library: bool,
@@ -34,11 +36,23 @@ impl Workspace {
             |key: &str| metadata[key].as_str().map(PathBuf::from).with_context(|| format!("no {key} in metadata"));
         let raw = metadata["packages"].as_array().context("no packages in metadata")?;
         let names: Vec<&str> = raw.iter().filter_map(|package| package["name"].as_str()).collect();
-        Ok(Workspace {
-            root: path("workspace_root")?,
-            target_dir: path("target_directory")?,
-            packages: raw.iter().map(|package| Package::from_metadata(package, &names)).collect(),
-        })
+        let root = path("workspace_root")?;
+        let packages = raw.iter().map(|package| Package::from_metadata(package, &names, &root)).collect();
+        Ok(Workspace { root, target_dir: path("target_directory")?, packages })
+    }
+
+    /// `package` and every member that it depends on, also through others, but not for its tests alone.
+    pub(crate) fn with_dependencies<'a>(&'a self, package: &'a Package) -> Vec<&'a Package> {
+        let mut found = vec![package];
+        let mut next = 0;
+        while let Some(&package) = found.get(next) {
+            for name in &package.depends_on {
+                let dependency = self.packages.iter().find(|one| one.name == *name);
+                found.extend(dependency.filter(|one| found.iter().all(|known| known.name != one.name)));
+            }
+            next += 1;
+        }
+        found
     }
 
     /// Where `megabatch` stands after a build with the dev profile.
@@ -48,13 +62,14 @@ impl Workspace {
 }
 
 impl Package {
-    fn from_metadata(package: &Value, members: &[&str]) -> Self {
+    fn from_metadata(package: &Value, members: &[&str], root: &Path) -> Self {
         let dependencies = package["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
         let targets = package["targets"].as_array().map_or(&[][..], Vec::as_slice);
         let of_kind = |kind| targets.iter().filter(move |target| target["kind"][0].as_str() == Some(kind));
         let is_library = of_kind("lib").next().is_some();
         Package {
             name: package["name"].as_str().unwrap_or_default().to_owned(),
+            folder: folder_of(package, root),
             depends_on: dependencies
                 .iter()
                 .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
@@ -66,6 +81,12 @@ impl Package {
             tests: of_kind("test").filter_map(|target| target["name"].as_str()).map(str::to_owned).collect(),
         }
     }
+}
+
+fn folder_of(package: &Value, root: &Path) -> PathBuf {
+    let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+    let folder = manifest.parent().unwrap_or(root);
+    folder.strip_prefix(root).unwrap_or(folder).to_owned()
 }
 
 /// `cargo ARGS` in `root`, with what [`crate::tools`] found on its path.

@@ -266,8 +266,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         #[test]
         fn any_gradients(bits in prop::collection::vec(any::<u32>(), 0..400), cut in 0usize..400, exponent in -20i32..=0) {
             let g: Vec<f32> = bits.into_iter().map(f32::from_bits).filter(|g| g.is_finite()).collect();

@@ -209,8 +209,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-
         #[test]
         fn agrees_with_the_formulas(numbers in numbers(1..90)) {
             let bars = bars(&numbers);

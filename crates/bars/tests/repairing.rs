@@ -182,8 +182,6 @@ fn nearly_rows() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
     /// Whatever the bytes, reading ends in bars that keep their invariants or in an error, and no row is lost from count.
     #[test]
     fn any_file_is_read_or_refused(

@@ -112,8 +112,6 @@ fn recordings() -> impl Strategy<Value = Vec<Recording>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
-
     #[test]
     fn windows_of_any_stride_come_back_from_their_series(
         recordings in recordings(), higher in any::<bool>(), timed in any::<bool>(), storage in compressions(),

@@ -109,8 +109,6 @@ fn storages() -> impl Strategy<Value = Storage> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-
     #[test]
     fn nothing_depends_on_the_size_of_chunks(
         place in prop::sample::select(vec![Place::Series, Place::WindowsInMemory, Place::WindowsOnDisk]),

@@ -69,8 +69,6 @@ fn write_as<T: hdf5::H5Type>(file: &hdf5::File, form: &Form, values: &[T]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn any_rows_are_as_the_library_reads_them(
         form in forms(), list in prop::collection::vec(0_usize..1000, 0..40), ends in (0_usize..1000, 0_usize..1000), threads in 1_usize..4

@@ -64,8 +64,6 @@ fn header_of<'a>(shape: &'a Shape, series: &'a Series) -> WindowsHeader<'a> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-
     #[test]
     fn a_series_comes_back_and_its_windows_are_as_defined(plan in plans(), options in storages(), seed in any::<u64>()) {
         let folder = tempfile::tempdir().unwrap();

@@ -29,8 +29,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-
         #[test]
         fn a_shell_reads_the_word_back(word in "[^\0]{0,20}") {
             let shell = Command::new("sh").args(["-c", &format!("printf %s {}", quote(&word))]).output().unwrap();

@@ -1,9 +1,9 @@
 //! Optional inputs of tests, and a record of the tests that were skipped for want of one.
 //!
-//! libtest counts a test that returns early as passed and hides its output. A test that cannot run on
-//! this machine therefore calls [`skip`], or asks for its input with [`published_data`] or [`python`].
-//! `cargo xtask test` names a file in [`RECORD`], to which each skipped test appends a line, and ends
-//! with the list.
+//! libtest counts a test that returns early as passed and hides its output. A test that cannot run
+//! on this machine therefore calls [`skip`], or asks for its input with [`published_data`] or
+//! [`python`]. `cargo xtask test` names a file in [`RECORD`], to which each skipped test appends a
+//! line, and ends with the list.
 #![forbid(unsafe_code)]
 
 use std::fmt::{self, Display, Formatter};
@@ -92,6 +92,8 @@ pub struct Skipped {
     pub requirement: Requirement,
     /// Package of the test.
     pub package: String,
+    /// File name of the test program.
+    pub program: String,
     /// Path of the test in its program, as libtest prints it.
     pub test: String,
     /// The part of the test that did not run.
@@ -100,16 +102,16 @@ pub struct Skipped {
 
 impl Skipped {
     /// The line of the record, without a line break.
-    fn line(&self) -> String {
-        let fields = [self.requirement.name(), &self.package, &self.test, &self.reason];
+    pub fn line(&self) -> String {
+        let fields = [self.requirement.name(), &self.package, &self.program, &self.test, &self.reason];
         fields.map(|field| field.replace(['\t', '\n', '\r'], " ")).join("\t")
     }
 
     fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.splitn(4, '\t');
+        let mut fields = line.splitn(5, '\t');
         let requirement = Requirement::from_name(fields.next()?)?;
         let mut text = || fields.next().map(str::to_owned);
-        Some(Skipped { requirement, package: text()?, test: text()?, reason: text()? })
+        Some(Skipped { requirement, package: text()?, program: text()?, test: text()?, reason: text()? })
     }
 }
 
@@ -120,14 +122,16 @@ impl Skipped {
 /// If [`RECORD`] names a file that cannot be appended to: a skipped test must not go unnoticed.
 pub fn skip(requirement: Requirement, reason: &str) {
     let package = env::var("CARGO_PKG_NAME").unwrap_or_default();
-    let skipped = Skipped { requirement, package, test: running_test(), reason: reason.to_owned() };
+    let skipped =
+        Skipped { requirement, package, program: running_program(), test: running_test(), reason: reason.to_owned() };
     println!("skipped: {reason}: needs {requirement}");
     if let Some(path) = env::var_os(RECORD).map(PathBuf::from) {
         append(&path, &skipped).unwrap_or_else(|error| panic!("{RECORD}={}: {error}", path.display()));
     }
 }
 
-/// The folder of published data; without it, `None` and the running test counts as skipped for `reason`.
+/// The folder of published data; without it, `None` and the running test counts as skipped for
+/// `reason`.
 pub fn published_data(reason: &str) -> Option<PathBuf> {
     let folder = env::var_os(DATA).map(PathBuf::from);
     if folder.is_none() {
@@ -171,8 +175,8 @@ fn append(path: &Path, skipped: &Skipped) -> io::Result<()> {
     file.write_all(format!("{}\n", skipped.line()).as_bytes())
 }
 
-/// The path of the running test: the name that libtest gives its thread, or, on the main thread, the
-/// filter of a process that runs a single test.
+/// The path of the running test: the name that libtest gives its thread, or, on the main thread,
+/// the filter of a process that runs a single test.
 fn running_test() -> String {
     let thread = thread::current();
     match thread.name() {
@@ -181,13 +185,19 @@ fn running_test() -> String {
     }
 }
 
+fn running_program() -> String {
+    let program = env::current_exe().unwrap_or_default();
+    program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn skipped(requirement: Requirement, test: &str) -> Skipped {
-        let reason = "Cora is not read".to_owned();
-        Skipped { requirement, package: "megabatch-bars".to_owned(), test: test.to_owned(), reason }
+        let [package, program, test, reason] =
+            ["megabatch-bars", "real-0123", test, "Cora is not read"].map(str::to_owned);
+        Skipped { requirement, package, program, test, reason }
     }
 
     #[test]

@@ -118,8 +118,6 @@ fn matrices_without_numbers() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn any_shape(shape in (1usize..70, 1usize..70, 0usize..20), salt in any::<u32>(), exponent in -30i32..30) {
         let (outputs, inputs, rows) = shape;

@@ -154,8 +154,6 @@ fn a_tensor_without_moments_is_a_mistake() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
     #[test]
     fn any_finite_numbers(bits in prop::collection::vec(any::<[u32; 4]>(), 0..200), cut in 0usize..200) {
         let number = |bits: u32| Some(f32::from_bits(bits)).filter(|x| x.abs() < 1e15).unwrap_or(0.5);

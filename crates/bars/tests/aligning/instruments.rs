@@ -45,8 +45,6 @@ fn assert_same(together: &AlignedSeries, instrument: usize, alone: &AlignedSerie
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
     /// Together, instruments are what each is alone when its scalers are fitted up to the same time.
     #[test]
     fn instruments_are_strangers_to_each_other(

@@ -19,8 +19,6 @@ fn specs() -> impl Strategy<Value = SeriesSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     /// Every sample can be proven, and the proof holds what the series holds.
     #[test]
     fn samples_are_proven(draws in torn_draws(), spec in specs(), part in 0.0f64..1.0, seed in any::<u64>()) {

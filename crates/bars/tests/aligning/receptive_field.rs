@@ -16,8 +16,6 @@ fn first_at(bars: &Bars, time: i64) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
-
     /// Nothing before the receptive field changes a sample; its first bar does.
     #[test]
     fn windowed_features_read_the_receptive_field(draws in draws(1_000), part in 0.0f64..1.0) {

@@ -4,8 +4,6 @@ use proptest::prelude::*;
 use crate::made_up::{Draw, bars, base_bar, draws, instrument, sight, spec};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
-
     /// Whatever happens after a sample, prices, volumes and times, it sees the same bits.
     #[test]
     fn the_future_changes_no_sample(draws in draws(1_000), other in draws(1_000), part in 0.0f64..1.0) {

@@ -44,8 +44,6 @@ fn concatenated(series: &[AlignedSeries]) -> AlignedSeries {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
     /// A segment is a recording of its own: aligned together they are what each is alone, one behind the other.
     #[test]
     fn segments_are_recordings_of_their_own(draws in torn_draws(), stride in 1usize..5) {

@@ -80,8 +80,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-
         #[test]
         fn kernels_turn_any_bits(words in prop::collection::vec(any::<u64>(), 0..300)) {
             check::<u64>(&words);

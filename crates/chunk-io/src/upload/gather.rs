@@ -158,8 +158,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-
         #[test]
         fn any_windows_are_the_cpus(
             shape in (0usize..40, 1usize..13, 1usize..9),

@@ -7,10 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use megabatch_chunk_io::{Direct, NonFinite, SampleBlock, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 
-/// HDF5 opens files without close-on-exec: a Python that one test starts while another writes would inherit the file and its lock.
+/// HDF5 opens files without close-on-exec: a Python that one test starts while another writes would
+/// inherit the file and its lock.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The Python of `MEGABATCH_PYTHON`, and the turn to use it; without it the running test counts as skipped.
+/// The Python of `MEGABATCH_PYTHON`, and the turn to use it; without it the running test counts as
+/// skipped.
 pub(crate) fn python() -> Option<(PathBuf, MutexGuard<'static, ()>)> {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     megabatch_test_support::python("the comparison with h5py").map(|python| (python, turn))
@@ -42,7 +44,8 @@ pub(crate) fn open(path: &Path, options: SourceOptions) -> Source {
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Samples by every way of reading, against the bytes that h5py saw beside the file as `.f32`: features by timeframe, then targets.
+/// Samples by every way of reading, against the bytes that h5py saw beside the file as `.f32`:
+/// features by timeframe, then targets.
 pub(crate) fn check_every_way(path: &Path) {
     let expected = std::fs::read(path.with_extension("f32")).unwrap();
     let expected: Vec<u32> =

@@ -1,4 +1,5 @@
-//! A published year of minutes, found through `MEGABATCH_DATA`. Without it the test is reported as skipped.
+//! A published year of minutes, found through `MEGABATCH_DATA`. Without it the test is reported as
+//! skipped.
 
 use megabatch_test_support::published_data;
 

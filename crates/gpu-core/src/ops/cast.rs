@@ -165,8 +165,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         #[test]
         fn kernels_convert_any_bits(bits in prop::collection::vec(any::<u64>(), 0..3000)) {
             check_f64s(bytemuck::cast_slice(&bits));

@@ -290,8 +290,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         /// A dense target in any order of its dimensions, a source with any strides.
         #[test]
         fn any_box_is_copied(

@@ -281,8 +281,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-
         #[test]
         fn any_bits_in_any_shape(bits in prop::collection::vec(any::<u32>(), 0..2000), rows in 1usize..5) {
             let columns = bits.len() / rows;

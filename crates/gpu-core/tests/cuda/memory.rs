@@ -287,7 +287,6 @@ fn handles_may_be_used_and_dropped_on_any_thread() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
     /// Buffers that come and go keep their contents, on a GPU whose work is as late as it may be.
     #[test]
     fn contents_stay(events in prop::collection::vec((0usize..600_000, any::<u8>(), any::<bool>()), 1..40)) {

@@ -303,8 +303,6 @@ fn assert_same<I: Index>(stored: &StoredGraph<'_, I>, graph: &Graph) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     /// Graphs of any schema come back from files of any widths, with the edges by columns that segment makes of them.
     #[test]
     fn any_graph_comes_back(

@@ -32,7 +32,6 @@ pub(crate) fn options() -> impl Strategy<Value = Correlation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn graphs_are_those_of_the_formula(
         options in options(), nodes in 0usize..50, seed in any::<u64>(), days in 2usize..60, hole in 0usize..3,

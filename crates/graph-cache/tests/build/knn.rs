@@ -26,8 +26,6 @@ fn check(values: &[f64], width: usize, knn: &Knn) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
-
     #[test]
     fn graphs_are_those_of_the_formula(
         nodes in 0usize..90, width in 1usize..20, k in 1usize..40, seed in any::<u64>(),

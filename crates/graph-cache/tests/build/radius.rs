@@ -55,8 +55,6 @@ fn cell(random: &mut Random, kind: usize) -> Option<Cell> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
-
     #[test]
     fn graphs_are_those_of_all_pairs(
         nodes in 0usize..24, seed in any::<u64>(), radius in 0.05f64..1.3, kind in 0usize..3, own in any::<bool>(),

@@ -20,8 +20,6 @@ fn check(options: &Correlation, panel: &Panel<'_>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
     #[test]
     fn a_run_has_the_graphs_that_are_built_alone(
         options in options(), nodes in 0usize..40, seed in any::<u64>(), days in 2usize..120, hole in 0usize..3,

@@ -13,8 +13,6 @@ fn file() -> (MadeUp, GraphFile) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
-
     /// The edges of a batch are those of its graphs, each with the nodes of the graphs before it added.
     #[test]
     fn edges_are_those_of_the_graphs_with_their_nodes_moved_on(

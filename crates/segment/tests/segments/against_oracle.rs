@@ -92,8 +92,6 @@ fn check_gather((index, segments, columns, x): &Example) -> Result<(), TestCaseE
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
-
     #[test]
     fn sums_and_means(example in examples()) {
         check_sums(&example)?;

@@ -120,7 +120,7 @@ impl Problem {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_gradient_of_a_model_over_a_graph_is_the_slope_of_its_loss(

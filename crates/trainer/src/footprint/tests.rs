@@ -151,8 +151,6 @@ fn parts(computed: &Footprint) -> [usize; 6] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
-
     /// The same of a run over graphs, of which the largest are not among those that are trained on.
     #[test]
     fn a_run_over_graphs_takes_what_was_computed(

@@ -83,7 +83,7 @@ fn configs() -> impl Strategy<Value = GraphConfig> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_gradient_is_the_slope_of_the_loss(

@@ -158,7 +158,7 @@ fn sgd(lr: f64) -> OptimizerConfig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The change of one optimizer step at the rate 1 is the gradient. Sums of up to 500 terms of order 1 round in another order.
     #[test]

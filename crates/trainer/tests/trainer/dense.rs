@@ -123,7 +123,7 @@ fn series_whose_ends_move(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Single precision over up to 80 steps beside double, as in `forms.rs`; gradients are read off weights of up to 1, which rounds them by 6e-8.
     #[test]

@@ -148,7 +148,7 @@ impl<'a> Stepwise<'a> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Both forms round each sum of up to 70 · 20 terms in another order, which a few layers and steps pass on: 1e-7 a term at
     /// the root of their number. The gradients are read off weights of up to 1, which rounds them by 6e-8.
@@ -192,7 +192,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Dropout and carried state over several steps, of which each begins where the one before it came to: the plain form in one
     /// batch a step, the fast form in several. Beside what one step rounds, see above, the weights and the carried states of the

@@ -34,7 +34,7 @@ fn trained(trainer: &mut Trainer, run: &Run<'_>) -> (Vec<u32>, Vec<u64>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn steps_are_those_of_the_full_backward_pass_to_the_bit(

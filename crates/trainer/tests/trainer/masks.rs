@@ -127,7 +127,7 @@ fn errors_and_baselines_are_those_of_known_targets() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// One step of both forms against a pass in double precision over all samples at once, whose loss is the mean over the targets that are known.
     #[test]

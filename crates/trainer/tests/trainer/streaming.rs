@@ -121,7 +121,7 @@ fn a_follower_predicts_as_the_evaluation_does() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A window of T bars from the streamed state before it gives what the stream gives, up to rounding; so does the other form.
     #[test]

@@ -139,7 +139,7 @@ fn tasks_must_be_of_all_targets() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// One step of both forms against a pass in double precision over all samples at once.
     #[test]

@@ -11,8 +11,6 @@ fn numbers(len: usize, seed: u32) -> Vec<f64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn scores_are_those_of_the_loops(pairs in 0usize..4, depth in 0usize..70, seed in any::<u32>()) {
         let columns = pairs * COLUMNS_TOGETHER;

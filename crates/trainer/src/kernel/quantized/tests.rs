@@ -197,8 +197,6 @@ fn a_row_is_as_accurate_as_its_bits() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
     #[test]
     fn any_shape(rows in 0usize..20, depth in 1usize..200, units in 1usize..4, exponent in -30i32..30, from in 0usize..3) {
         check([rows, depth, 4 * units], 2f32.powi(exponent), [From::Row, From::Rows, From::Result][from]);

@@ -176,7 +176,7 @@ fn configs() -> impl Strategy<Value = GraphConfig> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Sums of up to 1,800 products through up to three layers, at 6e-8 a rounding; their errors grow as the root of their number. Relative to the
     /// largest, because a softmax's gradients cancel; where all of them do, what is left is the rounding of terms of size one. Where a number

@@ -1,0 +1,88 @@
+//! The contents of the workspace's files as hashes: the keys by which a gate knows that nothing
+//! changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context, Result};
+
+use crate::workspace::{Package, Workspace};
+
+/// Every file of the workspace below its root, with the hash of its content; build outputs and
+/// hidden folders but `.cargo` and `.config` apart.
+pub(crate) struct Sources {
+    files: BTreeMap<PathBuf, u64>,
+    /// Hash of the toolchain's version and of the environment that builds and tests read.
+    surroundings: u64,
+}
+
+/// Variables that change what is built or what tests do.
+const VARIABLES: [&str; 7] =
+    ["CXX", "CC", "RUSTFLAGS", "CARGO_PROFILE_DEV_OPT_LEVEL", "MEGABATCH_DATA", "PROPTEST_CASES", "PATH"];
+
+impl Sources {
+    pub(crate) fn read(workspace: &Workspace) -> Result<Self> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![workspace.root.clone()];
+        while let Some(folder) = folders.pop() {
+            let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+            for entry in entries {
+                let path = entry?.path();
+                let kind = fs::symlink_metadata(&path)?.file_type();
+                if kind.is_dir() && is_source_folder(&path, workspace) {
+                    folders.push(path);
+                } else if kind.is_file() {
+                    let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                    files.insert(path.strip_prefix(&workspace.root)?.to_owned(), hash_of(&content));
+                }
+            }
+        }
+        let toolchain = std::process::Command::new("rustc").arg("-vV").output().context("rustc is needed")?.stdout;
+        let variables = VARIABLES.map(std::env::var_os);
+        Ok(Sources { files, surroundings: hash_of(&(toolchain, variables)) })
+    }
+
+    /// Key of everything.
+    pub(crate) fn all(&self) -> u64 {
+        hash_of(&(&self.files, self.surroundings))
+    }
+
+    /// Key of what tests read beside their compiled programs: all that is not Rust.
+    pub(crate) fn inputs_of_tests(&self) -> u64 {
+        let inputs = self.files.iter().filter(|(path, _)| path.extension().is_none_or(|extension| extension != "rs"));
+        hash_of(&(inputs.collect::<Vec<_>>(), self.surroundings))
+    }
+
+    /// Key of a package: its folder, those of the members that it depends on, and the files at the
+    /// root.
+    pub(crate) fn of_package(&self, workspace: &Workspace, package: &Package) -> u64 {
+        let folders: Vec<&Path> = workspace.with_dependencies(package).iter().map(|one| one.folder.as_path()).collect();
+        let counts = |path: &Path| {
+            let at_root = path.parent() == Some(Path::new("")) && path.extension().is_none_or(|it| it != "md");
+            at_root || path.starts_with("patches") || folders.iter().any(|folder| path.starts_with(folder))
+        };
+        hash_of(&(self.files.iter().filter(|(path, _)| counts(path)).collect::<Vec<_>>(), self.surroundings))
+    }
+}
+
+fn is_source_folder(path: &Path, workspace: &Workspace) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let hidden = name.starts_with('.') && name != ".cargo" && name != ".config";
+    !hidden && name != "target" && path != workspace.target_dir
+}
+
+/// Key of a file that a build made, by its place, size and time: cargo leaves alone what is fresh.
+pub(crate) fn stamp_of_file(path: &Path) -> Result<u64> {
+    let about = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let modified = about.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(hash_of(&(path, about.len(), modified)))
+}
+
+pub(crate) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

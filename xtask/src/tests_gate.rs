@@ -1,0 +1,165 @@
+//! The gate `tests`: every test program, by cargo-nextest or, without it, by `cargo test`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use megabatch_test_support::{Skipped, recorded};
+
+use crate::nextest::{self, Nextest, TestProgram};
+use crate::session::{Depth, Session};
+use crate::sources::{hash_of, stamp_of_file};
+use crate::workspace::succeed;
+use crate::{skipped, tools};
+
+/// Tests that take longer are listed at the end.
+const SLOW_SECONDS: f64 = 2.0;
+
+/// Integration tests that use the fake driver, of which a process has one: without nextest they run
+/// test after test, on one processor.
+const ON_FAKE_DRIVER: [&str; 2] = ["cuda", "gpu"];
+
+pub(crate) fn run(session: &Session) -> Result<()> {
+    match Nextest::find(&session.workspace) {
+        Some(nextest) => by_nextest(session, &nextest)?,
+        None => by_cargo(session)?,
+    }
+    let key = hash_of(&(session.sources.all(), session.depth == Depth::Thorough, &session.packages));
+    session.passed.unless_unchanged("documentation tests", key, || succeed(&mut test(session, &["--doc"])?))
+}
+
+/// Sets the number of cases of every property test, and the events of the simulated pool.
+pub(crate) fn with_cases(command: &mut Command, depth: Depth) {
+    // The same cases in every run: a gate answers for the change at hand. `cargo test` draws others
+    // each time, and finds the rare one.
+    command.env("PROPTEST_RNG_SEED", "1");
+    match depth {
+        Depth::Usual => command.env("PROPTEST_CASES", "16"),
+        Depth::Thorough => command.env("PROPTEST_CASES", "256").env("MEGABATCH_SIMULATION_EVENTS", "1000000"),
+    };
+}
+
+fn prepare(session: &Session, command: &mut Command) -> Result<()> {
+    with_cases(command, session.depth);
+    command.env("MEGABATCH_PYTHON", tools::python_for_tests(&session.workspace)?);
+    command.env(skipped::RECORD, skipped::path(&session.workspace));
+    tools::with_cmake(command, &session.workspace)?;
+    Ok(())
+}
+
+/// Programs that have passed and have not changed since are left out; those that failed a test run
+/// again.
+fn by_nextest(session: &Session, nextest: &Nextest) -> Result<()> {
+    let mut list = nextest.command(&session.workspace, &["list", "--locked", "--list-type", "binaries-only"]);
+    list.args(session.package_arguments());
+    list.args(["--message-format", "json"]).stderr(Stdio::inherit());
+    prepare(session, &mut list)?;
+    let listing = list.output().context("cannot start cargo-nextest")?;
+    if !listing.status.success() {
+        bail!("the tests do not compile: {list:?} ended with {}", listing.status);
+    }
+    let programs = nextest::programs(&listing.stdout)?;
+    let keys = programs.iter().map(|program| key(session, program)).collect::<Result<Vec<u64>>>()?;
+    let mut changed = Vec::new();
+    for (program, &key) in programs.iter().zip(&keys) {
+        match session.passed.lines(&program.id, key) {
+            Some(skipped_lines) => append(&skipped::path(&session.workspace), &skipped_lines)?,
+            None => changed.push((program, key)),
+        }
+    }
+    println!("{} test programs; {} unchanged since they passed", programs.len(), programs.len() - changed.len());
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let chosen: Vec<&TestProgram> = changed.iter().map(|(program, _)| *program).collect();
+    // nextest keeps its reports there wherever the build goes.
+    let store = session.workspace.root.join("target/nextest");
+    let report = store.join(nextest::PROFILE).join("junit.xml");
+    skipped::clear_file(&report)?;
+    let mut run = nextest.command(&session.workspace, &["run", "--locked", "--no-tests", "pass"]);
+    run.args(session.package_arguments());
+    run.args(["--profile", nextest::PROFILE, "--filterset", &nextest::filter(&chosen)]);
+    prepare(session, &mut run)?;
+    let outcome = succeed(&mut run);
+    record(session, &report, &changed)?;
+    outcome
+}
+
+/// Records the programs all of whose tests have passed, with the tests that they skipped.
+fn record(session: &Session, report: &Path, programs: &[(&TestProgram, u64)]) -> Result<()> {
+    let junit = fs::read_to_string(report).with_context(|| format!("no report of nextest at {}", report.display()))?;
+    let suites = nextest::suites(&junit)?;
+    let skipped = recorded(&skipped::path(&session.workspace))?;
+    for (program, key) in programs {
+        // A program without tests has no suite.
+        if suites.iter().any(|suite| suite.id == program.id && suite.failures > 0) {
+            continue;
+        }
+        let name = program.path.file_name().unwrap_or_default().to_string_lossy();
+        let of_program = skipped.iter().filter(|one| one.program == name);
+        session.passed.record(&program.id, *key, &of_program.map(Skipped::line).collect::<Vec<_>>())?;
+    }
+    for suite in suites {
+        let slow = suite.tests.into_iter().filter(|test| test.seconds > SLOW_SECONDS);
+        let named = slow.map(|test| nextest::TimedTest { name: format!("{} {}", suite.id, test.name), ..test });
+        session.timed.borrow_mut().extend(named);
+    }
+    Ok(())
+}
+
+/// Key of a program: itself, what tests read, and for the CLI's tests the program that they start.
+fn key(session: &Session, program: &TestProgram) -> Result<u64> {
+    let mut parts = vec![stamp_of_file(&program.path)?, session.sources.inputs_of_tests()];
+    parts.push(u64::from(session.depth == Depth::Thorough));
+    if program.id.starts_with("megabatch::") {
+        parts.push(stamp_of_file(&session.workspace.binary())?);
+    }
+    Ok(hash_of(&parts))
+}
+
+fn append(path: &Path, lines: &[String]) -> Result<()> {
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Prints the tests of this run that took longest.
+pub(crate) fn report_slow(session: &Session) {
+    let mut slow = session.timed.take();
+    if slow.is_empty() {
+        return;
+    }
+    slow.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    println!("{} tests took more than {SLOW_SECONDS} s", slow.len());
+    slow.iter().for_each(|test| println!("  {:6.1} s  {}", test.seconds, test.name));
+}
+
+fn test(session: &Session, arguments: &[&str]) -> Result<Command> {
+    let mut test = session.cargo(&["test", "--locked"])?;
+    test.args(session.package_arguments()).args(arguments);
+    prepare(session, &mut test)?;
+    Ok(test)
+}
+
+fn by_cargo(session: &Session) -> Result<()> {
+    succeed(&mut test(session, &["--no-run"])?)?;
+    let packages = &session.workspace.packages;
+    let names: BTreeSet<&str> = packages.iter().flat_map(|package| &package.tests).map(String::as_str).collect();
+    let mut beside = test(session, &[])?;
+    let mut rest = test(session, &["--lib", "--bins"])?;
+    for name in names {
+        let part = if ON_FAKE_DRIVER.contains(&name) { &mut beside } else { &mut rest };
+        part.args(["--test", name]);
+    }
+    let output = thread::scope(|scope| {
+        let beside = scope.spawn(|| beside.output());
+        succeed(&mut rest)?;
+        beside.join().expect("a command that is waited for does not panic").context("cannot start cargo")
+    })?;
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(()) } else { bail!("tests on the fake driver ended with {}", output.status) }
+}
