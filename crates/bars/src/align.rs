@@ -122,6 +122,7 @@ fn end_of_training(sorted: &[i64], train_fraction: f64) -> i64 {
 /// Scales the draft, leaves out the segments without samples, and looks the windows up.
 fn finish(draft: Draft<'_>, mut placed: Placed, scalers: Scalers) -> AlignedSeries {
     let targets = targets(&draft, &placed);
+    let label_end_time = label_end_time(&draft, &placed);
     let segments_of: Vec<Range<usize>> = (0..draft.instruments.len()).map(|place| draft.segments_of(place)).collect();
     let is_kept: Vec<bool> = placed.segments.iter().map(|segment| !segment.samples.is_empty()).collect();
     let (kept, left_out) = placed.segments.into_iter().partition(|segment| !segment.samples.is_empty());
@@ -143,6 +144,7 @@ fn finish(draft: Draft<'_>, mut placed: Placed, scalers: Scalers) -> AlignedSeri
         timeframes,
         sample_time: placed.time,
         sample_instrument: placed.instrument,
+        label_end_time,
         targets,
         scaling: scalers.kind,
         fit_end_time: scalers.fit_end_time,
@@ -162,6 +164,16 @@ fn targets(draft: &Draft<'_>, placed: &Placed) -> Vec<f32> {
         Horizon { kind, len, pip_size }.extend(&mut targets, close, bars.iter().copied());
     }
     targets
+}
+
+/// When the last base bar closes that each sample's targets read: the horizon's last.
+fn label_end_time(draft: &Draft<'_>, placed: &Placed) -> Vec<i64> {
+    let horizon = draft.spec.horizon;
+    let of_pieces = draft.pieces.iter().zip(&placed.bars).flat_map(|(piece, bars)| {
+        let all = draft.instruments[piece.instrument].bars;
+        bars.iter().map(move |&t| all.close_time(t + horizon))
+    });
+    of_pieces.collect()
 }
 
 /// The series of a track that holds the segments with samples only.

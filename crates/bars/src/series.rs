@@ -23,6 +23,8 @@ pub struct AlignedSeries {
     pub sample_time: Vec<i64>,
     /// Instrument of each sample: `[N]`, from 0 to I - 1, never decreasing.
     pub sample_instrument: Vec<i32>,
+    /// When the last base bar closes that each sample's targets read: `[N]`.
+    pub label_end_time: Vec<i64>,
     /// Changes of the price in pips over the base bars after each sample: `[N, K]`.
     pub targets: Vec<f32>,
     /// How the features were scaled.

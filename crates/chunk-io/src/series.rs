@@ -28,6 +28,9 @@ pub struct Series {
     /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC: of its windows, and before them of what
     /// their features look back at. Empty where that is not known.
     pub sample_reach_time: Vec<i64>,
+    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC. Empty
+    /// where that is not known.
+    pub sample_label_end_time: Vec<i64>,
     /// `[N, K]`, row-major, K ≥ 1.
     pub targets: Vec<f32>,
     /// Where the file holds several instruments.

@@ -27,6 +27,9 @@ use crate::windows::WindowsFile;
 pub use stored::{ReadBy, StoredDataset};
 use windows::WindowsSource;
 
+/// Samples whose targets are read at once to see whether any is known.
+const TARGET_ROWS: usize = 4096;
+
 /// Which of the two layouts a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -163,6 +166,44 @@ impl Source {
         self.series().and_then(|series| series.file().sample_instruments())
     }
 
+    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
+    /// the file tells it.
+    pub fn sample_reach_times(&self) -> Option<&[i64]> {
+        match &self.data {
+            Data::Series(series) => series.file().sample_reach_times(),
+            Data::Windows(windows) => windows.file().sample_reach_times(),
+        }
+    }
+
+    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
+    /// the file tells it.
+    pub fn sample_label_end_times(&self) -> Option<&[i64]> {
+        match &self.data {
+            Data::Series(series) => series.file().sample_label_end_times(),
+            Data::Windows(windows) => windows.file().sample_label_end_times(),
+        }
+    }
+
+    /// Number of each sample's instrument, `[N]`, in either layout: samples of one number have one
+    /// calendar of bars.
+    pub fn calendar_of_samples(&self) -> Option<&[i32]> {
+        match &self.data {
+            Data::Series(series) => series.file().sample_instruments(),
+            Data::Windows(windows) => windows.file().sample_instruments(),
+        }
+    }
+
+    /// A root attribute.
+    ///
+    /// # Errors
+    /// [`Error::Hdf5`] if the attribute is there and cannot be read.
+    pub fn attribute(&self, name: &str) -> Result<Option<AttributeValue>> {
+        match &self.data {
+            Data::Series(series) => series.file().attribute(name),
+            Data::Windows(windows) => windows.file().attribute(name),
+        }
+    }
+
     /// Names of the instruments, `[I]`; empty where the file names none.
     pub fn instruments(&self) -> &[String] {
         self.series().map_or(&[], |series| series.file().instruments())
@@ -265,6 +306,32 @@ impl Source {
             Data::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
             Data::Windows(windows) => windows.gather(samples, out),
         }
+    }
+
+    /// Whether any target of the samples of a list is known, that is, not NaN. Windows are not read
+    /// for it.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub fn any_target_known(&self, samples: &[usize]) -> Result<bool> {
+        self.check_list(samples)?;
+        let horizons = self.shape().horizons;
+        let is_known = |target: &f32| !target.is_nan();
+        let windows = match &self.data {
+            Data::Series(series) => {
+                let targets = |&sample: &usize| &series.targets()[sample * horizons..(sample + 1) * horizons];
+                return Ok(samples.iter().flat_map(targets).any(is_known));
+            }
+            Data::Windows(windows) => windows,
+        };
+        for part in samples.chunks(TARGET_ROWS) {
+            let mut targets = vec![0.0; part.len() * horizons];
+            windows.read_targets(part, &mut targets)?;
+            if targets.iter().any(is_known) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The rows of a windows file that is held in memory: those of the `i`-th timeframe, `[N, T, F]`, or after the last one the

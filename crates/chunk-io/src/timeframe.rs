@@ -26,6 +26,14 @@ pub(crate) fn duration_seconds(name: &str) -> Option<u64> {
     count.parse::<u64>().ok().filter(|&count| count > 0)?.checked_mul(unit_seconds)
 }
 
+/// The longest time that one bar of a timeframe covers, ns: its duration, of months 31 days each;
+/// `None` where the name tells none.
+pub fn longest_bar_ns(name: &str) -> Option<i64> {
+    let seconds = duration_seconds(name)?;
+    let seconds = if name.starts_with("MN") { seconds.checked_mul(31)? / 30 } else { seconds };
+    i64::try_from(seconds).ok()?.checked_mul(1_000_000_000)
+}
+
 /// Why `name` cannot name a timeframe in a file, where it is a part of paths.
 pub(crate) fn name_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
@@ -47,6 +55,16 @@ mod tests {
         names.sort_by(|a, b| timeframe_order(a, b));
         let expected = ["S30", "M1", "M5", "M30", "H1", "H4", "M240", "D1", "W1", "MN1", "M0", "Mx", "fast", "tick"];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_month_may_have_thirty_one_days() {
+        const DAY_NS: i64 = 86_400_000_000_000;
+        for (name, days) in [("D1", 1), ("W1", 7), ("MN2", 62)] {
+            assert_eq!(longest_bar_ns(name), Some(days * DAY_NS), "{name}");
+        }
+        assert_eq!(longest_bar_ns("M1"), Some(60_000_000_000));
+        assert_eq!((longest_bar_ns("fast"), longest_bar_ns("D999999999999")), (None, None));
     }
 
     #[test]

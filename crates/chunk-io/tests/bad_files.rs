@@ -337,7 +337,7 @@ fn files_that_break_a_rule() {
 
 #[test]
 fn instruments_that_disagree() {
-    let cases: [(&str, Change, &str); 6] = [
+    let cases: [(&str, Change, &str); 7] = [
         (
             "segments",
             |file| set(file, "/series/M1/segment_start", 1, 39_i64),
@@ -347,6 +347,11 @@ fn instruments_that_disagree() {
             "reach",
             |file| set(file, "/samples/reach_time", 3, i64::MAX),
             "/samples/reach_time[3]: expected a time before the sample's",
+        ),
+        (
+            "label-end",
+            |file| set(file, "/samples/label_end_time", 3, 0_i64),
+            "/samples/label_end_time[3]: expected the sample's time, ",
         ),
         (
             "starts",

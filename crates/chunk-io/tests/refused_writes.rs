@@ -11,7 +11,7 @@ type Change = fn(&mut Series);
 
 #[test]
 fn a_series_that_breaks_a_rule_is_not_written() {
-    let cases: [(Change, &str); 14] = [
+    let cases: [(Change, &str); 19] = [
         (|series| series.sample_time.clear(), "/samples/time: expected at least one sample, found none"),
         (
             |series| series.targets.truncate(61),
@@ -42,6 +42,28 @@ fn a_series_that_breaks_a_rule_is_not_written() {
         (
             |series| series.timeframes[0].scaler.as_mut().unwrap().scale.truncate(2),
             "/scaler/M1: expected center and scale [F] or [I, F], found 3 and 2 values for 3 features",
+        ),
+        // `ingest` wrote these of prices of 1e307, volumes of 1.7e308 and `--pip-size 1e-320`, and
+        // training failed on them.
+        (
+            |series| series.timeframes[1].values[5] = f32::NAN,
+            "/series/M5/values[2]: expected finite features, found NaN for feature_1 of the bar that closes at 900000000000",
+        ),
+        (
+            |series| series.timeframes[0].values[3] = f32::INFINITY,
+            "/series/M1/values[1]: expected finite features, found inf",
+        ),
+        (
+            |series| series.targets[7] = f32::NEG_INFINITY,
+            "/targets[3]: expected finite numbers, or NaN for a target that is not known, found -inf for target 1",
+        ),
+        (
+            |series| series.timeframes[0].scaler.as_mut().unwrap().scale[2] = f64::INFINITY,
+            "/scaler/M1/scale[2]: expected finite numbers, found inf for feature_2",
+        ),
+        (
+            |series| series.sample_label_end_time = series.sample_time.iter().map(|time| time - 1).collect(),
+            "/samples/label_end_time[0]: expected the sample's time, 600000000000, or a later one",
         ),
         (|series| drop(series.attributes.insert("layout".into(), "windows".into())), "found `layout`"),
     ];

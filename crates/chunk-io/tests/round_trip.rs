@@ -170,8 +170,8 @@ fn a_series_knows_when_its_windows_start_and_its_labels_end() {
     assert_eq!((base[0], base[30], base[31], base[51]), (7, 37, 7, 27));
     let higher = minutes(resident.window_start_times(1).collect());
     assert_eq!((higher[0], higher[4], higher[5], higher[30]), (5, 5, 10, 35));
-    let labels = minutes(resident.label_end_times(3).collect());
-    assert_eq!((labels[0], labels[27], labels[28], labels[30], labels[31], labels[51]), (13, 40, 40, 40, 13, 30));
+    let ahead: Vec<_> = resident.close_times_ahead(3).map(|time| time.map(|time| time / 60_000_000_000)).collect();
+    assert_eq!([ahead[0], ahead[27], ahead[28], ahead[31], ahead[51]], [Some(13), Some(40), None, Some(13), None]);
     assert_eq!(source.instruments(), ["PAIR0 €", "PAIR1 €"]);
     assert_eq!(source.sample_instruments().unwrap().iter().filter(|&&instrument| instrument == 1).count(), 21);
 }

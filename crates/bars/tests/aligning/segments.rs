@@ -24,6 +24,7 @@ fn concatenated(series: &[AlignedSeries]) -> AlignedSeries {
         let samples = whole.len();
         whole.sample_time.extend(&next.sample_time);
         whole.sample_instrument.extend(&next.sample_instrument);
+        whole.label_end_time.extend(&next.label_end_time);
         whole.targets.extend(&next.targets);
         whole.segments.extend(next.segments.iter().cloned().map(|mut segment| {
             segment.samples = segment.samples.start + samples..segment.samples.end + samples;

@@ -20,6 +20,7 @@ use super::{ConversionStage, Done, Job};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::series::{FORMAT_VERSION, SeriesFile};
+use crate::spans::{LABEL_END, REACH};
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
 
@@ -151,6 +152,13 @@ fn copy_others(job: &Job<'_>, (file, series): (&File, &SeriesIndex), given: &Giv
     }
     if series.time_kind == TimeKind::Reconstructed {
         copier.skipped.insert("/timestamps".to_owned());
+    }
+    if series.time_kind == TimeKind::Ordinal {
+        // They are times, and the series has none to hold them against.
+        for object in [REACH, LABEL_END].into_iter().filter(|object| input.has_dataset(object)) {
+            copier.skipped.insert(object.to_owned());
+            work.notes.push(format!("not copied: {object}, as times in the series tell the order of the samples only"));
+        }
     }
     // A group of windows only would be left empty.
     copier.skipped.extend(["/features", "/sequences"].map(str::to_owned).into_iter().filter(|group| {

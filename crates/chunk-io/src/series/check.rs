@@ -58,20 +58,6 @@ pub(super) fn check_timeframe(timeframe: &TimeframeIndex<'_>, samples: &SampleIn
     Ok(())
 }
 
-/// Checks the times that samples reach back to, where they are known.
-pub(super) fn check_reach(reach_time: &[i64], sample_time: &[i64]) -> Result<(), Fault> {
-    match reach_time.iter().zip(sample_time).position(|(reach, time)| reach >= time) {
-        None => Ok(()),
-        Some(n) => Err(Fault {
-            object: "/samples/reach_time".to_owned(),
-            index: Some(n),
-            expected: format!("a time before the sample's, {}", sample_time[n]),
-            found: reach_time[n].to_string(),
-            fix: "give the time at which the earliest bar opened that had a part in the sample".to_owned(),
-        }),
-    }
-}
-
 /// Segments begin in order, and one begins with every instrument that has bars.
 fn check_segments(timeframe: &TimeframeIndex<'_>, instruments: &[Range<usize>]) -> Result<(), Fault> {
     let (starts, bars) = (timeframe.segment_start, timeframe.close_time.len() as i64);
@@ -312,14 +298,6 @@ mod tests {
             let found = check_timeframe(&timeframe, &samples).err().map_or("ok".to_owned(), |fault| fault.to_string());
             assert!(found.contains(expected), "{segment_start:?}: {found}");
         }
-    }
-
-    #[test]
-    fn a_sample_reaches_back() {
-        assert!(check_reach(&[], &[1, 2]).is_ok());
-        assert!(check_reach(&[0, -9], &[1, 2]).is_ok());
-        let fault = check_reach(&[0, 2], &[1, 2]).unwrap_err().to_string();
-        assert!(fault.contains("/samples/reach_time[1]: expected a time before the sample's, 2, found 2"), "{fault}");
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::check::{SampleIndex, check_reach, check_samples, check_timeframe};
+use super::check::{SampleIndex, check_samples, check_timeframe};
 use super::timeframe::{Counts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::shape::Shape;
+use crate::spans::SampleSpans;
 use crate::table::{Expect, Kind, Table};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
@@ -33,7 +34,7 @@ pub struct SeriesFile {
     timeframes: Vec<SeriesTimeframeFile>,
     instruments: Vec<String>,
     sample_time: Buffer<i64>,
-    sample_reach_time: Option<Buffer<i64>>,
+    spans: SampleSpans,
     sample_instrument: Option<Buffer<i32>>,
     targets: Table,
 }
@@ -60,25 +61,15 @@ impl SeriesFile {
             timeframes: Vec::new(),
             instruments: Vec::new(),
             sample_time: times.read_buffer(scope)?,
-            sample_reach_time: None,
+            spans: SampleSpans::default(),
             sample_instrument: None,
             targets,
             file,
         };
-        series.open_reach(scope)?;
+        series.spans = SampleSpans::open(&series.file, "/samples/time", series.sample_times(), scope)?;
         series.open_instruments(scope)?;
         series.open_timeframes(scope)?;
         Ok(series)
-    }
-
-    fn open_reach(&mut self, scope: &Scope) -> Result<()> {
-        if !self.file.has_dataset("/samples/reach_time") {
-            return Ok(());
-        }
-        let reach = self.file.table("/samples/reach_time", &TIMES)?;
-        reach.require_rows(self.shape.samples, "/samples/time")?;
-        let reach = self.sample_reach_time.insert(reach.read_buffer(scope)?);
-        check_reach(reach.as_slice(), self.sample_time.as_slice()).map_err(|fault| Error::invalid(self.path(), fault))
     }
 
     fn open_instruments(&mut self, scope: &Scope) -> Result<()> {
@@ -148,7 +139,13 @@ impl SeriesFile {
 
     /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where the file tells it.
     pub fn sample_reach_times(&self) -> Option<&[i64]> {
-        self.sample_reach_time.as_ref().map(Buffer::as_slice)
+        self.spans.reach_times()
+    }
+
+    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
+    /// the file tells it.
+    pub fn sample_label_end_times(&self) -> Option<&[i64]> {
+        self.spans.label_end_times()
     }
 
     /// Instrument of each sample, `[N]`, an index into [`SeriesFile::instruments`].
@@ -193,6 +190,7 @@ impl SeriesFile {
             timeframes: self.timeframes.iter().map(SeriesTimeframeFile::read).collect::<Result<_>>()?,
             sample_time: self.sample_times().to_vec(),
             sample_reach_time: self.sample_reach_times().unwrap_or_default().to_vec(),
+            sample_label_end_time: self.sample_label_end_times().unwrap_or_default().to_vec(),
             targets: self.targets.read_f32_vec()?,
             instruments,
             attributes: self.read_attributes()?,

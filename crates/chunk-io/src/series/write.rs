@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::check::{SampleIndex, TimeframeIndex, check_reach, check_samples, check_timeframe};
+use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
 use super::{Scaler, Series, SeriesTimeframe};
 use crate::atomic::write_atomically;
 use crate::error::{Error, Fault, Result};
+use crate::spans::{LABEL_END, REACH, check_label_end, check_reach};
 use crate::storage::{OutputFile, WriteOptions};
 use crate::text::AttributeValue;
 use crate::timeframe::name_problem;
@@ -70,8 +71,10 @@ fn write_scaler(output: &OutputFile<'_>, timeframe: &SeriesTimeframe, scaler: &S
 fn write_samples(output: &OutputFile<'_>, series: &Series) -> Result<()> {
     let samples = series.sample_time.len();
     output.write("/samples/time", &[samples], &series.sample_time)?;
-    if !series.sample_reach_time.is_empty() {
-        output.write("/samples/reach_time", &[samples], &series.sample_reach_time)?;
+    for (object, times) in [(REACH, &series.sample_reach_time), (LABEL_END, &series.sample_label_end_time)] {
+        if !times.is_empty() {
+            output.write(object, &[samples], times)?;
+        }
     }
     output.write("/targets", &[samples, series.targets.len() / samples], &series.targets)?;
     if let Some(instruments) = &series.instruments {
@@ -108,15 +111,18 @@ fn check_series(series: &Series) -> Result<(), Fault> {
     let count = instruments.map(|instruments| instruments.names.len());
     let index = SampleIndex { time: &series.sample_time, instrument, instruments: count };
     check_samples(&index)?;
-    let reach = &series.sample_reach_time;
-    require(reach.is_empty() || reach.len() == samples, "/samples/reach_time", &format!("{samples} entries"), || {
-        reach.len().to_string()
-    })?;
-    check_reach(reach, &series.sample_time)?;
+    for (object, times) in [(REACH, &series.sample_reach_time), (LABEL_END, &series.sample_label_end_time)] {
+        let fits = times.is_empty() || times.len() == samples;
+        require(fits, object, &format!("{samples} entries"), || times.len().to_string())?;
+    }
+    check_reach(&series.sample_reach_time, &series.sample_time)?;
+    check_label_end(&series.sample_label_end_time, &series.sample_time)?;
+    check_targets(&series.targets, horizons)?;
     for (i, timeframe) in series.timeframes.iter().enumerate() {
         let repeated = series.timeframes[..i].iter().any(|earlier| earlier.name == timeframe.name);
         require(!repeated, "/series", "each timeframe once", || format!("{} twice", timeframe.name))?;
         check_lengths(timeframe, samples, count)?;
+        check_numbers(timeframe)?;
         check_timeframe(&index_of(timeframe), &index)?;
     }
     Ok(())
@@ -148,6 +154,49 @@ fn check_lengths(timeframe: &SeriesTimeframe, samples: usize, instruments: Optio
     require(fits, &format!("/scaler/{name}"), "center and scale [F] or [I, F]", || {
         format!("{} and {} values for {features} features", scaler.center.len(), scaler.scale.len())
     })
+}
+
+/// No target is infinite; NaN stands for one that is not known.
+fn check_targets(targets: &[f32], horizons: usize) -> Result<(), Fault> {
+    match targets.iter().position(|target| target.is_infinite()) {
+        None => Ok(()),
+        Some(place) => Err(Fault {
+            object: "/targets".to_owned(),
+            index: Some(place / horizons),
+            expected: "finite numbers, or NaN for a target that is not known".to_owned(),
+            found: format!("{} for target {}", targets[place], place % horizons),
+            fix: "correct or drop the prices of the bars after this sample".to_owned(),
+        }),
+    }
+}
+
+/// Features are finite, and so is what they were scaled by.
+fn check_numbers(timeframe: &SeriesTimeframe) -> Result<(), Fault> {
+    let SeriesTimeframe { name, feature_names, close_time, values, .. } = timeframe;
+    let width = feature_names.len();
+    if let Some(place) = values.iter().position(|value| !value.is_finite()) {
+        let (bar, feature) = (place / width, &feature_names[place % width]);
+        return Err(Fault {
+            object: format!("/series/{name}/values"),
+            index: Some(bar),
+            expected: "finite features".to_owned(),
+            found: format!("{} for {feature} of the bar that closes at {}", values[place], close_time[bar]),
+            fix: format!("correct or drop the prices and volumes that {feature} is made of, or leave the feature out"),
+        });
+    }
+    let Some(scaler) = &timeframe.scaler else { return Ok(()) };
+    for (part, numbers) in [("center", &scaler.center), ("scale", &scaler.scale)] {
+        if let Some(place) = numbers.iter().position(|number| !number.is_finite()) {
+            return Err(Fault {
+                object: format!("/scaler/{name}/{part}"),
+                index: Some(place),
+                expected: "finite numbers".to_owned(),
+                found: format!("{} for {}", numbers[place], feature_names[place % width]),
+                fix: "leave the feature out, or scale nothing".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn index_of(timeframe: &SeriesTimeframe) -> TimeframeIndex<'_> {

@@ -54,15 +54,15 @@ impl ResidentSeries {
         timeframe.sample_ends().iter().map(move |&end| close_times[end as usize + 1 - steps])
     }
 
-    /// Close time of the last bar that each sample's targets look at, `[N]`, ns since 1970 UTC, where targets look
-    /// `horizon_bars` bars of the shortest timeframe ahead. A bar beyond its instrument's last is taken as that one.
-    pub fn label_end_times(&self, horizon_bars: usize) -> impl Iterator<Item = i64> + '_ {
+    /// Close time of the bar that lies `bars` bars of the shortest timeframe after each sample's
+    /// last closed one, `[N]`, ns since 1970 UTC; `None` beyond its instrument's last bar.
+    pub fn close_times_ahead(&self, bars: usize) -> impl Iterator<Item = Option<i64>> + '_ {
         let base = &self.file.timeframes()[0];
         let instruments = self.file.sample_instruments();
-        let bars = base.close_times().len();
+        let all = base.close_times().len();
         base.sample_ends().iter().enumerate().map(move |(n, &end)| {
-            let bars_end = instruments.map_or(bars, |of| base.instrument_starts()[of[n] as usize + 1] as usize);
-            base.close_times()[(end as usize).saturating_add(horizon_bars).min(bars_end - 1)]
+            let bars_end = instruments.map_or(all, |of| base.instrument_starts()[of[n] as usize + 1] as usize);
+            base.close_times()[..bars_end].get((end as usize).saturating_add(bars)).copied()
         })
     }
 

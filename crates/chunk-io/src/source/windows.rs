@@ -78,6 +78,15 @@ impl WindowsSource {
         Ok(cost)
     }
 
+    /// The targets of the samples of a list, `[samples, K]`.
+    pub(super) fn read_targets(&self, samples: &[usize], out: &mut [f32]) -> Result<()> {
+        match &self.held {
+            Some(held) => gather_held(held.targets.as_slice(), samples, out),
+            None => drop(self.file.targets().read_f32(&Rows::List(samples), out, &self.staging)?),
+        }
+        Ok(())
+    }
+
     /// Features by timeframe, then the targets.
     pub(super) fn tables(&self) -> impl Iterator<Item = &Table> {
         self.file.features().iter().chain([self.file.targets()])

@@ -7,13 +7,18 @@ use megabatch_gpu_core::{Buffer, Scope};
 use crate::error::Result;
 use crate::file::InputFile;
 use crate::shape::{Shape, TimeframeShape};
+use crate::spans::SampleSpans;
 use crate::table::{Expect, Kind, Table};
+use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
 const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[Kind::Float], ranks: 3..=3 };
 const TARGETS: Expect =
     Expect { what: "numbers [N, K] or [N, K, 1]", kinds: &[Kind::Float, Kind::Integer], ranks: 2..=3 };
 const TIMESTAMPS: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
+
+const SAMPLE_INSTRUMENT: &str = "/samples/instrument";
+const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Integer], ranks: 1..=1 };
 
 /// A windows file, open and checked: its datasets are there, of the right kinds and ranks, and agree on N.
 #[derive(Debug)]
@@ -23,6 +28,8 @@ pub struct WindowsFile {
     features: Vec<Table>,
     targets: Table,
     timestamps: Option<Buffer<i64>>,
+    spans: SampleSpans,
+    sample_instrument: Option<Buffer<i32>>,
 }
 
 impl WindowsFile {
@@ -51,6 +58,18 @@ impl WindowsFile {
         } else {
             None
         };
+        let spans = match &timestamps {
+            Some(timestamps) => SampleSpans::open(&file, "/timestamps", timestamps.as_slice(), scope)?,
+            None => SampleSpans::default(),
+        };
+        let sample_instrument = match file.has_dataset("/instruments") && file.has_dataset(SAMPLE_INSTRUMENT) {
+            true => {
+                let table = file.table(SAMPLE_INSTRUMENT, &INSTRUMENTS)?;
+                table.require_rows(samples, &named[0].1.object)?;
+                Some(table.read_buffer(scope)?)
+            }
+            false => None,
+        };
         let shape_of = |(name, table): &(Option<String>, Table)| TimeframeShape {
             name: name.clone(),
             steps: table.shape[1],
@@ -58,7 +77,7 @@ impl WindowsFile {
         };
         let shape = Shape { samples, timeframes: named.iter().map(shape_of).collect(), horizons: targets.row_len() };
         let features = named.into_iter().map(|(_, table)| table).collect();
-        Ok(WindowsFile { file, shape, features, targets, timestamps })
+        Ok(WindowsFile { file, shape, features, targets, timestamps, spans, sample_instrument })
     }
 
     /// The file.
@@ -74,6 +93,32 @@ impl WindowsFile {
     /// Time of each sample, `[N]`, ns since 1970 UTC, if the file has them.
     pub fn sample_times(&self) -> Option<&[i64]> {
         self.timestamps.as_ref().map(Buffer::as_slice)
+    }
+
+    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
+    /// the file tells it.
+    pub fn sample_reach_times(&self) -> Option<&[i64]> {
+        self.spans.reach_times()
+    }
+
+    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
+    /// the file tells it.
+    pub fn sample_label_end_times(&self) -> Option<&[i64]> {
+        self.spans.label_end_times()
+    }
+
+    /// Number of each sample's instrument, `[N]`, if the file names instruments, as one made of a
+    /// series does.
+    pub fn sample_instruments(&self) -> Option<&[i32]> {
+        self.sample_instrument.as_ref().map(Buffer::as_slice)
+    }
+
+    /// A root attribute.
+    ///
+    /// # Errors
+    /// [`Error::Hdf5`](crate::Error::Hdf5) if the attribute is there and cannot be read.
+    pub fn attribute(&self, name: &str) -> Result<Option<AttributeValue>> {
+        self.file.attribute("/", name)
     }
 
     pub(crate) fn features(&self) -> &[Table] {

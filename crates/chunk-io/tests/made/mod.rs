@@ -41,6 +41,8 @@ pub(crate) fn series(plan: &Plan) -> Series {
     series.targets = (0..series.sample_time.len() * plan.horizons).map(|i| i as f32 * 0.25 - 7.0).collect();
     if plan.base_bars.len() > 1 {
         let names = (0..plan.base_bars.len()).map(|i| format!("PAIR{i} €")).collect();
+        let ends = series.sample_time.iter().map(|time| time + plan.horizons as i64 * MINUTE_NS);
+        series.sample_label_end_time = ends.collect();
         series.sample_reach_time = series.sample_time.iter().map(|time| time - 20 * MINUTE_NS).collect();
         series.instruments = Some(Instruments { names, sample_instrument });
     }

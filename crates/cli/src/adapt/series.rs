@@ -37,6 +37,7 @@ pub(crate) fn series_file(aligned: AlignedSeries, origin: Origin<'_>) -> Series 
         timeframes: timeframes.collect(),
         sample_time: aligned.sample_time,
         sample_reach_time,
+        sample_label_end_time: aligned.label_end_time,
         targets: aligned.targets,
         instruments,
         attributes,

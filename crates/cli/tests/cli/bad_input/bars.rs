@@ -1,8 +1,49 @@
 //! Bars of which no series can be made.
 
 use super::{Case, DATA, USAGE, check, make_bars, make_nothing};
+use crate::stage::Stage;
+
+/// Three hundred minutes at about `price`, with `volume`.
+fn make_minutes(stage: &Stage, price: f64, volume: &str) {
+    let row = |minute: u32| {
+        let close = price * (1.0 + f64::from(minute % 7) * 1e-3);
+        let time = format!("2018-01-02 {:02}:{:02}", minute / 60, minute % 60);
+        format!("{time},{price:e},{:e},{:e},{close:e},{volume}\n", price * 1.01, price * 0.99)
+    };
+    let rows: String = (0..300).map(row).collect();
+    stage.write("huge.csv", &format!("time,open,high,low,close,volume\n{rows}"));
+}
 
 const CASES: &[Case] = &[
+    // Written with exit 0 before, with NaN in features and infinite targets.
+    Case {
+        what: "prices whose changes no target can hold",
+        given: |stage| make_minutes(stage, 1e307, "5"),
+        command: "ingest huge.csv --out series.h5 --symbol EURUSD --timeframes M1:4",
+        exit_code: DATA,
+        says: &[
+            "series.h5: /targets[",
+            "expected finite numbers, or NaN for a target that is not known, found ",
+            " for target ",
+        ],
+    },
+    Case {
+        what: "a pip too small to count in",
+        given: |stage| make_minutes(stage, 1.2, "5"),
+        command: "ingest huge.csv --out series.h5 --symbol EURUSD --timeframes M1:4 --pip-size 1e-320",
+        exit_code: DATA,
+        says: &["series.h5: /targets[", "expected finite numbers"],
+    },
+    Case {
+        what: "volumes whose sum is no number",
+        given: |stage| make_minutes(stage, 1.2, "1.7e308"),
+        command: "ingest huge.csv --out series.h5 --symbol EURUSD --timeframes M1:4,M5:4 --horizon 5",
+        exit_code: DATA,
+        says: &[
+            "series.h5: /series/M5/values[",
+            "expected finite features, found NaN for relative_volume of the bar that closes at ",
+        ],
+    },
     Case {
         what: "missing",
         given: make_nothing,

@@ -1,0 +1,107 @@
+#![forbid(unsafe_code)]
+
+//! The span of time that each sample looks at, where a file tells it. Both layouts keep it in the
+//! same places.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::error::{Error, Fault, Result};
+use crate::file::InputFile;
+use crate::table::{Expect, Kind};
+
+pub(crate) const REACH: &str = "/samples/reach_time";
+pub(crate) const LABEL_END: &str = "/samples/label_end_time";
+
+const TIMES: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
+
+/// First and last instant that samples look at, each where the file tells it.
+#[derive(Debug, Default)]
+pub(crate) struct SampleSpans {
+    reach_time: Option<Buffer<i64>>,
+    label_end_time: Option<Buffer<i64>>,
+}
+
+impl SampleSpans {
+    /// Reads both lists into memory booked on `scope` and holds them against the samples' times.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for lists of another length than `times_object`, and for times that
+    /// cannot be.
+    pub(crate) fn open(file: &InputFile, times_object: &str, sample_time: &[i64], scope: &Scope) -> Result<Self> {
+        let read = |object: &str| -> Result<Option<Buffer<i64>>> {
+            if !file.has_dataset(object) {
+                return Ok(None);
+            }
+            let table = file.table(object, &TIMES)?;
+            table.require_rows(sample_time.len(), times_object)?;
+            table.read_buffer(scope).map(Some)
+        };
+        let spans = SampleSpans { reach_time: read(REACH)?, label_end_time: read(LABEL_END)? };
+        let checked = check_reach(spans.reach_times().unwrap_or_default(), sample_time)
+            .and_then(|()| check_label_end(spans.label_end_times().unwrap_or_default(), sample_time));
+        checked.map_err(|fault| Error::invalid(&file.path, fault))?;
+        Ok(spans)
+    }
+
+    /// When the earliest bar opened that had a part in each sample, `[N]`.
+    pub(crate) fn reach_times(&self) -> Option<&[i64]> {
+        self.reach_time.as_ref().map(Buffer::as_slice)
+    }
+
+    /// When the last bar closed that each sample's targets read, `[N]`.
+    pub(crate) fn label_end_times(&self) -> Option<&[i64]> {
+        self.label_end_time.as_ref().map(Buffer::as_slice)
+    }
+}
+
+/// Checks the times that samples reach back to, where they are known.
+pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64]) -> Result<(), Fault> {
+    match reach_time.iter().zip(sample_time).position(|(reach, time)| reach >= time) {
+        None => Ok(()),
+        Some(n) => Err(Fault {
+            object: REACH.to_owned(),
+            index: Some(n),
+            expected: format!("a time before the sample's, {}", sample_time[n]),
+            found: reach_time[n].to_string(),
+            fix: "give the time at which the earliest bar opened that had a part in the sample".to_owned(),
+        }),
+    }
+}
+
+/// Checks the times at which labels end, where they are known.
+pub(crate) fn check_label_end(label_end_time: &[i64], sample_time: &[i64]) -> Result<(), Fault> {
+    match label_end_time.iter().zip(sample_time).position(|(end, time)| end < time) {
+        None => Ok(()),
+        Some(n) => Err(Fault {
+            object: LABEL_END.to_owned(),
+            index: Some(n),
+            expected: format!("the sample's time, {}, or a later one", sample_time[n]),
+            found: label_end_time[n].to_string(),
+            fix: "give the time at which the last bar closed that the sample's targets read".to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_reaches_back() {
+        assert!(check_reach(&[], &[1, 2]).is_ok());
+        assert!(check_reach(&[0, -9], &[1, 2]).is_ok());
+        let fault = check_reach(&[0, 2], &[1, 2]).unwrap_err().to_string();
+        assert!(fault.contains("/samples/reach_time[1]: expected a time before the sample's, 2, found 2"), "{fault}");
+    }
+
+    #[test]
+    fn a_label_ends_no_earlier_than_its_sample() {
+        assert!(check_label_end(&[], &[1, 2]).is_ok());
+        assert!(check_label_end(&[1, 9], &[1, 2]).is_ok());
+        let fault = check_label_end(&[1, 1], &[1, 2]).unwrap_err().to_string();
+        assert!(
+            fault.contains("/samples/label_end_time[1]: expected the sample's time, 2, or a later one, found 1"),
+            "{fault}"
+        );
+    }
+}
