@@ -6,8 +6,8 @@ use anyhow::Result;
 use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, Residence, Shortage, Source};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    self as trainer, CarriedStates, Checkpoints, Compute, Footprint, GpuFootprint, Model, Predictor, Run, SampleShape,
-    Samples, Split, Trainer,
+    self as trainer, CarriedStates, Checkpoints, Compute, Encoder, Footprint, GpuFootprint, Model, Predictor, Run,
+    SampleShape, Samples, Split, Trainer,
 };
 
 use crate::adapt::data::Data;

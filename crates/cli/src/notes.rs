@@ -1,10 +1,11 @@
 //! What a user should know of a job's settings beside each other and beside its data, before it runs.
 
 use anyhow::Result;
-use megabatch_trainer::{self as trainer, Ascending, Loss, LrSchedule, LrScheduleKind};
+use megabatch_trainer::{self as trainer, Loss, LrSchedule};
 
 use crate::adapt::data::Data;
-use crate::adapt::split::overlapping;
+use crate::adapt::spans::SampleSpans;
+use crate::adapt::split::notes_on_purge;
 use crate::job::Job;
 use crate::settings::{classes, quantiles, walk_forward};
 
@@ -13,15 +14,14 @@ pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
     let mut notes = idle_settings(job, steps);
     notes.extend(job.data.notes());
     notes.extend(job.gpu_passed_over.clone());
-    let [validation, test] = match &job.data {
-        Data::Samples(samples) => overlapping(samples.source(), &job.split)?,
-        Data::CrossSections(_) | Data::Graphs(_) => [0; 2],
-    };
-    if validation + test > 0 {
-        notes.push(format!(
-            "data.purge leaves {validation} samples to validate and {test} to test that look back to before the end of labels of the part \
-             before theirs: their errors flatter the model; auto leaves such samples out"
-        ));
+    match &job.data {
+        Data::Samples(samples) => notes.extend(notes_on_purge(samples.source(), &job.config, &job.split)?),
+        Data::CrossSections(sections) => {
+            let source = sections.source().source();
+            let spans = SampleSpans::of(source, source.sample_times().unwrap_or_default())?;
+            notes.extend(spans.note.filter(|_| job.config.purge_ns().is_none()));
+        }
+        Data::Graphs(_) => {}
     }
     Ok(notes)
 }

@@ -225,6 +225,13 @@ impl RunFolder {
         for line in BufReader::new(file).lines() {
             match serde_json::from_str(&line?) {
                 Ok(metric) => metrics.push(metric),
+    /// [`RunFolder::config`] for a run that goes on with the samples that it began with.
+    pub(crate) fn config_to_resume(&self, arguments: &[String]) -> Result<Config> {
+        let mut config = self.config(arguments)?;
+        config.keep_reckoning_of(&fs::read_to_string(self.config_file())?);
+        Ok(config)
+    }
+
                 Err(_) => break,
             }
         }

@@ -89,7 +89,7 @@ pub use profile::{LayerTimes, PassTimes, PoolingTimes, Profile};
 pub use samples::{Batch, InMemory, Samples};
 pub use scalar::Scalar;
 pub use series::{Series, SeriesInMemory, SeriesView};
-pub use split::{Purge, Split, SplitFractions, TrainingWindow, WalkForward, split, walk_forward};
+pub use split::{Purge, Split, SplitFractions, TrainingWindow, WalkForward, reckoning, split, walk_forward};
 pub use step::Compute;
 pub use tensor::{Layout, TensorSet};
 pub use train::{End, Outcome, Run, Trainer};

@@ -5,6 +5,7 @@
 //! Neighbouring samples share bars: a label reaches into the future and a window into the past. Without a gap between the parts, a
 //! validation sample's window would hold bars that a training label was computed from, and its error would flatter the model.
 
+pub mod reckoning;
 mod walk_forward;
 
 use serde::{Deserialize, Serialize};

@@ -138,6 +138,16 @@ impl Data {
         }
     }
 
+    /// Whether any target of `units` is known, so that they have a loss.
+    pub(crate) fn any_target_known(&self, units: &[usize]) -> Result<bool> {
+        match self {
+            Data::Samples(samples) => Ok(samples.source().any_target_known(units)?),
+            // A node counts with all its targets or not at all.
+            Data::CrossSections(sections) => Ok(units.iter().any(|&section| sections.labelled(section) > 0)),
+            Data::Graphs(graphs) => Ok(units.iter().any(|&graph| graphs.labelled(graph) > 0)),
+        }
+    }
+
     /// Of the samples' numbers and of the edges between them: other data have another one.
     pub(crate) fn fingerprint(&self) -> Result<String> {
         Ok(match self {

@@ -1,5 +1,7 @@
 //! `megabatch leak`: proof that no sample sees a bar that had not closed.
 
+mod split_proof;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,23 +21,28 @@ use crate::account::{account, fingerprint};
 use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
 use crate::answer::Answer;
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::recipe::Recipe;
 use crate::synth::random::Random;
+use split_proof::{Asked, ExactSpans, SplitProof, prove_splits};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
 
 /// Prove that no sample sees a bar that had not closed
 ///
-/// The series is made again from its bars and compared with the file, byte for byte. Then, for samples at random and at every change of
-/// the clocks, every bar that had not closed by the sample's time is replaced: by other prices, and also by bars at other times. What
-/// the sample sees must stay the same to the last bit.
+/// The series is made again from its bars and compared with the file, byte for byte. Then, for
+/// samples at random and at every change of the clocks, every bar that had not closed by the
+/// sample's time is replaced: by other prices, and also by bars at other times. What the sample
+/// sees must stay the same to the last bit. Last, the file is split as `train` would split it, and
+/// no sample of a later part may look back to before the end of a label of an earlier one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch leak eurusd.h5
-  megabatch leak eurusd.h5 --source DAT_ASCII_EURUSD_M1_2018.csv.gz --samples 200")]
+  megabatch leak eurusd.h5 --source DAT_ASCII_EURUSD_M1_2018.csv.gz --samples 200
+  megabatch leak eurusd.h5 --set data.split=[0.8,0.1,0.1] --set data.walk_forward=4")]
 pub(crate) struct Args {
     /// A series file, as `ingest` writes it
     file: PathBuf,
@@ -48,6 +55,12 @@ pub(crate) struct Args {
     /// Seed of the draw and of the bars that replace the true ones
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Configuration in YAML, whose split is proven
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Set a configuration key; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -60,6 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let series = recordings.align(&recipe)?;
     let (instruments, spec) = (recordings.instruments(), recipe.spec());
     let scalers = series.scalers();
+    let exact = ExactSpans::of(&series, &instruments, spec.horizon);
     let moments = moments(args, &series, &source.zones());
     source.require_same_account(account(&recipe, &recordings, &series)?)?;
     let rebuilt = series_file(series, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() });
@@ -69,21 +83,37 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let proofs = Proofs { args, file: &file, instruments: &instruments, spec: &spec, scalers: &scalers };
     let fit_end_proven = proofs.prove_scalers()?;
     let bars = proofs.prove(&moments)?;
+    let (config, asked) = split_config(args, spec.train_fraction)?;
+    let split = prove_splits(&args.file, &config, &exact, asked)?;
     Ok(answer(
         args,
         &moments,
+        &split,
         &json!({
             "file": args.file,
             "instruments": instruments.iter().map(|instrument| instrument.name).collect::<Vec<_>>(),
             "samples": file.sample_time.len(),
             "scalers_proven": fit_end_proven,
             "bars_replaced": bars,
+            "split": split,
             "seconds": start.elapsed().as_secs_f64(),
         }),
     ))
 }
 
-fn answer(args: &Args, moments: &Moments, facts: &Value) -> Answer {
+/// The configuration whose split is proven. Unless the user gives one, training ends where the
+/// scalers were fitted up to.
+fn split_config(args: &Args, train_fraction: f64) -> Result<(Config, Asked)> {
+    let asked = if args.config.is_some() || !args.set.is_empty() { Asked::ByTheUser } else { Asked::ByDefault };
+    let mut set = args.set.clone();
+    if asked == Asked::ByDefault {
+        let rest = (1.0 - train_fraction) / 2.0;
+        set.push(format!("data.split=[{train_fraction}, {rest}, {rest}]"));
+    }
+    Ok((Config::load(args.config.as_deref(), &set)?, asked))
+}
+
+fn answer(args: &Args, moments: &Moments, split: &SplitProof, facts: &Value) -> Answer {
     let changes: Vec<String> = moments.changes.iter().map(|&time| utc(time)).collect();
     let mut json = facts.clone();
     json["random_samples"] = moments.random.into();
@@ -99,14 +129,25 @@ fn answer(args: &Args, moments: &Moments, facts: &Value) -> Answer {
     };
     let text = format!(
         "{}: made of its source, byte for byte.\n{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
-         ({} bars replaced in {:.1} s).",
+         ({} bars replaced in {:.1} s).\n{}",
         args.file.display(),
         moments.samples.len(),
         moments.random,
         facts["bars_replaced"],
         facts["seconds"].as_f64().unwrap_or_default(),
+        split_text(split),
     );
     Answer::new(text, &json)
+}
+
+fn split_text(split: &SplitProof) -> String {
+    match &split.none_because {
+        Some(reason) => format!("No split is proven: {reason}."),
+        None => {
+            let folds = if split.splits == 1 { String::new() } else { format!(" in each of {} folds", split.splits) };
+            format!("No label of training or validation ends after the first bar that a later part looks at{folds}.")
+        }
+    }
 }
 
 /// Where the account of a file has its instruments: those that are in it, and those that could not be.
@@ -272,6 +313,11 @@ fn require_same(path: &Path, file: &Series, rebuilt: &Series) -> Result<()> {
     let whole = [
         ("/samples/time", file.sample_time == rebuilt.sample_time),
         ("/samples/reach_time", file.sample_reach_time == rebuilt.sample_reach_time),
+        // A file of before does not tell it.
+        (
+            "/samples/label_end_time",
+            file.sample_label_end_time.is_empty() || file.sample_label_end_time == rebuilt.sample_label_end_time,
+        ),
         ("/samples/instrument", file.instruments == rebuilt.instruments),
         ("/targets", bits(&file.targets) == bits(&rebuilt.targets)),
         ("/series", file.timeframes.len() == rebuilt.timeframes.len()),

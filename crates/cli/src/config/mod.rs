@@ -18,6 +18,11 @@ pub(crate) use tasks::TaskList;
 use value::Value;
 
 /// Every setting of a run, by key.
+const RECKONING: &str = "data.purge_reckoning";
+const FOLD_NUMBER: &str = "data.walk_forward_number";
+/// The key that counted folds from 0, which runs of before have saved.
+const FOLD_FROM_ZERO: &str = "data.walk_forward_fold";
+
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     settings: BTreeMap<&'static str, (String, Value)>,
@@ -175,6 +180,38 @@ fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> 
         let key = keys::find(&written.path).ok_or_else(|| ConfigError::UnknownKey {
             path: written.path.clone(),
             origin: written.origin.to_string(),
+    /// Whether `data.purge: auto` counts bars, as a run of before did.
+    pub(crate) fn purges_by_bars(&self) -> bool {
+        self.text(RECKONING) == Some("bars")
+    }
+
+    /// Has `data.purge: auto` reckon as when the run began whose saved configuration is `text`:
+    /// those of before do not say how.
+    pub(crate) fn keep_reckoning_of(&mut self, text: &str) {
+        if !text.contains("purge_reckoning:") {
+            self.settings.insert(RECKONING, ("bars".to_owned(), Value::Text("bars".to_owned())));
+        }
+    }
+
+    /// Whether `data.split` leaves samples to validate or to test.
+    pub(crate) fn has_unseen(&self) -> bool {
+        let [_, validation, test] = self.split();
+        validation > 0.0 || test > 0.0
+    }
+
+    /// The one fold of a walk forward that is asked for, counted from 0 whichever key says it.
+    pub(crate) fn walk_forward_fold(&self) -> Option<usize> {
+        let number = self.optional_count(FOLD_NUMBER).map(|number| number.saturating_sub(1));
+        number.or_else(|| self.optional_count(FOLD_FROM_ZERO))
+    }
+
+    /// Asks for the `fold`-th fold, counted from 0.
+    pub(crate) fn set_walk_forward_fold(&mut self, fold: usize) {
+        self.set_count(FOLD_NUMBER, fold as u64 + 1);
+        // A configuration of before may have it too.
+        self.settings.remove(FOLD_FROM_ZERO);
+    }
+
             nearest: keys::nearest(&written.path),
         })?;
         let value = key.kind.parse(&written.text).map_err(|expected| ConfigError::BadValue {

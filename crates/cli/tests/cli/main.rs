@@ -24,6 +24,7 @@ mod leak;
 mod memory;
 mod monitor;
 mod onnx;
+mod purge;
 mod readme;
 mod real_data;
 mod report;

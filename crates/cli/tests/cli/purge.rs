@@ -1,0 +1,189 @@
+//! The purge keeps labels of one part away from the bars that a later part looks at.
+
+use std::fmt::Write as _;
+
+use hdf5::File;
+use jiff::ToSpan as _;
+use jiff::civil::{Weekday, date};
+
+use crate::stage::{SMALL, Stage};
+
+/// Quarter hours of a share that trades in New York, six and a half hours a day.
+fn share(days: usize) -> String {
+    let mut text = "time,open,high,low,close,volume\n".to_owned();
+    let (mut state, mut price, mut day) = (7_u64, 100.0, date(2018, 1, 1));
+    let trades = |day: jiff::civil::Date| !matches!(day.weekday(), Weekday::Saturday | Weekday::Sunday);
+    for _ in 0..days {
+        let open = day.at(14, 30, 0, 0);
+        for bar in 0..26 {
+            state = (state * 1_103_515_245 + 12_345) % (1 << 31);
+            let draw = state >> 16;
+            let close = price * (1.0 + ((draw % 201) as f64 - 100.0) * 1e-5);
+            let (high, low) = (f64::max(price, close) + 0.01, f64::min(price, close) - 0.01);
+            let time = open.saturating_add((15 * bar).minutes()).strftime("%Y-%m-%d %H:%M");
+            writeln!(text, "{time},{price:.4},{high:.4},{low:.4},{close:.4},{}", 1000 + draw % 500).unwrap();
+            price = close;
+        }
+        day = day.tomorrow().unwrap();
+        while !trades(day) {
+            day = day.tomorrow().unwrap();
+        }
+    }
+    text
+}
+
+const INGEST: &str = "ingest share.csv --out series.h5 --symbol SHARE --zone UTC --target log_return \
+                      --features body,range --timeframes H4:10 --horizon 130";
+
+/// A series of four-hour bars, each of which has fewer quarter hours than it has room for.
+fn shares() -> Stage {
+    let stage = Stage::new();
+    stage.write("share.csv", &share(160));
+    stage.succeeds(INGEST);
+    stage
+}
+
+/// Has the file no longer say how far its samples look, as versions before wrote it.
+fn forget(stage: &Stage, name: &str, objects: &[&str]) {
+    stage.with_hdf5(name, |path| {
+        let file = File::open_rw(path).unwrap();
+        objects.iter().for_each(|object| file.unlink(object).unwrap());
+    });
+}
+
+const LABEL_END: &str = "/samples/label_end_time";
+
+fn parts(stage: &Stage, line: &str) -> [u64; 3] {
+    let plan = stage.succeeds(line);
+    ["train", "validation", "test"].map(|part| plan["split"][part].as_u64().unwrap())
+}
+
+/// `plan` of `ingest share.csv --timeframes H4:10 --horizon 130` kept 422 samples to validate and
+/// 416 to test: labels of 130 quarter hours, five days, were taken to end after ten bars of four
+/// hours, three and a half days, as if these were full.
+#[test]
+fn labels_that_count_bars_of_another_timeframe_stay_out_of_validation() {
+    let stage = shares();
+    assert_eq!(parts(&stage, "plan --data series.h5"), [2763, 370, 369]);
+    let leak = stage.succeeds("leak series.h5 --samples 2");
+    assert_eq!((&leak["split"]["splits"], &leak["split"]["samples"]), (&1.into(), &3502.into()));
+    let folds = "--set data.split=[0.6,0.1,0.3] --set data.walk_forward=3";
+    let refitted = INGEST.replace("series.h5", "sixty.h5") + " --train-fraction 0.6";
+    stage.succeeds(&refitted);
+    assert_eq!(stage.succeeds(&format!("leak sixty.h5 --samples 1 {folds}"))["split"]["splits"], 3);
+    // What overlaps is found and counted.
+    let [message, _] = stage.fails("leak series.h5 --samples 1 --set data.purge=0s", 3);
+    assert!(message.contains(" of 592 samples of validation look back to before 2018-"), "{message}");
+    let [message, _] = stage.fails("leak series.h5 --samples 1 --set data.purge_reckoning=bars", 3);
+    assert!(message.contains("52 of 422 samples of validation look back to before 2018-"), "{message}");
+}
+
+#[test]
+fn a_file_that_does_not_tell_its_labels_ends_is_purged_of_more() {
+    let stage = shares();
+    let notes = |line: &str| stage.succeeds(line)["notes"].to_string();
+    assert_eq!(notes("plan --data series.h5"), "[]");
+    forget(&stage, "series.h5", &[LABEL_END]);
+    let [train, validation, test] = parts(&stage, "plan --data series.h5");
+    assert_eq!(train, 2763);
+    assert!(validation <= 370 && test <= 369 && validation > 300, "{validation}, {test}");
+    assert!(notes("plan --data series.h5").contains("series.h5 does not tell when its labels end"));
+    stage.succeeds("leak series.h5 --samples 1");
+}
+
+/// A window over a weekend reaches further back than its bars are long: `plan` of the windows of a
+/// series kept 30 samples to validate that the series itself left out.
+#[test]
+fn windows_are_purged_over_weekends() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 40");
+    stage
+        .succeeds("ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M15:40,H1:30 --horizon 12 --stride 15");
+    stage.succeeds("convert series.h5 windows.h5 --to windows");
+    let of_series = parts(&stage, "plan --data series.h5");
+    assert_eq!(parts(&stage, "plan --data windows.h5"), of_series, "what the series tells comes along");
+    assert_eq!(stage.succeeds("plan --data windows.h5")["notes"], serde_json::json!([]));
+    stage.succeeds("convert windows.h5 back.h5");
+    assert_eq!(parts(&stage, "plan --data back.h5"), of_series);
+
+    forget(&stage, "windows.h5", &[LABEL_END, "/samples/reach_time"]);
+    stage.succeeds("convert windows.h5 plain.h5");
+    let [train, validation, test] = parts(&stage, "plan --data windows.h5");
+    let of_plain = parts(&stage, "plan --data plain.h5");
+    assert_eq!(train, of_series[0]);
+    assert!(validation <= of_plain[1] && test <= of_plain[2] && validation > 0, "{validation}, {test}: {of_plain:?}");
+    let notes = stage.succeeds("plan --data windows.h5")["notes"].to_string();
+    assert!(notes.contains("windows.h5 does not tell how far its samples look back and ahead"), "{notes}");
+    assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=2d")["notes"], serde_json::json!([]));
+}
+
+#[test]
+fn windows_of_unknown_length_ask_for_the_purge() {
+    let stage = Stage::new();
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::create(path).unwrap();
+        let group = file.create_group("features").unwrap();
+        for name in ["fast", "slow"] {
+            let dataset = group.new_dataset::<f32>().shape([60, 4, 2]).create(name).unwrap();
+            dataset.write_raw(&vec![0.5f32; 60 * 8]).unwrap();
+        }
+        file.new_dataset::<f32>().shape([60, 1]).create("targets").unwrap().write_raw(&[0.5f32; 60]).unwrap();
+        let times: Vec<i64> = (0..60).map(|k| k * 60_000_000_000).collect();
+        file.new_dataset::<i64>().shape([60]).create("timestamps").unwrap().write_raw(&times).unwrap();
+    });
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("does not tell how far a window of fast reaches back"), "{message}");
+    assert!(message.contains("such as data.purge=8d"), "{message}");
+    assert_eq!(parts(&stage, "plan --data windows.h5 --set data.purge=5m"), [42, 5, 5]);
+    stage.succeeds("plan --data windows.h5 --set data.split=[1,0,0]");
+}
+
+/// Versions before counted bars. A run that began so keeps the samples that its checkpoints speak
+/// of.
+#[test]
+fn a_run_of_before_goes_on_with_its_samples() {
+    let stage = shares();
+    forget(&stage, "series.h5", &[LABEL_END]);
+    let settings = format!("--set training.epochs=1 {SMALL} --set data.purge_reckoning=bars");
+    stage.succeeds(&format!("train --data series.h5 --out run {settings} --max-steps 2"));
+    let before = stage.succeeds("eval --run run --split validation");
+    assert_eq!(before["samples"], 422);
+    let saved = stage.text("run/config.yaml");
+    assert!(saved.contains("  purge_reckoning: bars\n"));
+    stage.write("run/config.yaml", &saved.replace("  purge_reckoning: bars\n", ""));
+    let answer = stage.succeeds("train --out run --resume --max-steps 3");
+    assert_eq!(answer["steps"], 3);
+    assert!(answer["notes"].to_string().contains("train anew for errors that hold"), "{answer}");
+    assert!(stage.text("run/config.yaml").contains("  purge_reckoning: bars\n"));
+    // Begun anew, or judged by what is known now, it has fewer.
+    stage.write("run/config.yaml", &saved.replace("  purge_reckoning: bars\n", ""));
+    assert!(stage.succeeds("eval --run run --split validation")["samples"].as_u64() < Some(422));
+}
+
+/// `train` found validation targets that are all NaN after the first epoch, and those of the test
+/// at the end of the run.
+#[test]
+fn parts_without_a_known_target_are_refused_before_the_first_step() {
+    for (layout, part, from, to) in [
+        ("series", "validation", 140, 170),
+        ("windows", "validation", 140, 170),
+        ("windows", "test", 170, 200),
+        ("series", "training", 0, 140),
+    ] {
+        let stage = Stage::new();
+        stage.succeeds(&format!(
+            "synth data.h5 --layout {layout} --samples 200 --timeframes M1:4 --features 3 --targets 2"
+        ));
+        stage.with_hdf5("data.h5", |path| {
+            let targets = File::open_rw(path).unwrap().dataset("targets").unwrap();
+            let mut values = targets.read_raw::<f32>().unwrap();
+            values[from * 2..to * 2].fill(f32::NAN);
+            targets.write_raw(&values).unwrap();
+        });
+        for command in ["plan --data data.h5", "train --data data.h5 --out run"] {
+            let [message, _] = stage.fails(command, 3);
+            assert!(message.contains(&format!("is known, so that {part} has no loss")), "{message}");
+        }
+        assert!(!stage.path("run").exists());
+    }
+}
