@@ -7,7 +7,7 @@ use crate::adapt::data::Data;
 use crate::adapt::spans::SampleSpans;
 use crate::adapt::split::notes_on_purge;
 use crate::job::Job;
-use crate::settings::{classes, quantiles, walk_forward};
+use crate::settings::walk_forward;
 
 /// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
 pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {

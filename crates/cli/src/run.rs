@@ -35,6 +35,16 @@ impl RunFolder {
     pub(crate) fn new(root: &Path) -> Result<Self> {
         let run = RunFolder { root: root.to_owned() };
         let refuse = |reason: &str| Err(Failure::usage(format!("{}: {reason}", root.display())));
+        if run.walk_forward_file().exists() {
+            return refuse(
+                "holds a finished walk-forward run, whose errors are in walk-forward.json; name another folder",
+            );
+        }
+        if run.fold(0).has_begun() {
+            return refuse(
+                "holds a walk-forward run that has not ended; --resume goes on with it, or name another folder",
+            );
+        }
         match (run.checkpoints().exists(), run.config_file().exists()) {
             (true, _) => refuse("holds a run already; --resume goes on with it, or name another folder"),
             (false, true) => refuse(
@@ -100,9 +110,12 @@ impl RunFolder {
         error.context(format!("no room for the run: make room, and {begin}"))
     }
 
-    /// The folder of a fold of this run, whether it is there or not.
+    /// The folder of the `fold`-th fold of this run, counted from 0, whether it is there or not.
+    ///
+    /// Names count from 1, but from 0 in a run of before, which has a `fold-0`.
     pub(crate) fn fold(&self, fold: usize) -> RunFolder {
-        RunFolder { root: self.root.join(format!("fold-{fold}")) }
+        let first = usize::from(!self.root.join("fold-0").exists());
+        RunFolder { root: self.root.join(format!("fold-{}", fold + first)) }
     }
 
     /// Whether a run has begun here.

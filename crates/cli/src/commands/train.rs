@@ -76,9 +76,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
     match settings::walk_forward(&config) {
-        Some(walk) if config.optional_count("data.walk_forward_fold").is_none() => {
-            walk_forward::train_folds(args, (folder, config), walk)
-        }
+        Some(walk) if config.walk_forward_fold().is_none() => walk_forward::train_folds(args, (folder, config), walk),
         _ => {
             let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
             Ok(train(args, (folder, config), begin)?.answer)
@@ -160,7 +158,7 @@ fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
     let out =
         args.out.as_deref().ok_or_else(|| Failure::usage("--resume needs the folder of the run: --out FOLDER"))?;
     let folder = RunFolder::open(out)?;
-    let mut config = folder.config(&args.set)?;
+    let mut config = folder.config_to_resume(&args.set)?;
     if let Some(data) = &args.data {
         config.set_path("data.path", &std::path::absolute(data)?);
     }

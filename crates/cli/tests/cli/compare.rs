@@ -43,5 +43,5 @@ fn what_cannot_be_compared_is_refused() {
     let walk = "--set data.walk_forward=2 --set training.epochs=1 --set data.purge=0s";
     stage.succeeds(&format!("train --data series.h5 --out walk {walk} {SMALL}"));
     let [message, _] = stage.fails("compare run walk", 2);
-    assert!(message.contains("compare those, such as walk/fold-0"), "{message}");
+    assert!(message.contains("compare those, such as walk/fold-1"), "{message}");
 }

@@ -17,7 +17,8 @@ fn every_fold_is_a_run_and_the_errors_come_together() {
     let counts = |name: &str| folds.iter().map(|fold| fold["split"][name].as_u64().unwrap()).collect::<Vec<_>>();
     assert_eq!((counts("train"), counts("test")), (vec![140, 150, 160], vec![10; 3]));
     let mut rmse = Vec::new();
-    for (n, fold) in folds.iter().enumerate() {
+    for (n, fold) in (1..).zip(folds) {
+        assert_eq!(fold["fold"], n);
         assert_eq!(fold["evaluation"], stage.succeeds(&format!("eval --run run/fold-{n}")));
         assert!(stage.text(&format!("run/fold-{n}/report.html")).contains("Loss by step"));
         rmse.push(numbers(&fold["evaluation"]["rmse"])[0]);
@@ -30,10 +31,17 @@ fn every_fold_is_a_run_and_the_errors_come_together() {
     }
     assert!(answer["baselines"]["linear"]["mae"][1]["mean"].is_number(), "{answer}");
 
+    // `train` said of it that it "ended before its first checkpoint".
+    let [message, _] = stage.fails(&format!("train --data series.h5 --out run {WALK} {SMALL}"), 2);
+    assert!(
+        message.starts_with("run: holds a finished walk-forward run, whose errors are in walk-forward.json"),
+        "{message}"
+    );
+
     let [message, _] = stage.fails("eval --run run", 2);
-    assert!(message.contains("name one, such as run/fold-0"), "{message}");
-    stage.succeeds(&format!("train --data series.h5 --out one {WALK} {SMALL} --set data.walk_forward_fold=1"));
-    assert!(stage.checkpoint("one", 20) == stage.checkpoint("run/fold-1", 20), "a fold is what it is alone");
+    assert!(message.contains("name one, such as run/fold-1"), "{message}");
+    stage.succeeds(&format!("train --data series.h5 --out one {WALK} {SMALL} --set data.walk_forward_number=2"));
+    assert!(stage.checkpoint("one", 20) == stage.checkpoint("run/fold-2", 20), "a fold is what it is alone");
 }
 
 #[test]
@@ -41,19 +49,46 @@ fn a_walk_that_was_interrupted_goes_on_with_the_fold_that_it_was_in() {
     let stage = Stage::with_series();
     let more = "--set data.walk_forward_window=sliding --set data.walk_forward_overlap=0.5";
     let answer = stage.succeeds(&format!("train --data series.h5 --out run {WALK} {SMALL} {more}"));
-    let names = [("run/fold-1", 18), ("run/fold-2", 18)];
+    let names = [("run/fold-2", 18), ("run/fold-3", 18)];
     let whole = names.map(|(run, step)| stage.checkpoint(run, step));
     // What a process leaves that is killed in the second epoch of the second fold.
-    for gone in ["run/fold-2", "run/fold-1/checkpoints/step-00000018"] {
+    for gone in ["run/fold-3", "run/fold-2/checkpoints/step-00000018"] {
         std::fs::remove_dir_all(stage.path(gone)).unwrap();
     }
-    for gone in ["run/fold-1/evaluation.json", "run/walk-forward.json"] {
+    for gone in ["run/fold-2/evaluation.json", "run/walk-forward.json"] {
         std::fs::remove_file(stage.path(gone)).unwrap();
     }
+    let [message, _] = stage.fails(&format!("train --data series.h5 --out run {WALK} {SMALL}"), 2);
+    assert!(message.starts_with("run: holds a walk-forward run that has not ended; --resume goes on"), "{message}");
     let [message, _] = stage.fails("train --out run --resume --set data.walk_forward=2", 2);
     assert!(message.starts_with("data.walk_forward=2: the run in run walks forward with 3"), "{message}");
     assert_eq!(stage.succeeds("train --out run --resume"), answer);
     assert!(names.map(|(run, step)| stage.checkpoint(run, step)) == whole);
+}
+
+/// Versions before counted folders from 0, and named the fold in a key that does.
+#[test]
+fn a_walk_of_before_goes_on_in_its_folders() {
+    let stage = Stage::with_series();
+    let answer = stage.succeeds(&format!("train --data series.h5 --out run {WALK} {SMALL}"));
+    for fold in 0..3 {
+        std::fs::rename(stage.path(&format!("run/fold-{}", fold + 1)), stage.path(&format!("run/fold-{fold}")))
+            .unwrap();
+        let config = stage.text(&format!("run/fold-{fold}/config.yaml"));
+        let number = format!("  walk_forward_number: {}\n", fold + 1);
+        assert!(config.contains(&number), "{config}");
+        stage.write(
+            &format!("run/fold-{fold}/config.yaml"),
+            &config.replace(&number, &format!("  walk_forward_fold: {fold}\n")),
+        );
+        assert_eq!(answer["folds"][fold]["evaluation"], stage.succeeds(&format!("eval --run run/fold-{fold}")));
+    }
+    std::fs::remove_dir_all(stage.path("run/fold-2")).unwrap();
+    std::fs::remove_file(stage.path("run/walk-forward.json")).unwrap();
+    let resumed = stage.succeeds("train --out run --resume");
+    assert_eq!(resumed["model"], answer["model"]);
+    assert_eq!(resumed["folds"][2]["run"], "run/fold-2");
+    assert_eq!(resumed["folds"][2]["fold"], 3);
 }
 
 #[test]
@@ -62,7 +97,8 @@ fn what_is_wrong_with_a_fold_is_told_before_the_first_is_trained() {
     for (settings, told) in [
         ("--set data.walk_forward=3 --set data.purge=31d", "no samples are left for"),
         ("--set data.walk_forward=3 --set data.split=[0.8,0.2,0]", "data.split is 0 for the test"),
-        ("--set data.walk_forward=3 --set data.walk_forward_fold=3", "data.walk_forward_fold is 3"),
+        ("--set data.walk_forward=3 --set data.walk_forward_number=4", "data.walk_forward_number is 4"),
+        ("--set data.walk_forward=3 --set data.walk_forward_fold=3", "data.walk_forward_number is 4"),
         ("--set data.walk_forward=3 --init w.safetensors", "--init: each fold begins with weights of its own"),
     ] {
         let [message, _] = stage.fails(&format!("train --data series.h5 --out run {settings}"), 2);

@@ -100,9 +100,9 @@ impl WalkForward {
         }
         if fold >= self.folds {
             return Err(Error::setting(
-                "data.walk_forward_fold",
-                &fold,
-                "less than the number of folds, data.walk_forward",
+                "data.walk_forward_number",
+                &(fold + 1),
+                "a fold from 1 to data.walk_forward, their number",
             ));
         }
         if !(0.0..1.0).contains(&self.overlap) {
@@ -216,7 +216,7 @@ mod tests {
             (TrainingWindow::Expanding, SplitFractions { train: 0.8, validation: 0.2, test: 0.0 });
         for (walk, fold, fractions, expected) in [
             (walk(0, expanding, 0.0), 0, SHARES, "data.walk_forward is 0"),
-            (walk(3, expanding, 0.0), 3, SHARES, "data.walk_forward_fold is 3"),
+            (walk(3, expanding, 0.0), 3, SHARES, "data.walk_forward_number is 4"),
             (walk(3, expanding, 1.0), 0, SHARES, "data.walk_forward_overlap is 1"),
             (walk(3, expanding, f64::NAN), 0, SHARES, "data.walk_forward_overlap is NaN"),
             (walk(3, expanding, 0.0), 0, no_test, "data.split is 0 for the test"),

@@ -11,11 +11,10 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::evaluation::Evaluation;
 use crate::failure::Failure;
-use crate::job::{Intent, Job, Request};
+use crate::job::{Intent, Job, Request, require_known_targets};
 use crate::plan::{Plan, SplitPlan};
 use crate::run::RunFolder;
 
-const FOLD: &str = "data.walk_forward_fold";
 /// What must not change between the folds of a run.
 const SETTINGS: [&str; 4] =
     ["data.walk_forward", "data.walk_forward_window", "data.walk_forward_overlap", "data.split"];
@@ -23,6 +22,7 @@ const SETTINGS: [&str; 4] =
 /// One fold that is done.
 #[derive(Serialize)]
 struct Fold {
+    /// Its number, from 1.
     fold: usize,
     run: std::path::PathBuf,
     steps: u64,
@@ -34,7 +34,7 @@ struct Fold {
 pub(super) fn train_folds(args: &Args, (folder, mut config): (RunFolder, Config), walk: WalkForward) -> Result<Answer> {
     if args.init.is_some() {
         return Err(Failure::usage(
-            "--init: each fold begins with weights of its own, which have seen nothing of its test; train one with --set data.walk_forward_fold=N",
+            "--init: each fold begins with weights of its own, which have seen nothing of its test; train one with --set data.walk_forward_number=N",
         ));
     }
     if let Some(steps) = args.max_steps {
@@ -52,12 +52,12 @@ pub(super) fn train_folds(args: &Args, (folder, mut config): (RunFolder, Config)
     for fold in 0..walk.folds {
         eprintln!("fold {} of {}", fold + 1, walk.folds);
         let own = folder.fold(fold);
-        let trained = train_fold(args, (&own, &config), fold).with_context(|| format!("fold {fold}"))?;
+        let trained = train_fold(args, (&own, &config), fold).with_context(|| format!("fold {}", fold + 1))?;
         let Trained { outcome, split, evaluation, .. } = trained;
         let Some(evaluation) = evaluation.filter(|_| outcome.end != End::Stopped) else {
-            return Ok(stopped(&folder, &done, (fold, outcome.steps)));
+            return Ok(stopped(&folder, &done, (fold + 1, outcome.steps)));
         };
-        done.push(Fold { fold, run: own.root().to_owned(), steps: outcome.steps, split, evaluation });
+        done.push(Fold { fold: fold + 1, run: own.root().to_owned(), steps: outcome.steps, split, evaluation });
     }
     let summary = summary(&folder, &done, Progress::Finished);
     write_atomically(&folder.walk_forward_file(), serde_json::to_string_pretty(&summary)?.as_bytes())?;
@@ -67,7 +67,7 @@ pub(super) fn train_folds(args: &Args, (folder, mut config): (RunFolder, Config)
 
 fn train_fold(args: &Args, (folder, config): (&RunFolder, &Config), fold: usize) -> Result<Trained> {
     let mut config = config.clone();
-    config.set_count(FOLD, fold as u64);
+    config.set_walk_forward_fold(fold);
     config.set_path("output.dir", folder.root());
     let begin = if folder.has_begun() { Begin::AtTheLastCheckpoint } else { Begin::Anew };
     train(args, (folder.clone(), config), begin)
@@ -84,11 +84,14 @@ fn look_ahead(args: &Args, config: &Config, walk: WalkForward) -> Result<Plan> {
         memory_bytes: None,
         intent: Intent::Plan,
     };
-    let job = Job::open(request).with_context(|| format!("fold {}", walk.folds - 1))?;
+    let job = Job::open(request).with_context(|| format!("fold {}", walk.folds))?;
     for fold in 0..walk.folds {
         let mut config = config.clone();
-        config.set_count(FOLD, fold as u64);
-        job.data.split(&config).with_context(|| format!("fold {fold}"))?;
+        config.set_walk_forward_fold(fold);
+        let split = job.data.split(&config);
+        split
+            .and_then(|split| require_known_targets(&job.data, &split))
+            .with_context(|| format!("fold {}", fold + 1))?;
     }
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
@@ -180,10 +183,10 @@ fn table(done: &[Fold]) -> String {
     let mut text = format!("{:>9}  {:<16}  {:>8}  {:>8}", "fold", "test begins", "train", "test");
     names.iter().for_each(|name| text.push_str(&format!("  {:>14}", format!("rmse {name}"))));
     text.push_str(&format!("  {:>10}\n", "direction"));
-    for Fold { fold, split, .. } in done {
+    for Fold { fold, split, evaluation, .. } in done {
         let begins = split.test_start_ns.map_or("-".to_owned(), |time| utc(time).replace(" UTC", ""));
         text.push_str(&format!("{fold:>9}  {begins:<16}  {:>8}  {:>8}", split.train, split.test));
-        row(&done[*fold].evaluation).iter().for_each(|x| text.push_str(&cell(*x)));
+        row(evaluation).iter().for_each(|x| text.push_str(&cell(*x)));
         text.push('\n');
     }
     let rows: Vec<Vec<Option<f64>>> = done.iter().map(|fold| row(&fold.evaluation)).collect();
