@@ -224,6 +224,28 @@ fn chunks(
         filling: Filling::Device,
         // Without the chunk loader a chunk is a batch.
         chunk_bytes: if config.flag("gpu_optimization.use_chunk_loader") {
+/// Refuses parts of `split` without a known target, which would show only after an epoch, or at the
+/// end of the run.
+///
+/// # Errors
+/// A data failure that names the part.
+pub(crate) fn require_known_targets(data: &Data, split: &Split) -> Result<()> {
+    let Split { train, validation, test, .. } = split;
+    let parts = [("training", "train on", train), ("validation", "validate", validation), ("test", "test", test)];
+    for (part, purpose, units) in parts {
+        if !units.is_empty() && !data.any_target_known(units)? {
+            return Err(Failure::data(format!(
+                "{}: none of the targets of the {} {}s to {purpose} is known, so that {part} has no loss; change data.split, or give data whose \
+                 targets are known there",
+                data.path().display(),
+                units.len(),
+                data.unit()
+            )));
+        }
+    }
+    Ok(())
+}
+
             chunk_bytes_set(config)
         } else {
             Some(batch_bytes)

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::answer::Answer;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::job::{Intent, Job, Request};
+use crate::job::{Intent, Job, Request, require_known_targets};
 use crate::plan::Plan;
 
 /// Compute what a run will take; refuse what would not fit and say what would

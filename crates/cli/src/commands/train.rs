@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
 use crate::forecasts::Forecasts;
-use crate::job::{Intent, Job, Request, data_path};
+use crate::job::{Intent, Job, Request, data_path, require_known_targets};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model, bytes};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::{RunFolder, Standing};
