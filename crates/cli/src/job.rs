@@ -13,7 +13,7 @@ use megabatch_trainer::{
 use crate::adapt::data::Data;
 use crate::cache;
 use crate::computing::{Asked, Computing, Named};
-use crate::config::Config;
+use crate::config::{Config, IdleSetting, JobTraits};
 use crate::failure::{self, Failure};
 use crate::plan::{bytes, decoded_rows};
 use crate::settings::{check_classes, check_precision, training_config};
@@ -97,6 +97,42 @@ impl Job {
         let compute = Compute { threads: training.threads, batch_size: training.batch_size, form: training.form };
         let predictor = Predictor::open(device, model, weights, compute)?.with_precision(training.precision)?;
         Ok(if training.streams() { predictor.with_carried_state() } else { predictor })
+    }
+
+    /// What the job is, as far as settings act or do not.
+    pub(crate) fn traits(&self) -> JobTraits {
+        let model = &self.training.model;
+        JobTraits {
+            is_graph_file: matches!(self.data, Data::Graphs(_)),
+            is_windows: self.data.is_windows(),
+            validates: !self.split.validation.is_empty(),
+            has_graphs: self.data.samples().graphs().is_some(),
+            has_graph_attention: model.graph.is_some(),
+            has_lstms: model.encoder == Encoder::Lstm,
+            is_fp16: self.training.precision.needs_loss_scale(),
+            is_on_gpu: self.gpu.is_some() || self.gpu_asked.is_some(),
+        }
+    }
+
+    /// Refuses settings of another kind of data: who sets them expects another split.
+    ///
+    /// # Errors
+    /// A usage failure that names the first.
+    pub(crate) fn require_settings_of_its_data(&self) -> Result<()> {
+        let idle = self.config.idle(&self.traits());
+        let Some(IdleSetting { path, text, unmet }) = idle.into_iter().find(|setting| setting.unmet.is_of_data())
+        else {
+            return Ok(());
+        };
+        let instead = match path {
+            "data.folds" | "data.fold" => "; data.walk_forward tests bars fold after fold",
+            _ => "",
+        };
+        Err(Failure::usage(format!(
+            "{path}={text}: it does nothing{}, and {} would be split without it; leave it out{instead}",
+            unmet.reason(),
+            self.data.path().display()
+        )))
     }
 
     /// Bytes that are held in memory for the data by now.
@@ -188,6 +224,28 @@ impl Job {
     }
 }
 
+/// Refuses parts of `split` without a known target, which would show only after an epoch, or at the
+/// end of the run.
+///
+/// # Errors
+/// A data failure that names the part.
+pub(crate) fn require_known_targets(data: &Data, split: &Split) -> Result<()> {
+    let Split { train, validation, test, .. } = split;
+    let parts = [("training", "train on", train), ("validation", "validate", validation), ("test", "test", test)];
+    for (part, purpose, units) in parts {
+        if !units.is_empty() && !data.any_target_known(units)? {
+            return Err(Failure::data(format!(
+                "{}: none of the targets of the {} {}s to {purpose} is known, so that {part} has no loss; change data.split, or give data whose \
+                 targets are known there",
+                data.path().display(),
+                units.len(),
+                data.unit()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// What data have to leave room for, and what they are taken in.
 struct Beside {
     model_bytes: usize,
@@ -224,28 +282,6 @@ fn chunks(
         filling: Filling::Device,
         // Without the chunk loader a chunk is a batch.
         chunk_bytes: if config.flag("gpu_optimization.use_chunk_loader") {
-/// Refuses parts of `split` without a known target, which would show only after an epoch, or at the
-/// end of the run.
-///
-/// # Errors
-/// A data failure that names the part.
-pub(crate) fn require_known_targets(data: &Data, split: &Split) -> Result<()> {
-    let Split { train, validation, test, .. } = split;
-    let parts = [("training", "train on", train), ("validation", "validate", validation), ("test", "test", test)];
-    for (part, purpose, units) in parts {
-        if !units.is_empty() && !data.any_target_known(units)? {
-            return Err(Failure::data(format!(
-                "{}: none of the targets of the {} {}s to {purpose} is known, so that {part} has no loss; change data.split, or give data whose \
-                 targets are known there",
-                data.path().display(),
-                units.len(),
-                data.unit()
-            )));
-        }
-    }
-    Ok(())
-}
-
             chunk_bytes_set(config)
         } else {
             Some(batch_bytes)

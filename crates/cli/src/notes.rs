@@ -11,7 +11,10 @@ use crate::settings::walk_forward;
 
 /// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
 pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
-    let mut notes = idle_settings(job, steps);
+    let idle = job.config.idle(&job.traits());
+    let mut notes: Vec<String> =
+        idle.iter().map(|setting| format!("{} does nothing{}", setting.path, setting.unmet.reason())).collect();
+    notes.extend(odd_settings(job, steps));
     notes.extend(job.data.notes());
     notes.extend(job.gpu_passed_over.clone());
     match &job.data {
@@ -26,31 +29,14 @@ pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
     Ok(notes)
 }
 
-/// Settings that do nothing beside the others.
-fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
-    let trainer::Config { model, dropout, loss, early_stopping, divergence, .. } = &job.training;
-    let is_set = |path: &str, default: f64| job.config.number(path) != default;
-    let walks = walk_forward(&job.config).is_some() && job.config.optional_count("data.walk_forward_fold").is_none();
+/// Settings that do other than they seem to beside the others.
+fn odd_settings(job: &Job, steps: u64) -> Vec<String> {
+    let trainer::Config { model, dropout, loss, .. } = &job.training;
+    let walks = walk_forward(&job.config).is_some() && job.config.walk_forward_fold().is_none();
     let findings = [
         (
             *dropout > 0.0 && model.layers == 1,
             "model.dropout leaves nothing out of a model of one layer, as it lies between layers".to_owned(),
-        ),
-        (
-            job.config.tasks().is_some() && job.config.text("training.loss") != Some("mse"),
-            "training.loss does nothing beside training.tasks".to_owned(),
-        ),
-        (
-            *loss == Loss::Mse && is_set("training.huber_delta", 1.0),
-            "training.huber_delta does nothing with training.loss mse".to_owned(),
-        ),
-        (
-            !matches!(loss, Loss::Quantile { .. }) && quantiles(&job.config) != Ascending::one(0.5),
-            "training.quantile does nothing without training.loss quantile".to_owned(),
-        ),
-        (
-            !matches!(loss, Loss::CrossEntropy | Loss::Classes(_)) && classes(&job.config).is_some(),
-            "training.thresholds and training.classes do nothing without training.loss cross_entropy".to_owned(),
         ),
         (
             matches!(loss, Loss::Quantile { levels } if !levels.as_slice().contains(&0.5)),
@@ -59,24 +45,8 @@ fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
                 .to_owned(),
         ),
         (
-            early_stopping.is_none() && is_set("training.early_stopping_min_delta", 0.0),
-            "training.early_stopping_min_delta does nothing without training.early_stopping".to_owned(),
-        ),
-        (
-            divergence.rollbacks_max == 0 && job.config.count("training.max_rollbacks") != 3,
-            "training.max_rollbacks does nothing with training.on_nan stop".to_owned(),
-        ),
-        (
-            job.training.tf32 && job.gpu.is_none(),
-            "training.tf32 does nothing on the CPU, which multiplies fp32 as it is".to_owned(),
-        ),
-        (
             walks,
             "data.walk_forward: this is the plan of the last fold, which trains on the latest samples".to_owned(),
-        ),
-        (
-            job.config.count("gpu_optimization.num_workers") > 0,
-            "gpu_optimization.num_workers does nothing: one background thread loads ahead of training, on all processors".to_owned(),
         ),
         (
             job.training.step_samples() > job.split.train.len(),
@@ -87,28 +57,11 @@ fn idle_settings(job: &Job, steps: u64) -> Vec<String> {
             ),
         ),
     ];
-    let all = findings.into_iter().chain(of_the_rate(job, steps));
+    let LrSchedule { warmup_steps, .. } = job.training.lr_schedule;
+    let warm_up = (
+        warmup_steps >= steps.max(1),
+        format!("training.warmup_steps is {warmup_steps} of {steps} steps: the rate never gets beyond the warm-up"),
+    );
+    let all = findings.into_iter().chain([warm_up]);
     all.filter(|(holds, _)| *holds).map(|(_, note)| note).collect()
-}
-
-/// The same of the learning rate: whether a finding holds, and its sentence.
-fn of_the_rate(job: &Job, steps: u64) -> [(bool, String); 3] {
-    let LrSchedule { kind, warmup_steps, lr_min } = job.training.lr_schedule;
-    let cycle = [("pct_start", 0.3), ("div_factor", 25.0), ("final_div_factor", 1e4)];
-    let is_set = |(name, default): &(&str, f64)| job.config.number(&format!("training.{name}")) != *default;
-    [
-        (
-            kind != LrScheduleKind::Cosine && lr_min > 0.0,
-            "training.lr_min does nothing without training.lr_schedule cosine".to_owned(),
-        ),
-        (
-            !matches!(kind, LrScheduleKind::OneCycle(_)) && cycle.iter().any(is_set),
-            "training.pct_start, div_factor and final_div_factor do nothing without training.lr_schedule one_cycle"
-                .to_owned(),
-        ),
-        (
-            warmup_steps >= steps.max(1),
-            format!("training.warmup_steps is {warmup_steps} of {steps} steps: the rate never gets beyond the warm-up"),
-        ),
-    ]
 }

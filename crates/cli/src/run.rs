@@ -225,6 +225,13 @@ impl RunFolder {
         Ok(Config::load_saved(&file, &text, arguments)?)
     }
 
+    /// [`RunFolder::config`] for a run that goes on with the samples that it began with.
+    pub(crate) fn config_to_resume(&self, arguments: &[String]) -> Result<Config> {
+        let mut config = self.config(arguments)?;
+        config.keep_reckoning_of(&fs::read_to_string(self.config_file())?);
+        Ok(config)
+    }
+
     /// What plan.json says; null where the file is absent or no plan.
     pub(crate) fn saved_plan(&self) -> Value {
         let text = fs::read_to_string(self.plan_file()).unwrap_or_default();
@@ -238,13 +245,6 @@ impl RunFolder {
         for line in BufReader::new(file).lines() {
             match serde_json::from_str(&line?) {
                 Ok(metric) => metrics.push(metric),
-    /// [`RunFolder::config`] for a run that goes on with the samples that it began with.
-    pub(crate) fn config_to_resume(&self, arguments: &[String]) -> Result<Config> {
-        let mut config = self.config(arguments)?;
-        config.keep_reckoning_of(&fs::read_to_string(self.config_file())?);
-        Ok(config)
-    }
-
                 Err(_) => break,
             }
         }

@@ -57,6 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     })?;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
+    job.require_settings_of_its_data()?;
+    require_known_targets(&job.data, &job.split)?;
     let tensors = if args.tensors { format!("\n{}", plan.tensors_text()) } else { String::new() };
     Ok(Answer::new(plan.to_text() + &tensors, &plan))
 }

@@ -104,6 +104,10 @@ fn train(args: &Args, (folder, config): (RunFolder, Config), begin: Begin) -> Re
     })?;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
+    if begin == Begin::Anew {
+        job.require_settings_of_its_data()?;
+    }
+    require_known_targets(&job.data, &job.split)?;
     if begin == Begin::AtTheLastCheckpoint {
         require_same_data(&folder, &plan)?;
     }

@@ -12,17 +12,18 @@ use std::path::{Path, PathBuf};
 pub(crate) use error::ConfigError;
 use error::Result;
 use keys::{ALIASES, keys};
+pub(crate) use keys::{Acts, JobTraits};
 use layers::Written;
 use megabatch_trainer::Ascending;
 pub(crate) use tasks::TaskList;
 use value::Value;
 
-/// Every setting of a run, by key.
 const RECKONING: &str = "data.purge_reckoning";
 const FOLD_NUMBER: &str = "data.walk_forward_number";
 /// The key that counted folds from 0, which runs of before have saved.
 const FOLD_FROM_ZERO: &str = "data.walk_forward_fold";
 
+/// Every setting of a run, by key.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     settings: BTreeMap<&'static str, (String, Value)>,
@@ -140,6 +141,21 @@ impl Config {
         }
     }
 
+    /// Settings besides the defaults that do not act in `job`, each with the first condition that
+    /// does not hold.
+    pub(crate) fn idle(&self, job: &JobTraits) -> Vec<IdleSetting> {
+        let is_set = |key: &keys::Key| {
+            let default = key.kind.parse(key.default).ok();
+            self.value(key.path).is_some_and(|value| default.as_ref() != Some(value))
+        };
+        let unmet = |key: &'static keys::Key| {
+            let unmet = *key.acts.iter().find(|acts| !acts.holds(job, self))?;
+            let text = self.settings.get(key.path).map(|(text, _)| text.clone()).unwrap_or_default();
+            Some(IdleSetting { path: key.path, text, unmet })
+        };
+        keys().filter(|key| is_set(key)).filter_map(unmet).collect()
+    }
+
     /// The path under `path`.
     pub(crate) fn path(&self, path: &str) -> Option<PathBuf> {
         self.text(path).map(PathBuf::from)
@@ -164,22 +180,6 @@ impl Config {
         }
     }
 
-    /// `data.purge` in nanoseconds, or `None` for `auto`.
-    pub(crate) fn purge_ns(&self) -> Option<i64> {
-        match self.value("data.purge") {
-            Some(Value::DurationNs(duration_ns)) => Some(*duration_ns),
-            _ => None,
-        }
-    }
-}
-
-/// The settings of one layer, checked; within a layer two names of one key must agree.
-fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> {
-    let mut accepted: BTreeMap<&'static str, (&Written, Value)> = BTreeMap::new();
-    for written in layer {
-        let key = keys::find(&written.path).ok_or_else(|| ConfigError::UnknownKey {
-            path: written.path.clone(),
-            origin: written.origin.to_string(),
     /// Whether `data.purge: auto` counts bars, as a run of before did.
     pub(crate) fn purges_by_bars(&self) -> bool {
         self.text(RECKONING) == Some("bars")
@@ -212,6 +212,31 @@ fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> 
         self.settings.remove(FOLD_FROM_ZERO);
     }
 
+    /// `data.purge` in nanoseconds, or `None` for `auto`.
+    pub(crate) fn purge_ns(&self) -> Option<i64> {
+        match self.value("data.purge") {
+            Some(Value::DurationNs(duration_ns)) => Some(*duration_ns),
+            _ => None,
+        }
+    }
+}
+
+/// A setting without effect.
+pub(crate) struct IdleSetting {
+    pub(crate) path: &'static str,
+    /// Its value, as the user wrote it.
+    pub(crate) text: String,
+    /// What would have to hold for it to act.
+    pub(crate) unmet: Acts,
+}
+
+/// The settings of one layer, checked; within a layer two names of one key must agree.
+fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> {
+    let mut accepted: BTreeMap<&'static str, (&Written, Value)> = BTreeMap::new();
+    for written in layer {
+        let key = keys::find(&written.path).ok_or_else(|| ConfigError::UnknownKey {
+            path: written.path.clone(),
+            origin: written.origin.to_string(),
             nearest: keys::nearest(&written.path),
         })?;
         let value = key.kind.parse(&written.text).map_err(|expected| ConfigError::BadValue {
@@ -247,11 +272,14 @@ pub(crate) fn reference_page() -> String {
          A run is configured by a YAML file (`--config`), then by environment variables, then by `--set key=value`; each goes over the one\n\
          before. In the environment, `MEGABATCH_TRAINING__LR` or `MEGABATCH_TRAINING_LR` is `training.lr`. An unknown key is an error that names the nearest known one.\n\
          This page is what `megabatch config` prints.\n\n\
-         | key | default | value | meaning |\n| --- | --- | --- | --- |\n",
+         An empty field under \"acts\" is for a setting that always does. One that is set and does not act is told by `plan` and `train`, and\n\
+         refused where it would split other data than these.\n\n\
+         | key | default | value | acts | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
     for key in keys() {
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
-        page.push_str(&format!("| `{}` | {default} | {} | {} |\n", key.path, key.kind.expected(), key.doc));
+        let acts = key.acts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        page.push_str(&format!("| `{}` | {default} | {} | {acts} | {} |\n", key.path, key.kind.expected(), key.doc));
     }
     page.push_str("\nNames that existing configurations use:\n\n| name | means |\n| --- | --- |\n");
     for alias in ALIASES {

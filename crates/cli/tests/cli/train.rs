@@ -322,9 +322,22 @@ fn settings_that_do_nothing_are_told() {
     let stage = Stage::with_series();
     for (settings, told) in [
         ("model.dropout=0.2", "model.dropout leaves nothing out"),
-        ("training.huber_delta=2", "training.huber_delta does nothing"),
+        ("training.huber_delta=2", "training.huber_delta does nothing without training.loss huber"),
+        ("training.beta1=0.8 --set training.optimizer=sgd", "training.beta1 does nothing with training.optimizer sgd"),
+        ("training.loss_scale_initial=8", "training.loss_scale_initial does nothing without training.precision fp16"),
+        ("training.tuning=fast", "training.tuning does nothing on the CPU"),
+        (
+            "training.early_stopping=3 --set data.split=[0.8,0,0.2]",
+            "training.early_stopping does nothing without samples",
+        ),
+        ("data.walk_forward_overlap=0.5", "data.walk_forward_overlap does nothing without data.walk_forward"),
+        ("model.graph_heads=2", "model.graph_heads does nothing without graph attention"),
+        ("model.readout=mean", "model.readout does nothing without graphs"),
+        ("model.pooling_heads=2", "model.pooling_heads does nothing without model.pooling attention"),
+        ("gpu_optimization.pin_memory=false", "gpu_optimization.pin_memory does nothing on the CPU"),
+        ("gpu_optimization.chunk_size_gb=1", "gpu_optimization.chunk_size_gb does nothing with data that stay"),
         ("training.lr_min=0.0001", "training.lr_min does nothing"),
-        ("training.div_factor=10", "training.pct_start, div_factor and final_div_factor do nothing"),
+        ("training.div_factor=10", "training.div_factor does nothing without training.lr_schedule one_cycle"),
         ("training.quantile=0.9", "training.quantile does nothing"),
         ("training.tf32=true", "training.tf32 does nothing on the CPU"),
         ("training.warmup_steps=500", "training.warmup_steps is 500 of 30 steps"),
@@ -336,6 +349,14 @@ fn settings_that_do_nothing_are_told() {
         let plan = stage.succeeds(&format!("plan --data series.h5 --set {settings}"));
         let notes = plan["notes"].as_array().unwrap();
         assert!(notes.len() == 1 && notes[0].as_str().unwrap().starts_with(told), "{settings}: {notes:?}");
+    }
+    // Bars were split by time without a word.
+    for command in ["plan --data series.h5", "train --data series.h5 --out run"] {
+        let [message, _] = stage.fails(&format!("{command} --set data.folds=5"), 2);
+        assert!(
+            message.starts_with("data.folds=5: it does nothing without a file of graphs as data, and "),
+            "{message}"
+        );
     }
     let plan = stage.succeeds("plan --data series.h5 --set model.dropout=0.2 --set model.layers=2");
     assert_eq!(plan["notes"], serde_json::json!([]));

@@ -1,6 +1,6 @@
 //! Batches, memory and loading.
 
-use super::{COUNT, COUNT_OR_ZERO, Key, POSITIVE, key};
+use super::{Acts, COUNT, COUNT_OR_ZERO, Key, POSITIVE, key};
 use crate::config::value::Kind;
 
 pub(super) const KEYS: &[Key] = &[
@@ -23,33 +23,33 @@ pub(super) const KEYS: &[Key] = &[
         "true",
         "Whether data that do not fit in memory are loaded in large chunks, or else batch by batch. What fits stays resident, whatever \
          this says.",
-    ),
+    ).only(&[Acts::OnWindows]),
     key(
         "gpu_optimization.chunk_size_gb",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
         "auto",
         "Size of the chunks in which data pass through memory that do not fit, in units of 10^9 bytes. There are two at a time: `auto` is \
          half of what the model leaves of the memory, and three eighths of all of it at most.",
-    ),
+    ).only(&[Acts::OnWindows]),
     key(
         "gpu_optimization.num_workers",
         COUNT_OR_ZERO,
         "0",
         "Accepted, without effect: there are no worker processes. One background thread loads the next chunk while training works on the one \
          before, and reading and decoding take all the processors that are free.",
-    ),
+    ).only(&[Acts::Never { because: "one background thread loads ahead of training, on all processors" }]),
     key(
         "gpu_optimization.pin_memory",
         Kind::Bool,
         "true",
         "Accepted, without effect on the CPU, which computes where data are loaded to.",
-    ),
+    ).only(&[Acts::OnGpus]),
     key(
         "gpu_optimization.persistent_workers",
         Kind::Bool,
         "true",
         "Accepted, without effect: there are no worker processes.",
-    ),
+    ).only(&[Acts::Never { because: "there are no worker processes" }]),
     key(
         "gpu_optimization.empty_cache_every_n_epochs",
         COUNT_OR_ZERO,
@@ -82,5 +82,5 @@ pub(super) const KEYS: &[Key] = &[
         "0",
         "Batches after which the GPU that trains is looked at: a row of gpu.csv with how busy it is, its memory, power, temperature and \
          clocks. 0 looks once a second. Without effect on the CPU, where memory use is in every step's line of metrics.jsonl.",
-    ),
+    ).only(&[Acts::OnGpus]),
 ];

@@ -1,9 +1,12 @@
 //! Every configuration key: its values, its default and what it does. `docs/configuration.md` is printed from these tables, one a section.
 
+mod acts;
 mod data;
 mod gpu_optimization;
 mod model;
 mod training;
+
+pub(crate) use acts::{Acts, JobTraits};
 
 use super::value::Kind;
 
@@ -15,6 +18,15 @@ pub(crate) struct Key {
     /// The default, written as a user would; empty for a key that has none.
     pub(crate) default: &'static str,
     pub(crate) doc: &'static str,
+    /// Conditions under which it acts, all of them; none for a key that always does.
+    pub(crate) acts: &'static [Acts],
+}
+
+impl Key {
+    /// The key with the conditions under which it acts.
+    const fn only(self, acts: &'static [Acts]) -> Key {
+        Key { acts, ..self }
+    }
 }
 
 /// A name that existing configurations use for a key of ours.
@@ -24,7 +36,7 @@ pub(crate) struct Alias {
 }
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
-    Key { path, kind, default, doc }
+    Key { path, kind, default, doc, acts: &[] }
 }
 
 // The upper bounds lie far beyond any use. They keep sizes that are computed from the settings within 64 bits, so that a slip of
@@ -98,6 +110,7 @@ pub(super) fn nearest_of<const N: usize>(names: [&'static str; N], name: &str) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::value::Value;
 
     #[test]
     fn every_default_is_a_value_of_its_key() {
@@ -113,6 +126,21 @@ mod tests {
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
         for alias in ALIASES {
             assert_eq!(find(alias.path).unwrap().path, alias.means);
+        }
+    }
+
+    #[test]
+    fn conditions_name_keys_and_words_that_these_take() {
+        for acts in keys().flat_map(|key| key.acts) {
+            let (other, words) = match acts {
+                Acts::With { key, values } => (*key, values.to_vec()),
+                Acts::Without { key, value } => (*key, vec![*value]),
+                _ => continue,
+            };
+            let key = keys().find(|key| key.path == other).unwrap_or_else(|| panic!("{other}"));
+            for word in words {
+                assert!(matches!(key.kind.parse(word), Ok(Value::Text(_))), "{other} {word}");
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! How it is trained.
 
-use super::{COUNT, COUNT_OR_ZERO, Key, NOT_NEGATIVE, POSITIVE, THREADS, key};
+use super::{Acts, COUNT, COUNT_OR_ZERO, Key, NOT_NEGATIVE, POSITIVE, THREADS, key};
 use crate::config::value::Kind;
 use megabatch_trainer::Classes;
 
@@ -25,23 +25,23 @@ pub(super) const KEYS: &[Key] = &[
         "0",
         "Steps in which the learning rate rises in a line to `training.lr`.",
     ),
-    key("training.lr_min", NOT_NEGATIVE, "0", "Learning rate at the end of the cosine."),
-    key("training.pct_start", Kind::Probability, "0.3", "Share of the steps in which `one_cycle` rises."),
+    key("training.lr_min", NOT_NEGATIVE, "0", "Learning rate at the end of the cosine.").only(&[Acts::With { key: "training.lr_schedule", values: &["cosine"] }]),
+    key("training.pct_start", Kind::Probability, "0.3", "Share of the steps in which `one_cycle` rises.").only(&[Acts::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
     key(
         "training.div_factor",
         POSITIVE,
         "25",
         "`one_cycle` begins at `training.lr` divided by this, which is 1 or more.",
-    ),
+    ).only(&[Acts::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
     key(
         "training.final_div_factor",
         POSITIVE,
         "10000",
         "`one_cycle` ends at the rate that it began with, divided by this, which is 1 or more.",
-    ),
-    key("training.beta1", Kind::Probability, "0.9", "Decay of Adam's running mean of the gradients."),
-    key("training.beta2", Kind::Probability, "0.999", "Decay of Adam's running mean of the squared gradients."),
-    key("training.epsilon", POSITIVE, "1e-8", "What Adam adds to the root of that mean before it divides by it."),
+    ).only(&[Acts::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
+    key("training.beta1", Kind::Probability, "0.9", "Decay of Adam's running mean of the gradients.").only(&[Acts::Without { key: "training.optimizer", value: "sgd" }]),
+    key("training.beta2", Kind::Probability, "0.999", "Decay of Adam's running mean of the squared gradients.").only(&[Acts::Without { key: "training.optimizer", value: "sgd" }]),
+    key("training.epsilon", POSITIVE, "1e-8", "What Adam adds to the root of that mean before it divides by it.").only(&[Acts::Without { key: "training.optimizer", value: "sgd" }]),
     key("training.weight_decay", NOT_NEGATIVE, "0.01", "Weight decay."),
     key(
         "training.clip_norm",
@@ -61,13 +61,13 @@ pub(super) const KEYS: &[Key] = &[
          `training.thresholds` or `training.classes`, or of graphs also one by their targets as its probabilities; or, within each graph, \
          the order of pairs of nodes (RankNet) or of all (ListNet). It is the mean over the targets of a step that are known: NaN stands for one \
          that is not.",
-    ),
+    ).only(&[Acts::With { key: "training.tasks", values: &["none"] }]),
     key(
         "training.huber_delta",
         POSITIVE,
         "1.0",
         "Error, in units of the targets, at which Huber's loss becomes a line.",
-    ),
+    ).only(&[Acts::With { key: "training.tasks", values: &["none"] }, Acts::With { key: "training.loss", values: &["huber"] }]),
     key(
         "training.quantile",
         Kind::Levels,
@@ -75,26 +75,26 @@ pub(super) const KEYS: &[Key] = &[
         "Share of the targets that are to lie below the predictions of `quantile`: 0.5 predicts medians, 0.9 what is exceeded one time \
          in ten. Of a list, such as [0.1, 0.5, 0.9], the model predicts every one; RMSE and the like are then those of the one nearest to \
          0.5, of two the lower.",
-    ),
+    ).only(&[Acts::With { key: "training.tasks", values: &["none"] }, Acts::With { key: "training.loss", values: &["quantile"] }]),
     key(
         "training.thresholds",
         Kind::OrWord { word: "none", otherwise: &Kind::Ascending },
         "none",
         "What makes classes of targets for `cross_entropy`, in their unit: [-5, 5] makes 0 of those up to -5, 1 of those above it up to 5, and 2 of those \
          above 5. The model has an output for each class and target.",
-    ),
+    ).only(&[Acts::With { key: "training.tasks", values: &["none"] }, Acts::With { key: "training.loss", values: &["cross_entropy"] }]),
     key(
         "training.classes",
         Kind::OrWord { word: "none", otherwise: &Kind::Count { min: 2, max: Classes::MAX as u64 } },
         "none",
         "Number of classes of `cross_entropy` where targets are classes already, from 0.",
-    ),
+    ).only(&[Acts::With { key: "training.tasks", values: &["none"] }, Acts::With { key: "training.loss", values: &["cross_entropy"] }]),
     key(
         "training.rank_temperature",
         POSITIVE,
         "1.0",
         "What targets are divided by for `rank_listwise`, in their unit: far below their spread, only the best node of each graph counts.",
-    ),
+    ).only(&[Acts::With { key: "training.tasks", values: &["none"] }, Acts::With { key: "training.loss", values: &["rank_listwise"] }]),
     key(
         "training.tasks",
         Kind::Tasks,
@@ -116,7 +116,7 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Count { min: 1, max: 100 },
         "3",
         "Rollbacks of a run, those before a resume included, after which it ends with exit code 5 nevertheless.",
-    ),
+    ).only(&[Acts::With { key: "training.on_nan", values: &["rollback"] }]),
     key(
         "training.explosion_factor",
         Kind::OrWord { word: "none", otherwise: &Kind::Number { above: 1.0 } },
@@ -134,19 +134,19 @@ pub(super) const KEYS: &[Key] = &[
         Kind::OrWord { word: "epoch", otherwise: &COUNT },
         "epoch",
         "Steps between two validations, besides those at the end of every epoch.",
-    ),
+    ).only(&[Acts::OnValidation]),
     key(
         "training.early_stopping",
         Kind::OrWord { word: "none", otherwise: &COUNT },
         "none",
         "Ends the run after this many validations one after the other that bring no improvement.",
-    ),
+    ).only(&[Acts::OnValidation]),
     key(
         "training.early_stopping_min_delta",
         NOT_NEGATIVE,
         "0",
         "An improvement is a validation loss that is lower than the best by more than this.",
-    ),
+    ).only(&[Acts::Without { key: "training.early_stopping", value: "none" }]),
     key(
         "training.max_steps",
         Kind::OrWord { word: "none", otherwise: &COUNT },
@@ -167,7 +167,7 @@ pub(super) const KEYS: &[Key] = &[
         "false",
         "Whether a GPU rounds what matrix products read in fp32 to TF32 for its tensor cores: 11 significant bits with the range of fp32. The \
          recurrence, and all else, stays in fp32. A CPU multiplies fp32 as it is, whatever this says, and notes so; with bf16 or fp16 it is an error.",
-    ),
+    ).only(&[Acts::OnGpus]),
     key(
         "training.tuning",
         Kind::Choice { now: &["off", "deterministic", "fast"], later: "" },
@@ -175,49 +175,49 @@ pub(super) const KEYS: &[Key] = &[
         "Which kernels a GPU takes where there are several. `off`: those that rules name by shapes. `deterministic`: of those that give the same bits as these, the fastest by \
          measurement, once a GPU and shape; what was found is kept in the user's cache folder, below `XDG_CACHE_HOME` or `~/.cache`. `fast`: the fastest of all, products by \
          cuBLASLt among them where the machine has it, whose sums may be added in another order, so that a run on another GPU, or measured anew, is rounded otherwise. Without effect on the CPU.",
-    ),
+    ).only(&[Acts::OnGpus]),
     key(
         "training.loss_scale_initial",
         POSITIVE,
         "65536",
         "Loss scale of the first step in fp16; a power of two, as the two factors, keeps scaling exact.",
-    ),
+    ).only(&[Acts::WithFp16]),
     key(
         "training.loss_scale_growth_factor",
         Kind::Number { above: 1.0 },
         "2",
         "What the loss scale is multiplied by after `training.loss_scale_growth_interval` steps in a row without overflow.",
-    ),
+    ).only(&[Acts::WithFp16]),
     key(
         "training.loss_scale_backoff_factor",
         POSITIVE,
         "0.5",
         "What the loss scale is multiplied by after an overflow, below 1. The step of an overflow is skipped.",
-    ),
+    ).only(&[Acts::WithFp16]),
     key(
         "training.loss_scale_growth_interval",
         COUNT,
         "2000",
         "Steps in a row without overflow after which the loss scale grows.",
-    ),
+    ).only(&[Acts::WithFp16]),
     key(
         "training.loss_scale_hysteresis",
         COUNT,
         "1",
         "Overflows in a row from which on each lowers the loss scale; those before only skip their step.",
-    ),
+    ).only(&[Acts::WithFp16]),
     key(
         "training.loss_scale_floor",
         POSITIVE,
         "1",
         "Least loss scale: an overflow there counts as a NaN (`training.on_nan`), and names the first tensor that overflowed.",
-    ),
+    ).only(&[Acts::WithFp16]),
     key(
         "training.loss_scale_ceiling",
         POSITIVE,
         "16777216",
         "Largest loss scale: a growth beyond it does not take place.",
-    ),
+    ).only(&[Acts::WithFp16]),
     key(
         "training.checkpoint_every_steps",
         Kind::OrWord { word: "epoch", otherwise: &COUNT },
