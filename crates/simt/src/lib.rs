@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod argument;
+mod cache;
 mod compile;
 pub mod driver;
 mod error;

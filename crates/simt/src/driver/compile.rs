@@ -2,14 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::compile::cache_folder;
+use crate::cache;
 
 /// Which library of the driver's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,33 +55,29 @@ pub(super) fn source(text: &str) -> PathBuf {
 
 /// The shared object `name` that `sources` make, which is compiled only if these very texts and options never were.
 fn object(name: &str, sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
-    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    let key = xxh3_64(format!("{compiler} {OPTIONS:?} {options:?} {HEADER:?} {sources:?}").as_bytes());
-    let folder = cache_folder().expect("the cache can be written").join(format!("driver-{key:016x}"));
-    let object = folder.join(name);
-    if object.exists() {
-        return object;
-    }
+    let compiler = cache::compiler();
+    let version = cache::compiler_version().unwrap_or_else(|error| panic!("{error}"));
+    let key = xxh3_64(format!("{version:?} {OPTIONS:?} {options:?} {HEADER:?} {sources:?}").as_bytes());
+    let folder = cache::folder().expect("the cache can be written").join(format!("driver-{key:016x}"));
     fs::create_dir_all(&folder).expect("the cache can be written");
-    // Another test, of this program or of another, may be compiling the same: one does, and the others wait.
-    let lock = File::create(folder.join("lock")).expect("the cache can be written");
-    lock.lock().expect("a file of the cache can be locked");
-    if object.exists() {
-        return object;
-    }
-    write_sources(&folder, sources);
-    let unfinished = object.with_extension("unfinished");
-    let output = Command::new(&compiler)
-        .args(OPTIONS)
-        .args(options)
-        .args(sources.iter().map(|(name, _)| folder.join(name)))
-        .arg("-o")
-        .arg(&unfinished)
-        .arg("-ldl")
-        .output()
-        .unwrap_or_else(|error| panic!("{compiler}: {error}; tests of the CUDA device need a C++ compiler (or CXX)"));
-    assert!(output.status.success(), "{compiler} failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    fs::rename(&unfinished, &object).expect("a file can be renamed within a folder");
+    let object = folder.join(name);
+    let make = |unfinished: &Path| {
+        write_sources(&folder, sources);
+        let output = Command::new(&compiler)
+            .args(OPTIONS)
+            .args(options)
+            .args(sources.iter().map(|(name, _)| folder.join(name)))
+            .arg("-o")
+            .arg(unfinished)
+            .arg("-ldl")
+            .output()
+            .unwrap_or_else(|error| {
+                panic!("{compiler}: {error}; tests of the CUDA device need a C++ compiler (or CXX)")
+            });
+        assert!(output.status.success(), "{compiler} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    };
+    cache::once(&object, make).unwrap_or_else(|error| panic!("{error}"));
     object
 }
 
