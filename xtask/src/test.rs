@@ -11,7 +11,7 @@ use crate::passed::Passed;
 use crate::session::{Depth, Session};
 use crate::sources::Sources;
 use crate::workspace::Workspace;
-use crate::{skipped, tests_gate};
+use crate::{skipped, tests_gate, timings};
 
 /// What the command line asks for.
 struct Options {
@@ -29,6 +29,13 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if args.iter().any(|arg| arg == "--list") {
         GATES.iter().for_each(|gate| println!("{:14} {}", gate.name, gate.checks));
         return Ok(());
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == "--timings"
+    {
+        let rounds =
+            rest.first().map_or(Ok(3), |rounds| rounds.parse()).context("--timings: expected rounds, such as 3")?;
+        return timings::run(&Workspace::load()?, rounds);
     }
     let options = parse(args)?;
     let workspace = Workspace::load()?;
