@@ -41,7 +41,7 @@ cargo xtask COMMAND
                   a million events of the memory pool. `--package` keeps the gate `tests` to a package. With `--require data` or `--require python` it fails if a test is skipped for want of that
   test --timings [ROUNDS]
                   measures `demo` and `test` on clean clones, cold, warm and after a change of one function in each crate, 3 times or
-                  ROUNDS; writes the table of docs/gate.md. It needs a quiet machine and hours
+                  ROUNDS; writes the table of docs/measurements/gate.md. It needs a quiet machine and hours
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   experiment NAME…
                   whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag, molecules, sp500

@@ -1,4 +1,4 @@
-//! `cargo xtask test --timings`: what the two commands take on clean clones, as the table of `docs/gate.md`.
+//! `cargo xtask test --timings`: what the two commands take on clean clones, as the table of `docs/measurements/gate.md`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{Workspace, cargo_program, succeed};
 
 /// The page, and the lines between which the table stands.
-const PAGE: &str = "docs/gate.md";
+const PAGE: &str = "docs/measurements/gate.md";
 const MARKS: [&str; 2] = ["<!-- timings -->", "<!-- end of timings -->"];
 
 /// Files that get one more function each, by crate.
