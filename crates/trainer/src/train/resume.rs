@@ -101,7 +101,7 @@ impl Trainer {
             course: self.course.clone(),
             scaler: self.scaler.as_ref().map(LossScaler::state),
             unfinished: self.unfinished.is_some(),
-            updates: self.scaler.as_ref().map(|_| self.optimizer.steps()),
+            updates: Some(self.optimizer.steps()),
         }
     }
 
