@@ -8,7 +8,7 @@ mod shortage;
 mod step;
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
@@ -66,6 +66,8 @@ pub struct Trainer {
     cut_before: Vec<ShortageEvent>,
     /// What the observer answered to the last step, while the validation and the checkpoint that follow it are not done.
     unfinished: Option<ControlFlow<()>>,
+    /// Checkpoints that resuming passed over.
+    unreadable: Vec<PathBuf>,
 }
 
 /// What a trainer trains on.
@@ -187,6 +189,7 @@ impl Trainer {
             ladder,
             cut_before,
             unfinished: None,
+            unreadable: Vec::new(),
             scaler: scaler(&config),
             device: device.clone(),
             step: 0,
@@ -275,6 +278,7 @@ impl Trainer {
         let schedule = Schedule::new(&self.config, run.train.len())?;
         if let Some(checkpoints) = run.checkpoints {
             checkpoints.clean()?;
+            checkpoints.set_aside(&std::mem::take(&mut self.unreadable))?;
         }
         if let Some(end) = self.end(&schedule).filter(|_| self.unfinished.is_none()) {
             return Ok(self.outcome(end));

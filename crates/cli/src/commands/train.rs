@@ -361,8 +361,9 @@ impl Session {
 
 /// What a user should know of the checkpoint that a run goes on from.
 fn warn_of_resumed(resumed: &Resumed) {
-    for skipped in &resumed.skipped {
-        eprintln!("megabatch: a checkpoint was passed over: {skipped}");
+    for (skipped, path) in resumed.skipped.iter().zip(&resumed.skipped_paths) {
+        let name = path.file_name().unwrap_or_default().display();
+        eprintln!("megabatch: a checkpoint was passed over, and is kept as unreadable-{name}: {skipped}");
     }
     for changed in &resumed.changed {
         eprintln!("megabatch: the run goes on with another setting: {changed}");
