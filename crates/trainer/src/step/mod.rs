@@ -339,9 +339,19 @@ impl Engine {
         self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
     }
 
-    /// Does `work` with the engine's threads as those of everything parallel in it.
-    pub(crate) fn install(&self, work: impl FnOnce() + Send) {
-        self.pool.install(work);
+    /// The weights that everything is computed with: `parameters`, or what [`Engine::load`] made of them for products in 16 bits.
+    pub(crate) fn weights<'a>(&'a self, model: &'a Model, parameters: &'a TensorSet<f32>) -> Weights<'a> {
+        weights(model, parameters, (&self.weights, &self.working))
+    }
+
+    /// Does `work` with these weights, and the engine's threads as those of everything parallel in it.
+    pub(crate) fn install(
+        &self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        work: impl FnOnce(Weights<'_>) + Send,
+    ) {
+        let weights = self.weights(model, parameters);
+        self.pool.install(|| work(weights));
     }
 
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them, on this thread; `state` is then
