@@ -228,12 +228,13 @@ impl Trainer {
         &self.optimizer
     }
 
-    /// Replaces the weights by those of a safetensors file; the optimizer starts anew.
+    /// Replaces the weights by those of a safetensors file; the optimizer starts anew, without moments.
     ///
     /// # Errors
-    /// As [`load_weights`]; the weights are then as before.
+    /// As [`load_weights`]; weights and optimizer are then as before.
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
         load_weights(path, &mut self.parameters)?;
+        self.optimizer.restart();
         self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
         Ok(())
     }
