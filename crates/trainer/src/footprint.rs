@@ -134,7 +134,7 @@ impl Footprint {
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
             activations_bytes: bytes(shards * pass),
-            batches_bytes: bytes((batches * config.batch_size * samples + counted) * sample),
+            batches_bytes: bytes((batches * config.batch_capacity() * samples + counted) * sample),
             carried_bytes: 0,
         })
     }

@@ -17,7 +17,7 @@ use crate::baseline::Baselines;
 use crate::carried::Carried;
 use crate::checkpoint::{Best, Checkpoints};
 use crate::config::Config;
-use crate::dense::Mode;
+use crate::dense::{Grain, Mode};
 use crate::device::{Accelerator, Host};
 use crate::divergence::Course;
 use crate::early_stopping::Plateau;
@@ -286,7 +286,7 @@ impl Trainer {
         }
         let mut asked = self.tell_cuts(observer);
         while asked.is_continue() {
-            let schedule = schedule.cut_into(self.ladder.ration().batch_size);
+            let schedule = schedule.cut_into(self.ladder.ration().batch_size, self.grain());
             match self.train_on(run, &schedule, observer) {
                 Err(error) if error.is_shortage() => asked = self.cut(error, run, observer)?,
                 Err(error) => asked = self.roll_back(error, run, observer)?,
@@ -307,7 +307,7 @@ impl Trainer {
         self.engine.make_room_for(&self.model, graphs)?;
         let scope = self.device.scope("batches");
         let order = schedule.batches(self.step..schedule.steps, run.train);
-        with_batches(self.source(run, graphs, &scope), order, |feed| {
+        with_batches(self.source(run, graphs, (&scope, schedule.capacity())), order, |feed| {
             let mut supply = Supply { feed, ahead: None };
             loop {
                 if let Some(end) = self.finish_step(run, schedule, observer)? {
@@ -321,9 +321,19 @@ impl Trainer {
         })
     }
 
-    /// Where the batches of a run come from.
-    fn source<'a>(&self, run: &Run<'a>, graphs: Option<&'a dyn Graphs>, scope: &'a Scope) -> Source<'a> {
-        let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
+    /// Where the batches of a step may end.
+    fn grain(&self) -> Grain {
+        if self.accelerator.is_some() { Grain::Runs } else { Grain::Shards }
+    }
+
+    /// Where the batches of a run come from, of up to `batch_size` samples, or graphs.
+    fn source<'a>(
+        &self,
+        run: &Run<'a>,
+        graphs: Option<&'a dyn Graphs>,
+        (scope, batch_size): (&'a Scope, usize),
+    ) -> Source<'a> {
+        let Ration { chunk_percent, .. } = self.ladder.ration();
         let seen = self.accelerator.as_ref().map(|_| self.model.seen_edges());
         let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
         let of_series = if keeps { OfSeries::Places } else { self.config.form.into() };

@@ -87,7 +87,7 @@ impl Footprint {
         };
         let working = if config.precision == Precision::Fp32 { Parts::new() } else { weights("rounded: ", BOTH) };
         let moments = if config.optimizer.kind.has_moments() { &["exp_avg.", "exp_avg_sq."][..] } else { &[] };
-        let batch = config.batch_size * samples;
+        let batch = config.batch_capacity() * samples;
         let windows = shape.timeframes.iter().enumerate();
         let windows = windows.map(|(k, tf)| (format!("windows {}", tf.name), batch * shape.window_len(k), ALL));
         let batches: Parts = windows.chain([("targets".to_owned(), batch * shape.outputs, ALL)]).collect();

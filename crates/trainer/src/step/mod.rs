@@ -65,6 +65,8 @@ pub(crate) struct Objective {
     pub(crate) loss: Loss,
     /// What its sum over the whole step is divided by.
     pub(crate) count: usize,
+    /// Position of the batch's first sample in the epoch's order, by which dense training finds its runs.
+    pub(crate) position: usize,
     pub(crate) dropout: Option<Dropout>,
     /// Seed and step of what is dropped in graphs.
     pub(crate) seed_and_step: (u64, u64),
@@ -220,7 +222,7 @@ impl Engine {
         (Changes { gradients, mut carried }, mut totals): (Changes<'_>, Totals),
     ) -> Totals {
         let weights = weights(model, parameters, (&self.weights, &self.working));
-        for shards in parts_of(batch, self.purpose).chunks(self.workers.len()) {
+        for shards in parts_of(batch, self.purpose, objective.position).chunks(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(shards.par_iter());
             let (states, drawn) = (carried.as_deref(), (objective.dropout, objective.seed_and_step));
             self.pool.install(|| {
@@ -312,7 +314,7 @@ impl Engine {
             rest = others;
             (own, part)
         };
-        let mut work: Vec<_> = parts_of(batch, self.purpose).into_iter().map(rows).collect();
+        let mut work: Vec<_> = parts_of(batch, self.purpose, 0).into_iter().map(rows).collect();
         for work in work.chunks_mut(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(work.par_iter_mut());
             self.pool.install(|| {

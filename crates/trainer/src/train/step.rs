@@ -2,6 +2,7 @@
 
 //! One optimizer step.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
@@ -34,8 +35,8 @@ pub(super) struct Supply<'f, 'a> {
 /// What a step computes.
 pub(super) struct Work {
     samples: StepSamples,
-    /// Batches that it is computed in.
-    pub(super) batches: usize,
+    /// The batches that it is computed in: positions in the order of its epoch.
+    pub(super) batches: Vec<Range<usize>>,
     pub(super) objective: Objective,
     /// Where the first batch has to know of the last.
     counts: Option<TaskCounts>,
@@ -44,11 +45,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// The objective over one of its batches.
-    pub(super) fn over(&self, batch: &BatchView<'_>) -> Objective {
-        let Loss::Tasks(tasks) = self.objective.loss else { return self.objective };
+    /// The objective over `batch`, whose samples have these positions.
+    pub(super) fn over(&self, batch: &BatchView<'_>, positions: &Range<usize>) -> Objective {
+        let objective = Objective { position: positions.start, ..self.objective };
+        let Loss::Tasks(tasks) = objective.loss else { return objective };
         let counts = self.counts.unwrap_or_else(|| tasks.count(batch.targets()));
-        Objective { loss: Loss::Tasks(tasks.of_step(counts)), ..self.objective }
+        Objective { loss: Loss::Tasks(tasks.of_step(counts)), ..objective }
     }
 }
 
@@ -145,12 +147,13 @@ impl Trainer {
         let objective = Objective {
             loss: self.config.loss,
             count: terms_max.max(1),
+            position: samples.positions.start,
             dropout: self.config.dropout_of_step(step)?,
             seed_and_step: (self.config.seed, step),
             scale: self.scale(),
         };
         let batches = schedule.batches_of(&samples);
-        let counts = if batches == 1 { None } else { self.counts_ahead(step, (schedule, run))? };
+        let counts = if batches.len() == 1 { None } else { self.counts_ahead(step, (schedule, run))? };
         Ok(Work { samples, batches, objective, counts, terms_max })
     }
 
@@ -180,9 +183,9 @@ impl Trainer {
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
         self.engine.load(&self.model, &self.parameters);
-        for _ in 0..work.batches {
+        for positions in &work.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
-            let (objective, before) = (work.over(&batch), totals.loss_sum);
+            let (objective, before) = (work.over(&batch, positions), totals.loss_sum);
             let gradients = self.gradients.as_mut().expect(ON_PROCESSOR);
             let changes = Changes { gradients: &mut *gradients, carried: self.carried.as_mut() };
             totals = self.engine.accumulate((&self.model, &self.parameters), &batch, objective, (changes, totals));
