@@ -45,8 +45,9 @@ pub struct Config {
     /// Samples computed at once; graphs, for a model over graphs.
     pub batch_size: usize,
     /// Batches whose gradients make one optimizer step. The result is that of one batch of so many times the size, up to
-    /// rounding; bit for bit if `batch_size` is a multiple of 32. In dense training it is so, bit for bit, if `run_length` is given and
-    /// `batch_size` is at least as large; a run is never longer than a batch, and batches end where shards of runs do.
+    /// rounding; bit for bit if `batch_size` is a multiple of 32. In dense training it is so, bit
+    /// for bit, if `run_length` is given and `batch_size` is at least as large; a run is never
+    /// longer than a batch, and batches end where shards of runs do.
     pub accumulation_steps: usize,
     /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of an optimizer step.
     pub run_length: Option<usize>,
@@ -99,6 +100,10 @@ pub struct Config {
     pub form: Form,
 }
 
+/// The least loss scale: gradients are divided by it and by the known share of their targets
+/// together, in single precision.
+const LOSS_SCALE_MIN: f32 = 1e-18;
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -138,7 +143,8 @@ impl Config {
         self.batch_size.saturating_mul(self.accumulation_steps)
     }
 
-    /// Samples in the largest batch of a step on the CPU, which in dense training holds a shard of runs at least.
+    /// Samples in the largest batch of a step on the CPU, which in dense training holds a shard of
+    /// runs at least.
     pub(crate) fn batch_capacity(&self) -> usize {
         self.purpose().runs().map_or(self.batch_size, |runs| runs.samples().max(self.batch_size))
     }
@@ -179,6 +185,11 @@ impl Config {
                 Err(Error::Scaling { setting: format!("training.loss_scale_{}", written(setting)), found, expected })
             }
             Err(error) => Err(Error::Scale(error)),
+            Ok(()) if self.loss_scale.min_scale < LOSS_SCALE_MIN => Err(Error::Scaling {
+                setting: "training.loss_scale_floor".to_owned(),
+                found: self.loss_scale.min_scale.to_string(),
+                expected: "1e-18 or more",
+            }),
             Ok(()) => Ok(()),
         }
     }

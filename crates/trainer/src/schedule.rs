@@ -46,7 +46,8 @@ impl Schedule {
         Ok(Schedule { batches, at_once: config.batch_size, runs, steps_per_epoch, steps })
     }
 
-    /// The same steps, in batches of `at_once` samples: in dense training, of the most runs or shards of runs that are no more.
+    /// The same steps, in batches of `at_once` samples: in dense training, of the most runs or
+    /// shards of runs that are no more.
     pub(crate) fn cut_into(self, at_once: usize, grain: Grain) -> Self {
         Schedule { at_once, runs: self.runs.map(|(runs, _)| (runs, grain)), ..self }
     }

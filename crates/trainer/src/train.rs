@@ -24,6 +24,7 @@ use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::events::{Event, Observer, ShortageEvent};
+use crate::footprint::check_countable;
 use crate::graph::Graphs;
 use crate::ladder::{Ladder, Ration};
 use crate::model::{Model, SampleShape};
@@ -172,6 +173,7 @@ impl Trainer {
         assert!(matches!(device, Device::Cpu(_)), "weights are kept in host memory");
         config.check()?;
         config.loss.check_groups(shape.outputs)?;
+        check_countable(&config, &shape, 1)?;
         config.model = config.model.for_loss(config.loss);
         let model = Model::new(shape, config.model)?;
         let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
@@ -228,7 +230,8 @@ impl Trainer {
         &self.optimizer
     }
 
-    /// Replaces the weights by those of a safetensors file; the optimizer starts anew, without moments.
+    /// Replaces the weights by those of a safetensors file; the optimizer starts anew, without
+    /// moments.
     ///
     /// # Errors
     /// As [`load_weights`]; weights and optimizer are then as before.

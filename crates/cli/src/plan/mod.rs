@@ -71,7 +71,7 @@ impl Plan {
         let (training, shape) = (&job.training, job.data.samples().shape().clone());
         let footprint = job.footprint(training)?;
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
-        let steps = training.max_steps.unwrap_or(training.epochs * steps_per_epoch);
+        let steps = training.max_steps.unwrap_or(training.epochs.saturating_mul(steps_per_epoch));
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job, chunks)?,
