@@ -101,10 +101,15 @@ impl Job {
 
     /// Bytes that are held in memory for the data by now.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.device.scope("data").usage().allocated_bytes
+        let is_of_data =
+            |label: &str| label.strip_prefix("data").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let scopes = self.device.usage_by_scope();
+        let booked = scopes.iter().filter(|(label, _)| is_of_data(label)).map(|(_, usage)| usage.allocated_bytes);
+        booked.sum::<usize>() + self.data.beside_bytes()
     }
 
-    /// Bytes that the data hold in memory during a run: as samples, and what tells their times.
+    /// Bytes that the data hold in memory during a run: as samples, what tells their times, and a
+    /// mapped file.
     pub(crate) fn data_bytes(&self, chunks: &ChunkPlan) -> usize {
         match self.data.source().is_none_or(Source::is_resident) {
             true => self.held_bytes(),
@@ -159,10 +164,17 @@ impl Job {
         let not_even_data = |error| not_even_data(error, memory_bytes);
         let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
         let split = data.split(&config)?;
-        let training = training_config(&config, &data)?;
+        let temperature = match targets_choose_temperature(&config) && data.samples().graphs().is_some() {
+            true => {
+                settle_temperature(&mut config, &device, Selection { samples: data.samples(), indices: &split.train })?
+            }
+            false => None,
+        };
+        let neighbours = data_choose_order(&config).then(|| Neighbours::of(&data)).transpose()?;
+        let training = training_config(&config, &data, neighbours)?;
         let Computing { gpu, passed_over: gpu_passed_over } = named.computing(training.check_on_gpu())?;
         let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
-        let held_beside_bytes = device.usage().allocated_bytes;
+        let held_beside_bytes = device.usage().allocated_bytes + data.beside_bytes();
         let stored_rows = stored_rows(&data)?;
         let beside =
             Beside { model_bytes, held_bytes: held_beside_bytes, batch_size: training.batch_size, stored_rows };

@@ -98,6 +98,12 @@ impl CrossSections {
         &self.source
     }
 
+    /// Bytes of the lists of samples and of their edges. The file of graphs is not needed any more.
+    pub(crate) fn beside_bytes(&self) -> usize {
+        let lists = size_of_val(self.samples.as_slice()) + size_of_val(self.offsets.as_slice());
+        lists + size_of_val(self.times.as_slice()) + self.edges.iter().map(Edges::bytes).sum::<usize>()
+    }
+
     /// `[G]` when each cross-section was taken, ns since 1970 UTC, ascending.
     pub(crate) fn times(&self) -> &[i64] {
         &self.times

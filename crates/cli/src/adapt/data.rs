@@ -108,6 +108,16 @@ impl Data {
         }
     }
 
+    /// Bytes that the data take beside what is booked on their device: a mapped file of graphs, and
+    /// lists of nodes and edges.
+    pub(crate) fn beside_bytes(&self) -> usize {
+        match self {
+            Data::Samples(_) => 0,
+            Data::CrossSections(sections) => sections.beside_bytes(),
+            Data::Graphs(graphs) => graphs.beside_bytes(),
+        }
+    }
+
     /// What a unit is called, where there is one.
     pub(crate) fn unit(&self) -> &'static str {
         match self {

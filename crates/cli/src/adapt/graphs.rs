@@ -96,6 +96,12 @@ impl GraphSamples {
         self.file.schema().target_level == TargetLevel::Graph
     }
 
+    /// Bytes of the mapped file, of the lists of its nodes, and of what is copied of its edges.
+    pub(crate) fn beside_bytes(&self) -> usize {
+        let lists = self.samples.len() + self.offsets.len() + self.labelled.len();
+        self.file.bytes() + lists * size_of::<usize>() + self.edges.copied_bytes()
+    }
+
     /// Of all that the file holds.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{:032x}", self.file.fingerprint())

@@ -203,16 +203,21 @@ impl Session {
         let start = Instant::now();
         let mut watch = Watch::new(&self.folder, &self.job, (standing, self.plan.steps))?;
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
-        let (mut peaks, waited) = watch.finish()?;
+        let Watched { mut peaks, waited, validation_s } = watch.finish()?;
+        let training_s = start.elapsed().as_secs_f64() - validation_s;
         // What the plan is about; baselines, which come after training, have batches of their own.
         peaks.raise(&Peaks::of(&self.job.device));
-        let peak_bytes = peaks.total_bytes();
+        let peak_bytes = peaks.total_bytes() + self.job.data.beside_bytes();
+        let evaluating = Instant::now();
         let evaluation = self.evaluate(&mut trainer, outcome)?;
+        let evaluation_s = evaluation.as_ref().map(|_| evaluating.elapsed().as_secs_f64());
+        let warning = self.uninformed(outcome)?;
         let memory = self.memory(peaks)?;
         // Predictions for the report take the trainer's place in memory.
         drop(trainer);
         self.write_report(evaluation.as_ref(), &memory)?;
-        let answer = self.answer(outcome, (start.elapsed(), waited), (evaluation.as_ref(), peak_bytes));
+        let times = Times { training_s, validation_s, evaluation_s, all_s: start.elapsed().as_secs_f64() };
+        let answer = self.answer(outcome, (times, waited), (evaluation.as_ref(), peak_bytes), warning);
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
     }
 
@@ -226,7 +231,7 @@ impl Session {
         }
         let trace = device.finish_trace();
         trace.with_context(|| format!("{}: cannot be written", self.folder.trace_file().display()))?;
-        Ok(MemoryFacts { peaks, snapshot })
+        Ok(MemoryFacts { peaks: peaks.with_data(self.job.data.beside_bytes()), snapshot })
     }
 
     /// Adds where to look to an error whose cause lies in the data.
