@@ -7,16 +7,17 @@ use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, Residence, Shortage, S
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     self as trainer, CarriedStates, Checkpoints, Compute, Footprint, GpuFootprint, Model, Predictor, Run, SampleShape,
-    Samples, Split, Trainer,
+    Samples, Selection, Split, Trainer, cross_sectional_deviation,
 };
 
 use crate::adapt::data::Data;
+use crate::adapt::neighbours::Neighbours;
 use crate::cache;
 use crate::computing::{Asked, Computing, Named};
 use crate::config::Config;
 use crate::failure::{self, Failure};
 use crate::plan::{bytes, decoded_rows};
-use crate::settings::{check_classes, check_precision, training_config};
+use crate::settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
 
 /// Memory that is assumed where the system does not tell how much is free.
 const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
@@ -37,6 +38,10 @@ pub(crate) struct Job {
     pub(crate) split: Split,
     pub(crate) config: Config,
     pub(crate) training: trainer::Config,
+    /// `training.rank_temperature`, where the targets decided.
+    pub(crate) temperature: Option<f64>,
+    /// What neighbours have in common, where the order is chosen by that.
+    pub(crate) neighbours: Option<Neighbours>,
     /// How the data pass through memory.
     pub(crate) chunks: Result<ChunkPlan, Shortage>,
     /// Bytes that were held before any windows were: of a series all, of windows what tells their times.
@@ -193,6 +198,8 @@ impl Job {
             split,
             config,
             training,
+            temperature,
+            neighbours,
             chunks,
             held_beside_bytes,
             stored_rows,

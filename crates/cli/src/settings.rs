@@ -9,14 +9,19 @@ use megabatch_trainer::{
 use megabatch_amp::{Precision, ScalerConfig};
 
 use crate::adapt::data::Data;
+use crate::adapt::neighbours::Neighbours;
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// All of them, for `data`.
+/// All of them, for `data` whose order is to be chosen by `neighbours`, if it is.
 ///
 /// # Errors
 /// As [`loss`].
-pub(crate) fn training_config(config: &Config, data: &Data) -> anyhow::Result<trainer::Config> {
+pub(crate) fn training_config(
+    config: &Config,
+    data: &Data,
+    neighbours: Option<Neighbours>,
+) -> anyhow::Result<trainer::Config> {
     let loss = loss(config, data.samples().shape().outputs)?;
     let kind = match config.text("training.optimizer") {
         Some("sgd") => OptimizerKind::Sgd,
@@ -72,13 +77,26 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> anyhow::Result<tr
         max_steps: config.optional_count("training.max_steps").map(|steps| steps as u64),
         batch_size: config.count("gpu_optimization.batch_size"),
         accumulation_steps: config.count("gpu_optimization.gradient_accumulation_steps"),
-        run_length: config.optional_count("training.run_length"),
+        run_length: match neighbours {
+            Some(Neighbours::Apart) => Some(1),
+            _ => config.optional_count("training.run_length"),
+        },
         last_batch: LastBatch::Keep,
         seed: config.count("training.seed") as u64,
         threads: threads(config),
         form: form(config),
         validate_every_steps: config.optional_count("training.validate_every_steps").map(|steps| steps as u64),
     })
+}
+
+/// Whether the data choose the order: not in dense training, whose runs are what it computes.
+pub(crate) fn data_choose_order(config: &Config) -> bool {
+    config.text("training.run_length") == Some("auto") && mode(config) == Mode::Windows
+}
+
+/// Whether the targets decide what they are divided by.
+pub(crate) fn targets_choose_temperature(config: &Config) -> bool {
+    config.text("training.loss") == Some("rank_listwise") && config.text("training.rank_temperature") == Some("auto")
 }
 
 /// Refuses mixed precision and single precision at once.

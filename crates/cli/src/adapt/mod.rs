@@ -8,6 +8,7 @@ pub(crate) mod graphs;
 mod loading;
 pub(crate) mod management;
 pub(crate) mod meaning;
+pub(crate) mod neighbours;
 pub(crate) mod processor;
 pub(crate) mod samples;
 pub(crate) mod series;

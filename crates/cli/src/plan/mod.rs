@@ -14,6 +14,7 @@ pub(crate) use gpu::GpuPlan;
 pub(crate) use memory::{MemoryPlan, advise_smaller_model};
 pub(crate) use reads::decoded_rows;
 
+use crate::adapt::neighbours::Neighbours;
 use crate::adapt::split::utc;
 use crate::job::Job;
 use crate::notes::notes;
@@ -35,6 +36,9 @@ pub(crate) struct Plan {
     pub(crate) accumulation_steps: usize,
     /// Consecutive samples that stay together in the order; frozen here, so that a resumed run keeps it.
     pub(crate) run_length: usize,
+    /// Why it is so long, where the data decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) run_length_reason: Option<&'static str>,
     pub(crate) seed: u64,
     pub(crate) steps_per_epoch: u64,
     /// Optimizer steps of the whole run.
@@ -80,6 +84,7 @@ impl Plan {
             batch_size: training.batch_size,
             accumulation_steps: training.accumulation_steps,
             run_length: training.run_samples(),
+            run_length_reason: job.neighbours.map(Neighbours::reason),
             seed: training.seed,
             steps_per_epoch,
             steps,
@@ -135,8 +140,9 @@ impl Plan {
             when(self.split.test_start_ns)
         ));
         text.push_str(&self.data.to_text());
+        let reason = self.run_length_reason.map_or(String::new(), |reason| format!(" (auto: {reason})"));
         text.push_str(&format!(
-            "batch     {} {}s x {} accumulated, runs of {}\n",
+            "batch     {} {}s x {} accumulated, runs of {}{reason}\n",
             self.batch_size, self.data.unit, self.accumulation_steps, self.run_length
         ));
         text.push_str(&format!("steps     {} an epoch, {} in all\n\n", self.steps_per_epoch, self.steps));

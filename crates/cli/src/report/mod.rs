@@ -204,6 +204,7 @@ mod tests {
             batch_size: 64,
             accumulation_steps: 1,
             run_length: 1,
+            run_length_reason: None,
             seed: 0,
             steps_per_epoch: 2,
             steps: 4,

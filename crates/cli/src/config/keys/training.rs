@@ -233,9 +233,11 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "training.run_length",
-        Kind::OrWord { word: "batch", otherwise: &COUNT },
-        "batch",
-        "Consecutive samples that stay together when the order is shuffled. `batch` is a whole batch; 1 shuffles fully.",
+        Kind::OrWord { word: "auto", otherwise: &Kind::OrWord { word: "batch", otherwise: &COUNT } },
+        "auto",
+        "Consecutive samples that stay together when the order is shuffled: as many as given, those of an optimizer step (`batch`), or with 1 none. \
+         `auto` is 1 where neighbours have nothing in common, as graphs of a file and windows that do not overlap, and `batch` elsewhere; \
+         `plan` says which. The run keeps it.",
     ),
     key("training.seed", COUNT_OR_ZERO, "0", "Seed of the initial weights and of the order of samples."),
     key(
