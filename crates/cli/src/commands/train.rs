@@ -174,6 +174,34 @@ enum Begin {
     AtTheLastCheckpoint,
 }
 
+/// Part of a loss by which it has to change to have moved: rounding of its sums is far below.
+const UNMOVED: f64 = 1e-5;
+
+/// What the time of a session went to.
+#[derive(Clone, Copy)]
+struct Times {
+    /// Steps, and the checkpoints between them.
+    training_s: f64,
+    validation_s: f64,
+    /// Of the best weights, once the run is finished.
+    evaluation_s: Option<f64>,
+    /// The report included.
+    all_s: f64,
+}
+
+impl Times {
+    /// Behind "in": `80.1 s, beside 12.0 s of validation and 3.0 s of evaluation`.
+    fn sentence(&self) -> String {
+        let beside = [("validation", Some(self.validation_s)), ("evaluation", self.evaluation_s)];
+        let beside: Vec<String> = beside
+            .into_iter()
+            .filter_map(|(what, seconds)| Some(format!("{:.1} s of {what}", seconds.filter(|&s| s > 0.0)?)))
+            .collect();
+        let beside = if beside.is_empty() { String::new() } else { format!(", beside {}", beside.join(" and ")) };
+        format!("{:.1} s{beside}", self.training_s)
+    }
+}
+
 /// A run under way.
 struct Session {
     job: Job,
@@ -307,20 +335,21 @@ impl Session {
     fn answer(
         &self,
         outcome: Outcome,
-        (took, waited): (Duration, Waited),
+        (times, waited): (Times, Waited),
         (evaluation, measured): (Option<&Evaluation>, usize),
+        warning: Option<String>,
     ) -> Answer {
-        let seconds = took.as_secs_f64();
+        let took = times.sentence();
         let Outcome { steps, end, rollbacks, .. } = outcome;
         let mut text = match end {
             End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
-            End::Finished => format!("trained: {steps} of {} steps in {seconds:.1} s", self.plan.steps),
+            End::Finished => format!("trained: {steps} of {} steps in {took}", self.plan.steps),
             End::StoppedEarly => format!(
-                "ended early after {steps} of {} steps in {seconds:.1} s: the validation loss no longer improved",
+                "ended early after {steps} of {} steps in {took}: the validation loss no longer improved",
                 self.plan.steps
             ),
             End::Stopped => {
-                format!("stopped after {steps} of {} steps in {seconds:.1} s; --resume goes on", self.plan.steps)
+                format!("stopped after {steps} of {} steps in {took}; --resume goes on", self.plan.steps)
             }
         };
         if rollbacks > 0 {
@@ -350,7 +379,10 @@ impl Session {
             "ended_early": outcome.end == End::StoppedEarly,
             "steps": outcome.steps,
             "rollbacks": rollbacks,
-            "seconds": seconds,
+            "seconds": times.all_s,
+            "training_s": times.training_s,
+            "validation_s": times.validation_s,
+            "evaluation_s": times.evaluation_s,
             "data_wait_s": waited.seconds,
             "data_waits": waited.causes,
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),

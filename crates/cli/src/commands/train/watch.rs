@@ -29,6 +29,15 @@ pub(crate) struct Waited {
     pub(crate) causes: Option<Waits>,
 }
 
+/// What a session came to, as far as it was watched.
+pub(crate) struct Watched {
+    /// Of the epochs that were followed.
+    pub(crate) peaks: Peaks,
+    pub(crate) waited: Waited,
+    /// Time of all validations.
+    pub(crate) validation_s: f64,
+}
+
 /// The observer of a run.
 pub(crate) struct Watch<'a> {
     folder: &'a RunFolder,
@@ -41,6 +50,9 @@ pub(crate) struct Watch<'a> {
     gpu: Option<GpuWatch>,
     /// When the session began.
     start: Instant,
+    /// When the event before was seen.
+    since: Instant,
+    validation_s: f64,
     scaling: ScaleWatch,
     waited: Waited,
     /// Whether the user knows that some step taught nothing.
@@ -68,6 +80,8 @@ impl<'a> Watch<'a> {
             losses: LossWatch::new(job.training.threads, processor::time_s),
             gpu,
             start: Instant::now(),
+            since: Instant::now(),
+            validation_s: 0.0,
             scaling: ScaleWatch::default(),
             waited: Waited::default(),
             told_of_unlabelled: false,
@@ -86,6 +100,10 @@ impl<'a> Watch<'a> {
         }
         self.record(event);
         self.show(event);
+        let passed_s = std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
+        if let Event::Validation(_) = event {
+            self.validation_s += passed_s;
+        }
         if let Event::Step(step) = event {
             self.waited.seconds += step.data_wait_s;
             step.data_waits.iter().for_each(|waits| *self.waited.causes.get_or_insert_default() += *waits);
@@ -167,9 +185,10 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The peaks of the epochs that were followed, and what their steps waited.
-    pub(crate) fn finish(self) -> Result<(Peaks, Waited)> {
-        let answer = (self.memory.into_peaks(), self.waited);
+    /// What was watched.
+    pub(crate) fn finish(self) -> Result<Watched> {
+        let Watch { waited, validation_s, .. } = self;
+        let answer = Watched { peaks: self.memory.into_peaks(), waited, validation_s };
         let watched = self.gpu.map_or(Ok(()), GpuWatch::finish);
         let recorded = self.recordings.finish().and(watched);
         self.failure.map_or(recorded, Err).map(|()| answer)
