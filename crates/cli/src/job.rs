@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub(crate) training: trainer::Config,
     /// `training.rank_temperature`, where the targets decided.
     pub(crate) temperature: Option<f64>,
-    /// What neighbours have in common, where the order is chosen by that.
+    /// Relation of neighbours, where it decides the order.
     pub(crate) neighbours: Option<Neighbours>,
     /// How the data pass through memory.
     pub(crate) chunks: Result<ChunkPlan, Shortage>,
@@ -205,6 +205,15 @@ impl Job {
             stored_rows,
         })
     }
+}
+
+/// Sets `training.rank_temperature` in `config` to the deviation of targets within the graphs of
+/// `train`, to three digits.
+fn settle_temperature(config: &mut Config, device: &Device, train: Selection<'_>) -> Result<Option<f64>> {
+    let Some(deviation) = cross_sectional_deviation(device, train)? else { return Ok(None) };
+    let rounded: f64 = format!("{deviation:.2e}").parse()?;
+    config.set_number("training.rank_temperature", rounded);
+    Ok(Some(rounded))
 }
 
 /// What data have to leave room for, and what they are taken in.

@@ -12,6 +12,11 @@ use crate::settings::{classes, quantiles, walk_forward};
 pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
     let mut notes = idle_settings(job, steps);
     notes.extend(job.data.notes());
+    notes.extend(job.temperature.map(|temperature| {
+        format!(
+            "training.rank_temperature is {temperature}, the deviation of targets within a graph of the training part"
+        )
+    }));
     notes.extend(job.gpu_passed_over.clone());
     let [validation, test] = match &job.data {
         Data::Samples(samples) => overlapping(samples.source(), &job.split)?,

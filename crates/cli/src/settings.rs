@@ -89,12 +89,12 @@ pub(crate) fn training_config(
     })
 }
 
-/// Whether the data choose the order: not in dense training, whose runs are what it computes.
+/// True if the data choose the order: never in dense training, whose runs are what it computes.
 pub(crate) fn data_choose_order(config: &Config) -> bool {
     config.text("training.run_length") == Some("auto") && mode(config) == Mode::Windows
 }
 
-/// Whether the targets decide what they are divided by.
+/// True if the spread of targets decides the temperature of ranks.
 pub(crate) fn targets_choose_temperature(config: &Config) -> bool {
     config.text("training.loss") == Some("rank_listwise") && config.text("training.rank_temperature") == Some("auto")
 }
@@ -178,7 +178,11 @@ pub(crate) fn loss(config: &Config, targets: usize) -> anyhow::Result<Loss> {
         Some("quantile") => Loss::Quantile { levels: quantiles(config) },
         Some("cross_entropy") => classes(config).map_or(Loss::CrossEntropy, Loss::Classes),
         Some("rank_pairwise") => Loss::RankPairwise,
-        Some("rank_listwise") => Loss::RankListwise { temperature: config.number("training.rank_temperature") },
+        Some("rank_listwise") => {
+            // What `auto` stands for is settled when a run begins, see `Job::open`.
+            let temperature = config.optional_number("training.rank_temperature").unwrap_or(1.0);
+            Loss::RankListwise { temperature }
+        }
         _ => Loss::Mse,
     })
 }

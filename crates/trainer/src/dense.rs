@@ -37,10 +37,11 @@ pub enum Mode {
 
 /// The runs of optimizer steps: which samples make one, and how they are grouped into shards.
 ///
-/// Both depend on the samples of a step and on their positions in the epoch's order alone, not on the batches that the step is computed in:
+/// Both depend on the samples of a step and on their positions in the epoch's order alone, not on
+/// the batches that the step is computed in:
 ///
 /// ```text
-/// pieces   what the order visits together: positions k · piece to (k + 1) · piece, as far as the step has them
+/// pieces   what the order visits together: positions k · piece to (k + 1) · piece of the step
 /// cells    a piece, or its parts of `longest` samples where it is longer
 /// blocks   `at_once` cells, from the step's first one on; a batch consists of whole blocks
 /// runs     a cell, or its parts where segments end or windows do not follow one another
@@ -56,10 +57,11 @@ pub(crate) struct Runs {
     pub(crate) piece: usize,
 }
 
-/// Where the batches of a step may end.
+/// Places at which the batches of a step may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grain {
-    /// After whole blocks, so that shards stay as they are: on the CPU, which adds gradients shard by shard.
+    /// After whole blocks, so that shards stay as they are: on the CPU, which adds gradients shard
+    /// by shard.
     Shards,
     /// After any run: on a GPU, which adds up those of a whole batch.
     Runs,
@@ -69,8 +71,9 @@ pub(crate) enum Grain {
 const AT_ONCE_MAX: usize = 16;
 
 impl Runs {
-    /// The runs of steps of `step_samples` samples, of which `batch_size` are computed at once, in an order of runs of `run_samples`: enough side
-    /// by side for a product to pay, few enough for a step to have two shards. Where a batch holds a run, nothing depends on `batch_size`.
+    /// The runs of steps of `step_samples` samples, of which `batch_size` are computed at once, in
+    /// an order of runs of `run_samples`: enough side by side for a product to pay, few enough for
+    /// a step to have two shards. Where a batch holds a run, nothing depends on `batch_size`.
     pub(crate) fn of_steps(step_samples: usize, batch_size: usize, run_samples: usize) -> Self {
         let longest = run_samples.min(batch_size).max(1);
         let side_by_side = if run_samples <= batch_size { step_samples.div_ceil(longest) / 2 } else { 1 };
@@ -82,7 +85,8 @@ impl Runs {
         self.longest.saturating_mul(self.at_once)
     }
 
-    /// Consecutive positions in an epoch's order, from the first of a step or of one of its batches on, cut into cells.
+    /// Consecutive positions in an epoch's order, from the first of a step or of one of its batches
+    /// on, cut into cells.
     fn cells(self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let mut start = positions.start;
         std::iter::from_fn(move || {
@@ -100,7 +104,8 @@ impl Runs {
         all.chunks(cells).map(|cells| cells[0].start..cells[cells.len() - 1].end).collect()
     }
 
-    /// The positions of a step in batches of whole blocks of `grain` cells: each of up to `batch_size` samples, or of one block.
+    /// The positions of a step in batches of whole blocks of `grain` cells: each of up to
+    /// `batch_size` samples, or of one block.
     pub(crate) fn batches_of_step(self, positions: Range<usize>, batch_size: usize, grain: Grain) -> Vec<Range<usize>> {
         let cells = match grain {
             Grain::Shards => self.at_once,
@@ -121,9 +126,10 @@ impl Runs {
         batch_size.div_ceil(self.samples())
     }
 
-    /// The samples of `batch` in runs; `position` is that of its first sample in the epoch's order. Two samples of a cell are of one run if the
-    /// windows of the second begin at those of the first or within them, in every timeframe: then no segment ends between them. A run is over when
-    /// it is as long as runs are, in samples or in bars of any timeframe.
+    /// The samples of `batch` in runs; `position` is that of its first sample in the epoch's order.
+    /// Two samples of a cell are of one run if the windows of the second begin at those of the
+    /// first or within them, in every timeframe: then no segment ends between them. A run is over
+    /// when it is as long as runs are, in samples or in bars of any timeframe.
     pub(crate) fn of_batch(self, batch: &BatchView<'_>, position: usize) -> Vec<Range<usize>> {
         let start = |k: usize, sample: usize| batch.starts(k)[sample] as i64;
         let mut runs: Vec<Range<usize>> = Vec::new();
@@ -185,7 +191,8 @@ mod tests {
             assert_eq!((runs.longest, runs.at_once), expected, "{batch_size}, {longest}");
         }
         assert_eq!(Runs::of_steps(4096, 4096, 512).shards(4096), 2);
-        // Steps that are computed in several batches have the shards of those that are computed at once, as long as a batch holds a run.
+        // Steps that are computed in several batches have the shards of those that are computed at
+        // once, as long as a batch holds a run.
         for batch_size in [24, 32, 64, 128] {
             assert_eq!(
                 Runs::of_steps(128, batch_size, 24),
@@ -201,7 +208,7 @@ mod tests {
         let runs = Runs { longest: 24, at_once: 2, piece: 24 };
         let batches = |batch_size, grain| runs.batches_of_step(128..256, batch_size, grain);
         // Pieces end at 144, 168, 192, 216 and 240.
-        assert_eq!(batches(128, Grain::Shards), [128..256]);
+        assert_eq!(batches(128, Grain::Shards), std::slice::from_ref(&(128..256)));
         assert_eq!(batches(100, Grain::Shards), [128..216, 216..256]);
         assert_eq!(batches(1, Grain::Shards), [128..168, 168..216, 216..256]);
         assert_eq!(batches(30, Grain::Runs), [128..144, 144..168, 168..192, 192..216, 216..240, 240..256]);
@@ -232,16 +239,20 @@ mod tests {
             let runs = Runs { longest, at_once: 1, piece: usize::MAX };
             assert_eq!(runs.of_batch(&batch.view(), 0), expected, "{list:?}");
         }
+        // Shards by where their runs begin, and where the last one ends.
+        let shards = |all: &[&[usize]]| -> Vec<Vec<Range<usize>>> {
+            all.iter().map(|ends| ends.windows(2).map(|pair| pair[0]..pair[1]).collect()).collect()
+        };
         // Pieces of three, of which the batch has the last sample of the first one.
         batch.take_series(&samples.series().unwrap(), &[3, 4, 5, 6, 0, 1, 2]).unwrap();
         let runs = Runs { longest: 3, at_once: 2, piece: 3 };
         assert_eq!(runs.of_batch(&batch.view(), 2), [0..1, 1..4, 4..7]);
-        assert_eq!(runs.shards_of_batch(&batch.view(), 2), [vec![0..1, 1..4], vec![4..7]]);
+        assert_eq!(runs.shards_of_batch(&batch.view(), 2), shards(&[&[0, 1, 4], &[4, 7]]));
         // Runs that end at a gap leave shards of the other blocks alone.
         batch.take_series(&samples.series().unwrap(), &[1, 2, 3, 4, 5, 6]).unwrap();
-        assert_eq!(runs.shards_of_batch(&batch.view(), 0), [vec![0..2, 2..3], vec![3..6]]);
+        assert_eq!(runs.shards_of_batch(&batch.view(), 0), shards(&[&[0, 2, 3], &[3, 6]]));
         let wide = Runs { longest: 2, at_once: 2, piece: 2 };
-        assert_eq!(wide.shards_of_batch(&batch.view(), 0), [vec![0..2, 2..4], vec![4..6]]);
-        assert_eq!(wide.shards_of_batch(&batch.view(), 1), [vec![0..1, 1..2], vec![2..3], vec![3..5, 5..6]]);
+        assert_eq!(wide.shards_of_batch(&batch.view(), 0), shards(&[&[0, 2, 4], &[4, 6]]));
+        assert_eq!(wide.shards_of_batch(&batch.view(), 1), shards(&[&[0, 1, 2], &[2, 3], &[3, 5, 6]]));
     }
 }

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+mod information;
 mod sums;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use crate::metrics::{GraphCorrelations, Metrics};
 use crate::model::{Model, ModelConfig};
 use crate::predict::{Next, Predictions, Selection};
 use crate::view::BatchView;
+pub use information::{cross_sectional_deviation, uninformed_loss};
 use sums::{GroupSums, MeanLoss, Rows};
 
 /// A model's errors on some samples, beside those of the baselines.

@@ -126,7 +126,8 @@ impl Footprint {
         };
         let working = if config.precision == Precision::Fp32 { 0 } else { weights };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
-        let batches = if validates { 4 } else { 2 };
+        // Two of a step and, while a validation interrupts training, two of its own.
+        let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         // Tasks of a step of several batches are counted ahead, sample by sample.
         let counted = usize::from(matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1);
@@ -136,7 +137,7 @@ impl Footprint {
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
             activations_bytes: bytes(shards * pass),
-            batches_bytes: bytes((batches * config.batch_capacity() * samples + counted) * sample),
+            batches_bytes: bytes((rows * samples + counted) * sample),
             carried_bytes: 0,
         })
     }

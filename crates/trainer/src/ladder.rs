@@ -10,8 +10,10 @@
 //! ```
 //!
 //! No cut changes what is learnt: an optimizer step takes the same samples, and adds up their gradients in the same order. Batches are cut
-//! where shards end, so that the run goes on bit for bit; below 32 samples, where a shard itself is cut, to rounding. Dense training groups the
-//! runs of a step into shards whatever batches it is computed in, and batches consist of whole shards. Products in 16 bits, which would be the next thing to cut, take more memory on a CPU, not less.
+//! where shards end, so that the run goes on bit for bit; below 32 samples, where a shard itself is
+//! cut, to rounding. Dense training groups the runs of a step into shards whatever batches it is
+//! computed in, and batches consist of whole shards. Products in 16 bits, which would be the next
+//! thing to cut, take more memory on a CPU, not less.
 
 use crate::config::Config;
 use crate::dense::Grain;

@@ -64,7 +64,7 @@ pub use divergence::{Course, Divergence};
 pub use dropout::{Dropout, Mask};
 pub use early_stopping::{EarlyStopping, Plateau};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation};
+pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss};
 pub use events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use follow::Follower;

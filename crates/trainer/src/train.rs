@@ -324,12 +324,12 @@ impl Trainer {
         })
     }
 
-    /// Where the batches of a step may end.
+    /// Places at which the batches of a step may end.
     fn grain(&self) -> Grain {
         if self.accelerator.is_some() { Grain::Runs } else { Grain::Shards }
     }
 
-    /// Where the batches of a run come from, of up to `batch_size` samples, or graphs.
+    /// Source of the batches of a run, of up to `batch_size` samples, or graphs.
     fn source<'a>(
         &self,
         run: &Run<'a>,

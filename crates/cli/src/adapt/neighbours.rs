@@ -1,4 +1,4 @@
-//! What samples that follow one another have in common, by which the default order is chosen.
+//! Overlap of samples that follow one another, by which the default order is chosen.
 
 use anyhow::Result;
 use megabatch_chunk_io::{ResidentSeries, SampleBlock, Shape, Source};
@@ -8,7 +8,7 @@ use super::data::Data;
 /// Pairs of windows that a windows file is asked for.
 const PAIRS: usize = 16;
 
-/// Whether units that follow one another share bars, so that visiting them together saves work.
+/// Relation of units that follow one another. Visiting them together saves work if they share bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Neighbours {
     /// Their windows overlap.
@@ -18,10 +18,10 @@ pub(crate) enum Neighbours {
 }
 
 impl Neighbours {
-    /// Those of `data`.
+    /// The relation of neighbours in `data`.
     ///
     /// # Errors
-    /// Those of reading a windows file.
+    /// Errors of reading a windows file.
     pub(crate) fn of(data: &Data) -> Result<Self> {
         match (data.source(), data) {
             (None, _) | (_, Data::Graphs(_)) => Ok(Neighbours::Apart),
@@ -79,7 +79,8 @@ fn of_windows(source: &Source) -> Result<Neighbours> {
     Ok(Neighbours::by_share(overlapping, pairs))
 }
 
-/// Whether the second of two samples begins with the rows that the first one ends with, in some timeframe.
+/// True if the second of two samples begins with the rows that the first one ends with, in some
+/// timeframe.
 fn overlap(shape: &Shape, features: &[Vec<f32>]) -> bool {
     shape.timeframes.iter().zip(features).any(|(timeframe, windows)| {
         let bits: Vec<u32> = windows.iter().map(|x| x.to_bits()).collect();

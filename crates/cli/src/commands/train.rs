@@ -14,10 +14,12 @@ mod walk_forward;
 mod watch;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use megabatch_trainer::{self as trainer, Baselines, End, Outcome, Resumed, Selection, Trainer, write_atomically};
+use megabatch_trainer::{
+    self as trainer, Baselines, End, Loss, Outcome, Resumed, Selection, Trainer, uninformed_loss, write_atomically,
+};
 use serde_json::json;
 
 use crate::adapt::data::Data;
@@ -35,7 +37,7 @@ use crate::settings;
 use crate::trained::{Which, weights_file};
 use crate::usage::peak_rss_bytes;
 use memory::{explain_shortage, record_trace};
-use watch::Waited;
+use watch::{Waited, Watched};
 
 pub(crate) use memory::record;
 pub(crate) use watch::Watch;
@@ -174,16 +176,16 @@ enum Begin {
     AtTheLastCheckpoint,
 }
 
-/// Part of a loss by which it has to change to have moved: rounding of its sums is far below.
+/// Part of a loss by which it has to fall to have moved: rounding of its sums is far below.
 const UNMOVED: f64 = 1e-5;
 
-/// What the time of a session went to.
+/// Time of a session, in seconds.
 #[derive(Clone, Copy)]
 struct Times {
     /// Steps, and the checkpoints between them.
     training_s: f64,
     validation_s: f64,
-    /// Of the best weights, once the run is finished.
+    /// Evaluation of the best weights, once the run is finished.
     evaluation_s: Option<f64>,
     /// The report included.
     all_s: f64,
@@ -245,7 +247,7 @@ impl Session {
         drop(trainer);
         self.write_report(evaluation.as_ref(), &memory)?;
         let times = Times { training_s, validation_s, evaluation_s, all_s: start.elapsed().as_secs_f64() };
-        let answer = self.answer(outcome, (times, waited), (evaluation.as_ref(), peak_bytes), warning);
+        let answer = self.answer(outcome, (times, waited), (evaluation.as_ref(), peak_bytes), warning.as_deref());
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
     }
 
@@ -297,6 +299,28 @@ impl Session {
         Ok(Some(evaluation))
     }
 
+    /// A warning where the best validation of a loss of ranks is no better than that of a model
+    /// which tells nothing apart.
+    fn uninformed(&self, outcome: Outcome) -> Result<Option<String>> {
+        let Job { device, data, split, training, .. } = &self.job;
+        let Some(best) = outcome.best.filter(|_| training.loss.ranks()) else { return Ok(None) };
+        let validated = Selection { samples: data.samples(), indices: &split.validation };
+        let none = uninformed_loss(device, validated, training.loss)?;
+        let none = none.filter(|none| best.loss >= none * (1.0 - UNMOVED));
+        Ok(none.map(|none| {
+            let advice = match training.loss {
+                Loss::RankListwise { temperature } => format!(
+                    "training.rank_temperature is {temperature}: far above the spread of targets, which auto is, nothing is learnt"
+                ),
+                _ => "raise training.lr, or train for longer".to_owned(),
+            };
+            let loss = best.loss;
+            format!(
+                "the best validation loss, {loss:.6}, is no better than {none:.6}, which a model without any information has; {advice}"
+            )
+        }))
+    }
+
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
         let Job { data, split, config, training, .. } = &self.job;
         let (mut forecasts, mut attention, mut day) = (None, None, None);
@@ -337,7 +361,7 @@ impl Session {
         outcome: Outcome,
         (times, waited): (Times, Waited),
         (evaluation, measured): (Option<&Evaluation>, usize),
-        warning: Option<String>,
+        warning: Option<&str>,
     ) -> Answer {
         let took = times.sentence();
         let Outcome { steps, end, rollbacks, .. } = outcome;
@@ -372,6 +396,7 @@ impl Session {
             text.push_str(&format!("\npeak memory of the GPU: {measured} of the {planned} planned"));
         }
         text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
+        text.extend(warning.iter().map(|warning| format!("\nwarning: {warning}")));
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
             "run": self.folder.root(),
@@ -390,6 +415,7 @@ impl Session {
             "memory": { "planned_bytes": planned, "peak_bytes": measured, "peak_rss_bytes": resident },
             "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
             "notes": self.plan.notes,
+            "warning": warning,
             "report": self.folder.report_file(),
         });
         Answer::new(text, &json)

@@ -151,6 +151,12 @@ impl Config {
         self.settings.insert(path, (count.to_string(), Value::Count(count)));
     }
 
+    /// Sets the key `path`, which takes a number, to one that was found out, in so many digits that
+    /// it reads back the same.
+    pub(crate) fn set_number(&mut self, path: &'static str, number: f64) {
+        self.settings.insert(path, (number.to_string(), Value::Number(number)));
+    }
+
     /// `data.split`.
     pub(crate) fn split(&self) -> [f64; 3] {
         match self.value("data.split") {

@@ -34,7 +34,8 @@ use storage::{Disk, Storage};
 const PREFIX: &str = "step-";
 /// Before the name of a checkpoint that is being written or removed. What a run that was killed leaves of it is removed.
 const UNFINISHED: &str = ".unfinished-";
-/// Before the name of a checkpoint that could not be read when a run went on from an older one. It is kept for whoever wants to look into it.
+/// Before the name of a checkpoint that could not be read when a run went on from an older one. It
+/// is kept for whoever wants to look into it.
 const UNREADABLE: &str = "unreadable-";
 /// Before the name of a checkpoint that makes way for another one of the same step. It goes back to its place if the run was
 /// killed before the other one came.
@@ -72,7 +73,8 @@ pub struct Resumed {
     pub state: State,
     /// Newer checkpoints that could not be read or are damaged, the newest first, and why.
     pub skipped: Vec<Error>,
-    /// Their folders. [`Trainer::train`](crate::Trainer::train) renames them to `unreadable-step-NNNNNNNN`.
+    /// Their folders. [`Trainer::train`](crate::Trainer::train) renames them to
+    /// `unreadable-step-NNNNNNNN`.
     pub skipped_paths: Vec<PathBuf>,
     /// Settings that are not the checkpoint's and may differ, see [`RunSettings`]. With any, the run goes on in another way than
     /// the uninterrupted one would have.
@@ -161,8 +163,9 @@ impl Checkpoints {
         remove(storage, &replaced)
     }
 
-    /// Removes all but the last `keep_last` and, where it is kept, the best. Those of more steps than `state` has are no part of the run as it
-    /// stands: they count for nothing, and what becomes of them is not decided here.
+    /// Removes all but the last `keep_last` and, where it is kept, the best. Those of more steps
+    /// than `state` has are no part of the run as it stands: they count for nothing, and what
+    /// becomes of them is not decided here.
     fn prune(&self, storage: &dyn Storage, state: &State) -> Result<()> {
         let best = state.best.filter(|_| self.keep_best).map(|best| best.step);
         let mut all = self.list()?;

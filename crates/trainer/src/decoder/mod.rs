@@ -352,7 +352,8 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         }
     }
 
-    /// Computes the outputs as [`Decoding::forward`] does, with what products read and give rounded as the policy says of a run in `precision`.
+    /// Computes the outputs as [`Decoding::forward`] does, with what products read and give rounded
+    /// as the policy says of a run in `precision`.
     pub(crate) fn forward_in(
         &mut self,
         precision: Precision,

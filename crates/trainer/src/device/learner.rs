@@ -62,7 +62,8 @@ pub(super) struct Drawn {
     pub(super) between_layers: Option<Dropout>,
     /// Seed and step of what is dropped in graphs.
     pub(super) in_graphs: Option<(u64, u64)>,
-    /// Position of the batch's first sample in the epoch's order, by which dense training finds its runs.
+    /// Position of the batch's first sample in the epoch's order, by which dense training finds its
+    /// runs.
     pub(super) position: usize,
 }
 

@@ -65,7 +65,8 @@ pub(crate) struct Objective {
     pub(crate) loss: Loss,
     /// What its sum over the whole step is divided by.
     pub(crate) count: usize,
-    /// Position of the batch's first sample in the epoch's order, by which dense training finds its runs.
+    /// Position of the batch's first sample in the epoch's order, by which dense training finds its
+    /// runs.
     pub(crate) position: usize,
     pub(crate) dropout: Option<Dropout>,
     /// Seed and step of what is dropped in graphs.
@@ -341,12 +342,14 @@ impl Engine {
         self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
     }
 
-    /// The weights that everything is computed with: `parameters`, or what [`Engine::load`] made of them for products in 16 bits.
+    /// The weights that everything is computed with: `parameters`, or what [`Engine::load`] made of
+    /// them for products in 16 bits.
     pub(crate) fn weights<'a>(&'a self, model: &'a Model, parameters: &'a TensorSet<f32>) -> Weights<'a> {
         weights(model, parameters, (&self.weights, &self.working))
     }
 
-    /// Does `work` with these weights, and the engine's threads as those of everything parallel in it.
+    /// Does `work` with these weights, and the engine's threads as those of everything parallel in
+    /// it.
     pub(crate) fn install(
         &self,
         (model, parameters): (&Model, &TensorSet<f32>),

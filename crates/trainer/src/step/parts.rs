@@ -49,7 +49,8 @@ impl Part {
 
 /// The parts of a batch; of samples, the last one may be smaller than the others.
 ///
-/// `position` is that of the first sample in the epoch's order, by which dense training tells runs apart.
+/// `position` is that of the first sample in the epoch's order, by which dense training tells runs
+/// apart.
 pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose, position: usize) -> Vec<Part> {
     let samples = batch.len();
     let of_samples = |samples, graph| Part { samples, runs: Vec::new(), graph };

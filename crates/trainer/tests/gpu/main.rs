@@ -300,7 +300,8 @@ fn each_goes_on_where_the_other_stopped() {
     }
 }
 
-/// Moments are corrected by the number of updates, which a step without a known target does not add to.
+/// Moments are corrected by the number of updates, which a step without a known target does not add
+/// to.
 #[test]
 fn steps_without_known_targets_are_no_updates_after_a_resume_either() {
     let (_driver, gpu) = with_kernels();

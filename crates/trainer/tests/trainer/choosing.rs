@@ -37,8 +37,9 @@ fn what_cannot_be_read_is_passed_over_and_replaced() {
     assert_eq!(trainer(&config).resume(&run).unwrap().unwrap().state.step, 11);
 }
 
-/// `megabatch train --out RUN --resume` past newer checkpoints that are damaged saved one, and removed it at once as the oldest of too many: the run
-/// ended with exit 3, and so did every further try.
+/// `megabatch train --out RUN --resume` past newer checkpoints that are damaged saved one, and
+/// removed it at once as the oldest of too many: the run ended with exit 3, and so did every
+/// further try.
 #[test]
 fn what_is_saved_after_damaged_checkpoints_is_kept() {
     for keep_last in [1, 2] {

@@ -225,8 +225,8 @@ fn attention_pools_the_window_of_each_sample() {
     }
 }
 
-/// Samples of instruments one after another, so many of each, whose windows end a bar later each time in the first timeframe and every third
-/// time in the second.
+/// Samples of instruments one after another, so many of each, whose windows end a bar later each
+/// time in the first timeframe and every third time in the second.
 pub(crate) fn instruments(lens: &[usize]) -> SeriesInMemory {
     let starts: Vec<usize> = lens.iter().scan(0, |at, len| Some(std::mem::replace(at, *at + len))).collect();
     let count = lens.iter().sum();
@@ -248,8 +248,9 @@ fn bits_on(device: &Device, samples: &SeriesInMemory, config: &Config) -> Option
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A memory shortage in `--set training.mode=dense --set training.run_length=24 --set gpu_optimization.batch_size=128` cut batches to 72 samples,
-    /// and losses differed by 7e-3; accumulation cut them in the same way.
+    /// A memory shortage in `--set training.mode=dense --set training.run_length=24 --set
+    /// gpu_optimization.batch_size=128` cut batches to 72 samples, and losses differed by 7e-3;
+    /// accumulation cut them in the same way.
     #[test]
     fn no_cut_into_batches_changes_a_bit(
         lens in prop::collection::vec(1usize..40, 1..8),

@@ -88,8 +88,9 @@ fn a_step_without_known_targets_changes_nothing_and_says_so() {
     }
 }
 
-/// 20 steps in batches of 8 beside 10 steps and 10 after a resume ended in weights that differed by 7e-5 where the targets of samples 8 to 15 are
-/// NaN: Adam's corrections went by the number of steps, and not by that of updates.
+/// 20 steps in batches of 8 beside 10 steps and 10 after a resume ended in weights that differed by
+/// 7e-5 where the targets of samples 8 to 15 are NaN: Adam's corrections went by the number of
+/// steps, and not by that of updates.
 #[test]
 fn a_run_with_silent_steps_is_resumed_to_the_same_bits() {
     let is_silent = |sample: usize| (8..40).contains(&sample);
@@ -115,7 +116,8 @@ fn a_run_with_silent_steps_is_resumed_to_the_same_bits() {
     }
 }
 
-/// A run in fp16 that goes on in bf16 wrote no number of updates any more, so that the next resume took that of steps.
+/// A run in fp16 that goes on in bf16 wrote no number of updates any more, so that the next resume
+/// took that of steps.
 #[test]
 fn a_run_that_changes_its_precision_keeps_its_number_of_updates() {
     let samples = with_targets(100, |sample, _, target| if (8..40).contains(&sample) { f32::NAN } else { target });

@@ -187,8 +187,10 @@ fn a_trainer_evaluates_as_the_predictor_does() {
     assert_ne!(from_zero.evaluate(selection, Loss::Mse, None).unwrap().loss, evaluation.loss);
 }
 
-/// Validation of bf16 and fp16 runs with carried state took unrounded weights in pooling, fusion and head, and unrounded states before them. A run of
-/// samples that begins where its segment does is computed alike in training and in evaluation, so that both have the same loss; that of fp32 is another.
+/// Validation of bf16 and fp16 runs with carried state took unrounded weights in pooling, fusion
+/// and head, and unrounded states before them. A run of samples that begins where its segment does
+/// is computed alike in training and in evaluation, so that both have the same loss; that of fp32
+/// is another.
 #[test]
 fn evaluation_has_the_arithmetic_of_training() {
     let samples = series();

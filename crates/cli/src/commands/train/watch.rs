@@ -29,9 +29,9 @@ pub(crate) struct Waited {
     pub(crate) causes: Option<Waits>,
 }
 
-/// What a session came to, as far as it was watched.
+/// Measurements of a session.
 pub(crate) struct Watched {
-    /// Of the epochs that were followed.
+    /// Memory peaks of the epochs that were followed.
     pub(crate) peaks: Peaks,
     pub(crate) waited: Waited,
     /// Time of all validations.
@@ -185,7 +185,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// What was watched.
+    /// The session's measurements.
     pub(crate) fn finish(self) -> Result<Watched> {
         let Watch { waited, validation_s, .. } = self;
         let answer = Watched { peaks: self.memory.into_peaks(), waited, validation_s };

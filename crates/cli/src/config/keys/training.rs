@@ -91,9 +91,10 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "training.rank_temperature",
-        POSITIVE,
-        "1.0",
-        "What targets are divided by for `rank_listwise`, in their unit: far below their spread, only the best node of each graph counts.",
+        Kind::OrWord { word: "auto", otherwise: &POSITIVE },
+        "auto",
+        "What targets are divided by for `rank_listwise`, in their unit: far below their spread, only the best node of each graph counts; far \
+         above it, all count alike and nothing is learnt. `auto` is their deviation within a graph over the training part, which the run keeps.",
     ),
     key(
         "training.tasks",

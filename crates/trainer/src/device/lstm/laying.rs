@@ -10,7 +10,9 @@ use crate::ops::{Operand, Sequence, Vectors, make_room};
 use crate::view::BatchView;
 
 impl<T: Operand> Lstms<T> {
-    /// Finds the windows of a batch, whose first sample is at `position` in the epoch's order. Those of samples that follow one another are one in dense training, and each by itself in predictions.
+    /// Finds the windows of a batch, whose first sample is at `position` in the epoch's order.
+    /// Those of samples that follow one another are one in dense training, and each by itself in
+    /// predictions.
     pub(super) fn find(&mut self, (batch, position): (&BatchView<'_>, usize), learns: bool) -> Result<()> {
         let runs = self.runs.filter(|_| learns);
         let lens: Vec<usize> =
