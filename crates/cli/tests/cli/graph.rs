@@ -40,7 +40,7 @@ fn with_shares() -> Stage {
     stage
 }
 
-const CORRELATION: &str = "graph build shares --kind correlation --lookback 10 --k 1 --out g.mbg";
+const CORRELATION: &str = "graph build shares --kind correlation --on-error skip --lookback 10 --k 1 --out g.mbg";
 
 #[test]
 fn what_is_known_of_shares_becomes_attributes_of_their_edges() {
@@ -203,9 +203,33 @@ fn graphs_of_all_edges_and_of_none_are_noted() {
     assert!(text.contains("note: --k 4 makes neighbours of all 4 shares\n"), "{text}");
     stage.write("points.csv", "x,y,z\n0,0,0\n9,9,9\n");
     let text = stage.said("graph build points.csv --kind radius --radius 2 --out none.mbg");
-    assert!(text.ends_with("2 nodes; 0 edges\nnote: no graph has an edge\n"), "{text}");
+    assert!(text.ends_with("2 nodes; 0 edges\nwarning: no graph has an edge\n"), "{text}");
     let text = stage.said("graph build points.csv --kind euclidean --k 1 --out all.mbg");
     assert!(text.ends_with("2 nodes; 2 edges\n") && !text.contains("note"), "{text}");
+}
+
+/// One default for `ingest` and `graph build`: a folder with a saved error in place of a file was built without it.
+#[test]
+fn a_share_that_cannot_be_read_stops_as_in_ingest() {
+    let stage = with_shares();
+    let [failed, _] = stage.fails(&CORRELATION.replace("--on-error skip ", ""), 3);
+    assert!(failed.contains("daily_E.csv") && !stage.path("g.mbg").exists(), "{failed}");
+}
+
+#[test]
+fn correlations_of_two_returns_and_shares_of_other_days_are_warned_of() {
+    let stage = with_shares();
+    let text = stage.said(&CORRELATION.replace("--lookback 10", "--lookback 2"));
+    assert!(text.contains("a correlation of two returns is always +1 or -1"), "{text}");
+    assert!(!stage.said(&format!("{CORRELATION} --min-observations 5")).contains("+1 or -1"));
+    // F has a bar on every third day.
+    let rows: Vec<String> = stage.text("shares/daily_A.csv").lines().map(str::to_owned).collect();
+    let third: String =
+        rows.iter().take(1).chain(rows.iter().skip(1).step_by(3)).map(|row| format!("{row}\n")).collect();
+    stage.write("shares/daily_F.csv", &third);
+    let answer = stage.succeeds(&format!("{CORRELATION} --min-observations 5"));
+    let warning = answer["found"]["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("F (14 of 40)") && warning.contains("--min-observations"), "{warning}");
 }
 
 #[test]

@@ -63,11 +63,25 @@ pub(super) fn describe_graphs(file: &GraphFile, how: &str) -> String {
     if !file.is_empty() {
         let (nodes, edges) = sizes(file);
         text.push_str(&format!("\n{}; {}", nodes.words("node"), edges.words("edge")));
-        if edges.max == 0 {
-            text.push_str("\nnote: no graph has an edge");
+        let without = (0..file.len()).filter(|&index| file.size(index).1 == 0).count();
+        if without == file.len() {
+            text.push_str("\nwarning: no graph has an edge");
+        } else if without > 0 {
+            text.push_str(&format!("\nwarning: {without} of {graphs} have no edge{}", way_out(file)));
         }
     }
     text
+}
+
+/// What gives graphs of shares more edges.
+fn way_out(file: &GraphFile) -> String {
+    let parameters: Value = serde_json::from_str(&file.identity().parameters).unwrap_or_default();
+    match &parameters["min_observations"] {
+        Value::Null => String::new(),
+        least => format!(
+            ": a share is a node on days before which it has {least} returns; ask for fewer with --min-observations"
+        ),
+    }
 }
 
 /// The same for programs.
