@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use megabatch_bars::{OnError, ReadOptions, is_bar_file, read};
 use megabatch_chunk_io::{
     AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Shape,
     Source, inspect,
@@ -14,6 +15,7 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::{Value, json};
 
 use super::windows::SampleRange;
+use crate::account::of_bars;
 use crate::adapt::split::utc;
 use crate::answer::Answer;
 use crate::failure::Failure;
@@ -24,9 +26,10 @@ use crate::plan::bytes;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch inspect series.h5
+  megabatch inspect EURUSD.csv
   megabatch inspect series.h5 --dump 0..64 samples.safetensors")]
 pub(crate) struct Args {
-    /// An HDF5 file of either layout
+    /// An HDF5 file of either layout, or a file of bars as text
     file: PathBuf,
     /// Write samples A..B (half-open, from 0) as the model will see them to a safetensors file
     #[arg(long, num_args = 2, value_names = ["A..B", "OUT"])]
@@ -39,12 +42,24 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             let SampleRange(range) = range.parse().map_err(Failure::usage)?;
             dump(&args.file, range, Path::new(out))
         }
+        _ if is_bar_file(&args.file) => of_text(&args.file),
         _ => {
             let inspection = inspect(&args.file)?;
             let pip_sizes = PipSizes::of(&inspection);
             Ok(Answer::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?))
         }
     }
+}
+
+/// What `ingest` would read of a file of bars; rows that cannot be used are counted.
+fn of_text(file: &Path) -> Result<Answer> {
+    let recording = read(&[file], &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() })?;
+    let path = file.display();
+    let text = format!(
+        "{}\na file of bars as text; `megabatch ingest {path} --out series.h5` makes a series of it",
+        recording.summary
+    );
+    Ok(Answer::new(text, &of_bars(&recording.summary)?))
 }
 
 /// Tensors `features` or `features.<TF>` [n, T, F] and `targets` [n, K], f32.

@@ -50,6 +50,18 @@ fn inspect_tells_what_ingest_made() {
     assert_eq!(answer["attributes"]["horizon_bars"], 5);
 }
 
+/// `megabatch inspect EURUSD.csv` said that the file is no HDF5 file.
+#[test]
+fn inspect_tells_what_is_in_a_file_of_bars() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 2 --seed 3");
+    let answer = stage.succeeds("inspect bars.csv");
+    assert_eq!((&answer["base"], &answer["symbol"]), (&serde_json::json!("M1"), &serde_json::json!("BARS")));
+    assert_eq!(answer["kept"], closes(&stage).len());
+    let text = stage.said("inspect bars.csv");
+    assert!(text.contains("bars.csv: iso, ") && text.contains("`megabatch ingest bars.csv --out series.h5`"), "{text}");
+}
+
 #[test]
 fn windows_are_the_rows_that_had_closed() {
     let (stage, samples) = ingested("log_return,range");
