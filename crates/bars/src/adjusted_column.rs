@@ -1,7 +1,9 @@
-//! The sixth of seven columns without names: an adjusted close, as Yahoo writes it, or a volume before an open interest.
+//! The sixth of seven columns without names: an adjusted close, as Yahoo writes it, or a volume
+//! before an open interest.
 //!
-//! Prices are multiplied by adjusted close / close, so that a volume taken for an adjusted close would spoil every bar. An
-//! adjusted close is positive, of the size of the close, and moves as the close does on all days but those of dividends.
+//! Prices are multiplied by adjusted close / close, so that a volume taken for an adjusted close
+//! would spoil every bar. An adjusted close is positive, of the size of the close, and moves as the
+//! close does on all days but those of dividends.
 
 use std::path::Path;
 
@@ -38,7 +40,8 @@ impl AdjustedColumn {
         Some(AdjustedColumn { column, last: None, returns: 0, unlike: 0, first_unlike: 0, far: None })
     }
 
-    /// Takes a row into account; whether its value is no adjusted close. A row without prices shows nothing.
+    /// Takes a row into account; whether its value is no adjusted close. A row without prices shows
+    /// nothing.
     pub(crate) fn add(&mut self, fields: &Fields<'_>, format: &Format, line: u64) -> bool {
         let is_price = |price: &f64| price.is_finite() && *price > 0.0;
         let prices = format.columns.prices().map(|column| fields.number(column).filter(is_price));

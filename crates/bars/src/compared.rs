@@ -1,5 +1,5 @@
-//! Files of a longer timeframe beside those of a shorter one, of the same symbol: the shorter bars are the series, and the
-//! longer ones are held against what the shorter ones make.
+//! Files of a longer timeframe beside those of a shorter one, of the same symbol: the shorter bars
+//! are the series, and the longer ones are held against what the shorter ones make.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -72,7 +72,8 @@ impl ComparedFiles {
     }
 }
 
-/// Open, high, low and close of a bar made of those in a stretch of time; `None` where they do not reach over all of it.
+/// Open, high, low and close of a bar made of those in a stretch of time; `None` where they do not
+/// reach over all of it.
 fn made_of(bars: &Bars, open_time: i64, close_time: i64) -> Option<[f64; 4]> {
     let begin = bars.open_time.partition_point(|&opens| opens < open_time);
     let end = bars.open_time.partition_point(|&opens| opens < close_time);

@@ -7,7 +7,6 @@ use crate::shortage::{LongestOf, Shortage, Shortages};
 use crate::timeframe::Timeframe;
 use crate::timestamp::listed;
 use crate::trouble::Trouble;
-use crate::universe::LeftOut;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -381,7 +380,29 @@ pub enum Error {
     },
 }
 
-/// Instruments that cannot be used, a line each; those with the same fault in one line, and no more than ten lines.
+/// An instrument that cannot be used, and why.
+#[derive(Debug)]
+pub struct LeftOut {
+    /// Its symbol.
+    pub symbol: String,
+    /// What is wrong with it.
+    pub reason: Error,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { symbol, reason } = self;
+        let text = reason.to_string();
+        // Some reasons begin with the symbol themselves.
+        match text.starts_with(&format!("{symbol}:")) {
+            true => f.write_str(&text),
+            false => write!(f, "{symbol}: {text}"),
+        }
+    }
+}
+
+/// Instruments that cannot be used, a line each; those with the same fault in one line, and no more
+/// than ten lines.
 pub(crate) struct Lines<'a>(pub(crate) &'a [LeftOut]);
 
 /// Instruments with one fault.
@@ -414,7 +435,14 @@ impl fmt::Display for OneFault<'_> {
             [first, ..] => {
                 let symbols: Vec<String> = self.left_out.iter().map(|left_out| left_out.symbol.clone()).collect();
                 let files = first.reason.path().map(|path| format!("; the first is {}", path.display()));
-                write!(f, "{} ({}): {}{}", symbols.len(), listed(&symbols), self.reason, files.unwrap_or_default())
+                write!(
+                    f,
+                    "{} instruments ({}): {}{}",
+                    symbols.len(),
+                    listed(&symbols),
+                    self.reason,
+                    files.unwrap_or_default()
+                )
             }
             [] => Ok(()),
         }
@@ -474,7 +502,8 @@ pub(crate) fn shortened(text: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// `megabatch ingest shares/` with a header that names no close in all of 88 files wrote 88 lines of one fault.
+    /// `megabatch ingest shares/` with a header that names no close in all of 88 files wrote 88
+    /// lines of one fault.
     #[test]
     fn the_same_fault_of_many_files_is_told_once() {
         let left_out = |count: usize, reason: &dyn Fn(usize) -> String| -> Vec<LeftOut> {
@@ -489,7 +518,7 @@ mod tests {
         let text = Lines(&left_out(88, &|_| "no `close`".to_owned())).to_string();
         assert_eq!(
             text,
-            "88 (S0, S1, S2, S3, S4, S5, S6, S7, S8, S9 and 78 more): no bars recognised (no `close`); tried formats; the \
+            "88 instruments (S0, S1, S2, S3, S4, S5, S6, S7, S8, S9 and 78 more): no bars recognised (no `close`); tried formats; the \
              first line is `Date,Price`; the first is shares/S0.csv"
         );
         let text = Lines(&left_out(13, &|k| k.to_string())).to_string();

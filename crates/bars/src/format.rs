@@ -92,8 +92,9 @@ impl Format {
         Err(format!("no line has {timestamp} and four prices"))
     }
 
-    /// The columns that a line further down names, where it is a header; an error for one that names other columns than those
-    /// that are read, or not all prices. Column names in another order would exchange prices.
+    /// The columns that a line further down names, where it is a header; an error for one that
+    /// names other columns than those that are read, or not all prices. Column names in another
+    /// order would exchange prices.
     pub(crate) fn check_later_line(&self, path: &Path, line: u64, text: &[u8]) -> Result<LaterLine, Error> {
         let found = match header::parse(&Fields::split(text, self.delimiter)) {
             None | Some(Header::Words) => return Ok(LaterLine::Row),
@@ -104,7 +105,8 @@ impl Format {
         Err(Error::AnotherHeader { path: path.to_owned(), line, found, text: shortened(text) })
     }
 
-    /// Whether everything that is read stands in the same columns. A column that is not read may be anywhere.
+    /// Whether everything that is read stands in the same columns. A column that is not read may be
+    /// anywhere.
     fn reads(&self, named: &Columns) -> bool {
         let Columns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } = self.columns;
         let same = |read: Option<usize>, named: Option<usize>| read.is_none() || read == named;
@@ -157,8 +159,8 @@ fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
     let (first, second) = (fields.get(0)?, fields.get(1)?);
     let apart = parse_date_and_clock(first, second, style).is_some();
     let open = if apart { 2 } else { 1 };
-    // A date alone and six numbers are Yahoo's: the fifth is the adjusted close, and the last the volume. All rows together
-    // tell whether it is one.
+    // A date alone and six numbers are Yahoo's: the fifth is the adjusted close, and the last the
+    // volume. All rows together tell whether it is one.
     let yahoo = !apart && fields.len() == 7 && is_date(first, style);
     let volume = if yahoo { 6 } else { open + 4 };
     Some(Columns {

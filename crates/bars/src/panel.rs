@@ -9,7 +9,8 @@ use crate::spec::in_range;
 use crate::timeframe::Timeframe;
 use crate::timestamp::DAY_NS;
 
-/// An instrument without a bar for this long is no longer counted as listed. Longer than any market's holidays.
+/// An instrument without a bar for this long is no longer counted as listed. Longer than any
+/// market's holidays.
 const LISTED_NS: i64 = 28 * DAY_NS;
 
 /// Log returns of many instruments at common times.
@@ -29,9 +30,10 @@ pub struct ReturnPanel {
     pub values: Vec<f64>,
     /// The instruments that have no return on any day.
     pub left_out: Vec<WithoutReturns>,
-    /// When each of the excluded days begins: fewer than half of the listed instruments have a bar on it. An instrument is
-    /// listed on a day where it has a bar on it or on one of the 27 days before; later bars decide nothing. Such a day is one
-    /// file's error or another market's, and would tear the returns of all others in two.
+    /// When each of the excluded days begins: fewer than half of the listed instruments have a bar
+    /// on it. An instrument is listed on a day where it has a bar on it or on one of the 27 days
+    /// before; later bars decide nothing. Such a day is one file's error or another market's, and
+    /// would tear the returns of all others in two.
     pub days_left_out: Vec<i64>,
 }
 
@@ -92,7 +94,8 @@ pub struct CommonTimes {
     pub dropped: Vec<usize>,
 }
 
-/// Drops the bars at times at which fewer than half of the listed instruments have one: the times that [`return_panel`] leaves out.
+/// Drops the bars at times at which fewer than half of the listed instruments have one: the times
+/// that [`return_panel`] leaves out.
 ///
 /// # Errors
 /// As [`return_panel`].
@@ -130,7 +133,8 @@ fn checked_timeframe(instruments: &[(&str, &Bars)]) -> Result<Timeframe> {
     Ok(bars.timeframe)
 }
 
-/// Open times of the days on which at least half of the listed instruments have a bar, and of the other days that have any.
+/// Open times of the days on which at least half of the listed instruments have a bar, and of the
+/// other days that have any.
 ///
 /// Every day is judged by the bars up to it alone: files that go on further keep the same days.
 fn grid(instruments: &[(&str, &Bars)]) -> (Vec<i64>, Vec<i64>) {
@@ -210,8 +214,8 @@ mod tests {
 
     #[test]
     fn a_day_of_few_is_no_day() {
-        // Day 2 stands in one of three files. Two of them end on day 3: they count as listed up to day 30, and on day 31 one
-        // of one listed is no minority.
+        // Day 2 stands in one of three files. Two of them end on day 3: they count as listed up to
+        // day 30, and on day 31 one of one listed is no minority.
         let usual = bars(&[(0, 1.0), (1, 2.0), (3, 4.0)]);
         let stray = bars(&[(0, 1.0), (1, 3.0), (2, 99.0), (3, 9.0), (30, 99.0), (31, 27.0)]);
         let panel = return_panel(&[("A", &usual), ("B", &usual), ("C", &stray)]).unwrap();
@@ -258,8 +262,9 @@ mod tests {
         }
     }
 
-    /// `graph build` of files cut at a day gave other weights on that day than of the whole files: an instrument that had
-    /// bars later counted as listed, so that a day on which it pauses was excluded for what came after.
+    /// `graph build` of files cut at a day gave other weights on that day than of the whole files:
+    /// an instrument that had bars later counted as listed, so that a day on which it pauses was
+    /// excluded for what came after.
     #[test]
     fn a_pause_counts_the_same_whatever_follows() {
         // On day 40 only A trades. B and C pause from day 1 on, and have bars again on day 50.
@@ -274,7 +279,8 @@ mod tests {
     }
 
     proptest! {
-        /// Bars after a day change no return up to it, whether instruments end, pause or begin around it.
+        /// Bars after a day change no return up to it, whether instruments end, pause or begin
+        /// around it.
         #[test]
         fn later_bars_change_nothing(
             spans in prop::collection::vec((0i64..90, 0i64..90, 0i64..90, 0i64..90), 1..7),

@@ -36,8 +36,9 @@ pub struct Recording {
 
 /// Reads the bars of one symbol from one or more CSV files and joins them in order of time.
 ///
-/// The files are plain or compressed with gzip, in UTF-8 or UTF-16. Gaps are counted and never filled. Of files in several
-/// timeframes the shortest are read, and the others are compared with what these make.
+/// The files are plain or compressed with gzip, in UTF-8 or UTF-16. Gaps are counted and never
+/// filled. Of files in several timeframes the shortest are read, and the others are compared with
+/// what these make.
 ///
 /// # Errors
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`], [`Error::UnknownDateOrder`],
@@ -190,8 +191,8 @@ fn refuse_nothing(sources: &[Source]) -> Result<()> {
     Err(Error::NothingLeft { path: sources[0].path.clone(), rows, first })
 }
 
-/// One clock a source. The files of a format come from one place, and a short file alone does not show its clock: so all of
-/// a format have one, but for those that show another themselves.
+/// One clock a source. The files of a format come from one place, and a short file alone does not
+/// show its clock: so all of a format have one, but for those that show another themselves.
 fn choose_zones(sources: &[Source], options: &ReadOptions, close_delay_ns: i64, base: Timeframe) -> Vec<ZoneChoice> {
     let stated = options.zone.as_ref();
     let of_source = |source: &Source| {

@@ -8,10 +8,11 @@ use crate::timestamp::display_utc;
 
 /// Makes longer bars from shorter ones.
 ///
-/// Bins start at multiples of the timeframe since 1970 UTC, those of weeks on Mondays. A bin's open is its first bar's, its close its last bar's, its
-/// high and low are the extremes, its volume is the sum and its spread its last bar's. A bin without any bar gives none. A bin that ends after the
-/// last given bar closes is left out, because more of it may follow. Bars of the timeframe asked for come back unchanged,
-/// wherever they start.
+/// Bins start at multiples of the timeframe since 1970 UTC, those of weeks on Mondays. A bin's open
+/// is its first bar's, its close its last bar's, its high and low are the extremes, its volume is
+/// the sum and its spread its last bar's. A bin without any bar gives none. A bin that ends after
+/// the last given bar closes is left out, because more of it may follow. Bars of the timeframe
+/// asked for come back unchanged, wherever they start.
 ///
 /// # Errors
 /// [`Error::NotAMultiple`] when the timeframe is shorter than the bars' or no multiple of it; [`Error::Straddles`] when a
@@ -126,7 +127,8 @@ mod tests {
     #[test]
     fn days_become_weeks_from_monday_on() {
         let mut days = Bars::with_capacity(Timeframe::D1, 0);
-        // Friday to the Monday after the next: 2018-06-29, then a full week of trade, then 2018-07-09.
+        // Friday to the Monday after the next: 2018-06-29, then a full week of trade, then
+        // 2018-07-09.
         for (place, day) in [17_711, 17_714, 17_715, 17_716, 17_717, 17_718, 17_721].into_iter().enumerate() {
             days.push(minute(day * 1_440, 100.0 + place as f64));
         }

@@ -47,8 +47,8 @@ impl Spacings {
         }
     }
 
-    /// The timeframe of a file by itself, where it shows: the commonest distance, where every other is a multiple of it. Bars
-    /// of a shorter timeframe with many holes have others too.
+    /// The timeframe of a file by itself, where it shows: the commonest distance, where every other
+    /// is a multiple of it. Bars of a shorter timeframe with many holes have others too.
     pub(crate) fn only(rows: &[Row]) -> Option<Timeframe> {
         let mut spacings = Spacings::default();
         spacings.add(rows);

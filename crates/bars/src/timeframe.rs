@@ -56,8 +56,8 @@ impl Timeframe {
         }
     }
 
-    /// When the bin that holds `time_ns` opens, in nanoseconds since 1970 UTC: at a multiple of the duration since 1970, and
-    /// of a week at midnight before Monday.
+    /// When the bin that holds `time_ns` opens, in nanoseconds since 1970 UTC: at a multiple of the
+    /// duration since 1970, and of a week at midnight before Monday.
     pub const fn bin_open_time(self, time_ns: i64) -> i64 {
         let origin_ns = match self {
             Timeframe::W1 => MONDAY_NS,
@@ -85,7 +85,8 @@ impl Timeframe {
         }
     }
 
-    /// A window length that suits the timeframe: 480, 288, 192, 96, 96, 48, 24 and 12 bars, shortest timeframe first.
+    /// A window length that suits the timeframe: 480, 288, 192, 96, 96, 48, 24 and 12 bars,
+    /// shortest timeframe first.
     pub const fn default_seq_len(self) -> usize {
         match self {
             Timeframe::M1 => 480,

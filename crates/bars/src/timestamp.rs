@@ -97,7 +97,8 @@ pub(crate) fn counted(count: u64, one: &str, more: &str) -> String {
 /// Entries of a list that a message names one by one.
 const LISTED_MAX: usize = 10;
 
-/// The entries of a list in a message, with commas between them; after ten, the number of the others.
+/// The entries of a list in a message, with commas between them; after ten, the number of the
+/// others.
 pub fn listed(entries: &[String]) -> String {
     let shown = entries.iter().take(LISTED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     match entries.len().saturating_sub(LISTED_MAX) {

@@ -1,9 +1,10 @@
 //! The clock that a file was written by, told from its weekends.
 //!
-//! Currencies stop trading on Friday at 17:00 in New York, summer and winter, and begin on Sunday at 17:00. A clock on which
-//! the last bars of the weeks close at that moment is the right one, whatever the vendor's documentation says. Long bars
-//! close up to their own length later on several clocks: of those, the one on which the first bars of the weeks hold the
-//! beginning of trade is taken, and then the one with the most closes at the very moment.
+//! Currencies stop trading on Friday at 17:00 in New York, summer and winter, and begin on Sunday
+//! at 17:00. A clock on which the last bars of the weeks close at that moment is the right one,
+//! whatever the vendor's documentation says. Long bars close up to their own length later on
+//! several clocks: of those, the one on which the first bars of the weeks hold the beginning of
+//! trade is taken, and then the one with the most closes at the very moment.
 
 use crate::format_name::FormatName;
 use crate::gaps::{Gap, WEEKEND_NS_MAX};
@@ -63,7 +64,8 @@ impl WeekEnds {
         WeekEnds { weekends: Vec::new(), base }
     }
 
-    /// Adds the weekends of one file, whose stamps are `close_delay_ns` before the bars' closes. Daily bars show no hour.
+    /// Adds the weekends of one file, whose stamps are `close_delay_ns` before the bars' closes.
+    /// Daily bars show no hour.
     pub(crate) fn add(&mut self, rows: &[Row], close_delay_ns: i64) {
         if self.base >= Timeframe::D1 {
             return;
@@ -89,7 +91,8 @@ impl WeekEnds {
         past_ns(zone, weekend.close_ns, FRIDAY_CLOSE_NS)
     }
 
-    /// Whether a week closes on Friday at 17:00 in New York: within a few minutes, or within the last bar.
+    /// Whether a week closes on Friday at 17:00 in New York: within a few minutes, or within the
+    /// last bar.
     fn closes(&self, zone: &Zone, weekend: &Weekend) -> bool {
         let slack_ns = TOLERANCE_NS.max(self.base.duration_ns() - 1);
         (-TOLERANCE_NS..=slack_ns).contains(&WeekEnds::past_close_ns(zone, weekend))
@@ -114,13 +117,15 @@ impl WeekEnds {
         self.fit(zone).closes
     }
 
-    /// The clock that fits best; of several that fit the same, the first: the format's own default stands in front.
+    /// The clock that fits best; of several that fit the same, the first: the format's own default
+    /// stands in front.
     fn best<'a>(&self, candidates: &'a [Zone]) -> &'a Zone {
         candidates.iter().rev().max_by_key(|zone| self.fit(zone)).expect("every format has candidates")
     }
 
-    /// The clock of one of several files of a format, where every week of the file fits it and `common`, the clock of all
-    /// together, misses some: a vendor that changed its clock did so between two files. ISO timestamps keep their default.
+    /// The clock of one of several files of a format, where every week of the file fits it and
+    /// `common`, the clock of all together, misses some: a vendor that changed its clock did so
+    /// between two files. ISO timestamps keep their default.
     pub(crate) fn own_choice(&self, format: FormatName, common: &Zone) -> Option<ZoneChoice> {
         let (candidates, weeks) = (candidates(format), self.weekends.len());
         let best = self.best(&candidates);
@@ -237,7 +242,8 @@ impl WeekEnds {
     }
 }
 
-/// How long after a moment of the week, counted from the start of 1970 in New York, the clock of `zone` shows `wall_ns`.
+/// How long after a moment of the week, counted from the start of 1970 in New York, the clock of
+/// `zone` shows `wall_ns`.
 fn past_ns(zone: &Zone, wall_ns: i64, moment_ns: i64) -> i64 {
     let past_ns = new_york().wall_ns(zone.utc_ns(wall_ns)) - moment_ns;
     (past_ns + WEEK_NS / 2).rem_euclid(WEEK_NS) - WEEK_NS / 2
@@ -270,7 +276,8 @@ mod tests {
     const FRIDAY_2018_NS: i64 = 17_536 * DAY_NS;
     const FRIDAY_2019_NS: i64 = 17_900 * DAY_NS;
 
-    /// Weekends that begin on Friday 17:00 in New York and end on Sunday 17:00, as bars of `base` on `zone`'s clock show them.
+    /// Weekends that begin on Friday 17:00 in New York and end on Sunday 17:00, as bars of `base`
+    /// on `zone`'s clock show them.
     fn weekends(zone: &str, base: Timeframe, first_friday_ns: i64, count: i64) -> WeekEnds {
         let (new_york, written_by, bar_ns) = (new_york(), zone_named(zone), base.duration_ns());
         let mut ends = WeekEnds::new(base);
@@ -313,7 +320,8 @@ mod tests {
         );
     }
 
-    /// `megabatch ingest EURUSD_H4.csv` of a broker said "51 of 51 weeks close on Friday" and read the times as UTC.
+    /// `megabatch ingest EURUSD_H4.csv` of a broker said "51 of 51 weeks close on Friday" and read
+    /// the times as UTC.
     #[test]
     fn the_clock_of_long_bars_is_told_from_both_sides_of_the_weekend() {
         use FormatName::{HistData, Iso, MetaTrader};
@@ -346,8 +354,8 @@ mod tests {
         assert_eq!(weekends("UTC", Timeframe::H4, FRIDAY_2019_NS, 51).choose(Iso, None).warning, None);
     }
 
-    /// HistData's files of 2019 change clocks with London: "48 of 52 weeks" stood there as if that were agreement, and the
-    /// bars of four weeks were an hour early.
+    /// HistData's files of 2019 change clocks with London: "48 of 52 weeks" stood there as if that
+    /// were agreement, and the bars of four weeks were an hour early.
     #[test]
     fn clocks_that_change_on_european_dates_are_found() {
         use FormatName::HistData;
@@ -355,7 +363,8 @@ mod tests {
         assert_eq!(year.agreeing(&zone_named("America/New_York")), 48);
         let choice = year.choose(HistData, None);
         assert_eq!((choice.zone.to_string().as_str(), choice.warning), ("london-5", None));
-        // A file of the year before, whose clock is New York's, beside it: of three weeks there London's clock says otherwise.
+        // A file of the year before, whose clock is New York's, beside it: of three weeks there
+        // London's clock says otherwise.
         let before = weeks("America/New_York", 0, 52);
         let mut both = before.clone();
         both.extend(&year);
@@ -370,7 +379,8 @@ mod tests {
 
     #[test]
     fn weeks_that_close_at_another_time_are_named() {
-        // Both changes of a clock that no candidate has: one that changes with New York's, two weeks late.
+        // Both changes of a clock that no candidate has: one that changes with New York's, two
+        // weeks late.
         let mut year = weekends("America/New_York", Timeframe::M1, FRIDAY_2019_NS, 52);
         for place in [10, 44] {
             year.weekends[place].close_ns -= HOUR_NS;

@@ -83,9 +83,10 @@ impl fmt::Display for Zone {
 impl FromStr for Zone {
     type Err = Error;
 
-    /// Reads `UTC`, an offset such as `+02:00`, an IANA name such as `America/New_York`, or a number of hours ahead of or
-    /// behind the clock of New York or London, changes of daylight saving included. `new-york+7` is the clock of MetaTrader
-    /// brokers, on which the trading day ends at midnight; `london-5` is that of HistData's files since 2019.
+    /// Reads `UTC`, an offset such as `+02:00`, an IANA name such as `America/New_York`, or a
+    /// number of hours ahead of or behind the clock of New York or London, changes of daylight
+    /// saving included. `new-york+7` is the clock of MetaTrader brokers, on which the trading day
+    /// ends at midnight; `london-5` is that of HistData's files since 2019.
     fn from_str(name: &str) -> Result<Self, Error> {
         if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("z") {
             return Ok(Zone::utc());

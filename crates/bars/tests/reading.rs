@@ -222,7 +222,8 @@ fn a_quoted_volume_with_thousands_is_read_whole() {
     assert!(error.contains("decimal commas"), "{error}");
 }
 
-/// `megabatch ingest EURUSD_M1.csv EURUSD_M5.csv` was refused as files that overlap, and other names gave an instrument each.
+/// `megabatch ingest EURUSD_M1.csv EURUSD_M5.csv` was refused as files that overlap, and other
+/// names gave an instrument each.
 #[test]
 fn of_several_timeframes_the_shortest_is_read_and_the_others_are_compared() {
     let minute = |minute: usize| {

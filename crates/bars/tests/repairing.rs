@@ -81,8 +81,8 @@ fn every_defect_has_its_rule() {
     }
 }
 
-/// `megabatch ingest DAT_ASCII_EURUSD_M1_2019.csv` stopped at "copy of an earlier row", as HistData's files of 2019 have an
-/// hour twice, the same in every number.
+/// `megabatch ingest DAT_ASCII_EURUSD_M1_2019.csv` stopped at "copy of an earlier row", as
+/// HistData's files of 2019 have an hour twice, the same in every number.
 #[test]
 fn exact_copies_are_dropped_and_counted_in_every_mode() {
     let text = format!("{}{}{}", minutes("00", 3), minutes("00", 3), minutes("01", 3));
@@ -291,8 +291,8 @@ fn a_shuffled_file_is_sorted_on_its_stated_base() {
     assert_eq!((summary.bars.all, summary.gaps.count()), (40, 0));
 }
 
-/// A file of daily bars with volume and open interest and without a header was taken for Yahoo's: exit 0 with prices
-/// multiplied by volume / close, in the default mode.
+/// A file of daily bars with volume and open interest and without a header was taken for Yahoo's:
+/// exit 0 with prices multiplied by volume / close, in the default mode.
 #[test]
 fn a_volume_is_not_taken_for_an_adjusted_close() {
     let day = |day: usize, sixth: &str| format!("2018-07-{:02},10,11,9,10,{sixth},0\n", day + 2);
@@ -319,8 +319,8 @@ fn a_volume_is_not_taken_for_an_adjusted_close() {
     assert_eq!((bars.close[0], bars.close[19]), (5.0, 10.0));
 }
 
-/// Two files put one behind the other, the second with open and close exchanged: 2,747 rows were read from the wrong columns
-/// under `--on-error skip`, with exit 0 and one unreadable row.
+/// Two files put one behind the other, the second with open and close exchanged: 2,747 rows were
+/// read from the wrong columns under `--on-error skip`, with exit 0 and one unreadable row.
 #[test]
 fn another_header_further_down_is_refused_in_every_mode() {
     let header = "time,open,high,low,close,volume\n";

@@ -55,8 +55,8 @@ pub(crate) struct Recipe {
     /// Which end of a bar its timestamp is
     #[arg(long, value_enum, default_value_t = Stamp::Open)]
     time: Stamp,
-    /// Zone of the timestamps: UTC, +02:00, America/New_York, new-york+7 or london-5; if not given, UTC for ISO timestamps, and for others
-    /// found from the weekly closes
+    /// Zone of the timestamps: UTC, +02:00, America/New_York, new-york+7 or london-5; if not given,
+    /// UTC for ISO timestamps, and for others found from the weekly closes
     #[arg(long, allow_hyphen_values = true)]
     zone: Option<Zone>,
     /// Timeframe of the bars; found from their spacing if not given
@@ -73,7 +73,8 @@ pub(crate) struct Recipe {
     /// Which of several rows of one time stays, where the zone's daylight saving does not tell them apart
     #[arg(long, value_enum, default_value_t = Repeated::Refuse)]
     repeats: Repeated,
-    /// Which bars of several instruments are read; an instrument is listed from its first bar on, until it has had none for four weeks
+    /// Which bars of several instruments are read; an instrument is listed from its first bar on,
+    /// until it has had none for four weeks
     #[arg(long, value_enum, default_value_t = Calendar::All)]
     pub(crate) calendar: Calendar,
     /// Window of each timeframe in bars

@@ -132,12 +132,14 @@ fn few_kept(recordings: &Recordings) -> Vec<String> {
     few.collect()
 }
 
-/// Instants of one instrument alone, as a share of all instants, that are worth a warning where there are several instruments.
+/// Instants of one instrument alone, as a share of all instants, that are worth a warning where
+/// there are several instruments.
 const ALONE_SHARE_MIN: f64 = 0.01;
 /// Fewest instruments of which one alone is an exception.
 const ALONE_OF_MIN: usize = 3;
 
-/// A warning where instruments have samples at instants at which no other has one: a graph has a single node there.
+/// A warning where instruments have samples at instants at which no other has one: a graph has a
+/// single node there.
 fn alone(aligned: &AlignedSeries) -> Option<String> {
     let mut of_instant: BTreeMap<i64, Vec<i32>> = BTreeMap::new();
     for (time, instrument) in aligned.sample_time.iter().zip(&aligned.sample_instrument) {

@@ -208,7 +208,8 @@ fn graphs_of_all_edges_and_of_none_are_noted() {
     assert!(text.ends_with("2 nodes; 2 edges\n") && !text.contains("note"), "{text}");
 }
 
-/// One default for `ingest` and `graph build`: a folder with a saved error in place of a file was built without it.
+/// One default for `ingest` and `graph build`: a folder with a saved error in place of a file was
+/// built without it.
 #[test]
 fn a_share_that_cannot_be_read_stops_as_in_ingest() {
     let stage = with_shares();

@@ -80,7 +80,8 @@ fn a_folder_is_told_in_a_few_lines() {
     assert!(text.lines().count() < 40, "{text}");
 }
 
-/// A share of another exchange made 550 instants with a single node, told by `train` alone as "none of its targets is known".
+/// A share of another exchange made 550 instants with a single node, told by `train` alone as "none
+/// of its targets is known".
 #[test]
 fn instants_of_one_instrument_alone_are_counted_and_can_be_dropped() {
     let stage = Stage::new();

@@ -61,7 +61,8 @@ fn of_two_returns(correlation: &Correlation) -> Option<String> {
     })
 }
 
-/// Shares with a bar on less than this part of the days between their first and their last have another calendar.
+/// Shares with a bar on less than this part of the days between their first and their last have
+/// another calendar.
 const OWN_CALENDAR_MAX: f64 = 0.8;
 
 /// A warning of the shares that miss many days of the panel.
