@@ -99,6 +99,9 @@ impl fmt::Display for Adjustments {
         if self.last_factor != 1.0 {
             write!(f, ", the last times {:.4}", self.last_factor)?;
         }
+        if !self.names_events && self.factor_changes == 0 {
+            return Ok(());
+        }
         if !self.names_events {
             return write!(
                 f,
