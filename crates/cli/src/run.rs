@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use megabatch_atomic_file::remove_stale_in;
 use megabatch_gpu_core::snapshot::Snapshot;
 use megabatch_trainer::{Checkpoints, write_atomically};
 use serde_json::Value;
@@ -18,7 +19,7 @@ use crate::plan::Plan;
 pub(crate) use follow::{LogFollower, News};
 pub(crate) use log::{MetricsLog, Standing};
 
-/// Names of files that are being written begin so.
+/// Names of files that earlier versions were writing begin so.
 const UNFINISHED: &str = ".tmp";
 
 /// The folder that `train --out` names.
@@ -88,6 +89,7 @@ impl RunFolder {
                 fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
             }
         }
+        remove_stale_in(&self.root);
         Ok(())
     }
 
@@ -292,7 +294,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
         fs::create_dir(folder.path().join(".tmpfolder")).unwrap();
-        for name in [".tmpAbCdEf", ".hidden", "tmp", "notes.tmp"] {
+        for name in [".tmpAbCdEf", ".plan.json.AbCdEf.tmp", ".hidden", "tmp", "notes.tmp"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         run.clean().unwrap();
