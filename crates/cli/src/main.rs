@@ -15,6 +15,7 @@ mod failure;
 mod forecasts;
 mod gpu;
 mod int8;
+mod interruption;
 mod job;
 mod live;
 mod notes;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and the version come this way too, and a program that asks for JSON wants its errors, not its help, as JSON.
-        Err(error) if error.use_stderr() && std::env::args().any(|word| word == "--json") => {
+        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             return fail(Form::Json, Kind::Usage, error.render().to_string().trim());
         }
         Err(error) => error.exit(),

@@ -21,11 +21,11 @@ use megabatch_trainer::{self as trainer, Baselines, End, Outcome, Resumed, Selec
 use serde_json::json;
 
 use crate::adapt::data::Data;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::attention::Attention;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
-use crate::failure::Failure;
+use crate::failure::{Failure, interrupted};
 use crate::forecasts::Forecasts;
 use crate::job::{Intent, Job, Request, data_path, require_known_targets};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model, bytes};
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// End after this many optimizer steps, whatever training.epochs says
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_steps: Option<u64>,
-    /// cpu, auto or cuda:N
+    /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     pub(crate) device: String,
     /// Set a configuration key; may be repeated
@@ -153,8 +153,8 @@ fn start(args: &Args) -> Result<(RunFolder, Config)> {
     let out = out.ok_or_else(|| Failure::usage("no folder for the run: give --out FOLDER, or output.dir"))?;
     // Absolute, so that `eval --run` finds the data from any folder.
     let data = data_path(&config, args.data.as_deref())?;
-    config.set_path("data.path", &std::path::absolute(data)?);
-    config.set_path("output.dir", &out);
+    config.set_path("data.path", &std::path::absolute(data)?)?;
+    config.set_path("output.dir", &out)?;
     Ok((RunFolder::new(&out)?, config))
 }
 
@@ -164,7 +164,7 @@ fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
     let folder = RunFolder::open(out)?;
     let mut config = folder.config_to_resume(&args.set)?;
     if let Some(data) = &args.data {
-        config.set_path("data.path", &std::path::absolute(data)?);
+        config.set_path("data.path", &std::path::absolute(data)?)?;
     }
     Ok((folder, config))
 }
@@ -202,6 +202,9 @@ impl Session {
         self.folder.begin(&self.job.config, &self.plan)?;
         record_trace(&self.job, &self.folder)?;
 
+        if begin == Begin::Anew {
+            self.plan.uses.iter().for_each(|line| eprintln!("after training: {line}"));
+        }
         let start = Instant::now();
         let mut watch = Watch::new(&self.folder, &self.job, (standing, self.plan.steps))?;
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
@@ -342,7 +345,7 @@ impl Session {
         text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
-            "run": self.folder.root(),
+            "run": shown(self.folder.root()),
             "finished": outcome.end != End::Stopped,
             "ended_early": outcome.end == End::StoppedEarly,
             "steps": outcome.steps,
@@ -355,9 +358,10 @@ impl Session {
             "memory": { "planned_bytes": planned, "peak_bytes": measured, "peak_rss_bytes": resident },
             "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
             "notes": self.plan.notes,
-            "report": self.folder.report_file(),
+            "report": shown(&self.folder.report_file()),
         });
-        Answer::new(text, &json)
+        let answer = Answer::new(text, &json);
+        if outcome.end == End::Stopped { answer.with_verdict(interrupted()) } else { answer }
     }
 }
 

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{Args, Begin, Trained, train};
 use crate::adapt::split::utc;
-use crate::answer::Answer;
+use crate::answer::{Answer, serialize_shown, shown};
 use crate::config::Config;
 use crate::evaluation::Evaluation;
-use crate::failure::Failure;
+use crate::failure::{Failure, interrupted};
 use crate::job::{Intent, Job, Request, require_known_targets};
 use crate::plan::{Plan, SplitPlan};
 use crate::run::RunFolder;
@@ -24,6 +24,7 @@ const SETTINGS: [&str; 4] =
 struct Fold {
     /// Its number, from 1.
     fold: usize,
+    #[serde(serialize_with = "serialize_shown")]
     run: std::path::PathBuf,
     steps: u64,
     split: SplitPlan,
@@ -68,7 +69,7 @@ pub(super) fn train_folds(args: &Args, (folder, mut config): (RunFolder, Config)
 fn train_fold(args: &Args, (folder, config): (&RunFolder, &Config), fold: usize) -> Result<Trained> {
     let mut config = config.clone();
     config.set_walk_forward_fold(fold);
-    config.set_path("output.dir", folder.root());
+    config.set_path("output.dir", folder.root())?;
     let begin = if folder.has_begun() { Begin::AtTheLastCheckpoint } else { Begin::Anew };
     train(args, (folder.clone(), config), begin)
 }
@@ -122,7 +123,7 @@ enum Progress {
 
 fn stopped(folder: &RunFolder, done: &[Fold], (fold, steps): (usize, u64)) -> Answer {
     let text = format!("stopped in fold {fold} after {steps} steps; --resume goes on");
-    Answer::new(text, &summary(folder, done, Progress::Stopped))
+    Answer::new(text, &summary(folder, done, Progress::Stopped)).with_verdict(interrupted())
 }
 
 /// The folds, and the errors of all of them together: of each number its mean over folds and its standard deviation.
@@ -140,7 +141,7 @@ fn summary(folder: &RunFolder, done: &[Fold], progress: Progress) -> Value {
         Value::Object(metrics)
     };
     json!({
-        "run": folder.root(),
+        "run": shown(folder.root()),
         "finished": progress == Progress::Finished,
         "folds": done,
         "model": spread(&metrics),

@@ -1,11 +1,9 @@
 //! Following a run: metrics.jsonl, recordings, the progress display, memory, and the signals that end it.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use megabatch_trainer::{Event, RollbackEvent, Waits};
 use serde_json::Value;
 
@@ -16,10 +14,15 @@ use super::recordings::Recordings;
 use super::scaling::ScaleWatch;
 use super::waiting::{Kept, WaitWatch};
 use crate::adapt::processor;
+use crate::interruption::Interruption;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::report::Peaks;
 use crate::run::{MetricsLog, RunFolder, Standing};
+
+/// How long a step or a validation may take after a signal, before the process ends without a
+/// checkpoint.
+const STEP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the steps of a session waited for data.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +48,7 @@ pub(crate) struct Watch<'a> {
     waited: Waited,
     /// Whether the user knows that some step taught nothing.
     told_of_unlabelled: bool,
-    interrupted: Arc<AtomicBool>,
+    interrupted: &'static Interruption,
     /// The first failure to write the log or a recording; it ends the run.
     failure: Option<anyhow::Error>,
 }
@@ -53,7 +56,7 @@ pub(crate) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Goes on with the run in `folder`, which stands there and has so many `steps`.
     pub(crate) fn new(folder: &'a RunFolder, job: &'a Job, (standing, steps): (Standing, u64)) -> Result<Self> {
-        let interrupted = interruption()?;
+        let interrupted = Interruption::watch(STEP_PATIENCE)?;
         let log = MetricsLog::open_at(folder, standing)?;
         let mut progress = Progress::start("train", steps, "steps");
         progress.begin_at(standing.step);
@@ -94,7 +97,7 @@ impl<'a> Watch<'a> {
             metric.iter().for_each(|metric| self.write(metric));
             self.progress.note(&format!("warning: {sentence}"));
         }
-        if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {
+        if self.failure.is_some() || self.interrupted.is_asked() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -174,21 +177,6 @@ impl<'a> Watch<'a> {
         let recorded = self.recordings.finish().and(watched);
         self.failure.map_or(recorded, Err).map(|()| answer)
     }
-}
-
-/// Whether the process was asked to stop: one flag for all its runs, so that a signal that comes between two of them ends the next.
-fn interruption() -> Result<Arc<AtomicBool>> {
-    static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-    if let Some(asked) = ASKED.get() {
-        return Ok(Arc::clone(asked));
-    }
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second signal ends the process at once, for a user who does not want to wait for the checkpoint.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&asked))?;
-        signal_hook::flag::register(signal, Arc::clone(&asked)).context("cannot watch for signals")?;
-    }
-    Ok(Arc::clone(ASKED.get_or_init(|| asked)))
 }
 
 #[cfg(test)]
