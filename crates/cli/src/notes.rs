@@ -1,13 +1,14 @@
 //! What a user should know of a job's settings beside each other and beside its data, before it runs.
 
 use anyhow::Result;
+use megabatch_amp::Precision;
 use megabatch_trainer::{self as trainer, Loss, LrSchedule};
 
 use crate::adapt::data::Data;
 use crate::adapt::spans::SampleSpans;
 use crate::adapt::split::notes_on_purge;
 use crate::job::Job;
-use crate::settings::walk_forward;
+use crate::settings::{precision, streams, walk_forward};
 
 /// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
 pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
@@ -27,6 +28,31 @@ pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
         Data::Graphs(_) => {}
     }
     Ok(notes)
+}
+
+/// Which exports and which streaming the job's model allows, a line each. Both follow from the
+/// settings that it is trained with.
+pub(crate) fn uses(job: &Job) -> Vec<String> {
+    if job.training.model.is_over_graphs() {
+        return vec![
+            "graphs: neither `predict --follow` nor `export --format onnx`, whose samples stand alone".to_owned(),
+        ];
+    }
+    let carries = streams(&job.config);
+    let steps: usize = job.data.samples().shape().timeframes.iter().map(|timeframe| timeframe.steps).sum();
+    let follow = match (precision(&job.config), carries) {
+        (Precision::Fp32, true) => "`predict --follow` takes one step a bar".to_owned(),
+        (Precision::Fp32, false) => {
+            format!("`predict --follow` computes {steps} steps a bar; with training.carry_state=true it would take one")
+        }
+        _ => "no `predict --follow`, which computes in fp32 alone".to_owned(),
+    };
+    let onnx = if carries {
+        "`export --format onnx` needs --stateless: each window starts with zeros there, and predictions differ"
+    } else {
+        "`export --format onnx` predicts as trained"
+    };
+    vec![follow, onnx.to_owned()]
 }
 
 /// Settings that do other than they seem to beside the others.

@@ -9,10 +9,12 @@ use serde::Serialize;
 use super::bytes;
 use super::reads::{DatasetReads, epoch_reads};
 use crate::adapt::meaning::Meaning;
+use crate::answer::serialize_shown;
 use crate::job::Job;
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DataPlan {
+    #[serde(serialize_with = "serialize_shown")]
     pub(crate) path: PathBuf,
     /// Of the samples; a run resumes on data of the same fingerprint only.
     pub(crate) fingerprint: String,

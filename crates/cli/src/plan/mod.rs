@@ -16,7 +16,7 @@ pub(crate) use reads::decoded_rows;
 
 use crate::adapt::split::utc;
 use crate::job::Job;
-use crate::notes::notes;
+use crate::notes::{notes, uses};
 use memory::{no_way_through, tensors_text, would_not_fit};
 
 /// The plan of a run: `plan.json`.
@@ -45,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) gpu: Option<GpuPlan>,
     /// What a user should know of the settings.
     pub(crate) notes: Vec<String>,
+    /// Exports and streaming of the trained model, as far as the settings decide them.
+    pub(crate) uses: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -86,6 +88,7 @@ impl Plan {
             memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
             gpu: GpuPlan::of(job)?,
             notes: notes(job, steps)?,
+            uses: uses(job),
             model: training.model,
             shape,
         })
@@ -125,6 +128,11 @@ impl Plan {
         sentences.into_iter().chain(self.notes.iter().map(|note| format!("Note: {note}."))).collect()
     }
 
+    /// A line an export or way of streaming.
+    pub(crate) fn uses_text(&self) -> String {
+        self.uses.iter().map(|line| format!("use       {line}\n")).collect()
+    }
+
     /// The plan as `megabatch plan` prints it.
     pub(crate) fn to_text(&self) -> String {
         let mut text = self.sentences().join("\n");
@@ -141,6 +149,7 @@ impl Plan {
         ));
         text.push_str(&format!("steps     {} an epoch, {} in all\n\n", self.steps_per_epoch, self.steps));
         text.push_str(&self.memory.to_text());
+        text.push_str(&self.uses_text());
         text.extend(self.gpu.as_ref().map(GpuPlan::to_text));
         text
     }

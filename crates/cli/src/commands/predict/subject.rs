@@ -19,10 +19,11 @@ use crate::adapt::meaning::Meaning;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::job::data_path;
+use crate::live::Streaming;
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
 use crate::settings::{precision, streams};
-use crate::trained::{require_meaning, trained_model, weights_file};
+use crate::trained::{doubt_instruments, meaning_in_training, require_meaning, trained_model, weights_file};
 
 /// A model, and one instrument of the series file whose recipe, scalers and clock hold for the bars that come.
 pub(super) struct Subject {
@@ -49,11 +50,17 @@ impl Subject {
     pub(super) fn open(args: &Args) -> Result<Self> {
         let folder = RunFolder::open(&args.run)?;
         let config = folder.config(&[])?;
-        require_states(&config)?;
+        require_fp32(&config)?;
         let (step, weights) = weights_file(&folder, args.checkpoint)?;
         let data = data_path(&config, args.data.as_deref())?;
         let file = SeriesFile::open(&data, &Device::cpu().scope("follow"))?;
-        require_meaning(&folder, &data, &Meaning::of_series(&file)?)?;
+        let meaning = Meaning::of_series(&file)?;
+        require_meaning(&folder, &data, &meaning)?;
+        if !args.allow_other_instruments
+            && let Some(doubt) = doubt_instruments(&meaning_in_training(&folder), &meaning)
+        {
+            eprintln!("megabatch: {doubt}");
+        }
         let (account, recipe) = Recipe::of_series(&data, file.attribute("source")?.as_ref())?;
         let spec = recipe.spec();
         if spec.features.contains(&Feature::SpreadPips) {
@@ -83,6 +90,11 @@ impl Subject {
             spec,
             recipe,
         })
+    }
+
+    /// As the model was trained: from bar to bar, or on windows that each begin with zeros.
+    pub(super) fn streaming(&self) -> Streaming {
+        if streams(&self.config) { Streaming::Carried } else { Streaming::Windows }
     }
 
     /// The model without its weights.
@@ -172,14 +184,8 @@ impl Subject {
     }
 }
 
-/// Refuses a model that does not go on from bar to bar as it was trained.
-fn require_states(config: &Config) -> Result<()> {
-    if !streams(config) {
-        return Err(refuse(
-            "the run was trained with training.carry_state: false, on windows that each begin with zeros, and its states are none that could go on \
-             from bar to bar; train with --set training.carry_state=true or --set training.mode=dense",
-        ));
-    }
+/// Refuses a model that is computed otherwise than following does.
+fn require_fp32(config: &Config) -> Result<()> {
     match precision(config) {
         Precision::Fp32 => Ok(()),
         _ => Err(refuse(
