@@ -15,6 +15,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// There is no regular file at the path.
+    #[error(
+        "{}: expected a file of bars, found {kind}; bars are read more than once, so save what a pipe gives in a file",
+        path.display()
+    )]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What there is.
+        kind: &'static str,
+    },
+
     /// The file cannot be opened.
     #[error("{}: cannot be opened: {source}", path.display())]
     Open {

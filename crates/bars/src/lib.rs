@@ -75,6 +75,7 @@ pub use instrument::Instrument;
 pub use jumps::Jump;
 pub use leak::{Difference, Leak};
 pub use ledger::Tally;
+pub use lines::LINE_BYTES_MAX;
 pub use options::{Prices, ReadOptions, Repeats, StampedAt};
 pub use pair::{PairSummary, Times, read_pair};
 pub use panel::{ReturnPanel, WithoutReturns, return_panel};

@@ -8,6 +8,7 @@ use megabatch_bars::{Adjustments, AlignedSeries, FileSummary, Gap, LeftOut, Read
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::answer::shown;
 use crate::recipe::{Recipe, Recordings};
 
 /// The account of a series file.
@@ -30,7 +31,7 @@ pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &Aligne
 }
 
 fn of_left_out(recipe: &Recipe, LeftOut { symbol, reason }: &LeftOut) -> io::Result<Value> {
-    let file = |path: &Path| Ok(json!({ "file": path, "xxh3_128": fingerprint(path)? }));
+    let file = |path: &Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
     let files = recipe.files_of(symbol).map(file).collect::<io::Result<Value>>()?;
     Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
 }
@@ -78,7 +79,7 @@ fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
 
 fn of_file(file: &FileSummary) -> io::Result<Value> {
     let mut account = json!({
-        "file": file.path,
+        "file": shown(&file.path),
         "xxh3_128": fingerprint(&file.path)?,
         "format": file.format.name(),
         "zone": file.zone.as_ref().map(ToString::to_string),

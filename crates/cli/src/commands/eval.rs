@@ -12,7 +12,7 @@ use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
 use crate::int8::Report;
 use crate::settings::loss;
-use crate::trained::{Opening, Trained, Weights, Which};
+use crate::trained::{Instruments, Opening, Trained, UnitsOfErrors, Weights, Which};
 
 /// Show a model's error by horizon beside baselines that need no model
 #[derive(clap::Args)]
@@ -33,9 +33,12 @@ pub(crate) struct Args {
     /// Compute with the LSTMs' weights in eight bits, and say what that changes
     #[arg(long)]
     int8: bool,
-    /// cpu, auto or cuda:N
+    /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
+    /// Say nothing about instruments that the model was not trained on
+    #[arg(long)]
+    allow_other_instruments: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -45,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         checkpoint: args.checkpoint,
         weights: Weights::AsTrained,
         device: &args.device,
+        instruments: Instruments::of(args.allow_other_instruments),
     })?;
     let split = trained.data.split(&trained.config)?;
     let part = args.split.unwrap_or_else(|| Part::unseen(&split));
@@ -54,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     }
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let int8 = args.int8.then(|| trained.int8(&args.run, args.checkpoint)).transpose()?;
+    let units = trained.units_of_errors()?;
     let Trained { device, data, predictor, step, notes, .. } = &mut trained;
     let samples = data.samples();
     let beside = (predictor.model().config().readout, loss);
@@ -68,12 +73,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         }
     };
     let evaluation = Evaluation::new((part, *step, loss), errors, data.unit_times());
-    let mut text = evaluation.to_text();
+    let told = |units: &UnitsOfErrors| format!("errors in {}, horizons in {}\n", units.errors, units.horizons);
+    let mut text = units.as_ref().map_or(String::new(), told) + &evaluation.to_text();
     text.extend(int8.iter().map(|report| format!("\n{}", report.to_text(&evaluation.model.rmse))));
     text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
     let device = predictor.device();
     let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
-    Ok(Answer::new(text, &Evaluated { evaluation, int8, gpu, notes: std::mem::take(notes) }))
+    Ok(Answer::new(text, &Evaluated { evaluation, int8, gpu, units, notes: std::mem::take(notes) }))
 }
 
 /// The errors, and how they were computed where that is not as usual.
@@ -86,6 +92,8 @@ struct Evaluated {
     int8: Option<Report>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    units: Option<UnitsOfErrors>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }

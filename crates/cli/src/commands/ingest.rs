@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::account::account;
 use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
-use crate::answer::Answer;
+use crate::answer::{Answer, require_text, shown};
 use crate::output;
 use crate::plan::bytes;
 use crate::recipe::{Recipe, Recordings};
@@ -40,6 +40,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     output::require_ending(out, &["h5", "hdf5"])?;
     let recipe = args.recipe.clone().with_files_of_folders()?;
     output::check(out, &recipe.files())?;
+    for file in recipe.files() {
+        require_text(file, "the account of its bars that the series file keeps")?;
+    }
     let mut recordings = recipe.read()?;
     let spec = recipe.spec();
     let aligned = recordings.align(&recipe)?;
@@ -90,7 +93,7 @@ impl IngestAnswer {
             _ => text.push_str(&format!(" of {}", aligned.instruments.join(", "))),
         }
         let mut json = json!({
-            "out": out,
+            "out": shown(out),
             "symbols": aligned.instruments,
             "samples": aligned.len(),
             "instants": instants,

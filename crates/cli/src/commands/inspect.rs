@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_chunk_io::{
-    AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Shape,
-    Source, inspect,
+    AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Severity,
+    Shape, Source, inspect,
 };
 use megabatch_gpu_core::Device;
 use megabatch_trainer::write_atomically;
@@ -14,9 +14,10 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::{Value, json};
 
 use super::windows::SampleRange;
+use crate::adapt::data::refuse_graphs;
 use crate::adapt::split::utc;
-use crate::answer::Answer;
-use crate::failure::Failure;
+use crate::answer::{Answer, shown};
+use crate::failure::{Failure, Kind};
 use crate::output;
 use crate::plan::bytes;
 
@@ -40,9 +41,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             dump(&args.file, range, Path::new(out))
         }
         _ => {
+            refuse_graphs(&args.file)?;
             let inspection = inspect(&args.file)?;
             let pip_sizes = PipSizes::of(&inspection);
-            Ok(Answer::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?))
+            let answer = Answer::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?);
+            let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
+            Ok(if is_unusable { answer.with_verdict(Kind::Data) } else { answer })
         }
     }
 }
@@ -65,7 +69,7 @@ fn dump(file: &Path, range: std::ops::Range<usize>, out: &Path) -> Result<Answer
     source.read(range.clone(), block.slices())?;
     write_atomically(out, &to_safetensors(shape, &block)?)?;
     let text = format!("{}: samples {}..{} of {}", out.display(), range.start, range.end, file.display());
-    Ok(Answer::new(text, &json!({ "out": out, "samples": range.len() })))
+    Ok(Answer::new(text, &json!({ "out": shown(out), "samples": range.len() })))
 }
 
 fn to_safetensors(shape: &Shape, block: &SampleBlock) -> Result<Vec<u8>> {

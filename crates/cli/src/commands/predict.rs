@@ -1,5 +1,6 @@
 //! `megabatch predict`: a model's outputs for some samples, or for bars as they come.
 
+mod course;
 mod follow;
 mod forecast_lines;
 mod subject;
@@ -16,12 +17,12 @@ use serde_json::json;
 
 use super::windows::SampleRange;
 use crate::adapt::data::Data;
-use crate::answer::{Answer, Form};
+use crate::answer::{Answer, Form, shown};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use crate::settings::loss;
-use crate::trained::{Opening, Trained, Weights, Which};
+use crate::trained::{Instruments, Opening, Trained, Weights, Which};
 
 /// Write what a model predicts for samples A..B, or for each bar as it comes
 #[derive(clap::Args)]
@@ -50,9 +51,12 @@ pub(crate) struct Args {
     /// Compute with the LSTMs' weights in eight bits; `eval --int8` says what that changes
     #[arg(long, conflicts_with = "follow")]
     int8: bool,
-    /// cpu, auto or cuda:N
+    /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
+    /// Say nothing about instruments that the model was not trained on
+    #[arg(long)]
+    allow_other_instruments: bool,
     #[command(flatten)]
     following: follow::Options,
 }
@@ -72,6 +76,7 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
         checkpoint: args.checkpoint,
         weights: Weights::of(args.int8),
         device: &args.device,
+        instruments: Instruments::of(args.allow_other_instruments),
     })?;
     output::check(out, &[trained.data.path()])?;
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
@@ -118,7 +123,7 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
     Ok(Answer::new(
         text,
         &json!({
-            "out": out,
+            "out": shown(out),
             "samples": range.len(),
             "horizons": horizons,
             "named": named.iter().map(|(name, _)| name).collect::<Vec<_>>(),

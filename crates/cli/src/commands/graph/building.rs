@@ -7,6 +7,7 @@ use super::build::Args;
 use super::counted;
 use super::options::Kind;
 use super::sizes::sizes;
+use crate::answer::shown;
 use crate::plan::bytes;
 use crate::progress::Progress;
 
@@ -75,7 +76,7 @@ pub(super) fn facts((file, wrote): (&GraphFile, Wrote), kind: Kind, seconds: f64
     let identity = file.identity();
     let (nodes, edges) = sizes(file);
     json!({
-        "out": file.path(),
+        "out": shown(file.path()),
         "kind": kind.name(),
         "graphs": file.len(),
         "kept": match wrote {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::learning::points;
 use super::number::{grouped, percent, significant};
 use super::time::{PHASES, Times, times};
+use crate::answer::shown;
 use crate::failure::Failure;
 use crate::run::RunFolder;
 use errors::Errors;
@@ -179,7 +180,7 @@ impl Side {
             .map(|(phase, duration_s)| ((*phase).to_owned(), json!(duration_s)))
             .collect();
         json!({
-            "run": self.folder,
+            "run": shown(&self.folder),
             "label": self.label,
             "samples": self.samples,
             "data": self.plan["data"]["path"],
