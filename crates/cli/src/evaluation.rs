@@ -183,10 +183,10 @@ impl Evaluation {
         let name = name.replace('_', " ");
         let share = 100.0 * (model / best - 1.0);
         let stand = match share {
-            share if share <= -0.05 => format!("{:.1} % below", -share),
+            share if share <= -0.05 => format!("{:.1} % better than", -share),
             share if share < 0.05 => "level with".to_owned(),
-            share if share >= 1000.0 => format!("{:.0} times", model / best),
-            share => format!("{share:.1} % above"),
+            share if share >= 1000.0 => format!("{:.0} times as large as", model / best),
+            share => format!("{share:.1} % worse than"),
         };
         format!("RMSE {model:.3}, averaged over the horizons: {stand} the best baseline ({name}, {best:.3}).")
     }
@@ -272,8 +272,8 @@ mod tests {
         let verdict = |model, other| {
             Evaluation::of_one_horizon([("model", model), ("mean", other), ("no_change", 9.0)]).verdict()
         };
-        assert!(verdict(1.0, 2.0).contains("50.0 % below the best baseline (mean, 2.000)"));
-        assert!(verdict(2.0, 1.0).contains("100.0 % above the best baseline (mean"));
+        assert!(verdict(1.0, 2.0).contains("50.0 % better than the best baseline (mean, 2.000)"));
+        assert!(verdict(2.0, 1.0).contains("100.0 % worse than the best baseline (mean"));
         assert!(verdict(1.0, 1.0002).contains("level with the best baseline (mean"));
     }
 

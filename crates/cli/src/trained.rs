@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
+use megabatch_chunk_io::{AttributeValue, Source};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{self as trainer, Checkpoints, Compute, Model, ModelConfig, Predictor, SampleShape, State};
+use serde::Serialize;
 
 use crate::adapt::data::Data;
 use crate::adapt::meaning::Meaning;
@@ -47,6 +49,30 @@ pub(crate) struct Opening<'a> {
     pub(crate) weights: Weights,
     /// As `--device` names it.
     pub(crate) device: &'a str,
+    pub(crate) instruments: Instruments,
+}
+
+/// Units of errors by horizon.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct UnitsOfErrors {
+    pub(crate) errors: &'static str,
+    pub(crate) horizons: String,
+}
+
+/// What is done about instruments that the model has not seen in training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instruments {
+    /// They are named in a note.
+    Doubted,
+    /// They are what the user wants.
+    Allowed,
+}
+
+impl Instruments {
+    /// What `--allow-other-instruments` asks for.
+    pub(crate) fn of(allowed: bool) -> Self {
+        if allowed { Instruments::Allowed } else { Instruments::Doubted }
+    }
 }
 
 /// What the matrices of a model's LSTMs are computed in.
@@ -67,7 +93,9 @@ impl Weights {
 
 impl Trained {
     /// Opens a run, and the data that it is asked about.
-    pub(crate) fn open(Opening { run, data, checkpoint, weights, device: name }: Opening<'_>) -> Result<Self> {
+    pub(crate) fn open(
+        Opening { run, data, checkpoint, weights, device: name, instruments }: Opening<'_>,
+    ) -> Result<Self> {
         let named = Named::select(name)?;
         let folder = RunFolder::open(run)?;
         let config = folder.config(&[])?;
@@ -90,7 +118,26 @@ impl Trained {
         let predictor = open_predictor(&device, model, &file, (&config, weights))?;
         let Computing { gpu, passed_over } = named.computing(predictor.check_on_gpu())?;
         let predictor = on(gpu.as_ref(), predictor)?;
-        Ok(Trained { device, config, data, predictor, step, notes: passed_over.into_iter().collect() })
+        let mut notes: Vec<String> = passed_over.into_iter().collect();
+        if instruments == Instruments::Doubted {
+            notes.extend(doubt_instruments(&meaning_in_training(&folder), &data.meaning()?));
+        }
+        Ok(Trained { device, config, data, predictor, step, notes })
+    }
+
+    /// What errors by horizon are counted in, where a series file tells.
+    pub(crate) fn units_of_errors(&self) -> Result<Option<UnitsOfErrors>> {
+        let Some(series) = self.data.source().and_then(Source::series) else { return Ok(None) };
+        let text = |name| match series.file().attribute(name) {
+            Ok(Some(AttributeValue::Text(text))) => Ok(Some(text)),
+            other => other.map(|_| None),
+        };
+        let errors = match text("target_kind")?.as_deref() {
+            Some("cumulative" | "increment") => "pips",
+            Some("log_return") => "log returns",
+            _ => return Ok(None),
+        };
+        Ok(text("base")?.map(|base| UnitsOfErrors { errors, horizons: format!("bars of {base}") }))
     }
 
     /// A second predictor of the same model, with the LSTMs' matrices in eight bits, on the same device.
@@ -138,6 +185,24 @@ pub(crate) fn tell_changed_data(folder: &RunFolder, data: &Data) -> Result<()> {
         eprintln!("megabatch: {path}: not the samples any more that {} was trained on", folder.root().display());
     }
     Ok(())
+}
+
+/// A note on instruments that the model has not been trained on: their prices move otherwise.
+pub(crate) fn doubt_instruments(trained: &Meaning, found: &Meaning) -> Option<String> {
+    const NAMED_MAX: usize = 10;
+    let others = trained.other_instruments(found);
+    let rest = others.len().saturating_sub(NAMED_MAX);
+    let named = others.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+    let named = if rest > 0 { format!("{named} and {rest} more") } else { named };
+    let ours = match trained.instruments() {
+        [one] => one.clone(),
+        all => format!("{} others", all.len()),
+    };
+    (!others.is_empty()).then(|| {
+        format!(
+            "the model was trained on {ours} and is used on {named}; --allow-other-instruments says that it is meant"
+        )
+    })
 }
 
 /// What the numbers stood for that a run was trained on.

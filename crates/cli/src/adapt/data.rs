@@ -190,6 +190,20 @@ impl Data {
     }
 }
 
+/// Refuses a file of graphs where samples are wanted.
+///
+/// # Errors
+/// A data failure that names the commands for graphs.
+pub(crate) fn refuse_graphs(path: &Path) -> Result<()> {
+    if !is_graphs(path) {
+        return Ok(());
+    }
+    let file = path.display();
+    Err(Failure::data(format!(
+        "{file}: a file of graphs, which this command does not read; use `megabatch graph inspect {file}` or `megabatch graph bench`"
+    )))
+}
+
 /// Whether the file is one of graphs, by its ending.
 fn is_graphs(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("mbg"))

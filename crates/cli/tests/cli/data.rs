@@ -136,6 +136,25 @@ fn a_model_is_used_on_numbers_of_the_same_meaning_only() {
     }
 }
 
+// `megabatch eval --run run --data audusd.h5` of a model of EURUSD said nothing.
+#[test]
+fn a_model_on_another_instrument_is_doubted() {
+    let stage = Stage::new();
+    let recipe = "--timeframes M1:6,M5:3 --features body,range --horizon 2";
+    for (seed, name) in ["EURUSD", "AUDUSD"].into_iter().enumerate() {
+        stage.succeeds(&format!("synth {name}.csv --days 9 --seed {seed}"));
+        stage.succeeds(&format!("ingest {name}.csv --out {name}.h5 {recipe}"));
+    }
+    stage.succeeds(&format!("train --data EURUSD.h5 --out run --max-steps 2 {SMALL}"));
+    let doubt = "the model was trained on EURUSD and is used on AUDUSD; --allow-other-instruments";
+    let said = stage.said("eval --run run --data AUDUSD.h5");
+    assert!(said.contains(doubt) && said.starts_with("errors in pips, horizons in bars of M1\n"), "{said}");
+    assert!(stage.said("predict --run run --data AUDUSD.h5 --out p.csv").contains(doubt));
+    for line in ["eval --run run", "eval --run run --data AUDUSD.h5 --allow-other-instruments"] {
+        assert!(!stage.said(line).contains("other-instruments"), "{line}");
+    }
+}
+
 #[test]
 fn windows_without_timestamps_are_split_by_position() {
     let stage = Stage::new();
