@@ -56,7 +56,12 @@ fn main() -> ExitCode {
     });
     match printed {
         Ok(exit_code) => exit_code,
-        Err(error) => fail(form, failure::kind(&error), &failure::message(&error)),
+        Err(error) => {
+            let (kind, message) = (failure::kind(&error), failure::message(&error));
+            // Of damaged data the exact length matters, of what does not fit its size.
+            let message = if kind == Kind::Capacity { plan::with_readable_sizes(&message) } else { message };
+            fail(form, kind, &message)
+        }
     }
 }
 
