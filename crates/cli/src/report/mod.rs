@@ -208,6 +208,7 @@ mod tests {
             steps_per_epoch: 2,
             steps: 4,
             notes: vec!["x does nothing".to_owned()],
+            uses: Vec::new(),
             memory: MemoryPlan {
                 data_bytes: 10,
                 training,
