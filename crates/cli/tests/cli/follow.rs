@@ -51,6 +51,19 @@ fn assert_followed(followed: &str, whole: &str, after: &str) -> usize {
     whole.len()
 }
 
+/// Follows the bars from the middle of a bin of H4 in the second week on; the predictions, which
+/// are those of the whole series. The bars before are `first.csv`.
+fn follow_the_second_half(stage: &Stage) -> String {
+    stage.succeeds("predict --run run --out whole.csv");
+    let (whole, bars) = (stage.text("whole.csv"), stage.text("EURUSD.csv"));
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    stage.write("first.csv", &bars[..at]);
+    let followed = piped(stage, "predict --run run --follow - --history first.csv", &bars[at..]);
+    let count = assert_followed(&followed, &whole, "2018-01-11T13:07:00Z");
+    assert!(count > 3000, "{count}");
+    followed
+}
+
 #[test]
 fn the_second_half_is_predicted_as_the_whole_series_is() {
     for settings in [
@@ -58,14 +71,7 @@ fn the_second_half_is_predicted_as_the_whole_series_is() {
         "--set model.pooling=attention --set model.fusion=attention --set model.fusion_heads=2 --set model.layers=2",
     ] {
         let stage = trained(settings);
-        stage.succeeds("predict --run run --out whole.csv");
-        let (whole, bars) = (stage.text("whole.csv"), stage.text("EURUSD.csv"));
-        // In the middle of a bin of H4, in the second week.
-        let at = bars.find("2018-01-11 13:07").unwrap();
-        stage.write("first.csv", &bars[..at]);
-        let followed = piped(&stage, "predict --run run --follow - --history first.csv", &bars[at..]);
-        let count = assert_followed(&followed, &whole, "2018-01-11T13:07:00Z");
-        assert!(count > 3000, "{count}");
+        let followed = follow_the_second_half(&stage);
         assert!(
             followed.contains("2018-01-12T12:00:00Z,") && followed.contains("2018-01-19T12:00:00Z,"),
             "both segments"
@@ -219,13 +225,7 @@ fn of_input_that_is_no_bars_only_the_message_is_written() {
 fn a_model_without_carried_states_computes_its_windows_anew() {
     for settings in ["", "--set model.pooling=attention --set model.layers=2"] {
         let stage = trained(&format!("--set training.carry_state=false {settings}"));
-        stage.succeeds("predict --run run --out whole.csv");
-        let (whole, bars) = (stage.text("whole.csv"), stage.text("EURUSD.csv"));
-        let at = bars.find("2018-01-11 13:07").unwrap();
-        stage.write("first.csv", &bars[..at]);
-        let followed = piped(&stage, "predict --run run --follow - --history first.csv", &bars[at..]);
-        let count = assert_followed(&followed, &whole, "2018-01-11T13:07:00Z");
-        assert!(count > 3000, "{count}");
+        follow_the_second_half(&stage);
     }
 }
 
