@@ -138,7 +138,7 @@ fn file_with_a_heap(folder: &Path) -> (Vec<u8>, std::ops::Range<usize>) {
     (bytes, start..start + 16 + 24 + 16)
 }
 
-// With 0 for byte 48 of the heap, the length of its free space, the library walked the heap without
+// With 0 for bytes 48 to 55 of the heap, the length of its free space, the library walked it without
 // end: `megabatch convert` of such a file never returned, nor did SIGTERM end it.
 #[test]
 fn a_damaged_heap_does_no_harm() {

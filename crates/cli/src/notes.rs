@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use megabatch_amp::Precision;
+use megabatch_chunk_io::Source;
 use megabatch_trainer::{self as trainer, Loss, LrSchedule};
 
 use crate::adapt::data::Data;
@@ -40,7 +41,9 @@ pub(crate) fn uses(job: &Job) -> Vec<String> {
     }
     let carries = streams(&job.config);
     let steps: usize = job.data.samples().shape().timeframes.iter().map(|timeframe| timeframe.steps).sum();
+    let is_series = job.data.source().and_then(Source::series).is_some();
     let follow = match (precision(&job.config), carries) {
+        _ if !is_series => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
         (Precision::Fp32, true) => "`predict --follow` takes one step a bar".to_owned(),
         (Precision::Fp32, false) => {
             format!("`predict --follow` computes {steps} steps a bar; with training.carry_state=true it would take one")

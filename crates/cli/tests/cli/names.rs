@@ -69,7 +69,7 @@ fn files_may_have_names_that_are_no_text() {
 #[test]
 fn bars_are_not_taken_from_a_pipe() {
     let stage = Stage::new();
-    stage.succeeds("synth EURUSD.csv --days 5");
+    stage.succeeds("synth EURUSD.csv --days 9");
     let command = stage.command("ingest /dev/stdin --symbol EURUSD --out series.h5");
     let bars = stage.text("EURUSD.csv");
     let ended = assert_cmd::Command::from_std(command).write_stdin(bars).assert().code(3);
@@ -103,7 +103,7 @@ fn an_output_is_written_through_a_link_and_nothing_else_is() {
 #[test]
 fn what_a_killed_process_left_goes_with_the_next_write() {
     let stage = Stage::new();
-    stage.succeeds("synth EURUSD.csv --days 5");
+    stage.succeeds("synth EURUSD.csv --days 9");
     stage.write(".series.h5.Xy3kQ9.tmp", "half of it");
     stage.write(".other.h5.Xy3kQ9.tmp", "of another file");
     stage.succeeds("ingest EURUSD.csv --out series.h5 --timeframes M1:20,M5:6");
@@ -144,7 +144,7 @@ fn folders_and_graphs_in_the_place_of_data_are_named() {
         let [said, _] = stage.fails(line, 3);
         assert!(said.contains("megabatch graph inspect graphs.mbg"), "{line}: {said}");
     }
-    stage.succeeds("synth shares --shares 4 --days 60 --seed 1");
+    stage.succeeds("synth shares --shares 5 --days 120");
     let [said, _] = stage.fails("graph build shares --kind correlation --threshold 2 --out g.mbg", 2);
     assert!(said.contains("from -1 to 1, found 2"), "{said}");
 }
