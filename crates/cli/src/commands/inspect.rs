@@ -1,6 +1,7 @@
 //! `megabatch inspect`: what is in a file, what is wrong with it, and what the model will see.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -31,13 +32,13 @@ pub(crate) struct Args {
     file: PathBuf,
     /// Write samples A..B (half-open, from 0) as the model will see them to a safetensors file
     #[arg(long, num_args = 2, value_names = ["A..B", "OUT"])]
-    dump: Option<Vec<String>>,
+    dump: Option<Vec<OsString>>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     match args.dump.as_deref() {
         Some([range, out]) => {
-            let SampleRange(range) = range.parse().map_err(Failure::usage)?;
+            let SampleRange(range) = range.to_string_lossy().parse().map_err(Failure::usage)?;
             dump(&args.file, range, Path::new(out))
         }
         _ => {

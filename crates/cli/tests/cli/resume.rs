@@ -135,9 +135,14 @@ impl Long {
         let mut process = stage.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(process.stderr.take().unwrap());
         // The checkpoint of an epoch's end follows the line on its validation, and precedes that of the next.
+        let mut line = String::new();
         for epoch in 1..=2 {
-            let mut line = String::new();
-            stderr.read_line(&mut line).unwrap();
+            line.clear();
+            // Lines on what the model can be used for come first.
+            while line.is_empty() || line.starts_with("after training: ") {
+                line.clear();
+                stderr.read_line(&mut line).unwrap();
+            }
             assert!(line.starts_with(&format!("epoch {epoch}, step ")), "{line}");
         }
         assert!(stage.path("run/checkpoints/step-00000009").is_dir());
