@@ -118,7 +118,7 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         Error::Memory(error) => of_device(error),
         Error::Threads { .. } | Error::NothingToCut { .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. }
-        | Error::Class { .. }
+        | Error::Targets { .. }
         | Error::Weights { .. }
         | Error::Safetensors { .. }
         | Error::Checkpoint { .. } => Some(Kind::Data),

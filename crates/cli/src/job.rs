@@ -195,7 +195,12 @@ impl Job {
         let not_even_data = |error| not_even_data(error, memory_bytes);
         let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
         let split = data.split(&config)?;
+        if config.text("training.loss") == Some("auto") && config.tasks().is_none() {
+            config.set_choice("training.loss", data.default_loss());
+        }
         let training = training_config(&config, &data)?;
+        let unfit = |error| anyhow::Error::from(error).context(path.display().to_string());
+        training.check_samples(data.samples()).map_err(unfit)?;
         let Computing { gpu, passed_over: gpu_passed_over } = named.computing(training.check_on_gpu())?;
         let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
         let held_beside_bytes = device.usage().allocated_bytes;
@@ -239,7 +244,7 @@ pub(crate) fn require_known_targets(data: &Data, split: &Split) -> Result<()> {
                  targets are known there",
                 data.path().display(),
                 units.len(),
-                data.unit()
+                data.nouns().unit
             )));
         }
     }

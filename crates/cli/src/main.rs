@@ -18,6 +18,7 @@ mod int8;
 mod job;
 mod live;
 mod notes;
+mod nouns;
 mod onnx;
 mod output;
 mod plan;

@@ -17,6 +17,15 @@ pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
     notes.extend(odd_settings(job, steps));
     notes.extend(job.data.notes());
     notes.extend(job.gpu_passed_over.clone());
+    if let (Data::Graphs(graphs), Loss::Mse | Loss::Huber { .. }) = (&job.data, job.training.loss)
+        && graphs.targets_are_labels()
+    {
+        let loss = job.training.loss.name();
+        notes.push(format!(
+            "training.loss {loss} learns the class labels of {} as numbers; cross_entropy, the default for labels, learns classes",
+            job.data.path().display()
+        ));
+    }
     match &job.data {
         Data::Samples(samples) => notes.extend(notes_on_purge(samples.source(), &job.config, &job.split)?),
         Data::CrossSections(sections) => {

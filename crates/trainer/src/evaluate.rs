@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::baseline::Baselines;
 use crate::error::{Error, Result};
-use crate::level::Level;
+use crate::level::{Level, check_readout_of};
 use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
 use crate::metrics::{GraphCorrelations, Metrics};
 use crate::model::{Model, ModelConfig};
@@ -99,8 +99,7 @@ pub(crate) fn evaluate(
         return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });
     }
     loss.check_readout(predictions.model.config().readout)?;
-    // Baselines are numbers, and no probabilities of classes.
-    let baselines = baselines.filter(|_| loss != Loss::CrossEntropy);
+    check_readout_of(selection.samples, predictions.model.config().readout)?;
     predictions.reads_bars = baselines.is_some();
     check_outputs(predictions.model, loss)?;
     let (level, outputs) = (Level::of(predictions.model.config().readout), predictions.model.shape().outputs);
@@ -111,7 +110,7 @@ pub(crate) fn evaluate(
     let mut by_instrument: BTreeMap<&str, GroupSums> = BTreeMap::new();
     let mut unseen = selection.indices;
     let see = |batch: &BatchView<'_>| {
-        loss.check_targets(batch.targets())?;
+        loss.check_rows(batch.targets(), outputs)?;
         Ok(Expected {
             indices: level.indices(selection.samples, batch, &mut unseen),
             targets: level.targets(batch).into_owned(),

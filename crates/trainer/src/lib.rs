@@ -6,6 +6,7 @@ mod carried;
 mod checkpoint;
 mod clip;
 mod config;
+mod data_check;
 mod decoder;
 mod dense;
 mod device;
@@ -73,10 +74,10 @@ pub use form::Form;
 pub use fusion::Fusion;
 pub use graph::{
     AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
-    GraphOutput, GraphView, Graphs, NodeGradients, Nodes, PackedAttention, Passes, Readout,
+    GraphOutput, GraphTargets, GraphView, Graphs, NodeGradients, Nodes, PackedAttention, Passes, Readout,
 };
 pub use learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
-pub use loss::{Ascending, Classes, Group, Loss, Task, TaskLoss, Tasks};
+pub use loss::{Ascending, Classes, Group, Loss, TargetNeeds, Task, TaskLoss, Tasks};
 pub use lstm::InputGradients;
 pub use megabatch_order::LastBatch;
 pub use metrics::{ClassErrors, GraphCorrelations, InformationCoefficients, Metrics, MetricsSum, QuantileErrors};

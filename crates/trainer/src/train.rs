@@ -257,10 +257,12 @@ impl Trainer {
     /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
     /// for a model over graphs [`Error::Setting`] where the samples are not nodes of graphs, [`Error::GraphOutOfRange`],
     /// [`Error::Graph`] and [`Error::GraphShape`];
-    /// [`Error::NothingToCut`] where the device has too little memory whatever is cut; [`Error::Class`] for a target that names no class,
-    /// [`Error::NotFinite`] when numbers overflow, [`Error::Exploded`] when the loss does, and [`Error::GaveUp`] when they still do after
-    /// all rollbacks (see [`Divergence`](crate::Divergence)); [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
-    /// after the last step that was completed, unless its GPU gave no weights back: what goes on then is a new trainer, from a checkpoint.
+    /// [`Error::NothingToCut`] where the device has too little memory whatever is cut;
+    /// [`Error::Targets`] for targets that the loss has no meaning for, [`Error::NotFinite`] when
+    /// numbers overflow, [`Error::Exploded`] when the loss does, and [`Error::GaveUp`] when they
+    /// still do after all rollbacks (see [`Divergence`](crate::Divergence)); [`Error::File`] when a
+    /// checkpoint cannot be saved. The trainer then stands after the last step that was completed,
+    /// unless its GPU gave no weights back: what goes on then is a new trainer, from a checkpoint.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         let outcome = self.train_to_the_end(run, observer);
         // Where a GPU fails, its first error says more than that its weights cannot be had.
@@ -270,6 +272,7 @@ impl Trainer {
 
     fn train_to_the_end(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         check_shape(&self.model, run.samples)?;
+        self.config.check_samples(run.samples)?;
         self.check_validation(run)?;
         self.check_mode(run)?;
         let schedule = Schedule::new(&self.config, run.train.len())?;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use megabatch_graph_cache::{GraphFile, StoredGraph};
-use megabatch_trainer::{Batch, GraphView, Graphs, SampleShape, Samples, SeriesView};
+use megabatch_trainer::{Batch, GraphTargets, GraphView, Graphs, SampleShape, Samples, SeriesView};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::data::DataFile;
 use super::edges::Edges;
 use super::samples::SourceSamples;
 use super::stored::Seen;
@@ -103,12 +104,17 @@ impl CrossSections {
         &self.times
     }
 
-    /// Of the samples' numbers and of the graphs.
-    pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
+    /// The file of the graphs.
+    pub(super) fn graph_file(&self) -> DataFile {
+        DataFile { path: self.graph.clone(), fingerprint: format!("{:032x}", self.graphs_fingerprint) }
+    }
+
+    /// The fingerprint of the graphs together with that of the samples' numbers.
+    pub(super) fn fingerprint(&self, of_samples: &str) -> String {
         let mut hash = Xxh3::new();
-        hash.update(self.source.fingerprint()?.as_bytes());
+        hash.update(of_samples.as_bytes());
         hash.update(&self.graphs_fingerprint.to_le_bytes());
-        Ok(format!("{:032x}", hash.digest128()))
+        format!("{:032x}", hash.digest128())
     }
 
     /// What a user should know of how data and graphs fit together.
@@ -168,6 +174,10 @@ impl Samples for CrossSections {
 impl Graphs for CrossSections {
     fn len(&self) -> usize {
         self.times.len()
+    }
+
+    fn targets_of(&self) -> Option<GraphTargets> {
+        Some(GraphTargets::Nodes)
     }
 
     fn nodes(&self, graph: usize) -> &[usize] {

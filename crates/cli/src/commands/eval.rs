@@ -12,7 +12,7 @@ use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
 use crate::int8::Report;
 use crate::settings::loss;
-use crate::trained::{Opening, Trained, Weights, Which};
+use crate::trained::{ChangedData, Opening, Trained, Weights, Which};
 
 /// Show a model's error by horizon beside baselines that need no model
 #[derive(clap::Args)]
@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Compute with the LSTMs' weights in eight bits, and say what that changes
     #[arg(long)]
     int8: bool,
+    /// Go on where the run's own data have changed since it was trained
+    #[arg(long)]
+    force: bool,
     /// cpu, auto or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
@@ -45,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         checkpoint: args.checkpoint,
         weights: Weights::AsTrained,
         device: &args.device,
+        changed: ChangedData::of(args.force),
     })?;
     let split = trained.data.split(&trained.config)?;
     let part = args.split.unwrap_or_else(|| Part::unseen(&split));
@@ -67,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             (of_int8, Some(Report::of(errors.metrics, [predictor, &mut int8], selection)?))
         }
     };
-    let evaluation = Evaluation::new((part, *step, loss), errors, data.unit_times());
+    let evaluation = Evaluation::new((part, *step, loss), errors, data);
     let mut text = evaluation.to_text();
     text.extend(int8.iter().map(|report| format!("\n{}", report.to_text(&evaluation.model.rmse))));
     text.extend(notes.iter().map(|note| format!("\nnote: {note}")));

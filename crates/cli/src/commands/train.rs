@@ -32,7 +32,7 @@ use crate::plan::{Plan, SplitPlan, advise_smaller_model, bytes};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::{RunFolder, Standing};
 use crate::settings;
-use crate::trained::{Which, weights_file};
+use crate::trained::{Which, changed_files, named, weights_file};
 use crate::usage::peak_rss_bytes;
 use memory::{explain_shortage, record_trace};
 use watch::Waited;
@@ -130,10 +130,11 @@ fn train(args: &Args, (folder, config): (RunFolder, Config), begin: Begin) -> Re
 /// that would mean something else.
 fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
     let saved = folder.saved_plan();
-    if saved["data"]["fingerprint"].as_str().is_some_and(|saved| saved != plan.data.fingerprint) {
+    let changed = changed_files(folder, &plan.data.files, &plan.data.fingerprint);
+    if !changed.is_empty() {
         return Err(Failure::data(format!(
-            "{}: these are not the samples that the run in {} was trained on; resume on those, or start a new run with --init",
-            plan.data.path.display(),
+            "{}: not the data that the run in {} was trained on; resume on those, or start a new run with --init",
+            named(&changed),
             folder.root().display()
         )));
     }
@@ -261,7 +262,7 @@ impl Session {
         let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new((part, step, training.loss), errors, data.unit_times());
+        let evaluation = Evaluation::new((part, step, training.loss), errors, data);
         write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
     }

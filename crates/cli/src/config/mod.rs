@@ -167,6 +167,11 @@ impl Config {
         self.settings.insert(path, (text.clone(), Value::Text(text)));
     }
 
+    /// Sets the key `path`, which is a choice of words, to the word that stands for `auto`.
+    pub(crate) fn set_choice(&mut self, path: &'static str, word: &str) {
+        self.settings.insert(path, (word.to_owned(), Value::Text(word.to_owned())));
+    }
+
     /// Sets the key `path`, which takes a count, to one that came by another way than the configuration.
     pub(crate) fn set_count(&mut self, path: &'static str, count: u64) {
         self.settings.insert(path, (count.to_string(), Value::Count(count)));

@@ -6,7 +6,7 @@ mod memory;
 mod reads;
 
 use anyhow::Result;
-use megabatch_trainer::{Model, ModelConfig, SampleShape, Split};
+use megabatch_trainer::{Model, ModelConfig, Readout, SampleShape, Split};
 use serde::Serialize;
 
 pub(crate) use data::DataPlan;
@@ -17,6 +17,7 @@ pub(crate) use reads::decoded_rows;
 use crate::adapt::split::utc;
 use crate::job::Job;
 use crate::notes::notes;
+use crate::nouns::plural;
 use memory::{no_way_through, tensors_text, would_not_fit};
 
 /// The plan of a run: `plan.json`.
@@ -25,6 +26,10 @@ pub(crate) struct Plan {
     pub(crate) format_version: u32,
     pub(crate) data: DataPlan,
     pub(crate) split: SplitPlan,
+    /// The rule of the split, in a sentence.
+    pub(crate) split_rule: String,
+    /// The loss, and its requirement on targets, which they met.
+    pub(crate) loss: LossPlan,
     /// What each sample is made of.
     pub(crate) shape: SampleShape,
     /// What the model is, as far as samples leave it open.
@@ -45,6 +50,14 @@ pub(crate) struct Plan {
     pub(crate) gpu: Option<GpuPlan>,
     /// What a user should know of the settings.
     pub(crate) notes: Vec<String>,
+}
+
+/// The loss of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LossPlan {
+    pub(crate) name: &'static str,
+    /// What it needs of the targets that are known; of tasks, what each does.
+    pub(crate) needs: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -76,6 +89,11 @@ impl Plan {
             format_version: 1,
             data: DataPlan::of(job, chunks)?,
             split: SplitPlan::of(job),
+            split_rule: job.data.split_rule(&job.config),
+            loss: LossPlan {
+                name: training.loss.name(),
+                needs: training.loss.needs(shape.outputs).iter().map(ToString::to_string).collect(),
+            },
             parameters: Model::new(shape.clone(), training.model)?.layout().len(),
             batch_size: training.batch_size,
             accumulation_steps: training.accumulation_steps,
@@ -112,29 +130,41 @@ impl Plan {
     /// What a reader of the report wants to know of data and model.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let SplitPlan { train, validation, test, purged, .. } = &self.split;
+        // Nothing lies between graphs, which have no times.
+        let left_out =
+            if self.data.is_of_graphs() { String::new() } else { format!(", {purged} left out between them") };
         let sentences = vec![
             format!(
-                "{} {}s of {} ({} layout): {train} to train on, {validation} to validate, {test} to test, {purged} left out between them.",
+                "{} {}s of {} ({} layout): {train} to train on, {validation} to validate, {test} to test{left_out}.",
                 self.data.units,
                 self.data.unit,
                 self.data.path.display(),
                 self.data.layout
             ),
-            format!("A sample is {}. The model has {} weights.", self.shape, self.parameters),
+            format!("{}. The model has {} weights.", self.sample(), self.parameters),
         ];
         sentences.into_iter().chain(self.notes.iter().map(|note| format!("Note: {note}."))).collect()
+    }
+
+    /// What the model sees of a sample, in words of its data.
+    pub(crate) fn sample(&self) -> String {
+        if !self.data.is_of_graphs() {
+            return format!("A sample is {}", self.shape);
+        }
+        let features: usize = self.shape.timeframes.iter().map(|timeframe| timeframe.features).sum();
+        let (features, targets) = (plural(features, "feature"), plural(self.shape.outputs, "target"));
+        match self.model.readout {
+            Some(Readout::Node) => format!("A node has {features} and {targets}"),
+            _ => format!("A node has {features}, and a graph {targets}"),
+        }
     }
 
     /// The plan as `megabatch plan` prints it.
     pub(crate) fn to_text(&self) -> String {
         let mut text = self.sentences().join("\n");
-        let when = |instant: Option<i64>| instant.map_or("never".to_owned(), utc);
-        text.push_str(&format!(
-            "\nValidation begins {}, test {}.\n\n",
-            when(self.split.validation_start_ns),
-            when(self.split.test_start_ns)
-        ));
+        text.push_str(&format!("\n{}{}\n\n", self.split_rule, self.split.instants()));
         text.push_str(&self.data.to_text());
+        text.push_str(&format!("loss      {}; targets: {}\n", self.loss.name, self.loss.needs.join(", then ")));
         text.push_str(&format!(
             "batch     {} {}s x {} accumulated, runs of {}\n",
             self.batch_size, self.data.unit, self.accumulation_steps, self.run_length
@@ -147,6 +177,18 @@ impl Plan {
 }
 
 impl SplitPlan {
+    /// When its parts begin, in a sentence after a blank; empty for data without times.
+    fn instants(&self) -> String {
+        match (self.validation_start_ns, self.test_start_ns) {
+            (None, None) => String::new(),
+            (Some(validation), None) => format!(" Validation begins {}.", utc(validation)),
+            (None, Some(test)) => format!(" The test begins {}.", utc(test)),
+            (Some(validation), Some(test)) => {
+                format!(" Validation begins {}, test {}.", utc(validation), utc(test))
+            }
+        }
+    }
+
     fn of(job: &Job) -> Self {
         let Split { train, validation, test, purged, .. } = &job.split;
         let times = job.data.unit_times();

@@ -104,6 +104,11 @@ impl Report<'_> {
             let name = if timeframe.name.is_empty() { "windows" } else { &timeframe.name };
             format!("{name} {} × {}", timeframe.steps, timeframe.features)
         };
+        if self.plan.data.is_of_graphs() {
+            let (graphs, nodes) = (plural(self.plan.data.units, "graph"), plural(self.plan.data.samples, "node"));
+            let path = self.plan.data.path.display();
+            return format!("{graphs} of {path}, {nodes} in all. {}.", self.plan.sample());
+        }
         let windows: Vec<String> = self.plan.shape.timeframes.iter().map(timeframe).collect();
         format!(
             "{} of {}. A sample is bars × features of {}, and {} to predict.",
@@ -126,10 +131,11 @@ impl Report<'_> {
             facts.push(("Best validation loss", significant(best.1, 4), format!("at step {}", grouped(best.0 as u64))));
         }
         if let Some(evaluation) = self.evaluation.filter(|evaluation| evaluation.tasks.is_empty()) {
-            let horizons = plural(evaluation.model.rmse.len(), "horizon");
+            let horizons = plural(evaluation.model.rmse.len(), evaluation.nouns.target);
             facts.extend(match &evaluation.model.classes {
                 Some(classes) => Some(("Accuracy", percent(mean(&classes.accuracy)), format!("mean of {horizons}"))),
                 None if evaluation.ranks => None,
+                None if evaluation.model.accuracy.is_some() => evaluation.model.accuracy.map(accuracy_fact(evaluation)),
                 None => {
                     let rmse = significant(mean(&evaluation.model.rmse), 4);
                     Some(("RMSE", rmse, format!("{}, mean of {horizons}", self.data.unit)))
@@ -152,6 +158,15 @@ impl Report<'_> {
     }
 }
 
+/// The accuracy of a model that predicts one class a row, beside that of the most frequent one.
+fn accuracy_fact(evaluation: &Evaluation) -> impl Fn(f64) -> (&'static str, String, String) + '_ {
+    let beside = evaluation.baselines.get("most_frequent").and_then(|metrics| metrics.accuracy);
+    move |accuracy| {
+        let note = beside.map_or(String::new(), |share| format!("{} by the most frequent class", percent(share)));
+        ("Accuracy", percent(accuracy), note)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use megabatch_chunk_io::Layout;
@@ -161,7 +176,7 @@ mod tests {
     use super::*;
     use crate::evaluation::Part;
     use crate::forecasts::Pairs;
-    use crate::plan::{DataPlan, MemoryPlan, SplitPlan};
+    use crate::plan::{DataPlan, LossPlan, MemoryPlan, SplitPlan};
     use megabatch_chunk_io::ChunkPlan;
 
     fn plan() -> Plan {
@@ -175,6 +190,7 @@ mod tests {
             data: DataPlan {
                 path: "<b>.h5".into(),
                 fingerprint: String::new(),
+                files: Vec::new(),
                 meaning: Default::default(),
                 layout: Layout::Series.to_string(),
                 unit: "cross-section",
@@ -198,6 +214,8 @@ mod tests {
                 validation_start_ns: None,
                 test_start_ns: None,
             },
+            split_rule: "Split by time.".to_owned(),
+            loss: LossPlan { name: "mse", needs: vec!["a number".to_owned()] },
             model: settings.model,
             parameters: 1234,
             shape,

@@ -169,8 +169,13 @@ fn a_damaged_file_is_told_from_a_whole_one_and_built_again() {
     let [text, json] = stage.fails("graph verify g.mbg", 3);
     assert!(text.contains("of 3 graphs 1 damaged: test"), "{text}");
     assert!(json.contains("build the file again"), "{json}");
-    assert_eq!(stage.succeeds(line)["state"], "built");
+    let answer = stage.succeeds(line);
+    // Two of three graphs are whole, and the answer had `"kept": 0`.
+    assert_eq!((&answer["state"], &answer["kept"]), (&json!("built"), &json!(2)));
     assert_eq!(stage.read("g.mbg"), whole);
+    fs::write(stage.path("g.mbg"), &damaged).unwrap();
+    let text = stage.said(line);
+    assert!(text.contains("; 2 graphs kept of the file that was there\n"), "{text}");
 }
 
 #[test]

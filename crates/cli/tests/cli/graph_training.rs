@@ -79,7 +79,7 @@ fn a_run_on_cross_sections_goes_on_where_it_stopped() {
     // Other graphs are other data.
     stage.succeeds("graph build shares --kind correlation --lookback 20 --min-observations 10 --k 3 --out shares.mbg");
     let [message, _] = stage.fails("train --out parts --resume --max-steps 8", 3);
-    assert!(message.contains("these are not the samples that the run in parts was trained on"), "{message}");
+    assert!(message.starts_with("shares.mbg: not the data that the run in parts was trained on"), "{message}");
 }
 
 #[test]
@@ -179,4 +179,161 @@ fn graphs_are_classified_fold_by_fold() {
     assert_eq!(stage.text("shapes.csv").lines().count(), 1 + 24);
     let [message, _] = stage.fails(&format!("train --data shapes.mbg --out no {recipe} --set data.fold=4"), 2);
     assert!(message.contains("data.fold=4 of data.folds=4 over 24 graphs"), "{message}");
+}
+
+/// The shapes with a number for each graph, as a table of energies is.
+fn write_energies(stage: &Stage, columns: usize) {
+    write_shapes(stage);
+    let row = |graph: usize| vec![format!("{}", -400.0 - graph as f64); columns].join(", ") + "\n";
+    stage.write("shapes/SHAPES_graph_attributes.txt", &(0..24).map(row).collect::<String>());
+    stage.succeeds("graph build shapes --kind tu --out energies.mbg");
+}
+
+/// `train --data tu.mbg --set model.readout=node` ended with a panic in step 1: "2157 terms of the
+/// loss in step 1, and 64 as `Graphs::labelled` has it", exit code 101, and left half a run; `plan`
+/// accepted it.
+#[test]
+fn a_readout_that_is_not_that_of_the_targets_is_refused_before_the_run() {
+    let stage = Stage::new();
+    write_shapes(&stage);
+    stage.succeeds("graph build shapes --kind tu --out shapes.mbg");
+    for loss in ["mse", "cross_entropy"] {
+        for command in ["plan", "train --out run"] {
+            let line = format!("{command} --data shapes.mbg --set model.readout=node --set training.loss={loss}");
+            let [message, _] = stage.fails(&line, 2);
+            assert!(message.contains("model.readout is node: expected auto, mean, sum or max"), "{line}: {message}");
+        }
+    }
+    write_groups(&stage);
+    stage.succeeds("graph build groups --kind edge-list --out groups.mbg");
+    let [message, _] = stage.fails("train --out run --data groups.mbg --set model.readout=sum", 2);
+    assert!(message.contains("model.readout is sum: expected auto or node"), "{message}");
+    assert!(!stage.path("run").exists());
+}
+
+/// Energies with `--set training.loss=cross_entropy` gave "validation loss 0.000000, Accuracy
+/// 100.00 %", and two columns of them a loss of -3,409.
+#[test]
+fn cross_entropy_of_numbers_that_are_no_probabilities_is_refused_before_the_run() {
+    for columns in [1, 2] {
+        let stage = Stage::new();
+        write_energies(&stage, columns);
+        for command in ["plan", "train --out run"] {
+            let line = format!("{command} --data energies.mbg --set training.loss=cross_entropy");
+            let [message, _] = stage.fails(&line, 3);
+            for part in [
+                "energies.mbg: graph 0: targets are -400",
+                "expected the probabilities of two classes or more",
+                "set training.classes where",
+            ] {
+                assert!(message.contains(part), "{line}: {message}");
+            }
+        }
+        assert!(!stage.path("run").exists());
+        let text = stage.said("plan --data energies.mbg");
+        assert!(text.contains("loss      mse; targets: a number"), "{text}");
+    }
+}
+
+/// `predict` of such a run wrote the logits as `h1,h2`, and spoke of "2 horizons".
+#[test]
+fn a_classifier_of_graphs_predicts_the_class_and_its_probabilities() {
+    let stage = Stage::new();
+    write_shapes(&stage);
+    stage.succeeds("graph build shapes --kind tu --out shapes.mbg");
+    stage.succeeds(&format!("train --data shapes.mbg --out run --max-steps 2 {MODEL}"));
+    let said = stage.said("predict --run run --out shapes.csv");
+    assert_eq!(said.trim_end(), "shapes.csv: 24 predictions of 1 target");
+    let csv = stage.text("shapes.csv");
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("sample,h1,h1_p0,h1_p1"));
+    for line in lines {
+        let fields: Vec<f64> = line.split(',').map(|field| field.parse().unwrap()).collect();
+        assert!((fields[2] + fields[3] - 1.0).abs() < 1e-6, "{line}");
+        assert_eq!(fields[1], f64::from(u8::from(fields[3] > fields[2])), "{line}");
+    }
+    let answer = stage.succeeds("predict --run run --out shapes.h5");
+    assert_eq!((&answer["named"], &answer["horizons"]), (&json!(["p0", "p1"]), &json!(1)));
+}
+
+/// The text of a page without its style and its tags.
+fn visible(html: &str) -> String {
+    let body = html.split_once("</style>").unwrap().1;
+    body.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect::<Vec<_>>().join(" ")
+}
+
+/// A TU dataset was learnt with `mse` on its one-hot labels without a remark, and its plan and
+/// report spoke of bars, horizons, windows, a split by time, a purge, "Validation begins never" and
+/// "no change".
+#[test]
+fn graphs_are_spoken_of_in_their_own_words_and_labels_are_learnt_as_classes() {
+    let stage = Stage::new();
+    write_shapes(&stage);
+    stage.succeeds("graph build shapes --kind tu --out shapes.mbg");
+    let plan = stage.said("plan --data shapes.mbg --set data.folds=4");
+    for part in [
+        "24 graphs of ",
+        "A node has 3 features, and a graph 2 targets.",
+        "Split by chance into 4 folds",
+        "loss      cross_entropy; targets: the probabilities of two classes or more",
+    ] {
+        assert!(plan.contains(part), "{part}: {plan}");
+    }
+    let trained = stage.said(&format!("train --data shapes.mbg --out run --max-steps 3 --set data.folds=4 {MODEL}"));
+    assert!(trained.contains("of 6 graphs; most frequent: 50.00 %."), "{trained}");
+    let config = stage.text("run/config.yaml");
+    assert!(config.contains("loss: cross_entropy"), "{config}");
+    let evaluation = stage.succeeds("eval --run run");
+    assert_eq!(evaluation["baselines"]["most_frequent"]["accuracy"], json!(0.5));
+
+    let numbers = Stage::new();
+    write_energies(&numbers, 1);
+    numbers.succeeds(&format!("train --data energies.mbg --out run --max-steps 3 {MODEL}"));
+    let errors = numbers.succeeds("eval --run run");
+    assert!(errors["baselines"]["no_change"].is_null() && errors["baselines"]["mean"].is_object(), "{errors}");
+    assert_eq!(errors["direction_accuracy"], json!([null]));
+    let report = |stage: &Stage| visible(&stage.text("run/report.html")).to_lowercase();
+    let texts = [
+        plan,
+        numbers.said("plan --data energies.mbg"),
+        stage.said("eval --run run"),
+        numbers.said("eval --run run"),
+        report(&stage),
+        report(&numbers),
+    ];
+    for text in texts {
+        for word in [
+            "horizon",
+            " bars",
+            "never",
+            "as windows",
+            "purge leaves",
+            "by time",
+            "direction",
+            "no change",
+            "samples (",
+        ] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
+    }
+    let remark = stage.said("plan --data shapes.mbg --set training.loss=mse");
+    assert!(remark.contains("training.loss mse learns the class labels"), "{remark}");
+}
+
+/// `eval` and `predict` blamed the series where the graphs between its samples had changed, and
+/// went on with exit code 0.
+#[test]
+fn a_changed_graph_file_is_named_and_not_evaluated_on() {
+    let stage = with_cross_sections();
+    stage.succeeds("graph build shares --kind correlation --lookback 20 --min-observations 10 --k 3 --out shares.mbg");
+    for line in ["eval --run run", "eval --run run --data shares.h5", "predict --run run --out p.csv"] {
+        let [message, _] = stage.fails(line, 3);
+        assert!(message.starts_with("shares.mbg: changed since run was trained on it"), "{line}: {message}");
+        assert!(message.contains("--force") && !message.contains("shares.h5"), "{line}: {message}");
+        let assert = stage.run(&format!("{line} --force")).success();
+        let told = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+        assert!(told.contains("shares.mbg: changed since run was trained on it"), "{line}: {told}");
+    }
+    let [message, _] = stage.fails("train --out run --resume --max-steps 8", 3);
+    assert!(message.starts_with("shares.mbg: not the data that the run in run was trained on"), "{message}");
 }

@@ -49,6 +49,14 @@ pub enum Stale {
 pub enum Progress {
     /// Another process builds the file, and this one waits for it.
     Waiting,
+    /// The file is built. Graphs that are whole in what is there are used as they are.
+    Begun {
+        /// Number of graphs in what an earlier process left unfinished.
+        resumed: usize,
+        /// Number of other graphs that are whole in the file that is replaced, such as a damaged
+        /// one.
+        intact: usize,
+    },
     /// So many graphs are in the new file, of all; some may have been found in what an earlier process left.
     Written {
         /// Number of graphs that are.
@@ -196,6 +204,7 @@ fn write(
     let mut partial = Partial::open((&unfinished, path), collection)?;
     let of = collection.keys.len();
     let written = |partial: &Partial<'_>| Progress::Written { graphs: partial.len(), of, bytes: partial.end() };
+    progress(Progress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
     progress(written(&partial));
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
     blocks::build(&kept, builder, (partial.len(), threads), |block| {

@@ -200,7 +200,7 @@ struct Sums {
 impl Sums {
     fn new(loss: Loss, outputs: usize) -> Self {
         // Beside classes baselines are classes too, and beside quantiles they are numbers.
-        let of_baselines = if let Loss::Classes(_) = loss { loss } else { Loss::Mse };
+        let of_baselines = if let Loss::Classes(_) | Loss::CrossEntropy = loss { loss } else { Loss::Mse };
         let model = MetricsSum::of_loss(loss, outputs);
         Sums { outputs, losses: [loss, of_baselines], model, baselines: BTreeMap::new() }
     }

@@ -102,7 +102,7 @@ impl Trainer {
             self.engine.load(&self.model, &self.parameters);
             while let Some(batch) = feed.next()? {
                 let objective = work.over(&batch);
-                if let Err(error) = objective.loss.check_targets(batch.targets()) {
+                if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
                     return Ok(Some(error));
                 }
                 if let Some((tensor, index)) = self.blame(&batch, objective) {

@@ -63,7 +63,8 @@ impl Trainer {
     /// Gradients of the step's batches, norm, clip, update.
     ///
     /// # Errors
-    /// [`Error::NotFinite`], [`Error::Class`], [`Error::Scale`] and [`Error::Exploded`] before anything is updated.
+    /// [`Error::NotFinite`], [`Error::Targets`], [`Error::Scale`] and [`Error::Exploded`] before
+    /// anything is updated.
     pub(super) fn training_step(
         &mut self,
         supply: &mut Supply<'_, '_>,
@@ -189,7 +190,7 @@ impl Trainer {
             let may_overflow = self.scaler.is_some();
             let finite = totals.loss_sum.is_finite() && (may_overflow || gradients.first_non_finite().is_none());
             if !finite {
-                objective.loss.check_targets(batch.targets())?;
+                objective.loss.check_rows(batch.targets(), self.model.shape().outputs)?;
                 let loss = (totals.loss_sum - before) / objective.count as f64;
                 let first = self.blame(&batch, objective);
                 let (tensor, index) = first.expect("a loss or a gradient that is not finite comes from one of these");

@@ -52,11 +52,11 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "training.loss",
         Kind::Choice {
-            now: &["mse", "huber", "quantile", "cross_entropy", "rank_pairwise", "rank_listwise"],
+            now: &["auto", "mse", "huber", "quantile", "cross_entropy", "rank_pairwise", "rank_listwise"],
             later: "",
         },
-        "mse",
-        "Loss: mean squared error; Huber's, which grows in a line beyond `training.huber_delta`; the pinball loss, whose least is at the \
+        "auto",
+        "Loss: `auto`, which is `cross_entropy` for graphs whose targets are class labels, else `mse`; mean squared error; Huber's, which grows in a line beyond `training.huber_delta`; the pinball loss, whose least is at the \
          `training.quantile` of the targets, or the mean over several; cross entropy of classes, that of each target by \
          `training.thresholds` or `training.classes`, or of graphs also one by their targets as its probabilities; or, within each graph, \
          the order of pairs of nodes (RankNet) or of all (ListNet). It is the mean over the targets of a step that are known: NaN stands for one \
