@@ -12,7 +12,7 @@ use crate::baseline::Baselines;
 use crate::error::{Error, Result};
 use crate::level::Level;
 use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
-use crate::metrics::{GraphCorrelations, Metrics};
+use crate::metrics::{GraphCorrelations, LabelSpan, Metrics, overlap};
 use crate::model::{Model, ModelConfig};
 use crate::predict::{Next, Predictions, Selection};
 use crate::view::BatchView;
@@ -107,7 +107,7 @@ pub(crate) fn evaluate(
     let per_target = loss.outputs_per_target();
     let groups = loss.groups(outputs);
     let mut mean = MeanLoss::new(&groups);
-    let mut all = GroupSums::new(&groups);
+    let mut all = GroupSums::new(&groups).with_lags(&lags(selection, outputs));
     let mut by_instrument: BTreeMap<&str, GroupSums> = BTreeMap::new();
     let mut unseen = selection.indices;
     let see = |batch: &BatchView<'_>| {
@@ -154,6 +154,16 @@ pub(crate) fn evaluate(
     let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices[of.graph], ..of };
     let graphs = all.by_graph().into_iter().map(of_source).collect();
     Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments, graphs })
+}
+
+/// The number of later graphs whose targets overlap with those of one graph, by horizon, among the
+/// graphs that have two labelled nodes or more; 0 where the source does not tell.
+fn lags(selection: Selection<'_>, outputs: usize) -> Vec<usize> {
+    let Some(graphs) = selection.samples.graphs() else { return vec![0; outputs] };
+    let ranked: Vec<usize> = selection.indices.iter().copied().filter(|&graph| graphs.labelled(graph) > 1).collect();
+    let spans =
+        |target| ranked.iter().map(|&graph| graphs.label_span(graph, target)).collect::<Option<Vec<LabelSpan>>>();
+    (0..outputs).map(|target| spans(target).map_or(0, |spans| overlap(&spans))).collect()
 }
 
 /// Refuses a loss of other outputs than the model has.

@@ -79,7 +79,10 @@ pub use learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use loss::{Ascending, Classes, Group, Loss, Task, TaskLoss, Tasks};
 pub use lstm::InputGradients;
 pub use megabatch_order::LastBatch;
-pub use metrics::{ClassErrors, GraphCorrelations, InformationCoefficients, Metrics, MetricsSum, QuantileErrors};
+pub use metrics::{
+    ClassErrors, GraphCorrelations, InformationCoefficients, LabelSpan, Metrics, MetricsSum, QuantileErrors,
+    t_statistic,
+};
 pub use model::{Encoder, Model, ModelConfig, SampleShape, Timeframe};
 pub use optimizer::{Moments, Optimizer, OptimizerConfig, OptimizerKind};
 pub use pass::Pass;

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use megabatch_graph_cache::{GraphFile, StoredGraph};
-use megabatch_trainer::{Batch, GraphView, Graphs, SampleShape, Samples, SeriesView};
+use megabatch_trainer::{Batch, GraphView, Graphs, LabelSpan, SampleShape, Samples, SeriesView};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::edges::Edges;
+use super::label_spans::LabelSpans;
 use super::samples::SourceSamples;
 use super::stored::Seen;
 use crate::config::Config;
@@ -32,6 +33,7 @@ pub(crate) struct CrossSections {
     offsets: Vec<usize>,
     edges: Vec<Edges>, // [G]
     edge_attributes: usize,
+    labels: LabelSpans,
     /// Samples of times at which no graph was known yet.
     left_out: usize,
     /// Samples whose instrument is not in the graph of their time.
@@ -87,6 +89,7 @@ impl CrossSections {
             offsets: offsets[first..].iter().map(|offset| offset - left_out).collect(),
             edges,
             edge_attributes: seen.width(file.schema()),
+            labels: LabelSpans::of(source.source().series().expect("cross-sections are of a series"))?,
             left_out,
             strangers: strangers.iter().sum(),
             source,
@@ -191,6 +194,11 @@ impl Graphs for CrossSections {
         let (targets, outputs) = (self.series().map_or(&[][..], |series| series.targets), self.shape().outputs);
         let is_known = |&&sample: &&usize| !targets[sample * outputs..][..outputs].iter().any(|target| target.is_nan());
         self.nodes(graph).iter().filter(is_known).count()
+    }
+
+    fn label_span(&self, graph: usize, target: usize) -> Option<LabelSpan> {
+        let series = self.source.source().series()?;
+        Some(self.labels.of_samples(series, self.nodes(graph), self.times[graph], target))
     }
 }
 
@@ -375,6 +383,16 @@ mod tests {
         let notes = sections.notes();
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(notes[0].starts_with("2 samples are older than the first graph of "), "{notes:?}");
+    }
+
+    /// One target, a bar ahead: it ends with the next day's bar, or with the instrument's last.
+    #[test]
+    fn targets_end_with_the_bar_that_they_look_ahead_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let sections = join(folder.path(), [3, 5], ["C", "B", "A", "Z"]).unwrap();
+        let spans = (0..4).map(|section| sections.label_span(section, 0).unwrap());
+        let days: Vec<[i64; 2]> = spans.map(|span| [span.start_ns / DAY_NS, span.end_ns / DAY_NS]).collect();
+        assert_eq!(days, [[3, 4], [4, 5], [5, 6], [6, 6]]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod data;
 pub(crate) mod edges;
 mod fold;
 pub(crate) mod graphs;
+mod label_spans;
 mod loading;
 pub(crate) mod management;
 pub(crate) mod meaning;

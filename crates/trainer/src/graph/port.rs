@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 
 use super::GraphView;
+use crate::metrics::LabelSpan;
 
 /// The port through which training reads graphs whose nodes are samples: a graph is a group of samples, such as all symbols of one day
 /// or all atoms of one molecule. Reading happens on another thread than training, hence `Sync`.
@@ -33,4 +34,11 @@ pub trait Graphs: Sync {
     /// Nodes of a graph whose targets are all known; of a graph that has targets as a whole, which are those of each of its nodes, 1 where
     /// they are known. The targets of others hold a NaN, and count nowhere.
     fn labelled(&self, graph: usize) -> usize;
+
+    /// The time that the target in place `target` of a graph's nodes is about; `None` where targets
+    /// of different graphs have no time in common, as those of molecules.
+    fn label_span(&self, graph: usize, target: usize) -> Option<LabelSpan> {
+        let _ = (graph, target);
+        None
+    }
 }
