@@ -1,5 +1,6 @@
 //! A model's errors by horizon beside those of baselines that anyone could use instead.
 
+mod information;
 mod text;
 
 use std::borrow::Cow;
@@ -132,7 +133,8 @@ impl Evaluation {
     }
 
     /// One sentence, or one a task: how the model stands against the best baseline, by RMSE averaged over the horizons; of a classification, its accuracy;
-    /// and of cross-sections, how well it ranks them.
+    /// and of cross-sections, how well it ranks them, which is all that is said of a model of
+    /// ranks: its outputs have no unit.
     pub(crate) fn verdict(&self) -> String {
         if !self.tasks.is_empty() {
             let of_task = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict());
@@ -145,10 +147,11 @@ impl Evaluation {
             return self.class_verdict(classes);
         }
         if self.ranks {
-            return "Outputs rank the nodes of a graph and have no unit, so that their errors say nothing.".to_owned()
-                + &self.information_verdict();
+            return self.information_verdict();
         }
-        self.error_verdict() + &self.information_verdict()
+        let information = self.information_verdict();
+        let blank = if information.is_empty() { "" } else { " " };
+        self.error_verdict() + blank + &information
     }
 
     fn class_verdict(&self, classes: &ClassErrors) -> String {
@@ -160,17 +163,6 @@ impl Evaluation {
         let beside: String =
             beside.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes))).collect();
         format!("Accuracy {}, averaged over the horizons{beside}.", facts(classes))
-    }
-
-    /// How well the model ranks the nodes of each graph at the first horizon.
-    fn information_verdict(&self) -> String {
-        let Some(information) = &self.model.information else { return String::new() };
-        let number = |values: &[Option<f64>]| values.first().copied().flatten();
-        let (Some(ic), Some(rank_ic)) = (number(&information.ic), number(&information.rank_ic)) else {
-            return String::new();
-        };
-        let t = number(&information.rank_ic_t).map_or(String::new(), |t| format!(" (t = {t:.2})"));
-        format!(" At the first horizon IC {ic:.4}, rank IC {rank_ic:.4}{t} over {} graphs.", information.ic_graphs[0])
     }
 
     fn error_verdict(&self) -> String {

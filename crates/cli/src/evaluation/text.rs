@@ -22,6 +22,10 @@ impl Evaluation {
     /// The tables below each other.
     fn errors_text(&self) -> String {
         let mut text = String::new();
+        if self.ranks {
+            // Outputs of a model of ranks have no unit, so that their errors say nothing.
+            return self.information_text();
+        }
         if self.model.classes.is_some() {
             return text + &self.classes_text() + &self.instruments_text();
         }
@@ -38,7 +42,9 @@ impl Evaluation {
             let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), shown);
             text.push_str(&format!("  {:>10}  {direction:>10}\n", shown(self.model.mae[k])));
         }
-        text + &self.quantiles_text() + &self.information_text() + &self.instruments_text()
+        let information = self.information_text();
+        let blank = if information.is_empty() { "" } else { "\n" };
+        text + &self.quantiles_text() + blank + &information + &self.instruments_text()
     }
 
     /// A row a horizon: accuracies and cross entropies.
@@ -94,31 +100,6 @@ impl Evaluation {
             let level = levels.as_slice()[Loss::Quantile { levels }.point()];
             format!(" RMSE, MAE and direction are those of level {level}.")
         })
-    }
-
-    /// A row a horizon: correlations within graphs, averaged over them.
-    fn information_text(&self) -> String {
-        let Some(information) = &self.model.information else { return String::new() };
-        let mut text = "\ncorrelations of predictions and targets within each graph\n\n".to_owned();
-        text.push_str(&format!("{:>8}", "horizon"));
-        let columns = [
-            ("ic", &information.ic),
-            ("std", &information.ic_std),
-            ("t", &information.ic_t),
-            ("rank ic", &information.rank_ic),
-            ("std", &information.rank_ic_std),
-            ("t", &information.rank_ic_t),
-        ];
-        columns.iter().for_each(|(name, _)| text.push_str(&format!("  {name:>10}")));
-        text.push_str(&format!("  {:>10}\n", "graphs"));
-        for (k, graphs) in information.ic_graphs.iter().enumerate() {
-            text.push_str(&format!("{:>8}", k + 1));
-            for (_, values) in &columns {
-                text.push_str(&format!("  {:>10}", values[k].map_or("-".to_owned(), |value| format!("{value:.4}"))));
-            }
-            text.push_str(&format!("  {graphs:>10}\n"));
-        }
-        text
     }
 
     /// A row an instrument.
