@@ -12,6 +12,7 @@ mod config;
 mod duration;
 mod evaluation;
 mod failure;
+mod folds;
 mod forecasts;
 mod gpu;
 mod int8;

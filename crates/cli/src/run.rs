@@ -40,9 +40,14 @@ impl RunFolder {
                 "holds a finished walk-forward run, whose errors are in walk-forward.json; name another folder",
             );
         }
+        if run.cross_validation_file().exists() {
+            return refuse(
+                "holds a finished run of all folds, whose errors are in cross-validation.json; name another folder",
+            );
+        }
         if run.fold(0).has_begun() {
             return refuse(
-                "holds a walk-forward run that has not ended; --resume goes on with it, or name another folder",
+                "holds a run of several folds that has not ended; --resume goes on with it, or name another folder",
             );
         }
         match (run.checkpoints().exists(), run.config_file().exists()) {
@@ -161,6 +166,11 @@ impl RunFolder {
     /// The errors of all folds of a run that walks forward.
     pub(crate) fn walk_forward_file(&self) -> PathBuf {
         self.root.join("walk-forward.json")
+    }
+
+    /// The errors of all folds of a run that cross-validates.
+    pub(crate) fn cross_validation_file(&self) -> PathBuf {
+        self.root.join("cross-validation.json")
     }
 
     pub(crate) fn report_file(&self) -> PathBuf {

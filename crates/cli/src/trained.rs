@@ -168,7 +168,7 @@ pub(crate) fn weights_file(folder: &RunFolder, which: Which) -> Result<(u64, Pat
     let Some((last_step, last)) = all.last().cloned() else {
         if folder.fold(0).has_begun() {
             return Err(Failure::usage(format!(
-                "{}: the run walks forward and has a model a fold; name one, such as {}",
+                "{}: the run has a model a fold; name one, such as {}",
                 folder.root().display(),
                 folder.fold(0).root().display()
             )));

@@ -124,7 +124,11 @@ impl GraphSamples {
             return Ok(Split { train: one(train), validation: one(validation), test: one(test), ..Split::default() });
         }
         match config.optional_count("data.folds") {
-            Some(folds) => Folds { folds, fold: config.count("data.fold") }.split(&self.classes()),
+            // Of all folds together, the last.
+            Some(folds) => {
+                let fold = config.optional_count("data.fold").unwrap_or(folds - 1);
+                Folds { folds, fold }.split(&self.classes())
+            }
             None => split_by_chance(self.file.len(), config.split()),
         }
     }

@@ -1,8 +1,8 @@
 //! `megabatch eval`: a model's errors by horizon beside baselines.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{Baselines, Selection};
 use serde::Serialize;
@@ -10,7 +10,10 @@ use serde::Serialize;
 use crate::answer::Answer;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
+use crate::folds::{Fold, FoldPlan, Folds, Progress};
 use crate::int8::Report;
+use crate::plan::SplitPlan;
+use crate::run::RunFolder;
 use crate::settings::loss;
 use crate::trained::{Opening, Trained, Weights, Which};
 
@@ -18,7 +21,7 @@ use crate::trained::{Opening, Trained, Weights, Which};
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch eval --run runs/first --data series.h5")]
 pub(crate) struct Args {
-    /// Folder of the run
+    /// Folder of the run; of a run of several folds, all of them are evaluated
     #[arg(long)]
     run: PathBuf,
     /// Data file; the one trained on if not given
@@ -39,8 +42,63 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let folder = RunFolder::open(&args.run)?;
+    if let Some(folds) = FoldPlan::of(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun()) {
+        return evaluate_folds(args, &folder, folds);
+    }
+    let OfRun { evaluated, .. } = evaluate(args, &args.run)?;
+    let Evaluated { evaluation, int8, notes, .. } = &evaluated;
+    let mut text = evaluation.to_text();
+    text.extend(int8.iter().map(|report| format!("\n{}", report.to_text(&evaluation.model.rmse))));
+    text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
+    Ok(Answer::new(text, &evaluated))
+}
+
+/// The errors of the model of each fold on its own part, and of all together.
+fn evaluate_folds(args: &Args, folder: &RunFolder, folds: FoldPlan) -> Result<Answer> {
+    if args.int8 {
+        return Err(Failure::usage(format!(
+            "--int8: {} has a model a fold; name one, such as {}",
+            folder.root().display(),
+            folder.fold(0).root().display()
+        )));
+    }
+    let (mut done, mut notes) = (Vec::new(), Vec::new());
+    for fold in 0..folds.folds {
+        let own = folder.fold(fold);
+        if !own.has_begun() {
+            return Err(Failure::usage(format!(
+                "{}: fold {} of {} has not been trained; `megabatch train --out {} --resume` goes on with it",
+                folder.root().display(),
+                fold + 1,
+                folds.folds,
+                folder.root().display()
+            )));
+        }
+        let judged = evaluate(args, own.root()).with_context(|| format!("fold {}", fold + 1))?;
+        let OfRun { evaluated: Evaluated { evaluation, notes: of_fold, .. }, split } = judged;
+        notes.extend(of_fold);
+        done.push(Fold { fold: fold + 1, run: own.root().to_owned(), steps: evaluation.step, split, evaluation });
+    }
+    let all = Folds { plan: folds, run: folder.root(), done: &done };
+    notes.dedup();
+    let (mut text, mut json) = (all.to_text(), all.to_json(Progress::Finished));
+    text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
+    if !notes.is_empty() {
+        json["notes"] = serde_json::json!(notes);
+    }
+    Ok(Answer::new(text, &json))
+}
+
+/// What the model of a run comes to, and how its data are split.
+struct OfRun {
+    evaluated: Evaluated,
+    split: SplitPlan,
+}
+
+fn evaluate(args: &Args, run: &Path) -> Result<OfRun> {
     let mut trained = Trained::open(Opening {
-        run: &args.run,
+        run,
         data: args.data.as_deref(),
         checkpoint: args.checkpoint,
         weights: Weights::AsTrained,
@@ -53,7 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         return Err(Failure::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));
     }
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
-    let int8 = args.int8.then(|| trained.int8(&args.run, args.checkpoint)).transpose()?;
+    let int8 = args.int8.then(|| trained.int8(run, args.checkpoint)).transpose()?;
     let Trained { device, data, predictor, step, notes, .. } = &mut trained;
     let samples = data.samples();
     let beside = (predictor.model().config().readout, loss);
@@ -68,12 +126,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         }
     };
     let evaluation = Evaluation::new((part, *step, loss), errors, data.unit_times());
-    let mut text = evaluation.to_text();
-    text.extend(int8.iter().map(|report| format!("\n{}", report.to_text(&evaluation.model.rmse))));
-    text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
     let device = predictor.device();
     let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
-    Ok(Answer::new(text, &Evaluated { evaluation, int8, gpu, notes: std::mem::take(notes) }))
+    let evaluated = Evaluated { evaluation, int8, gpu, notes: std::mem::take(notes) };
+    Ok(OfRun { evaluated, split: SplitPlan::of(&split, data) })
 }
 
 /// The errors, and how they were computed where that is not as usual.

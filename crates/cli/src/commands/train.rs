@@ -26,12 +26,12 @@ use crate::attention::Attention;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
 use crate::failure::Failure;
+use crate::folds::FoldPlan;
 use crate::forecasts::Forecasts;
 use crate::job::{Intent, Job, Request, data_path, require_known_targets};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model, bytes};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::{RunFolder, Standing};
-use crate::settings;
 use crate::trained::{Which, weights_file};
 use crate::usage::peak_rss_bytes;
 use memory::{explain_shortage, record_trace};
@@ -75,9 +75,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
-    match settings::walk_forward(&config) {
-        Some(walk) if config.walk_forward_fold().is_none() => walk_forward::train_folds(args, (folder, config), walk),
-        _ => {
+    match FoldPlan::of(&config)? {
+        Some(folds) => walk_forward::train_folds(args, (folder, config), folds),
+        None => {
             let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
             Ok(train(args, (folder, config), begin)?.answer)
         }

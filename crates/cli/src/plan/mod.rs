@@ -14,6 +14,7 @@ pub(crate) use gpu::GpuPlan;
 pub(crate) use memory::{MemoryPlan, advise_smaller_model};
 pub(crate) use reads::decoded_rows;
 
+use crate::adapt::data::Data;
 use crate::adapt::split::utc;
 use crate::job::Job;
 use crate::notes::notes;
@@ -75,7 +76,7 @@ impl Plan {
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job, chunks)?,
-            split: SplitPlan::of(job),
+            split: SplitPlan::of(&job.split, &job.data),
             parameters: Model::new(shape.clone(), training.model)?.layout().len(),
             batch_size: training.batch_size,
             accumulation_steps: training.accumulation_steps,
@@ -147,9 +148,10 @@ impl Plan {
 }
 
 impl SplitPlan {
-    fn of(job: &Job) -> Self {
-        let Split { train, validation, test, purged, .. } = &job.split;
-        let times = job.data.unit_times();
+    /// The parts of `split`, which is one of `data`.
+    pub(crate) fn of(split: &Split, data: &Data) -> Self {
+        let Split { train, validation, test, purged, .. } = split;
+        let times = data.unit_times();
         let first = |part: &[usize]| part.iter().filter_map(|&n| times.map(|times| times[n])).min();
         SplitPlan {
             train: train.len(),

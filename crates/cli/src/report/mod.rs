@@ -5,6 +5,7 @@ pub(crate) mod chart;
 pub(crate) mod comparison;
 mod data;
 mod day;
+mod folds;
 mod forecasts;
 mod gpu;
 mod horizons;
@@ -30,6 +31,7 @@ use crate::gpu::GpuRow;
 use crate::plan::Plan;
 pub(crate) use data::DataFacts;
 pub(crate) use day::DayGraph;
+pub(crate) use folds::folds_page;
 use html::{escape, page};
 pub(crate) use machine::Machine;
 pub(crate) use memory::{MemoryFacts, Peaks, map_file};
@@ -65,7 +67,8 @@ impl Report<'_> {
         let learning = learning::section(self.metrics, self.config.optional_number("training.clip_norm"));
         let sections = [
             Some(learning),
-            self.evaluation.map(|evaluation| horizons::section(evaluation, names)),
+            // Outputs of a model of ranks have no unit, so that their errors say nothing.
+            self.evaluation.filter(|it| !it.ranks).map(|evaluation| horizons::section(evaluation, names)),
             self.evaluation.and_then(information::section),
             self.forecasts.map(|forecasts| forecasts::section(forecasts, names)),
             self.attention.map(attention::section),
@@ -129,14 +132,14 @@ impl Report<'_> {
             let horizons = plural(evaluation.model.rmse.len(), "horizon");
             facts.extend(match &evaluation.model.classes {
                 Some(classes) => Some(("Accuracy", percent(mean(&classes.accuracy)), format!("mean of {horizons}"))),
-                None if evaluation.ranks => None,
+                None if evaluation.ranks => rank_fact(evaluation),
                 None => {
                     let rmse = significant(mean(&evaluation.model.rmse), 4);
                     Some(("RMSE", rmse, format!("{}, mean of {horizons}", self.data.unit)))
                 }
             });
             let shares: Vec<f64> = evaluation.model.direction_accuracy.iter().flatten().copied().collect();
-            if !shares.is_empty() {
+            if !shares.is_empty() && !evaluation.ranks {
                 facts.push(("Signs predicted", percent(mean(&shares)), "mean of the horizons".to_owned()));
             }
         }
@@ -150,6 +153,14 @@ impl Report<'_> {
         facts.push(("Weights", grouped(self.plan.parameters as u64), String::new()));
         facts
     }
+}
+
+/// The rank IC at the first horizon.
+fn rank_fact(evaluation: &Evaluation) -> Option<(&'static str, String, String)> {
+    let information = evaluation.model.information.as_ref()?;
+    let first = |values: &[Option<f64>]| values.first().copied().flatten();
+    let t = first(&information.rank_ic_t).map_or(String::new(), |t| format!(", t = {t:.2}"));
+    Some(("Rank IC", number::fixed(first(&information.rank_ic)?, 4), format!("first horizon{t}")))
 }
 
 #[cfg(test)]

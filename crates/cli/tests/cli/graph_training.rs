@@ -37,7 +37,7 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     assert_eq!(evaluation["ic_graphs"][0], plan["split"]["test"]);
     assert_eq!(evaluation["samples"].as_u64().unwrap(), 6 * plan["split"]["test"].as_u64().unwrap());
     let text = stage.said("eval --run run");
-    assert!(text.contains("rank ic") && text.contains("At the first horizon IC "), "{text}");
+    assert!(text.contains("rank IC linear") && text.contains("at the first horizon, mean over"), "{text}");
 
     // Each day has its correlations and its time, and the report shows them with the graph of the last day.
     let days = evaluation["graphs"].as_array().unwrap();
@@ -47,6 +47,19 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     let ics: Vec<f64> = days.iter().filter_map(|day| day["ic"][0].as_f64()).collect();
     let (mean, told) = (ics.iter().sum::<f64>() / ics.len() as f64, evaluation["ic"][0].as_f64().unwrap());
     assert!((mean - told).abs() < 1e-12, "{mean} is not {told}");
+    // Two days of returns of neighbouring days share one: t was mean / deviation · √days, as if
+    // they did not.
+    assert_eq!(evaluation["ic_lags"], json!([0, 1]));
+    for (k, lag) in [(0, 0), (1, 1)] {
+        let ics: Vec<f64> = days.iter().map(|day| day["ic"][k].as_f64().unwrap()).collect();
+        let (count, mean) = (ics.len() as f64, ics.iter().sum::<f64>() / ics.len() as f64);
+        let product = |distance: usize| -> f64 {
+            ics.iter().zip(&ics[distance..]).map(|(early, late)| (early - mean) * (late - mean)).sum()
+        };
+        let sum = product(0) + if lag == 1 { product(1) } else { 0.0 };
+        let (t, found) = (mean / (sum / (count * (count - 1.0))).sqrt(), evaluation["ic_t"][k].as_f64().unwrap());
+        assert!((t - found).abs() < 1e-9, "horizon {k}: {found} is not {t}");
+    }
     let page = stage.text("run/report.html");
     for part in ["id=\"information\"", "Rank IC by day", "id=\"graph\"", "6 instruments", "A01: "] {
         assert!(page.contains(part), "{part}: {page}");
@@ -59,6 +72,35 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     assert_eq!(all.lines().count() as u64, 1 + samples);
     assert_eq!(some.lines().skip(1).collect::<Vec<_>>(), all.lines().skip(41).take(5).collect::<Vec<_>>());
     assert!(some.lines().nth(1).unwrap().contains(",A01,"), "{some}");
+}
+
+/// Walk-forward of a loss of ranks printed RMSE alone, of which `eval` says that it means nothing.
+#[test]
+fn folds_of_a_loss_of_ranks_are_told_by_their_coefficients() {
+    let stage = with_cross_sections();
+    let settings = format!("--set model.graph=shares.mbg --set gpu_optimization.batch_size=8 {MODEL}");
+    let walk = "--set training.loss=rank_pairwise --set data.walk_forward=2 --max-steps 3";
+    let answer = stage.succeeds(&format!("train --data shares.h5 --out walk {settings} {walk}"));
+    for key in ["ic", "rank_ic"] {
+        assert!(answer["model"][key][0]["mean"].is_number(), "{key}: {answer}");
+        assert!(answer["t_over_folds"][key][1].is_number(), "{key}: {answer}");
+    }
+    assert_eq!((&answer["over_days"][0]["lag"], &answer["over_days"][1]["lag"]), (&json!(0), &json!(1)));
+    let text = stage.said("eval --run walk");
+    for part in ["rank IC linear", "deviation", "Over the days of all tests: rank IC "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.to_lowercase().contains("rmse"), "{text}");
+    let page = stage.text("walk/report.html");
+    assert!(page.contains("rank IC by fold") && page.contains("Rank IC by day"), "{page}");
+    let report = stage.text("walk/fold-1/report.html");
+    assert!(report.contains("<dt>Rank IC</dt>") && !report.contains("RMSE"), "{report}");
+
+    stage.succeeds(&format!(
+        "train --data shares.h5 --out one {settings} --set training.loss=rank_pairwise --max-steps 3"
+    ));
+    let compared = stage.succeeds("compare one walk");
+    assert_eq!(compared["runs"][0]["evaluation"]["model"].as_object().unwrap().len(), 2, "{compared}");
 }
 
 #[test]
@@ -177,6 +219,22 @@ fn graphs_are_classified_fold_by_fold() {
     }
     stage.succeeds("predict --run fold-0 --out shapes.csv");
     assert_eq!(stage.text("shapes.csv").lines().count(), 1 + 24);
+
+    // All folds of a file of graphs had to be trained one by one, and put together by hand.
+    let all = stage.succeeds(&format!("train --data shapes.mbg --out all {recipe} --set data.fold=all"));
+    assert_eq!((&all["kind"], all["folds"].as_array().unwrap().len()), (&json!("cross_validation"), 4));
+    assert_eq!(all["model"]["accuracy"], json!({ "mean": 1.0, "deviation": 0.0 }), "{all}");
+    let tested: u64 = all["folds"].as_array().unwrap().iter().map(|fold| fold["split"]["test"].as_u64().unwrap()).sum();
+    assert_eq!(tested, 24);
+    assert_eq!(all["folds"][3]["evaluation"], stage.succeeds("eval --run fold-3"));
+    let text = stage.said("eval --run all");
+    assert!(text.contains("accuracy 100.00 % ± 0.00 %") && text.contains("over 4 folds"), "{text}");
+    assert!(stage.text("all/report.html").contains("accuracy by fold"));
+    let saved: serde_json::Value = serde_json::from_str(&stage.text("all/cross-validation.json")).unwrap();
+    assert_eq!(saved, all);
+    let [message, _] = stage.fails("train --data shapes.mbg --out no --set data.fold=all", 2);
+    assert!(message.contains("data.fold=all: expected a number of folds, such as data.folds=10"), "{message}");
+
     let [message, _] = stage.fails(&format!("train --data shapes.mbg --out no {recipe} --set data.fold=4"), 2);
     assert!(message.contains("data.fold=4 of data.folds=4 over 24 graphs"), "{message}");
 }
