@@ -100,6 +100,13 @@ const COMPARISONS: &[Comparison] = &[
         program: ("--program", "release/examples/graph_attention"),
     },
     Comparison {
+        name: "graph-training",
+        script: "graph_training.py",
+        packages: PYTORCH,
+        build: PROGRAM,
+        program: MEGABATCH,
+    },
+    Comparison {
         name: "gpu",
         script: "gpu_speed.py",
         packages: PYTORCH,

@@ -9,16 +9,20 @@ use crate::workspace::Workspace;
 const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-cuda-lazy", &[]),
     ("megabatch-gpu-core", &["megabatch-cuda-lazy"]),
+    ("megabatch-atomic-file", &[]),
     ("megabatch-bars", &[]),
     ("megabatch-simt", &[]),
     ("megabatch-test-support", &[]),
     ("megabatch-doctor", &[]),
     ("megabatch-order", &[]),
     ("megabatch-amp", &["megabatch-gpu-core"]),
-    ("megabatch-chunk-io", &["megabatch-gpu-core", "megabatch-order"]),
+    ("megabatch-chunk-io", &["megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order"]),
     ("megabatch-segment", &["megabatch-gpu-core"]),
-    ("megabatch-graph-cache", &["megabatch-gpu-core", "megabatch-segment"]),
-    ("megabatch-trainer", &["megabatch-amp", "megabatch-gpu-core", "megabatch-order", "megabatch-segment"]),
+    ("megabatch-graph-cache", &["megabatch-atomic-file", "megabatch-gpu-core", "megabatch-segment"]),
+    (
+        "megabatch-trainer",
+        &["megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order", "megabatch-segment"],
+    ),
 ];
 
 /// Packages that compose the libraries and that nothing depends on.

@@ -44,7 +44,7 @@ cargo xtask COMMAND
                   ROUNDS; writes the table of docs/measurements/gate.md. It needs a quiet machine and hours
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   experiment NAME…
-                  whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag, molecules, sp500
+                  whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag, proteins, molecules, sp500
   fuzz [--seconds N] [TARGET…]
                   N seconds of each fuzz target (60 if not given), or of those named; installs cargo-fuzz under target/
   gpu-check       builds what scripts/gpu-check packs for a machine with a GPU and without Rust
@@ -60,7 +60,7 @@ cargo xtask COMMAND
                   Chromium: texts, console, the order of the Tab key, width; pictures go to target/report/
   trampolines [--check]
                   writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
-  peers [training | gpu | loading | segment | graph-build | graph-cache | graph-attention | amp] [-- ARGS]
+  peers [training | gpu | loading | segment | graph-build | graph-cache | graph-attention | graph-training | amp] [-- ARGS]
                   megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
   peers weights [-- ARGS]
                   exported weights of every option in the PyTorch module of docs/weights.md: the same predictions (installs PyTorch under target/)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::bars::Bars;
+use crate::format::Columns;
 use crate::row::Row;
 use crate::timestamp::{counted, display_date};
 
@@ -23,7 +24,16 @@ pub struct Adjustments {
     pub splits: Vec<Split>,
     /// Number of days with a dividend.
     pub dividends: u64,
+    /// Whether the file has columns of splits or dividends. Without them both are unknown, and not
+    /// none.
+    pub names_events: bool,
+    /// Number of bars whose factor differs from that of the bar before by more than a thousandth:
+    /// more than rounding does.
+    pub factor_changes: u64,
 }
+
+/// Relative change of the factor from one bar to the next that no rounding of prices explains.
+const FACTOR_CHANGE_MIN: f64 = 0.001;
 
 /// A share that became several, or several that became one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,13 +62,21 @@ impl Event {
 
 impl Adjustments {
     /// Those of the rows that became bars, of which there is at least one; `open_time` tells when a row's bar opens.
-    pub(crate) fn of(rows: &[Row], bars: &Bars, open_time: impl Fn(&Row) -> i64) -> Option<Self> {
+    pub(crate) fn of(rows: &[Row], bars: &Bars, columns: &Columns, open_time: impl Fn(&Row) -> i64) -> Option<Self> {
         let events: BTreeMap<i64, Event> = rows.iter().map(|row| (open_time(row), row.event)).collect();
         let mut kept = bars.open_time.iter().filter_map(|&time| events.get(&time).map(|event| (time, *event)));
         let (first_time, first) = kept.next()?;
-        let mut adjustments =
-            Adjustments { first_factor: first.factor, last_factor: first.factor, splits: Vec::new(), dividends: 0 };
+        let mut adjustments = Adjustments {
+            first_factor: first.factor,
+            last_factor: first.factor,
+            splits: Vec::new(),
+            dividends: 0,
+            names_events: columns.split.is_some() || columns.dividend.is_some(),
+            factor_changes: 0,
+        };
         for (open_time, event) in std::iter::once((first_time, first)).chain(kept) {
+            let change = (event.factor / adjustments.last_factor - 1.0).abs();
+            adjustments.factor_changes += u64::from(change > FACTOR_CHANGE_MIN);
             adjustments.last_factor = event.factor;
             adjustments.dividends += u64::from(event.dividend > 0.0);
             if event.split != 1.0 {
@@ -81,6 +99,16 @@ impl fmt::Display for Adjustments {
         if self.last_factor != 1.0 {
             write!(f, ", the last times {:.4}", self.last_factor)?;
         }
+        if !self.names_events && self.factor_changes == 0 {
+            return Ok(());
+        }
+        if !self.names_events {
+            return write!(
+                f,
+                ", for splits and dividends that the file does not name; the factor changes on {}",
+                counted(self.factor_changes, "day", "days")
+            );
+        }
         if !self.splits.is_empty() {
             let splits: Vec<String> = self.splits.iter().map(ToString::to_string).collect();
             let count = counted(splits.len() as u64, "split", "splits");
@@ -97,8 +125,14 @@ impl fmt::Display for Adjustments {
 mod tests {
     use super::*;
     use crate::bars::Bar;
+    use crate::format::Format;
     use crate::timeframe::Timeframe;
     use crate::timestamp::{DAY_NS, Stamp};
+
+    fn columns(header: &[u8]) -> Columns {
+        let head = [(1, header.to_vec()), (2, b"2018-01-01,1,1,1,1,1,1,0,1".to_vec())];
+        Format::detect(&head, None).unwrap().columns
+    }
 
     #[test]
     fn only_rows_that_became_bars_count() {
@@ -112,12 +146,25 @@ mod tests {
             bars.push(Bar { open_time: day * DAY_NS, ..Bar::default() });
         }
         let open_time = |row: &Row| row.stamp.ns();
-        let adjustments = Adjustments::of(&rows, &bars, open_time).unwrap();
+        let named = columns(b"date,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient");
+        let adjustments = Adjustments::of(&rows, &bars, &named, open_time).unwrap();
         let splits = vec![Split { open_time: 3 * DAY_NS, coefficient: 4.0 }];
-        let expected = Adjustments { first_factor: 0.24, last_factor: 1.0, splits, dividends: 1 };
+        let expected = Adjustments {
+            first_factor: 0.24,
+            last_factor: 1.0,
+            splits,
+            dividends: 1,
+            names_events: true,
+            factor_changes: 1,
+        };
         assert_eq!(adjustments, expected);
         let text = "the first prices times 0.2400, 1 split (4 for 1 on 1970-01-04), 1 dividend";
         assert_eq!(adjustments.to_string(), text);
-        assert_eq!(Adjustments::of(&rows, &Bars::with_capacity(Timeframe::D1, 0), open_time), None);
+        assert_eq!(Adjustments::of(&rows, &Bars::with_capacity(Timeframe::D1, 0), &named, open_time), None);
+        // `megabatch ingest` of Yahoo's files said "adjusted, for 0 splits and 0 dividends".
+        let unnamed = columns(b"date,open,high,low,close,adj close,volume");
+        let adjustments = Adjustments::of(&rows, &bars, &unnamed, open_time).unwrap();
+        let text = "the first prices times 0.2400, for splits and dividends that the file does not name; the factor changes on 1 day";
+        assert_eq!((adjustments.names_events, adjustments.to_string().as_str()), (false, text));
     }
 }

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use crate::draft::{Draft, Fitted};
-use crate::error::Result;
+use crate::error::{LeftOut, Result};
 use crate::instrument::Instrument;
 use crate::placing::Placed;
 use crate::scalers::{Scalers, TimeframeScaler};
@@ -9,7 +9,7 @@ use crate::series::{AlignedSeries, Segment, TimeframeSeries};
 use crate::spec::SeriesSpec;
 use crate::target::Horizon;
 use crate::track::Track;
-use crate::universe::{LeftOut, refused};
+use crate::universe::refused;
 
 /// Makes aligned series of several timeframes from the bars of one, for one instrument or several.
 ///

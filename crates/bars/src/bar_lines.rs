@@ -1,9 +1,10 @@
 use std::path::{Path, PathBuf};
 
+use crate::adjusted_column::AdjustedColumn;
 use crate::bars::Bar;
 use crate::error::{Error, Result, shortened};
 use crate::fields::Fields;
-use crate::format::Format;
+use crate::format::{Format, LaterLine};
 use crate::format_name::TRIED;
 use crate::ledger::Ledger;
 use crate::options::{ReadOptions, Repeats, StampedAt};
@@ -31,6 +32,7 @@ pub struct BarLines {
     options: ReadOptions,
     base: Timeframe,
     format: Option<Format>,
+    adjusted_column: Option<AdjustedColumn>,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -56,6 +58,7 @@ impl BarLines {
             options: options.clone(),
             base,
             format: None,
+            adjusted_column: None,
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -73,7 +76,7 @@ impl BarLines {
     ///
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came; [`Error::UnknownDateOrder`],
-    /// [`Error::NoAdjustedClose`]; [`Error::Invalid`] where a timestamp needs a zone and none was stated.
+    /// [`Error::NoAdjustedClose`], [`Error::UnclearColumns`], [`Error::AnotherHeader`]; [`Error::Invalid`] where a timestamp needs a zone and none was stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
         let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.count == 1).unwrap_or(line).trim_ascii_end();
@@ -125,6 +128,7 @@ impl BarLines {
             format.style = DateStyle::YearLast(self.options.date_order.ok_or(unknown)?);
         }
         choose_prices(&self.name, &mut format, self.options.prices)?;
+        self.adjusted_column = AdjustedColumn::of(&format);
         self.format = Some(format);
         let mut bars = Vec::new();
         for (line, text) in std::mem::take(&mut self.head) {
@@ -142,7 +146,17 @@ impl BarLines {
         if text.is_empty() || (format.header_line.is_some() && text == self.header) {
             return Ok(None);
         }
-        let row = Row::parse(&Fields::split(text, format.delimiter), format, line).and_then(|row| self.checked(row));
+        let fields = Fields::split(text, format.delimiter);
+        if let Some(column) = &mut self.adjusted_column {
+            column.add(&fields, format, line);
+            column.check(&self.name, format)?;
+        }
+        let row = Row::parse(&fields, format, line);
+        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == Trouble::Unreadable);
+        if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
+            return Ok(None);
+        }
+        let row = row.and_then(|row| self.checked(row));
         let timed = match row {
             Ok(row) => self.open_time(&row)?.and_then(|open_time| self.placed(open_time, row)),
             Err(fault) => Err(fault),
@@ -191,7 +205,7 @@ impl BarLines {
                 let is_second = last.is_some_and(|last| self.is_second_pass(zone, last, [first, second]));
                 Ok(if is_second { second } else { first })
             }
-            Occurrence::Never { unmoved } if self.base == Timeframe::D1 => Ok(unmoved),
+            Occurrence::Never { unmoved } if self.base >= Timeframe::D1 => Ok(unmoved),
             Occurrence::Never { .. } => Err(no_such_time(zone)),
         }
     }
@@ -235,7 +249,8 @@ impl BarLines {
 
     fn refuse(&mut self, line: u64, fault: Fault, text: &[u8]) -> Result<()> {
         let Fault { trouble, expected } = &fault;
-        if *trouble == Trouble::Duplicate && self.options.repeats != Repeats::Refuse {
+        let is_chosen_between = *trouble == Trouble::Duplicate && self.options.repeats != Repeats::Refuse;
+        if is_chosen_between || *trouble == Trouble::Copy {
             self.ledger.drop_row(line, *trouble);
             return Ok(());
         }

@@ -40,7 +40,7 @@ impl Binning {
             return Ok([None, Some(*bar)]);
         }
         let (bin_ns, close_time) = (self.timeframe.duration_ns(), bar.open_time + self.base.duration_ns());
-        let open_time = bar.open_time.div_euclid(bin_ns) * bin_ns;
+        let open_time = self.timeframe.bin_open_time(bar.open_time);
         if close_time > open_time + bin_ns {
             let (timeframe, base, open_time) = (self.timeframe, self.base, display_utc(bar.open_time));
             return Err(Error::Straddles { timeframe, base, open_time });

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, LeftOut, Result};
 use crate::feature::Feature;
 use crate::instrument::{Instrument, Piece, checked_base, pieces};
 use crate::scale::{Scaler, Scaling};
@@ -9,7 +9,6 @@ use crate::spec::SeriesSpec;
 use crate::timeframe::Timeframe;
 use crate::timestamp::display_utc;
 use crate::track::Track;
-use crate::universe::LeftOut;
 
 /// The bars of all segments and timeframes as features, before they are scaled.
 pub(crate) struct Draft<'a> {

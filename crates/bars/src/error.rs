@@ -1,12 +1,12 @@
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::leak::Leak;
 use crate::shortage::{LongestOf, Shortage, Shortages};
 use crate::timeframe::Timeframe;
+use crate::timestamp::listed;
 use crate::trouble::Trouble;
-use crate::universe::LeftOut;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -15,6 +15,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// There is no regular file at the path.
+    #[error(
+        "{}: expected a file of bars, found {kind}; bars are read more than once, so save what a pipe gives in a file",
+        path.display()
+    )]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What there is.
+        kind: &'static str,
+    },
+
     /// The file cannot be opened.
     #[error("{}: cannot be opened: {source}", path.display())]
     Open {
@@ -79,6 +91,42 @@ pub enum Error {
         first_line: u64,
         /// From which fields, counted from 1, open, high, low and close were read.
         fields: [usize; 4],
+    },
+
+    /// The sixth of seven columns without names may be an adjusted close or a volume.
+    #[error(
+        "{}: line {line}: the columns have no names, and field {field} {found}: it may be a volume, and prices would be multiplied by it if it were taken for Yahoo's adjusted close; name the columns in a first line, `{volume_header}` or `{adjusted_header}`",
+        path.display()
+    )]
+    UnclearColumns {
+        /// The file.
+        path: PathBuf,
+        /// Line number, from 1, of the first row that shows it.
+        line: u64,
+        /// The field in question, counted from 1.
+        field: usize,
+        /// Why it is probably no adjusted close.
+        found: &'static str,
+        /// The header of files with volume and open interest.
+        volume_header: String,
+        /// The header of files with an adjusted close.
+        adjusted_header: String,
+    },
+
+    /// A second header names other columns than the rows before it have.
+    #[error(
+        "{}: line {line}: a header in the middle of the rows that names {found}: the rows below it would be read from the wrong columns; cut the file in two there (found `{text}`)",
+        path.display()
+    )]
+    AnotherHeader {
+        /// The file.
+        path: PathBuf,
+        /// Line number from 1.
+        line: u64,
+        /// How it differs.
+        found: String,
+        /// The line, shortened.
+        text: String,
     },
 
     /// The order of day and month cannot be told from the dates.
@@ -208,7 +256,7 @@ pub enum Error {
 
     /// The size of a pip is not known for the symbol.
     #[error(
-        "the pip size of `{symbol}` is not known; give it with `--pip-size`, such as 0.0001 for EURUSD or 0.01 for a share"
+        "the pip size of `{symbol}` is not known; take log returns as targets, which need none, with `--target log_return`, or give the size with `--pip-size`, such as 0.0001 for EURUSD or 0.01 for a share"
     )]
     UnknownPipSize {
         /// The symbol.
@@ -257,7 +305,7 @@ pub enum Error {
 
     /// A bar straddles two bins of a longer timeframe.
     #[error(
-        "the {base} bar that opens at {open_time} lies in two {timeframe} bins, which start at multiples of {timeframe} in UTC: it would bring later prices into the first; check the time zone, or leave {timeframe} out"
+        "the {base} bar that opens at {open_time} lies in two {timeframe} bins, which start at multiples of {timeframe} in UTC, weeks on Mondays: it would bring later prices into the first; check the time zone, or leave {timeframe} out"
     )]
     Straddles {
         /// The timeframe asked for.
@@ -281,10 +329,10 @@ pub enum Error {
 
     /// An instrument has not enough bars for one sample.
     #[error(
-        "{instrument}: too few bars for one sample{}: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes{}",
+        "{instrument}: too few bars for one sample{}: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes (`--timeframes`), or features that look back less far (`--features`){}",
         LongestOf { segments: *segments, longest: *longest },
         Shortages(shortages),
-        if *segments > 1 { ", or span longer holes" } else { "" }
+        if *segments > 1 { ", or span longer holes (`--longest-hole`)" } else { "" }
     )]
     TooShort {
         /// The instrument.
@@ -301,7 +349,7 @@ pub enum Error {
 
     /// An instrument has too few bars before the time up to which scalers are fitted.
     #[error(
-        "{instrument}: only {bars} {timeframe} bars, the warm-up of the features aside, close by {trained_until}, up to which the scalers of all instruments are fitted, and a scaler takes a window of {needed}; leave {instrument} out, give more of its past, fit on a larger fraction, or do not scale"
+        "{instrument}: it begins too late: only {bars} of its {timeframe} bars, the warm-up of the features aside, close in the training span, which ends at {trained_until}, and its scaling is fitted on at least {needed} there; leave {instrument} out (`--on-error skip` does), give more of its past, end the training span later (`--train-fraction`), or do not scale (`--scaling none`)"
     )]
     TooFewToFit {
         /// The instrument.
@@ -344,13 +392,111 @@ pub enum Error {
     },
 }
 
-/// Instruments that cannot be used, a line each.
-struct Lines<'a>(&'a [LeftOut]);
+/// An instrument that cannot be used, and why.
+#[derive(Debug)]
+pub struct LeftOut {
+    /// Its symbol.
+    pub symbol: String,
+    /// What is wrong with it.
+    pub reason: Error,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { symbol, reason } = self;
+        let text = reason.to_string();
+        // Some reasons begin with the symbol themselves.
+        match text.starts_with(&format!("{symbol}:")) {
+            true => f.write_str(&text),
+            false => write!(f, "{symbol}: {text}"),
+        }
+    }
+}
+
+/// Instruments that cannot be used, a line each; those with the same fault in one line, and no more
+/// than ten lines.
+pub(crate) struct Lines<'a>(pub(crate) &'a [LeftOut]);
+
+/// Instruments with one fault.
+struct OneFault<'a> {
+    reason: String,
+    left_out: Vec<&'a LeftOut>,
+}
+
+/// Lines of one message.
+const LINES_MAX: usize = 10;
+
+impl<'a> Lines<'a> {
+    fn by_fault(&self) -> Vec<OneFault<'a>> {
+        let mut faults: Vec<OneFault<'a>> = Vec::new();
+        for left_out in self.0 {
+            let reason = left_out.reason.without_path();
+            match faults.iter_mut().find(|fault| fault.reason == reason) {
+                Some(fault) => fault.left_out.push(left_out),
+                None => faults.push(OneFault { reason, left_out: vec![left_out] }),
+            }
+        }
+        faults
+    }
+}
+
+impl fmt::Display for OneFault<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.left_out[..] {
+            [one] => one.fmt(f),
+            [first, ..] => {
+                let symbols: Vec<String> = self.left_out.iter().map(|left_out| left_out.symbol.clone()).collect();
+                let files = first.reason.path().map(|path| format!("; the first is {}", path.display()));
+                write!(
+                    f,
+                    "{} instruments ({}): {}{}",
+                    symbols.len(),
+                    listed(&symbols),
+                    self.reason,
+                    files.unwrap_or_default()
+                )
+            }
+            [] => Ok(()),
+        }
+    }
+}
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n  "))
+        let faults = self.by_fault();
+        let lines: Vec<String> = faults.iter().take(LINES_MAX).map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n  "))?;
+        match faults.len().saturating_sub(LINES_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
+        }
+    }
+}
+
+impl Error {
+    /// The one file that is at fault.
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Error::Open { path, .. }
+            | Error::Read { path, .. }
+            | Error::UnknownFormat { path, .. }
+            | Error::BadRow { path, .. }
+            | Error::ColumnOrder { path, .. }
+            | Error::UnclearColumns { path, .. }
+            | Error::AnotherHeader { path, .. }
+            | Error::UnknownDateOrder { path, .. }
+            | Error::NoAdjustedClose { path }
+            | Error::TooManyRows { path, .. }
+            | Error::NothingLeft { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The message without the file's name in front.
+    fn without_path(&self) -> String {
+        let text = self.to_string();
+        let path = self.path().map(|path| format!("{}: ", path.display()));
+        path.and_then(|path| text.strip_prefix(&path).map(str::to_owned)).unwrap_or(text)
     }
 }
 
@@ -367,6 +513,30 @@ pub(crate) fn shortened(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `megabatch ingest shares/` with a header that names no close in all of 88 files wrote 88
+    /// lines of one fault.
+    #[test]
+    fn the_same_fault_of_many_files_is_told_once() {
+        let left_out = |count: usize, reason: &dyn Fn(usize) -> String| -> Vec<LeftOut> {
+            let of = |k: usize| Error::UnknownFormat {
+                path: PathBuf::from(format!("shares/S{k}.csv")),
+                reason: reason(k),
+                tried: "formats",
+                first_line: "Date,Price".to_owned(),
+            };
+            (0..count).map(|k| LeftOut { symbol: format!("S{k}"), reason: of(k) }).collect()
+        };
+        let text = Lines(&left_out(88, &|_| "no `close`".to_owned())).to_string();
+        assert_eq!(
+            text,
+            "88 instruments (S0, S1, S2, S3, S4, S5, S6, S7, S8, S9 and 78 more): no bars recognised (no `close`); tried formats; the \
+             first line is `Date,Price`; the first is shares/S0.csv"
+        );
+        let text = Lines(&left_out(13, &|k| k.to_string())).to_string();
+        assert!(text.starts_with("S0: shares/S0.csv: no bars") && text.ends_with("\n  and 3 more"), "{text}");
+        assert_eq!(text.lines().count(), 11);
+    }
 
     #[test]
     fn long_and_invisible_text_is_made_fit_for_a_message() {

@@ -182,11 +182,22 @@ impl FromStr for Feature {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        Feature::ALL.into_iter().find(|feature| feature.name() == name).ok_or_else(|| Error::UnknownName {
-            what: "feature",
-            name: name.to_owned(),
-            expected: Feature::ALL.map(Feature::name).join(", "),
+        Feature::ALL.into_iter().find(|feature| feature.name() == name).ok_or_else(|| {
+            let all = Feature::ALL.map(Feature::name).join(", ");
+            let alike = Feature::alike(name).join(" or ");
+            let expected = if alike.is_empty() { all } else { format!("{alike}, or another of {all}") };
+            Error::UnknownName { what: "feature", name: name.to_owned(), expected }
         })
+    }
+}
+
+impl Feature {
+    /// The names of features that begin as a name does, its number aside.
+    fn alike(name: &str) -> Vec<&'static str> {
+        let name = name.to_lowercase();
+        let wanted = name.trim_end_matches(|c: char| c == '_' || c.is_ascii_digit());
+        let names = Feature::ALL.map(Feature::name);
+        names.into_iter().filter(|name| !wanted.is_empty() && name.starts_with(wanted)).collect()
     }
 }
 
@@ -203,10 +214,16 @@ mod tests {
         }
         assert_eq!(Feature::ALL.iter().collect::<HashSet<_>>().len(), Feature::ALL.len());
         assert_eq!(Feature::DEFAULT.iter().collect::<HashSet<_>>().len(), 16);
-        let error = "rsi".parse::<Feature>().unwrap_err().to_string();
-        assert!(
-            error.starts_with("unknown feature `rsi`: expected log_return, ") && error.contains("rsi_14"),
-            "{error}"
-        );
+        // `--features rsi` listed 27 names.
+        for (name, alike) in [
+            ("rsi", "rsi_14, or another of log_return, "),
+            ("RSI_7", "rsi_14, or another of "),
+            ("sma", "sma_20_distance or sma_50_distance, or another of "),
+            ("alpha", "log_return, log_return_12, "),
+            ("", "log_return, log_return_12, "),
+        ] {
+            let error = name.parse::<Feature>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("unknown feature `{name}`: expected {alike}")), "{error}");
+        }
     }
 }

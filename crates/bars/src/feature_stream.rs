@@ -39,6 +39,11 @@ impl FeatureStream {
         }
     }
 
+    /// Bars that are still without a row.
+    pub(crate) fn warm_up_left(&self) -> usize {
+        self.warm_up.saturating_sub(self.count)
+    }
+
     /// Forgets all bars: a segment begins.
     pub(crate) fn restart(&mut self) {
         *self = FeatureStream::new(self.recent.timeframe, &self.features, self.pip_size);

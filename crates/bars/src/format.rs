@@ -1,3 +1,6 @@
+use std::path::Path;
+
+use crate::error::{Error, shortened};
 use crate::fields::{Commas, Fields};
 use crate::format_name::FormatName;
 use crate::header::{self, Header};
@@ -39,6 +42,15 @@ impl Columns {
     }
 }
 
+/// A line after the first rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaterLine {
+    /// A row, readable or not.
+    Row,
+    /// The columns' names once more.
+    Header,
+}
+
 /// How the rows of one file are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
@@ -52,6 +64,8 @@ pub(crate) struct Format {
     pub(crate) columns: Columns,
     /// Line number, from 1, of the header, where there is one.
     pub(crate) header_line: Option<u64>,
+    /// The column that is taken for the adjusted close by its position alone.
+    pub(crate) assumed_adjusted: Option<usize>,
 }
 
 impl Format {
@@ -74,8 +88,35 @@ impl Format {
                 ));
             }
         }
-        let family = wanted.map(|name| format!("{name} ")).unwrap_or_default();
-        Err(format!("no line has a {family}timestamp and four prices"))
+        let timestamp = wanted.map_or("a timestamp".to_owned(), |name| format!("a timestamp of format {name}"));
+        Err(format!("no line has {timestamp} and four prices"))
+    }
+
+    /// The columns that a line further down names, where it is a header; an error for one that
+    /// names other columns than those that are read, or not all prices. Column names in another
+    /// order would exchange prices.
+    pub(crate) fn check_later_line(&self, path: &Path, line: u64, text: &[u8]) -> Result<LaterLine, Error> {
+        let found = match header::parse(&Fields::split(text, self.delimiter)) {
+            None | Some(Header::Words) => return Ok(LaterLine::Row),
+            Some(Header::Named(found)) if self.reads(&found) => return Ok(LaterLine::Header),
+            Some(Header::Named(_)) => "other columns than the rows above have".to_owned(),
+            Some(Header::Partial { missing }) => format!("some columns, but not `{missing}`"),
+        };
+        Err(Error::AnotherHeader { path: path.to_owned(), line, found, text: shortened(text) })
+    }
+
+    /// Whether everything that is read stands in the same columns. A column that is not read may be
+    /// anywhere.
+    fn reads(&self, named: &Columns) -> bool {
+        let Columns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } = self.columns;
+        let same = |read: Option<usize>, named: Option<usize>| read.is_none() || read == named;
+        [time, open, high, low, close] == [named.time, named.open, named.high, named.low, named.close]
+            && clock == named.clock
+            && same(adjusted, named.adjusted)
+            && same(split, named.split)
+            && same(dividend, named.dividend)
+            && same(volume, named.volume)
+            && same(spread, named.spread)
     }
 
     /// The number of the first line that fits, and the format in which it does.
@@ -105,7 +146,8 @@ impl Format {
             });
             if let Some((name, style, columns)) = fitting {
                 let header_line = header.map(|(line, _)| line);
-                return Ok(Some((*line, Format { name, style, delimiter, columns, header_line })));
+                let assumed_adjusted = columns.adjusted.filter(|_| named.is_none());
+                return Ok(Some((*line, Format { name, style, delimiter, columns, header_line, assumed_adjusted })));
             }
         }
         Ok(None)
@@ -117,7 +159,8 @@ fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
     let (first, second) = (fields.get(0)?, fields.get(1)?);
     let apart = parse_date_and_clock(first, second, style).is_some();
     let open = if apart { 2 } else { 1 };
-    // A date alone and six numbers are Yahoo's: the fifth is the adjusted close, and the last the volume.
+    // A date alone and six numbers are Yahoo's: the fifth is the adjusted close, and the last the
+    // volume. All rows together tell whether it is one.
     let yahoo = !apart && fields.len() == 7 && is_date(first, style);
     let volume = if yahoo { 6 } else { open + 4 };
     Some(Columns {
@@ -213,7 +256,7 @@ mod tests {
         assert_eq!(partial, "the header in line 1 names some columns, but not `close`");
         let head = [(1, b"20180101 170000;1.2;1.3;1.1;1.2;0".to_vec())];
         assert!(Format::detect(&head, Some(FormatName::HistData)).is_ok());
-        assert!(Format::detect(&head, Some(FormatName::Iso)).unwrap_err().contains("iso timestamp"));
+        assert!(Format::detect(&head, Some(FormatName::Iso)).unwrap_err().contains("a timestamp of format iso and"));
     }
 
     proptest! {

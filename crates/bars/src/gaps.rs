@@ -5,7 +5,7 @@ use crate::timestamp::{DAY_NS, HOUR_NS, counted, display_duration, display_utc};
 use crate::zone::Zone;
 
 /// A pause longer than this is a hole in the data, whether or not a weekend lies in it. Easter takes four days.
-const WEEKEND_NS_MAX: i64 = 4 * DAY_NS;
+pub(crate) const WEEKEND_NS_MAX: i64 = 4 * DAY_NS;
 /// Noon of the first Saturday after 1970-01-01, a Thursday.
 const SATURDAY_NOON_NS: i64 = 2 * DAY_NS + 12 * HOUR_NS;
 /// Gaps that are listed one by one.

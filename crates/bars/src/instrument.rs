@@ -43,7 +43,12 @@ pub(crate) fn checked_base(instruments: &[Instrument<'_>]) -> Result<Timeframe> 
         in_range("instruments", &format!("{name} twice"), "each instrument once", is_new)?;
         let (base, first_base) = (bars.timeframe, first.bars.timeframe);
         let bases = format!("{} of {first_base} bars and {name} of {base} bars", first.name);
-        in_range("instruments", &bases, "bars of one timeframe; resample the shorter ones", base == first_base)?;
+        in_range(
+            "instruments",
+            &bases,
+            "bars of one timeframe; give files of the same timeframe for every instrument, the shortest that all have",
+            base == first_base,
+        )?;
         let shown_size = format!("{pip_size} for {name}");
         in_range("pip_size", &shown_size, "a finite number above 0", *pip_size > 0.0 && pip_size.is_finite())?;
     }

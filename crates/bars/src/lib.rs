@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod adjusted_column;
 mod adjustment;
 mod align;
 mod bar_lines;
 mod bars;
 mod binning;
 mod column_order;
+mod compared;
 mod date_order;
 mod digits;
 mod draft;
@@ -64,8 +66,9 @@ pub use adjustment::{Adjustments, Split};
 pub use align::{align, align_usable, align_with};
 pub use bar_lines::BarLines;
 pub use bars::{Bar, Bars};
+pub use compared::ComparedFiles;
 pub use date_order::DateOrder;
-pub use error::{Error, Result};
+pub use error::{Error, LeftOut, Result};
 pub use feature::Feature;
 pub use feature_table::FeatureTable;
 pub use format_name::FormatName;
@@ -75,9 +78,10 @@ pub use instrument::Instrument;
 pub use jumps::Jump;
 pub use leak::{Difference, Leak};
 pub use ledger::Tally;
+pub use lines::LINE_BYTES_MAX;
 pub use options::{Prices, ReadOptions, Repeats, StampedAt};
 pub use pair::{PairSummary, Times, read_pair};
-pub use panel::{ReturnPanel, WithoutReturns, return_panel};
+pub use panel::{CommonTimes, ReturnPanel, WithoutReturns, on_common_times, return_panel};
 pub use perturb::Perturbation;
 pub use proof::{Moment, Proof, prove_no_look_ahead, prove_scalers};
 pub use read::{Recording, read};
@@ -93,6 +97,7 @@ pub use symbol::{pip_size_of, symbol_of};
 pub use symbol_pattern::SymbolPattern;
 pub use target::TargetKind;
 pub use timeframe::Timeframe;
+pub use timestamp::listed;
 pub use trouble::{Mend, OnError, Trouble};
-pub use universe::{LeftOut, Universe, bar_files, read_all};
+pub use universe::{Universe, bar_files, is_bar_file, read_all};
 pub use zone::Zone;

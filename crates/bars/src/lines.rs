@@ -8,7 +8,7 @@ use crate::encoding::{ByteOrder, Utf16Reader};
 use crate::error::{Error, Result};
 
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot fill the memory.
-const LINE_BYTES_MAX: usize = 1 << 16;
+pub const LINE_BYTES_MAX: usize = 1 << 16;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -24,10 +24,17 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Opens a file; gzip and UTF-16 are told from its first bytes, whatever its name.
+    /// Opens a file; gzip and UTF-16 are told from its first bytes, whatever its name. A pipe is
+    /// refused: a file is opened more than once, and its hash is taken after it was read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let reader = File::open(path).map(BufReader::new).and_then(decompressed).and_then(decoded);
-        let reader = reader.map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        let failed = |source| Error::Open { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        if !found.is_file() {
+            let kind = if found.is_dir() { "a folder" } else { "a pipe or a device" };
+            return Err(Error::NotAFile { path: path.to_owned(), kind });
+        }
+        let reader = decompressed(BufReader::new(file)).and_then(decoded).map_err(failed)?;
         Ok(Lines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 
@@ -171,6 +178,17 @@ mod tests {
         assert_eq!(lines_of(&two).unwrap().len(), 2);
         let cut = &gzip(&b"0123456789\n".repeat(1000))[..40];
         assert!(matches!(lines_of(cut), Err(Error::Read { .. })));
+    }
+
+    // `megabatch ingest <(cat bars.csv) --out a.h5` kept the hash of nothing, as the pipe had been
+    // read.
+    #[test]
+    fn only_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, kind) in [(folder.path(), "a folder"), (Path::new("/dev/null"), "a pipe or a device")] {
+            let error = Lines::open(path).err().unwrap();
+            assert!(matches!(error, Error::NotAFile { kind: found, .. } if found == kind), "{error}");
+        }
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Order<'_> {
                 Occurrence::Twice(first, _) if !self.is_in_second_pass(index, first) => (first, false),
                 Occurrence::Twice(_, second) => (second, true),
                 // The date of a daily bar is no time of day: that its midnight is skipped says nothing against it.
-                Occurrence::Never { unmoved } if self.clock.base == Timeframe::D1 => (unmoved, false),
+                Occurrence::Never { unmoved } if self.clock.base >= Timeframe::D1 => (unmoved, false),
                 Occurrence::Never { .. } => return None,
             },
         };
@@ -166,8 +166,9 @@ impl Order<'_> {
     fn settle(&mut self, bar: usize, index: usize) -> Result<()> {
         let (open_time, earlier) = self.placed[bar];
         if self.is_copy(bar, index) {
-            let expected = format!("a row of its own (line {} says the same)", self.rows[earlier].line);
-            return self.refuse(index, Fault { trouble: Trouble::Copy, expected });
+            // It says nothing new, so that nothing is lost without it.
+            self.ledger.drop_row(self.rows[index].line, Trouble::Copy);
+            return Ok(());
         }
         let (line, earlier_line) = (self.rows[index].line, self.rows[earlier].line);
         match self.clock.repeats {

@@ -35,7 +35,7 @@ pub struct Times {
 }
 
 impl Times {
-    fn add(&mut self, open_time: i64) {
+    pub(crate) fn add(&mut self, open_time: i64) {
         self.count += 1;
         self.first.get_or_insert(open_time);
     }
@@ -69,7 +69,9 @@ pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: 
     };
     let mut warnings: Vec<String> = bids.summary.warnings.into_iter().filter(is_of_a_side).collect();
     warnings.extend(asks.summary.warnings.into_iter().filter(is_of_a_side));
-    let summary = ReadSummary { pair: Some(pair), ..ReadSummary::of(&bars, files, symbol.clone(), warnings) };
+    let compared = [bids.summary.compared, asks.summary.compared].concat();
+    let of_bars = ReadSummary::of(&bars, files, symbol.clone(), warnings);
+    let summary = ReadSummary { compared, pair: Some(pair), ..of_bars };
     Ok(Recording { symbol, bars, summary })
 }
 

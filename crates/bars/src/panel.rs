@@ -7,6 +7,11 @@ use crate::bars::Bars;
 use crate::error::Result;
 use crate::spec::in_range;
 use crate::timeframe::Timeframe;
+use crate::timestamp::DAY_NS;
+
+/// An instrument without a bar for this long is no longer counted as listed. Longer than any
+/// market's holidays.
+const LISTED_NS: i64 = 28 * DAY_NS;
 
 /// Log returns of many instruments at common times.
 ///
@@ -25,8 +30,10 @@ pub struct ReturnPanel {
     pub values: Vec<f64>,
     /// The instruments that have no return on any day.
     pub left_out: Vec<WithoutReturns>,
-    /// When each of the days begins that are left out: fewer than half of the instruments that have bars before and after it, or on it, have
-    /// one on it. Such a day is one file's error or another market's, and would tear the returns of all others in two.
+    /// When each of the excluded days begins: fewer than half of the listed instruments have a bar
+    /// on it. An instrument is listed on a day where it has a bar on it or on one of the 27 days
+    /// before; later bars decide nothing. Such a day is one file's error or another market's, and
+    /// would tear the returns of all others in two.
     pub days_left_out: Vec<i64>,
 }
 
@@ -77,6 +84,35 @@ pub fn return_panel(instruments: &[(&str, &Bars)]) -> Result<ReturnPanel> {
     })
 }
 
+/// The bars of several instruments at common times.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CommonTimes {
+    /// The bars that are kept, an entry an instrument, in the order given.
+    pub bars: Vec<Bars>,
+    /// Number of bars that are dropped, an entry an instrument.
+    pub dropped: Vec<usize>,
+}
+
+/// Drops the bars at times at which fewer than half of the listed instruments have one: the times
+/// that [`return_panel`] leaves out.
+///
+/// # Errors
+/// As [`return_panel`].
+pub fn on_common_times(instruments: &[(&str, &Bars)]) -> Result<CommonTimes> {
+    checked_timeframe(instruments)?;
+    let (_, excluded) = grid(instruments);
+    let mut common = CommonTimes { bars: Vec::new(), dropped: Vec::new() };
+    for (_, bars) in instruments {
+        let mut kept = Bars::with_capacity(bars.timeframe, bars.len());
+        let is_common = |&index: &usize| excluded.binary_search(&bars.open_time[index]).is_err();
+        (0..bars.len()).filter(is_common).for_each(|index| kept.push(bars.bar(index)));
+        common.dropped.push(bars.len() - kept.len());
+        common.bars.push(kept);
+    }
+    Ok(common)
+}
+
 fn checked_timeframe(instruments: &[(&str, &Bars)]) -> Result<Timeframe> {
     in_range("instruments", &"empty", "at least one", !instruments.is_empty())?;
     let mut names: Vec<&str> = instruments.iter().map(|&(name, _)| name).collect();
@@ -88,22 +124,32 @@ fn checked_timeframe(instruments: &[(&str, &Bars)]) -> Result<Timeframe> {
     let shown = other.map_or_else(String::new, |(name, other)| {
         format!("{first} of {} bars and {name} of {} bars", bars.timeframe, other.timeframe)
     });
-    in_range("instruments", &shown, "bars of one timeframe; resample the shorter ones", other.is_none())?;
+    in_range(
+        "instruments",
+        &shown,
+        "bars of one timeframe; give files of the same timeframe for every instrument, the shortest that all have",
+        other.is_none(),
+    )?;
     Ok(bars.timeframe)
 }
 
-/// When the days begin on which at least half of the listed instruments have a bar, and the others on which some has one.
+/// Open times of the days on which at least half of the listed instruments have a bar, and of the
+/// other days that have any.
+///
+/// Every day is judged by the bars up to it alone: files that go on further keep the same days.
 fn grid(instruments: &[(&str, &Bars)]) -> (Vec<i64>, Vec<i64>) {
     let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    let (mut begins, mut ends): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
     for (_, bars) in instruments {
         bars.open_time.iter().for_each(|&time| *counts.entry(time).or_default() += 1);
+        for together in bars.open_time.chunk_by(|one, next| next - one < LISTED_NS) {
+            begins.extend(together.first());
+            ends.extend(together.last().map(|&last| last.saturating_add(LISTED_NS)));
+        }
     }
-    let (mut begin, mut end): (Vec<i64>, Vec<i64>) =
-        instruments.iter().filter_map(|(_, bars)| bars.open_time.first().copied().zip(bars.open_time.last())).unzip();
-    begin.sort_unstable();
-    end.sort_unstable();
-    // From its first to its last bar an instrument is listed.
-    let listed = |time: i64| begin.partition_point(|&begin| begin <= time) - end.partition_point(|&end| end < time);
+    begins.sort_unstable();
+    ends.sort_unstable();
+    let listed = |time: i64| begins.partition_point(|&begin| begin <= time) - ends.partition_point(|&end| end <= time);
     let (days, left_out): (Vec<_>, Vec<_>) = counts.into_iter().partition(|&(time, count)| 2 * count >= listed(time));
     let times = |days: Vec<(i64, usize)>| days.into_iter().map(|(time, _)| time).collect();
     (times(days), times(left_out))
@@ -129,7 +175,6 @@ mod tests {
 
     use super::*;
     use crate::bars::Bar;
-    use crate::timestamp::DAY_NS;
 
     /// Bars of the given days and closes.
     fn bars(closes: &[(i64, f64)]) -> Bars {
@@ -169,13 +214,17 @@ mod tests {
 
     #[test]
     fn a_day_of_few_is_no_day() {
-        // Day 2 stands in one of three files; on day 9, which follows the end of two of them, one of one listed is no minority.
+        // Day 2 stands in one of three files. Two of them end on day 3: they count as listed up to
+        // day 30, and on day 31 one of one listed is no minority.
         let usual = bars(&[(0, 1.0), (1, 2.0), (3, 4.0)]);
-        let stray = bars(&[(0, 1.0), (1, 3.0), (2, 99.0), (3, 9.0), (9, 27.0)]);
+        let stray = bars(&[(0, 1.0), (1, 3.0), (2, 99.0), (3, 9.0), (30, 99.0), (31, 27.0)]);
         let panel = return_panel(&[("A", &usual), ("B", &usual), ("C", &stray)]).unwrap();
-        assert_eq!(panel.days_left_out, [2 * DAY_NS]);
-        assert_eq!(panel.open_times, [0, 1, 3, 9].map(|day| day * DAY_NS));
+        assert_eq!(panel.days_left_out, [2, 30].map(|day| day * DAY_NS));
+        assert_eq!(panel.open_times, [0, 1, 3, 31].map(|day| day * DAY_NS));
         assert_eq!(shown(&panel.values[8..]), [None, Some(3), Some(3), Some(3)]);
+        let common = on_common_times(&[("A", &usual), ("B", &usual), ("C", &stray)]).unwrap();
+        assert_eq!((common.dropped, &common.bars[0]), (vec![0, 0, 2], &usual));
+        assert_eq!(common.bars[2].open_time, [0, 1, 3, 31].map(|day| day * DAY_NS));
         // Half is enough.
         let two = return_panel(&[("A", &usual), ("C", &stray)]).unwrap();
         assert_eq!((two.days_left_out.len(), shown(&two.values[..5])), (0, vec![None, Some(2), None, None, None]));
@@ -195,8 +244,69 @@ mod tests {
         }
     }
 
+    /// Bars of day `day` and before.
+    fn cut(bars: &Bars, day: i64) -> Bars {
+        let mut bars = bars.clone();
+        bars.truncate(bars.open_time.partition_point(|&time| time <= day * DAY_NS));
+        bars
+    }
+
+    /// The returns of one instrument, NaN as `None`; none at all for one that the panel excludes.
+    fn row(panel: &ReturnPanel, name: &str, days: usize) -> Vec<Option<u64>> {
+        let all = panel.open_times.len();
+        match panel.names.iter().position(|other| other == name) {
+            Some(place) => {
+                panel.values[place * all..][..days].iter().map(|v| (!v.is_nan()).then(|| v.to_bits())).collect()
+            }
+            None => vec![None; days],
+        }
+    }
+
+    /// `graph build` of files cut at a day gave other weights on that day than of the whole files:
+    /// an instrument that had bars later counted as listed, so that a day on which it pauses was
+    /// excluded for what came after.
+    #[test]
+    fn a_pause_counts_the_same_whatever_follows() {
+        // On day 40 only A trades. B and C pause from day 1 on, and have bars again on day 50.
+        let always: Vec<(i64, f64)> = (0..=50).map(|day| (day, 1.0 + day as f64)).collect();
+        let (whole, pausing) = (bars(&always), bars(&[(0, 1.0), (1, 2.0), (50, 3.0)]));
+        let panel = return_panel(&[("A", &whole), ("B", &pausing), ("C", &pausing)]).unwrap();
+        let until_40 = return_panel(&[("A", &cut(&whole, 40)), ("B", &cut(&pausing, 40)), ("C", &cut(&pausing, 40))]);
+        let until_40 = until_40.unwrap();
+        let days = until_40.open_times.len();
+        assert_eq!(panel.open_times[..days], until_40.open_times);
+        assert_eq!(until_40.open_times.last(), Some(&(40 * DAY_NS)));
+    }
+
     proptest! {
-        /// Every value is what a search for the two closes says; bars after a day change nothing up to it, as long as they begin no day.
+        /// Bars after a day change no return up to it, whether instruments end, pause or begin
+        /// around it.
+        #[test]
+        fn later_bars_change_nothing(
+            spans in prop::collection::vec((0i64..90, 0i64..90, 0i64..90, 0i64..90), 1..7),
+            traded in prop::collection::vec(prop::collection::vec(0u8..10, 90), 7),
+            last in 0i64..90,
+        ) {
+            let of = |(k, &(begin, end, from, to)): (usize, &(i64, i64, i64, i64))| {
+                let pauses = |day: i64| (from..to).contains(&day);
+                let days = (begin..=end.max(begin)).filter(|&day| !pauses(day) && traded[k][day as usize] > 0);
+                bars(&days.map(|day| (day, 1.0 + ((k as i64 * 31 + day * 17) % 13) as f64)).collect::<Vec<_>>())
+            };
+            let whole: Vec<Bars> = spans.iter().enumerate().map(of).collect();
+            let until: Vec<Bars> = whole.iter().map(|bars| cut(bars, last)).collect();
+            let names: Vec<String> = (0..whole.len()).map(|k| k.to_string()).collect();
+            let panel_of = |bars: &[Bars]| {
+                return_panel(&names.iter().map(String::as_str).zip(bars).collect::<Vec<_>>()).unwrap()
+            };
+            let (panel, cut_panel) = (panel_of(&whole), panel_of(&until));
+            let days = panel.open_times.partition_point(|&time| time <= last * DAY_NS);
+            prop_assert_eq!(&panel.open_times[..days], &cut_panel.open_times[..]);
+            for name in &names {
+                prop_assert_eq!(row(&panel, name, days), row(&cut_panel, name, days));
+            }
+        }
+
+        /// Every value is what a search for the two closes says.
         #[test]
         fn agrees_with_a_search(present in prop::collection::vec(prop::collection::vec(any::<bool>(), 12), 1..6)) {
             let close = |instrument: usize, day: usize| 1.0 + ((instrument * 31 + day * 17) % 13) as f64;

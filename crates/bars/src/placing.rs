@@ -3,13 +3,12 @@
 use std::ops::Range;
 
 use crate::draft::Draft;
-use crate::error::Error;
+use crate::error::{Error, LeftOut};
 use crate::hole::Weekends;
 use crate::instrument::Piece;
 use crate::series::Segment;
 use crate::shortage::Shortage;
 use crate::timestamp::display_duration;
-use crate::universe::LeftOut;
 
 /// The samples of all instruments.
 pub(crate) struct Placed {

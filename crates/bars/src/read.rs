@@ -1,8 +1,9 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::adjustment::Adjustments;
 use crate::bars::Bars;
+use crate::compared::ComparedFiles;
 use crate::error::{Error, Result};
 use crate::far_bars;
 use crate::format_name::FormatName;
@@ -17,6 +18,7 @@ use crate::summary::{BarCounts, FileSummary, ReadSummary};
 use crate::timeframe::Timeframe;
 use crate::timestamp::{Stamp, display_utc};
 use crate::weekly_close::{WeekEnds, ZoneChoice};
+use crate::zone::Zone;
 
 /// Jumps that are warned of one by one; the others are counted.
 const JUMPS_TOLD: usize = 3;
@@ -34,18 +36,61 @@ pub struct Recording {
 
 /// Reads the bars of one symbol from one or more CSV files and joins them in order of time.
 ///
-/// The files are plain or compressed with gzip, in UTF-8 or UTF-16. Gaps are counted and never filled.
+/// The files are plain or compressed with gzip, in UTF-8 or UTF-16. Gaps are counted and never
+/// filled. Of files in several timeframes the shortest are read, and the others are compared with
+/// what these make.
 ///
 /// # Errors
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`], [`Error::UnknownDateOrder`],
-/// [`Error::ColumnOrder`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be used as it stands, under
+/// [`Error::ColumnOrder`], [`Error::UnclearColumns`], [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be used as it stands, under
 /// [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`]; [`Error::UnknownBase`], [`Error::WrongBase`];
 /// [`Error::Overlap`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     let symbol = common_symbol(paths, options)?;
-    let mut sources = paths.iter().map(|path| Source::read(path.as_ref(), options)).collect::<Result<Vec<_>>>()?;
+    let sources = paths.iter().map(|path| Source::read(path.as_ref(), options)).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
+    let ByTimeframe { shortest, longer } = ByTimeframe::of(sources, options.base);
+    let mut recording = read_sources(symbol, shortest, options)?;
+    for (timeframe, sources) in longer {
+        let paths = sources.iter().map(|source| source.path.clone()).collect();
+        let of_timeframe = ReadOptions { base: Some(timeframe), ..options.clone() };
+        let bars = read_sources(recording.symbol.clone(), sources, &of_timeframe)?.bars;
+        let compared = ComparedFiles::new(paths, &bars, &recording.bars);
+        recording.summary.warnings.extend(compared.warning());
+        recording.summary.compared.push(compared);
+    }
+    Ok(recording)
+}
 
+/// The sources of one symbol by the timeframe of their bars.
+struct ByTimeframe {
+    /// Those that the series is made of, and those whose timeframe does not show.
+    shortest: Vec<Source>,
+    longer: BTreeMap<Timeframe, Vec<Source>>,
+}
+
+impl ByTimeframe {
+    /// The shortest timeframe is the stated one, or the shortest of the sources'.
+    fn of(sources: Vec<Source>, stated: Option<Timeframe>) -> Self {
+        let own: Vec<Option<Timeframe>> = sources.iter().map(|source| Spacings::only(&source.rows)).collect();
+        let shortest = stated.or_else(|| own.iter().copied().flatten().min());
+        let mut by_timeframe = ByTimeframe { shortest: Vec::new(), longer: BTreeMap::new() };
+        for (source, own) in sources.into_iter().zip(own) {
+            match own.filter(|own| Some(*own) > shortest) {
+                Some(longer) => by_timeframe.longer.entry(longer).or_default().push(source),
+                None => by_timeframe.shortest.push(source),
+            }
+        }
+        // A stated timeframe that no source has is refused where the sources are read.
+        if by_timeframe.shortest.is_empty() {
+            by_timeframe.shortest = std::mem::take(&mut by_timeframe.longer).into_values().flatten().collect();
+        }
+        by_timeframe
+    }
+}
+
+/// Makes one recording of sources of one timeframe.
+fn read_sources(symbol: String, mut sources: Vec<Source>, options: &ReadOptions) -> Result<Recording> {
     let mut spacings = Spacings::default();
     sources.iter().for_each(|source| spacings.add(&source.rows));
     let base = spacings.base(options.base)?;
@@ -56,12 +101,12 @@ pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Record
     let zones = choose_zones(&sources, options, base.duration_ns() - stamp_delay_ns, base);
 
     let mut warnings = spacings.warnings(base);
-    warnings.extend(zones.values().filter_map(|choice| choice.warning.clone()));
+    let of_zones: BTreeSet<String> = zones.iter().filter_map(|choice| choice.warning.clone()).collect();
+    warnings.extend(of_zones);
     warnings.extend(sources.iter().filter_map(|source| source_warning(source, options)));
     warnings.extend(sources.iter_mut().filter_map(spread::in_units_of_the_price));
     let mut pieces = Vec::with_capacity(sources.len());
-    for source in sources {
-        let choice = &zones[&source.format.name];
+    for (source, choice) in sources.into_iter().zip(&zones) {
         let clock = Clock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats };
         pieces.push(Piece::of(source, choice, clock)?);
     }
@@ -89,6 +134,7 @@ impl ReadSummary {
             bars: BarCounts::of(bars),
             gaps: Gaps::of(bars, files.iter().filter_map(|file| file.zone.clone())),
             jumps,
+            compared: Vec::new(),
             pair: None,
             files,
             warnings,
@@ -112,7 +158,10 @@ impl Piece {
         let Source { path, format, rows, row_count, preamble, newest_first, mut ledger, .. } = source;
         let bars = in_order(&rows, clock, &mut ledger)?;
         let (dropped, mended) = ledger.close();
-        let adjusted = format.columns.adjusted.and_then(|_| Adjustments::of(&rows, &bars, |row| clock.open_time(row)));
+        let adjusted = format
+            .columns
+            .adjusted
+            .and_then(|_| Adjustments::of(&rows, &bars, &format.columns, |row| clock.open_time(row)));
         let (format, rows, kept) = (format.name, row_count, bars.len() as u64);
         let summary =
             FileSummary { path, format, zone, zone_why, rows, preamble, newest_first, kept, dropped, mended, adjusted };
@@ -142,19 +191,46 @@ fn refuse_nothing(sources: &[Source]) -> Result<()> {
     Err(Error::NothingLeft { path: sources[0].path.clone(), rows, first })
 }
 
-/// One clock a format: the files of a symbol come from one place, and a short file alone does not show its clock.
-fn choose_zones(
-    sources: &[Source],
-    options: &ReadOptions,
-    close_delay_ns: i64,
+/// One clock a source. The files of a format come from one place, and a short file alone does not
+/// show its clock: so all of a format have one, but for those that show another themselves.
+fn choose_zones(sources: &[Source], options: &ReadOptions, close_delay_ns: i64, base: Timeframe) -> Vec<ZoneChoice> {
+    let stated = options.zone.as_ref();
+    let of_source = |source: &Source| {
+        let mut ends = WeekEnds::new(base);
+        ends.add(&source.rows, close_delay_ns);
+        FormatWeekEnds { format: source.format.name, ends }
+    };
+    let files: Vec<FormatWeekEnds> = sources.iter().map(of_source).collect();
+    let of_all = common_choices(files.iter(), stated, base);
+    let own: Vec<Option<ZoneChoice>> = files
+        .iter()
+        .map(|file| match stated {
+            Some(_) => None,
+            None => file.ends.own_choice(file.format, &of_all[&file.format].zone),
+        })
+        .collect();
+    let others = files.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(file, _)| file);
+    let common = common_choices(others, stated, base);
+    own.into_iter().zip(&files).map(|(own, file)| own.unwrap_or_else(|| common[&file.format].clone())).collect()
+}
+
+/// The weekends of one file.
+struct FormatWeekEnds {
+    format: FormatName,
+    ends: WeekEnds,
+}
+
+/// The clock of the files of each format.
+fn common_choices<'a>(
+    files: impl Iterator<Item = &'a FormatWeekEnds>,
+    stated: Option<&Zone>,
     base: Timeframe,
 ) -> BTreeMap<FormatName, ZoneChoice> {
-    let mut week_ends: BTreeMap<FormatName, WeekEnds> = BTreeMap::new();
-    for source in sources {
-        let ends = week_ends.entry(source.format.name).or_insert_with(|| WeekEnds::new(base));
-        ends.add(&source.rows, close_delay_ns);
+    let mut together: BTreeMap<FormatName, WeekEnds> = BTreeMap::new();
+    for file in files {
+        together.entry(file.format).or_insert_with(|| WeekEnds::new(base)).extend(&file.ends);
     }
-    week_ends.into_iter().map(|(format, ends)| (format, ends.choose(format, options.zone.as_ref()))).collect()
+    together.into_iter().map(|(format, ends)| (format, ends.choose(format, stated))).collect()
 }
 
 fn source_warning(source: &Source, options: &ReadOptions) -> Option<String> {

@@ -8,10 +8,11 @@ use crate::timestamp::display_utc;
 
 /// Makes longer bars from shorter ones.
 ///
-/// Bins start at multiples of the timeframe since 1970 UTC. A bin's open is its first bar's, its close its last bar's, its
-/// high and low are the extremes, its volume is the sum and its spread its last bar's. A bin without any bar gives none. A bin that ends after the
-/// last given bar closes is left out, because more of it may follow. Bars of the timeframe asked for come back unchanged,
-/// wherever they start.
+/// Bins start at multiples of the timeframe since 1970 UTC, those of weeks on Mondays. A bin's open
+/// is its first bar's, its close its last bar's, its high and low are the extremes, its volume is
+/// the sum and its spread its last bar's. A bin without any bar gives none. A bin that ends after
+/// the last given bar closes is left out, because more of it may follow. Bars of the timeframe
+/// asked for come back unchanged, wherever they start.
 ///
 /// # Errors
 /// [`Error::NotAMultiple`] when the timeframe is shorter than the bars' or no multiple of it; [`Error::Straddles`] when a
@@ -33,7 +34,7 @@ pub(crate) fn resample_part(bars: &Bars, part: Range<usize>, timeframe: Timefram
     let mut bins = Bars::with_capacity(timeframe, part.len().div_ceil((bin_ns / base_ns) as usize));
     for index in part.clone() {
         let bar = bars.bar(index);
-        let bin_open_time = bar.open_time.div_euclid(bin_ns) * bin_ns;
+        let bin_open_time = timeframe.bin_open_time(bar.open_time);
         if bar.open_time + base_ns > bin_open_time + bin_ns {
             return Err(Error::Straddles { timeframe, base, open_time: display_utc(bar.open_time) });
         }
@@ -120,6 +121,20 @@ mod tests {
         for (minutes_given, bins) in [(0, 0), (1, 0), (4, 0), (5, 1), (6, 1), (9, 1), (10, 2)] {
             assert_eq!(resample(&minutes(0..minutes_given), Timeframe::M5).unwrap().len(), bins, "{minutes_given}");
         }
+    }
+
+    /// `--timeframes D1:20,W1:8` was refused, as there was no longer timeframe than a day.
+    #[test]
+    fn days_become_weeks_from_monday_on() {
+        let mut days = Bars::with_capacity(Timeframe::D1, 0);
+        // Friday to the Monday after the next: 2018-06-29, then a full week of trade, then
+        // 2018-07-09.
+        for (place, day) in [17_711, 17_714, 17_715, 17_716, 17_717, 17_718, 17_721].into_iter().enumerate() {
+            days.push(minute(day * 1_440, 100.0 + place as f64));
+        }
+        let weeks = resample(&days, Timeframe::W1).unwrap();
+        assert_eq!(weeks.open_time, [17_707, 17_714].map(|day| day * 1_440 * MINUTE_NS));
+        assert_eq!((weeks.open[1], weeks.close[1], weeks.high[1], weeks.volume[1]), (101.0, 106.0, 107.0, 5.0));
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub struct SeriesStream {
 pub struct Step {
     /// Whether a segment begins with the bar: nothing goes on from the rows before it.
     pub begins_segment: bool,
+    /// The hole before the bar that began the segment; `None` within a segment, and at the first
+    /// bar of all.
+    pub hole: Option<Gap>,
     /// When the bar closes, in nanoseconds since 1970 UTC: the time of its sample.
     pub close_time: i64,
     /// Whether the windows of all timeframes are full, so that a sample stands at the bar.
@@ -87,10 +90,12 @@ impl SeriesStream {
     /// When the bar does not open after the last one.
     pub fn push(&mut self, bar: &Bar) -> Result<Step> {
         let duration_ns = self.base.duration_ns();
-        let begins_segment = self.last_close_time.is_none_or(|last| {
+        let gap = self.last_close_time.map(|last| {
             assert!(last - duration_ns < bar.open_time, "bars are in order of time");
-            self.holes.forbids(Gap { from: last, to: bar.open_time })
+            Gap { from: last, to: bar.open_time }
         });
+        let hole = gap.filter(|&gap| self.holes.forbids(gap));
+        let begins_segment = gap.is_none() || hole.is_some();
         let close_time = bar.open_time + duration_ns;
         self.last_close_time = Some(close_time);
         for timeframe in &mut self.timeframes {
@@ -100,12 +105,22 @@ impl SeriesStream {
             timeframe.push(bar)?;
         }
         let has_full_windows = self.timeframes.iter().all(|timeframe| timeframe.rows >= timeframe.window.seq_len);
-        Ok(Step { begins_segment, close_time, has_full_windows })
+        Ok(Step { begins_segment, hole, close_time, has_full_windows })
     }
 
     /// The timeframes and their windows, shortest first.
     pub fn windows(&self) -> impl ExactSizeIterator<Item = Window> + '_ {
         self.timeframes.iter().map(|timeframe| timeframe.window)
+    }
+
+    /// Bars of timeframe `timeframe` that must close before its window is full: those in which
+    /// features warm up, and those of the window.
+    ///
+    /// # Panics
+    /// When there is no such timeframe.
+    pub fn bars_needed(&self, timeframe: usize) -> usize {
+        let TimeframeStream { window, features, rows, .. } = &self.timeframes[timeframe];
+        (features.warm_up_left() + window.seq_len).saturating_sub(*rows)
     }
 
     /// The scaled rows of timeframe `timeframe` that closed with the last base bar, `[n, F]`: none or one, or two where the last bars of the bin
@@ -250,6 +265,28 @@ mod tests {
         let scalers = fitted.scalers();
         let series = align_with(&[instrument], &spec, &scalers).unwrap();
         assert_same(&series, &streamed(&bars, &spec, &scalers), spec.horizon);
+    }
+
+    #[test]
+    fn a_hole_is_told_and_the_bars_that_are_needed_after_it_are_counted() {
+        let mut spec = spec(vec![Feature::Rsi14]);
+        spec.windows.truncate(2);
+        let bars = bars(400, &[(300, 1000)]);
+        let instrument = Instrument { name: "X", bars: &bars, pip_size: 1e-4 };
+        let scalers = align(&[instrument], &spec).unwrap().scalers();
+        let mut stream = SeriesStream::new(instrument, &spec, &scalers).unwrap();
+        for k in 0..bars.len() {
+            let needed = [stream.bars_needed(0), stream.bars_needed(1)];
+            let step = stream.push(&bars.bar(k)).unwrap();
+            assert_eq!(step.has_full_windows, (0..2).all(|k| stream.bars_needed(k) == 0));
+            let hole = Gap { from: bars.close_time(299), to: bars.open_time[300] };
+            assert_eq!(step.hole, (k == 300).then_some(hole), "{k}");
+            match k {
+                0 => assert_eq!(needed, [14 + 7, 14 + 4]),
+                300 => assert_eq!(stream.bars_needed(0), 14 + 7 - 1),
+                _ => assert_eq!(stream.bars_needed(0), needed[0].saturating_sub(1)),
+            }
+        }
     }
 
     #[test]

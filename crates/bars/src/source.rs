@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::adjusted_column::AdjustedColumn;
 use crate::column_order::ColumnOrder;
 use crate::date_order::order_of_dates;
 use crate::digits::Digits;
 use crate::error::{Error, Result, shortened};
 use crate::fields::Fields;
-use crate::format::Format;
+use crate::format::{Format, LaterLine};
 use crate::format_name::TRIED;
 use crate::ledger::Ledger;
 use crate::lines::Lines;
 use crate::options::{Prices, ReadOptions};
 use crate::row::{Fault, Row};
 use crate::timestamp::DateStyle;
-use crate::trouble::Mend;
+use crate::trouble::{Mend, Trouble};
 
 /// Lines from which the format is recognised.
 const HEAD_LINES: usize = 64;
@@ -35,6 +36,7 @@ pub(crate) struct Source {
     pub(crate) ledger: Ledger,
     header: Vec<u8>,
     column_order: ColumnOrder,
+    adjusted_column: Option<AdjustedColumn>,
     /// What is wrong with the first row that stops the reading, unless all rows together show that the columns are.
     stopped: Option<Error>,
 }
@@ -56,6 +58,7 @@ impl Source {
             ledger: Ledger::new(path.to_owned(), options.on_error),
             header: Vec::new(),
             column_order: ColumnOrder::default(),
+            adjusted_column: AdjustedColumn::of(&format),
             stopped: None,
         };
         for (line, text) in &head {
@@ -64,6 +67,9 @@ impl Source {
         let mut text = Vec::new();
         while let Some(line) = lines.read_into(&mut text)? {
             source.add(line, &text)?;
+        }
+        if let Some(column) = source.adjusted_column {
+            column.check(path, &source.format)?;
         }
         source.column_order.check(path, &source.format)?;
         if let Some(error) = source.stopped.take() {
@@ -90,10 +96,16 @@ impl Source {
         if self.rows.len() == ROWS_MAX {
             return Err(Error::TooManyRows { path: self.path.clone(), rows_max: ROWS_MAX });
         }
-        self.row_count += 1;
         let fields = Fields::split(text, self.format.delimiter);
         let row = Row::parse(&fields, &self.format, line);
-        let misfits = row.as_ref().is_ok_and(|row| self.column_order.add(row));
+        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == Trouble::Unreadable);
+        if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {
+            return Ok(());
+        }
+        self.row_count += 1;
+        let is_no_adjusted_close =
+            self.adjusted_column.as_mut().is_some_and(|column| column.add(&fields, &self.format, line));
+        let misfits = row.as_ref().is_ok_and(|row| self.column_order.add(row)) || is_no_adjusted_close;
         match row.and_then(|row| self.checked(row)) {
             Ok(row) => {
                 self.digits.add(&fields, &self.format.columns);

@@ -10,6 +10,9 @@ use crate::timestamp::display_duration;
 /// Another timeframe's spacing between this share of the bars is worth a warning.
 const FOREIGN_SHARE_MIN: f64 = 0.05;
 
+/// Fewest distances in a file that show its timeframe beside files of another.
+const SHOWN_MIN: u64 = 3;
+
 /// How often each distance between neighbouring rows occurs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spacings {
@@ -42,6 +45,16 @@ impl Spacings {
             }
             None => self.commonest(),
         }
+    }
+
+    /// The timeframe of a file by itself, where it shows: the commonest distance, where every other
+    /// is a multiple of it. Bars of a shorter timeframe with many holes have others too.
+    pub(crate) fn only(rows: &[Row]) -> Option<Timeframe> {
+        let mut spacings = Spacings::default();
+        spacings.add(rows);
+        let timeframe = spacings.commonest().ok()?;
+        let fits = spacings.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0);
+        (fits && spacings.total >= SHOWN_MIN).then_some(timeframe)
     }
 
     fn commonest(&self) -> Result<Timeframe> {

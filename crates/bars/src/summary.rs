@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use crate::adjustment::Adjustments;
 use crate::bars::Bars;
+use crate::compared::ComparedFiles;
 use crate::format_name::FormatName;
 use crate::gaps::Gaps;
 use crate::jumps::Jump;
@@ -33,6 +34,8 @@ pub struct ReadSummary {
     pub gaps: Gaps,
     /// Jumps of the price that no range of the bars explains.
     pub jumps: Vec<Jump>,
+    /// Files of longer timeframes, which were compared with the bars and not read.
+    pub compared: Vec<ComparedFiles>,
     /// How bid and ask were joined, where they were read apart.
     pub pair: Option<PairSummary>,
     /// What a user should know before he trusts the bars.
@@ -171,6 +174,9 @@ impl fmt::Display for ReadSummary {
         writeln!(f, "{}: {} {} {bars} from {first} to {last}", self.symbol, self.bars.all, self.base)?;
         for file in &self.files {
             writeln!(f, "  {file}")?;
+        }
+        for compared in &self.compared {
+            writeln!(f, "  {compared}")?;
         }
         if let Some(pair) = &self.pair {
             writeln!(f, "  {pair}")?;

@@ -21,12 +21,26 @@ pub enum Timeframe {
     H4,
     /// One day, from midnight to midnight UTC.
     D1,
+    /// One week, from Monday to Monday at midnight UTC.
+    W1,
 }
+
+/// The first Monday of 1970, whose first day was a Thursday.
+const MONDAY_NS: i64 = 4 * DAY_NS;
+const WEEK_NS: i64 = 7 * DAY_NS;
 
 impl Timeframe {
     /// Every timeframe, shortest first.
-    pub const ALL: [Timeframe; 7] =
-        [Timeframe::M1, Timeframe::M5, Timeframe::M15, Timeframe::M30, Timeframe::H1, Timeframe::H4, Timeframe::D1];
+    pub const ALL: [Timeframe; 8] = [
+        Timeframe::M1,
+        Timeframe::M5,
+        Timeframe::M15,
+        Timeframe::M30,
+        Timeframe::H1,
+        Timeframe::H4,
+        Timeframe::D1,
+        Timeframe::W1,
+    ];
 
     /// The duration in nanoseconds.
     pub const fn duration_ns(self) -> i64 {
@@ -38,7 +52,18 @@ impl Timeframe {
             Timeframe::H1 => HOUR_NS,
             Timeframe::H4 => 4 * HOUR_NS,
             Timeframe::D1 => DAY_NS,
+            Timeframe::W1 => WEEK_NS,
         }
+    }
+
+    /// When the bin that holds `time_ns` opens, in nanoseconds since 1970 UTC: at a multiple of the
+    /// duration since 1970, and of a week at midnight before Monday.
+    pub const fn bin_open_time(self, time_ns: i64) -> i64 {
+        let origin_ns = match self {
+            Timeframe::W1 => MONDAY_NS,
+            _ => 0,
+        };
+        (time_ns - origin_ns).div_euclid(self.duration_ns()) * self.duration_ns() + origin_ns
     }
 
     /// The timeframe of that duration, if there is one.
@@ -46,7 +71,7 @@ impl Timeframe {
         Timeframe::ALL.into_iter().find(|timeframe| timeframe.duration_ns() == duration_ns)
     }
 
-    /// The name: `M1`, `M5`, `M15`, `M30`, `H1`, `H4` or `D1`.
+    /// The name: `M1`, `M5`, `M15`, `M30`, `H1`, `H4`, `D1` or `W1`.
     pub const fn name(self) -> &'static str {
         match self {
             Timeframe::M1 => "M1",
@@ -56,10 +81,12 @@ impl Timeframe {
             Timeframe::H1 => "H1",
             Timeframe::H4 => "H4",
             Timeframe::D1 => "D1",
+            Timeframe::W1 => "W1",
         }
     }
 
-    /// A window length that suits the timeframe: 480, 288, 192, 96, 96, 48 and 24 bars, shortest timeframe first.
+    /// A window length that suits the timeframe: 480, 288, 192, 96, 96, 48, 24 and 12 bars,
+    /// shortest timeframe first.
     pub const fn default_seq_len(self) -> usize {
         match self {
             Timeframe::M1 => 480,
@@ -68,6 +95,7 @@ impl Timeframe {
             Timeframe::M30 | Timeframe::H1 => 96,
             Timeframe::H4 => 48,
             Timeframe::D1 => 24,
+            Timeframe::W1 => 12,
         }
     }
 }
@@ -102,10 +130,14 @@ mod tests {
         }
         assert!(Timeframe::ALL.is_sorted_by_key(|timeframe| timeframe.duration_ns()));
         assert!(Timeframe::ALL.is_sorted());
+        // 2018-07-01 was a Sunday, 1969-12-29 a Monday.
+        let day = |days: i64| Timeframe::W1.bin_open_time(days * DAY_NS + HOUR_NS) / DAY_NS;
+        assert_eq!([17_713, 17_714, 17_720, 17_721, -1].map(day), [17_707, 17_714, 17_714, 17_721, -3]);
+        assert_eq!(Timeframe::H4.bin_open_time(-1), -4 * HOUR_NS);
         assert_eq!("h4".parse::<Timeframe>().unwrap(), Timeframe::H4);
         assert_eq!(
             "M2".parse::<Timeframe>().unwrap_err().to_string(),
-            "unknown timeframe `M2`: expected M1, M5, M15, M30, H1, H4, D1"
+            "unknown timeframe `M2`: expected M1, M5, M15, M30, H1, H4, D1, W1"
         );
     }
 }

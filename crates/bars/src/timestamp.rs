@@ -94,6 +94,19 @@ pub(crate) fn counted(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
+/// Entries of a list that a message names one by one.
+const LISTED_MAX: usize = 10;
+
+/// The entries of a list in a message, with commas between them; after ten, the number of the
+/// others.
+pub fn listed(entries: &[String]) -> String {
+    let shown = entries.iter().take(LISTED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match entries.len().saturating_sub(LISTED_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 fn add_clock(midnight_ns: i64, clock: &[u8]) -> Option<Stamp> {
     let (clock_ns, rest) = split_clock(clock)?;
     let ns = midnight_ns + clock_ns;

@@ -1,10 +1,9 @@
 //! Many instruments at once: a file that cannot be used costs its own instrument, and no other.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, LeftOut, Lines, Result};
 use crate::options::ReadOptions;
 use crate::read::{Recording, read};
 use crate::trouble::OnError;
@@ -22,20 +21,17 @@ pub struct Universe {
     pub left_out: Vec<LeftOut>,
 }
 
-/// An instrument that cannot be used, and why.
-#[derive(Debug)]
-pub struct LeftOut {
-    /// Its symbol.
-    pub symbol: String,
-    /// What is wrong with it.
-    pub reason: Error,
-}
-
 impl Universe {
     /// The recordings that begin later than the first of all: shares that were listed later.
     pub fn listed_late(&self) -> impl Iterator<Item = &Recording> {
         let begin = self.recordings.iter().map(|recording| recording.summary.first_open_time).min();
         self.recordings.iter().filter(move |recording| Some(recording.summary.first_open_time) > begin)
+    }
+
+    /// The symbols that could not be read, a line each; those with the same fault in one line, and
+    /// no more than ten lines.
+    pub fn describe_left_out(&self) -> Vec<String> {
+        Lines(&self.left_out).to_string().lines().map(|line| line.trim_start().to_owned()).collect()
     }
 
     /// The recordings that end earlier than the last of all: shares that are no longer listed, or that nobody recorded to the end.
@@ -94,7 +90,7 @@ pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
     }
     let listed = || -> std::io::Result<Vec<PathBuf>> { path.read_dir()?.map(|entry| Ok(entry?.path())).collect() };
     let mut files = listed().map_err(|source| Error::Open { path: path.to_owned(), source })?;
-    files.retain(|file| is_of_bars(file));
+    files.retain(|file| is_bar_file(file));
     files.sort_unstable();
     match files.is_empty() {
         true => Err(Error::EmptyFolder { path: path.to_owned() }),
@@ -102,21 +98,11 @@ pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn is_of_bars(file: &Path) -> bool {
+/// Whether a file's name ends in `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it. A hidden
+/// file or a folder is none.
+pub fn is_bar_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let has_ending = name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(&ending));
     has_ending && !name.starts_with('.') && file.is_file()
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LeftOut { symbol, reason } = self;
-        let text = reason.to_string();
-        // Some reasons begin with the symbol themselves.
-        match text.starts_with(&format!("{symbol}:")) {
-            true => f.write_str(&text),
-            false => write!(f, "{symbol}: {text}"),
-        }
-    }
 }

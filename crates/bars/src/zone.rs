@@ -83,15 +83,16 @@ impl fmt::Display for Zone {
 impl FromStr for Zone {
     type Err = Error;
 
-    /// Reads `UTC`, an offset such as `+02:00`, an IANA name such as `America/New_York`, or `new-york+7`: the clock of
-    /// MetaTrader brokers, seven hours ahead of New York's, on which the trading day ends at midnight.
+    /// Reads `UTC`, an offset such as `+02:00`, an IANA name such as `America/New_York`, or a
+    /// number of hours ahead of or behind the clock of New York or London, changes of daylight
+    /// saving included. `new-york+7` is the clock of MetaTrader brokers, on which the trading day
+    /// ends at midnight; `london-5` is that of HistData's files since 2019.
     fn from_str(name: &str) -> Result<Self, Error> {
         if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("z") {
             return Ok(Zone::utc());
         }
-        if name.eq_ignore_ascii_case("new-york+7") {
-            let rules = TimeZone::get("America/New_York").expect("the time zone database is compiled in");
-            return Ok(Zone { name: "new-york+7".to_owned(), rules, ahead_ns: 7 * HOUR_NS });
+        if let Some(shifted) = shifted(name) {
+            return Ok(shifted);
         }
         let fixed = parse_offset(name.as_bytes())
             .and_then(|offset_ns| i32::try_from(offset_ns / SECOND_NS).ok())
@@ -100,11 +101,28 @@ impl FromStr for Zone {
         let rules = fixed.or_else(|| TimeZone::get(name).ok()).ok_or_else(|| Error::UnknownName {
             what: "time zone",
             name: name.to_owned(),
-            expected: "UTC, an offset such as +02:00, a name such as America/New_York, or new-york+7".to_owned(),
+            expected: "UTC, an offset such as +02:00, a name such as America/New_York, or hours from a city such as new-york+7 or \
+                       london-5"
+                .to_owned(),
         })?;
         let name = rules.iana_name().unwrap_or(name).to_owned();
         Ok(Zone { name, rules, ahead_ns: 0 })
     }
+}
+
+/// Cities from whose clock others are told by a number of hours.
+const CITIES: [(&str, &str); 2] = [("new-york", "America/New_York"), ("london", "Europe/London")];
+/// No clock is further from another.
+const HOURS_MAX: i64 = 14;
+
+/// The clock of a name such as `new-york+7` or `london-5`.
+fn shifted(name: &str) -> Option<Zone> {
+    let name = name.to_ascii_lowercase();
+    let (hours, iana) = CITIES.iter().find_map(|&(city, iana)| Some((name.strip_prefix(city)?, iana)))?;
+    let is_signed = hours.starts_with(['+', '-']);
+    let ahead: i64 = hours.parse().ok().filter(|ahead: &i64| is_signed && ahead.abs() <= HOURS_MAX)?;
+    let rules = TimeZone::get(iana).expect("the time zone database is compiled in");
+    Some(Zone { name, rules, ahead_ns: ahead * HOUR_NS })
 }
 
 #[cfg(test)]
@@ -122,6 +140,10 @@ mod tests {
             ("america/new_york", "2018-01-05 17:00", "2018-01-05T22:00:00Z"),
             ("new-york+7", "2018-07-07 00:00", "2018-07-06T21:00:00Z"),
             ("new-york+7", "2018-01-06 00:00", "2018-01-05T22:00:00Z"),
+            // Between the changes of New York and of London.
+            ("london-5", "2019-03-15 16:00", "2019-03-15T21:00:00Z"),
+            ("London-5", "2019-06-14 17:00", "2019-06-14T21:00:00Z"),
+            ("new-york-0", "2018-07-06 17:00", "2018-07-06T21:00:00Z"),
             // Twice in autumn: the first; skipped in spring: as if the clock had not been moved.
             ("America/New_York", "2018-11-04 01:30", "2018-11-04T05:30:00Z"),
             ("America/New_York", "2018-03-11 02:30", "2018-03-11T07:30:00Z"),
@@ -144,7 +166,7 @@ mod tests {
 
     #[test]
     fn unknown_zones_are_refused() {
-        for name in ["", "EURUSD", "+25:00", "02:00", "New York"] {
+        for name in ["", "EURUSD", "+25:00", "02:00", "New York", "london", "london5", "new-york+15", "london+x"] {
             assert!(matches!(name.parse::<Zone>(), Err(Error::UnknownName { .. })), "{name:?}");
         }
     }

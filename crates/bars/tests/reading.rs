@@ -3,7 +3,7 @@
 mod written;
 
 use megabatch_bars::{
-    Error, FormatName, Prices, ReadOptions, Recording, StampedAt, Timeframe, Trouble, read, read_all,
+    Bar, Error, FormatName, Prices, ReadOptions, Recording, StampedAt, Timeframe, Trouble, read, read_all, resample,
 };
 use written::{minutes, read_texts, repair, with_files};
 
@@ -220,4 +220,41 @@ fn a_quoted_volume_with_thousands_is_read_whole() {
     let text = "2018-07-02 00:00,\"1,1789\",\"1,1790\",\"1,1788\",\"1,1789\",5\n";
     let error = read_texts(&[("EURUSD.csv", text)], &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("decimal commas"), "{error}");
+}
+
+/// `megabatch ingest EURUSD_M1.csv EURUSD_M5.csv` was refused as files that overlap, and other
+/// names gave an instrument each.
+#[test]
+fn of_several_timeframes_the_shortest_is_read_and_the_others_are_compared() {
+    let minute = |minute: usize| {
+        let price = 1.0 + (minute % 7) as f64 / 10.0;
+        format!("2018-07-02 00:{minute:02},{price:.2},{:.2},{:.2},{:.2},1\n", price + 0.5, price - 0.25, price + 0.1)
+    };
+    let minutes: String = (0..30).map(minute).collect();
+    let shorter = read_texts(&[("EURUSD_M1.csv", &minutes)], &ReadOptions::default()).unwrap().bars;
+    let longer = resample(&shorter, Timeframe::M5).unwrap();
+    let row = |bar: Bar| {
+        let minute = (bar.open_time - MONDAY_NS) / MINUTE_NS;
+        format!("2018-07-02 00:{minute:02},{:.2},{:.2},{:.2},{:.2},5\n", bar.open, bar.high, bar.low, bar.close)
+    };
+    let five: String = (0..longer.len()).map(|index| row(longer.bar(index))).collect();
+    let later = "2018-07-02 00:30,1,1,1,1,5\n";
+    let cases = [
+        (format!("{five}{later}"), (6, 0, 1), None),
+        (five.replace(",5\n", "1,5\n"), (0, 6, 0), Some("6 of 6 M5 bars have other prices than the M1 bars make")),
+    ];
+    for (five, (same, different, not_covered), warning) in cases {
+        let files = [("EURUSD_M5.csv", five.as_str()), ("EURUSD_M1.csv", minutes.as_str())];
+        let Recording { bars, summary, .. } = read_texts(&files, &ReadOptions::default()).unwrap();
+        assert_eq!((&bars, summary.files.len(), summary.compared.len()), (&shorter, 1, 1));
+        let compared = &summary.compared[0];
+        assert_eq!((compared.same, compared.different.count, compared.not_covered), (same, different, not_covered));
+        assert!(summary.to_string().contains("EURUSD_M5.csv: "), "{summary}");
+        match warning {
+            None => assert_eq!(summary.warnings, [] as [String; 0]),
+            Some(text) => {
+                assert!(summary.warnings.iter().any(|warning| warning.contains(text)), "{:?}", summary.warnings);
+            }
+        }
+    }
 }

@@ -81,7 +81,7 @@ fn all_that_cannot_be_used_are_named_at_once() {
     let error = read_folder(&files, &ReadOptions::default()).unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, Error::Several { instruments: 4, .. }), "{message}");
-    for part in ["3 of 4 instruments", "--on-error skip", "A.csv: no bars", "C.csv: line 3", "D.csv: no bars"] {
+    for part in ["3 of 4 instruments", "--on-error skip", "2 instruments (A, D): no bars", "A.csv", "C.csv: line 3"] {
         assert!(message.contains(part), "{part} in {message}");
     }
     // Nobody is left to go on with.
@@ -197,7 +197,7 @@ fn instruments_that_cannot_be_aligned_are_left_out_or_all_named() {
     assert_eq!(series, align(&instruments(&[("A", &whole), ("D", &whole)]), &spec(1)).unwrap());
     let reasons: Vec<String> = left_out.iter().map(ToString::to_string).collect();
     assert!(reasons[0].starts_with("B: too few bars for one sample"), "{reasons:?}");
-    assert!(reasons[1].starts_with("C: only 0 D1 bars"), "{reasons:?}");
+    assert!(reasons[1].starts_with("C: it begins too late: only 0 of its D1 bars"), "{reasons:?}");
     let message = align(&instruments(&named), &spec(1)).unwrap_err().to_string();
     assert!(
         message.starts_with("2 of 4 instruments") && reasons.iter().all(|reason| message.contains(reason)),

@@ -1,10 +1,8 @@
 #![forbid(unsafe_code)]
 
-use std::fs::{File, Permissions};
-use std::io;
 use std::path::Path;
 
-use tempfile::{Builder, NamedTempFile};
+use megabatch_atomic_file::{NewFile, sync_folder};
 
 use crate::error::{Error, Result};
 
@@ -16,16 +14,26 @@ pub(crate) fn write_atomically<T, E: From<Error>>(
     path: &Path,
     fill: impl FnOnce(&hdf5::File) -> Result<T, E>,
 ) -> Result<T, E> {
-    let folder = folder_of(path);
-    let temporary = create_temporary(path, folder)?;
-    let file = create_draft(temporary.path()).map_err(Error::hdf5(path, "/", "create the file"))?;
+    let new = NewFile::create(path).map_err(not_writable(path))?;
+    let file = create_draft(new.temporary_path()).map_err(Error::hdf5(path, "/", "create the file"))?;
     let filled = fill(&file)?;
     file.close().map_err(Error::hdf5(path, "/", "close the file"))?;
-    let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
-    temporary.as_file().sync_all().map_err(io("bring the file to disk"))?;
-    temporary.persist(path).map_err(|e| Error::NotWritable { path: path.to_owned(), source: e.error })?;
-    sync_folder(path).map_err(io("bring the folder to disk"))?;
+    publish(new, path)?;
     Ok(filled)
+}
+
+/// Brings the new file to disk and to its place; errors name `path`.
+pub(crate) fn publish(new: NewFile, path: &Path) -> Result<()> {
+    let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
+    new.file().sync_all().map_err(io("bring the file to disk"))?;
+    let target = new.rename().map_err(not_writable(path))?;
+    sync_folder(&target).map_err(io("bring the folder to disk"))
+}
+
+/// The error of an output that cannot be written.
+pub(crate) fn not_writable(path: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
+    let path = path.to_owned();
+    move |source| Error::NotWritable { path: path.clone(), source }
 }
 
 /// Creates an HDF5 file whose name nobody knows yet.
@@ -36,52 +44,6 @@ pub(crate) fn create_draft(path: &Path) -> hdf5::Result<hdf5::File> {
     let mut builder = hdf5::FileBuilder::new();
     builder.with_fcpl(|creation| creation.obj_track_times(false)).with_fapl(|access| access.file_locking(false));
     builder.create(path)
-}
-
-/// Brings the folder that `path` is in to disk, and with it the name that a rename gave a file.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(folder_of(path))?.sync_all()
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn create_temporary(path: &Path, folder: &Path) -> Result<NamedTempFile> {
-    let refuse = |source| Error::NotWritable { path: path.to_owned(), source };
-    let name = path.file_name().ok_or_else(|| refuse(io::Error::from(io::ErrorKind::InvalidInput)))?;
-    if let Ok(existing) = path.metadata() {
-        refuse_to_replace(&existing).map_err(refuse)?;
-    }
-    let mut builder = Builder::new();
-    let prefix = format!(".{}.", name.to_string_lossy());
-    builder.prefix(&prefix).suffix(".tmp");
-    if let Some(permissions) = default_permissions() {
-        builder.permissions(permissions);
-    }
-    builder.tempfile_in(folder).map_err(refuse)
-}
-
-/// A rename would replace a write-protected file without asking; its owner protected it for a reason.
-pub(crate) fn refuse_to_replace(existing: &std::fs::Metadata) -> io::Result<()> {
-    if existing.is_dir() {
-        Err(io::Error::from(io::ErrorKind::IsADirectory))
-    } else if existing.permissions().readonly() {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "the existing file is read-only"))
-    } else {
-        Ok(())
-    }
-}
-
-/// What an ordinary program gives a new file (the system takes the umask off); a temporary file is private otherwise.
-#[cfg(unix)]
-fn default_permissions() -> Option<Permissions> {
-    Some(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-}
-
-#[cfg(not(unix))]
-fn default_permissions() -> Option<Permissions> {
-    None
 }
 
 #[cfg(test)]

@@ -25,15 +25,16 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use megabatch_atomic_file::{beside, check_replaceable, remove_stale, resolve_target};
 use megabatch_gpu_core::Scope;
 use serde::Serialize;
 
+use crate::atomic::not_writable;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::source::Layout;
 use crate::storage::{Compression, Storage};
-use part::check_output;
-use work::{Work, beside};
+use work::Work;
 
 /// What [`convert`] is to do.
 #[derive(Clone, Debug)]
@@ -146,25 +147,40 @@ pub struct Conversion {
 /// other; [`Error::Interrupted`] if `observe` breaks off; [`Error::Locked`] while another process does the same conversion.
 pub fn convert<'a>(
     input: impl AsRef<Path>,
-    out: &'a Path,
+    out: &Path,
     options: &ConvertOptions,
     (scope, observe): (&Scope, &'a mut Observer<'a>),
 ) -> Result<Conversion> {
     let input = InputFile::open(input.as_ref())?;
-    check_output(out)?;
+    let target = resolve_target(out).map_err(not_writable(out))?;
+    check_replaceable(&target).map_err(not_writable(out))?;
+    convert_to(&input, &target, options, scope, observe)
+}
+
+/// [`convert`], where `out` is no link.
+fn convert_to<'a>(
+    input: &InputFile,
+    out: &'a Path,
+    options: &ConvertOptions,
+    scope: &Scope,
+    observe: &'a mut Observer<'a>,
+) -> Result<Conversion> {
     if matches!((fs::canonicalize(&input.path), fs::canonicalize(out)), (Ok(a), Ok(b)) if a == b) {
         return Err(refused(out, "a conversion of the file into itself", "the two must be different files"));
     }
     options.storage.check(out)?;
-    let from = Layout::recognise(&input)?;
+    let from = Layout::recognise(input)?;
     let to = options.to.unwrap_or(from);
     let mut work = Work::new(out, options, (scope, observe))?;
-    let identity = identity(&input, to, options)?;
+    let identity = identity(input, to, options)?;
     let (spool, found) = spool::Spool::open(beside(out, "convert"), &identity)?;
+    // A killed run may have left a file as large as the output; there is room for it now rather
+    // than when the new one is written.
+    remove_stale(out);
     if found.discarded {
         work.notes.push("what another conversion into this file had done so far was discarded".to_owned());
     }
-    let job = Job { input: &input, out, scope, options, records: found.records };
+    let job = Job { input, out, scope, options, records: found.records };
     let bytes_before = length(&input.path)?;
     let continued = !job.records.is_empty();
     let done = match (from, to) {

@@ -33,7 +33,8 @@ use statistics::scan;
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The file.
+    /// The file; bytes of its name that are not UTF-8 are replaced when it is serialised.
+    #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
     /// Its length in bytes.
     pub bytes: u64,
@@ -55,6 +56,10 @@ pub struct Inspection {
     pub time: Option<TimeSpan>,
     /// What is wrong, the gravest first.
     pub problems: Vec<Problem>,
+}
+
+fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// One timeframe of an [`Inspection`].

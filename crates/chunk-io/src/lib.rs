@@ -6,6 +6,8 @@ mod cost;
 mod decode;
 mod error;
 mod file;
+mod global_heap;
+mod heap_references;
 mod inspect;
 mod loader;
 mod plan;

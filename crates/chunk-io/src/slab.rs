@@ -1,4 +1,5 @@
-//! Rows of a dataset to and from the caller's memory. HDF5's C functions are called here, in `stored` and in `convert/raw`, and nowhere else.
+//! Rows of a dataset to and from the caller's memory. HDF5's C functions are called here, in
+//! `stored`, `heap_references` and `convert/raw`, and nowhere else.
 
 use std::ffi::c_int;
 use std::ops::Range;

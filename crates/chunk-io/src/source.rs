@@ -60,7 +60,7 @@ impl Layout {
                 Err(file.broken("/@layout", "the text \"series\", as there is a group /series", "no such attribute"))
             }
             None => Ok(Layout::Windows),
-            Some(other) => Err(file.broken("/@layout", "\"series\" or \"windows\"", &format!("{other:?}"))),
+            Some(other) => Err(file.broken("/@layout", "\"series\" or \"windows\"", &format!("`{other}`"))),
         }
     }
 }

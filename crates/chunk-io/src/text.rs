@@ -8,6 +8,8 @@ use hdf5::types::{FixedAscii, FixedUnicode, TypeDescriptor, VarLenAscii, VarLenU
 use hdf5::{Container, Location};
 use serde::Serialize;
 
+use crate::heap_references::check_heaps;
+
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -102,6 +104,7 @@ const FIXED_BYTES: usize = 4_096;
 
 /// The strings of a dataset or attribute. They go through `as_bytes`: a file's bytes need not be UTF-8, though its type says so.
 pub(crate) fn read_texts(container: &Container) -> hdf5::Result<Vec<String>> {
+    check_heaps(container)?;
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(match container.dtype()?.to_descriptor()? {
         TypeDescriptor::VarLenUnicode => {

@@ -117,6 +117,55 @@ fn a_byte_changed_at_random_does_no_harm() {
     }
 }
 
+/// A file of windows whose root has attributes of variable length, and where its heap begins and
+/// ends.
+fn file_with_a_heap(folder: &Path) -> (Vec<u8>, std::ops::Range<usize>) {
+    let path = folder.join("heap.h5");
+    let mut builder = hdf5::FileBuilder::new();
+    builder.with_fapl(|access| {
+        access.libver_bounds(LibraryVersion::Earliest, LibraryVersion::latest()).file_locking(false)
+    });
+    let file = builder.create(&path).unwrap();
+    let values: Vec<f32> = (0..9 * 8 * 5).map(|k| written("/features", k)).collect();
+    file.new_dataset::<f32>().shape([9, 8, 5]).create("features").unwrap().write_raw(&values).unwrap();
+    file.new_dataset::<f64>().shape([9, 2]).create("targets").unwrap().write_raw(&[0.25_f64; 18]).unwrap();
+    let text: hdf5::types::VarLenUnicode = "windows".parse().unwrap();
+    file.new_attr::<hdf5::types::VarLenUnicode>().create("layout").unwrap().write_scalar(&text).unwrap();
+    file.close().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let start = bytes.windows(4).position(|word| word == b"GCOL").unwrap();
+    // Header, the text with its header, and the header of the free space after it.
+    (bytes, start..start + 16 + 24 + 16)
+}
+
+// With 0 for bytes 48 to 55 of the heap, the length of its free space, the library walked it without
+// end: `megabatch convert` of such a file never returned, nor did SIGTERM end it.
+#[test]
+fn a_damaged_heap_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut reader = Reader::new("reads_in_another_process");
+    let (bytes, heap) = file_with_a_heap(folder.path());
+    let path = folder.path().join("changed.h5");
+    assert_eq!(outcome(&mut reader, &path, &bytes, "whole").ending, Ending::Read);
+    let mut without_free_space = bytes.clone();
+    without_free_space[heap.start + 48..heap.end].fill(0);
+    let ending = outcome(&mut reader, &path, &without_free_space, "free space of no bytes").ending;
+    assert!(matches!(&ending, Ending::Refused(why) if why.contains("global heap")), "{ending:?}");
+    let mut refused = 0;
+    for place in heap {
+        for byte in [0, 1, 0xff] {
+            let mut changed = bytes.clone();
+            changed[place] = byte;
+            match outcome(&mut reader, &path, &changed, &format!("byte {place} = {byte}")).ending {
+                Ending::Read => {}
+                Ending::Refused(_) => refused += 1,
+                other => panic!("byte {place} = {byte}: {other:?}"),
+            }
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
 /// A good file's bytes with `change` made to them.
 type Change = fn(&mut Vec<u8>, &Layout);
 

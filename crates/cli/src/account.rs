@@ -2,12 +2,15 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use megabatch_bars::{Adjustments, AlignedSeries, FileSummary, Gap, LeftOut, ReadSummary, Segment, Tally};
+use megabatch_bars::{
+    Adjustments, AlignedSeries, ComparedFiles, FileSummary, Gap, LeftOut, ReadSummary, Segment, Tally,
+};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::answer::shown;
 use crate::recipe::{Recipe, Recordings};
 
 /// The account of a series file.
@@ -30,12 +33,13 @@ pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &Aligne
 }
 
 fn of_left_out(recipe: &Recipe, LeftOut { symbol, reason }: &LeftOut) -> io::Result<Value> {
-    let file = |path: &Path| Ok(json!({ "file": path, "xxh3_128": fingerprint(path)? }));
+    let file = |path: &Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
     let files = recipe.files_of(symbol).map(file).collect::<io::Result<Value>>()?;
     Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
 }
 
-fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
+/// The account of the bars of one instrument.
+pub(crate) fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
     let files = summary.files.iter().map(of_file).collect::<io::Result<Vec<Value>>>()?;
     let kinds: Map<String, Value> = summary
         .gaps
@@ -47,6 +51,7 @@ fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
         .jumps
         .iter()
         .map(|jump| json!({ "open_time_ns": jump.open_time, "from": jump.from, "to": jump.to, "split": jump.split }));
+    let compared = summary.compared.iter().map(of_compared).collect::<io::Result<Vec<Value>>>()?;
     let pair = summary.pair.map(|pair| {
         json!({ "bid_only": pair.bid_only.count, "ask_only": pair.ask_only.count, "crossed": pair.crossed.count })
     });
@@ -71,6 +76,7 @@ fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
         },
         "jumps": jumps.collect::<Vec<_>>(),
         "pair": pair,
+        "compared": compared,
         "files": files,
         "warnings": summary.warnings,
     }))
@@ -78,7 +84,7 @@ fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
 
 fn of_file(file: &FileSummary) -> io::Result<Value> {
     let mut account = json!({
-        "file": file.path,
+        "file": shown(&file.path),
         "xxh3_128": fingerprint(&file.path)?,
         "format": file.format.name(),
         "zone": file.zone.as_ref().map(ToString::to_string),
@@ -92,7 +98,8 @@ fn of_file(file: &FileSummary) -> io::Result<Value> {
     if file.newest_first {
         account["newest_first"] = true.into();
     }
-    if let Some(Adjustments { first_factor, last_factor, splits, dividends, .. }) = &file.adjusted {
+    if let Some(adjusted) = &file.adjusted {
+        let Adjustments { first_factor, last_factor, splits, dividends, factor_changes, .. } = adjusted;
         let splits =
             splits.iter().map(|split| json!({ "open_time_ns": split.open_time, "coefficient": split.coefficient }));
         account["adjusted"] = json!({
@@ -100,9 +107,22 @@ fn of_file(file: &FileSummary) -> io::Result<Value> {
             "last_factor": last_factor,
             "splits": splits.collect::<Vec<_>>(),
             "dividends": dividends,
+            "factor_changes": factor_changes,
         });
     }
     Ok(account)
+}
+
+/// Files of a longer timeframe, which are not in the series.
+fn of_compared(compared: &ComparedFiles) -> io::Result<Value> {
+    let file = |path: &PathBuf| Ok(json!({ "file": path, "xxh3_128": fingerprint(path)? }));
+    Ok(json!({
+        "timeframe": compared.timeframe.name(),
+        "files": compared.paths.iter().map(file).collect::<io::Result<Value>>()?,
+        "same": compared.same,
+        "different": compared.different.count,
+        "not_covered": compared.not_covered,
+    }))
 }
 
 fn of_tallies<K: Display>(tallies: &[Tally<K>]) -> Value {

@@ -1,12 +1,13 @@
 //! What a command has to say: text for people, JSON for programs. Commands return it; only `main` prints.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::failure::Kind;
+use crate::failure::{Failure, Kind};
 
 /// The outcome of a command.
 pub(crate) struct Answer {
@@ -15,6 +16,30 @@ pub(crate) struct Answer {
     verdict: Option<Kind>,
     /// Whether standard output belongs to something else.
     is_aside: bool,
+}
+
+/// A path as text, for people and for JSON: bytes that are not UTF-8 are replaced. Files are opened
+/// by the path itself.
+pub(crate) fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// [`shown`], for a derived `Serialize`.
+pub(crate) fn serialize_shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
+/// `path` as text, to be kept in `holder`, which another process takes it from.
+///
+/// # Errors
+/// A usage failure where the path is not UTF-8.
+pub(crate) fn require_text<'p>(path: &'p Path, holder: &str) -> anyhow::Result<&'p str> {
+    path.to_str().ok_or_else(|| {
+        Failure::usage(format!(
+            "{}: this path is not UTF-8, and {holder} can hold text only; rename it, or give another path to it",
+            path.display()
+        ))
+    })
 }
 
 /// In which form answers and errors are printed.

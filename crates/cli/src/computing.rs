@@ -26,11 +26,12 @@ pub(crate) struct Computing {
 }
 
 impl<'a> Named<'a> {
-    /// The device called `name`.
+    /// The device called `name`; `cuda` is the first GPU, as in PyTorch.
     ///
     /// # Errors
     /// As [`Device::select`].
     pub(crate) fn select(name: &'a str) -> megabatch_gpu_core::Result<Self> {
+        let name = full_name(name);
         let device = Device::select(name)?;
         Ok(Named { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
     }
@@ -42,7 +43,7 @@ impl<'a> Named<'a> {
     pub(crate) fn select_for_plan(name: &'a str) -> megabatch_gpu_core::Result<Self> {
         match Named::select(name) {
             Err(Error::DriverAbsent { .. } | Error::NoSuchDevice { .. } | Error::CudaNotBuilt { .. }) => {
-                Ok(Named { name, gpu: None })
+                Ok(Named { name: full_name(name), gpu: None })
             }
             named => named,
         }
@@ -73,6 +74,10 @@ impl<'a> Named<'a> {
         }
         Ok(Computing { gpu: None, passed_over: self.gpu.map(|gpu| passed_over(&gpu, coverage.err())) })
     }
+}
+
+fn full_name(name: &str) -> &str {
+    if name == "cuda" { "cuda:0" } else { name }
 }
 
 /// Why `auto` leaves a GPU aside: it does not compute what is asked for, or nothing but that its kernels have never run on one.

@@ -1,5 +1,6 @@
 //! A model's errors by horizon beside those of baselines that anyone could use instead.
 
+mod information;
 mod text;
 
 use std::borrow::Cow;
@@ -10,6 +11,9 @@ use megabatch_trainer::{
     self as trainer, ClassErrors, GraphCorrelations, InstrumentEvaluation, Loss, Metrics, Split, TaskEvaluation,
 };
 use serde::Serialize;
+
+use crate::adapt::data::Data;
+use crate::nouns::{Nouns, TargetKind, plural};
 
 /// A part of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -67,6 +71,9 @@ pub(crate) struct Evaluation {
     /// Whether the model learnt only to rank, so that its outputs have no unit and their errors say nothing.
     #[serde(skip)]
     pub(crate) ranks: bool,
+    /// Nouns of the data, for tables and sentences.
+    #[serde(skip)]
+    pub(crate) nouns: Nouns,
     /// The model's metrics; in JSON they stand at the top level.
     #[serde(flatten)]
     pub(crate) model: Metrics,
@@ -94,20 +101,23 @@ pub(crate) struct GraphRanking {
 }
 
 impl Evaluation {
-    /// The errors of the checkpoint of `step`, trained with `loss`, on `split`; `times` are those of the data's units, where they have any.
-    pub(crate) fn new(
-        (split, step, loss): (Part, u64, Loss),
-        errors: trainer::Evaluation,
-        times: Option<&[i64]>,
-    ) -> Self {
-        let trainer::Evaluation { samples, metrics, baselines, tasks, instruments, graphs, .. } = errors;
+    /// The errors of the checkpoint of `step`, trained with `loss`, on `split` of `data`. Where
+    /// targets are no moves, there are neither directions nor a prediction of no change.
+    pub(crate) fn new((split, step, loss): (Part, u64, Loss), errors: trainer::Evaluation, data: &Data) -> Self {
+        let trainer::Evaluation { samples, mut metrics, mut baselines, tasks, instruments, graphs, .. } = errors;
+        let (nouns, times) = (Nouns::of(data).with(loss), data.unit_times());
+        if nouns.targets == TargetKind::Quantities {
+            baselines.remove("no_change");
+            let all = baselines.values_mut().chain([&mut metrics]);
+            all.for_each(|metrics| metrics.direction_accuracy.fill(None));
+        }
         let ranking = |correlations: GraphCorrelations| GraphRanking {
             time_ns: times.map(|times| times[correlations.graph]),
             correlations,
         };
         let graphs = graphs.into_iter().map(ranking).collect();
         let ranks = loss.ranks();
-        Evaluation { split, samples, step, ranks, model: metrics, baselines, tasks, instruments, graphs }
+        Evaluation { split, samples, step, ranks, nouns, model: metrics, baselines, tasks, instruments, graphs }
     }
 
     /// Each task with its name, as if it were all that the model learnt; none for a model of one loss.
@@ -132,23 +142,33 @@ impl Evaluation {
     }
 
     /// One sentence, or one a task: how the model stands against the best baseline, by RMSE averaged over the horizons; of a classification, its accuracy;
-    /// and of cross-sections, how well it ranks them.
+    /// and of cross-sections, how well it ranks them, which is all that is said of a model of
+    /// ranks: its outputs have no unit.
     pub(crate) fn verdict(&self) -> String {
         if !self.tasks.is_empty() {
             let of_task = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict());
             return self.by_task().map(of_task).collect::<Vec<_>>().join("\n");
         }
         if let Some(accuracy) = self.model.accuracy {
-            return format!("Accuracy {:.2} % of {}.", 100.0 * accuracy, self.samples);
+            return self.accuracy_verdict(accuracy);
         }
         if let Some(classes) = &self.model.classes {
             return self.class_verdict(classes);
         }
         if self.ranks {
-            return "Outputs rank the nodes of a graph and have no unit, so that their errors say nothing.".to_owned()
-                + &self.information_verdict();
+            return self.information_verdict();
         }
-        self.error_verdict() + &self.information_verdict()
+        let information = self.information_verdict();
+        let blank = if information.is_empty() { "" } else { " " };
+        self.error_verdict() + blank + &information
+    }
+
+    /// The accuracy of a model that predicts one class a row, beside that of the baselines.
+    fn accuracy_verdict(&self, accuracy: f64) -> String {
+        let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.accuracy?)));
+        let beside: String =
+            beside.map(|(name, share)| format!("; {}: {:.2} %", name.replace('_', " "), 100.0 * share)).collect();
+        format!("Accuracy {:.2} % of {}{beside}.", 100.0 * accuracy, plural(self.samples, self.nouns.row))
     }
 
     fn class_verdict(&self, classes: &ClassErrors) -> String {
@@ -159,18 +179,7 @@ impl Evaluation {
         let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.classes.as_ref()?)));
         let beside: String =
             beside.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes))).collect();
-        format!("Accuracy {}, averaged over the horizons{beside}.", facts(classes))
-    }
-
-    /// How well the model ranks the nodes of each graph at the first horizon.
-    fn information_verdict(&self) -> String {
-        let Some(information) = &self.model.information else { return String::new() };
-        let number = |values: &[Option<f64>]| values.first().copied().flatten();
-        let (Some(ic), Some(rank_ic)) = (number(&information.ic), number(&information.rank_ic)) else {
-            return String::new();
-        };
-        let t = number(&information.rank_ic_t).map_or(String::new(), |t| format!(" (t = {t:.2})"));
-        format!(" At the first horizon IC {ic:.4}, rank IC {rank_ic:.4}{t} over {} graphs.", information.ic_graphs[0])
+        format!("Accuracy {}, averaged over the {}s{beside}.", facts(classes), self.nouns.target)
     }
 
     fn error_verdict(&self) -> String {
@@ -178,17 +187,18 @@ impl Evaluation {
         let each = self.baselines.iter().map(|(name, metrics)| (name, mean(&metrics.rmse)));
         let best = each.min_by(|a, b| a.1.total_cmp(&b.1));
         let Some((name, best)) = best else {
-            return format!("RMSE {model:.3}, averaged over the horizons.");
+            return format!("RMSE {model:.3}, averaged over the {}s.", self.nouns.target);
         };
         let name = name.replace('_', " ");
         let share = 100.0 * (model / best - 1.0);
         let stand = match share {
-            share if share <= -0.05 => format!("{:.1} % below", -share),
+            share if share <= -0.05 => format!("{:.1} % better than", -share),
             share if share < 0.05 => "level with".to_owned(),
-            share if share >= 1000.0 => format!("{:.0} times", model / best),
-            share => format!("{share:.1} % above"),
+            share if share >= 1000.0 => format!("{:.0} times as large as", model / best),
+            share => format!("{share:.1} % worse than"),
         };
-        format!("RMSE {model:.3}, averaged over the horizons: {stand} the best baseline ({name}, {best:.3}).")
+        let targets = self.nouns.target;
+        format!("RMSE {model:.3}, averaged over the {targets}s: {stand} the best baseline ({name}, {best:.3}).")
     }
 }
 
@@ -248,8 +258,8 @@ mod tests {
             let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
             let model = metrics(rmse[0].1);
             let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
-            let (split, ranks) = (Part::Test, false);
-            Evaluation { split, samples: 10, step: 3, ranks, model, baselines, tasks, instruments, graphs }
+            let (split, ranks, nouns) = (Part::Test, false, Nouns::SAMPLES);
+            Evaluation { split, samples: 10, step: 3, ranks, nouns, model, baselines, tasks, instruments, graphs }
         }
 
         /// The same with its samples divided between EURUSD and USDJPY, of which the second has twice the errors.
@@ -272,9 +282,22 @@ mod tests {
         let verdict = |model, other| {
             Evaluation::of_one_horizon([("model", model), ("mean", other), ("no_change", 9.0)]).verdict()
         };
-        assert!(verdict(1.0, 2.0).contains("50.0 % below the best baseline (mean, 2.000)"));
-        assert!(verdict(2.0, 1.0).contains("100.0 % above the best baseline (mean"));
+        assert!(verdict(1.0, 2.0).contains("50.0 % better than the best baseline (mean, 2.000)"));
+        assert!(verdict(2.0, 1.0).contains("100.0 % worse than the best baseline (mean"));
         assert!(verdict(1.0, 1.0002).contains("level with the best baseline (mean"));
+    }
+
+    /// A model of 4,110 molecules was said to have an "Accuracy 80.05 % of 411", beside nothing.
+    #[test]
+    fn accuracy_stands_beside_that_of_the_most_frequent_class() {
+        let mut evaluation = Evaluation::of_one_horizon([("model", 0.2), ("most_frequent", 0.3)]);
+        evaluation.nouns = Nouns { row: "graph", ..Nouns::SAMPLES.with(Loss::CrossEntropy) };
+        evaluation.model.accuracy = Some(0.8);
+        evaluation.baselines.get_mut("most_frequent").unwrap().accuracy = Some(0.5);
+        assert_eq!(evaluation.verdict(), "Accuracy 80.00 % of 10 graphs; most frequent: 50.00 %.");
+        let text = evaluation.to_text();
+        assert!(text.starts_with("10 graphs (test), checkpoint of step 3\n"), "{text}");
+        assert!(text.contains("model  most frequent") && !text.contains("horizon"), "{text}");
     }
 
     #[test]

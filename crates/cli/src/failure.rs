@@ -3,8 +3,10 @@
 use std::fmt;
 
 use megabatch_gpu_core::replay::TraceError;
+use signal_hook::consts::SIGTERM;
 
 use crate::config::ConfigError;
+use crate::interruption;
 
 /// The exit codes of megabatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub(crate) enum Kind {
     Numeric = 5,
     /// The device is absent or refused.
     Device = 6,
+    /// SIGINT ended the command.
+    Interrupted = 130,
+    /// SIGTERM ended the command.
+    Terminated = 143,
 }
 
 /// An error that the program itself raises.
@@ -64,6 +70,12 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         }
     }
     message
+}
+
+/// The class of work that a signal ended: its exit code is 128 and the signal's number, as shells
+/// count.
+pub(crate) fn interrupted() -> Kind {
+    if interruption::signal() == Some(SIGTERM) { Kind::Terminated } else { Kind::Interrupted }
 }
 
 /// The class of `error`: the first cause in its chain that has one.
@@ -118,7 +130,7 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         Error::Memory(error) => of_device(error),
         Error::Threads { .. } | Error::NothingToCut { .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. }
-        | Error::Class { .. }
+        | Error::Targets { .. }
         | Error::Weights { .. }
         | Error::Safetensors { .. }
         | Error::Checkpoint { .. } => Some(Kind::Data),
@@ -136,7 +148,8 @@ fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
     match error {
         Error::Memory { source, .. } => of_device(source),
         Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
-        Error::Io { .. } | Error::Interrupted { .. } => None,
+        Error::Interrupted { .. } => Some(interrupted()),
+        Error::Io { .. } => None,
         _ => Some(Kind::Data),
     }
 }
@@ -180,6 +193,12 @@ mod tests {
         assert_eq!(message(&quoting), "cannot write: no room");
         let adding = Err::<(), _>(refused()).context("cannot write").unwrap_err();
         assert_eq!(message(&adding), "cannot write: no room");
+    }
+
+    #[test]
+    fn signals_have_the_exit_codes_of_shells() {
+        let codes = [Kind::Interrupted, Kind::Terminated].map(|kind| kind as i32);
+        assert_eq!(codes, [128 + signal_hook::consts::SIGINT, 128 + SIGTERM]);
     }
 
     #[test]

@@ -7,16 +7,18 @@ use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, Residence, Shortage, S
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     self as trainer, CarriedStates, Checkpoints, Compute, Encoder, Footprint, GpuFootprint, Model, Predictor, Run,
-    SampleShape, Samples, Split, Trainer,
+    SampleShape, Samples, Selection, Split, Trainer, cross_sectional_deviation,
 };
 
 use crate::adapt::data::Data;
+use crate::adapt::neighbours::Neighbours;
 use crate::cache;
 use crate::computing::{Asked, Computing, Named};
 use crate::config::{Config, IdleSetting, JobTraits};
 use crate::failure::{self, Failure};
+use crate::nouns::Nouns;
 use crate::plan::{bytes, decoded_rows};
-use crate::settings::{check_classes, check_precision, training_config};
+use crate::settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
 
 /// Memory that is assumed where the system does not tell how much is free.
 const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
@@ -37,6 +39,10 @@ pub(crate) struct Job {
     pub(crate) split: Split,
     pub(crate) config: Config,
     pub(crate) training: trainer::Config,
+    /// `training.rank_temperature`, where the targets decided.
+    pub(crate) temperature: Option<f64>,
+    /// Relation of neighbours, where it decides the order.
+    pub(crate) neighbours: Option<Neighbours>,
     /// How the data pass through memory.
     pub(crate) chunks: Result<ChunkPlan, Shortage>,
     /// Bytes that were held before any windows were: of a series all, of windows what tells their times.
@@ -137,10 +143,15 @@ impl Job {
 
     /// Bytes that are held in memory for the data by now.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.device.scope("data").usage().allocated_bytes
+        let is_of_data =
+            |label: &str| label.strip_prefix("data").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let scopes = self.device.usage_by_scope();
+        let booked = scopes.iter().filter(|(label, _)| is_of_data(label)).map(|(_, usage)| usage.allocated_bytes);
+        booked.sum::<usize>() + self.data.beside_bytes()
     }
 
-    /// Bytes that the data hold in memory during a run: as samples, and what tells their times.
+    /// Bytes that the data hold in memory during a run: as samples, what tells their times, and a
+    /// mapped file.
     pub(crate) fn data_bytes(&self, chunks: &ChunkPlan) -> usize {
         match self.data.source().is_none_or(Source::is_resident) {
             true => self.held_bytes(),
@@ -195,10 +206,22 @@ impl Job {
         let not_even_data = |error| not_even_data(error, memory_bytes);
         let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
         let split = data.split(&config)?;
-        let training = training_config(&config, &data)?;
+        if config.text("training.loss") == Some("auto") && config.tasks().is_none() {
+            config.set_choice("training.loss", data.default_loss());
+        }
+        let temperature = match targets_choose_temperature(&config) && data.samples().graphs().is_some() {
+            true => {
+                settle_temperature(&mut config, &device, Selection { samples: data.samples(), indices: &split.train })?
+            }
+            false => None,
+        };
+        let neighbours = data_choose_order(&config).then(|| Neighbours::of(&data)).transpose()?;
+        let training = training_config(&config, &data, neighbours)?;
+        let unfit = |error| anyhow::Error::from(error).context(path.display().to_string());
+        training.check_samples(data.samples()).map_err(unfit)?;
         let Computing { gpu, passed_over: gpu_passed_over } = named.computing(training.check_on_gpu())?;
         let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
-        let held_beside_bytes = device.usage().allocated_bytes;
+        let held_beside_bytes = device.usage().allocated_bytes + data.beside_bytes();
         let stored_rows = stored_rows(&data)?;
         let beside =
             Beside { model_bytes, held_bytes: held_beside_bytes, batch_size: training.batch_size, stored_rows };
@@ -217,11 +240,22 @@ impl Job {
             split,
             config,
             training,
+            temperature,
+            neighbours,
             chunks,
             held_beside_bytes,
             stored_rows,
         })
     }
+}
+
+/// Sets `training.rank_temperature` in `config` to the deviation of targets within the graphs of
+/// `train`, to three digits.
+fn settle_temperature(config: &mut Config, device: &Device, train: Selection<'_>) -> Result<Option<f64>> {
+    let Some(deviation) = cross_sectional_deviation(device, train)? else { return Ok(None) };
+    let rounded: f64 = format!("{deviation:.2e}").parse()?;
+    config.set_number("training.rank_temperature", rounded);
+    Ok(Some(rounded))
 }
 
 /// Refuses parts of `split` without a known target, which would show only after an epoch, or at the
@@ -239,7 +273,7 @@ pub(crate) fn require_known_targets(data: &Data, split: &Split) -> Result<()> {
                  targets are known there",
                 data.path().display(),
                 units.len(),
-                data.unit()
+                Nouns::of(data).unit
             )));
         }
     }

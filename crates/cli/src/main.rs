@@ -12,12 +12,15 @@ mod config;
 mod duration;
 mod evaluation;
 mod failure;
+mod folds;
 mod forecasts;
 mod gpu;
 mod int8;
+mod interruption;
 mod job;
 mod live;
 mod notes;
+mod nouns;
 mod onnx;
 mod output;
 mod plan;
@@ -43,7 +46,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and the version come this way too, and a program that asks for JSON wants its errors, not its help, as JSON.
-        Err(error) if error.use_stderr() && std::env::args().any(|word| word == "--json") => {
+        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             return fail(Form::Json, Kind::Usage, error.render().to_string().trim());
         }
         Err(error) => error.exit(),
@@ -55,7 +58,12 @@ fn main() -> ExitCode {
     });
     match printed {
         Ok(exit_code) => exit_code,
-        Err(error) => fail(form, failure::kind(&error), &failure::message(&error)),
+        Err(error) => {
+            let (kind, message) = (failure::kind(&error), failure::message(&error));
+            // Of damaged data the exact length matters, of what does not fit its size.
+            let message = if kind == Kind::Capacity { plan::with_readable_sizes(&message) } else { message };
+            fail(form, kind, &message)
+        }
     }
 }
 

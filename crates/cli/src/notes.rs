@@ -1,13 +1,15 @@
 //! What a user should know of a job's settings beside each other and beside its data, before it runs.
 
 use anyhow::Result;
+use megabatch_amp::Precision;
+use megabatch_chunk_io::Source;
 use megabatch_trainer::{self as trainer, Loss, LrSchedule};
 
 use crate::adapt::data::Data;
 use crate::adapt::spans::SampleSpans;
 use crate::adapt::split::notes_on_purge;
 use crate::job::Job;
-use crate::settings::walk_forward;
+use crate::settings::{precision, streams, walk_forward};
 
 /// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
 pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
@@ -16,7 +18,21 @@ pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
         idle.iter().map(|setting| format!("{} does nothing{}", setting.path, setting.unmet.reason())).collect();
     notes.extend(odd_settings(job, steps));
     notes.extend(job.data.notes());
+    notes.extend(job.temperature.map(|temperature| {
+        format!(
+            "training.rank_temperature is {temperature}, the deviation of targets within a graph of the training part"
+        )
+    }));
     notes.extend(job.gpu_passed_over.clone());
+    if let (Data::Graphs(graphs), Loss::Mse | Loss::Huber { .. }) = (&job.data, job.training.loss)
+        && graphs.targets_are_labels()
+    {
+        let loss = job.training.loss.name();
+        notes.push(format!(
+            "training.loss {loss} learns the class labels of {} as numbers; cross_entropy, the default for labels, learns classes",
+            job.data.path().display()
+        ));
+    }
     match &job.data {
         Data::Samples(samples) => notes.extend(notes_on_purge(samples.source(), &job.config, &job.split)?),
         Data::CrossSections(sections) => {
@@ -24,9 +40,45 @@ pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
             let spans = SampleSpans::of(source, source.sample_times().unwrap_or_default())?;
             notes.extend(spans.note.filter(|_| job.config.purge_ns().is_none()));
         }
-        Data::Graphs(_) => {}
+        Data::Graphs(graphs) => {
+            let loss = job.training.loss;
+            if matches!(loss, Loss::Mse | Loss::Huber { .. }) && graphs.targets_are_labels() {
+                notes.push(format!(
+                    "training.loss {} learns the class labels of {} as numbers; cross_entropy, the default for labels, learns classes",
+                    loss.name(),
+                    job.data.path().display()
+                ));
+            }
+        }
     }
     Ok(notes)
+}
+
+/// Which exports and which streaming the job's model allows, a line each. Both follow from the
+/// settings that it is trained with.
+pub(crate) fn uses(job: &Job) -> Vec<String> {
+    if job.training.model.is_over_graphs() {
+        return vec![
+            "graphs: neither `predict --follow` nor `export --format onnx`, whose samples stand alone".to_owned(),
+        ];
+    }
+    let carries = streams(&job.config);
+    let steps: usize = job.data.samples().shape().timeframes.iter().map(|timeframe| timeframe.steps).sum();
+    let is_series = job.data.source().and_then(Source::series).is_some();
+    let follow = match (precision(&job.config), carries) {
+        _ if !is_series => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
+        (Precision::Fp32, true) => "`predict --follow` takes one step a bar".to_owned(),
+        (Precision::Fp32, false) => {
+            format!("`predict --follow` computes {steps} steps a bar; with training.carry_state=true it would take one")
+        }
+        _ => "no `predict --follow`, which computes in fp32 alone".to_owned(),
+    };
+    let onnx = if carries {
+        "`export --format onnx` needs --stateless: each window starts with zeros there, and predictions differ"
+    } else {
+        "`export --format onnx` predicts as trained"
+    };
+    vec![follow, onnx.to_owned()]
 }
 
 /// Settings that do other than they seem to beside the others.

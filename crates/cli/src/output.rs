@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
+use megabatch_atomic_file::{check_replaceable, resolve_target};
 
 use crate::failure::Failure;
 
@@ -21,6 +22,9 @@ pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
     }
     if out.is_dir() || out.file_name().is_none() {
         return refuse("this is a folder; name a file");
+    }
+    if let Err(error) = resolve_target(out).and_then(|target| check_replaceable(&target)) {
+        return refuse(&error.to_string());
     }
     // Compared as the system resolves them, so that a link or another spelling is seen through.
     let same = |input: &&&Path| matches!((fs::canonicalize(out), fs::canonicalize(input)), (Ok(a), Ok(b)) if a == b);

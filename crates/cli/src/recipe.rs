@@ -19,8 +19,9 @@ use serde_json::Value;
 use crate::commands::windows::Windows;
 use crate::duration::Duration;
 use crate::failure::Failure;
+pub(crate) use choices::Calendar;
 use choices::{Quotes, Repeated, Stamp, WeekendRule};
-use lists::{FeatureList, PipSizes};
+use lists::{FeatureList, PipSizes, symbol_name};
 pub(crate) use recordings::Recordings;
 
 /// The arguments that decide what a series file holds.
@@ -36,7 +37,7 @@ pub(crate) struct Recipe {
     #[arg(long, requires = "bid", num_args = 1..)]
     pub(crate) ask: Vec<PathBuf>,
     /// Symbol; taken from the files' names if not given
-    #[arg(long)]
+    #[arg(long, value_parser = symbol_name)]
     symbol: Option<String>,
     /// Where the symbol stands in the files' names: {} for it, * for anything else (DA-{}-T-*); names without their endings
     #[arg(long, conflicts_with = "symbol")]
@@ -45,7 +46,7 @@ pub(crate) struct Recipe {
     /// needed where neither target nor features are in pips
     #[arg(long, allow_hyphen_values = true)]
     pip_size: Option<PipSizes>,
-    /// Format of the files: histdata, metatrader, iso, epoch; recognised if not given
+    /// Format of the files: histdata, metatrader, iso, year-last, epoch; recognised if not given
     #[arg(long)]
     format: Option<FormatName>,
     /// Order of day and month where the year comes last; found if all dates can be read in one order only
@@ -54,8 +55,8 @@ pub(crate) struct Recipe {
     /// Which end of a bar its timestamp is
     #[arg(long, value_enum, default_value_t = Stamp::Open)]
     time: Stamp,
-    /// Zone of the timestamps: UTC, +02:00, America/New_York or new-york+7; if not given, UTC for ISO timestamps, and for others found
-    /// from the weekly closes
+    /// Zone of the timestamps: UTC, +02:00, America/New_York, new-york+7 or london-5; if not given,
+    /// UTC for ISO timestamps, and for others found from the weekly closes
     #[arg(long, allow_hyphen_values = true)]
     zone: Option<Zone>,
     /// Timeframe of the bars; found from their spacing if not given
@@ -72,6 +73,10 @@ pub(crate) struct Recipe {
     /// Which of several rows of one time stays, where the zone's daylight saving does not tell them apart
     #[arg(long, value_enum, default_value_t = Repeated::Refuse)]
     repeats: Repeated,
+    /// Which bars of several instruments are read; an instrument is listed from its first bar on,
+    /// until it has had none for four weeks
+    #[arg(long, value_enum, default_value_t = Calendar::All)]
+    pub(crate) calendar: Calendar,
     /// Window of each timeframe in bars
     #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48")]
     timeframes: Windows,
@@ -160,6 +165,7 @@ impl Recipe {
             ("prices", Some(word(&self.prices))),
             ("on-error", Some(self.on_error.to_string())),
             ("repeats", Some(word(&self.repeats))),
+            ("calendar", Some(word(&self.calendar))),
             ("timeframes", Some(self.timeframes.to_string())),
             ("features", Some(self.features.to_string())),
             ("horizon", Some(self.horizon.to_string())),
@@ -226,7 +232,7 @@ mod tests {
             "EURUSD.csv",
             "a.csv b.csv --symbol X --pip-size 0.5 --format iso --zone new-york+7 --base M5 --time close --on-error repair",
             "a.csv --pip-size=A=0.1,B=2 --repeats last --timeframes H1:9,M1:3 --features rsi_14,body --horizon 3 --stride 7",
-            "folder --symbol-pattern DA-{}-T-* --target log_return --prices quoted",
+            "folder --symbol-pattern DA-{}-T-* --target log_return --prices quoted --calendar common",
             "a.csv --longest-hole 90m --weekends split --scaling none --train-fraction 0.123456789 --prices adjusted --target increment",
             "--bid a.csv b.csv --ask c.csv d.csv --zone=-05:00",
         ] {
@@ -244,6 +250,8 @@ mod tests {
             "x.csv --bid a.csv --ask b.csv",
             "x.csv --longest-hole 5",
             "x.csv --symbol X --symbol-pattern {}",
+            // An instrument without a name was written into the file.
+            "x.csv --symbol=",
         ] {
             assert_eq!(parsed(text), None, "{text}");
         }

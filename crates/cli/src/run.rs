@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use megabatch_atomic_file::remove_stale_in;
 use megabatch_gpu_core::snapshot::Snapshot;
 use megabatch_trainer::{Checkpoints, write_atomically};
 use serde_json::Value;
@@ -18,7 +19,7 @@ use crate::plan::Plan;
 pub(crate) use follow::{LogFollower, News};
 pub(crate) use log::{MetricsLog, Standing};
 
-/// Names of files that are being written begin so.
+/// Names of files that earlier versions were writing begin so.
 const UNFINISHED: &str = ".tmp";
 
 /// The folder that `train --out` names.
@@ -40,9 +41,14 @@ impl RunFolder {
                 "holds a finished walk-forward run, whose errors are in walk-forward.json; name another folder",
             );
         }
+        if run.cross_validation_file().exists() {
+            return refuse(
+                "holds a finished run of all folds, whose errors are in cross-validation.json; name another folder",
+            );
+        }
         if run.fold(0).has_begun() {
             return refuse(
-                "holds a walk-forward run that has not ended; --resume goes on with it, or name another folder",
+                "holds a run of several folds that has not ended; --resume goes on with it, or name another folder",
             );
         }
         match (run.checkpoints().exists(), run.config_file().exists()) {
@@ -88,6 +94,7 @@ impl RunFolder {
                 fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
             }
         }
+        remove_stale_in(&self.root);
         Ok(())
     }
 
@@ -161,6 +168,11 @@ impl RunFolder {
     /// The errors of all folds of a run that walks forward.
     pub(crate) fn walk_forward_file(&self) -> PathBuf {
         self.root.join("walk-forward.json")
+    }
+
+    /// The errors of all folds of a run that cross-validates.
+    pub(crate) fn cross_validation_file(&self) -> PathBuf {
+        self.root.join("cross-validation.json")
     }
 
     pub(crate) fn report_file(&self) -> PathBuf {
@@ -292,7 +304,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
         fs::create_dir(folder.path().join(".tmpfolder")).unwrap();
-        for name in [".tmpAbCdEf", ".hidden", "tmp", "notes.tmp"] {
+        for name in [".tmpAbCdEf", ".plan.json.AbCdEf.tmp", ".hidden", "tmp", "notes.tmp"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         run.clean().unwrap();

@@ -9,14 +9,19 @@ use megabatch_trainer::{
 use megabatch_amp::{Precision, ScalerConfig};
 
 use crate::adapt::data::Data;
+use crate::adapt::neighbours::Neighbours;
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// All of them, for `data`.
+/// All of them, for `data` whose order is to be chosen by `neighbours`, if it is.
 ///
 /// # Errors
 /// As [`loss`].
-pub(crate) fn training_config(config: &Config, data: &Data) -> anyhow::Result<trainer::Config> {
+pub(crate) fn training_config(
+    config: &Config,
+    data: &Data,
+    neighbours: Option<Neighbours>,
+) -> anyhow::Result<trainer::Config> {
     let loss = loss(config, data.samples().shape().outputs)?;
     let kind = match config.text("training.optimizer") {
         Some("sgd") => OptimizerKind::Sgd,
@@ -72,13 +77,26 @@ pub(crate) fn training_config(config: &Config, data: &Data) -> anyhow::Result<tr
         max_steps: config.optional_count("training.max_steps").map(|steps| steps as u64),
         batch_size: config.count("gpu_optimization.batch_size"),
         accumulation_steps: config.count("gpu_optimization.gradient_accumulation_steps"),
-        run_length: config.optional_count("training.run_length"),
+        run_length: match neighbours {
+            Some(Neighbours::Apart) => Some(1),
+            _ => config.optional_count("training.run_length"),
+        },
         last_batch: LastBatch::Keep,
         seed: config.count("training.seed") as u64,
         threads: threads(config),
         form: form(config),
         validate_every_steps: config.optional_count("training.validate_every_steps").map(|steps| steps as u64),
     })
+}
+
+/// True if the data choose the order: never in dense training, whose runs are what it computes.
+pub(crate) fn data_choose_order(config: &Config) -> bool {
+    config.text("training.run_length") == Some("auto") && mode(config) == Mode::Windows
+}
+
+/// True if the spread of targets decides the temperature of ranks.
+pub(crate) fn targets_choose_temperature(config: &Config) -> bool {
+    config.text("training.loss") == Some("rank_listwise") && config.text("training.rank_temperature") == Some("auto")
 }
 
 /// Refuses mixed precision and single precision at once.
@@ -160,7 +178,11 @@ pub(crate) fn loss(config: &Config, targets: usize) -> anyhow::Result<Loss> {
         Some("quantile") => Loss::Quantile { levels: quantiles(config) },
         Some("cross_entropy") => classes(config).map_or(Loss::CrossEntropy, Loss::Classes),
         Some("rank_pairwise") => Loss::RankPairwise,
-        Some("rank_listwise") => Loss::RankListwise { temperature: config.number("training.rank_temperature") },
+        Some("rank_listwise") => {
+            // What `auto` stands for is settled when a run begins, see `Job::open`.
+            let temperature = config.optional_number("training.rank_temperature").unwrap_or(1.0);
+            Loss::RankListwise { temperature }
+        }
         _ => Loss::Mse,
     })
 }

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
+use megabatch_chunk_io::{AttributeValue, Source};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{self as trainer, Checkpoints, Compute, Model, ModelConfig, Predictor, SampleShape, State};
+use serde::Serialize;
 
-use crate::adapt::data::Data;
+use crate::adapt::data::{Data, DataFile};
 use crate::adapt::meaning::Meaning;
 use crate::computing::{Computing, Named};
 use crate::config::Config;
@@ -47,6 +49,52 @@ pub(crate) struct Opening<'a> {
     pub(crate) weights: Weights,
     /// As `--device` names it.
     pub(crate) device: &'a str,
+    pub(crate) instruments: Instruments,
+    pub(crate) changed: ChangedData,
+}
+
+/// Units of errors by horizon.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct UnitsOfErrors {
+    pub(crate) errors: &'static str,
+    pub(crate) horizons: String,
+}
+
+/// What is done about instruments that the model has not seen in training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instruments {
+    /// They are named in a note.
+    Doubted,
+    /// They are what the user wants.
+    Allowed,
+}
+
+impl Instruments {
+    /// What `--allow-other-instruments` asks for.
+    pub(crate) fn of(allowed: bool) -> Self {
+        if allowed { Instruments::Allowed } else { Instruments::Doubted }
+    }
+}
+
+/// Data of the run that are not any more as it was trained on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangedData {
+    Refuse,
+    /// Used, with a word about the change.
+    Accept,
+}
+
+impl ChangedData {
+    /// The answer of `--force`.
+    pub(crate) fn of(force: bool) -> Self {
+        if force { ChangedData::Accept } else { ChangedData::Refuse }
+    }
+}
+
+/// Whether `data`, the argument, names the data that the run of `config` was trained on.
+fn is_own_data(config: &Config, data: Option<&Path>) -> bool {
+    let own = config.path("data.path").and_then(|own| own.canonicalize().ok());
+    data.is_none_or(|data| data.canonicalize().ok() == own)
 }
 
 /// What the matrices of a model's LSTMs are computed in.
@@ -67,20 +115,30 @@ impl Weights {
 
 impl Trained {
     /// Opens a run, and the data that it is asked about.
-    pub(crate) fn open(Opening { run, data, checkpoint, weights, device: name }: Opening<'_>) -> Result<Self> {
+    pub(crate) fn open(
+        Opening { run, data, checkpoint, weights, device: name, instruments, changed }: Opening<'_>,
+    ) -> Result<Self> {
         let named = Named::select(name)?;
         let folder = RunFolder::open(run)?;
         let config = folder.config(&[])?;
         let (step, file) = weights_file(&folder, checkpoint)?;
         let device = Device::cpu();
-        let is_same_data = data.is_none();
+        let is_own_data = is_own_data(&config, data);
         let mut data = Data::open(&data_path(&config, data)?, &config, &device)?;
         if data.shape().windows_bytes() <= free_memory_bytes(&device) as u64 / 2 {
             data.hold()?;
         }
         require_same_meaning(&folder, &data)?;
-        if is_same_data {
-            tell_changed_data(&folder, &data)?;
+        if let Some(change) = change(&folder, &data)?.filter(|_| is_own_data) {
+            match changed {
+                ChangedData::Refuse => {
+                    return Err(Failure::data(format!(
+                        "{change}, and its split would part other samples; bring back the file, name other data with --data, or \
+                         add --force"
+                    )));
+                }
+                ChangedData::Accept => eprintln!("megabatch: {change}"),
+            }
         }
         let model = trained_model(&folder)?;
         if data.samples().shape() != model.shape() {
@@ -90,7 +148,26 @@ impl Trained {
         let predictor = open_predictor(&device, model, &file, (&config, weights))?;
         let Computing { gpu, passed_over } = named.computing(predictor.check_on_gpu())?;
         let predictor = on(gpu.as_ref(), predictor)?;
-        Ok(Trained { device, config, data, predictor, step, notes: passed_over.into_iter().collect() })
+        let mut notes: Vec<String> = passed_over.into_iter().collect();
+        if instruments == Instruments::Doubted {
+            notes.extend(doubt_instruments(&meaning_in_training(&folder), &data.meaning()?));
+        }
+        Ok(Trained { device, config, data, predictor, step, notes })
+    }
+
+    /// What errors by horizon are counted in, where a series file tells.
+    pub(crate) fn units_of_errors(&self) -> Result<Option<UnitsOfErrors>> {
+        let Some(series) = self.data.source().and_then(Source::series) else { return Ok(None) };
+        let text = |name| match series.file().attribute(name) {
+            Ok(Some(AttributeValue::Text(text))) => Ok(Some(text)),
+            other => other.map(|_| None),
+        };
+        let errors = match text("target_kind")?.as_deref() {
+            Some("cumulative" | "increment") => "pips",
+            Some("log_return") => "log returns",
+            _ => return Ok(None),
+        };
+        Ok(text("base")?.map(|base| UnitsOfErrors { errors, horizons: format!("bars of {base}") }))
     }
 
     /// A second predictor of the same model, with the LSTMs' matrices in eight bits, on the same device.
@@ -130,14 +207,50 @@ fn on(gpu: Option<&Device>, predictor: Predictor) -> Result<Predictor> {
     })
 }
 
-/// The data that a run was trained on are taken to be the same still; where they are not, its errors on them mean something else.
-pub(crate) fn tell_changed_data(folder: &RunFolder, data: &Data) -> Result<()> {
-    let trained = folder.saved_plan()["data"]["fingerprint"].clone();
-    if trained.is_string() && trained != data.fingerprint()? {
-        let path = data.path().display();
-        eprintln!("megabatch: {path}: not the samples any more that {} was trained on", folder.root().display());
+/// The files of a run's data that are not any more as the run was trained on them; empty where none
+/// has changed, and for runs that kept no fingerprint.
+pub(crate) fn changed_files(folder: &RunFolder, found: &[DataFile], fingerprint: &str) -> Vec<PathBuf> {
+    let saved = &folder.saved_plan()["data"];
+    if saved["fingerprint"].as_str().is_none_or(|saved| saved == fingerprint) {
+        return Vec::new();
     }
-    Ok(())
+    let is_as_saved = |place: usize| saved["files"][place]["fingerprint"] == found[place].fingerprint.as_str();
+    let changed: Vec<PathBuf> =
+        (0..found.len()).filter(|&place| !is_as_saved(place)).map(|place| found[place].path.clone()).collect();
+    // A run that had another number of files, or none by name, is of other data as a whole.
+    if changed.is_empty() { found.iter().map(|file| file.path.clone()).collect() } else { changed }
+}
+
+/// Paths in a sentence.
+pub(crate) fn named(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
+}
+
+/// What has changed of the data that the run in `folder` was trained on, in a sentence without its
+/// stop.
+pub(crate) fn change(folder: &RunFolder, data: &Data) -> Result<Option<String>> {
+    let files = data.files()?;
+    let changed = changed_files(folder, &files, &data.fingerprint(&files));
+    let root = folder.root().display();
+    Ok((!changed.is_empty()).then(|| format!("{}: changed since {root} was trained on it", named(&changed))))
+}
+
+/// A note on instruments that the model has not been trained on: their prices move otherwise.
+pub(crate) fn doubt_instruments(trained: &Meaning, found: &Meaning) -> Option<String> {
+    const NAMED_MAX: usize = 10;
+    let others = trained.other_instruments(found);
+    let rest = others.len().saturating_sub(NAMED_MAX);
+    let named = others.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+    let named = if rest > 0 { format!("{named} and {rest} more") } else { named };
+    let ours = match trained.instruments() {
+        [one] => one.clone(),
+        all => format!("{} others", all.len()),
+    };
+    (!others.is_empty()).then(|| {
+        format!(
+            "the model was trained on {ours} and is used on {named}; --allow-other-instruments says that it is meant"
+        )
+    })
 }
 
 /// What the numbers stood for that a run was trained on.
@@ -168,7 +281,7 @@ pub(crate) fn weights_file(folder: &RunFolder, which: Which) -> Result<(u64, Pat
     let Some((last_step, last)) = all.last().cloned() else {
         if folder.fold(0).has_begun() {
             return Err(Failure::usage(format!(
-                "{}: the run walks forward and has a model a fold; name one, such as {}",
+                "{}: the run has a model a fold; name one, such as {}",
                 folder.root().display(),
                 folder.fold(0).root().display()
             )));

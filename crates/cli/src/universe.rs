@@ -20,7 +20,7 @@ pub(crate) fn describe(universe: &Universe) -> String {
     };
     if !universe.left_out.is_empty() {
         lines.push(format!("left out, {}:", universe.left_out.len()));
-        lines.extend(universe.left_out.iter().map(|left_out| format!("  {left_out}")));
+        lines.extend(universe.describe_left_out().iter().map(|line| format!("  {line}")));
     }
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
@@ -39,7 +39,7 @@ fn together(universe: &Universe) -> Vec<String> {
         let of = |recording: &&Recording| {
             format!("{} {} ({} bars)", recording.symbol, time(recording), recording.summary.bars.all)
         };
-        format!("{}: {}", recordings.len(), recordings.iter().map(of).collect::<Vec<_>>().join(", "))
+        format!("{}: {}", recordings.len(), megabatch_bars::listed(&recordings.iter().map(of).collect::<Vec<_>>()))
     };
     let late: Vec<&Recording> = universe.listed_late().collect();
     if !late.is_empty() {
@@ -61,12 +61,24 @@ fn together(universe: &Universe) -> Vec<String> {
     lines
 }
 
-fn adjusted(recordings: &[Recording]) -> Option<String> {
-    let of_files: Vec<&Adjustments> = adjustments(recordings).collect();
-    let splits: usize = of_files.iter().map(|adjusted| adjusted.splits.len()).sum();
-    let dividends: u64 = of_files.iter().map(|adjusted| adjusted.dividends).sum();
-    let count = of_files.len();
-    (count > 0).then(|| format!("  prices of {count} files adjusted, for {splits} splits and {dividends} dividends"))
+fn adjusted(recordings: &[Recording]) -> Vec<String> {
+    let (named, unnamed): (Vec<&Adjustments>, Vec<&Adjustments>) =
+        adjustments(recordings).partition(|adjusted| adjusted.names_events);
+    let mut lines = Vec::new();
+    if !named.is_empty() {
+        let splits: usize = named.iter().map(|adjusted| adjusted.splits.len()).sum();
+        let dividends: u64 = named.iter().map(|adjusted| adjusted.dividends).sum();
+        lines
+            .push(format!("  prices of {} files adjusted, for {splits} splits and {dividends} dividends", named.len()));
+    }
+    if !unnamed.is_empty() {
+        let changes: u64 = unnamed.iter().map(|adjusted| adjusted.factor_changes).sum();
+        lines.push(format!(
+            "  prices of {} files adjusted, for splits and dividends that they do not name; their factors change {changes} times",
+            unnamed.len()
+        ));
+    }
+    lines
 }
 
 fn dropped(recordings: &[Recording]) -> Vec<String> {
@@ -115,6 +127,7 @@ pub(crate) fn facts(universe: &Universe) -> Value {
         "ended_early": symbols(&mut universe.ended_early()),
         "splits": splits.collect::<Vec<_>>(),
         "dividends": adjustments(&universe.recordings).map(|adjusted| adjusted.dividends).sum::<u64>(),
+        "factor_changes": adjustments(&universe.recordings).map(|adjusted| adjusted.factor_changes).sum::<u64>(),
     })
 }
 

@@ -1,8 +1,9 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::fs::{self, Metadata};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -33,6 +34,15 @@ pub enum Error {
         found: String,
         /// What it may be.
         expected: &'static str,
+    },
+
+    /// There is no regular file at the path.
+    #[error("{}: expected a file, found {kind}", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What there is.
+        kind: &'static str,
     },
 
     /// What a graph is to be built from does not fit together.
@@ -298,5 +308,26 @@ impl Error {
             Error::Csr { source, .. } => Error::Csr { graph: key.to_owned(), source },
             other => other,
         }
+    }
+}
+
+impl Error {
+    /// Refuses a folder, a device or a pipe in the place of a file.
+    pub(crate) fn require_file(path: &Path, found: &Metadata) -> Result<()> {
+        let kind = match found {
+            found if found.is_file() => return Ok(()),
+            found if found.is_dir() => "a folder",
+            _ => "a pipe or a device",
+        };
+        Err(Error::NotAFile { path: path.to_owned(), kind })
+    }
+
+    /// The bytes of the file at `path`.
+    pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>> {
+        let io = |source| Error::Io { path: path.to_owned(), action: "read the file", source };
+        if fs::metadata(path).map_err(io)?.is_dir() {
+            return Err(Error::NotAFile { path: path.to_owned(), kind: "a folder" });
+        }
+        fs::read(path).map_err(io)
     }
 }

@@ -14,7 +14,7 @@ use crate::matmul::{Matrix, Output, multiply};
 use crate::predict::Selection;
 use crate::prefetch::{OfSeries, Source, with_batches};
 use crate::view::BatchView;
-use most_frequent::ClassCounts;
+use most_frequent::{ClassCounts, ProbabilitySums};
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It only keeps features that are
 /// constant or repeat each other (the time of day in several timeframes) from making the equations singular.
@@ -39,7 +39,8 @@ enum Fitted {
         /// Coefficients of the last bar's features of every timeframe, side by side, and of 1, [P, K].
         coefficients: Vec<f64>,
     },
-    /// What a model would put out for the share of each class, [K, C].
+    /// What a model would put out for the share of each class, [K, C]; [K] where the targets are
+    /// the probabilities of K classes.
     Classes { outputs: Vec<f32> },
     /// For tasks: the numbers of all targets, and for each group of classes what a model would put out for it.
     Groups { numbers: Box<Fitted>, classes: Vec<Option<Vec<f32>>> },
@@ -62,7 +63,7 @@ impl Baselines {
     /// fitted.
     ///
     /// # Errors
-    /// As [`Baselines::fit`]; [`Error::Class`] for a target that names no class.
+    /// As [`Baselines::fit`]; [`Error::Targets`] for targets that the loss has no meaning for.
     pub fn fit_for(device: &Device, training: Selection<'_>, (readout, loss): (Option<Readout>, Loss)) -> Result<Self> {
         let Selection { samples, indices } = training;
         if indices.is_empty() {
@@ -76,6 +77,11 @@ impl Baselines {
                     counts.add(&Level::of(readout).targets(batch), batch.graphs.is_some())
                 })?;
                 (!counts.is_empty()).then(|| Fitted::Classes { outputs: counts.outputs() })
+            }
+            Loss::CrossEntropy => {
+                let mut sums = ProbabilitySums::new(samples.shape().outputs);
+                for_each_batch(device, training, readout, |batch| sums.add(&Level::of(readout).targets(batch)))?;
+                (!sums.is_empty()).then(|| Fitted::Classes { outputs: sums.outputs() })
             }
             Loss::Tasks(_) => fit_groups(device, training, &loss.groups(samples.shape().outputs))?,
             _ => fit_numbers(device, training, readout)?,

@@ -128,7 +128,7 @@ impl Carried {
         let timeframe = |(rows, timeframe): (&Vec<usize>, &Timeframe)| {
             let dot = if timeframe.name.is_empty() { "" } else { "." };
             let tensor = layout.push(format!("states{dot}{}", timeframe.name), &[rows.len(), layers, 2, hidden]);
-            let pending = rows.len().min(step_samples * timeframe.steps);
+            let pending = rows.len().min(step_samples.saturating_mul(timeframe.steps));
             Ok(CarriedTimeframe {
                 steps: timeframe.steps,
                 state_len: state_len(model),

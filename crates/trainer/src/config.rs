@@ -45,7 +45,9 @@ pub struct Config {
     /// Samples computed at once; graphs, for a model over graphs.
     pub batch_size: usize,
     /// Batches whose gradients make one optimizer step. The result is that of one batch of so many times the size, up to
-    /// rounding; bit for bit if `batch_size` is a multiple of 32.
+    /// rounding; bit for bit if `batch_size` is a multiple of 32. In dense training it is so, bit
+    /// for bit, if `run_length` is given and `batch_size` is at least as large; a run is never
+    /// longer than a batch, and batches end where shards of runs do.
     pub accumulation_steps: usize,
     /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of an optimizer step.
     pub run_length: Option<usize>,
@@ -98,6 +100,10 @@ pub struct Config {
     pub form: Form,
 }
 
+/// The least loss scale: gradients are divided by it and by the known share of their targets
+/// together, in single precision.
+const LOSS_SCALE_MIN: f32 = 1e-18;
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -134,7 +140,13 @@ impl Default for Config {
 impl Config {
     /// Samples of one optimizer step.
     pub fn step_samples(&self) -> usize {
-        self.batch_size * self.accumulation_steps
+        self.batch_size.saturating_mul(self.accumulation_steps)
+    }
+
+    /// Samples in the largest batch of a step on the CPU, which in dense training holds a shard of
+    /// runs at least.
+    pub(crate) fn batch_capacity(&self) -> usize {
+        self.purpose().runs().map_or(self.batch_size, |runs| runs.samples().max(self.batch_size))
     }
 
     /// Samples in a run.
@@ -173,6 +185,11 @@ impl Config {
                 Err(Error::Scaling { setting: format!("training.loss_scale_{}", written(setting)), found, expected })
             }
             Err(error) => Err(Error::Scale(error)),
+            Ok(()) if self.loss_scale.min_scale < LOSS_SCALE_MIN => Err(Error::Scaling {
+                setting: "training.loss_scale_floor".to_owned(),
+                found: self.loss_scale.min_scale.to_string(),
+                expected: "1e-18 or more",
+            }),
             Ok(()) => Ok(()),
         }
     }
@@ -205,7 +222,7 @@ impl Config {
     pub(crate) fn purpose(&self) -> Purpose {
         let runs = match self.mode {
             Mode::Windows => None,
-            Mode::Dense => Some(Runs::of_batches(self.batch_size, self.run_samples())),
+            Mode::Dense => Some(Runs::of_steps(self.step_samples(), self.batch_size, self.run_samples())),
         };
         let kept = match (self.gradient_checkpointing, self.carry_state) {
             (false, _) => Kept::Everything,

@@ -35,29 +35,90 @@ pub enum Mode {
     Dense,
 }
 
-/// How the runs of a batch are computed.
+/// The runs of optimizer steps: which samples make one, and how they are grouped into shards.
+///
+/// Both depend on the samples of a step and on their positions in the epoch's order alone, not on
+/// the batches that the step is computed in:
+///
+/// ```text
+/// pieces   what the order visits together: positions k · piece to (k + 1) · piece of the step
+/// cells    a piece, or its parts of `longest` samples where it is longer
+/// blocks   `at_once` cells, from the step's first one on; a batch consists of whole blocks
+/// runs     a cell, or its parts where segments end or windows do not follow one another
+/// shards   `at_once` runs of a block, computed side by side
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Runs {
     /// Samples in the longest, and bars from the last of its first window to the last of all.
     pub(crate) longest: usize,
     /// Runs that one thread computes side by side. Part of the arithmetic, and thus no matter of threads.
     pub(crate) at_once: usize,
+    /// Samples that the order visits together. No run goes on from one piece to the next.
+    pub(crate) piece: usize,
+}
+
+/// Places at which the batches of a step may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grain {
+    /// After whole blocks, so that shards stay as they are: on the CPU, which adds gradients shard
+    /// by shard.
+    Shards,
+    /// After any run: on a GPU, which adds up those of a whole batch.
+    Runs,
 }
 
 /// The most runs side by side: registers hold that many rows of a product.
 const AT_ONCE_MAX: usize = 16;
 
 impl Runs {
-    /// Those of batches of `batch_size` samples in runs of `longest`: enough side by side for a product to pay, few enough for two shards.
-    pub(crate) fn of_batches(batch_size: usize, longest: usize) -> Self {
-        let longest = longest.min(batch_size).max(1);
-        let at_once = (batch_size.div_ceil(longest) / 2).clamp(1, AT_ONCE_MAX);
-        Runs { longest, at_once }
+    /// The runs of steps of `step_samples` samples, of which `batch_size` are computed at once, in
+    /// an order of runs of `run_samples`: enough side by side for a product to pay, few enough for
+    /// a step to have two shards. Where a batch holds a run, nothing depends on `batch_size`.
+    pub(crate) fn of_steps(step_samples: usize, batch_size: usize, run_samples: usize) -> Self {
+        let longest = run_samples.min(batch_size).max(1);
+        let side_by_side = if run_samples <= batch_size { step_samples.div_ceil(longest) / 2 } else { 1 };
+        Runs { longest, at_once: side_by_side.clamp(1, AT_ONCE_MAX), piece: run_samples.max(1) }
     }
 
-    /// Samples that are computed side by side at most.
+    /// Samples that are computed side by side at most: those of a block.
     pub(crate) fn samples(self) -> usize {
-        self.longest * self.at_once
+        self.longest.saturating_mul(self.at_once)
+    }
+
+    /// Consecutive positions in an epoch's order, from the first of a step or of one of its batches
+    /// on, cut into cells.
+    fn cells(self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let mut start = positions.start;
+        std::iter::from_fn(move || {
+            let end_of_piece = (start / self.piece + 1).saturating_mul(self.piece);
+            let end = end_of_piece.min(start.saturating_add(self.longest)).min(positions.end);
+            let cell = start..end;
+            start = end;
+            (!cell.is_empty()).then_some(cell)
+        })
+    }
+
+    /// The same positions, cut into blocks of up to `cells` cells.
+    fn blocks_of(self, positions: Range<usize>, cells: usize) -> Vec<Range<usize>> {
+        let all: Vec<Range<usize>> = self.cells(positions).collect();
+        all.chunks(cells).map(|cells| cells[0].start..cells[cells.len() - 1].end).collect()
+    }
+
+    /// The positions of a step in batches of whole blocks of `grain` cells: each of up to
+    /// `batch_size` samples, or of one block.
+    pub(crate) fn batches_of_step(self, positions: Range<usize>, batch_size: usize, grain: Grain) -> Vec<Range<usize>> {
+        let cells = match grain {
+            Grain::Shards => self.at_once,
+            Grain::Runs => 1,
+        };
+        let mut batches: Vec<Range<usize>> = Vec::new();
+        for block in self.blocks_of(positions, cells) {
+            match batches.last_mut() {
+                Some(batch) if block.end - batch.start <= batch_size => batch.end = block.end,
+                _ => batches.push(block),
+            }
+        }
+        batches
     }
 
     /// Shards that a batch of `batch_size` samples has, where its runs are whole.
@@ -65,17 +126,37 @@ impl Runs {
         batch_size.div_ceil(self.samples())
     }
 
-    /// The samples of `batch` in runs. Two samples are of one run if the windows of the second begin at those of the first or within them, in
-    /// every timeframe: then no segment ends between them. A run is over when it is as long as runs are, in samples or in bars of any timeframe.
-    pub(crate) fn of_batch(self, batch: &BatchView<'_>) -> Vec<Range<usize>> {
+    /// The samples of `batch` in runs; `position` is that of its first sample in the epoch's order.
+    /// Two samples of a cell are of one run if the windows of the second begin at those of the
+    /// first or within them, in every timeframe: then no segment ends between them. A run is over
+    /// when it is as long as runs are, in samples or in bars of any timeframe.
+    pub(crate) fn of_batch(self, batch: &BatchView<'_>, position: usize) -> Vec<Range<usize>> {
         let start = |k: usize, sample: usize| batch.starts(k)[sample] as i64;
         let mut runs: Vec<Range<usize>> = Vec::new();
-        while let Some(first) = Some(runs.last().map_or(0, |run| run.end)).filter(|&first| first < batch.len()) {
-            let ends = (first + 1..batch.len()).take(self.longest - 1);
-            let ends = ends.take_while(|&sample| self.goes_on((batch.shape(), start), (first, sample)));
-            runs.push(first..ends.last().map_or(first, |last| last) + 1);
+        for cell in self.cells(position..position + batch.len()) {
+            let end = cell.end - position;
+            let mut first = cell.start - position;
+            while first < end {
+                let ends = (first + 1..end).take_while(|&sample| self.goes_on((batch.shape(), start), (first, sample)));
+                let last = ends.last().unwrap_or(first);
+                runs.push(first..last + 1);
+                first = last + 1;
+            }
         }
         runs
+    }
+
+    /// The runs of `batch` in shards: lists of runs that are computed side by side.
+    pub(crate) fn shards_of_batch(self, batch: &BatchView<'_>, position: usize) -> Vec<Vec<Range<usize>>> {
+        let runs = self.of_batch(batch, position);
+        let mut rest = runs.as_slice();
+        let mut shards = Vec::new();
+        for block in self.blocks_of(position..position + batch.len(), self.at_once) {
+            let (own, others) = rest.split_at(rest.partition_point(|run| run.start + position < block.end));
+            shards.extend(own.chunks(self.at_once).map(<[Range<usize>]>::to_vec));
+            rest = others;
+        }
+        shards
     }
 
     /// Whether a run from sample `first` on that has the one before `sample` may have this one too, but for its length. A window of timeframe `k` begins at the bar `start(k, sample)`, or as far
@@ -106,10 +187,35 @@ mod tests {
         for (batch_size, longest, expected) in
             [(64, 64, (64, 1)), (4096, 512, (512, 4)), (4096, 64, (64, 16)), (10, 100, (10, 1)), (7, 1, (1, 3))]
         {
-            let runs = Runs::of_batches(batch_size, longest);
+            let runs = Runs::of_steps(batch_size, batch_size, longest);
             assert_eq!((runs.longest, runs.at_once), expected, "{batch_size}, {longest}");
         }
-        assert_eq!(Runs::of_batches(4096, 512).shards(4096), 2);
+        assert_eq!(Runs::of_steps(4096, 4096, 512).shards(4096), 2);
+        // Steps that are computed in several batches have the shards of those that are computed at
+        // once, as long as a batch holds a run.
+        for batch_size in [24, 32, 64, 128] {
+            assert_eq!(
+                Runs::of_steps(128, batch_size, 24),
+                Runs { longest: 24, at_once: 3, piece: 24 },
+                "{batch_size}"
+            );
+        }
+        assert_eq!(Runs::of_steps(128, 16, 24), Runs { longest: 16, at_once: 1, piece: 24 });
+    }
+
+    #[test]
+    fn batches_end_where_blocks_do() {
+        let runs = Runs { longest: 24, at_once: 2, piece: 24 };
+        let batches = |batch_size, grain| runs.batches_of_step(128..256, batch_size, grain);
+        // Pieces end at 144, 168, 192, 216 and 240.
+        assert_eq!(batches(128, Grain::Shards), std::slice::from_ref(&(128..256)));
+        assert_eq!(batches(100, Grain::Shards), [128..216, 216..256]);
+        assert_eq!(batches(1, Grain::Shards), [128..168, 168..216, 216..256]);
+        assert_eq!(batches(30, Grain::Runs), [128..144, 144..168, 168..192, 192..216, 216..240, 240..256]);
+        assert_eq!(batches(64, Grain::Runs), [128..192, 192..240, 240..256]);
+        assert!(runs.batches_of_step(5..5, 8, Grain::Shards).is_empty());
+        let longer = Runs { longest: 10, at_once: 1, piece: 24 };
+        assert_eq!(longer.batches_of_step(20..50, 10, Grain::Shards), [20..24, 24..34, 34..44, 44..50]);
     }
 
     #[test]
@@ -130,8 +236,23 @@ mod tests {
             (&[], 9, &[]),
         ] {
             batch.take_series(&samples.series().unwrap(), list).unwrap();
-            let runs = Runs { longest, at_once: 1 };
-            assert_eq!(runs.of_batch(&batch.view()), expected, "{list:?}");
+            let runs = Runs { longest, at_once: 1, piece: usize::MAX };
+            assert_eq!(runs.of_batch(&batch.view(), 0), expected, "{list:?}");
         }
+        // Shards by where their runs begin, and where the last one ends.
+        let shards = |all: &[&[usize]]| -> Vec<Vec<Range<usize>>> {
+            all.iter().map(|ends| ends.windows(2).map(|pair| pair[0]..pair[1]).collect()).collect()
+        };
+        // Pieces of three, of which the batch has the last sample of the first one.
+        batch.take_series(&samples.series().unwrap(), &[3, 4, 5, 6, 0, 1, 2]).unwrap();
+        let runs = Runs { longest: 3, at_once: 2, piece: 3 };
+        assert_eq!(runs.of_batch(&batch.view(), 2), [0..1, 1..4, 4..7]);
+        assert_eq!(runs.shards_of_batch(&batch.view(), 2), shards(&[&[0, 1, 4], &[4, 7]]));
+        // Runs that end at a gap leave shards of the other blocks alone.
+        batch.take_series(&samples.series().unwrap(), &[1, 2, 3, 4, 5, 6]).unwrap();
+        assert_eq!(runs.shards_of_batch(&batch.view(), 0), shards(&[&[0, 2, 3], &[3, 6]]));
+        let wide = Runs { longest: 2, at_once: 2, piece: 2 };
+        assert_eq!(wide.shards_of_batch(&batch.view(), 0), shards(&[&[0, 2, 4], &[4, 6]]));
+        assert_eq!(wide.shards_of_batch(&batch.view(), 1), shards(&[&[0, 1, 2], &[2, 3], &[3, 5, 6]]));
     }
 }

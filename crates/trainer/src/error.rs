@@ -218,15 +218,17 @@ pub enum Error {
         index: usize,
     },
 
-    /// A target names no class.
-    #[error(
-        "a target is {target}: expected {expected}, or NaN where it is not known; set training.classes or training.thresholds for these targets"
-    )]
-    Class {
-        /// The target.
-        target: f64,
-        /// What targets are.
+    /// Targets that the loss has no meaning for.
+    #[error("{place}{found}: expected {expected}, or NaN where it is not known; {advice}")]
+    Targets {
+        /// The sample or the graph that has them, with a colon; empty where it is not known.
+        place: String,
+        /// The targets.
+        found: String,
+        /// The requirement of the loss ([`TargetNeeds`](crate::TargetNeeds)).
         expected: String,
+        /// What to change.
+        advice: &'static str,
     },
 
     /// The loss of a step is far above those before it. Nothing was updated in the step named.

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+mod information;
 mod sums;
 
 use std::borrow::Cow;
@@ -10,12 +11,13 @@ use serde::Serialize;
 
 use crate::baseline::Baselines;
 use crate::error::{Error, Result};
-use crate::level::Level;
+use crate::level::{Level, check_readout_of};
 use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
-use crate::metrics::{GraphCorrelations, Metrics};
+use crate::metrics::{GraphCorrelations, LabelSpan, Metrics, overlap};
 use crate::model::{Model, ModelConfig};
 use crate::predict::{Next, Predictions, Selection};
 use crate::view::BatchView;
+pub use information::{cross_sectional_deviation, uninformed_loss};
 use sums::{GroupSums, MeanLoss, Rows};
 
 /// A model's errors on some samples, beside those of the baselines.
@@ -99,19 +101,18 @@ pub(crate) fn evaluate(
         return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });
     }
     loss.check_readout(predictions.model.config().readout)?;
-    // Baselines are numbers, and no probabilities of classes.
-    let baselines = baselines.filter(|_| loss != Loss::CrossEntropy);
+    check_readout_of(selection.samples, predictions.model.config().readout)?;
     predictions.reads_bars = baselines.is_some();
     check_outputs(predictions.model, loss)?;
     let (level, outputs) = (Level::of(predictions.model.config().readout), predictions.model.shape().outputs);
     let per_target = loss.outputs_per_target();
     let groups = loss.groups(outputs);
     let mut mean = MeanLoss::new(&groups);
-    let mut all = GroupSums::new(&groups);
+    let mut all = GroupSums::new(&groups).with_lags(&lags(selection, outputs));
     let mut by_instrument: BTreeMap<&str, GroupSums> = BTreeMap::new();
     let mut unseen = selection.indices;
     let see = |batch: &BatchView<'_>| {
-        loss.check_targets(batch.targets())?;
+        loss.check_rows(batch.targets(), outputs)?;
         Ok(Expected {
             indices: level.indices(selection.samples, batch, &mut unseen),
             targets: level.targets(batch).into_owned(),
@@ -154,6 +155,16 @@ pub(crate) fn evaluate(
     let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices[of.graph], ..of };
     let graphs = all.by_graph().into_iter().map(of_source).collect();
     Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments, graphs })
+}
+
+/// The number of later graphs whose targets overlap with those of one graph, by horizon, among the
+/// graphs that have two labelled nodes or more; 0 where the source does not tell.
+fn lags(selection: Selection<'_>, outputs: usize) -> Vec<usize> {
+    let Some(graphs) = selection.samples.graphs() else { return vec![0; outputs] };
+    let ranked: Vec<usize> = selection.indices.iter().copied().filter(|&graph| graphs.labelled(graph) > 1).collect();
+    let spans =
+        |target| ranked.iter().map(|&graph| graphs.label_span(graph, target)).collect::<Option<Vec<LabelSpan>>>();
+    (0..outputs).map(|target| spans(target).map_or(0, |spans| overlap(&spans))).collect()
 }
 
 /// Refuses a loss of other outputs than the model has.

@@ -19,8 +19,9 @@ use crate::weights::load_weights;
 /// A trained model that follows one instrument bar by bar: it holds the states of all its LSTMs, and a bar moves those of its
 /// timeframe on by one step.
 ///
-/// It gives, bit for bit, the predictions that a [`Predictor`](crate::Predictor) with carried state gives for samples whose
-/// windows end at the bars pushed last. Give the bars of each timeframe in order, only once they have closed, and
+/// It gives, bit for bit, the predictions that a [`Predictor`](crate::Predictor) with carried state
+/// gives in single precision for samples whose windows end at the bars pushed last. Give the bars
+/// of each timeframe in order, only once they have closed, and
 /// [`restart`](Follower::restart) all timeframes where a segment begins. A model that pools by attention reads the states of bars before the
 /// segment's first one as zero, until T bars have been pushed.
 #[derive(Debug)]

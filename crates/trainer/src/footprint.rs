@@ -19,9 +19,10 @@ pub use tensors::{PlannedTensor, StepPhase};
 
 use crate::carried::{carried_len, carried_rows};
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fast::{self, PackedWeights};
 use crate::form::Form;
+use crate::fusion::Fusion;
 use crate::loss::Loss;
 use crate::lstm::Read;
 use crate::model::{Encoder, Model, ModelConfig, SampleShape};
@@ -112,6 +113,7 @@ impl Footprint {
         validates: bool,
     ) -> Result<Self> {
         config.loss.check_groups(shape.outputs)?;
+        check_countable(config, shape, samples)?;
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let weights = model.layout().len();
         let shards = config.compute().shards_at_once(&model, config.purpose());
@@ -124,7 +126,8 @@ impl Footprint {
         };
         let working = if config.precision == Precision::Fp32 { 0 } else { weights };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
-        let batches = if validates { 4 } else { 2 };
+        // Two of a step and, while a validation interrupts training, two of its own.
+        let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         // Tasks of a step of several batches are counted ahead, sample by sample.
         let counted = usize::from(matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1);
@@ -134,7 +137,7 @@ impl Footprint {
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
             activations_bytes: bytes(shards * pass),
-            batches_bytes: bytes((batches * config.batch_size * samples + counted) * sample),
+            batches_bytes: bytes((rows * samples + counted) * sample),
             carried_bytes: 0,
         })
     }
@@ -147,8 +150,9 @@ impl Footprint {
     pub fn with_carried_states(self, config: &Config, shape: &SampleShape, states: &CarriedStates) -> Self {
         let ModelConfig { hidden, layers, pooling, .. } = config.model;
         let training = states.training.iter().zip(&shape.timeframes);
-        let training = training
-            .map(|(&rows, timeframe)| carried_len(2 * layers * hidden, rows, config.step_samples() * timeframe.steps));
+        let training = training.map(|(&rows, timeframe)| {
+            carried_len(2 * layers * hidden, rows, config.step_samples().saturating_mul(timeframe.steps))
+        });
         let is_validated = states.validation.iter().any(|&ends| ends > 0);
         let read = match pooling {
             Pooling::Last => &states.validation,
@@ -171,6 +175,45 @@ impl Footprint {
             + self.batches_bytes
             + self.carried_bytes
     }
+}
+
+/// Bytes that no run takes: an eighth of what can be addressed.
+const BYTES_MAX: f64 = (1u64 << 60) as f64;
+
+/// Refuses settings whose products are more than can be counted, before any of them is multiplied:
+/// in batches of up to `nodes` nodes a graph, or of samples that stand alone. What is counted here
+/// is many times what is taken, so that no sum of it overflows either.
+pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize) -> Result<()> {
+    let ModelConfig { hidden, layers, pooling, fusion, graph, edge_attributes, .. } = config.model;
+    let [hidden, layers, nodes] = [hidden, layers, nodes].map(|n| n as f64);
+    let outputs = shape.outputs as f64 * config.model.for_loss(config.loss).outputs_per_target as f64;
+    let heads = match pooling {
+        Pooling::Last => 0.0,
+        Pooling::Attention { heads } => heads as f64,
+    };
+    let timeframes = shape.timeframes.len() as f64;
+    let fused = match fusion {
+        Fusion::Concat => 0.0,
+        Fusion::Attention { heads, feed_forward } => heads as f64 * timeframes + (4.0 + feed_forward as f64) * hidden,
+    };
+    let attended = graph.map_or(0.0, |graph| {
+        let width = graph.heads.max(graph.output_heads) as f64 * (graph.hidden as f64).max(outputs);
+        graph.layers as f64 * (width + edge_attributes as f64 + graph.heads as f64)
+    });
+    let features = shape.timeframes.iter().map(|timeframe| timeframe.features as f64).sum::<f64>();
+    let per_step = features + (layers * hidden + heads) * timeframes;
+    let longest = config.purpose().runs().map_or(0.0, |runs| runs.longest as f64);
+    let steps = shape.timeframes.iter().map(|timeframe| timeframe.steps as f64).sum::<f64>() + longest;
+    let width = (hidden + heads * hidden) * timeframes + fused * timeframes + attended + outputs + features;
+    let rows = config.batch_capacity() as f64 * nodes;
+    let of_batches = rows * (steps * per_step + width) * config.threads as f64;
+    let of_weights = (width + layers * hidden * timeframes).powi(2) * (config.threads as f64 + 4.0);
+    // Four gates, forward and backward, in bytes.
+    if 64.0 * (of_batches + of_weights) < BYTES_MAX {
+        return Ok(());
+    }
+    let expected = "less, or a smaller model: the memory that they take together is more than can be counted";
+    Err(Error::setting("gpu_optimization.batch_size", &config.batch_size, expected))
 }
 
 /// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations` for what each part is.

@@ -10,10 +10,13 @@
 //! ```
 //!
 //! No cut changes what is learnt: an optimizer step takes the same samples, and adds up their gradients in the same order. Batches are cut
-//! where shards end, so that the run goes on bit for bit; below 32 samples, where a shard itself is cut, to rounding. The runs of dense training
-//! stay whole. Products in 16 bits, which would be the next thing to cut, take more memory on a CPU, not less.
+//! where shards end, so that the run goes on bit for bit; below 32 samples, where a shard itself is
+//! cut, to rounding. Dense training groups the runs of a step into shards whatever batches it is
+//! computed in, and batches consist of whole shards. Products in 16 bits, which would be the next
+//! thing to cut, take more memory on a CPU, not less.
 
 use crate::config::Config;
+use crate::dense::Grain;
 use crate::step::SHARD_SAMPLES;
 
 /// How much of what was planned a run takes.
@@ -40,19 +43,19 @@ const BATCHES_FIRST: usize = 2;
 
 impl Ladder {
     pub(crate) fn new(config: &Config) -> Self {
-        Ladder::of(config, config.can_checkpoint_gradients())
+        Ladder::of(config, config.can_checkpoint_gradients(), Grain::Shards)
     }
 
     /// The rations of a run on a GPU, where nothing is computed again.
     pub(crate) fn of_gpu(config: &Config) -> Self {
-        Ladder::of(config, false)
+        Ladder::of(config, false, Grain::Runs)
     }
 
-    fn of(config: &Config, can_checkpoint: bool) -> Self {
+    fn of(config: &Config, can_checkpoint: bool, grain: Grain) -> Self {
         let Config { batch_size, gradient_checkpointing, .. } = *config;
         let planned = Ration { chunk_percent: 100, batch_size, gradient_checkpointing };
         let first = Ration { chunk_percent: FIRST_CHUNK_PERCENT, ..planned };
-        let sizes = batch_sizes(config);
+        let sizes = batch_sizes(config, grain);
         let (before, after) = sizes.split_at(sizes.len().min(BATCHES_FIRST));
         let mut rations = vec![planned, first];
         rations.extend(before.iter().map(|&batch_size| Ration { batch_size, ..first }));
@@ -83,10 +86,11 @@ impl Ladder {
 }
 
 /// What batches are cut to, one size after the other.
-fn batch_sizes(config: &Config) -> Vec<usize> {
+fn batch_sizes(config: &Config, grain: Grain) -> Vec<usize> {
     let planned = config.batch_size;
     let (grain, is_divisible) = match config.purpose().runs() {
         _ if config.model.is_over_graphs() => (1, true),
+        Some(runs) if grain == Grain::Runs => (runs.longest, false),
         Some(runs) => (runs.samples(), false),
         None => (SHARD_SAMPLES, true),
     };
@@ -123,12 +127,15 @@ mod tests {
             (windows(7), &[5, 3, 1]),
             (windows(1), &[]),
             // Four runs of 50 side by side.
-            (dense, &[200]),
+            (dense.clone(), &[200]),
+            // The shards of a step, of which a batch holds one.
+            (Config { batch_size: 100, accumulation_steps: 4, ..dense.clone() }, &[]),
             (graphs, &[7, 5, 2, 1]),
         ] {
-            assert_eq!(batch_sizes(&config), expected, "{}", config.batch_size);
+            assert_eq!(batch_sizes(&config, Grain::Shards), expected, "{}", config.batch_size);
         }
-        assert_eq!(batch_sizes(&windows(usize::MAX))[0], usize::MAX / 32 * 24 / 32 * 32);
+        assert_eq!(batch_sizes(&dense, Grain::Runs), [300, 200, 100, 50]);
+        assert_eq!(batch_sizes(&windows(usize::MAX), Grain::Shards)[0], usize::MAX / 32 * 24 / 32 * 32);
     }
 
     #[test]

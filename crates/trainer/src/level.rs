@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::graph::{GraphBatch, Readout, samples_of};
+use crate::error::{Error, Result};
+use crate::graph::{GraphBatch, GraphTargets, Graphs, Readout, samples_of};
 use crate::samples::Samples;
 use crate::view::BatchView;
 
@@ -69,3 +70,20 @@ impl Level {
         }
     }
 }
+
+/// Refuses to predict nodes where graphs have the targets, and graphs where nodes have them.
+pub(crate) fn check_readout_of(samples: &dyn Samples, readout: Option<Readout>) -> Result<()> {
+    let targets = samples.graphs().and_then(Graphs::targets_of);
+    let (found, expected) = match (readout, targets) {
+        (Some(Readout::Node), Some(GraphTargets::Graphs)) => {
+            ("node", "auto, mean, sum or max: each graph has one row of targets, and its nodes have none of their own")
+        }
+        (Some(Readout::Mean), Some(GraphTargets::Nodes)) => ("mean", OF_NODES),
+        (Some(Readout::Sum), Some(GraphTargets::Nodes)) => ("sum", OF_NODES),
+        (Some(Readout::Max), Some(GraphTargets::Nodes)) => ("max", OF_NODES),
+        _ => return Ok(()),
+    };
+    Err(Error::setting("model.readout", &found, expected))
+}
+
+const OF_NODES: &str = "auto or node: each node has targets of its own, and graphs have none";

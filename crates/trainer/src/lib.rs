@@ -6,6 +6,7 @@ mod carried;
 mod checkpoint;
 mod clip;
 mod config;
+mod data_check;
 mod decoder;
 mod dense;
 mod device;
@@ -64,7 +65,7 @@ pub use divergence::{Course, Divergence};
 pub use dropout::{Dropout, Mask};
 pub use early_stopping::{EarlyStopping, Plateau};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation};
+pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss};
 pub use events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
 pub use file::write_atomically;
 pub use follow::Follower;
@@ -73,13 +74,16 @@ pub use form::Form;
 pub use fusion::Fusion;
 pub use graph::{
     AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
-    GraphOutput, GraphView, Graphs, NodeGradients, Nodes, PackedAttention, Passes, Readout,
+    GraphOutput, GraphTargets, GraphView, Graphs, NodeGradients, Nodes, PackedAttention, Passes, Readout,
 };
 pub use learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
-pub use loss::{Ascending, Classes, Group, Loss, Task, TaskLoss, Tasks};
+pub use loss::{Ascending, Classes, Group, Loss, TargetNeeds, Task, TaskLoss, Tasks};
 pub use lstm::InputGradients;
 pub use megabatch_order::LastBatch;
-pub use metrics::{ClassErrors, GraphCorrelations, InformationCoefficients, Metrics, MetricsSum, QuantileErrors};
+pub use metrics::{
+    ClassErrors, GraphCorrelations, InformationCoefficients, LabelSpan, Metrics, MetricsSum, QuantileErrors,
+    t_statistic,
+};
 pub use model::{Encoder, Model, ModelConfig, SampleShape, Timeframe};
 pub use optimizer::{Moments, Optimizer, OptimizerConfig, OptimizerKind};
 pub use pass::Pass;

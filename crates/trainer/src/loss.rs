@@ -2,6 +2,7 @@
 
 mod ascending;
 mod classes;
+mod needs;
 mod of_graph;
 mod tasks;
 
@@ -12,6 +13,7 @@ use crate::graph::Readout;
 use crate::scalar::Scalar;
 pub use ascending::Ascending;
 pub use classes::Classes;
+pub use needs::TargetNeeds;
 use of_graph::wide;
 pub(crate) use of_graph::{is_labelled, labelled_rows, softmax};
 pub use tasks::{Group, Task, TaskLoss, Tasks};
@@ -160,18 +162,6 @@ impl Loss {
             Loss::Quantile { levels } => levels.as_slice().len(),
             Loss::Classes(classes) => classes.count(),
             _ => 1,
-        }
-    }
-
-    /// Refuses targets that are known and that the loss has no meaning for.
-    pub(crate) fn check_targets<R: Scalar>(self, targets: &[R]) -> Result<()> {
-        match self {
-            Loss::Classes(classes) => classes.check_targets(targets),
-            Loss::Tasks(tasks) => tasks.groups().into_iter().try_for_each(|group| {
-                let mut rows = targets.chunks_exact(tasks.targets());
-                rows.try_for_each(|row| group.loss.check_targets(&row[group.targets.clone()]))
-            }),
-            _ => Ok(()),
         }
     }
 

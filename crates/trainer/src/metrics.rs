@@ -2,12 +2,15 @@
 
 mod classes;
 mod correlation;
+mod newey_west;
 mod quantiles;
 
 use serde::Serialize;
 
 pub use classes::ClassErrors;
 pub use correlation::{GraphCorrelations, InformationCoefficients};
+pub(crate) use newey_west::overlap;
+pub use newey_west::{LabelSpan, t_statistic};
 pub use quantiles::QuantileErrors;
 
 use crate::loss::{Loss, is_known, is_labelled, known_targets, softmax};
@@ -172,6 +175,12 @@ impl MetricsSum {
 
     /// The metrics of all samples seen.
     pub fn finish(&self) -> Metrics {
+        self.finish_with_lags(&[])
+    }
+
+    /// The same for graphs that were added in order of time, of which the targets of horizon k
+    /// overlap with those of the next `lags[k]` ones that have two labelled nodes or more.
+    pub(crate) fn finish_with_lags(&self, lags: &[usize]) -> Metrics {
         let each = |metric: fn(&HorizonSum) -> f64| self.horizons.iter().map(metric).collect();
         let direction = |sum: &HorizonSum| (sum.moves > 0).then(|| sum.right as f64 / sum.moves as f64);
         Metrics {
@@ -182,7 +191,7 @@ impl MetricsSum {
             accuracy: self.classified.map(|right| right as f64 / self.samples as f64),
             classes: self.classes.as_ref().map(|classes| Box::new(classes.finish())),
             quantiles: self.quantiles.as_ref().map(|quantiles| Box::new(quantiles.finish())),
-            information: (!self.correlations.is_empty()).then(|| InformationCoefficients::of(&self.correlations)),
+            information: (!self.correlations.is_empty()).then(|| InformationCoefficients::of(&self.correlations, lags)),
         }
     }
 

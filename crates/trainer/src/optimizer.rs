@@ -136,6 +136,14 @@ impl<S: Scalar> Optimizer<S> {
         (self.moments.as_mut(), &mut self.steps)
     }
 
+    /// Forgets all updates: moments and their number are zero, as at first.
+    pub(crate) fn restart(&mut self) {
+        self.steps = 0;
+        if let Some(moments) = &mut self.moments {
+            [&mut moments.exp_avg, &mut moments.exp_avg_sq].into_iter().for_each(TensorSet::clear);
+        }
+    }
+
     /// Changes `parameters` by one step along `gradients` at the rate `lr`, whatever the settings' rate is.
     ///
     /// # Panics

@@ -232,7 +232,8 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a loss out of range or of
-    /// other outputs than the model's, [`Error::Class`] for a target that names no class.
+    /// other outputs than the model's, [`Error::Targets`] for targets that the loss has no meaning
+    /// for.
     pub fn evaluate(
         &mut self,
         selection: Selection<'_>,

@@ -39,6 +39,12 @@ pub trait Samples: Sync {
         None
     }
 
+    /// The targets [N, K] of all samples, for a source that has them in memory: training then holds
+    /// them against its loss before the first step.
+    fn targets(&self) -> Option<&[f32]> {
+        self.series().map(|series| series.targets)
+    }
+
     /// A loader of the source's own, for one that is not in memory. Training then takes its batches from there, in place of calling
     /// [`gather`](Samples::gather).
     fn load_ahead(&self) -> Option<&dyn LoadAhead> {

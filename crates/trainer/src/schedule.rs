@@ -7,6 +7,7 @@ use std::ops::Range;
 use megabatch_order::{self as order, Batches, Batching, Order, StepSamples};
 
 use crate::config::Config;
+use crate::dense::{Grain, Runs};
 use crate::error::{Error, Result};
 
 /// The steps of a run.
@@ -15,6 +16,8 @@ pub(crate) struct Schedule {
     batches: Batches,
     /// Samples that are computed at once; larger batches are cut.
     at_once: usize,
+    /// The runs of dense training, and where batches of them end.
+    runs: Option<(Runs, Grain)>,
     pub(crate) steps_per_epoch: u64,
     /// Number of steps after which training ends.
     pub(crate) steps: u64,
@@ -38,13 +41,23 @@ impl Schedule {
             other => Error::Order(other),
         })?;
         let steps_per_epoch = batches.steps_per_epoch();
-        let steps = config.max_steps.unwrap_or(config.epochs * steps_per_epoch);
-        Ok(Schedule { batches, at_once: config.batch_size, steps_per_epoch, steps })
+        let steps = config.max_steps.unwrap_or(config.epochs.saturating_mul(steps_per_epoch));
+        let runs = config.purpose().runs().map(|runs| (runs, Grain::Shards));
+        Ok(Schedule { batches, at_once: config.batch_size, runs, steps_per_epoch, steps })
     }
 
-    /// The same steps, in batches that are cut into parts of `at_once` samples.
-    pub(crate) fn cut_into(self, at_once: usize) -> Self {
-        Schedule { at_once, ..self }
+    /// The same steps, in batches of `at_once` samples: in dense training, of the most runs or
+    /// shards of runs that are no more.
+    pub(crate) fn cut_into(self, at_once: usize, grain: Grain) -> Self {
+        Schedule { at_once, runs: self.runs.map(|(runs, _)| (runs, grain)), ..self }
+    }
+
+    /// Samples in the largest batch, as they are cut.
+    pub(crate) fn capacity(&self) -> usize {
+        match self.runs {
+            Some((runs, Grain::Shards)) => self.at_once.max(runs.samples()),
+            _ => self.at_once,
+        }
     }
 
     /// The samples of step `step`, counted from 0: positions in the order of its epoch.
@@ -52,15 +65,28 @@ impl Schedule {
         self.batches.step(step)
     }
 
-    /// The number of batches that a step is computed in.
-    pub(crate) fn batches_of(&self, step: &StepSamples) -> usize {
-        self.batches.batches_of(step).map(|batch| batch.len().div_ceil(self.at_once)).sum()
+    /// The batches that a step is computed in: positions in the order of its epoch.
+    pub(crate) fn batches_of(&self, step: &StepSamples) -> Vec<Range<usize>> {
+        if let Some((runs, grain)) = self.runs {
+            return runs.batches_of_step(step.positions.clone(), self.at_once, grain);
+        }
+        let parts = |batch: Range<usize>| {
+            let end = batch.end;
+            batch.step_by(self.at_once).map(move |start| start..end.min(start.saturating_add(self.at_once)))
+        };
+        self.batches.batches_of(step).flat_map(parts).collect()
     }
 
     /// The indices of each batch of the steps in `steps`, out of the training samples `train`.
     pub(crate) fn batches<'a>(self, steps: Range<u64>, train: &'a [usize]) -> impl Iterator<Item = Vec<usize>> + 'a {
-        let part = move |part: &[usize]| part.iter().map(|&sample| train[sample]).collect();
-        self.batches.lists(steps).flat_map(move |list| list.chunks(self.at_once).map(part).collect::<Vec<_>>())
+        steps.flat_map(move |step| {
+            let samples = self.step(step);
+            let list: Vec<usize> = self.batches.lists(step..step + 1).flatten().collect();
+            let start = samples.positions.start;
+            let part = |part: Range<usize>| list[part.start - start..part.end - start].iter();
+            let batches = self.batches_of(&samples).into_iter();
+            batches.map(|batch| part(batch).map(|&sample| train[sample]).collect()).collect::<Vec<_>>()
+        })
     }
 }
 
@@ -85,7 +111,7 @@ mod tests {
         let train: Vec<usize> = (100..123).collect();
         for epoch in 0..3 {
             let batches: Vec<Vec<usize>> = schedule.batches(epoch * 4..(epoch + 1) * 4, &train).collect();
-            let per_step = (epoch * 4..(epoch + 1) * 4).map(|step| schedule.batches_of(&schedule.step(step)));
+            let per_step = (epoch * 4..(epoch + 1) * 4).map(|step| schedule.batches_of(&schedule.step(step)).len());
             assert_eq!(batches.len(), per_step.sum::<usize>());
             let mut all = batches.concat();
             all.sort_unstable();

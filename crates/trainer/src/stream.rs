@@ -19,7 +19,6 @@ use crate::pooling::{PlainPooling, Pooling};
 use crate::samples::Samples;
 use crate::series::Series;
 use crate::step::{Compute, Purpose, Room};
-use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
 /// Room to decode one sample at a time.
@@ -160,40 +159,27 @@ impl Streamed {
     }
 
     /// The outputs [B, K, M] for the samples of `batch`, on the threads of the pool that this is called in.
-    pub(crate) fn predict(
-        &mut self,
-        (model, parameters): (&Model, &TensorSet<f32>),
-        batch: &BatchView<'_>,
-        outputs: &mut [f32],
-    ) {
-        self.read(batch, (outputs, model.outputs()), |reader, sample, outputs| {
-            reader.decode((model, parameters), sample);
+    pub(crate) fn predict(&mut self, weights: Weights<'_>, batch: &BatchView<'_>, outputs: &mut [f32]) {
+        self.read(batch, (outputs, weights.model.outputs()), |reader, sample, outputs| {
+            reader.decode(weights, sample);
             outputs.copy_from_slice(reader.decoding.outputs());
         });
     }
 
     /// The weights with which the timeframes of the samples of `batch` are fused, [B, heads, n, n].
-    pub(crate) fn fusion_weights(
-        &mut self,
-        (model, parameters): (&Model, &TensorSet<f32>),
-        batch: &BatchView<'_>,
-        to: &mut [f32],
-    ) {
+    pub(crate) fn fusion_weights(&mut self, weights: Weights<'_>, batch: &BatchView<'_>, to: &mut [f32]) {
+        let model = weights.model;
         self.read(batch, (to, model.fusion_weights_len()), |reader, sample, row| {
-            reader.decode((model, parameters), sample);
+            reader.decode(weights, sample);
             row.copy_from_slice(reader.decoding.fusion_weights(model.decoder(), 0));
         });
     }
 
     /// The weights with which attention pools the windows of `batch`: `[heads, T]` of one timeframe after another, a row a sample.
-    pub(crate) fn pooling_weights(
-        &mut self,
-        (model, parameters): (&Model, &TensorSet<f32>),
-        batch: &BatchView<'_>,
-        to: &mut [f32],
-    ) {
+    pub(crate) fn pooling_weights(&mut self, weights: Weights<'_>, batch: &BatchView<'_>, to: &mut [f32]) {
+        let model = weights.model;
         self.read(batch, (to, model.pooling_weights_len()), |reader, sample, mut row| {
-            reader.pool((model, parameters), sample);
+            reader.pool(weights, sample);
             for (pooled, of) in reader.poolings.iter().zip(model.poolings()) {
                 let weights = pooled.memory.weights(of, 0);
                 let (own, rest) = row.split_at_mut(weights.len());
@@ -249,20 +235,21 @@ impl Reader {
     }
 
     /// Takes a sample from the states at its windows' bars to its outputs.
-    fn decode(&mut self, (model, parameters): (&Model, &TensorSet<f32>), sample: Streaming<'_>) {
+    fn decode(&mut self, weights: Weights<'_>, sample: Streaming<'_>) {
+        let Weights { model, parameters, precision, .. } = weights;
         let hidden = model.config().hidden;
         if !self.poolings.is_empty() {
-            self.pool((model, parameters), sample);
+            self.pool(weights, sample);
         }
         for (k, part) in self.decoding.encodings_mut(1).chunks_exact_mut(hidden).enumerate() {
             let pooled = self.poolings.get(k).map(|pooled| pooled.memory.pooled());
             part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, (1, hidden)).1));
         }
-        self.decoding.forward(model.decoder(), (parameters, None), None);
+        self.decoding.forward_in(precision, model.decoder(), (parameters, None), None);
     }
 
     /// Pools a sample's windows by attention.
-    fn pool(&mut self, (model, parameters): (&Model, &TensorSet<f32>), sample: Streaming<'_>) {
+    fn pool(&mut self, Weights { model, parameters, .. }: Weights<'_>, sample: Streaming<'_>) {
         let timeframes = model.poolings().iter().zip(&model.shape().timeframes);
         for (k, (pooled, (of, timeframe))) in self.poolings.iter_mut().zip(timeframes).enumerate() {
             let (end, states) = sample.window(k, (timeframe.steps, model.config().hidden));

@@ -8,7 +8,7 @@ mod shortage;
 mod step;
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
@@ -17,13 +17,14 @@ use crate::baseline::Baselines;
 use crate::carried::Carried;
 use crate::checkpoint::{Best, Checkpoints};
 use crate::config::Config;
-use crate::dense::Mode;
+use crate::dense::{Grain, Mode};
 use crate::device::{Accelerator, Host};
 use crate::divergence::Course;
 use crate::early_stopping::Plateau;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::events::{Event, Observer, ShortageEvent};
+use crate::footprint::check_countable;
 use crate::graph::Graphs;
 use crate::ladder::{Ladder, Ration};
 use crate::model::{Model, SampleShape};
@@ -66,6 +67,8 @@ pub struct Trainer {
     cut_before: Vec<ShortageEvent>,
     /// What the observer answered to the last step, while the validation and the checkpoint that follow it are not done.
     unfinished: Option<ControlFlow<()>>,
+    /// Checkpoints that resuming passed over.
+    unreadable: Vec<PathBuf>,
 }
 
 /// What a trainer trains on.
@@ -170,6 +173,7 @@ impl Trainer {
         assert!(matches!(device, Device::Cpu(_)), "weights are kept in host memory");
         config.check()?;
         config.loss.check_groups(shape.outputs)?;
+        check_countable(&config, &shape, 1)?;
         config.model = config.model.for_loss(config.loss);
         let model = Model::new(shape, config.model)?;
         let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
@@ -187,6 +191,7 @@ impl Trainer {
             ladder,
             cut_before,
             unfinished: None,
+            unreadable: Vec::new(),
             scaler: scaler(&config),
             device: device.clone(),
             step: 0,
@@ -225,12 +230,14 @@ impl Trainer {
         &self.optimizer
     }
 
-    /// Replaces the weights by those of a safetensors file; the optimizer starts anew.
+    /// Replaces the weights by those of a safetensors file; the optimizer starts anew, without
+    /// moments.
     ///
     /// # Errors
-    /// As [`load_weights`]; the weights are then as before.
+    /// As [`load_weights`]; weights and optimizer are then as before.
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
         load_weights(path, &mut self.parameters)?;
+        self.optimizer.restart();
         self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
         Ok(())
     }
@@ -257,10 +264,12 @@ impl Trainer {
     /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
     /// for a model over graphs [`Error::Setting`] where the samples are not nodes of graphs, [`Error::GraphOutOfRange`],
     /// [`Error::Graph`] and [`Error::GraphShape`];
-    /// [`Error::NothingToCut`] where the device has too little memory whatever is cut; [`Error::Class`] for a target that names no class,
-    /// [`Error::NotFinite`] when numbers overflow, [`Error::Exploded`] when the loss does, and [`Error::GaveUp`] when they still do after
-    /// all rollbacks (see [`Divergence`](crate::Divergence)); [`Error::File`] when a checkpoint cannot be saved. The trainer then stands
-    /// after the last step that was completed, unless its GPU gave no weights back: what goes on then is a new trainer, from a checkpoint.
+    /// [`Error::NothingToCut`] where the device has too little memory whatever is cut;
+    /// [`Error::Targets`] for targets that the loss has no meaning for, [`Error::NotFinite`] when
+    /// numbers overflow, [`Error::Exploded`] when the loss does, and [`Error::GaveUp`] when they
+    /// still do after all rollbacks (see [`Divergence`](crate::Divergence)); [`Error::File`] when a
+    /// checkpoint cannot be saved. The trainer then stands after the last step that was completed,
+    /// unless its GPU gave no weights back: what goes on then is a new trainer, from a checkpoint.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         let outcome = self.train_to_the_end(run, observer);
         // Where a GPU fails, its first error says more than that its weights cannot be had.
@@ -270,18 +279,20 @@ impl Trainer {
 
     fn train_to_the_end(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         check_shape(&self.model, run.samples)?;
+        self.config.check_samples(run.samples)?;
         self.check_validation(run)?;
         self.check_mode(run)?;
         let schedule = Schedule::new(&self.config, run.train.len())?;
         if let Some(checkpoints) = run.checkpoints {
             checkpoints.clean()?;
+            checkpoints.set_aside(&std::mem::take(&mut self.unreadable))?;
         }
         if let Some(end) = self.end(&schedule).filter(|_| self.unfinished.is_none()) {
             return Ok(self.outcome(end));
         }
         let mut asked = self.tell_cuts(observer);
         while asked.is_continue() {
-            let schedule = schedule.cut_into(self.ladder.ration().batch_size);
+            let schedule = schedule.cut_into(self.ladder.ration().batch_size, self.grain());
             match self.train_on(run, &schedule, observer) {
                 Err(error) if error.is_shortage() => asked = self.cut(error, run, observer)?,
                 Err(error) => asked = self.roll_back(error, run, observer)?,
@@ -302,7 +313,7 @@ impl Trainer {
         self.engine.make_room_for(&self.model, graphs)?;
         let scope = self.device.scope("batches");
         let order = schedule.batches(self.step..schedule.steps, run.train);
-        with_batches(self.source(run, graphs, &scope), order, |feed| {
+        with_batches(self.source(run, graphs, (&scope, schedule.capacity())), order, |feed| {
             let mut supply = Supply { feed, ahead: None };
             loop {
                 if let Some(end) = self.finish_step(run, schedule, observer)? {
@@ -316,9 +327,19 @@ impl Trainer {
         })
     }
 
-    /// Where the batches of a run come from.
-    fn source<'a>(&self, run: &Run<'a>, graphs: Option<&'a dyn Graphs>, scope: &'a Scope) -> Source<'a> {
-        let Ration { batch_size, chunk_percent, .. } = self.ladder.ration();
+    /// Places at which the batches of a step may end.
+    fn grain(&self) -> Grain {
+        if self.accelerator.is_some() { Grain::Runs } else { Grain::Shards }
+    }
+
+    /// Source of the batches of a run, of up to `batch_size` samples, or graphs.
+    fn source<'a>(
+        &self,
+        run: &Run<'a>,
+        graphs: Option<&'a dyn Graphs>,
+        (scope, batch_size): (&'a Scope, usize),
+    ) -> Source<'a> {
+        let Ration { chunk_percent, .. } = self.ladder.ration();
         let seen = self.accelerator.as_ref().map(|_| self.model.seen_edges());
         let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
         let of_series = if keeps { OfSeries::Places } else { self.config.form.into() };

@@ -2,6 +2,7 @@
 //!
 //! The data are not part of the project: `MEGABATCH_DATA` names the folder that has them.
 
+mod dgcnn;
 mod graphs;
 mod runner;
 mod shares;
@@ -13,8 +14,13 @@ use runner::Runner;
 /// Name, and what does it.
 type Experiment = (&'static str, fn(&Runner) -> Result<String>);
 
-const EXPERIMENTS: &[Experiment] =
-    &[("cora", graphs::cora), ("mutag", graphs::mutag), ("molecules", graphs::molecules), ("sp500", shares::sp500)];
+const EXPERIMENTS: &[Experiment] = &[
+    ("cora", graphs::cora),
+    ("mutag", graphs::mutag),
+    ("proteins", graphs::proteins),
+    ("molecules", graphs::molecules),
+    ("sp500", shares::sp500),
+];
 
 /// `experiment NAME…`.
 pub(crate) fn run(args: &[String]) -> Result<()> {

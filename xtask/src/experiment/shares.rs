@@ -52,6 +52,9 @@ const CONTENDERS: [(&str, &str, usize); 3] = [
     ("correlation graph", "correlation.mbg", 1),
 ];
 
+/// Horizons that have a table, by their places: the next day, and the next five days.
+const HORIZONS: [usize; 2] = [0, 4];
+
 /// Coefficients of one contender on the test split, a value a seed.
 #[derive(Default)]
 struct Coefficients {
@@ -62,8 +65,8 @@ struct Coefficients {
 }
 
 impl Coefficients {
-    /// Those of tomorrow's returns, the first horizon, of what an answer says at `place`.
-    fn add(&mut self, answer: &Value, place: &str) -> Result<()> {
+    /// Adds those of the horizon in place `horizon`, of what an answer says at `place`.
+    fn add(&mut self, answer: &Value, place: &str, horizon: usize) -> Result<()> {
         let columns = [
             ("ic", &mut self.ic),
             ("ic_t", &mut self.ic_t),
@@ -71,7 +74,7 @@ impl Coefficients {
             ("rank_ic_t", &mut self.rank_ic_t),
         ];
         for (name, values) in columns {
-            values.push(number(answer, &format!("{place}/{name}/0"))?);
+            values.push(number(answer, &format!("{place}/{name}/{horizon}"))?);
         }
         Ok(())
     }
@@ -83,7 +86,9 @@ impl Coefficients {
     }
 }
 
-/// IC and rank IC of tomorrow's returns on the last days, over seeds: without a graph, with a random one, and with that of correlations.
+/// IC and rank IC of the returns of the next day and of the next five, on the last days, over
+/// seeds: without a graph, with a random one, and with
+/// that of correlations.
 pub(super) fn sp500(runner: &Runner) -> Result<String> {
     let shares = runner.file("shares");
     unpack(&runner.data(ARCHIVE), &shares)?;
@@ -93,14 +98,11 @@ pub(super) fn sp500(runner: &Runner) -> Result<String> {
         let out = runner.file(file);
         runner.ask(&[&["graph", "build", &shares, "--out", &out], GRAPHS, more].concat())?;
     }
-    let mut text = format!(
-        "S&P 500: {} samples of {} shares on {} days; test split, mean ± deviation over {SEEDS} seeds, coefficients in hundredths\n\n\
-         | | IC | t | rank IC | t |\n| --- | --- | --- | --- | --- |\n",
-        ingested["samples"], ingested["universe"]["instruments"], ingested["instants"]
-    );
-    let mut linear = Coefficients::default();
+    let mut rows = HORIZONS.map(|_| String::new());
+    let mut linear = HORIZONS.map(|_| Coefficients::default());
+    let mut lags = HORIZONS.map(|_| 0.0);
     for (name, graphs, layers) in CONTENDERS {
-        let mut coefficients = Coefficients::default();
+        let mut coefficients = HORIZONS.map(|_| Coefficients::default());
         for seed in 0..SEEDS {
             let own = [
                 format!("model.graph={}", runner.file(graphs)),
@@ -110,14 +112,30 @@ pub(super) fn sp500(runner: &Runner) -> Result<String> {
             let settings = [MODEL, &own.each_ref().map(String::as_str)].concat();
             let run = format!("{}-{seed}", name.replace(' ', "-"));
             let answer = runner.train(&series, &run, &settings)?;
-            coefficients.add(&answer, "/evaluation")?;
-            if linear.ic.is_empty() {
-                linear.add(&answer, "/evaluation/baselines/linear")?;
+            for (k, horizon) in HORIZONS.into_iter().enumerate() {
+                coefficients[k].add(&answer, "/evaluation", horizon)?;
+                lags[k] = number(&answer, &format!("/evaluation/ic_lags/{horizon}"))?;
+                if linear[k].ic.is_empty() {
+                    linear[k].add(&answer, "/evaluation/baselines/linear", horizon)?;
+                }
             }
         }
-        text.push_str(&coefficients.row(name));
+        rows.iter_mut().zip(&coefficients).for_each(|(rows, of_horizon)| rows.push_str(&of_horizon.row(name)));
     }
-    Ok(text + &linear.row("linear in the last day's features"))
+    let mut text = format!(
+        "S&P 500: {} samples of {} shares on {} days; test split, mean ± deviation over {SEEDS} seeds, coefficients in hundredths\n",
+        ingested["samples"], ingested["universe"]["instruments"], ingested["instants"]
+    );
+    for (k, horizon) in HORIZONS.into_iter().enumerate() {
+        let baseline = linear[k].row("linear in the last day's features");
+        text.push_str(&format!(
+            "\nHorizon {}, t by Newey-West with lag {}\n\n| | IC | t | rank IC | t |\n| --- | --- | --- | --- | --- |\n{}{baseline}",
+            horizon + 1,
+            lags[k],
+            rows[k]
+        ));
+    }
+    Ok(text)
 }
 
 /// The files of an archive, in a new folder.

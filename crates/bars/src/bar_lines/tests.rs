@@ -75,7 +75,6 @@ fn a_row_that_cannot_be_used_stops_with_its_line_or_is_dropped_with_a_complaint(
     for (line, trouble) in [
         ("what is this", "unreadable row: expected a timestamp of format iso in field 1"),
         ("2018-01-02 00:06,1,2,3,2,0", "inconsistent prices: expected a low at or below open and close"),
-        ("2018-01-02 00:05,1,2,1,2,0", "copy of an earlier row: expected a row of its own (line 1 says the same)"),
         (
             "2018-01-02 00:05,1,2,1,1,0",
             "duplicate timestamp: expected one row for the bar that opens at 2018-01-02T00:05:00Z",
@@ -93,6 +92,25 @@ fn a_row_that_cannot_be_used_stops_with_its_line_or_is_dropped_with_a_complaint(
     let spring = "20180311 015900;1;2;1;2;0\n20180311 020000;1;2;1;2;0\n";
     let error = streamed(spring, &in_zone("America/New_York"), None).unwrap_err().to_string();
     assert!(error.contains("line 2: time that does not exist"), "{error}");
+}
+
+#[test]
+fn a_copy_of_the_last_row_is_dropped_in_every_mode() {
+    for on_error in OnError::ALL {
+        let options = ReadOptions { on_error, ..in_zone("UTC") };
+        let (bars, complaints) =
+            streamed(&format!("{GOOD}{GOOD}2018-01-02 00:07,1,2,1,2,0\n"), &options, None).unwrap();
+        assert_eq!((bars.len(), complaints.len()), (2, 0), "{on_error}");
+    }
+}
+
+#[test]
+fn headers_and_volumes_in_a_stream_are_refused_as_in_a_file() {
+    let other = format!("{GOOD}time,close,high,low,open,volume\n2018-01-02 00:07,1,2,1,2,0\n");
+    let error = streamed(&other, &in_zone("UTC"), None).unwrap_err();
+    assert!(matches!(error, Error::AnotherHeader { line: 2, .. }), "{error}");
+    let volume = streamed("2018-01-02,1,2,1,2,500,0\n", &in_zone("UTC"), None).unwrap_err();
+    assert!(matches!(volume, Error::UnclearColumns { line: 1, .. }), "{volume}");
 }
 
 #[test]

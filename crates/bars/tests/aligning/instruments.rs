@@ -101,7 +101,8 @@ fn an_instrument_without_a_past_is_refused_by_name() {
     let error = align(&instruments(&bars), &plain_spec(Scaling::Robust)).unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, Error::TooFewToFit { bars: 0, needed: 3, .. }), "{message}");
-    assert!(message.starts_with("GBPUSD: only 0 M15 bars") && message.contains("leave GBPUSD out"), "{message}");
+    assert!(message.starts_with("GBPUSD: it begins too late: only 0 of its M15 bars"), "{message}");
+    assert!(message.contains("leave GBPUSD out (`--on-error skip` does)"), "{message}");
     // Unscaled it has nothing to be fitted.
     let series = align(&instruments(&bars), &plain_spec(Scaling::None)).unwrap();
     assert_eq!(series.sample_instrument.last(), Some(&1));

@@ -67,15 +67,9 @@ fn a_spread_in_points_of_five_digits() {
 #[test]
 fn an_hour_that_was_written_twice_is_read_once() {
     let name = "01_EURUSD_2019_L305950-306090_dst_fallback_dup60.csv";
-    let Some(failed) = read_dirty(name, OnError::Fail) else { return };
-    let message = failed.unwrap_err();
-    for part in
-        [name, "line 70", "copy of an earlier row", "line 10 says the same", "20191027 190000;1.108390", "repair"]
-    {
-        assert!(message.contains(part), "{part} in {message}");
-    }
-    for on_error in [OnError::Skip, OnError::Repair] {
-        let Recording { bars, summary, .. } = read_dirty(name, on_error).unwrap().unwrap();
+    for on_error in OnError::ALL {
+        let Some(recording) = read_dirty(name, on_error) else { return };
+        let Recording { bars, summary, .. } = recording.unwrap();
         let dropped = &summary.files[0].dropped;
         assert_eq!((summary.rows(), bars.len(), summary.gaps.count(), dropped.len()), (141, 81, 0, 1));
         assert_eq!((dropped[0].kind, dropped[0].rows, dropped[0].first_line), (Trouble::Copy, 60, 70));

@@ -10,9 +10,13 @@ use hdf5::{Dataset, File, Group, IndexType, IterationOrder, LinkType, Location, 
 use super::raw;
 use crate::error::Result;
 use crate::file::InputFile;
+use crate::heap_references::{HeapCheck, check_attributes, check_heaps};
 
 /// Groups may be so deep.
 const DEPTH_MAX: usize = 128;
+
+/// Why an object with such values does not come along.
+const WITHIN: &str = "values of variable length within others";
 
 /// What becomes of the objects of a file when it is copied.
 #[derive(Debug, Default)]
@@ -89,10 +93,20 @@ impl Copier {
             }
             LocationType::Dataset => {
                 let old = from.dataset(name).map_err(failed("open the dataset"))?;
+                let values = check_heaps(&old).map_err(failed("check the values"))?;
+                let attributes = check_attributes(&old).map_err(failed("check the attributes"))?;
+                if values == HeapCheck::Unchecked || attributes == HeapCheck::Unchecked {
+                    self.left_out.push(format!("{path}: {WITHIN}"));
+                    return Ok(());
+                }
                 old.copy_to(to, name).map_err(failed("copy the dataset"))
             }
             LocationType::NamedDatatype => {
                 let old = from.committed_datatype(name).map_err(failed("open the type"))?;
+                if check_attributes(&old).map_err(failed("check the attributes"))? == HeapCheck::Unchecked {
+                    self.left_out.push(format!("{path}: {WITHIN}"));
+                    return Ok(());
+                }
                 old.copy_to(to, name).map_err(failed("copy the type"))
             }
             _ => {
@@ -116,10 +130,12 @@ impl Copier {
             if skipped.contains(&name) || present.contains(&name) {
                 continue;
             }
-            if !raw::copy_attribute(from, to, &name).map_err(failed())? {
-                self.left_out
-                    .push(format!("{path}@{name}: references to objects, which mean something in their own file only"));
-            }
+            let reason = match raw::copy_attribute(from, to, &name).map_err(failed())? {
+                raw::Copied::Done => continue,
+                raw::Copied::References => "references to objects, which mean something in their own file only",
+                raw::Copied::Unchecked => WITHIN,
+            };
+            self.left_out.push(format!("{path}@{name}: {reason}"));
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use hdf5_sys::h5p::{
 };
 use hdf5_sys::h5t::{H5T_class_t, H5Tdetect_class, H5Treclaim};
 
+use crate::heap_references::{HeapCheck, check_heaps};
 use crate::slab::checked;
 
 /// Stores `bytes` as the chunk of `dataset` that begins with row `first_row`, filters being applied already but those in `mask`.
@@ -99,10 +100,22 @@ pub(super) fn copy_link(from: &Group, to: &Group, name: &str) -> hdf5::Result<()
     checked(status).map(drop)
 }
 
-/// Copies the attribute `name`, value and type bit for bit; `false` if it holds references, which mean something in their own
-/// file only.
-pub(super) fn copy_attribute(from: &Location, to: &Location, name: &str) -> hdf5::Result<bool> {
+/// What became of an attribute that was to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copied {
+    Done,
+    /// It holds references, which mean something in their own file only.
+    References,
+    /// It holds values of variable length within others, which are not checked.
+    Unchecked,
+}
+
+/// Copies the attribute `name`, value and type bit for bit.
+pub(super) fn copy_attribute(from: &Location, to: &Location, name: &str) -> hdf5::Result<Copied> {
     let attribute = from.attr(name)?;
+    if check_heaps(&attribute)? == HeapCheck::Unchecked {
+        return Ok(Copied::Unchecked);
+    }
     let (kind, space) = (attribute.dtype()?, attribute.space()?);
     let mut value = vec![0_u8; kind.size() * space.size()];
     let name = c_string(name)?;
@@ -111,7 +124,7 @@ pub(super) fn copy_attribute(from: &Location, to: &Location, name: &str) -> hdf5
     // variable length is given back once it is written. The guard spans the calls.
     let status = unsafe {
         if H5Tdetect_class(kind.id(), H5T_class_t::H5T_REFERENCE) > 0 {
-            return Ok(false);
+            return Ok(Copied::References);
         }
         let copied = H5Acreate2(to.id(), name.as_ptr(), kind.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT);
         let status = if copied < 0 || value.is_empty() {
@@ -125,7 +138,7 @@ pub(super) fn copy_attribute(from: &Location, to: &Location, name: &str) -> hdf5
         status
     };
     checked(status)?;
-    Ok(true)
+    Ok(Copied::Done)
 }
 
 /// # Safety

@@ -95,8 +95,7 @@ fn run(
     work.expect(3 * tasks.iter().map(|task| task.bulk.bytes()).sum::<u64>());
     let records = pack(&mut spool, (tasks, &job.records), work)?;
     work.enter(ConversionStage::Writing);
-    let part = Part::of(work.out);
-    part.create(|file| {
+    let (part, ()) = Part::create(work.out, |file| {
         write(file, (&mut spool, &records), tasks, work)?;
         others(file)
     })?;

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
+use megabatch_atomic_file::open_sibling;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::error::{Error, Result};
@@ -70,8 +71,7 @@ pub(super) struct Found {
 impl Spool<File> {
     /// Opens or creates the spool at `path` for the conversion that `identity` describes.
     pub(super) fn open(path: PathBuf, identity: &str) -> Result<(Self, Found)> {
-        let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = open.map_err(|source| Error::NotWritable { path: path.clone(), source })?;
+        let file = open_sibling(&path).map_err(|source| Error::NotWritable { path: path.clone(), source })?;
         if file.try_lock().is_err() {
             return Err(Error::Locked { path });
         }

@@ -44,8 +44,7 @@ pub(super) fn run(job: &Job<'_>, mut spool: Spool, work: &mut Work<'_>) -> Resul
     note(&series, &given, work);
 
     work.enter(ConversionStage::Writing);
-    let part = Part::of(work.out);
-    part.create(|file| {
+    let (part, ()) = Part::create(work.out, |file| {
         write_index(&OutputFile { path: work.out, file, storage: job.options.storage.of_lists() }, &series, &given)?;
         for (k, timeframe) in series.timeframes.iter().enumerate() {
             let bulk = values(job, &given, (k, timeframe.bars))?;

@@ -3,7 +3,7 @@
 //! What every step of a conversion has at hand: threads, memory, and someone to tell how far it is.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use megabatch_gpu_core::{Buffer, Scope};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -67,10 +67,4 @@ impl<'a> Work<'a> {
             ControlFlow::Break(()) => Err(Error::Interrupted { path: self.out.to_owned(), done_bytes, total_bytes }),
         }
     }
-}
-
-/// `.NAME.ENDING` beside `out`.
-pub(super) fn beside(out: &Path, ending: &str) -> PathBuf {
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    out.with_file_name(format!(".{name}.{ending}"))
 }

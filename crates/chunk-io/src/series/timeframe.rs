@@ -145,7 +145,7 @@ fn read_steps(file: &InputFile, values: &Table) -> Result<usize> {
             Ok(steps) if (1..=values.rows()).contains(&steps) => return Ok(steps),
             _ => steps.to_string(),
         },
-        Some(other) => format!("{other:?}"),
+        Some(other) => format!("`{other}`"),
         None => "no such attribute".to_owned(),
     };
     let expected = format!("the window length, an integer from 1 to {}, the number of bars", values.rows());

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use megabatch_graph_cache::{GraphFile, StoredGraph};
-use megabatch_trainer::{Batch, GraphView, Graphs, SampleShape, Samples, SeriesView};
+use megabatch_trainer::{Batch, GraphTargets, GraphView, Graphs, LabelSpan, SampleShape, Samples, SeriesView};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::data::DataFile;
 use super::edges::Edges;
+use super::label_spans::LabelSpans;
 use super::samples::SourceSamples;
 use super::stored::Seen;
 use crate::config::Config;
@@ -32,6 +34,7 @@ pub(crate) struct CrossSections {
     offsets: Vec<usize>,
     edges: Vec<Edges>, // [G]
     edge_attributes: usize,
+    labels: LabelSpans,
     /// Samples of times at which no graph was known yet.
     left_out: usize,
     /// Samples whose instrument is not in the graph of their time.
@@ -87,6 +90,7 @@ impl CrossSections {
             offsets: offsets[first..].iter().map(|offset| offset - left_out).collect(),
             edges,
             edge_attributes: seen.width(file.schema()),
+            labels: LabelSpans::of(source.source().series().expect("cross-sections are of a series"))?,
             left_out,
             strangers: strangers.iter().sum(),
             source,
@@ -98,17 +102,28 @@ impl CrossSections {
         &self.source
     }
 
+    /// Bytes of the lists of samples and of their edges. The file of graphs is not needed any more.
+    pub(crate) fn beside_bytes(&self) -> usize {
+        let lists = size_of_val(self.samples.as_slice()) + size_of_val(self.offsets.as_slice());
+        lists + size_of_val(self.times.as_slice()) + self.edges.iter().map(Edges::bytes).sum::<usize>()
+    }
+
     /// `[G]` when each cross-section was taken, ns since 1970 UTC, ascending.
     pub(crate) fn times(&self) -> &[i64] {
         &self.times
     }
 
-    /// Of the samples' numbers and of the graphs.
-    pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
+    /// The file of the graphs.
+    pub(super) fn graph_file(&self) -> DataFile {
+        DataFile { path: self.graph.clone(), fingerprint: format!("{:032x}", self.graphs_fingerprint) }
+    }
+
+    /// The fingerprint of the graphs together with that of the samples' numbers.
+    pub(super) fn fingerprint(&self, of_samples: &str) -> String {
         let mut hash = Xxh3::new();
-        hash.update(self.source.fingerprint()?.as_bytes());
+        hash.update(of_samples.as_bytes());
         hash.update(&self.graphs_fingerprint.to_le_bytes());
-        Ok(format!("{:032x}", hash.digest128()))
+        format!("{:032x}", hash.digest128())
     }
 
     /// What a user should know of how data and graphs fit together.
@@ -170,6 +185,10 @@ impl Graphs for CrossSections {
         self.times.len()
     }
 
+    fn targets_of(&self) -> Option<GraphTargets> {
+        Some(GraphTargets::Nodes)
+    }
+
     fn nodes(&self, graph: usize) -> &[usize] {
         &self.samples[self.range(graph)]
     }
@@ -191,6 +210,11 @@ impl Graphs for CrossSections {
         let (targets, outputs) = (self.series().map_or(&[][..], |series| series.targets), self.shape().outputs);
         let is_known = |&&sample: &&usize| !targets[sample * outputs..][..outputs].iter().any(|target| target.is_nan());
         self.nodes(graph).iter().filter(is_known).count()
+    }
+
+    fn label_span(&self, graph: usize, target: usize) -> Option<LabelSpan> {
+        let series = self.source.source().series()?;
+        Some(self.labels.of_samples(series, self.nodes(graph), self.times[graph], target))
     }
 }
 
@@ -375,6 +399,16 @@ mod tests {
         let notes = sections.notes();
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(notes[0].starts_with("2 samples are older than the first graph of "), "{notes:?}");
+    }
+
+    /// One target, a bar ahead: it ends with the next day's bar, or with the instrument's last.
+    #[test]
+    fn targets_end_with_the_bar_that_they_look_ahead_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let sections = join(folder.path(), [3, 5], ["C", "B", "A", "Z"]).unwrap();
+        let spans = (0..4).map(|section| sections.label_span(section, 0).unwrap());
+        let days: Vec<[i64; 2]> = spans.map(|span| [span.start_ns / DAY_NS, span.end_ns / DAY_NS]).collect();
+        assert_eq!(days, [[3, 4], [4, 5], [5, 6], [6, 6]]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What a job trains on, whichever file it comes from.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_chunk_io::{Layout, Shape, Source};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{Encoder, Graphs, Readout, Samples, Split};
+use serde::Serialize;
 
 use super::cross_section::CrossSections;
 use super::graphs::GraphSamples;
@@ -14,6 +15,14 @@ use super::samples::SourceSamples;
 use super::split::{split_cross_sections, split_source};
 use crate::config::Config;
 use crate::failure::Failure;
+
+/// A file that samples or edges come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct DataFile {
+    pub(crate) path: PathBuf,
+    /// A hash of its numbers: other data have another one.
+    pub(crate) fingerprint: String,
+}
 
 /// The samples of a job. What its order counts, the units, are samples, or graphs whose nodes are samples.
 pub(crate) enum Data {
@@ -108,12 +117,21 @@ impl Data {
         }
     }
 
-    /// What a unit is called, where there is one.
-    pub(crate) fn unit(&self) -> &'static str {
+    /// Bytes that the data take beside what is booked on their device: a mapped file of graphs, and
+    /// lists of nodes and edges.
+    pub(crate) fn beside_bytes(&self) -> usize {
         match self {
-            Data::Samples(_) => "sample",
-            Data::CrossSections(_) => "cross-section",
-            Data::Graphs(_) => "graph",
+            Data::Samples(_) => 0,
+            Data::CrossSections(sections) => sections.beside_bytes(),
+            Data::Graphs(graphs) => graphs.beside_bytes(),
+        }
+    }
+
+    /// The rule by which [`Data::split`] divides the units, in a sentence.
+    pub(crate) fn split_rule(&self, config: &Config) -> String {
+        match self {
+            Data::Graphs(graphs) => graphs.split_rule(config),
+            Data::Samples(_) | Data::CrossSections(_) => "Split by time.".to_owned(),
         }
     }
 
@@ -123,6 +141,14 @@ impl Data {
             Data::Graphs(graphs) if graphs.targets_graphs() => (Encoder::LastBar, Readout::Mean),
             Data::Graphs(_) => (Encoder::LastBar, Readout::Node),
             Data::Samples(_) | Data::CrossSections(_) => (Encoder::Lstm, Readout::Node),
+        }
+    }
+
+    /// The loss that `training.loss: auto` stands for.
+    pub(crate) fn default_loss(&self) -> &'static str {
+        match self {
+            Data::Graphs(graphs) if graphs.targets_are_labels() => "cross_entropy",
+            _ => "mse",
         }
     }
 
@@ -148,13 +174,24 @@ impl Data {
         }
     }
 
-    /// Of the samples' numbers and of the edges between them: other data have another one.
-    pub(crate) fn fingerprint(&self) -> Result<String> {
+    /// The files behind the samples: the data file, then that of the graphs between its samples.
+    pub(crate) fn files(&self) -> Result<Vec<DataFile>> {
+        let data = |fingerprint| DataFile { path: self.path().to_owned(), fingerprint };
         Ok(match self {
-            Data::Samples(samples) => samples.fingerprint()?,
-            Data::CrossSections(sections) => sections.fingerprint()?,
-            Data::Graphs(graphs) => graphs.fingerprint(),
+            Data::Samples(samples) => vec![data(samples.fingerprint()?)],
+            Data::CrossSections(sections) => {
+                vec![data(sections.source().fingerprint()?), sections.graph_file()]
+            }
+            Data::Graphs(graphs) => vec![data(graphs.fingerprint())],
         })
+    }
+
+    /// The fingerprint of the samples and of the edges between them, from those of [`Data::files`].
+    pub(crate) fn fingerprint(&self, files: &[DataFile]) -> String {
+        match self {
+            Data::CrossSections(sections) => sections.fingerprint(&files[0].fingerprint),
+            Data::Samples(_) | Data::Graphs(_) => files[0].fingerprint.clone(),
+        }
     }
 
     /// What the numbers stand for.
@@ -188,6 +225,20 @@ impl Data {
             Data::Samples(_) | Data::Graphs(_) => Vec::new(),
         }
     }
+}
+
+/// Refuses a file of graphs where samples are wanted.
+///
+/// # Errors
+/// A data failure that names the commands for graphs.
+pub(crate) fn refuse_graphs(path: &Path) -> Result<()> {
+    if !is_graphs(path) {
+        return Ok(());
+    }
+    let file = path.display();
+    Err(Failure::data(format!(
+        "{file}: a file of graphs, which this command does not read; use `megabatch graph inspect {file}` or `megabatch graph bench`"
+    )))
 }
 
 /// Whether the file is one of graphs, by its ending.

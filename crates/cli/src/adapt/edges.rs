@@ -40,6 +40,13 @@ impl Edges {
         self.col.len()
     }
 
+    /// Bytes of its lists.
+    pub(crate) fn bytes(&self) -> usize {
+        let Compressed { offsets, indices, edges } = &self.by_column;
+        let indices = [&self.row_ptr, &self.col, offsets, indices, edges].map(|list| size_of_val(list.as_slice()));
+        indices.iter().sum::<usize>() + size_of_val(self.attributes.as_slice())
+    }
+
     pub(crate) fn view(&self) -> Result<GraphView<'_>, megabatch_segment::Error> {
         let Compressed { offsets, indices, edges } = &self.by_column;
         let nodes = self.row_ptr.len() - 1;

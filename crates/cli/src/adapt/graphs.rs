@@ -7,7 +7,7 @@ use anyhow::Result;
 use megabatch_chunk_io::{Shape, TimeframeShape};
 use megabatch_gpu_core::{Buffer, Device};
 use megabatch_graph_cache::{GraphFile, Schema, StoredGraph, TargetLevel};
-use megabatch_trainer::{Batch, GraphView, Graphs, SampleShape, Samples, Split};
+use megabatch_trainer::{Batch, GraphTargets, GraphView, Graphs, SampleShape, Samples, Split};
 
 use super::fold::{Folds, split_by_chance};
 use super::meaning::Meaning;
@@ -96,6 +96,22 @@ impl GraphSamples {
         self.file.schema().target_level == TargetLevel::Graph
     }
 
+    /// Bytes of the mapped file, of the lists of its nodes, and of what is copied of its edges.
+    pub(crate) fn beside_bytes(&self) -> usize {
+        let lists = self.samples.len() + self.offsets.len() + self.labelled.len();
+        self.file.bytes() + lists * size_of::<usize>() + self.edges.copied_bytes()
+    }
+
+    /// Whether the targets are class labels, one-hot: every row that is known has one 1, in one of
+    /// two columns or more.
+    pub(crate) fn targets_are_labels(&self) -> bool {
+        let is_label =
+            |row: &[f32]| row.iter().all(|&target| target == 0.0 || target == 1.0) && row.iter().sum::<f32>() == 1.0;
+        let rows = self.targets.as_slice().chunks_exact(self.shape.outputs);
+        let mut known = rows.filter(|row| !row.iter().any(|target| target.is_nan())).peekable();
+        self.shape.outputs > 1 && known.peek().is_some() && known.all(is_label)
+    }
+
     /// Of all that the file holds.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{:032x}", self.file.fingerprint())
@@ -118,14 +134,40 @@ impl GraphSamples {
                 self.path().display()
             )));
         }
-        let parts: Vec<usize> = PARTS.iter().filter_map(|part| self.file.find(part)).collect();
-        if let ([train, validation, test], Some(true)) = (&parts[..], Some(self.file.len() == PARTS.len())) {
-            let one = |graph: &usize| vec![*graph];
-            return Ok(Split { train: one(train), validation: one(validation), test: one(test), ..Split::default() });
+        if let Some([train, validation, test]) = self.parts() {
+            let split =
+                Split { train: vec![train], validation: vec![validation], test: vec![test], ..Split::default() };
+            return Ok(split);
         }
         match config.optional_count("data.folds") {
-            Some(folds) => Folds { folds, fold: config.count("data.fold") }.split(&self.classes()),
+            // Of all folds together, the last.
+            Some(folds) => {
+                let fold = config.optional_count("data.fold").unwrap_or(folds - 1);
+                Folds { folds, fold }.split(&self.classes())
+            }
             None => split_by_chance(self.file.len(), config.split()),
+        }
+    }
+
+    /// The graphs whose keys say that their targets are for training, validation and test; `None`
+    /// for other keys.
+    fn parts(&self) -> Option<[usize; 3]> {
+        let parts: Vec<usize> = PARTS.iter().filter_map(|part| self.file.find(part)).collect();
+        parts.try_into().ok().filter(|_| self.file.len() == PARTS.len())
+    }
+
+    /// The rule of [`GraphSamples::split`] in a sentence.
+    pub(super) fn split_rule(&self, config: &Config) -> String {
+        match (self.parts(), config.optional_count("data.folds")) {
+            (Some(_), _) => "Split by the keys of the graphs: train, validation and test.".to_owned(),
+            (None, Some(folds)) => {
+                let test = match config.optional_count("data.fold") {
+                    Some(fold) => format!("fold {fold} is for the test"),
+                    None => "each is the test once".to_owned(),
+                };
+                format!("Split by chance into {folds} folds, each class dealt evenly; {test}.")
+            }
+            (None, None) => "Split by chance, by the fractions of data.split.".to_owned(),
         }
     }
 
@@ -189,6 +231,10 @@ impl Samples for GraphSamples {
     fn graphs(&self) -> Option<&dyn Graphs> {
         Some(self)
     }
+
+    fn targets(&self) -> Option<&[f32]> {
+        Some(self.targets.as_slice())
+    }
 }
 
 fn gather_rows(rows: &[f32], samples: &[usize], out: &mut [f32]) {
@@ -201,6 +247,10 @@ fn gather_rows(rows: &[f32], samples: &[usize], out: &mut [f32]) {
 impl Graphs for GraphSamples {
     fn len(&self) -> usize {
         self.file.len()
+    }
+
+    fn targets_of(&self) -> Option<GraphTargets> {
+        Some(if self.targets_graphs() { GraphTargets::Graphs } else { GraphTargets::Nodes })
     }
 
     fn nodes(&self, graph: usize) -> &[usize] {

@@ -15,6 +15,9 @@ pub(crate) struct Meaning {
     scaling: BTreeMap<String, String>,
     /// `cumulative` or `increment`.
     target_kind: Option<String>,
+    /// Names of the instruments. Plans of earlier versions have none.
+    #[serde(default)]
+    instruments: Vec<String>,
 }
 
 impl Meaning {
@@ -35,6 +38,11 @@ impl Meaning {
         if let Some(AttributeValue::Text(kind)) = file.attribute("target_kind")? {
             meaning.target_kind = Some(kind);
         }
+        meaning.instruments = file.instruments().to_vec();
+        if let (true, Some(AttributeValue::Text(symbol))) = (meaning.instruments.is_empty(), file.attribute("symbol")?)
+        {
+            meaning.instruments.push(symbol);
+        }
         Ok(meaning)
     }
 
@@ -51,6 +59,19 @@ impl Meaning {
     /// The kind of a timeframe's scaling, where it is known.
     pub(crate) fn scaling(&self, timeframe: &str) -> Option<&str> {
         self.scaling.get(timeframe).map(String::as_str)
+    }
+
+    /// The instruments of `other` that this has none of; none where either names none.
+    pub(crate) fn other_instruments<'o>(&self, other: &'o Meaning) -> Vec<&'o str> {
+        if self.instruments.is_empty() {
+            return Vec::new();
+        }
+        other.instruments.iter().filter(|name| !self.instruments.contains(name)).map(String::as_str).collect()
+    }
+
+    /// Names of the instruments.
+    pub(crate) fn instruments(&self) -> &[String] {
+        &self.instruments
     }
 
     /// The first thing in which `other` means something else than this, in words; `None` where nothing tells a difference.
@@ -85,6 +106,23 @@ mod tests {
             features: [("M1".to_owned(), vec!["body".to_owned(), feature.to_owned()])].into(),
             scaling: [("M1".to_owned(), scaling.to_owned())].into(),
             target_kind: Some(target_kind.to_owned()),
+            instruments: vec!["EURUSD".to_owned()],
+        }
+    }
+
+    #[test]
+    fn instruments_that_training_had_none_of_are_named() {
+        let with = |names: &[&str]| Meaning {
+            instruments: names.iter().map(|&name| name.to_owned()).collect(),
+            ..Meaning::default()
+        };
+        for (ours, theirs, others) in [
+            (with(&["A", "B"]), with(&["B"]), vec![]),
+            (with(&["A"]), with(&["B", "A", "C"]), vec!["B", "C"]),
+            (with(&[]), with(&["B"]), vec![]),
+            (with(&["A"]), with(&[]), vec![]),
+        ] {
+            assert_eq!(ours.other_instruments(&theirs), others);
         }
     }
 

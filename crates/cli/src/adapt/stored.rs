@@ -61,6 +61,11 @@ impl StoredEdges {
         Ok(StoredEdges { seen, copied: copied.collect::<Result<_>>()? })
     }
 
+    /// Bytes of what is copied.
+    pub(super) fn copied_bytes(&self) -> usize {
+        self.copied.iter().flatten().map(|attributes| size_of_val(attributes.as_slice())).sum()
+    }
+
     /// The edges of a graph of the file.
     pub(super) fn view<'a>(&'a self, file: &'a GraphFile, graph: usize) -> Result<GraphView<'a>> {
         let stored = file.graph(graph)?;

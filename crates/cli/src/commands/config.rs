@@ -4,14 +4,25 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::config::reference_page;
+use crate::config::{reference_page, template};
 
-/// Print every configuration key with its default and meaning, as Markdown
+/// Print every configuration key with its default and meaning, as Markdown or as a file to begin
+/// with
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  megabatch config > docs/configuration.md")]
-pub(crate) struct Args {}
+#[command(after_help = "Examples:
+  megabatch config > docs/configuration.md
+  megabatch config --yaml > config.yaml")]
+pub(crate) struct Args {
+    /// Print a configuration file with every key at its default, to be edited
+    #[arg(long)]
+    yaml: bool,
+}
 
-pub(crate) fn run(_: &Args) -> Result<Answer> {
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    if args.yaml {
+        let yaml = template();
+        return Ok(Answer::new(yaml.clone(), &json!({ "yaml": yaml })));
+    }
     let page = reference_page();
     Ok(Answer::new(page.clone(), &json!({ "markdown": page })))
 }

@@ -4,11 +4,9 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_chunk_io::{
     Compression, Conversion, ConversionProgress, ConversionStage, ConvertOptions, Layout, StorageChoice, StorageForm,
@@ -17,7 +15,8 @@ use megabatch_chunk_io::{
 use megabatch_gpu_core::Device;
 
 use super::memory::size::ByteSize;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
+use crate::interruption::Interruption;
 use crate::output;
 use crate::plan::bytes;
 use crate::progress::Progress;
@@ -104,12 +103,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     output::require_ending(&args.out, &["h5", "hdf5"])?;
     output::check(&args.out, &[&args.input])?;
     let options = options(args)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second signal ends the process at once: what is in the spool is safe.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&interrupted))?;
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("cannot watch for signals")?;
-    }
+    // What is in the spool is safe at any moment.
+    let interruption = Interruption::watch(Duration::from_secs(5))?;
     let mut progress: Option<Progress> = None;
     let mut observe = |report: ConversionProgress| {
         // Work of an earlier run is the first report.
@@ -119,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             bar
         });
         bar.at(report.done_bytes, stage(report.stage));
-        if interrupted.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interruption.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let scope = Device::cpu().scope("convert");
     let done = convert(&args.input, &args.out, &options, (&scope, &mut observe));
@@ -174,7 +169,7 @@ fn answer(args: &Args, done: &Conversion, seconds: f64) -> Answer {
     text.push_str("\nverified: every table was read back and is the same, bit for bit");
     done.notes.iter().for_each(|note| text.push_str(&format!("\nnote: {note}")));
     let mut json = serde_json::to_value(done).expect("a conversion serialises without error");
-    json["out"] = serde_json::json!(args.out);
+    json["out"] = shown(&args.out).into();
     json["bars"] = done.bars.iter().map(|(name, bars)| (name.clone(), serde_json::json!(bars))).collect();
     json["ratio"] = ratio.into();
     json["seconds"] = seconds.into();

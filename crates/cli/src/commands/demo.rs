@@ -8,7 +8,7 @@ use clap::Parser as _;
 use serde_json::json;
 
 use super::Cli;
-use crate::answer::{Answer, Form};
+use crate::answer::{Answer, Form, shown};
 use crate::failure::Failure;
 
 /// Take made-up bars through ingest, plan, train, evaluation and report, in about a minute
@@ -62,7 +62,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     }
     let report = std::path::absolute(file("run/report.html"))?;
     let text = format!("\nDone in {:.0} s. The report: {}", start.elapsed().as_secs_f64(), report.display());
-    Ok(Answer::new(text, &json!({ "out": args.out, "report": report, "seconds": start.elapsed().as_secs_f64() })))
+    Ok(Answer::new(
+        text,
+        &json!({ "out": shown(&args.out), "report": report, "seconds": start.elapsed().as_secs_f64() }),
+    ))
 }
 
 fn fill_in(word: &str, names: &[(&str, PathBuf)]) -> String {

@@ -11,7 +11,7 @@ use megabatch_gpu_core::Device;
 use megabatch_trainer::{TensorSet, load_weights, save_weights};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::failure::Failure;
 use crate::output;
 use crate::run::RunFolder;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     }
     let tensors: Vec<&str> = model.layout().tensors().map(|(name, _)| name).collect();
     let text = format!("{}: {} tensors of step {step}", args.out.display(), tensors.len());
-    Ok(Answer::new(text, &json!({ "out": args.out, "step": step, "tensors": tensors })))
+    Ok(Answer::new(text, &json!({ "out": shown(&args.out), "step": step, "tensors": tensors })))
 }
 
 impl Format {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use megabatch_trainer::Trainer;
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::config::Config;
 use crate::job::{Intent, Job, Request, data_path};
 use crate::plan::Plan;
@@ -35,8 +35,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let mut config = Config::load(args.config.as_deref(), &args.set)?;
     let data = data_path(&config, args.data.as_deref())?;
-    config.set_path("data.path", &std::path::absolute(data)?);
-    config.set_path("output.dir", &args.out);
+    config.set_path("data.path", &std::path::absolute(data)?)?;
+    config.set_path("output.dir", &args.out)?;
     let folder = RunFolder::new(&args.out)?;
     let job = Job::open(Request {
         config,
@@ -55,5 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let checkpoints = folder.keep_checkpoints(&job.config);
     let checkpoint = trainer.save_checkpoint(&job.run(&checkpoints))?;
     let text = format!("{}: {} weights as step 0", folder.root().display(), plan.parameters);
-    Ok(Answer::new(text, &json!({ "run": folder.root(), "checkpoint": checkpoint, "parameters": plan.parameters })))
+    Ok(Answer::new(
+        text,
+        &json!({ "run": shown(folder.root()), "checkpoint": checkpoint.as_deref().map(shown), "parameters": plan.parameters }),
+    ))
 }

@@ -1,18 +1,18 @@
 //! `megabatch ingest`: bars as text become aligned multi-timeframe series in one HDF5 file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use megabatch_bars::{AlignedSeries, Trouble};
+use megabatch_bars::{AlignedSeries, Trouble, listed};
 use megabatch_chunk_io::{Storage, WriteOptions, write_series};
 use serde_json::{Value, json};
 
 use crate::account::account;
 use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
-use crate::answer::Answer;
+use crate::answer::{Answer, require_text, shown};
 use crate::output;
 use crate::plan::bytes;
 use crate::recipe::{Recipe, Recordings};
@@ -40,6 +40,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     output::require_ending(out, &["h5", "hdf5"])?;
     let recipe = args.recipe.clone().with_files_of_folders()?;
     output::check(out, &recipe.files())?;
+    for file in recipe.files() {
+        require_text(file, "the account of its bars that the series file keeps")?;
+    }
     let mut recordings = recipe.read()?;
     let spec = recipe.spec();
     let aligned = recordings.align(&recipe)?;
@@ -68,7 +71,8 @@ impl IngestAnswer {
         let of_files = universe.recordings.iter().flat_map(|recording| recording.summary.warnings.iter().cloned());
         let mut warnings: Vec<String> = of_files.collect();
         // The universe's text has the warnings of its files in it.
-        let others: Vec<String> = few_kept(recordings).into_iter().chain(aligned.warnings.iter().cloned()).collect();
+        let others: Vec<String> =
+            few_kept(recordings).into_iter().chain(alone(aligned)).chain(aligned.warnings.iter().cloned()).collect();
         others.iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
         warnings.extend(others);
         for timeframe in &aligned.timeframes {
@@ -90,7 +94,7 @@ impl IngestAnswer {
             _ => text.push_str(&format!(" of {}", aligned.instruments.join(", "))),
         }
         let mut json = json!({
-            "out": out,
+            "out": shown(out),
             "symbols": aligned.instruments,
             "samples": aligned.len(),
             "instants": instants,
@@ -129,6 +133,36 @@ fn few_kept(recordings: &Recordings) -> Vec<String> {
         })
     });
     few.collect()
+}
+
+/// Instants of one instrument alone, as a share of all instants, that are worth a warning where
+/// there are several instruments.
+const ALONE_SHARE_MIN: f64 = 0.01;
+/// Fewest instruments of which one alone is an exception.
+const ALONE_OF_MIN: usize = 3;
+
+/// A warning where instruments have samples at instants at which no other has one: a graph has a
+/// single node there.
+fn alone(aligned: &AlignedSeries) -> Option<String> {
+    let mut of_instant: BTreeMap<i64, Vec<i32>> = BTreeMap::new();
+    for (time, instrument) in aligned.sample_time.iter().zip(&aligned.sample_instrument) {
+        of_instant.entry(*time).or_default().push(*instrument);
+    }
+    let mut instants = vec![0_usize; aligned.instruments.len()];
+    of_instant.values().filter(|present| present.len() == 1).for_each(|present| instants[present[0] as usize] += 1);
+    let all: usize = instants.iter().sum();
+    if instants.len() < ALONE_OF_MIN || (all as f64) < ALONE_SHARE_MIN * of_instant.len() as f64 || all == 0 {
+        return None;
+    }
+    let mut places: Vec<usize> = (0..instants.len()).filter(|&place| instants[place] > 0).collect();
+    places.sort_by_key(|&place| std::cmp::Reverse(instants[place]));
+    let named: Vec<String> =
+        places.iter().map(|&place| format!("{} {}", aligned.instruments[place], instants[place])).collect();
+    Some(format!(
+        "{all} of {} instants have a sample of one instrument alone ({}): it trades at other times than the others, or its bars begin or end apart from theirs, and a model over graphs sees a single node there; keep the common times with `--calendar common`, or leave its file out",
+        of_instant.len(),
+        listed(&named)
+    ))
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! `megabatch inspect`: what is in a file, what is wrong with it, and what the model will see.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use megabatch_bars::{OnError, ReadOptions, is_bar_file, read};
 use megabatch_chunk_io::{
-    AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Shape,
-    Source, inspect,
+    AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Severity,
+    Shape, Source, inspect,
 };
 use megabatch_gpu_core::Device;
 use megabatch_trainer::write_atomically;
@@ -14,9 +16,11 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::{Value, json};
 
 use super::windows::SampleRange;
+use crate::account::of_bars;
+use crate::adapt::data::refuse_graphs;
 use crate::adapt::split::utc;
-use crate::answer::Answer;
-use crate::failure::Failure;
+use crate::answer::{Answer, shown};
+use crate::failure::{Failure, Kind};
 use crate::output;
 use crate::plan::bytes;
 
@@ -24,27 +28,43 @@ use crate::plan::bytes;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch inspect series.h5
+  megabatch inspect EURUSD.csv
   megabatch inspect series.h5 --dump 0..64 samples.safetensors")]
 pub(crate) struct Args {
-    /// An HDF5 file of either layout
+    /// An HDF5 file of either layout, or a file of bars as text
     file: PathBuf,
     /// Write samples A..B (half-open, from 0) as the model will see them to a safetensors file
     #[arg(long, num_args = 2, value_names = ["A..B", "OUT"])]
-    dump: Option<Vec<String>>,
+    dump: Option<Vec<OsString>>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     match args.dump.as_deref() {
         Some([range, out]) => {
-            let SampleRange(range) = range.parse().map_err(Failure::usage)?;
+            let SampleRange(range) = range.to_string_lossy().parse().map_err(Failure::usage)?;
             dump(&args.file, range, Path::new(out))
         }
+        _ if is_bar_file(&args.file) => of_text(&args.file),
         _ => {
+            refuse_graphs(&args.file)?;
             let inspection = inspect(&args.file)?;
             let pip_sizes = PipSizes::of(&inspection);
-            Ok(Answer::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?))
+            let answer = Answer::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?);
+            let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
+            Ok(if is_unusable { answer.with_verdict(Kind::Data) } else { answer })
         }
     }
+}
+
+/// What `ingest` would read of a file of bars; rows that cannot be used are counted.
+fn of_text(file: &Path) -> Result<Answer> {
+    let recording = read(&[file], &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() })?;
+    let path = file.display();
+    let text = format!(
+        "{}\na file of bars as text; `megabatch ingest {path} --out series.h5` makes a series of it",
+        recording.summary
+    );
+    Ok(Answer::new(text, &of_bars(&recording.summary)?))
 }
 
 /// Tensors `features` or `features.<TF>` [n, T, F] and `targets` [n, K], f32.
@@ -65,7 +85,7 @@ fn dump(file: &Path, range: std::ops::Range<usize>, out: &Path) -> Result<Answer
     source.read(range.clone(), block.slices())?;
     write_atomically(out, &to_safetensors(shape, &block)?)?;
     let text = format!("{}: samples {}..{} of {}", out.display(), range.start, range.end, file.display());
-    Ok(Answer::new(text, &json!({ "out": out, "samples": range.len() })))
+    Ok(Answer::new(text, &json!({ "out": shown(out), "samples": range.len() })))
 }
 
 fn to_safetensors(shape: &Shape, block: &SampleBlock) -> Result<Vec<u8>> {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::account::{account, fingerprint};
 use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         &moments,
         &split,
         &json!({
-            "file": args.file,
+            "file": shown(&args.file),
             "instruments": instruments.iter().map(|instrument| instrument.name).collect::<Vec<_>>(),
             "samples": file.sample_time.len(),
             "scalers_proven": fit_end_proven,

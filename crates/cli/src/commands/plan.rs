@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Data file; goes over data.path
     #[arg(long)]
     data: Option<PathBuf>,
-    /// cpu, auto or cuda:N; a GPU need not be here
+    /// cpu, auto, cuda or cuda:N; a GPU need not be here
     #[arg(long, default_value = "auto")]
     device: String,
     /// Plan for a device with so much memory, in units of 10^9 bytes, instead of what is free here; with --device cuda:N, for a GPU with so much

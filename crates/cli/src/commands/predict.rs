@@ -1,5 +1,6 @@
 //! `megabatch predict`: a model's outputs for some samples, or for bars as they come.
 
+mod course;
 mod follow;
 mod forecast_lines;
 mod subject;
@@ -16,12 +17,13 @@ use serde_json::json;
 
 use super::windows::SampleRange;
 use crate::adapt::data::Data;
-use crate::answer::{Answer, Form};
+use crate::answer::{Answer, Form, shown};
 use crate::failure::Failure;
+use crate::nouns::{Nouns, plural};
 use crate::output;
 use crate::progress::Progress;
 use crate::settings::loss;
-use crate::trained::{Opening, Trained, Weights, Which};
+use crate::trained::{ChangedData, Instruments, Opening, Trained, Weights, Which};
 
 /// Write what a model predicts for samples A..B, or for each bar as it comes
 #[derive(clap::Args)]
@@ -50,9 +52,15 @@ pub(crate) struct Args {
     /// Compute with the LSTMs' weights in eight bits; `eval --int8` says what that changes
     #[arg(long, conflicts_with = "follow")]
     int8: bool,
-    /// cpu, auto or cuda:N
+    /// Go on where the run's own data have changed since it was trained
+    #[arg(long, conflicts_with = "follow")]
+    force: bool,
+    /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
+    /// Say nothing about instruments that the model was not trained on
+    #[arg(long)]
+    allow_other_instruments: bool,
     #[command(flatten)]
     following: follow::Options,
 }
@@ -72,6 +80,8 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
         checkpoint: args.checkpoint,
         weights: Weights::of(args.int8),
         device: &args.device,
+        instruments: Instruments::of(args.allow_other_instruments),
+        changed: ChangedData::of(args.force),
     })?;
     output::check(out, &[trained.data.path()])?;
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
@@ -81,13 +91,13 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
     if range.end > rows.len() {
         let file = data.path().display();
         let (Range { start, end }, found) = (&range, rows.len());
-        return Err(Failure::usage(format!("--samples {start}..{end}: {file} has {found} {}", rows.name())));
+        return Err(Failure::usage(format!("--samples {start}..{end}: {file} has {found} {}s", rows.noun())));
     }
     let horizons = data.samples().shape().outputs;
     // What is in no graph stays unknown.
     let outputs = predictor.model().outputs();
     let mut predicted = vec![f32::NAN; range.len() * outputs];
-    let mut progress = Progress::start("predict", range.len() as u64, rows.name());
+    let mut progress = Progress::start("predict", range.len() as u64, &format!("{}s", rows.noun()));
     let (indices, mut done) = (rows.units(&range), 0);
     predictor.predict(Selection { samples: data.samples(), indices: &indices }, |rows, batch| {
         for (row, own) in rows.iter().zip(batch.chunks_exact(outputs)).filter(|(row, _)| range.contains(row)) {
@@ -99,6 +109,7 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
     })?;
     let source = data.source();
     let (values, named) = by_name(loss, &predicted, horizons);
+    let horizons = values.len() / range.len().max(1);
     let predictions = Predictions {
         values: &values,
         named: &named,
@@ -113,12 +124,13 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
         Format::Csv => write_atomically(out, to_csv(range.start, &predictions).as_bytes())?,
         Format::Hdf5 => write_predictions(out, &predictions)?,
     }
-    let mut text = format!("{}: {} predictions of {horizons} horizons", out.display(), range.len());
+    let target = plural(horizons, Nouns::of(data).with(loss).target);
+    let mut text = format!("{}: {} predictions of {target}", out.display(), range.len());
     text.extend(trained.notes.iter().map(|note| format!("\nnote: {note}")));
     Ok(Answer::new(
         text,
         &json!({
-            "out": out,
+            "out": shown(out),
             "samples": range.len(),
             "horizons": horizons,
             "named": named.iter().map(|(name, _)| name).collect::<Vec<_>>(),
@@ -130,19 +142,21 @@ fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
     ))
 }
 
-/// What a model's outputs say of each horizon, [n, K]: one number, and of several quantiles each by its name; of classes the most probable one, the first of
-/// those that are equally probable, and the probability of each. What one task alone has is named by its targets, and NaN for all others.
+/// What a model's outputs say of each horizon, [n, K], or of the one class [n, 1] that
+/// `cross_entropy` learns from its probabilities: one number, and of several quantiles each by its
+/// name; of classes the most probable one, the first of those that are equally probable, and the
+/// probability of each. What one task alone has is named by its targets, and NaN for all others.
 fn by_name(loss: Loss, outputs: &[f32], horizons: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
     let groups = loss.groups(horizons);
     if let [_] = groups.as_slice() {
-        return of_group(groups[0].loss, outputs);
+        return of_group(groups[0].loss, outputs, horizons);
     }
     let width = loss.outputs(horizons);
     let rows = outputs.len() / width;
     let (mut values, mut all) = (vec![f32::NAN; rows * horizons], Vec::new());
     for Group { targets, outputs: places, loss, .. } in groups {
         let own: Vec<f32> = outputs.chunks_exact(width).flat_map(|row| &row[places.clone()]).copied().collect();
-        let (of_targets, named) = of_group(loss, &own);
+        let (of_targets, named) = of_group(loss, &own, targets.len());
         let place = |from: &[f32], to: &mut [f32]| {
             let rows = to.chunks_exact_mut(horizons).zip(from.chunks_exact(targets.len()));
             rows.for_each(|(to, from)| to[targets.clone()].copy_from_slice(from));
@@ -157,10 +171,13 @@ fn by_name(loss: Loss, outputs: &[f32], horizons: usize) -> (Vec<f32>, Vec<(Stri
     (values, all)
 }
 
-/// The same of targets that are learnt with one loss, of outputs [n, K, M].
-fn of_group(loss: Loss, outputs: &[f32]) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
-    if let Loss::Classes(classes) = loss {
-        return classes_by_name(outputs, classes.count());
+/// The same of `targets` targets that are learnt with one loss, of outputs [n, K, M].
+fn of_group(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+    match loss {
+        Loss::Classes(classes) => return classes_by_name(outputs, classes.count()),
+        // The targets of a row are the probabilities of its one class.
+        Loss::CrossEntropy => return classes_by_name(outputs, targets),
+        _ => {}
     }
     let each = |at: usize| outputs.iter().skip(at).step_by(loss.outputs_per_target()).copied().collect::<Vec<f32>>();
     let named = match loss {
@@ -176,17 +193,19 @@ fn of_group(loss: Loss, outputs: &[f32]) -> (Vec<f32>, Vec<(String, Vec<f32>)>) 
 /// What is predicted, a row each.
 enum Rows<'a> {
     /// Samples that stand alone, or graphs as wholes.
-    Units { count: usize, name: &'static str },
+    Units { count: usize, noun: &'static str },
     /// Samples that are the nodes of graphs.
-    Nodes { count: usize, graphs: &'a dyn Graphs },
+    Nodes { count: usize, graphs: &'a dyn Graphs, noun: &'static str },
 }
 
 impl<'a> Rows<'a> {
     fn of(data: &'a Data, readout: Option<Readout>) -> Self {
         match (readout, data.samples().graphs()) {
-            (Some(Readout::Node), Some(graphs)) => Rows::Nodes { count: data.samples().len(), graphs },
-            (Some(_), _) => Rows::Units { count: data.units(), name: "graphs" },
-            (None, _) => Rows::Units { count: data.units(), name: "samples" },
+            (Some(Readout::Node), Some(graphs)) => {
+                Rows::Nodes { count: data.samples().len(), graphs, noun: Nouns::of(data).row }
+            }
+            (Some(_), _) => Rows::Units { count: data.units(), noun: "graph" },
+            (None, _) => Rows::Units { count: data.units(), noun: "sample" },
         }
     }
 
@@ -196,10 +215,10 @@ impl<'a> Rows<'a> {
         }
     }
 
-    fn name(&self) -> &'static str {
+    /// The singular of what a row is of.
+    fn noun(&self) -> &'static str {
         match self {
-            Rows::Units { name, .. } => name,
-            Rows::Nodes { .. } => "samples",
+            Rows::Units { noun, .. } | Rows::Nodes { noun, .. } => noun,
         }
     }
 
@@ -337,6 +356,16 @@ mod tests {
             assert!(shares.iter().zip(expected).all(|(share, expected)| (share - expected).abs() < 1e-6), "{shares:?}");
             assert!(shares[2].is_nan() && values[2].is_nan());
         }
+    }
+
+    /// `predict` of a run on a TU dataset wrote the logits of its two classes as `h1,h2`.
+    #[test]
+    fn a_class_that_is_learnt_from_its_probabilities_is_one_prediction() {
+        let (values, named) = by_name(Loss::CrossEntropy, &[0.0, 3f32.ln(), 5.0, 5.0, f32::NAN, f32::NAN], 2);
+        assert_eq!(values[..2], [1.0, 0.0]);
+        assert!(values[2].is_nan() && values.len() == 3);
+        assert_eq!(named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p0", "p1"]);
+        assert!((named[0].1[0] - 0.25).abs() < 1e-6 && (named[1].1[0] - 0.75).abs() < 1e-6, "{named:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use megabatch_trainer::write_atomically;
 use serde_json::json;
 
 use super::windows::Windows;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::failure::Failure;
 use crate::job::free_memory_bytes;
 use crate::output;
@@ -111,7 +111,7 @@ fn make_shares(args: &Args, count: usize) -> Result<Answer> {
         write_atomically(&folder.join(format!("{name}.csv")), csv.as_bytes())?;
     }
     let text = format!("{}: {count} shares with {bars} daily bars each", folder.display());
-    Ok(Answer::new(text, &json!({ "folder": folder, "shares": count, "bars": bars })))
+    Ok(Answer::new(text, &json!({ "folder": shown(folder), "shares": count, "bars": bars })))
 }
 
 fn make_bars(args: &Args) -> Result<Answer> {
@@ -119,7 +119,7 @@ fn make_bars(args: &Args) -> Result<Answer> {
     let count = bars::write_csv(&mut csv, args.days, args.seed)?;
     write_atomically(&args.out, &csv)?;
     let text = format!("{}: {count} one-minute bars of {} days", args.out.display(), args.days);
-    Ok(Answer::new(text, &json!({ "file": args.out, "bars": count })))
+    Ok(Answer::new(text, &json!({ "file": shown(&args.out), "bars": count })))
 }
 
 fn make_samples(args: &Args) -> Result<Answer> {
@@ -149,7 +149,7 @@ fn make_samples(args: &Args) -> Result<Answer> {
     }
     let size = std::fs::metadata(&args.out)?.len();
     let text = format!("{}: {} samples, {}", args.out.display(), args.samples, bytes(size as usize));
-    Ok(Answer::new(text, &json!({ "file": args.out, "samples": args.samples, "bytes": size })))
+    Ok(Answer::new(text, &json!({ "file": shown(&args.out), "samples": args.samples, "bytes": size })))
 }
 
 fn storage(args: &Args) -> Storage {

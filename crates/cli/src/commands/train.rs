@@ -14,28 +14,30 @@ mod walk_forward;
 mod watch;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use megabatch_trainer::{self as trainer, Baselines, End, Outcome, Resumed, Selection, Trainer, write_atomically};
+use megabatch_trainer::{
+    self as trainer, Baselines, End, Loss, Outcome, Resumed, Selection, Trainer, uninformed_loss, write_atomically,
+};
 use serde_json::json;
 
 use crate::adapt::data::Data;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::attention::Attention;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, Part};
-use crate::failure::Failure;
+use crate::failure::{Failure, interrupted};
+use crate::folds::FoldPlan;
 use crate::forecasts::Forecasts;
 use crate::job::{Intent, Job, Request, data_path, require_known_targets};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model, bytes};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run::{RunFolder, Standing};
-use crate::settings;
-use crate::trained::{Which, weights_file};
+use crate::trained::{Which, changed_files, named, weights_file};
 use crate::usage::peak_rss_bytes;
 use memory::{explain_shortage, record_trace};
-use watch::Waited;
+use watch::{Waited, Watched};
 
 pub(crate) use memory::record;
 pub(crate) use watch::Watch;
@@ -65,7 +67,7 @@ pub(crate) struct Args {
     /// End after this many optimizer steps, whatever training.epochs says
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_steps: Option<u64>,
-    /// cpu, auto or cuda:N
+    /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     pub(crate) device: String,
     /// Set a configuration key; may be repeated
@@ -75,9 +77,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
-    match settings::walk_forward(&config) {
-        Some(walk) if config.walk_forward_fold().is_none() => walk_forward::train_folds(args, (folder, config), walk),
-        _ => {
+    match FoldPlan::of(&config)? {
+        Some(folds) => walk_forward::train_folds(args, (folder, config), folds),
+        None => {
             let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
             Ok(train(args, (folder, config), begin)?.answer)
         }
@@ -130,10 +132,11 @@ fn train(args: &Args, (folder, config): (RunFolder, Config), begin: Begin) -> Re
 /// that would mean something else.
 fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
     let saved = folder.saved_plan();
-    if saved["data"]["fingerprint"].as_str().is_some_and(|saved| saved != plan.data.fingerprint) {
+    let changed = changed_files(folder, &plan.data.files, &plan.data.fingerprint);
+    if !changed.is_empty() {
         return Err(Failure::data(format!(
-            "{}: these are not the samples that the run in {} was trained on; resume on those, or start a new run with --init",
-            plan.data.path.display(),
+            "{}: not the data that the run in {} was trained on; resume on those, or start a new run with --init",
+            named(&changed),
             folder.root().display()
         )));
     }
@@ -153,8 +156,8 @@ fn start(args: &Args) -> Result<(RunFolder, Config)> {
     let out = out.ok_or_else(|| Failure::usage("no folder for the run: give --out FOLDER, or output.dir"))?;
     // Absolute, so that `eval --run` finds the data from any folder.
     let data = data_path(&config, args.data.as_deref())?;
-    config.set_path("data.path", &std::path::absolute(data)?);
-    config.set_path("output.dir", &out);
+    config.set_path("data.path", &std::path::absolute(data)?)?;
+    config.set_path("output.dir", &out)?;
     Ok((RunFolder::new(&out)?, config))
 }
 
@@ -164,7 +167,7 @@ fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
     let folder = RunFolder::open(out)?;
     let mut config = folder.config_to_resume(&args.set)?;
     if let Some(data) = &args.data {
-        config.set_path("data.path", &std::path::absolute(data)?);
+        config.set_path("data.path", &std::path::absolute(data)?)?;
     }
     Ok((folder, config))
 }
@@ -174,6 +177,34 @@ fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
 enum Begin {
     Anew,
     AtTheLastCheckpoint,
+}
+
+/// Part of a loss by which it has to fall to have moved: rounding of its sums is far below.
+const UNMOVED: f64 = 1e-5;
+
+/// Time of a session, in seconds.
+#[derive(Clone, Copy)]
+struct Times {
+    /// Steps, and the checkpoints between them.
+    training_s: f64,
+    validation_s: f64,
+    /// Evaluation of the best weights, once the run is finished.
+    evaluation_s: Option<f64>,
+    /// The report included.
+    all_s: f64,
+}
+
+impl Times {
+    /// Behind "in": `80.1 s, beside 12.0 s of validation and 3.0 s of evaluation`.
+    fn sentence(&self) -> String {
+        let beside = [("validation", Some(self.validation_s)), ("evaluation", self.evaluation_s)];
+        let beside: Vec<String> = beside
+            .into_iter()
+            .filter_map(|(what, seconds)| Some(format!("{:.1} s of {what}", seconds.filter(|&s| s > 0.0)?)))
+            .collect();
+        let beside = if beside.is_empty() { String::new() } else { format!(", beside {}", beside.join(" and ")) };
+        format!("{:.1} s{beside}", self.training_s)
+    }
 }
 
 /// A run under way.
@@ -202,19 +233,27 @@ impl Session {
         self.folder.begin(&self.job.config, &self.plan)?;
         record_trace(&self.job, &self.folder)?;
 
+        if begin == Begin::Anew {
+            self.plan.uses.iter().for_each(|line| eprintln!("after training: {line}"));
+        }
         let start = Instant::now();
         let mut watch = Watch::new(&self.folder, &self.job, (standing, self.plan.steps))?;
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
-        let (mut peaks, waited) = watch.finish()?;
+        let Watched { mut peaks, waited, validation_s } = watch.finish()?;
+        let training_s = start.elapsed().as_secs_f64() - validation_s;
         // What the plan is about; baselines, which come after training, have batches of their own.
         peaks.raise(&Peaks::of(&self.job.device));
-        let peak_bytes = peaks.total_bytes();
+        let peak_bytes = peaks.total_bytes() + self.job.data.beside_bytes();
+        let evaluating = Instant::now();
         let evaluation = self.evaluate(&mut trainer, outcome)?;
+        let evaluation_s = evaluation.as_ref().map(|_| evaluating.elapsed().as_secs_f64());
+        let warning = self.uninformed(outcome)?;
         let memory = self.memory(peaks)?;
         // Predictions for the report take the trainer's place in memory.
         drop(trainer);
         self.write_report(evaluation.as_ref(), &memory)?;
-        let answer = self.answer(outcome, (start.elapsed(), waited), (evaluation.as_ref(), peak_bytes));
+        let times = Times { training_s, validation_s, evaluation_s, all_s: start.elapsed().as_secs_f64() };
+        let answer = self.answer(outcome, (times, waited), (evaluation.as_ref(), peak_bytes), warning.as_deref());
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
     }
 
@@ -228,7 +267,7 @@ impl Session {
         }
         let trace = device.finish_trace();
         trace.with_context(|| format!("{}: cannot be written", self.folder.trace_file().display()))?;
-        Ok(MemoryFacts { peaks, snapshot })
+        Ok(MemoryFacts { peaks: peaks.with_data(self.job.data.beside_bytes()), snapshot })
     }
 
     /// Adds where to look to an error whose cause lies in the data.
@@ -261,9 +300,31 @@ impl Session {
         let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new((part, step, training.loss), errors, data.unit_times());
+        let evaluation = Evaluation::new((part, step, training.loss), errors, data);
         write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
+    }
+
+    /// A warning where the best validation of a loss of ranks is no better than that of a model
+    /// which tells nothing apart.
+    fn uninformed(&self, outcome: Outcome) -> Result<Option<String>> {
+        let Job { device, data, split, training, .. } = &self.job;
+        let Some(best) = outcome.best.filter(|_| training.loss.ranks()) else { return Ok(None) };
+        let validated = Selection { samples: data.samples(), indices: &split.validation };
+        let none = uninformed_loss(device, validated, training.loss)?;
+        let none = none.filter(|none| best.loss >= none * (1.0 - UNMOVED));
+        Ok(none.map(|none| {
+            let advice = match training.loss {
+                Loss::RankListwise { temperature } => format!(
+                    "training.rank_temperature is {temperature}: far above the spread of targets, which auto is, nothing is learnt"
+                ),
+                _ => "raise training.lr, or train for longer".to_owned(),
+            };
+            let loss = best.loss;
+            format!(
+                "the best validation loss, {loss:.6}, is no better than {none:.6}, which a model without any information has; {advice}"
+            )
+        }))
     }
 
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
@@ -304,20 +365,21 @@ impl Session {
     fn answer(
         &self,
         outcome: Outcome,
-        (took, waited): (Duration, Waited),
+        (times, waited): (Times, Waited),
         (evaluation, measured): (Option<&Evaluation>, usize),
+        warning: Option<&str>,
     ) -> Answer {
-        let seconds = took.as_secs_f64();
+        let took = times.sentence();
         let Outcome { steps, end, rollbacks, .. } = outcome;
         let mut text = match end {
             End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
-            End::Finished => format!("trained: {steps} of {} steps in {seconds:.1} s", self.plan.steps),
+            End::Finished => format!("trained: {steps} of {} steps in {took}", self.plan.steps),
             End::StoppedEarly => format!(
-                "ended early after {steps} of {} steps in {seconds:.1} s: the validation loss no longer improved",
+                "ended early after {steps} of {} steps in {took}: the validation loss no longer improved",
                 self.plan.steps
             ),
             End::Stopped => {
-                format!("stopped after {steps} of {} steps in {seconds:.1} s; --resume goes on", self.plan.steps)
+                format!("stopped after {steps} of {} steps in {took}; --resume goes on", self.plan.steps)
             }
         };
         if rollbacks > 0 {
@@ -340,14 +402,18 @@ impl Session {
             text.push_str(&format!("\npeak memory of the GPU: {measured} of the {planned} planned"));
         }
         text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
+        text.extend(warning.iter().map(|warning| format!("\nwarning: {warning}")));
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
-            "run": self.folder.root(),
+            "run": shown(self.folder.root()),
             "finished": outcome.end != End::Stopped,
             "ended_early": outcome.end == End::StoppedEarly,
             "steps": outcome.steps,
             "rollbacks": rollbacks,
-            "seconds": seconds,
+            "seconds": times.all_s,
+            "training_s": times.training_s,
+            "validation_s": times.validation_s,
+            "evaluation_s": times.evaluation_s,
             "data_wait_s": waited.seconds,
             "data_waits": waited.causes,
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
@@ -355,16 +421,19 @@ impl Session {
             "memory": { "planned_bytes": planned, "peak_bytes": measured, "peak_rss_bytes": resident },
             "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
             "notes": self.plan.notes,
-            "report": self.folder.report_file(),
+            "warning": warning,
+            "report": shown(&self.folder.report_file()),
         });
-        Answer::new(text, &json)
+        let answer = Answer::new(text, &json);
+        if outcome.end == End::Stopped { answer.with_verdict(interrupted()) } else { answer }
     }
 }
 
 /// What a user should know of the checkpoint that a run goes on from.
 fn warn_of_resumed(resumed: &Resumed) {
-    for skipped in &resumed.skipped {
-        eprintln!("megabatch: a checkpoint was passed over: {skipped}");
+    for (skipped, path) in resumed.skipped.iter().zip(&resumed.skipped_paths) {
+        let name = path.file_name().unwrap_or_default().display();
+        eprintln!("megabatch: a checkpoint was passed over, and is kept as unreadable-{name}: {skipped}");
     }
     for changed in &resumed.changed {
         eprintln!("megabatch: the run goes on with another setting: {changed}");

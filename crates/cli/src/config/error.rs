@@ -18,6 +18,21 @@ pub(crate) enum ConfigError {
     #[error("--set {argument}: expected key=value")]
     NotAnAssignment { argument: String },
 
+    #[error(
+        "{}: this path is not UTF-8, and the run's config.yaml can hold text only; rename it, or give another path to it",
+        path.display()
+    )]
+    PathNotText { path: PathBuf },
+
+    #[error("{variable} in the environment is not UTF-8; unset it or give it another value")]
+    NotText { variable: String },
+
+    #[error(
+        "training.loss = {loss} is the loss of the median and contradicts training.quantile; leave training.quantile out, or set \
+         training.loss = quantile"
+    )]
+    NotTheMedian { loss: String },
+
     #[error("{origin}: unknown key `{path}`; the nearest known key is `{nearest}` (`megabatch config` lists them all)")]
     UnknownKey { path: String, origin: String, nearest: &'static str },
 

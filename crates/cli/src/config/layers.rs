@@ -1,5 +1,6 @@
 //! Where settings come from: YAML file < environment < `--set`. Each setting keeps its origin for error messages.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -120,13 +121,18 @@ fn is_null(text: &str) -> bool {
 
 /// The settings among the environment's variables: `MEGABATCH_TRAINING__LR`, or `MEGABATCH_TRAINING_LR`, is `training.lr`. A
 /// variable that names no section is none of the configuration's.
-pub(crate) fn from_environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Written> {
+///
+/// # Errors
+/// A setting whose value is not UTF-8. Names that are not are none of the configuration's.
+pub(crate) fn from_environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Result<Vec<Written>> {
     let settings = variables.filter_map(|(variable, text)| {
+        let variable = variable.into_string().ok()?;
         let name = variable.strip_prefix("MEGABATCH_")?.to_lowercase();
         let (section, key) =
             sections().find_map(|section| Some((section, name.strip_prefix(section)?.strip_prefix('_')?)))?;
         let path = format!("{section}.{}", key.trim_start_matches('_'));
-        Some(Written { path, text, origin: Origin::Environment { variable } })
+        let Ok(text) = text.into_string() else { return Some(Err(ConfigError::NotText { variable })) };
+        Some(Ok(Written { path, text, origin: Origin::Environment { variable } }))
     });
     settings.collect()
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use error::ConfigError;
 use error::Result;
-use keys::{ALIASES, keys};
+use keys::{ALIASES, VALUE_ALIASES, keys};
 pub(crate) use keys::{Acts, JobTraits};
 use layers::Written;
 use megabatch_trainer::Ascending;
@@ -41,7 +41,7 @@ impl Config {
             None => String::new(),
         };
         let yaml = layers::from_yaml(file.unwrap_or(Path::new("")), &text)?;
-        let environment = layers::from_environment(std::env::vars());
+        let environment = layers::from_environment(std::env::vars_os())?;
         Config::from_layers([yaml, environment, layers::from_arguments(arguments)?])
     }
 
@@ -59,7 +59,22 @@ impl Config {
         for layer in layers {
             settings.extend(accept(&layer)?);
         }
-        Ok(Config { settings })
+        let config = Config { settings };
+        config.check_median()?;
+        Ok(config)
+    }
+
+    /// A loss that is the median's by its name has no other quantiles.
+    fn check_median(&self) -> Result<()> {
+        let own = |path: &str| self.settings.get(path).map(|(text, _)| text.trim());
+        let loss = own("training.loss")
+            .filter(|&loss| loss != "quantile" && keys::own_value("training.loss", loss) == "quantile");
+        match (loss, self.value("training.quantile")) {
+            (Some(loss), Some(Value::Numbers(levels))) if *levels != Ascending::one(0.5) => {
+                Err(ConfigError::NotTheMedian { loss: loss.to_owned() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The configuration as YAML, one section after the other, in the order of the table.
@@ -162,14 +177,29 @@ impl Config {
     }
 
     /// Sets the key `path`, which takes text, to a path that came by another way than the configuration.
-    pub(crate) fn set_path(&mut self, path: &'static str, value: &Path) {
-        let text = value.display().to_string();
+    ///
+    /// # Errors
+    /// Where it is not UTF-8, which YAML cannot hold.
+    pub(crate) fn set_path(&mut self, path: &'static str, value: &Path) -> Result<()> {
+        let text = value.to_str().ok_or_else(|| ConfigError::PathNotText { path: value.to_owned() })?.to_owned();
         self.settings.insert(path, (text.clone(), Value::Text(text)));
+        Ok(())
+    }
+
+    /// Sets the key `path`, which is a choice of words, to the word that stands for `auto`.
+    pub(crate) fn set_choice(&mut self, path: &'static str, word: &str) {
+        self.settings.insert(path, (word.to_owned(), Value::Text(word.to_owned())));
     }
 
     /// Sets the key `path`, which takes a count, to one that came by another way than the configuration.
     pub(crate) fn set_count(&mut self, path: &'static str, count: u64) {
         self.settings.insert(path, (count.to_string(), Value::Count(count)));
+    }
+
+    /// Sets the key `path`, which takes a number, to one that was found out, in so many digits that
+    /// it reads back the same.
+    pub(crate) fn set_number(&mut self, path: &'static str, number: f64) {
+        self.settings.insert(path, (number.to_string(), Value::Number(number)));
     }
 
     /// `data.split`.
@@ -239,12 +269,13 @@ fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> 
             origin: written.origin.to_string(),
             nearest: keys::nearest(&written.path),
         })?;
-        let value = key.kind.parse(&written.text).map_err(|expected| ConfigError::BadValue {
-            path: written.path.clone(),
-            text: written.text.clone(),
-            origin: written.origin.to_string(),
-            expected,
-        })?;
+        let value =
+            key.kind.parse(keys::own_value(key.path, &written.text)).map_err(|expected| ConfigError::BadValue {
+                path: written.path.clone(),
+                text: written.text.clone(),
+                origin: written.origin.to_string(),
+                expected,
+            })?;
         match accepted.get(key.path) {
             Some((other, other_value)) if other.path != written.path && *other_value != value => {
                 let (written, other) = (Box::new(written.clone()), Box::new(Written::clone(other)));
@@ -285,7 +316,45 @@ pub(crate) fn reference_page() -> String {
     for alias in ALIASES {
         page.push_str(&format!("| `{}` | `{}` |\n", alias.path, alias.means));
     }
+    page.push_str("\nWords for values that other programs use:\n\n| key | value | means |\n| --- | --- | --- |\n");
+    for alias in VALUE_ALIASES {
+        page.push_str(&format!("| `{}` | `{}` | `{}` |\n", alias.key, alias.text, alias.means));
+    }
     page
+}
+
+/// Every key with its default and its meaning as a configuration file, which changes nothing as it
+/// stands.
+pub(crate) fn template() -> String {
+    let mut yaml = String::from("# Settings of a run, at their defaults. Keys without a default are commented out.\n");
+    let mut open_section = "";
+    for key in keys() {
+        let (section, name) = key.path.split_once('.').expect("a key has a section");
+        if section != open_section {
+            yaml.push_str(&format!("\n{section}:\n"));
+            open_section = section;
+        }
+        yaml.push_str(&comment(&format!("{} Values: {}.", key.doc, key.kind.expected())));
+        let mark = if key.default.is_empty() { "# " } else { "" };
+        yaml.push_str(&format!("  {mark}{name}: {}\n", quoted(key.default)).replace(": \n", ":\n"));
+    }
+    yaml
+}
+
+/// `text` as comments of a section, wrapped at 100 columns.
+fn comment(text: &str) -> String {
+    const COLUMNS: usize = 96;
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines.push(word.to_owned());
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines.iter().map(|line| format!("  # {line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -309,11 +378,13 @@ mod tests {
             [("MEGABATCH_TRAINING__EPOCHS", "training.epochs"), ("MEGABATCH_MODEL_HIDDEN", "model.hidden")]
         {
             let variables = [(variable, "2"), ("MEGABATCH_DATA", "/x"), ("MEGABATCH_PYTHON", "/p"), ("HOME", "/h")];
-            let environment = layers::from_environment(variables.map(|(k, v)| (k.into(), v.into())).into_iter());
+            let environment =
+                layers::from_environment(variables.map(|(k, v)| (k.into(), v.into())).into_iter()).unwrap();
             assert_eq!(Config::from_layers([environment]).unwrap().count(key), 2);
         }
-        let misspelt = [("MEGABATCH_TRAINING_EPOCH".to_owned(), "2".to_owned())];
-        let error = Config::from_layers([layers::from_environment(misspelt.into_iter())]).unwrap_err().to_string();
+        let misspelt = [("MEGABATCH_TRAINING_EPOCH".into(), "2".into())];
+        let environment = layers::from_environment(misspelt.into_iter()).unwrap();
+        let error = Config::from_layers([environment]).unwrap_err().to_string();
         assert!(error.contains("MEGABATCH_TRAINING_EPOCH: unknown key `training.epoch`"), "{error}");
     }
 
@@ -355,6 +426,25 @@ mod tests {
             let error = load(yaml, arguments).unwrap_err().to_string();
             assert!(error.contains(message), "{yaml:?} {arguments:?}: {error}");
         }
+    }
+
+    #[test]
+    fn the_template_changes_nothing() {
+        let template = template();
+        assert_eq!(load(&template, &[]).unwrap().settings, load("", &[]).unwrap().settings);
+        assert!(template.lines().all(|line| line.chars().count() <= 100 || !line.contains(' ')), "{template}");
+        assert!(keys().all(|key| template.contains(&format!("{}:", key.path.split_once('.').unwrap().1))));
+    }
+
+    // `--set training.loss=mae` was refused with a list of losses.
+    #[test]
+    fn the_mean_absolute_error_is_the_median() {
+        let config = load("training:\n  loss: mae\n", &[]).unwrap();
+        assert_eq!(config.text("training.loss"), Some("quantile"));
+        assert!(load(&config.to_yaml(), &[]).is_ok());
+        let error = load("training:\n  loss: mae\n", &["training.quantile=[0.1,0.5]"]).unwrap_err().to_string();
+        assert!(error.contains("training.loss = mae is the loss of the median"), "{error}");
+        assert_eq!(load("", &["training.learning_rate=0.5"]).unwrap().number("training.lr"), 0.5);
     }
 
     #[test]

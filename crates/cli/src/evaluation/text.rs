@@ -3,12 +3,18 @@
 use megabatch_trainer::{Ascending, ClassErrors, Loss};
 
 use super::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, mean};
+use crate::nouns::TargetKind;
 
 impl Evaluation {
     /// The table that `eval` prints.
     pub(crate) fn to_text(&self) -> String {
-        let mut text =
-            format!("{} samples ({}), checkpoint of step {}\n\n", self.samples, self.split.name(), self.step);
+        let mut text = format!(
+            "{} {}s ({}), checkpoint of step {}\n\n",
+            self.samples,
+            self.nouns.row,
+            self.split.name(),
+            self.step
+        );
         if !self.tasks.is_empty() {
             // Horizons of a task are counted from its first target.
             let of_task =
@@ -22,26 +28,46 @@ impl Evaluation {
     /// The tables below each other.
     fn errors_text(&self) -> String {
         let mut text = String::new();
+        if self.model.accuracy.is_some() {
+            return self.accuracy_text();
+        }
+        if self.ranks {
+            // Outputs of a model of ranks have no unit, so that their errors say nothing.
+            return self.information_text();
+        }
         if self.model.classes.is_some() {
             return text + &self.classes_text() + &self.instruments_text();
         }
-        text.push_str(&format!("{:>8}", "horizon"));
+        let moves = self.nouns.targets == TargetKind::Moves;
+        text.push_str(&format!("{:>8}", self.nouns.target));
         for (name, _) in self.contenders() {
             text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
         }
-        text.push_str(&format!("  {:>10}  {:>10}\n", "mae", "direction"));
+        text.push_str(&format!("  {:>10}{}\n", "mae", if moves { "   direction" } else { "" }));
         for k in 0..self.model.rmse.len() {
             text.push_str(&format!("{:>8}", k + 1));
             for (_, metrics) in self.contenders() {
                 text.push_str(&format!("  {:>14}", shown(metrics.rmse[k])));
             }
             let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), shown);
-            text.push_str(&format!("  {:>10}  {direction:>10}\n", shown(self.model.mae[k])));
+            let direction = if moves { format!("  {direction:>10}") } else { String::new() };
+            text.push_str(&format!("  {:>10}{direction}\n", shown(self.model.mae[k])));
         }
-        text + &self.quantiles_text() + &self.information_text() + &self.instruments_text()
+        let information = self.information_text();
+        let blank = if information.is_empty() { "" } else { "\n" };
+        text + &self.quantiles_text() + blank + &information + &self.instruments_text()
     }
 
-    /// A row a horizon: accuracies and cross entropies.
+    /// Accuracies of a model that predicts one class a row, and of the baselines.
+    fn accuracy_text(&self) -> String {
+        let contenders: Vec<(String, f64)> =
+            self.contenders().filter_map(|(name, metrics)| Some((name.replace('_', " "), metrics.accuracy?))).collect();
+        let head: String = contenders.iter().map(|(name, _)| format!("  {name:>13}")).collect();
+        let row: String = contenders.iter().map(|(_, accuracy)| format!("  {:>13}", shown(*accuracy))).collect();
+        format!("{:>8}{head}\n{:>8}{row}\n", "", "accuracy")
+    }
+
+    /// A row a target: accuracies and cross entropies.
     fn classes_text(&self) -> String {
         type ByHorizon = fn(&ClassErrors) -> &[f64];
         let contenders = self.contenders().filter_map(|(name, metrics)| Some((name, metrics.classes.as_deref()?)));
@@ -53,7 +79,7 @@ impl Evaluation {
         ];
         let cells = columns.iter().flat_map(|column| contenders.iter().map(move |contender| (column, contender)));
         let cells: Vec<_> = cells.collect();
-        let mut text = format!("{:>8}", "horizon");
+        let mut text = format!("{:>8}", self.nouns.target);
         for ((column, _), (name, _)) in &cells {
             text.push_str(&format!("  {:>27}", format!("{column} {}", name.replace('_', " "))));
         }
@@ -94,31 +120,6 @@ impl Evaluation {
             let level = levels.as_slice()[Loss::Quantile { levels }.point()];
             format!(" RMSE, MAE and direction are those of level {level}.")
         })
-    }
-
-    /// A row a horizon: correlations within graphs, averaged over them.
-    fn information_text(&self) -> String {
-        let Some(information) = &self.model.information else { return String::new() };
-        let mut text = "\ncorrelations of predictions and targets within each graph\n\n".to_owned();
-        text.push_str(&format!("{:>8}", "horizon"));
-        let columns = [
-            ("ic", &information.ic),
-            ("std", &information.ic_std),
-            ("t", &information.ic_t),
-            ("rank ic", &information.rank_ic),
-            ("std", &information.rank_ic_std),
-            ("t", &information.rank_ic_t),
-        ];
-        columns.iter().for_each(|(name, _)| text.push_str(&format!("  {name:>10}")));
-        text.push_str(&format!("  {:>10}\n", "graphs"));
-        for (k, graphs) in information.ic_graphs.iter().enumerate() {
-            text.push_str(&format!("{:>8}", k + 1));
-            for (_, values) in &columns {
-                text.push_str(&format!("  {:>10}", values[k].map_or("-".to_owned(), |value| format!("{value:.4}"))));
-            }
-            text.push_str(&format!("  {graphs:>10}\n"));
-        }
-        text
     }
 
     /// A row an instrument.

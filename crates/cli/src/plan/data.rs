@@ -8,14 +8,20 @@ use serde::Serialize;
 
 use super::bytes;
 use super::reads::{DatasetReads, epoch_reads};
+use crate::adapt::data::DataFile;
 use crate::adapt::meaning::Meaning;
+use crate::answer::serialize_shown;
 use crate::job::Job;
+use crate::nouns::{Nouns, plural};
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DataPlan {
+    #[serde(serialize_with = "serialize_shown")]
     pub(crate) path: PathBuf,
     /// Of the samples; a run resumes on data of the same fingerprint only.
     pub(crate) fingerprint: String,
+    /// The files behind the samples, each with its fingerprint, to name the one that has changed.
+    pub(crate) files: Vec<DataFile>,
     /// What the model sees and predicts, where the file tells: a model is used on data of the same meaning only.
     pub(crate) meaning: Meaning,
     /// `series`, `windows` or `graphs`.
@@ -41,13 +47,15 @@ pub(crate) struct DataPlan {
 impl DataPlan {
     pub(super) fn of(job: &Job, chunks: ChunkPlan) -> Result<Self> {
         let (data, shape) = (&job.data, job.data.shape());
+        let files = data.files()?;
         Ok(DataPlan {
             path: data.path().to_owned(),
-            fingerprint: data.fingerprint()?,
+            fingerprint: data.fingerprint(&files),
+            files,
             meaning: data.meaning()?,
             layout: data.layout(),
             samples: shape.samples,
-            unit: data.unit(),
+            unit: Nouns::of(data).unit,
             units: data.units(),
             windows_bytes: shape.windows_bytes(),
             resident_bytes: job.data_bytes(&chunks),
@@ -61,7 +69,16 @@ impl DataPlan {
         })
     }
 
+    /// Whether the data are graphs by themselves, which have neither windows nor times.
+    pub(crate) fn is_of_graphs(&self) -> bool {
+        self.layout == "graphs"
+    }
+
     pub(super) fn to_text(&self) -> String {
+        if self.is_of_graphs() {
+            let (nodes, held) = (plural(self.samples, "node"), bytes(self.resident_bytes));
+            return format!("data      {held} stay in memory ({nodes})\n");
+        }
         let DataPlan { windows_bytes, resident_bytes, chunks, batches_per_chunk, recommended, .. } = self;
         let windows_bytes = bytes(usize::try_from(*windows_bytes).unwrap_or(usize::MAX));
         let residence = match chunks.residence {

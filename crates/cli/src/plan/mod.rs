@@ -6,7 +6,7 @@ mod memory;
 mod reads;
 
 use anyhow::Result;
-use megabatch_trainer::{Model, ModelConfig, SampleShape, Split};
+use megabatch_trainer::{Model, ModelConfig, Readout, SampleShape, Split};
 use serde::Serialize;
 
 pub(crate) use data::DataPlan;
@@ -14,9 +14,12 @@ pub(crate) use gpu::GpuPlan;
 pub(crate) use memory::{MemoryPlan, advise_smaller_model};
 pub(crate) use reads::decoded_rows;
 
+use crate::adapt::data::Data;
+use crate::adapt::neighbours::Neighbours;
 use crate::adapt::split::utc;
 use crate::job::Job;
-use crate::notes::notes;
+use crate::notes::{notes, uses};
+use crate::nouns::plural;
 use memory::{no_way_through, tensors_text, would_not_fit};
 
 /// The plan of a run: `plan.json`.
@@ -25,6 +28,10 @@ pub(crate) struct Plan {
     pub(crate) format_version: u32,
     pub(crate) data: DataPlan,
     pub(crate) split: SplitPlan,
+    /// The rule of the split, in a sentence.
+    pub(crate) split_rule: String,
+    /// The loss, and its requirement on targets, which they met.
+    pub(crate) loss: LossPlan,
     /// What each sample is made of.
     pub(crate) shape: SampleShape,
     /// What the model is, as far as samples leave it open.
@@ -35,6 +42,9 @@ pub(crate) struct Plan {
     pub(crate) accumulation_steps: usize,
     /// Consecutive samples that stay together in the order; frozen here, so that a resumed run keeps it.
     pub(crate) run_length: usize,
+    /// Why it is so long, where the data decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) run_length_reason: Option<&'static str>,
     pub(crate) seed: u64,
     pub(crate) steps_per_epoch: u64,
     /// Optimizer steps of the whole run.
@@ -45,6 +55,16 @@ pub(crate) struct Plan {
     pub(crate) gpu: Option<GpuPlan>,
     /// What a user should know of the settings.
     pub(crate) notes: Vec<String>,
+    /// Exports and streaming of the trained model, as far as the settings decide them.
+    pub(crate) uses: Vec<String>,
+}
+
+/// The loss of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LossPlan {
+    pub(crate) name: &'static str,
+    /// What it needs of the targets that are known; of tasks, what each does.
+    pub(crate) needs: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -71,21 +91,28 @@ impl Plan {
         let (training, shape) = (&job.training, job.data.samples().shape().clone());
         let footprint = job.footprint(training)?;
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
-        let steps = training.max_steps.unwrap_or(training.epochs * steps_per_epoch);
+        let steps = training.max_steps.unwrap_or(training.epochs.saturating_mul(steps_per_epoch));
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job, chunks)?,
-            split: SplitPlan::of(job),
+            split: SplitPlan::of(&job.split, &job.data),
+            split_rule: job.data.split_rule(&job.config),
+            loss: LossPlan {
+                name: training.loss.name(),
+                needs: training.loss.needs(shape.outputs).iter().map(ToString::to_string).collect(),
+            },
             parameters: Model::new(shape.clone(), training.model)?.layout().len(),
             batch_size: training.batch_size,
             accumulation_steps: training.accumulation_steps,
             run_length: training.run_samples(),
+            run_length_reason: job.neighbours.map(Neighbours::reason),
             seed: training.seed,
             steps_per_epoch,
             steps,
             memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
             gpu: GpuPlan::of(job)?,
             notes: notes(job, steps)?,
+            uses: uses(job),
             model: training.model,
             shape,
         })
@@ -112,44 +139,76 @@ impl Plan {
     /// What a reader of the report wants to know of data and model.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let SplitPlan { train, validation, test, purged, .. } = &self.split;
+        // Nothing lies between graphs, which have no times.
+        let left_out =
+            if self.data.is_of_graphs() { String::new() } else { format!(", {purged} left out between them") };
         let sentences = vec![
             format!(
-                "{} {}s of {} ({} layout): {train} to train on, {validation} to validate, {test} to test, {purged} left out between them.",
+                "{} {}s of {} ({} layout): {train} to train on, {validation} to validate, {test} to test{left_out}.",
                 self.data.units,
                 self.data.unit,
                 self.data.path.display(),
                 self.data.layout
             ),
-            format!("A sample is {}. The model has {} weights.", self.shape, self.parameters),
+            format!("{}. The model has {} weights.", self.sample(), self.parameters),
         ];
         sentences.into_iter().chain(self.notes.iter().map(|note| format!("Note: {note}."))).collect()
+    }
+
+    /// A line an export or way of streaming.
+    pub(crate) fn uses_text(&self) -> String {
+        self.uses.iter().map(|line| format!("use       {line}\n")).collect()
+    }
+
+    /// What the model sees of a sample, in words of its data.
+    pub(crate) fn sample(&self) -> String {
+        if !self.data.is_of_graphs() {
+            return format!("A sample is {}", self.shape);
+        }
+        let features: usize = self.shape.timeframes.iter().map(|timeframe| timeframe.features).sum();
+        let (features, targets) = (plural(features, "feature"), plural(self.shape.outputs, "target"));
+        match self.model.readout {
+            Some(Readout::Node) => format!("A node has {features} and {targets}"),
+            _ => format!("A node has {features}, and a graph {targets}"),
+        }
     }
 
     /// The plan as `megabatch plan` prints it.
     pub(crate) fn to_text(&self) -> String {
         let mut text = self.sentences().join("\n");
-        let when = |instant: Option<i64>| instant.map_or("never".to_owned(), utc);
-        text.push_str(&format!(
-            "\nValidation begins {}, test {}.\n\n",
-            when(self.split.validation_start_ns),
-            when(self.split.test_start_ns)
-        ));
+        text.push_str(&format!("\n{}{}\n\n", self.split_rule, self.split.instants()));
         text.push_str(&self.data.to_text());
+        let reason = self.run_length_reason.map_or(String::new(), |reason| format!(" (auto: {reason})"));
+        text.push_str(&format!("loss      {}; targets: {}\n", self.loss.name, self.loss.needs.join(", then ")));
         text.push_str(&format!(
-            "batch     {} {}s x {} accumulated, runs of {}\n",
+            "batch     {} {}s x {} accumulated, runs of {}{reason}\n",
             self.batch_size, self.data.unit, self.accumulation_steps, self.run_length
         ));
         text.push_str(&format!("steps     {} an epoch, {} in all\n\n", self.steps_per_epoch, self.steps));
         text.push_str(&self.memory.to_text());
+        text.push_str(&self.uses_text());
         text.extend(self.gpu.as_ref().map(GpuPlan::to_text));
         text
     }
 }
 
 impl SplitPlan {
-    fn of(job: &Job) -> Self {
-        let Split { train, validation, test, purged, .. } = &job.split;
-        let times = job.data.unit_times();
+    /// When its parts begin, in a sentence after a blank; empty for data without times.
+    fn instants(&self) -> String {
+        match (self.validation_start_ns, self.test_start_ns) {
+            (None, None) => String::new(),
+            (Some(validation), None) => format!(" Validation begins {}.", utc(validation)),
+            (None, Some(test)) => format!(" The test begins {}.", utc(test)),
+            (Some(validation), Some(test)) => {
+                format!(" Validation begins {}, test {}.", utc(validation), utc(test))
+            }
+        }
+    }
+
+    /// The parts of `split`, which is one of `data`.
+    pub(crate) fn of(split: &Split, data: &Data) -> Self {
+        let Split { train, validation, test, purged, .. } = split;
+        let times = data.unit_times();
         let first = |part: &[usize]| part.iter().filter_map(|&n| times.map(|times| times[n])).min();
         SplitPlan {
             train: train.len(),
@@ -174,9 +233,43 @@ pub(crate) fn bytes(size: usize) -> String {
     if unit == "B" { format!("{value} B") } else { format!("{value:.3} {unit}") }
 }
 
+/// `text` with every large number of bytes as people read it: sizes that libraries tell to the byte.
+pub(crate) fn with_readable_sizes(text: &str) -> String {
+    const UNIT: &str = " bytes";
+    const DIGITS_MIN: usize = 6;
+    let mut pieces = text.split(UNIT).peekable();
+    let mut readable = String::new();
+    while let Some(piece) = pieces.next() {
+        let before = piece.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number = &piece[before.len()..];
+        readable.push_str(before);
+        match number.parse() {
+            Ok(size) if number.len() >= DIGITS_MIN && pieces.peek().is_some() => readable.push_str(&bytes(size)),
+            _ => readable.push_str(number),
+        }
+        if number.len() < DIGITS_MIN && pieces.peek().is_some() {
+            readable.push_str(UNIT);
+        }
+    }
+    readable
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // `train` of a model too large for a GPU said "3215392416 bytes".
+    #[test]
+    fn sizes_in_messages_read_well() {
+        for (text, readable) in [
+            ("asked for 3215392416 bytes, and 100 bytes are free", "asked for 3.215 GB, and 100 bytes are free"),
+            ("of 1000000 bytes", "of 1.000 MB"),
+            ("12345678 steps; 7654321 bytes; more", "12345678 steps; 7.654 MB; more"),
+            ("no size at all", "no size at all"),
+        ] {
+            assert_eq!(with_readable_sizes(text), readable);
+        }
+    }
 
     #[test]
     fn sizes_read_well() {

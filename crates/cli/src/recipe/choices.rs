@@ -39,6 +39,14 @@ pub(crate) enum WeekendRule {
     Split,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Calendar {
+    /// Every bar of every instrument
+    All,
+    /// The bars at times at which at least half of the instruments that are listed then have one
+    Common,
+}
+
 impl From<Stamp> for StampedAt {
     fn from(stamp: Stamp) -> Self {
         match stamp {

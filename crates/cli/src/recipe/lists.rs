@@ -17,6 +17,14 @@ pub(crate) enum PipSizes {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FeatureList(pub(crate) Vec<Feature>);
 
+/// The name of an instrument, which is not empty.
+pub(super) fn symbol_name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the symbol is empty; expected a name such as EURUSD, or leave the option out".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
 impl FromStr for PipSizes {
     type Err = String;
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_bars::{
-    AlignedSeries, Instrument, LeftOut, OnError, ReadOptions, Recording, Universe, align, align_usable, pip_size_of,
-    read_all, read_pair,
+    AlignedSeries, Bars, CommonTimes, Instrument, LeftOut, OnError, ReadOptions, Recording, Universe, align,
+    align_usable, on_common_times, pip_size_of, read_all, read_pair,
 };
 
-use super::Recipe;
 use super::lists::PipSizes;
+use super::{Calendar, Recipe};
 use crate::failure::Failure;
 
 /// The bars of the instruments that can be used, with the size of a pip of each, and the instruments that cannot.
@@ -52,7 +52,11 @@ impl Recipe {
     /// Reads the bars.
     pub(crate) fn read(&self) -> Result<Recordings> {
         let options = self.read_options();
-        let universe = if self.bid.is_empty() { read_all(&self.bars, &options)? } else { self.read_pairs(&options)? };
+        let mut universe =
+            if self.bid.is_empty() { read_all(&self.bars, &options)? } else { self.read_pairs(&options)? };
+        if self.calendar == Calendar::Common {
+            keep_common_times(&mut universe)?;
+        }
         self.require_known_symbols(&universe.recordings)?;
         let sizes = universe.recordings.iter().map(|recording| self.pip_size_of(&recording.symbol));
         let pip_sizes = sizes.collect::<Result<_>>()?;
@@ -103,6 +107,23 @@ impl Recipe {
         }
         if self.spec().uses_pips() { Ok(pip_size_of(symbol)?) } else { Ok(1.0) }
     }
+}
+
+/// Drops the bars at times at which few instruments have one, and warns of them in the summaries.
+fn keep_common_times(universe: &mut Universe) -> Result<()> {
+    let instruments: Vec<(&str, &Bars)> =
+        universe.recordings.iter().map(|recording| (recording.symbol.as_str(), &recording.bars)).collect();
+    let CommonTimes { bars, dropped, .. } = on_common_times(&instruments)?;
+    for ((recording, bars), dropped) in universe.recordings.iter_mut().zip(bars).zip(dropped) {
+        if dropped > 0 {
+            recording.summary.warnings.push(format!(
+                "{dropped} of {} bars dropped: fewer than half of the instruments that are listed then have one (--calendar common)",
+                recording.bars.len()
+            ));
+        }
+        recording.bars = bars;
+    }
+    Ok(())
 }
 
 fn by_symbol(paths: &[PathBuf], options: &ReadOptions) -> Result<BTreeMap<String, Vec<PathBuf>>> {

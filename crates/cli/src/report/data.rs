@@ -9,6 +9,7 @@ use super::html::{Section, Table, paragraph};
 use super::json;
 use super::number::{grouped, instant, plural, seconds};
 use crate::adapt::data::Data;
+use crate::nouns::Nouns;
 
 /// What a data file tells about itself.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct DataFacts {
     pub(crate) unit: &'static str,
     /// What horizons are counted in.
     pub(crate) bar: String,
+    /// The noun of a file of windows or of graphs; empty for bars.
+    pub(crate) holds: &'static str,
 }
 
 /// A gap longer than this ends a stretch; weekends and holidays at their ends are shorter.
@@ -39,7 +42,13 @@ impl DataFacts {
     /// The facts of `data`. Files of windows and of graphs tell none.
     pub(crate) fn of(data: &Data) -> Result<Self> {
         let Some(series) = data.source().and_then(Source::series) else {
-            return Ok(DataFacts { unit: "units of the targets", bar: "steps".to_owned(), ..DataFacts::default() });
+            let holds = Nouns::of(data).unit;
+            return Ok(DataFacts {
+                unit: "units of the targets",
+                bar: "steps".to_owned(),
+                holds,
+                ..DataFacts::default()
+            });
         };
         let file = series.file();
         let mut attributes = Vec::new();
@@ -60,6 +69,7 @@ impl DataFacts {
                 None => "units of the targets",
             },
             bar: format!("bars of {base}"),
+            holds: "",
             timeframes: timeframes
                 .iter()
                 .map(|timeframe| {
@@ -103,7 +113,10 @@ fn without_gaps(times: &[i64]) -> Vec<(i64, i64)> {
 pub(crate) fn section(facts: &DataFacts) -> Section {
     let mut body = String::new();
     if facts.timeframes.is_empty() {
-        body.push_str(&paragraph("The file holds samples and not bars; it does not tell where they come from."));
+        body.push_str(&paragraph(match facts.holds {
+            "graph" => "The file holds graphs; `megabatch graph inspect` says what they were built from.",
+            _ => "The file holds samples and not bars; it does not tell where they come from.",
+        }));
     } else {
         body.push_str(&series_table(facts));
         body.push_str(&timeline(facts));
@@ -200,6 +213,7 @@ mod tests {
             timeframes: vec![["M1", "1,000", "60", "8"].map(str::to_owned)],
             stretches: vec![("bars".to_owned(), vec![(0, HOUR), (200 * HOUR, 300 * HOUR)])],
             unit: "pips",
+            holds: "",
             bar: "bars of M1".to_owned(),
         };
         let body = section(&facts).body;

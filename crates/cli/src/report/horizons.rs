@@ -6,20 +6,40 @@ use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, escape, paragraph, side_by_side};
 use super::number::{grouped, plural, significant};
 use crate::evaluation::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, Part};
+use crate::nouns::TargetKind;
 
 type Metric = fn(&Metrics, usize) -> f64;
 
-/// Title and description, the y axis and what is on it, of a model of classes.
-const CLASS_CHARTS: [((&str, &str), &str, Metric); 2] = [
-    (
-        ("Accuracy by horizon", "Share of targets whose class was predicted. Higher is better. One line a contender."),
-        "accuracy",
-        |metrics, k| metrics.classes.as_ref().map_or(f64::NAN, |classes| classes.accuracy[k]),
-    ),
-    (("Cross entropy by horizon", "Lower is better. One line a contender."), "cross entropy", |metrics, k| {
-        metrics.classes.as_ref().map_or(f64::NAN, |classes| classes.cross_entropy[k])
-    }),
+/// One chart of an error by horizon.
+struct ErrorChart<'a> {
+    /// Title before its "by horizon".
+    title: &'a str,
+    description: &'a str,
+    y_label: &'a str,
+    metric: Metric,
+}
+
+const CLASS_CHARTS: [ErrorChart<'static>; 2] = [
+    ErrorChart {
+        title: "Accuracy",
+        description: "Share of targets whose class was predicted. Higher is better. One line a contender.",
+        y_label: "accuracy",
+        metric: |metrics, k| metrics.classes.as_ref().map_or(f64::NAN, |classes| classes.accuracy[k]),
+    },
+    ErrorChart {
+        title: "Cross entropy",
+        description: "Lower is better. One line a contender.",
+        y_label: "cross entropy",
+        metric: |metrics, k| metrics.classes.as_ref().map_or(f64::NAN, |classes| classes.cross_entropy[k]),
+    },
 ];
+
+const DIRECTION_CHART: ErrorChart<'static> = ErrorChart {
+    title: "Direction",
+    description: "Share of moves whose sign was predicted. Higher is better; one half is chance.",
+    y_label: "share of signs predicted",
+    metric: |metrics, k| metrics.direction_accuracy[k].filter(|&share| share > 0.0).unwrap_or(f64::NAN),
+};
 
 /// A line a contender; `unit` is that of the targets.
 pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Section {
@@ -30,7 +50,7 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
     let mut body = paragraph(&format!(
         "The weights of step {} on {} ({}){seen}. Baselines are fitted on the training split.",
         evaluation.step,
-        plural(evaluation.samples, "sample"),
+        plural(evaluation.samples, evaluation.nouns.row),
         evaluation.split.name(),
     ));
     body.push_str(&errors(evaluation, (bar, unit)));
@@ -38,7 +58,8 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
         body.push_str(&format!("<h3>{}</h3>", escape(&name)));
         body.push_str(&errors(&task, (bar, unit)));
     }
-    Section { id: "horizons", title: "Error by horizon", body }
+    let title = if evaluation.nouns.target == "horizon" { "Error by horizon" } else { "Error by target" };
+    Section { id: "horizons", title, body }
 }
 
 /// Charts and tables; of several tasks only the table by instrument, for each has its own.
@@ -47,38 +68,35 @@ fn errors(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> String {
     if !evaluation.tasks.is_empty() {
         return body;
     }
-    let chart = |(title, description): (&str, &str), y_label: &str, metric: Metric| {
+    let noun = evaluation.nouns.target;
+    let x_label = if noun == "horizon" { format!("horizon in {bar}") } else { noun.to_owned() };
+    let to_html = |ErrorChart { title, description, y_label, metric }: &ErrorChart<'_>| {
         let lines = evaluation.contenders().enumerate();
         Chart {
-            words: Words { title: title.to_owned(), description: description.to_owned() },
+            words: Words { title: format!("{title} by {noun}"), description: (*description).to_owned() },
             size: Size::Half,
-            x: Axis::number(format!("horizon in {bar}")),
-            y: Axis::number(y_label),
-            series: lines.map(|(color, contender)| line(contender, color, metric)).collect(),
+            x: Axis::number(x_label.clone()),
+            y: Axis::number(*y_label),
+            series: lines.map(|(color, contender)| line(contender, color, *metric)).collect(),
         }
         .to_html()
     };
-    let charts = match evaluation.model.classes {
-        Some(_) => CLASS_CHARTS.map(|(words, y_label, metric)| chart(words, y_label, metric)),
-        None => [
-            chart(
-                ("Root mean square error by horizon", "Lower is better. One line a contender."),
-                &format!("RMSE, {unit}"),
-                |metrics, k| metrics.rmse[k],
-            ),
-            chart(
-                (
-                    "Direction by horizon",
-                    "Share of moves whose sign was predicted. Higher is better; one half is chance.",
-                ),
-                "share of signs predicted",
-                |metrics, k| metrics.direction_accuracy[k].filter(|&share| share > 0.0).unwrap_or(f64::NAN),
-            ),
-        ],
+    let y_label = format!("RMSE, {unit}");
+    let rmse_chart = ErrorChart {
+        title: "Root mean square error",
+        description: "Lower is better. One line a contender.",
+        y_label: &y_label,
+        metric: |metrics, k| metrics.rmse[k],
+    };
+    let charts: Vec<String> = match (&evaluation.model.classes, evaluation.nouns.targets) {
+        (Some(_), _) => CLASS_CHARTS.iter().map(to_html).collect(),
+        (None, TargetKind::Moves) => vec![to_html(&rmse_chart), to_html(&DIRECTION_CHART)],
+        (None, TargetKind::Quantities) => vec![to_html(&rmse_chart)],
     };
     body.push_str(&side_by_side(&charts));
     // RMSE of a model of classes is that of probabilities, which have no unit.
-    let unit = if evaluation.model.classes.is_some() { "probabilities" } else { unit };
+    let unit =
+        if evaluation.model.classes.is_some() || evaluation.model.accuracy.is_some() { "probabilities" } else { unit };
     body.push_str(&table(evaluation, unit).to_html());
     if !evaluation.instruments.is_empty() {
         body.push_str(&instruments_table(evaluation, unit).to_html());
@@ -94,21 +112,23 @@ fn line((name, metrics): (&str, &Metrics), color: usize, metric: Metric) -> Seri
 }
 
 fn table(evaluation: &Evaluation, unit: &str) -> Table {
+    let noun = evaluation.nouns.target;
+    // The sign of what is no move has no meaning.
+    let has_directions = evaluation.nouns.targets == TargetKind::Moves;
     let names = evaluation.contenders().map(|(name, _)| format!("RMSE {}", name.replace('_', " ")));
-    let head = std::iter::once("horizon".to_owned()).chain(names);
+    let head = std::iter::once(noun.to_owned()).chain(names).chain(["MAE model".to_owned()]);
     let rows = (0..evaluation.model.rmse.len()).map(|k| {
         let direction = evaluation.model.direction_accuracy[k];
+        let direction = direction.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
         std::iter::once((k + 1).to_string())
             .chain(evaluation.contenders().map(|(_, metrics)| significant(metrics.rmse[k], 4)))
-            .chain([
-                significant(evaluation.model.mae[k], 4),
-                direction.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share)),
-            ])
+            .chain([significant(evaluation.model.mae[k], 4)])
+            .chain(has_directions.then_some(direction))
             .collect()
     });
     Table {
-        caption: format!("Errors by horizon, in {unit}"),
-        head: head.chain(["MAE model".to_owned(), "direction model".to_owned()]).collect(),
+        caption: format!("Errors by {noun}, in {unit}"),
+        head: head.chain(has_directions.then(|| "direction model".to_owned())).collect(),
         rows: rows.collect(),
     }
 }

@@ -16,25 +16,35 @@ struct Kind {
     t: Option<f64>,
 }
 
+impl Kind {
+    fn ic(mean: Option<f64>, t: Option<f64>) -> Self {
+        Kind { name: "IC", of_graph: |ranking| &ranking.correlations.ic, mean, t }
+    }
+
+    fn rank_ic(mean: Option<f64>, t: Option<f64>) -> Self {
+        Kind { name: "Rank IC", of_graph: |ranking| &ranking.correlations.rank_ic, mean, t }
+    }
+}
+
+/// IC by day, over a `mean` with the t-statistic `t`.
+pub(super) fn ic_chart(days: &[GraphRanking], mean: Option<f64>, t: Option<f64>) -> String {
+    chart(&Kind::ic(mean, t), days, "day").to_html()
+}
+
+/// Rank IC by day, likewise.
+pub(super) fn rank_ic_chart(days: &[GraphRanking], mean: Option<f64>, t: Option<f64>) -> String {
+    chart(&Kind::rank_ic(mean, t), days, "day").to_html()
+}
+
 /// None where nothing was ranked.
 pub(crate) fn section(evaluation: &Evaluation) -> Option<Section> {
     let information = evaluation.model.information.as_ref()?;
     let first = |values: &[Option<f64>]| values.first().copied().flatten();
     let kinds = [
-        Kind {
-            name: "IC",
-            of_graph: |ranking| &ranking.correlations.ic,
-            mean: first(&information.ic),
-            t: first(&information.ic_t),
-        },
-        Kind {
-            name: "Rank IC",
-            of_graph: |ranking| &ranking.correlations.rank_ic,
-            mean: first(&information.rank_ic),
-            t: first(&information.rank_ic_t),
-        },
+        Kind::ic(first(&information.ic), first(&information.ic_t)),
+        Kind::rank_ic(first(&information.rank_ic), first(&information.rank_ic_t)),
     ];
-    let unit = unit(evaluation);
+    let unit = evaluation.unit();
     let mut body = paragraph(&format!(
         "The correlation of predictions with what came, over the nodes of each graph by itself: of the values (IC) and of their ranks (rank IC), over \
          {} of the {} split. Zero is chance. The pictures show the first horizon, each {unit} faint and the mean of {TOGETHER} in a row over it.",
@@ -45,11 +55,6 @@ pub(crate) fn section(evaluation: &Evaluation) -> Option<Section> {
     body.push_str(&side_by_side(&charts));
     body.push_str(&table(evaluation).to_html());
     Some(Section { id: "information", title: "Correlation by day", body })
-}
-
-/// What a graph is: the day of a cross-section, where the data have times.
-fn unit(evaluation: &Evaluation) -> &'static str {
-    if evaluation.graphs.iter().any(|ranking| ranking.time_ns.is_some()) { "day" } else { "graph" }
 }
 
 fn chart(kind: &Kind, graphs: &[GraphRanking], unit: &str) -> Chart {
@@ -88,27 +93,20 @@ fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 fn table(evaluation: &Evaluation) -> Table {
-    let head = ["horizon", "IC", "deviation", "t", "rank IC", "deviation", "t", "graphs"];
+    let columns = evaluation.information_columns();
+    let names = columns.iter().map(|column| column.name.clone());
+    let head = std::iter::once("horizon".to_owned()).chain(names).chain(["lag".to_owned(), "graphs".to_owned()]);
     let rows = evaluation.model.information.iter().flat_map(|information| {
-        let columns = [
-            (&information.ic, 4),
-            (&information.ic_std, 4),
-            (&information.ic_t, 2),
-            (&information.rank_ic, 4),
-            (&information.rank_ic_std, 4),
-            (&information.rank_ic_t, 2),
-        ];
-        let cell =
-            move |values: &[Option<f64>], k: usize, digits| values[k].map_or("-".to_owned(), |x| fixed(x, digits));
-        (0..information.ic.len()).map(move |k| {
-            let cells = columns.iter().map(|(values, digits)| cell(values, k, *digits));
+        let counts = information.ic_lags.iter().zip(&information.ic_graphs).enumerate();
+        counts.map(|(k, (lag, graphs))| {
+            let cells = columns.iter().map(|column| column.cell(k));
             let horizon = std::iter::once((k + 1).to_string());
-            horizon.chain(cells).chain([information.ic_graphs[k].to_string()]).collect()
+            horizon.chain(cells).chain([lag.to_string(), graphs.to_string()]).collect()
         })
     });
     Table {
-        caption: "Correlations by horizon: mean, deviation and t-statistic over graphs".to_owned(),
-        head: head.map(str::to_owned).to_vec(),
+        caption: "Correlations by horizon: mean and deviation over graphs; t by Newey-West with the lag".to_owned(),
+        head: head.collect(),
         rows: rows.collect(),
     }
 }
@@ -135,6 +133,7 @@ mod tests {
             ic: vec![Some(0.25)],
             ic_std: vec![Some(0.125)],
             ic_t: vec![None],
+            ic_lags: vec![0],
             ic_graphs: vec![29],
             rank_ic: vec![Some(0.5)],
             rank_ic_std: vec![Some(0.0625)],

@@ -5,6 +5,7 @@ pub(crate) mod chart;
 pub(crate) mod comparison;
 mod data;
 mod day;
+mod folds;
 mod forecasts;
 mod gpu;
 mod horizons;
@@ -30,6 +31,7 @@ use crate::gpu::GpuRow;
 use crate::plan::Plan;
 pub(crate) use data::DataFacts;
 pub(crate) use day::DayGraph;
+pub(crate) use folds::folds_page;
 use html::{escape, page};
 pub(crate) use machine::Machine;
 pub(crate) use memory::{MemoryFacts, Peaks, map_file};
@@ -65,7 +67,8 @@ impl Report<'_> {
         let learning = learning::section(self.metrics, self.config.optional_number("training.clip_norm"));
         let sections = [
             Some(learning),
-            self.evaluation.map(|evaluation| horizons::section(evaluation, names)),
+            // Outputs of a model of ranks have no unit, so that their errors say nothing.
+            self.evaluation.filter(|it| !it.ranks).map(|evaluation| horizons::section(evaluation, names)),
             self.evaluation.and_then(information::section),
             self.forecasts.map(|forecasts| forecasts::section(forecasts, names)),
             self.attention.map(attention::section),
@@ -104,6 +107,11 @@ impl Report<'_> {
             let name = if timeframe.name.is_empty() { "windows" } else { &timeframe.name };
             format!("{name} {} × {}", timeframe.steps, timeframe.features)
         };
+        if self.plan.data.is_of_graphs() {
+            let (graphs, nodes) = (plural(self.plan.data.units, "graph"), plural(self.plan.data.samples, "node"));
+            let path = self.plan.data.path.display();
+            return format!("{graphs} of {path}, {nodes} in all. {}.", self.plan.sample());
+        }
         let windows: Vec<String> = self.plan.shape.timeframes.iter().map(timeframe).collect();
         format!(
             "{} of {}. A sample is bars × features of {}, and {} to predict.",
@@ -126,17 +134,18 @@ impl Report<'_> {
             facts.push(("Best validation loss", significant(best.1, 4), format!("at step {}", grouped(best.0 as u64))));
         }
         if let Some(evaluation) = self.evaluation.filter(|evaluation| evaluation.tasks.is_empty()) {
-            let horizons = plural(evaluation.model.rmse.len(), "horizon");
+            let horizons = plural(evaluation.model.rmse.len(), evaluation.nouns.target);
             facts.extend(match &evaluation.model.classes {
                 Some(classes) => Some(("Accuracy", percent(mean(&classes.accuracy)), format!("mean of {horizons}"))),
-                None if evaluation.ranks => None,
+                None if evaluation.ranks => rank_fact(evaluation),
+                None if evaluation.model.accuracy.is_some() => evaluation.model.accuracy.map(accuracy_fact(evaluation)),
                 None => {
                     let rmse = significant(mean(&evaluation.model.rmse), 4);
                     Some(("RMSE", rmse, format!("{}, mean of {horizons}", self.data.unit)))
                 }
             });
             let shares: Vec<f64> = evaluation.model.direction_accuracy.iter().flatten().copied().collect();
-            if !shares.is_empty() {
+            if !shares.is_empty() && !evaluation.ranks {
                 facts.push(("Signs predicted", percent(mean(&shares)), "mean of the horizons".to_owned()));
             }
         }
@@ -152,6 +161,23 @@ impl Report<'_> {
     }
 }
 
+/// The accuracy of a model that predicts one class a row, beside that of the most frequent one.
+fn accuracy_fact(evaluation: &Evaluation) -> impl Fn(f64) -> (&'static str, String, String) + '_ {
+    let beside = evaluation.baselines.get("most_frequent").and_then(|metrics| metrics.accuracy);
+    move |accuracy| {
+        let note = beside.map_or(String::new(), |share| format!("{} by the most frequent class", percent(share)));
+        ("Accuracy", percent(accuracy), note)
+    }
+}
+
+/// The rank IC at the first horizon.
+fn rank_fact(evaluation: &Evaluation) -> Option<(&'static str, String, String)> {
+    let information = evaluation.model.information.as_ref()?;
+    let first = |values: &[Option<f64>]| values.first().copied().flatten();
+    let t = first(&information.rank_ic_t).map_or(String::new(), |t| format!(", t = {t:.2}"));
+    Some(("Rank IC", number::fixed(first(&information.rank_ic)?, 4), format!("first horizon{t}")))
+}
+
 #[cfg(test)]
 mod tests {
     use megabatch_chunk_io::Layout;
@@ -161,7 +187,7 @@ mod tests {
     use super::*;
     use crate::evaluation::Part;
     use crate::forecasts::Pairs;
-    use crate::plan::{DataPlan, MemoryPlan, SplitPlan};
+    use crate::plan::{DataPlan, LossPlan, MemoryPlan, SplitPlan};
     use megabatch_chunk_io::ChunkPlan;
 
     fn plan() -> Plan {
@@ -175,6 +201,7 @@ mod tests {
             data: DataPlan {
                 path: "<b>.h5".into(),
                 fingerprint: String::new(),
+                files: Vec::new(),
                 meaning: Default::default(),
                 layout: Layout::Series.to_string(),
                 unit: "cross-section",
@@ -198,16 +225,20 @@ mod tests {
                 validation_start_ns: None,
                 test_start_ns: None,
             },
+            split_rule: "Split by time.".to_owned(),
+            loss: LossPlan { name: "mse", needs: vec!["a number".to_owned()] },
             model: settings.model,
             parameters: 1234,
             shape,
             batch_size: 64,
             accumulation_steps: 1,
             run_length: 1,
+            run_length_reason: None,
             seed: 0,
             steps_per_epoch: 2,
             steps: 4,
             notes: vec!["x does nothing".to_owned()],
+            uses: Vec::new(),
             memory: MemoryPlan {
                 data_bytes: 10,
                 training,

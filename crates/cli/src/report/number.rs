@@ -1,22 +1,6 @@
 //! Numbers as people read them: grouped digits, units, plurals.
 
-/// A count with its digits in groups of three.
-pub(crate) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (k, digit) in digits.chars().enumerate() {
-        if k > 0 && (digits.len() - k).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A count and what is counted, of which `noun` is the singular of a regular plural.
-pub(crate) fn plural(count: usize, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
-}
+pub(crate) use crate::nouns::{grouped, plural};
 
 /// A number with `digits` significant digits, and all of those before the point.
 pub(crate) fn significant(value: f64, digits: i32) -> String {

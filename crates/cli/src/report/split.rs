@@ -40,17 +40,32 @@ impl SplitFacts {
 }
 
 pub(crate) fn section(facts: &SplitFacts, plan: &Plan, config: &Config) -> Section {
+    let mut body = paragraph(&rule(plan, config));
+    if !plan.data.is_of_graphs() {
+        body.push_str(&timeline(facts));
+    }
+    body.push_str(&table(facts, plan).to_html());
+    Section { id: "split", title: "Split and purge", body }
+}
+
+/// The rule of the split, and of the purge where there is one.
+fn rule(plan: &Plan, config: &Config) -> String {
+    if plan.data.is_of_graphs() {
+        return plan.split_rule.clone();
+    }
     let purge = config.settings().find(|(key, _)| *key == "data.purge").map_or("auto", |(_, text)| text);
     let how = match purge {
         "auto" => "all whose windows reach back to before the end of the last label of the part before".to_owned(),
         duration => format!("what lies within {duration} of the part before"),
     };
-    let mut body = paragraph(&format!(
+    format!(
         "Split by time, at the same instants for everything in the file. The purge leaves out {how}: {}, {} of all.",
         plural(plan.split.purged, plan.data.unit),
         percent(plan.split.purged as f64 / plan.data.units.max(1) as f64),
-    ));
-    body.push_str(&timeline(facts));
+    )
+}
+
+fn table(facts: &SplitFacts, plan: &Plan) -> Table {
     let row = |part: &PartSpan| {
         let (from, to) =
             part.ends.map_or(("-".to_owned(), "-".to_owned()), |(from, to)| (facts.end(from), facts.end(to)));
@@ -64,13 +79,15 @@ pub(crate) fn section(facts: &SplitFacts, plan: &Plan, config: &Config) -> Secti
         "-".to_owned(),
         "-".to_owned(),
     ];
-    let table = Table {
+    // Graphs have neither an order nor neighbours to be purged.
+    let columns = if plan.data.is_of_graphs() { 3 } else { 5 };
+    let purged = (!plan.data.is_of_graphs()).then_some(purged);
+    let cut = |row: Vec<String>| row.into_iter().take(columns).collect::<Vec<_>>();
+    Table {
         caption: format!("Parts of {}", plural(plan.data.units, plan.data.unit)),
-        head: ["part", "size", "share", "first", "last"].map(str::to_owned).to_vec(),
-        rows: facts.parts.iter().map(row).chain([purged]).collect(),
-    };
-    body.push_str(&table.to_html());
-    Section { id: "split", title: "Split and purge", body }
+        head: cut(["part", "size", "share", "first", "last"].map(str::to_owned).to_vec()),
+        rows: facts.parts.iter().map(row).chain(purged).map(cut).collect(),
+    }
 }
 
 fn timeline(facts: &SplitFacts) -> String {

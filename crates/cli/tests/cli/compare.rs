@@ -40,8 +40,26 @@ fn what_cannot_be_compared_is_refused() {
     assert!(message.contains("nowhere: not a run folder"), "{message}");
     let [message, _] = stage.fails("compare run run --out page.txt", 2);
     assert!(message.contains("expected .html"), "{message}");
+}
+
+/// `compare run walk` was refused where `walk` walks forward.
+#[test]
+fn folds_are_compared_by_their_means() {
+    let stage = Stage::with_run();
     let walk = "--set data.walk_forward=2 --set training.epochs=1 --set data.purge=0s";
     stage.succeeds(&format!("train --data series.h5 --out walk {walk} {SMALL}"));
-    let [message, _] = stage.fails("compare run walk", 2);
-    assert!(message.contains("compare those, such as walk/fold-1"), "{message}");
+    let answer = stage.succeeds("compare run walk --out page.html");
+    let saved: serde_json::Value = serde_json::from_str(&stage.text("walk/walk-forward.json")).unwrap();
+    let rmse = saved["folds"].as_array().unwrap().iter().map(|fold| {
+        let rmse = numbers(&fold["evaluation"]["rmse"]);
+        rmse.iter().sum::<f64>() / rmse.len() as f64
+    });
+    let mean = rmse.sum::<f64>() / 2.0;
+    let walk = &answer["runs"][1];
+    assert!((walk["evaluation"]["model"]["rmse"].as_f64().unwrap() - mean).abs() < 1e-12, "{walk}");
+    assert!(walk["evaluation"]["deviations"]["rmse"].is_number(), "{walk}");
+    assert_eq!((&walk["folds"], &answer["runs"][0]["folds"]), (&2.into(), &serde_json::Value::Null));
+    let text = stage.said("compare run walk");
+    assert!(text.contains(" ± ") && text.contains("in 2 folds"), "{text}");
+    assert!(!stage.text("page.html").contains("NaN"));
 }

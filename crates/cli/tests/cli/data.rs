@@ -50,6 +50,18 @@ fn inspect_tells_what_ingest_made() {
     assert_eq!(answer["attributes"]["horizon_bars"], 5);
 }
 
+/// `megabatch inspect EURUSD.csv` said that the file is no HDF5 file.
+#[test]
+fn inspect_tells_what_is_in_a_file_of_bars() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 2 --seed 3");
+    let answer = stage.succeeds("inspect bars.csv");
+    assert_eq!((&answer["base"], &answer["symbol"]), (&serde_json::json!("M1"), &serde_json::json!("BARS")));
+    assert_eq!(answer["kept"], closes(&stage).len());
+    let text = stage.said("inspect bars.csv");
+    assert!(text.contains("bars.csv: iso, ") && text.contains("`megabatch ingest bars.csv --out series.h5`"), "{text}");
+}
+
 #[test]
 fn windows_are_the_rows_that_had_closed() {
     let (stage, samples) = ingested("log_return,range");
@@ -133,6 +145,25 @@ fn a_model_is_used_on_numbers_of_the_same_meaning_only() {
     ] {
         let [message, _] = stage.fails(&format!("eval --run run --data {data}"), 3);
         assert!(message.starts_with(&format!("{data}: {difference}")), "{message}");
+    }
+}
+
+// `megabatch eval --run run --data audusd.h5` of a model of EURUSD said nothing.
+#[test]
+fn a_model_on_another_instrument_is_doubted() {
+    let stage = Stage::new();
+    let recipe = "--timeframes M1:6,M5:3 --features body,range --horizon 2";
+    for (seed, name) in ["EURUSD", "AUDUSD"].into_iter().enumerate() {
+        stage.succeeds(&format!("synth {name}.csv --days 9 --seed {seed}"));
+        stage.succeeds(&format!("ingest {name}.csv --out {name}.h5 {recipe}"));
+    }
+    stage.succeeds(&format!("train --data EURUSD.h5 --out run --max-steps 2 {SMALL}"));
+    let doubt = "the model was trained on EURUSD and is used on AUDUSD; --allow-other-instruments";
+    let said = stage.said("eval --run run --data AUDUSD.h5");
+    assert!(said.contains(doubt) && said.starts_with("errors in pips, horizons in bars of M1\n"), "{said}");
+    assert!(stage.said("predict --run run --data AUDUSD.h5 --out p.csv").contains(doubt));
+    for line in ["eval --run run", "eval --run run --data AUDUSD.h5 --allow-other-instruments"] {
+        assert!(!stage.said(line).contains("other-instruments"), "{line}");
     }
 }
 

@@ -39,16 +39,35 @@ fn by_time(csv: &str) -> BTreeMap<String, String> {
     csv.lines().skip(1).map(row).collect()
 }
 
-/// Every prediction of the whole series after `after` is followed to the last digit, which tells every bit; what is followed besides are the last bars
-/// of segments, whose future is not known.
-fn assert_followed(followed: &str, whole: &str, after: &str) -> usize {
+/// Every prediction of the whole series after `after` is followed as `is_same` demands of the two rows;
+/// what is followed besides are the last bars of segments, whose future is not known.
+fn assert_followed_as(followed: &str, whole: &str, after: &str, is_same: fn(&str, &str) -> bool) -> usize {
     let (followed, mut whole) = (by_time(followed), by_time(whole));
     whole.retain(|time, _| time.as_str() > after);
     for (time, expected) in &whole {
-        assert_eq!(followed.get(time), Some(expected), "{time}");
+        let found = followed.get(time).unwrap_or_else(|| panic!("{time}: no prediction"));
+        assert!(is_same(found, expected), "{time}: {found} and {expected}");
     }
     assert!(followed.len() - whole.len() <= 3 * 3 && followed.keys().all(|time| time.as_str() > after));
     whole.len()
+}
+
+/// [`assert_followed_as`], to the last digit, which tells every bit.
+fn assert_followed(followed: &str, whole: &str, after: &str) -> usize {
+    assert_followed_as(followed, whole, after, |found, expected| found == expected)
+}
+
+/// Follows the bars from the middle of a bin of H4 in the second week on; the predictions, which
+/// are those of the whole series. The bars before are `first.csv`.
+fn follow_the_second_half(stage: &Stage, is_same: fn(&str, &str) -> bool) -> String {
+    stage.succeeds("predict --run run --out whole.csv");
+    let (whole, bars) = (stage.text("whole.csv"), stage.text("EURUSD.csv"));
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    stage.write("first.csv", &bars[..at]);
+    let followed = piped(stage, "predict --run run --follow - --history first.csv", &bars[at..]);
+    let count = assert_followed_as(&followed, &whole, "2018-01-11T13:07:00Z", is_same);
+    assert!(count > 3000, "{count}");
+    followed
 }
 
 #[test]
@@ -58,14 +77,7 @@ fn the_second_half_is_predicted_as_the_whole_series_is() {
         "--set model.pooling=attention --set model.fusion=attention --set model.fusion_heads=2 --set model.layers=2",
     ] {
         let stage = trained(settings);
-        stage.succeeds("predict --run run --out whole.csv");
-        let (whole, bars) = (stage.text("whole.csv"), stage.text("EURUSD.csv"));
-        // In the middle of a bin of H4, in the second week.
-        let at = bars.find("2018-01-11 13:07").unwrap();
-        stage.write("first.csv", &bars[..at]);
-        let followed = piped(&stage, "predict --run run --follow - --history first.csv", &bars[at..]);
-        let count = assert_followed(&followed, &whole, "2018-01-11T13:07:00Z");
-        assert!(count > 3000, "{count}");
+        let followed = follow_the_second_half(&stage, |found, expected| found == expected);
         assert!(
             followed.contains("2018-01-12T12:00:00Z,") && followed.contains("2018-01-19T12:00:00Z,"),
             "both segments"
@@ -213,6 +225,46 @@ fn of_input_that_is_no_bars_only_the_message_is_written() {
     );
 }
 
+// `predict --follow` of a run with training.carry_state=false, the default, was refused after the
+// training.
+#[test]
+fn a_model_without_carried_states_computes_its_windows_anew() {
+    for settings in ["", "--set model.pooling=attention --set model.layers=2"] {
+        let stage = trained(&format!("--set training.carry_state=false {settings}"));
+        // A window by itself adds in another order than windows that share their bars.
+        follow_the_second_half(&stage, |found, expected| {
+            let number = |text: &str| text.parse::<f64>().unwrap();
+            let mut pairs = found.split(',').zip(expected.split(','));
+            pairs.all(|(found, expected)| (number(found) - number(expected)).abs() <= 1e-5)
+        });
+    }
+}
+
+// `predict --follow` read 9,000 bars after a hole, wrote a header, and said nothing.
+#[test]
+fn a_hole_and_the_bars_that_are_needed_after_it_are_told() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    let (first, second) = (&bars[..at], &bars[at..]);
+    stage.write("first.csv", first);
+    // Without four hours, and with so few bars after them that H4 has no window.
+    let later: Vec<&str> = second.lines().skip(300).take(100).collect();
+    let input = format!("{}\n{}\n", second.lines().take(60).collect::<Vec<_>>().join("\n"), later.join("\n"));
+    let command = stage.command("predict --run run --follow - --history first.csv");
+    let assert = assert_cmd::Command::from_std(command).write_stdin(input).assert().success();
+    let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
+    for part in [
+        "EURUSD: no bars from 2018-01-11",
+        "the states begin anew; bars needed before the next prediction: ",
+        "of M1",
+        "the states began anew after 1 hole; bars needed before the next prediction: ",
+        " of H4",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
 #[test]
 fn what_cannot_be_followed_is_refused() {
     let stage = Stage::new();
@@ -222,7 +274,6 @@ fn what_cannot_be_followed_is_refused() {
     stage.succeeds(&format!("ingest EURUSD.csv --out spread.h5 {made}"));
     stage.succeeds(&format!("ingest EURUSD.csv --out other.h5 {}", made.replace("spread_pips", "range")));
     for (run, data, settings) in [
-        ("windows", "series.h5", ""),
         ("rounded", "series.h5", "--set training.carry_state=true --set training.precision=bf16"),
         ("spread", "spread.h5", "--set training.carry_state=true"),
         ("carried", "series.h5", "--set training.carry_state=true"),
@@ -231,7 +282,6 @@ fn what_cannot_be_followed_is_refused() {
             .succeeds(&format!("train --data {data} --out {run} --max-steps 1 --set data.purge=0s {SMALL} {settings}"));
     }
     for (line, code, expected) in [
-        ("--run windows --follow -", 2, "--follow: the run was trained with training.carry_state: false"),
         ("--run rounded --follow -", 2, "training.precision other than fp32"),
         ("--run spread --follow -", 2, "spread_pips is a feature of the model"),
         ("--run carried --follow - --out x.h5", 2, "expected .csv or .jsonl"),

@@ -40,7 +40,7 @@ fn with_shares() -> Stage {
     stage
 }
 
-const CORRELATION: &str = "graph build shares --kind correlation --lookback 10 --k 1 --out g.mbg";
+const CORRELATION: &str = "graph build shares --kind correlation --on-error skip --lookback 10 --k 1 --out g.mbg";
 
 #[test]
 fn what_is_known_of_shares_becomes_attributes_of_their_edges() {
@@ -169,8 +169,13 @@ fn a_damaged_file_is_told_from_a_whole_one_and_built_again() {
     let [text, json] = stage.fails("graph verify g.mbg", 3);
     assert!(text.contains("of 3 graphs 1 damaged: test"), "{text}");
     assert!(json.contains("build the file again"), "{json}");
-    assert_eq!(stage.succeeds(line)["state"], "built");
+    let answer = stage.succeeds(line);
+    // Two of three graphs are whole, and the answer had `"kept": 0`.
+    assert_eq!((&answer["state"], &answer["kept"]), (&json!("built"), &json!(2)));
     assert_eq!(stage.read("g.mbg"), whole);
+    fs::write(stage.path("g.mbg"), &damaged).unwrap();
+    let text = stage.said(line);
+    assert!(text.contains("; 2 graphs kept of the file that was there\n"), "{text}");
 }
 
 #[test]
@@ -203,9 +208,35 @@ fn graphs_of_all_edges_and_of_none_are_noted() {
     assert!(text.contains("note: --k 4 makes neighbours of all 4 shares\n"), "{text}");
     stage.write("points.csv", "x,y,z\n0,0,0\n9,9,9\n");
     let text = stage.said("graph build points.csv --kind radius --radius 2 --out none.mbg");
-    assert!(text.ends_with("2 nodes; 0 edges\nnote: no graph has an edge\n"), "{text}");
+    assert!(text.ends_with("2 nodes; 0 edges\nwarning: no graph has an edge\n"), "{text}");
     let text = stage.said("graph build points.csv --kind euclidean --k 1 --out all.mbg");
     assert!(text.ends_with("2 nodes; 2 edges\n") && !text.contains("note"), "{text}");
+}
+
+/// One default for `ingest` and `graph build`: a folder with a saved error in place of a file was
+/// built without it.
+#[test]
+fn a_share_that_cannot_be_read_stops_as_in_ingest() {
+    let stage = with_shares();
+    let [failed, _] = stage.fails(&CORRELATION.replace("--on-error skip ", ""), 3);
+    assert!(failed.contains("daily_E.csv") && !stage.path("g.mbg").exists(), "{failed}");
+}
+
+#[test]
+fn correlations_of_two_returns_and_shares_of_other_days_are_warned_of() {
+    let stage = with_shares();
+    let text = stage.said(&CORRELATION.replace("--lookback 10", "--lookback 2"));
+    assert!(text.contains("a correlation of two returns is always +1 or -1"), "{text}");
+    assert!(!stage.said(&format!("{CORRELATION} --min-observations 5")).contains("+1 or -1"));
+    // F has a bar on two days of four.
+    let text = stage.text("shares/daily_A.csv");
+    let is_kept = |line: usize| line == 0 || (line - 1) % 4 < 2;
+    let rows = text.lines().enumerate().filter(|(line, _)| is_kept(*line));
+    let half: String = rows.map(|(_, row)| format!("{row}\n")).collect();
+    stage.write("shares/daily_F.csv", &half);
+    let answer = stage.succeeds(&format!("{CORRELATION} --min-observations 5"));
+    let warning = answer["found"]["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("F (20 of 38)") && warning.contains("--min-observations"), "{warning}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn classes_are_trained_evaluated_and_predicted() {
         assert_eq!(counts.sum::<f64>(), samples);
     }
     assert_eq!(answer["baselines"].as_object().unwrap().len(), 1);
-    assert!(stage.text("run/report.html").contains("Accuracy by horizon"));
+    assert!(stage.text("run/report.html").contains("Accuracy by target"));
 
     stage.succeeds("predict --run run --samples 0..4 --out p.h5");
     let tables = ["predictions", "predictions_p0", "predictions_p1", "predictions_p2"];

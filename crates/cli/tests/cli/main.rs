@@ -23,6 +23,7 @@ mod interface;
 mod leak;
 mod memory;
 mod monitor;
+mod names;
 mod onnx;
 mod purge;
 mod readme;

@@ -42,9 +42,14 @@ fn is_known_to_xtask(command: &str) -> bool {
     main.contains(&format!("\n        \"{command}\" =>"))
 }
 
-/// Runs a page's `megabatch` commands in one folder and looks up its `cargo xtask` commands; how many ran.
+/// Runs a page's `megabatch` commands in an empty folder and looks up its `cargo xtask` commands;
+/// how many ran.
 fn check_page(page: &Path) -> usize {
-    let stage = Stage::new();
+    check_page_on(&Stage::new(), page)
+}
+
+/// The same in the folder of `stage`, which has the data that the page begins with.
+fn check_page_on(stage: &Stage, page: &Path) -> usize {
     let text = fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
     let mut ran = 0;
     for Shown { line, text } in shown(&text) {
@@ -52,7 +57,7 @@ fn check_page(page: &Path) -> usize {
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
             ["megabatch", ..] => {
-                run_in_shell(&stage, &text, &place);
+                run_in_shell(stage, &text, &place);
                 ran += 1;
             }
             ["cargo", "xtask", command, ..] => assert!(is_known_to_xtask(command), "{place}: no such command"),
@@ -101,6 +106,51 @@ fn the_commands_of_the_pages_about_memory_run() {
     for page in ["docs/memory.md", "docs/fragmentation.md"] {
         assert!(check_page(&workspace().join(page)) > 0, "{page} shows no command");
     }
+}
+
+/// Forty rings and stars of carbon in the files of a TU dataset, `MUTAG`, and chains of it with
+/// their energies, `energies.sdf`.
+fn write_molecules(stage: &Stage) {
+    fs::create_dir(stage.path("MUTAG")).unwrap();
+    let (mut edges, mut of_graph, mut labels, mut atoms, mut first) =
+        (String::new(), String::new(), String::new(), String::new(), 1);
+    for graph in 0..40 {
+        let (nodes, star) = (4 + graph / 8, graph % 2 == 1);
+        for node in 0..nodes {
+            of_graph += &format!("{}\n", graph + 1);
+            atoms += &format!("{}\n", u8::from(node == 0));
+            let to = if star { first } else { first + (node + 1) % nodes };
+            if first + node != to {
+                edges += &format!("{}, {to}\n{to}, {}\n", first + node, first + node);
+            }
+        }
+        labels += &format!("{}\n", if star { 1 } else { -1 });
+        first += nodes;
+    }
+    let files = [("A", edges), ("graph_indicator", of_graph), ("graph_labels", labels), ("node_labels", atoms)];
+    for (name, text) in files {
+        stage.write(&format!("MUTAG/MUTAG_{name}.txt"), &text);
+    }
+    let molecule = |carbons: usize| {
+        let atom =
+            |k: usize| format!("{:>10.4}    0.0000    0.0000 C   0  0  0  0  0  0  0  0  0  0  0  0\n", k as f64);
+        let atoms: String = (0..carbons).map(atom).collect();
+        let bonds: String = (1..carbons).map(|k| format!("{k:>3}{:>3}  1  0\n", k + 1)).collect();
+        let counts = format!("{carbons:>3}{:>3}  0  0  0  0  0  0  0  0999 V2000", carbons - 1);
+        let energy = -1.5 * carbons as f64;
+        format!("chain\n  made up\n\n{counts}\n{atoms}{bonds}M  END\n> <energy>\n{energy}\n\n$$$$\n")
+    };
+    stage.write("energies.sdf", &(0..40).map(|k| molecule(2 + k % 7)).collect::<String>());
+}
+
+/// A guide page for a kind of user goes from files to a judged model, with small data in place of
+/// real ones.
+#[test]
+fn the_commands_of_the_guide_run() {
+    let stage = Stage::new();
+    write_molecules(&stage);
+    assert!(check_page_on(&stage, &workspace().join("docs/guide/molecules.md")) > 8);
+    assert!(check_page(&workspace().join("docs/guide/daily-shares.md")) > 8);
 }
 
 #[test]

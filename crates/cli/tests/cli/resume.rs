@@ -69,7 +69,7 @@ fn data_may_move_but_not_change() {
     let [message, _] = stage.fails("train --out run --resume --set data.purge=0s", 2);
     assert!(message.contains("began with other samples to train on and to validate"), "{message}");
     let [message, _] = stage.fails("train --out run --resume --data other.h5", 3);
-    assert!(message.starts_with("other.h5: these are not the samples that the run in run was trained on"), "{message}");
+    assert!(message.starts_with("other.h5: not the data that the run in run was trained on"), "{message}");
     assert_eq!(stage.text("run/config.yaml"), before);
 }
 
@@ -100,7 +100,8 @@ fn a_run_that_was_killed_goes_on() {
 #[cfg(unix)]
 #[test]
 fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
-    for signal in ["INT", "TERM"] {
+    // `kill -INT` of a run ended it with exit code 0, as the end of training does.
+    for (signal, exit_code) in [("INT", 130), ("TERM", 143)] {
         let stage = Stage::with_series();
         let Long { process, mut stderr } = Long::start(&stage);
         let kill = Command::new("sh").args(["-c", &format!("kill -{signal} {}", process.id())]).status().unwrap();
@@ -108,7 +109,7 @@ fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
         let mut rest = String::new();
         stderr.read_to_string(&mut rest).unwrap();
         let output = process.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{signal}: {rest}");
+        assert_eq!(output.status.code(), Some(exit_code), "{signal}: {rest}");
 
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&answer["finished"], &answer["evaluation"]), (&false.into(), &Value::Null), "{signal}");
@@ -134,9 +135,14 @@ impl Long {
         let mut process = stage.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(process.stderr.take().unwrap());
         // The checkpoint of an epoch's end follows the line on its validation, and precedes that of the next.
+        let mut line = String::new();
         for epoch in 1..=2 {
-            let mut line = String::new();
-            stderr.read_line(&mut line).unwrap();
+            line.clear();
+            // Lines on what the model can be used for come first.
+            while line.is_empty() || line.starts_with("after training: ") {
+                line.clear();
+                stderr.read_line(&mut line).unwrap();
+            }
             assert!(line.starts_with(&format!("epoch {epoch}, step ")), "{line}");
         }
         assert!(stage.path("run/checkpoints/step-00000009").is_dir());
@@ -183,8 +189,11 @@ fn a_single_number_that_changed_is_other_data() {
         values.write_raw(&changed).unwrap();
     });
     let [message, _] = stage.fails("train --out run --resume --max-steps 20", 3);
-    assert!(message.contains("these are not the samples that the run in run was trained on"), "{message}");
-    let eval = stage.run("eval --run run").success();
+    assert!(message.contains("series.h5: not the data that the run in run was trained on"), "{message}");
+    // Its errors on other samples mean something else.
+    let [message, _] = stage.fails("eval --run run", 3);
+    assert!(message.contains("series.h5: changed since run was trained on it"), "{message}");
+    let eval = stage.run("eval --run run --force").success();
     let told = String::from_utf8(eval.get_output().stderr.clone()).unwrap();
-    assert!(told.contains("series.h5: not the samples any more that run was trained on"), "{told}");
+    assert!(told.contains("series.h5: changed since run was trained on it"), "{told}");
 }

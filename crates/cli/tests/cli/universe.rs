@@ -80,6 +80,52 @@ fn a_folder_is_told_in_a_few_lines() {
     assert!(text.lines().count() < 40, "{text}");
 }
 
+/// A share of another exchange made 550 instants with a single node, told by `train` alone as "none
+/// of its targets is known".
+#[test]
+fn instants_of_one_instrument_alone_are_counted_and_can_be_dropped() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("shares")).unwrap();
+    // The others have no bar on every fifth day, and EVERY has.
+    let without_fifth = |text: String| -> String {
+        let rows = text.lines().enumerate().filter(|(k, _)| k % 5 != 3 || *k == 0);
+        rows.map(|(_, row)| format!("{row}\n")).collect()
+    };
+    (0..4).for_each(|k| stage.write(&format!("shares/S{k}.csv"), &without_fifth(share(0, 120, f64::from(k)))));
+    stage.write("shares/EVERY.csv", &share(0, 120, 0.5));
+    let warning = |options: &str| -> String {
+        let answer = stage.succeeds(&format!("ingest shares --out series.h5 {MADE} {options}"));
+        let warnings = answer["warnings"].as_array().unwrap();
+        let told: Vec<&str> = warnings.iter().filter_map(|warning| warning.as_str()).collect();
+        told.join("\n")
+    };
+    let all = warning("");
+    assert!(all.contains("instants have a sample of one instrument alone (EVERY "), "{all}");
+    assert!(all.contains("--calendar common"), "{all}");
+    let common = warning("--calendar common");
+    assert!(!common.contains("alone") && common.contains("24 of 120 bars dropped"), "{common}");
+    stage.succeeds("leak series.h5 --samples 5");
+}
+
+/// Yahoo's header has no columns of splits and dividends: "adjusted, for 0 splits and 0 dividends".
+#[test]
+fn adjustments_that_a_file_does_not_name_are_counted_by_the_factor() {
+    let stage = universe();
+    for k in 0..9 {
+        let name = format!("shares/DA-S{k}-T-2021-04-21.csv");
+        let yahoo: String = stage
+            .text(&name)
+            .lines()
+            .map(|line| format!("{}\n", line.split(',').take(7).collect::<Vec<_>>().join(",")))
+            .collect();
+        stage.write(&name, &yahoo);
+    }
+    let text = stage.said(&format!("ingest shares --out series.h5 --on-error skip {MADE}"));
+    let told =
+        "prices of 9 files adjusted, for splits and dividends that they do not name; their factors change 9 times";
+    assert!(text.contains(told) && text.contains("prices of 1 files adjusted, for 1 splits and 0 dividends"), "{text}");
+}
+
 #[test]
 fn what_was_left_out_is_left_out_of_the_proof() {
     let stage = universe();

@@ -38,8 +38,16 @@ fn every_fold_is_a_run_and_the_errors_come_together() {
         "{message}"
     );
 
-    let [message, _] = stage.fails("eval --run run", 2);
-    assert!(message.contains("name one, such as run/fold-1"), "{message}");
+    // `eval --run run` was refused, and there was no page of all folds.
+    let evaluated = stage.succeeds("eval --run run");
+    assert_eq!((&evaluated["model"], &evaluated["baselines"]), (&answer["model"], &answer["baselines"]));
+    let text = stage.said("eval --run run");
+    assert!(text.contains("deviation") && text.contains("mean ± deviation over 3 folds"), "{text}");
+    assert!(stage.text("run/report.html").contains("rmse by fold"));
+    let [message, _] = stage.fails("eval --run run --int8", 2);
+    assert!(message.contains("--int8: run has a model a fold; name one, such as run/fold-1"), "{message}");
+    let [message, _] = stage.fails("predict --run run --out p.csv", 2);
+    assert!(message.contains("has a model a fold; name one, such as run/fold-1"), "{message}");
     stage.succeeds(&format!("train --data series.h5 --out one {WALK} {SMALL} --set data.walk_forward_number=2"));
     assert!(stage.checkpoint("one", 20) == stage.checkpoint("run/fold-2", 20), "a fold is what it is alone");
 }
@@ -59,9 +67,9 @@ fn a_walk_that_was_interrupted_goes_on_with_the_fold_that_it_was_in() {
         std::fs::remove_file(stage.path(gone)).unwrap();
     }
     let [message, _] = stage.fails(&format!("train --data series.h5 --out run {WALK} {SMALL}"), 2);
-    assert!(message.starts_with("run: holds a walk-forward run that has not ended; --resume goes on"), "{message}");
+    assert!(message.starts_with("run: holds a run of several folds that has not ended; --resume goes on"), "{message}");
     let [message, _] = stage.fails("train --out run --resume --set data.walk_forward=2", 2);
-    assert!(message.starts_with("data.walk_forward=2: the run in run walks forward with 3"), "{message}");
+    assert!(message.starts_with("data.walk_forward=2: the run in run began with 3"), "{message}");
     assert_eq!(stage.succeeds("train --out run --resume"), answer);
     assert!(names.map(|(run, step)| stage.checkpoint(run, step)) == whole);
 }

@@ -157,15 +157,17 @@ pub enum State {
 impl Snapshot {
     /// `pool` as it is at `time_us`, microseconds since 1970 UTC, with what `recorder` noted, if there is one.
     pub fn of(pool: &Pool, (reason, time_us): (Reason, u64), recorder: Option<&Recorder>) -> Self {
+        let segments: Vec<Segment> = pool.segments().into_iter().map(Segment::from).collect();
+        let totals = Totals { largest_free_block_bytes: largest_free_block_bytes(&segments), ..Totals::of(pool) };
         Snapshot {
             format_version: FORMAT_VERSION,
             device: pool.source().name(),
             reason,
             time_us,
             granule_bytes: pool.source().granule_bytes(),
-            totals: Totals::of(pool),
+            totals,
             shortage: None,
-            segments: pool.segments().into_iter().map(Segment::from).collect(),
+            segments,
             timeline: recorder.map(|recorder| recorder.timeline().clone()).unwrap_or_default(),
             events: recorder.map(Recorder::entries).unwrap_or_default(),
             events_dropped: recorder.map_or(0, Recorder::dropped_total),
@@ -176,6 +178,13 @@ impl Snapshot {
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.segments.iter().flat_map(|segment| &segment.blocks)
     }
+}
+
+/// Bytes of the largest free block that the segments show, blocks in slabs included: the pool's own
+/// counter leaves those out.
+fn largest_free_block_bytes(segments: &[Segment]) -> usize {
+    let blocks = segments.iter().flat_map(|segment| &segment.blocks);
+    blocks.filter(|block| block.state == State::Free).map(|block| block.bytes).max().unwrap_or(0)
 }
 
 impl Totals {

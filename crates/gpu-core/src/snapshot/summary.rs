@@ -44,9 +44,12 @@ impl Summary {
         let mut free_blocks_bytes: Vec<usize> =
             snapshot.blocks().filter(|block| block.state == State::Free).map(|block| block.bytes).collect();
         free_blocks_bytes.sort_unstable_by_key(|bytes| std::cmp::Reverse(*bytes));
+        // Snapshots of earlier versions left free blocks in slabs out of this one.
+        let largest_free_block_bytes = free_blocks_bytes.first().copied().unwrap_or(0);
+        let totals = Totals { largest_free_block_bytes, ..snapshot.totals.clone() };
         Summary {
-            totals: snapshot.totals.clone(),
-            fragmentation: snapshot.totals.fragmentation(),
+            fragmentation: totals.fragmentation(),
+            totals,
             home_segments: snapshot.segments.len() - views,
             view_segments: views,
             lent_bytes: lent_bytes(snapshot),

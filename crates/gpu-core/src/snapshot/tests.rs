@@ -173,6 +173,22 @@ fn a_summary_tells_who_holds_what() {
     assert!((summary.fragmentation - (1.0 - 2.0 * GRANULE as f64 / (3 * GRANULE - 512) as f64)).abs() < 1e-12);
 }
 
+/// `memory snapshot` said "the largest 497 kB: fragmentation 98.0 %" above a list that began with
+/// 2.09 MB.
+#[test]
+fn the_largest_free_block_is_the_first_of_the_list() {
+    let mut snapshot = stitched();
+    snapshot.totals.largest_free_block_bytes = 512;
+    let summary = Summary::of(&snapshot);
+    assert_eq!(summary.totals.largest_free_block_bytes, summary.free_blocks_bytes[0]);
+    assert_eq!(summary.fragmentation, Summary::of(&stitched()).fragmentation);
+    // The rest of a slab is free, and nothing else is.
+    let of_pool = exercised(&[(100, false)], 16);
+    let largest_free_block_bytes = of_pool.totals.largest_free_block_bytes;
+    assert!(largest_free_block_bytes > GRANULE / 2, "{largest_free_block_bytes}");
+    assert_eq!(Summary::of(&of_pool).free_blocks_bytes[0], largest_free_block_bytes);
+}
+
 #[test]
 fn every_byte_is_shown_once_and_the_past_can_be_undone_line_by_line() {
     let snapshot = stitched();

@@ -134,7 +134,7 @@ impl Correlation {
         let ranges = [
             ("lookback", self.lookback.to_string(), "2 days or more", self.lookback >= 2),
             ("k", self.k.to_string(), "1 or more", self.k >= 1),
-            ("half_life", format!("{:?}", self.half_life), "a positive number of days", half_life_is_positive),
+            ("half_life", given(self.half_life), "a positive number of days", half_life_is_positive),
             (
                 "min_observations",
                 self.min_observations.to_string(),
@@ -142,7 +142,7 @@ impl Correlation {
                 (2..=self.lookback).contains(&self.min_observations),
             ),
             ("min_degree", self.min_degree.to_string(), "k or less", self.min_degree <= self.k),
-            ("threshold", format!("{:?}", self.threshold), "from -1 to 1", threshold_is_a_correlation),
+            ("threshold", given(self.threshold), "from -1 to 1", threshold_is_a_correlation),
         ];
         if let Some((option, found, expected, _)) = ranges.into_iter().find(|range| !range.3) {
             return Err(Error::Option { option, found, expected });
@@ -192,4 +192,9 @@ impl Correlation {
             ..Graph::default()
         })
     }
+}
+
+/// An option's value, for messages.
+fn given(value: Option<f64>) -> String {
+    value.map_or("none".to_owned(), |value| value.to_string())
 }

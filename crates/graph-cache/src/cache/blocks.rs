@@ -34,6 +34,11 @@ impl Kept<'_> {
         !self.earlier.as_ref().is_some_and(is_whole)
     }
 
+    /// Number of graphs in `range` that the earlier file has whole.
+    pub(super) fn intact(&self, range: Range<usize>) -> usize {
+        if self.earlier.is_none() { 0 } else { range.filter(|&index| !self.is_missing(index)).count() }
+    }
+
     fn len(&self) -> usize {
         self.collection.keys.len()
     }

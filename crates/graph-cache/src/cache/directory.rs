@@ -7,18 +7,22 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use megabatch_atomic_file::folder_of;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::lock::Lock;
-use super::{BuildOptions, Progress, Stale, build_cached, folder_of};
+use super::{BuildOptions, Progress, Stale, build_cached};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::file::{Collection, Description, GraphFile};
 
 /// A folder in which files of graphs have the names of what they are made of. Any number of processes may use it at once.
 ///
-/// When its files take more bytes than they may, those go first whose use is longest ago. A file that is open somewhere stays, and so does one
-/// that is being built. Where the file system has no locks, a file that is removed under a reader is still the reader's until it is closed.
+/// When its files take more bytes than they may, those go first whose use is longest ago. A file
+/// that is open somewhere stays, and so does one that is being built. Only files with the names
+/// that a cache gives count and are removed: whatever else is in the folder stays. Where the file
+/// system has no locks, a file that is removed under a reader is still the reader's until it is
+/// closed.
 #[derive(Clone, Debug)]
 pub struct GraphCache {
     folder: PathBuf,
@@ -104,22 +108,39 @@ impl GraphCache {
         Ok(collected)
     }
 
-    /// Files of graphs in the folder, finished or not.
+    /// Files that a cache made in the folder, finished or not.
     fn files(&self) -> Result<Vec<Cached>> {
         let io = |source| Error::Io { path: self.folder.clone(), action: "list the folder", source };
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(io)? {
             let path = entry.map_err(io)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if !name.ends_with(".mbg") && !name.ends_with(".mbg.partial") {
+            if !is_cached(&name) && !unfinished(&name).is_some_and(is_cached) {
                 continue;
             }
             // Another process may have removed it since.
-            let Ok(metadata) = fs::metadata(&path) else { continue };
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if !metadata.is_file() {
+                continue;
+            }
             files.push(Cached { used: metadata.modified().map_err(io)?, bytes: metadata.len(), path });
         }
         Ok(files)
     }
+}
+
+/// Hexadecimal digits of the hash that names a file.
+const HASH_DIGITS: usize = 32;
+
+/// Whether a cache gives its files such names: [`GraphCache::path`].
+fn is_cached(name: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    name.strip_suffix(".mbg").is_some_and(|hash| hash.len() == HASH_DIGITS && hash.bytes().all(is_digit))
+}
+
+/// The name that an unfinished file will have.
+fn unfinished(name: &str) -> Option<&str> {
+    name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial"))
 }
 
 /// A file of the cache, in the order in which they are removed.
@@ -134,8 +155,7 @@ struct Cached {
 fn remove_unless_used(file: &Cached) -> Result<bool> {
     let io = |source| Error::Io { path: file.path.clone(), action: "remove the file", source };
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();
-    let finished = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial"));
-    let _building = match finished.map(|finished| Lock::try_take(&folder_of(&file.path).join(finished))) {
+    let _building = match unfinished(&name).map(|finished| Lock::try_take(&folder_of(&file.path).join(finished))) {
         None => None,
         Some(Ok(Some(lock))) => Some(lock),
         Some(Ok(None)) => return Ok(false),

@@ -6,7 +6,9 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Progress, beside};
+use megabatch_atomic_file::{beside, open_sibling};
+
+use super::Progress;
 use crate::error::{Error, Result};
 
 /// Held by locking a file beside the one that is built. The system gives it back when a process ends, however it ends; the file may be left
@@ -52,7 +54,7 @@ impl Drop for Lock {
 
 fn open(path: &Path) -> io::Result<(PathBuf, File)> {
     let lock_path = beside(path, "lock");
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(&lock_path)?;
+    let file = open_sibling(&lock_path)?;
     Ok((lock_path, file))
 }
 

@@ -9,11 +9,11 @@ mod partial;
 mod window;
 
 use std::fs::{self, File};
-use std::io;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use directory::{Collected, Fetched, GraphCache};
+use megabatch_atomic_file::{beside, check_replaceable, resolve_target, sync_folder};
 
 use crate::builder::Builder;
 use crate::error::{Change, Error, Result};
@@ -49,6 +49,14 @@ pub enum Stale {
 pub enum Progress {
     /// Another process builds the file, and this one waits for it.
     Waiting,
+    /// The file is built. Graphs that are whole in what is there are used as they are.
+    Begun {
+        /// Number of graphs in what an earlier process left unfinished.
+        resumed: usize,
+        /// Number of other graphs that are whole in the file that is replaced, such as a damaged
+        /// one.
+        intact: usize,
+    },
     /// So many graphs are in the new file, of all; some may have been found in what an earlier process left.
     Written {
         /// Number of graphs that are.
@@ -62,10 +70,12 @@ pub enum Progress {
 
 /// The file of the graphs of `builder` at `path`, built where there is none.
 ///
-/// A file that is there is looked through, each block. Of several processes that find none, one builds and the others wait for it. One that is
-/// killed leaves what it has done beside `path`, as `.NAME.partial`, and the next goes on from there. Graphs of a file that is damaged are kept
-/// where they are whole, and the others built again. The file is the same bytes in every case, whatever the number of threads, and appears at
-/// once, whole and on disk. `progress` is called on this thread.
+/// A file that is there is looked through, each block. Of several processes that find none, one
+/// builds and the others wait for it. One that is killed leaves what it has done beside `path`, as
+/// `.NAME.partial`, and the next goes on from there. A symbolic link at `path` is written through.
+/// Graphs of a file that is damaged are kept where they are whole, and the others built again. The
+/// file is the same bytes in every case, whatever the number of threads, and appears at once, whole
+/// and on disk. `progress` is called on this thread.
 ///
 /// ```
 /// use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Result, Schema, build_cached};
@@ -105,6 +115,8 @@ pub fn build_cached(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<GraphFile> {
     let path = path.as_ref();
+    let failed = |source| Error::Io { path: path.to_owned(), action: "write here", source };
+    let path = &resolve_target(path).map_err(failed)?;
     let (identity, schema) = (builder.identity(), builder.schema().clone());
     let collection = Collection::new(Description { identity, schema, widths: options.widths }, builder.keys())?;
     loop {
@@ -186,16 +198,14 @@ fn write(
 ) -> Result<()> {
     let failed = |action| move |source| Error::Io { path: path.to_owned(), action, source };
     let earlier = fs::metadata(path).ok();
-    if earlier.as_ref().is_some_and(|earlier| earlier.permissions().readonly()) {
-        let source = io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only");
-        return Err(failed("replace the file")(source));
-    }
+    check_replaceable(path).map_err(failed("replace the file"))?;
     let kept = earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(Bytes::of)).transpose();
     let kept = Kept { earlier: kept.map_err(failed("open the file"))?, collection };
     let unfinished = beside(path, "partial");
     let mut partial = Partial::open((&unfinished, path), collection)?;
     let of = collection.keys.len();
     let written = |partial: &Partial<'_>| Progress::Written { graphs: partial.len(), of, bytes: partial.end() };
+    progress(Progress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
     progress(written(&partial));
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
     blocks::build(&kept, builder, (partial.len(), threads), |block| {
@@ -205,21 +215,11 @@ fn write(
     })?;
     partial.finish()?;
     fs::rename(&unfinished, path).map_err(failed("rename the new file to it"))?;
-    File::open(folder_of(path)).and_then(|folder| folder.sync_all()).map_err(failed("bring its folder to disk"))
+    sync_folder(path).map_err(failed("bring its folder to disk"))
 }
 
 /// The graph's block as an earlier file has it, with its entry's numbers.
 fn block_of(file: &[u8], entry: &Entry) -> crate::file::Block {
     let bytes = entry.block(file).to_vec();
     crate::file::Block { nodes: entry.nodes, edges: entry.edges, known_time: entry.known_time(), bytes }
-}
-
-/// `.NAME.<ending>` in the folder of `path`.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{ending}"))
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -9,6 +9,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use megabatch_atomic_file::open_sibling;
+
 use crate::error::{Error, Result};
 use crate::file::{Block, Bytes, Collection, Entry, PAGE};
 
@@ -48,8 +50,7 @@ impl<'c> Partial<'c> {
     /// What there is at `unfinished` of the file that will be at `path`.
     pub(super) fn open((unfinished, path): (&Path, &Path), collection: &'c Collection) -> Result<Self> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "write the new file beside it", source };
-        let open = File::options().read(true).write(true).create(true).truncate(false).open(unfinished);
-        let file = open.map_err(failed)?;
+        let file = open_sibling(unfinished).map_err(failed)?;
         let entries = if file.metadata().map_err(failed)?.len() > 0 {
             let bytes = file.try_clone().and_then(Bytes::of).map_err(failed)?;
             whole(&bytes, collection)

@@ -10,12 +10,13 @@ mod edge_list;
 mod sdf;
 mod tu;
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
 pub use edge_index::edge_index;
 pub use edge_list::edge_list;
+use megabatch_atomic_file::NewFile;
 pub use sdf::sdf;
 pub use tu::tu;
 
@@ -33,16 +34,13 @@ pub fn write(folder: &Path, texts: &[Text]) -> Result<()> {
     fs::create_dir_all(folder).map_err(failed)?;
     for text in texts {
         let place = folder.join(text.path());
-        let mut beside = place.clone().into_os_string();
-        beside.push(".part");
-        let written = File::create(&beside)
-            .and_then(|mut file| file.write_all(text.bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&beside, &place));
-        if let Err(source) = written {
-            // What is left of it is not worth an error of its own.
-            let _ = fs::remove_file(&beside);
-            return Err(Error::Io { path: place, action: "write the file", source });
-        }
+        let write = || -> io::Result<()> {
+            let new = NewFile::create(&place)?;
+            new.file().write_all(text.bytes())?;
+            new.file().sync_all()?;
+            new.rename().map(drop)
+        };
+        write().map_err(|source| Error::Io { path: place.clone(), action: "write the file", source })?;
     }
     Ok(())
 }

@@ -76,13 +76,15 @@ impl GraphFile {
     /// place, or its removal, does no harm.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::NotGraphs`] and [`Error::Version`] for other files; [`Error::Damaged`] for one that was written whole and is
-    /// not what it was.
+    /// [`Error::Io`]; [`Error::NotAFile`]; [`Error::NotGraphs`] and [`Error::Version`] for other
+    /// files; [`Error::Damaged`] for one that was written whole and is not what it was.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.to_owned(), action: "open the file", source };
         let file = File::open(path).map_err(io)?;
-        if file.metadata().map_err(io)?.len() == 0 {
+        let metadata = file.metadata().map_err(io)?;
+        Error::require_file(path, &metadata)?;
+        if metadata.len() == 0 {
             return Err(Error::NotGraphs { path: path.to_owned() });
         }
         // Says that the file is in use to whoever would remove it for want of room. Some file systems have no locks.

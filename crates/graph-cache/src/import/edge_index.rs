@@ -5,7 +5,6 @@
 mod meaning;
 mod tensors;
 
-use std::fs;
 use std::path::Path;
 
 use crate::builder::Identity;
@@ -38,9 +37,7 @@ use tensors::{Tensor, Tensors};
 /// # Errors
 /// [`Error::Io`]; [`Error::Contradiction`] for what does not fit together.
 pub fn edge_index(path: &Path) -> Result<Imported> {
-    let bytes =
-        fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), action: "read the file", source })?;
-    edge_index_bytes(path, &bytes)
+    edge_index_bytes(path, &Error::read_file(path)?)
 }
 
 /// The graphs of a safetensors file in memory, which errors call `path`; see [`edge_index`].

@@ -27,9 +27,7 @@ impl Text {
     /// # Errors
     /// [`Error::Io`], and as [`new`](Self::new).
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes =
-            fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), action: "read the file", source })?;
-        Text::new(path, bytes)
+        Text::new(path, Error::read_file(path)?)
     }
 
     /// The text in `bytes`, plain or compressed with gzip; `path` is what errors call it.

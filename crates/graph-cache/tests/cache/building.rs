@@ -191,7 +191,7 @@ fn files_that_are_not_ours_to_replace_stay() {
     permissions.set_readonly(true);
     fs::set_permissions(&protected, permissions).unwrap();
     let error = build_cached(&protected, &MadeUp::new(2, 3, 1), &replace, &mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains("cannot replace the file: it is read-only"), "{error}");
+    assert!(error.to_string().contains("cannot replace the file: the existing file is read-only"), "{error}");
 }
 
 #[test]

@@ -50,17 +50,35 @@ fn a_use_makes_a_file_young_and_what_is_open_stays() {
 #[test]
 fn unfinished_files_go_too_unless_they_are_being_built() {
     let folder = tempfile::tempdir().unwrap();
-    let abandoned = folder.path().join(".a.mbg.partial");
+    let hash = "0123456789abcdef".repeat(2);
+    let abandoned = folder.path().join(format!(".{hash}.mbg.partial"));
     fs::write(&abandoned, [0; 5000]).unwrap();
     let other = folder.path().join("notes.txt");
     fs::write(&other, [0; 5000]).unwrap();
     let cache = GraphCache::open(folder.path(), 100).unwrap();
-    let lock = File::create(folder.path().join(".a.mbg.lock")).unwrap();
+    let lock = File::create(folder.path().join(format!(".{hash}.mbg.lock"))).unwrap();
     lock.lock().unwrap();
     assert!(cache.collect().unwrap().removed.is_empty());
     drop(lock);
     assert_eq!(cache.collect().unwrap().removed, [abandoned]);
     assert!(other.exists());
+}
+
+// `megabatch graph build shares/ --cache graphs/ --limit 1MB` removed `graphs/mine.mbg`, which no
+// cache had made.
+#[test]
+fn files_that_the_cache_did_not_make_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let hash = "0123456789abcdef".repeat(2);
+    let own = ["mine.mbg", ".mine.mbg.partial", "0123456789abcdef.mbg"].map(str::to_owned);
+    let own = own.into_iter().chain([format!("{}.mbg", hash.to_uppercase()), format!("{hash}.mbg.partial")]);
+    let own: Vec<PathBuf> = own.map(|name| folder.path().join(name)).collect();
+    own.iter().for_each(|path| fs::write(path, [0; 5000]).unwrap());
+    let made = folder.path().join(format!("{hash}.mbg"));
+    fs::write(&made, [0; 5000]).unwrap();
+    let collected = GraphCache::open(folder.path(), 0).unwrap().collect().unwrap();
+    assert_eq!(collected, Collected { removed: vec![made], left_bytes: 0 });
+    assert!(own.iter().all(|path| path.exists()));
 }
 
 #[test]

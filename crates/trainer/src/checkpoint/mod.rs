@@ -34,6 +34,9 @@ use storage::{Disk, Storage};
 const PREFIX: &str = "step-";
 /// Before the name of a checkpoint that is being written or removed. What a run that was killed leaves of it is removed.
 const UNFINISHED: &str = ".unfinished-";
+/// Before the name of a checkpoint that could not be read when a run went on from an older one. It
+/// is kept for whoever wants to look into it.
+const UNREADABLE: &str = "unreadable-";
 /// Before the name of a checkpoint that makes way for another one of the same step. It goes back to its place if the run was
 /// killed before the other one came.
 const REPLACED: &str = ".replaced-";
@@ -70,6 +73,9 @@ pub struct Resumed {
     pub state: State,
     /// Newer checkpoints that could not be read or are damaged, the newest first, and why.
     pub skipped: Vec<Error>,
+    /// Their folders. [`Trainer::train`](crate::Trainer::train) renames them to
+    /// `unreadable-step-NNNNNNNN`.
+    pub skipped_paths: Vec<PathBuf>,
     /// Settings that are not the checkpoint's and may differ, see [`RunSettings`]. With any, the run goes on in another way than
     /// the uninterrupted one would have.
     pub changed: Vec<ChangedSetting>,
@@ -157,12 +163,25 @@ impl Checkpoints {
         remove(storage, &replaced)
     }
 
-    /// Removes all but the last `keep_last` and, where it is kept, the best.
+    /// Removes all but the last `keep_last` and, where it is kept, the best. Those of more steps
+    /// than `state` has are no part of the run as it stands: they count for nothing, and what
+    /// becomes of them is not decided here.
     fn prune(&self, storage: &dyn Storage, state: &State) -> Result<()> {
         let best = state.best.filter(|_| self.keep_best).map(|best| best.step);
-        let all = self.list()?;
+        let mut all = self.list()?;
+        all.retain(|(step, _)| *step <= state.step);
         let older = &all[..all.len().saturating_sub(self.keep_last.max(1))];
         older.iter().filter(|(step, _)| Some(*step) != best).try_for_each(|(_, path)| self.drop_one(storage, path))
+    }
+
+    /// Gives checkpoints that cannot be read a name that tells so, and that no run goes on from.
+    pub(crate) fn set_aside(&self, unreadable: &[PathBuf]) -> Result<()> {
+        for path in unreadable.iter().filter(|path| path.exists()) {
+            let aside = self.folder.join(format!("{UNREADABLE}{}", file_name(path)));
+            remove(&Disk, &aside)?;
+            fs::rename(path, &aside).map_err(Error::file(path, "set aside"))?;
+        }
+        Ok(())
     }
 
     /// Removes those of more than `step` steps, the newest first.
@@ -226,16 +245,19 @@ impl Checkpoints {
         mut carried: Option<&mut TensorSet<f32>>,
     ) -> Result<Option<Resumed>> {
         self.clean()?;
-        let mut skipped = Vec::new();
+        let (mut skipped, mut skipped_paths) = (Vec::new(), Vec::new());
         for (_, path) in self.list()?.into_iter().rev().filter(|(step, _)| *step < before) {
             match load(&path, run, (parameters, optimizer), carried.as_deref_mut()) {
                 Ok((state, changed)) => {
                     let other_arithmetic = (state.arithmetic != *arithmetic).then(|| arithmetic.clone());
-                    return Ok(Some(Resumed { path, state, skipped, changed, other_arithmetic }));
+                    return Ok(Some(Resumed { path, state, skipped, skipped_paths, changed, other_arithmetic }));
                 }
                 // The settings are at fault and not the checkpoint: an older one would be no better.
                 Err(error @ Error::OtherRun { .. }) => return Err(error),
-                Err(error) => skipped.push(error),
+                Err(error) => {
+                    skipped.push(error);
+                    skipped_paths.push(path);
+                }
             }
         }
         match skipped.into_iter().next() {

@@ -40,7 +40,9 @@ pub struct State {
     /// Whether what follows the last step, such as its validation, is still to be done: memory ran short for it.
     #[serde(default)]
     pub unfinished: bool,
-    /// Steps that changed the weights, where those that overflowed may not have.
+    /// Steps that changed the weights, by which Adam corrects its moments: all but those that
+    /// overflowed and those without a known target. Absent in older checkpoints of other precisions
+    /// than fp16, which are read as if every step had changed them.
     #[serde(default)]
     pub updates: Option<u64>,
 }

@@ -7,7 +7,7 @@ mod attend;
 #[cfg(test)]
 mod tests;
 
-use megabatch_amp::{Precision, Trace};
+use megabatch_amp::{Operation, Precision, Trace};
 use megabatch_gpu_core::{Buffer, Scope};
 
 pub(crate) use attend::Attend;
@@ -255,13 +255,8 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         })
     }
 
-    /// Has what fusion computes rounded to `precision`.
-    pub(crate) fn set_precision(&mut self, precision: Precision) {
-        self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision));
-    }
-
     /// Rounds the encodings, which fusion or the head reads.
-    pub(crate) fn round_encodings(&mut self, precision: Precision) {
+    fn round_encodings(&mut self, precision: Precision) {
         S::round_to(precision, &mut self.encodings.as_mut_slice()[..self.samples * self.widths.encoding]);
     }
 
@@ -355,6 +350,20 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
             Some(head) => head.forward(parameters, x, outputs),
             None => outputs.copy_from_slice(x),
         }
+    }
+
+    /// Computes the outputs as [`Decoding::forward`] does, with what products read and give rounded
+    /// as the policy says of a run in `precision`.
+    pub(crate) fn forward_in(
+        &mut self,
+        precision: Precision,
+        decoder: &Decoder,
+        weights: (&TensorSet<S>, Option<&A::Packed>),
+        graph: Option<GraphShard<'_>>,
+    ) {
+        self.round_encodings(precision.arithmetic(Operation::MatrixProduct).operands);
+        self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision));
+        self.forward(decoder, weights, graph);
     }
 
     /// Goes back from the outputs' gradient to that of the encodings; adds the parameters' gradients to `gradients`.

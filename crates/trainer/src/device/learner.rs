@@ -62,6 +62,9 @@ pub(super) struct Drawn {
     pub(super) between_layers: Option<Dropout>,
     /// Seed and step of what is dropped in graphs.
     pub(super) in_graphs: Option<(u64, u64)>,
+    /// Position of the batch's first sample in the epoch's order, by which dense training finds its
+    /// runs.
+    pub(super) position: usize,
 }
 
 /// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses.
@@ -107,7 +110,7 @@ impl<T: Operand> Learner<T> {
     /// From a batch, with its targets where they are learnt, to what the head reads.
     fn encode(
         &mut self,
-        batch: (&BatchView<'_>, Option<Dropout>),
+        batch: (&BatchView<'_>, Drawn),
         goal: Option<Goal<'_>>,
         parameters: &Buffer<f32>,
     ) -> Result<()> {
@@ -154,7 +157,7 @@ impl<T: Operand> Learn for Learner<T> {
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let scale = goal.scale;
-        self.encode((batch, drawn.between_layers), Some(goal), parameters)?;
+        self.encode((batch, drawn), Some(goal), parameters)?;
         let Learner { lstms, fusion, head, working, .. } = self;
         let weights = working.as_ref().map_or(parameters, WorkingCopy::values);
         head.learn(scale, (parameters, &mut *gradients))?;
@@ -164,7 +167,7 @@ impl<T: Operand> Learn for Learner<T> {
     }
 
     fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()> {
-        self.encode((batch, None), None, parameters)?;
+        self.encode((batch, Drawn::default()), None, parameters)?;
         self.head.predict(parameters)
     }
 

@@ -15,6 +15,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::bars::Bars;
 use super::between::Between;
 use super::cell::{Cells, Shared, Steps};
+use super::learner::Drawn;
 use super::outputs::{Outputs, Rows};
 use super::top::Top;
 use crate::config::Config;
@@ -171,12 +172,12 @@ impl<T: Operand> Lstms<T> {
     /// Finds the windows of a batch, and gives `mail` what the device has to know of them. Takes memory for gradients where the batch `learns`.
     pub(super) fn post<'a>(
         &'a mut self,
-        (batch, dropout): (&BatchView<'_>, Option<Dropout>),
+        (batch, Drawn { between_layers: dropout, position, .. }): (&BatchView<'_>, Drawn),
         learns: bool,
         mail: &mut Mail<'a>,
     ) -> Result<()> {
         self.dropout = dropout;
-        self.find(batch, learns)?;
+        self.find((batch, position), learns)?;
         self.fill_up()?;
         self.lay_out(learns)?;
         if learns {

@@ -163,8 +163,8 @@ impl Accelerator {
     pub(crate) fn accumulate(&mut self, batch: &BatchView<'_>, objective: Objective) -> Result<()> {
         let Accelerator { device, learner, resident, captures, .. } = self;
         let Resident { values, gradients, control, .. } = resident;
-        let Objective { loss, count, dropout, seed_and_step, .. } = objective;
-        let drawn = Drawn { between_layers: dropout, in_graphs: Some(seed_and_step) };
+        let Objective { loss, count, dropout, seed_and_step, position, .. } = objective;
+        let drawn = Drawn { between_layers: dropout, in_graphs: Some(seed_and_step), position };
         let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
         captures.run(device, || learner.learn((batch, drawn), goal, (values, gradients)))
     }

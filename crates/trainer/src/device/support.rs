@@ -46,7 +46,7 @@ pub(crate) fn check_model(model: &ModelConfig, form: Form) -> Result<()> {
     if model.encoder == Encoder::LastBar && !model.is_over_graphs() {
         let expected =
             "lstm for samples that are not nodes of graphs, on a GPU so far; or compute on the CPU, with --device cpu";
-        return refuse("model.encoder", &"last_bar", expected);
+        return refuse("model.encoder", &"none", expected);
     }
     if form == Form::Plain {
         return refuse("training.form", &"plain", "fast on a GPU; the reference runs on the CPU, with --device cpu");

@@ -72,6 +72,14 @@ impl GroupSums {
         GroupSums { samples: 0, groups: groups.iter().map(sums).collect() }
     }
 
+    /// The same for graphs in order of time, whose targets overlap as
+    /// [`MetricsSum::finish_with_lags`]
+    /// says.
+    pub(super) fn with_lags(mut self, lags: &[usize]) -> Self {
+        self.groups[0].1.lags = lags.to_vec();
+        self
+    }
+
     /// Adds some rows of a batch.
     pub(super) fn add(&mut self, batch: Rows<'_>, rows: Range<usize>) {
         let (last, _) = self.groups.last().expect("there is a group");
@@ -193,6 +201,8 @@ struct Sums {
     outputs: usize,
     /// What the outputs of the model and of the baselines mean.
     losses: [Loss; 2],
+    /// Of correlations within graphs.
+    lags: Vec<usize>,
     model: MetricsSum,
     baselines: BTreeMap<&'static str, MetricsSum>,
 }
@@ -200,9 +210,9 @@ struct Sums {
 impl Sums {
     fn new(loss: Loss, outputs: usize) -> Self {
         // Beside classes baselines are classes too, and beside quantiles they are numbers.
-        let of_baselines = if let Loss::Classes(_) = loss { loss } else { Loss::Mse };
+        let of_baselines = if let Loss::Classes(_) | Loss::CrossEntropy = loss { loss } else { Loss::Mse };
         let model = MetricsSum::of_loss(loss, outputs);
-        Sums { outputs, losses: [loss, of_baselines], model, baselines: BTreeMap::new() }
+        Sums { outputs, losses: [loss, of_baselines], lags: Vec::new(), model, baselines: BTreeMap::new() }
     }
 
     /// Adds some rows of a batch.
@@ -222,10 +232,11 @@ impl Sums {
     }
 
     fn finish(&self) -> InstrumentEvaluation {
+        let metrics = |sum: &MetricsSum| sum.finish_with_lags(&self.lags);
         InstrumentEvaluation {
             samples: self.model.samples(),
-            metrics: self.model.finish(),
-            baselines: self.baselines.iter().map(|(&name, sum)| (name, sum.finish())).collect(),
+            metrics: metrics(&self.model),
+            baselines: self.baselines.iter().map(|(&name, sum)| (name, metrics(sum))).collect(),
         }
     }
 }

@@ -310,10 +310,8 @@ impl Pass {
             self.clock.stop(start, 2 * (k + 1));
         }
         let start = self.clock.start();
-        let products = packed.precision.arithmetic(Operation::MatrixProduct);
-        self.decoding.round_encodings(products.operands);
-        self.decoding.set_precision(packed.precision);
-        self.decoding.forward(model.decoder(), (parameters, packed.attention.as_ref()), shard.graph);
+        let weights = (parameters, packed.attention.as_ref());
+        self.decoding.forward_in(packed.precision, model.decoder(), weights, shard.graph);
         self.clock.stop(start, 0);
     }
 

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::{LargestBatch, PlannedTensor};
+use super::{LargestBatch, PlannedTensor, check_countable};
 use crate::config::Config;
 use crate::device;
 use crate::error::Result;
@@ -31,6 +31,7 @@ impl GpuFootprint {
         device::check(config)?;
         config.loss.check_groups(samples.shape().outputs)?;
         let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };
+        check_countable(&config, samples.shape(), samples.graphs().map_or(1, |graphs| graphs.largest().0))?;
         let model = Model::new(samples.shape().clone(), config.model)?;
         let batch = LargestBatch::of(&config, samples, of)?;
         Ok(GpuFootprint { tensors: device::tensors(&model, &config, &batch) })

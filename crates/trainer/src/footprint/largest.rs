@@ -6,7 +6,7 @@ use megabatch_order::LastBatch;
 
 use super::runs::MostRuns;
 use crate::config::Config;
-use crate::dense::Runs;
+use crate::dense::{Grain, Runs};
 use crate::error::Result;
 use crate::graph::{Graphs, check_graphs};
 use crate::model::SampleShape;
@@ -49,7 +49,10 @@ impl LargestBatch {
         if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
             return LargestBatch::of_graphs(config, (samples, graphs), [train, validation]);
         }
-        let sizes_learnt = sizes_of_training(config, train.len());
+        let sizes_learnt = match config.purpose().runs() {
+            Some(runs) => sizes_in_runs(config, runs, train.len()),
+            None => sizes_of_training(config, train.len()),
+        };
         let sizes = once([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
@@ -138,6 +141,15 @@ fn sizes_of_training(config: &Config, samples: usize) -> Vec<usize> {
     let of_last_step = if config.last_batch == LastBatch::Drop { 0 } else { samples % config.step_samples() };
     let full = if samples >= config.batch_size { config.batch_size } else { 0 };
     once(vec![full, of_last_step % config.batch_size])
+}
+
+/// The same of dense training, whose batches end where runs do.
+fn sizes_in_runs(config: &Config, runs: Runs, samples: usize) -> Vec<usize> {
+    let step = config.step_samples();
+    let whole = if config.last_batch == LastBatch::Drop { samples / step * step } else { samples };
+    let steps = (0..whole).step_by(step).map(|start| start..whole.min(start.saturating_add(step)));
+    let batches = steps.flat_map(|step| runs.batches_of_step(step, config.batch_size, Grain::Runs));
+    once(batches.map(|batch| batch.len()).collect())
 }
 
 /// The same of a validation.

@@ -89,7 +89,7 @@ mod tests {
 
     fn most(samples: &SeriesInMemory, longest: usize, pieces: Pieces) -> MostRuns {
         let list: Vec<usize> = (0..samples.len()).collect();
-        let runs = Runs { longest, at_once: 1 };
+        let runs = Runs { longest, at_once: 1, piece: usize::MAX };
         MostRuns::of(runs, (samples.shape(), &samples.series().unwrap()), (&list, pieces))
     }
 
@@ -124,7 +124,7 @@ mod tests {
             let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), list.len()).unwrap();
             batch.take_series(&samples.series().unwrap(), &list).unwrap();
             let view = batch.view();
-            let runs = Runs { longest, at_once: 1 }.of_batch(&view);
+            let runs = Runs { longest, at_once: 1, piece: usize::MAX }.of_batch(&view, 0);
             prop_assert!(runs.len() <= most.count, "{} runs for {:?}", runs.len(), most);
             for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
                 let reach = |run: &std::ops::Range<usize>| view.starts(k)[run.end - 1] - view.starts(k)[run.start];

@@ -87,17 +87,25 @@ impl Footprint {
         };
         let working = if config.precision == Precision::Fp32 { Parts::new() } else { weights("rounded: ", BOTH) };
         let moments = if config.optimizer.kind.has_moments() { &["exp_avg.", "exp_avg_sq."][..] } else { &[] };
-        let batch = config.batch_size * samples;
-        let windows = shape.timeframes.iter().enumerate();
-        let windows = windows.map(|(k, tf)| (format!("windows {}", tf.name), batch * shape.window_len(k), ALL));
-        let batches: Parts = windows.chain([("targets".to_owned(), batch * shape.outputs, ALL)]).collect();
+        let batches_of = |rows: usize, prefix: &str| -> Parts {
+            let windows = shape.timeframes.iter().enumerate();
+            let windows = windows
+                .map(|(k, tf)| (format!("{prefix}windows {}", tf.name), rows * samples * shape.window_len(k), ALL));
+            windows.chain([(format!("{prefix}targets"), rows * samples * shape.outputs, ALL)]).collect()
+        };
+        let batches = batches_of(config.batch_capacity(), "");
         let counted = matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1;
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let ahead = if counted { vec![("a sample counted ahead".to_owned(), sample, FORWARD)] } else { Parts::new() };
-        // Two, and two more while a validation interrupts training.
-        let per_batch: usize = batches.iter().map(|(_, numbers, _)| numbers * size_of::<f32>()).sum();
+        // Two, and two of the given size while a validation interrupts training.
+        let bytes_of = |parts: &Parts| parts.iter().map(|(_, numbers, _)| numbers * size_of::<f32>()).sum::<usize>();
         let of_batches = self.batches_bytes - if counted { sample * size_of::<f32>() } else { 0 };
-        let count = of_batches.checked_div(per_batch).unwrap_or(0);
+        let validates = of_batches > 2 * bytes_of(&batches);
+        let (count, validated) = match (validates, config.batch_capacity() == config.batch_size) {
+            (false, _) => (2, Parts::new()),
+            (true, true) => (4, Parts::new()),
+            (true, false) => (2, batches_of(config.batch_size, "validation: ")),
+        };
         let lists = [
             ("parameters", 1, weights("", ALL)),
             ("parameters", 1, working),
@@ -107,6 +115,7 @@ impl Footprint {
             ("optimizer", 1, moments.iter().flat_map(|prefix| weights(prefix, OPTIMIZER)).collect()),
             ("activations", shards, pass),
             ("batches", count, batches),
+            ("batches", 2, validated),
             ("batches", 1, ahead),
             ("carried", 1, vec![("states".to_owned(), self.carried_bytes / size_of::<f32>(), BOTH)]),
         ];

@@ -251,3 +251,46 @@ proptest! {
         prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, None).unwrap()), parts(&computed));
     }
 }
+
+/// `--set training.batch_size=1000000000 --set training.gradient_accumulation_steps=1000000000`
+/// wrapped around in a release build.
+#[test]
+fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
+    let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 5 };
+    let shape = SampleShape { timeframes: vec![timeframe("M1", 480), timeframe("H4", 60)], outputs: 3 };
+    let config = |batch_size, accumulation_steps| Config {
+        batch_size,
+        accumulation_steps,
+        carry_state: true,
+        threads: 2,
+        ..Config::default()
+    };
+    let states = CarriedStates { training: vec![7, 2], validation: vec![3, 1], validation_covered: vec![9, 4] };
+    let footprint = |config: &Config| Footprint::of(config, &shape, 3);
+    for most in [1_000_000_000, usize::MAX] {
+        let config = config(64, most);
+        let planned = footprint(&config).unwrap();
+        assert_eq!(planned, footprint(&Config { accumulation_steps: 1, ..config.clone() }).unwrap());
+        // A step has no more states than there are bars to carry them from.
+        assert!(planned.with_carried_states(&config, &shape, &states).carried_bytes > 0);
+    }
+    assert!(footprint(&config(1_000_000, 1)).unwrap().total_bytes() > 1_000_000_000);
+    let wide = ModelConfig { hidden: 65_536, layers: 64, ..ModelConfig::default() };
+    let graph = GraphConfig { heads: 65_536, hidden: 65_536, ..GraphConfig::default() };
+    let over_graphs = ModelConfig { graph: Some(graph), readout: Some(Readout::Node), ..ModelConfig::default() };
+    for config in [
+        config(usize::MAX, 1),
+        config(usize::MAX, usize::MAX),
+        Config { model: wide, ..config(1_000_000_000, 1_000_000_000) },
+        Config { model: over_graphs, carry_state: false, ..config(1, 1) },
+        Config { mode: Mode::Dense, run_length: Some(usize::MAX), ..config(usize::MAX, 1) },
+    ] {
+        let error = match config.model.is_over_graphs() {
+            true => Footprint::of_graphs(&config, &shape, (30, 90), 3).unwrap_err(),
+            false => footprint(&config).unwrap_err(),
+        };
+        assert!(error.to_string().starts_with("gpu_optimization.batch_size is "), "{error}");
+        let refused = Trainer::new(&Device::cpu(), config, shape.clone()).unwrap_err();
+        assert!(matches!(refused, Error::Setting { .. }), "{refused}");
+    }
+}

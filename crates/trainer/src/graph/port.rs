@@ -3,6 +3,16 @@
 use std::error::Error as StdError;
 
 use super::GraphView;
+use crate::metrics::LabelSpan;
+
+/// Owners of the targets in graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GraphTargets {
+    /// Each node has a row of targets.
+    Nodes,
+    /// Each graph as a whole has a row of targets, which is given for each of its nodes.
+    Graphs,
+}
 
 /// The port through which training reads graphs whose nodes are samples: a graph is a group of samples, such as all symbols of one day
 /// or all atoms of one molecule. Reading happens on another thread than training, hence `Sync`.
@@ -13,6 +23,11 @@ pub trait Graphs: Sync {
     /// Whether there are no graphs.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The owners of the targets; `None` where the source does not tell.
+    fn targets_of(&self) -> Option<GraphTargets> {
+        None
     }
 
     /// The sample of each node of a graph, in the order of the graph's rows; at least one. A sample may be a node of several graphs.
@@ -33,4 +48,11 @@ pub trait Graphs: Sync {
     /// Nodes of a graph whose targets are all known; of a graph that has targets as a whole, which are those of each of its nodes, 1 where
     /// they are known. The targets of others hold a NaN, and count nowhere.
     fn labelled(&self, graph: usize) -> usize;
+
+    /// The time that the target in place `target` of a graph's nodes is about; `None` where targets
+    /// of different graphs have no time in common, as those of molecules.
+    fn label_span(&self, graph: usize, target: usize) -> Option<LabelSpan> {
+        let _ = (graph, target);
+        None
+    }
 }

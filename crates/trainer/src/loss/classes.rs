@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Ascending;
 use crate::error::{Error, Result};
-use crate::scalar::Scalar;
 
 /// How a target names one of C classes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,15 +39,6 @@ impl Classes {
             Classes::Thresholds(thresholds) => {
                 target.is_finite().then(|| thresholds.as_slice().partition_point(|&threshold| threshold < target))
             }
-        }
-    }
-
-    /// Refuses targets that are known and name no class.
-    pub(crate) fn check_targets<R: Scalar>(self, targets: &[R]) -> Result<()> {
-        let known = targets.iter().map(|target| target.to_f64()).filter(|target| !target.is_nan());
-        match known.into_iter().find(|&target| self.of(target).is_none()) {
-            Some(target) => Err(Error::Class { target, expected: self.to_string() }),
-            None => Ok(()),
         }
     }
 

@@ -4,6 +4,8 @@
 
 use serde::Serialize;
 
+use super::newey_west::t_statistic;
+
 /// Correlations between predictions and targets over the nodes of a graph, by horizon: element k belongs to target k. Means over the graphs
 /// in which they are defined: with two labelled nodes or more, among which neither predictions nor targets are all equal. `None` where there
 /// is no such graph; standard deviation and t-statistic also where there is one only, and the latter where all graphs have the same.
@@ -13,8 +15,11 @@ pub struct InformationCoefficients {
     pub ic: Vec<Option<f64>>,
     /// Its standard deviation over graphs, n - 1 in the denominator.
     pub ic_std: Vec<Option<f64>>,
-    /// Its t-statistic: the mean over the standard deviation, times the root of the number of graphs.
+    /// Its t-statistic by Newey and West, see [`t_statistic`].
     pub ic_t: Vec<Option<f64>>,
+    /// Lag of the t-statistics: how many later graphs have targets that overlap with those of one
+    /// graph. At a horizon of h bars, with a graph a bar, it is h - 1.
+    pub ic_lags: Vec<usize>,
     /// Graphs in which it is defined.
     pub ic_graphs: Vec<usize>,
     /// Spearman's correlation: Pearson's of ranks, equal numbers having the mean of theirs.
@@ -62,21 +67,22 @@ impl GraphCorrelations {
 }
 
 impl InformationCoefficients {
-    pub(super) fn of(horizons: &[Correlations]) -> Self {
+    /// The summary of `horizons`, whose targets overlap with those of `lags` later graphs each; a
+    /// horizon beyond the end of `lags` has none that overlap.
+    pub(super) fn of(horizons: &[Correlations], lags: &[usize]) -> Self {
         let mut all = InformationCoefficients::default();
-        for Correlations { ic, rank_ic } in horizons {
-            let defined = |values: &[Option<f64>]| values.iter().copied().flatten().collect::<Vec<f64>>();
-            let (ic, rank_ic) = (defined(ic), defined(rank_ic));
-            all.ic_graphs.push(ic.len());
+        for (k, Correlations { ic, rank_ic }) in horizons.iter().enumerate() {
+            let lag = lags.get(k).copied().unwrap_or(0);
+            all.ic_lags.push(lag);
+            all.ic_graphs.push(ic.iter().flatten().count());
             for (values, [means, deviations, t_statistics]) in [
-                (&ic, [&mut all.ic, &mut all.ic_std, &mut all.ic_t]),
-                (&rank_ic, [&mut all.rank_ic, &mut all.rank_ic_std, &mut all.rank_ic_t]),
+                (ic, [&mut all.ic, &mut all.ic_std, &mut all.ic_t]),
+                (rank_ic, [&mut all.rank_ic, &mut all.rank_ic_std, &mut all.rank_ic_t]),
             ] {
-                let (mean, deviation) = (mean(values), deviation(values));
-                let t = mean.zip(deviation).map(|(mean, deviation)| mean / deviation * (values.len() as f64).sqrt());
-                means.push(mean);
-                deviations.push(deviation);
-                t_statistics.push(t.filter(|t| t.is_finite()));
+                let defined: Vec<f64> = values.iter().copied().flatten().collect();
+                means.push(mean(&defined));
+                deviations.push(deviation(&defined));
+                t_statistics.push(t_statistic(values, lag));
             }
         }
         all
@@ -149,8 +155,8 @@ mod tests {
         horizons[0].add(&[3.0, 2.0, 1.0], &[1.0, 2.0, 3.0]);
         horizons[0].add(&[1.0, 1.0], &[1.0, 2.0]);
         horizons[1].add(&[1.0, 2.0], &[1.0, 2.0]);
-        let all = InformationCoefficients::of(&horizons);
-        assert_eq!(all.ic_graphs, [2, 1, 0]);
+        let all = InformationCoefficients::of(&horizons, &[]);
+        assert_eq!((all.ic_graphs, all.ic_lags), (vec![2, 1, 0], vec![0; 3]));
         assert_eq!(
             (all.rank_ic.clone(), all.rank_ic_t),
             (vec![Some(0.0), Some(1.0), None], vec![Some(0.0), None, None])
@@ -160,5 +166,20 @@ mod tests {
         let (mean, deviation) = ((r - 1.0) / 2.0, (r + 1.0) / 2f64.sqrt());
         assert!((all.ic[0].unwrap() - mean).abs() < 1e-12 && (all.ic_std[0].unwrap() - deviation).abs() < 1e-12);
         assert!((all.ic_t[0].unwrap() - mean / deviation * 2f64.sqrt()).abs() < 1e-12);
+    }
+    #[test]
+    fn t_statistics_allow_for_targets_that_overlap() {
+        let mut horizons = vec![Correlations::default(); 2];
+        // Correlations 1, 1, -1 and 1 at both horizons: mean 0.5, products 3, 0.25 - 0.75 - 0.75.
+        for sign in [1.0, 1.0, -1.0, 1.0] {
+            horizons.iter_mut().for_each(|horizon| horizon.add(&[1.0, 2.0], &[sign, 2.0 * sign]));
+        }
+        let all = InformationCoefficients::of(&horizons, &[0, 1]);
+        let by_hand = [3.0, 3.0 + 2.0 * 0.5 * -1.25].map(|sum: f64| 0.5 / (sum / 12.0).sqrt());
+        for t in [&all.ic_t, &all.rank_ic_t] {
+            let found: Vec<f64> = t.iter().copied().flatten().collect();
+            assert!(found.iter().zip(by_hand).all(|(found, t)| (found - t).abs() < 1e-12), "{found:?}");
+        }
+        assert_eq!((all.ic_lags, all.ic_std[0]), (vec![0, 1], all.ic_std[1]));
     }
 }

@@ -100,7 +100,7 @@ impl Predictions<'_> {
             numbers.resize(computed.len(model, &batch), 0.0);
             let engine = self.engine();
             match &mut streamed {
-                Some(streamed) => engine.install(|| match computed {
+                Some(streamed) => engine.install(weights, |weights| match computed {
                     Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
                     Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
                     Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),

@@ -65,6 +65,9 @@ pub(crate) struct Objective {
     pub(crate) loss: Loss,
     /// What its sum over the whole step is divided by.
     pub(crate) count: usize,
+    /// Position of the batch's first sample in the epoch's order, by which dense training finds its
+    /// runs.
+    pub(crate) position: usize,
     pub(crate) dropout: Option<Dropout>,
     /// Seed and step of what is dropped in graphs.
     pub(crate) seed_and_step: (u64, u64),
@@ -220,7 +223,7 @@ impl Engine {
         (Changes { gradients, mut carried }, mut totals): (Changes<'_>, Totals),
     ) -> Totals {
         let weights = weights(model, parameters, (&self.weights, &self.working));
-        for shards in parts_of(batch, self.purpose).chunks(self.workers.len()) {
+        for shards in parts_of(batch, self.purpose, objective.position).chunks(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(shards.par_iter());
             let (states, drawn) = (carried.as_deref(), (objective.dropout, objective.seed_and_step));
             self.pool.install(|| {
@@ -312,7 +315,7 @@ impl Engine {
             rest = others;
             (own, part)
         };
-        let mut work: Vec<_> = parts_of(batch, self.purpose).into_iter().map(rows).collect();
+        let mut work: Vec<_> = parts_of(batch, self.purpose, 0).into_iter().map(rows).collect();
         for work in work.chunks_mut(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(work.par_iter_mut());
             self.pool.install(|| {
@@ -339,9 +342,21 @@ impl Engine {
         self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
     }
 
-    /// Does `work` with the engine's threads as those of everything parallel in it.
-    pub(crate) fn install(&self, work: impl FnOnce() + Send) {
-        self.pool.install(work);
+    /// The weights that everything is computed with: `parameters`, or what [`Engine::load`] made of
+    /// them for products in 16 bits.
+    pub(crate) fn weights<'a>(&'a self, model: &'a Model, parameters: &'a TensorSet<f32>) -> Weights<'a> {
+        weights(model, parameters, (&self.weights, &self.working))
+    }
+
+    /// Does `work` with these weights, and the engine's threads as those of everything parallel in
+    /// it.
+    pub(crate) fn install(
+        &self,
+        (model, parameters): (&Model, &TensorSet<f32>),
+        work: impl FnOnce(Weights<'_>) + Send,
+    ) {
+        let weights = self.weights(model, parameters);
+        self.pool.install(|| work(weights));
     }
 
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them, on this thread; `state` is then

@@ -48,7 +48,10 @@ impl Part {
 }
 
 /// The parts of a batch; of samples, the last one may be smaller than the others.
-pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose) -> Vec<Part> {
+///
+/// `position` is that of the first sample in the epoch's order, by which dense training tells runs
+/// apart.
+pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose, position: usize) -> Vec<Part> {
     let samples = batch.len();
     let of_samples = |samples, graph| Part { samples, runs: Vec::new(), graph };
     match (batch.graphs, purpose.runs()) {
@@ -56,11 +59,11 @@ pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose) -> Vec<Part> {
             graphs.samples().enumerate().map(|(graph, samples)| of_samples(samples, Some(graph))).collect()
         }
         (None, Some(runs)) => {
-            let part = |part: &[Range<usize>]| {
-                let samples = part.first().map_or(0, |run| run.start)..part.last().map_or(0, |run| run.end);
-                Part { samples, runs: part.to_vec(), graph: None }
+            let part = |runs: Vec<Range<usize>>| {
+                let samples = runs.first().map_or(0, |run| run.start)..runs.last().map_or(0, |run| run.end);
+                Part { samples, runs, graph: None }
             };
-            runs.of_batch(batch).chunks(runs.at_once).map(part).collect()
+            runs.shards_of_batch(batch, position).into_iter().map(part).collect()
         }
         (None, None) => {
             let starts = (0..samples).step_by(SHARD_SAMPLES);

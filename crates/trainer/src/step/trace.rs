@@ -24,7 +24,7 @@ impl Engine {
     ) {
         let weights = weights(model, parameters, (&self.weights, &self.working));
         let memory = &mut self.workers[0].memory;
-        for part in parts_of(batch, self.purpose) {
+        for part in parts_of(batch, self.purpose, objective.position) {
             let shard = part.shard(batch, carried, Some((objective.dropout, objective.seed_and_step)));
             self.pool.install(|| {
                 memory.forward(weights, &shard);

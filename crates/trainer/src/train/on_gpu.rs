@@ -63,9 +63,9 @@ impl Trainer {
         let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
         let accelerator = accelerator.as_mut().expect(ON_GPU);
         accelerator.begin(&mut Host { parameters, optimizer }, scaler.as_ref())?;
-        for _ in 0..work.batches {
+        for positions in &work.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
-            accelerator.accumulate(&batch, work.over(&batch))?;
+            accelerator.accumulate(&batch, work.over(&batch, positions))?;
         }
         Ok(work)
     }
@@ -96,13 +96,14 @@ impl Trainer {
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
-        let source = Source { of_series: OfSeries::Bars, ..self.source(run, None, &scope) };
+        let source = Source { of_series: OfSeries::Bars, ..self.source(run, None, (&scope, schedule.capacity())) };
         let found = with_batches(source, batches, |feed| {
             self.settle()?;
             self.engine.load(&self.model, &self.parameters);
-            while let Some(batch) = feed.next()? {
-                let objective = work.over(&batch);
-                if let Err(error) = objective.loss.check_targets(batch.targets()) {
+            for positions in &work.batches {
+                let batch = feed.next()?.expect("the feed has the batches of the step");
+                let objective = work.over(&batch, positions);
+                if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
                     return Ok(Some(error));
                 }
                 if let Some((tensor, index)) = self.blame(&batch, objective) {

@@ -36,7 +36,8 @@ impl Trainer {
         let before = before.unwrap_or(u64::MAX);
         let carried = self.carried.as_mut().map(Carried::states_mut);
         let resumed = checkpoints.load_latest(before, here, (&mut self.parameters, &mut self.optimizer), carried)?;
-        if let Some(Resumed { state, .. }) = &resumed {
+        if let Some(Resumed { state, skipped_paths, .. }) = &resumed {
+            self.unreadable.extend(skipped_paths.iter().cloned());
             self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
             (self.step, self.best, self.plateau) = (state.step, state.best, state.plateau);
             self.course = state.course.clone();
@@ -101,7 +102,7 @@ impl Trainer {
             course: self.course.clone(),
             scaler: self.scaler.as_ref().map(LossScaler::state),
             unfinished: self.unfinished.is_some(),
-            updates: self.scaler.as_ref().map(|_| self.optimizer.steps()),
+            updates: Some(self.optimizer.steps()),
         }
     }
 

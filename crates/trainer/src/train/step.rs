@@ -2,6 +2,7 @@
 
 //! One optimizer step.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
@@ -34,8 +35,8 @@ pub(super) struct Supply<'f, 'a> {
 /// What a step computes.
 pub(super) struct Work {
     samples: StepSamples,
-    /// Batches that it is computed in.
-    pub(super) batches: usize,
+    /// The batches that it is computed in: positions in the order of its epoch.
+    pub(super) batches: Vec<Range<usize>>,
     pub(super) objective: Objective,
     /// Where the first batch has to know of the last.
     counts: Option<TaskCounts>,
@@ -44,11 +45,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// The objective over one of its batches.
-    pub(super) fn over(&self, batch: &BatchView<'_>) -> Objective {
-        let Loss::Tasks(tasks) = self.objective.loss else { return self.objective };
+    /// The objective over `batch`, whose samples have these positions.
+    pub(super) fn over(&self, batch: &BatchView<'_>, positions: &Range<usize>) -> Objective {
+        let objective = Objective { position: positions.start, ..self.objective };
+        let Loss::Tasks(tasks) = objective.loss else { return objective };
         let counts = self.counts.unwrap_or_else(|| tasks.count(batch.targets()));
-        Objective { loss: Loss::Tasks(tasks.of_step(counts)), ..self.objective }
+        Objective { loss: Loss::Tasks(tasks.of_step(counts)), ..objective }
     }
 }
 
@@ -63,7 +65,8 @@ impl Trainer {
     /// Gradients of the step's batches, norm, clip, update.
     ///
     /// # Errors
-    /// [`Error::NotFinite`], [`Error::Class`], [`Error::Scale`] and [`Error::Exploded`] before anything is updated.
+    /// [`Error::NotFinite`], [`Error::Targets`], [`Error::Scale`] and [`Error::Exploded`] before
+    /// anything is updated.
     pub(super) fn training_step(
         &mut self,
         supply: &mut Supply<'_, '_>,
@@ -145,12 +148,13 @@ impl Trainer {
         let objective = Objective {
             loss: self.config.loss,
             count: terms_max.max(1),
+            position: samples.positions.start,
             dropout: self.config.dropout_of_step(step)?,
             seed_and_step: (self.config.seed, step),
             scale: self.scale(),
         };
         let batches = schedule.batches_of(&samples);
-        let counts = if batches == 1 { None } else { self.counts_ahead(step, (schedule, run))? };
+        let counts = if batches.len() == 1 { None } else { self.counts_ahead(step, (schedule, run))? };
         Ok(Work { samples, batches, objective, counts, terms_max })
     }
 
@@ -180,16 +184,16 @@ impl Trainer {
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
         self.engine.load(&self.model, &self.parameters);
-        for _ in 0..work.batches {
+        for positions in &work.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
-            let (objective, before) = (work.over(&batch), totals.loss_sum);
+            let (objective, before) = (work.over(&batch, positions), totals.loss_sum);
             let gradients = self.gradients.as_mut().expect(ON_PROCESSOR);
             let changes = Changes { gradients: &mut *gradients, carried: self.carried.as_mut() };
             totals = self.engine.accumulate((&self.model, &self.parameters), &batch, objective, (changes, totals));
             let may_overflow = self.scaler.is_some();
             let finite = totals.loss_sum.is_finite() && (may_overflow || gradients.first_non_finite().is_none());
             if !finite {
-                objective.loss.check_targets(batch.targets())?;
+                objective.loss.check_rows(batch.targets(), self.model.shape().outputs)?;
                 let loss = (totals.loss_sum - before) / objective.count as f64;
                 let first = self.blame(&batch, objective);
                 let (tensor, index) = first.expect("a loss or a gradient that is not finite comes from one of these");

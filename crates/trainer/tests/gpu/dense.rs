@@ -46,6 +46,12 @@ fn by_the_plain_forms_of_the_operations() {
     trains_as_the_processor_does(&Device::cpu());
     let of = in_runs(&config(Precision::Fp32, 3), 7);
     check(&Device::cpu(), &Config { batch_size: 7, accumulation_steps: 2, ..of.clone() }, &with_gaps());
+    // Batches that end within pieces of the order, if they are not cut at runs.
+    check(
+        &Device::cpu(),
+        &Config { batch_size: 9, accumulation_steps: 3, run_length: Some(6), ..of.clone() },
+        &with_gaps(),
+    );
     for run_length in [9, 100] {
         let of = Config { batch_size: 49, run_length: Some(run_length), dropout: 0.0, ..of.clone() };
         check(&Device::cpu(), &of, &with_gaps());

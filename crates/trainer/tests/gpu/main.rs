@@ -22,9 +22,9 @@ use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::ops::conformance::SOURCES;
 use megabatch_trainer::{
-    Ascending, Checkpoints, Classes, Config, End, Error, Event, Fusion, InMemory, Loss, ModelConfig, OptimizerConfig,
-    OptimizerKind, Outcome, Pooling, Run, SampleShape, Samples, SeriesInMemory, StepEvent, Task, TaskLoss, Tasks,
-    Timeframe, Trainer, Tuning,
+    Ascending, Batch, Checkpoints, Classes, Config, End, Error, Event, Fusion, InMemory, Loss, ModelConfig,
+    OptimizerConfig, OptimizerKind, Outcome, Pooling, Run, SampleShape, Samples, SeriesInMemory, StepEvent, Task,
+    TaskLoss, Tasks, Timeframe, Trainer, Tuning,
 };
 
 fn with_kernels() -> (FakeDriver, Device) {
@@ -297,6 +297,31 @@ fn each_goes_on_where_the_other_stopped() {
     for config in [config(Precision::Fp16, 2), whole(Precision::Fp16, 2)] {
         // Into the second epoch.
         goes_on(&gpu, &Config { max_steps: Some(6), ..config }, &series());
+    }
+}
+
+/// Moments are corrected by the number of updates, which a step without a known target does not add
+/// to.
+#[test]
+fn steps_without_known_targets_are_no_updates_after_a_resume_either() {
+    let (_driver, gpu) = with_kernels();
+    let known = windows();
+    let shape = known.shape().clone();
+    let mut batch = Batch::new(&Device::cpu().scope("test"), &shape, 60).unwrap();
+    batch.resize(60);
+    known.gather(&(0..60).collect::<Vec<_>>(), &mut batch).unwrap();
+    let (windows, targets) = batch.slices_mut();
+    // All but the first and the last eleven of an epoch.
+    let targets = targets.iter().enumerate().map(|(k, &y)| if (22..76).contains(&k) { f32::NAN } else { y }).collect();
+    let samples = InMemory::new(shape, windows.into_iter().map(|of| of.to_vec()).collect(), targets).unwrap();
+    for precision in PRECISIONS {
+        let of = Config { run_length: None, max_steps: Some(7), ..config(precision, 1) };
+        let mut trainer = on_gpu(&gpu, &of);
+        let (steps, _, _) = train_until(&mut trainer, &samples, (None, 3));
+        let silent = steps.iter().filter(|step| step.loss_terms == Some(0)).count() as u64;
+        assert!(silent > 0, "{steps:?}");
+        assert_eq!(trainer.optimizer().steps(), 3 - silent, "{precision}");
+        goes_on(&gpu, &of, &samples);
     }
 }
 

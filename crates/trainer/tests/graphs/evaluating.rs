@@ -4,7 +4,7 @@ use crate::made_up::{GraphSamples, market, numbers, one_bar, trained};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Baselines, Compute, Config, Encoder, Error, Form, Graphs, InMemory, Loss, Model, ModelConfig, Predictor, Readout,
-    Samples, Selection,
+    Samples, Selection, cross_sectional_deviation, uninformed_loss,
 };
 
 fn config() -> Config {
@@ -15,6 +15,30 @@ fn config() -> Config {
         ..ModelConfig::default()
     };
     Config { model, batch_size: 4, threads: 2, ..Config::default() }
+}
+
+#[test]
+fn targets_of_graphs_have_a_deviation_and_a_loss_without_information() {
+    let (a, b) = (0.01f32, 0.03f32);
+    let targets = vec![a, -a, 0.0, b, b + 2.0 * a, f32::NAN];
+    let inner = InMemory::new(one_bar(1, 1), vec![vec![0.0; 6]], targets).unwrap();
+    // Three nodes; two known ones and one that is not; and one by itself, of which there is no
+    // deviation.
+    let graphs =
+        vec![(vec![0, 1, 2], vec![], vec![], 3), (vec![3, 4, 5], vec![], vec![], 2), (vec![0], vec![], vec![], 1)];
+    let samples = GraphSamples::new(inner, 0, graphs);
+    let of = |indices: &'static [usize]| Selection { samples: &samples, indices };
+    let device = Device::cpu();
+    let deviation = cross_sectional_deviation(&device, of(&[0, 1, 2])).unwrap().unwrap();
+    let expected = ((1e-4 + 2e-4) / 2.0f64).sqrt();
+    assert!((deviation - expected).abs() < 1e-6 * expected, "{deviation} for {expected}");
+    assert_eq!(cross_sectional_deviation(&device, of(&[2])).unwrap(), None);
+    let listwise = Loss::RankListwise { temperature: 1.0 };
+    let none = |loss, indices| uninformed_loss(&device, of(indices), loss).unwrap();
+    let expected = (3.0f64.ln() + 2.0f64.ln()) / 2.0;
+    assert!((none(listwise, &[0, 1, 2]).unwrap() - expected).abs() < 1e-12);
+    assert!((none(Loss::RankPairwise, &[0]).unwrap() - 2.0f64.ln()).abs() < 1e-12);
+    assert_eq!((none(listwise, &[2]), none(Loss::Mse, &[0])), (None, None));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::made_up::{config, listen};
-use crate::resuming::{TRAIN, names, run, saved, state, trainer};
-use megabatch_trainer::{Arithmetic, Config, Error, Form, Loss, ModelConfig, OptimizerKind, Run, State};
+use crate::resuming::{TRAIN, names, run, saved, state, stop_after, trainer};
+use megabatch_trainer::{Arithmetic, Checkpoints, Config, Error, Form, Loss, ModelConfig, OptimizerKind, Run, State};
 use xxhash_rust::xxh3::xxh3_128;
 
 #[test]
@@ -31,8 +31,46 @@ fn what_cannot_be_read_is_passed_over_and_replaced() {
     assert!(matches!(resumed.skipped[..], [Error::Checkpoint { .. }, Error::File { .. }]), "{:?}", resumed.skipped);
     rest.train(&run, &mut listen).unwrap();
     assert!(state(&rest) == state(&whole));
-    assert_eq!(names(folder.path()), ["step-00000008", "step-00000010", "step-00000011", "step-of-mine"]);
+    let kept = ["step-00000008", "step-00000010", "step-00000011", "step-of-mine"];
+    let aside = ["unreadable-step-00000010", "unreadable-step-00000011"];
+    assert_eq!(names(folder.path()), [&kept[..], &aside].concat());
     assert_eq!(trainer(&config).resume(&run).unwrap().unwrap().state.step, 11);
+}
+
+/// `megabatch train --out RUN --resume` past newer checkpoints that are damaged saved one, and
+/// removed it at once as the oldest of too many: the run ended with exit 3, and so did every
+/// further try.
+#[test]
+fn what_is_saved_after_damaged_checkpoints_is_kept() {
+    for keep_last in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let (checkpoints, samples, _) = saved(folder.path(), 3);
+        for newer in ["step-00000010", "step-00000011"] {
+            fs::write(folder.path().join(newer).join("model.safetensors"), "").unwrap();
+        }
+        let checkpoints = Checkpoints { keep_last, keep_best: false, every_steps: None, ..checkpoints };
+        let run = run(&samples, Some(&checkpoints));
+        let mut rest = trainer(&Config { max_steps: Some(11), ..config() });
+        assert_eq!(rest.resume(&run).unwrap().unwrap().skipped_paths.len(), 2);
+        rest.train(&run, &mut stop_after(9)).unwrap();
+        let kept = &["step-00000008", "step-00000009"][2 - keep_last..];
+        let aside = ["unreadable-step-00000010", "unreadable-step-00000011"];
+        assert_eq!(names(folder.path()), [kept, &aside].concat());
+        let mut rest = trainer(&Config { max_steps: Some(11), ..config() });
+        assert_eq!(rest.resume(&run).unwrap().unwrap().state.step, 9);
+        assert_eq!(rest.train(&run, &mut listen).unwrap().steps, 11);
+    }
+}
+
+/// Newer checkpoints that nobody resumed from do not count either.
+#[test]
+fn newer_checkpoints_do_not_drive_out_what_is_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, samples, _) = saved(folder.path(), 3);
+    let run = run(&samples, Some(&checkpoints));
+    trainer(&config()).train(&run, &mut stop_after(3)).unwrap();
+    let newer = ["step-00000008", "step-00000010", "step-00000011"];
+    assert_eq!(names(folder.path()), [&["step-00000002", "step-00000003"][..], &newer].concat());
 }
 
 /// Replaces `from` by `to` in a checkpoint's state.json, and its checksum.

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use half::{bf16, f16};
-use megabatch_amp::Precision;
+use megabatch_amp::{Precision, ScalerConfig};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Checkpoints, Compute, Config, Event, Form, Loss, Model, ModelConfig, OptimizerConfig, Predictor, Run, SampleShape,
     Samples, Selection, SeriesInMemory, StepEvent, TensorSet, Timeframe, Trainer,
 };
 
-use crate::made_up::{config, listen, series, steps_of, trained_on_all};
+use crate::made_up::{config, listen, samples, series, steps_of, trained_on_all};
 
 fn in_precision(precision: Precision) -> Config {
     Config { precision, epochs: 6, dropout: 0.2, ..config() }
@@ -166,4 +166,22 @@ fn what_has_no_16_bit_form_is_refused() {
     let config = Config { form: Form::Plain, ..in_precision(Precision::Bf16) };
     let error = Trainer::new(&Device::cpu(), config, series().shape().clone()).map(drop).unwrap_err().to_string();
     assert!(error.starts_with("training.precision is bf16: expected fp32 for the plain form"), "{error}");
+}
+
+/// `--set training.loss_scale_floor=1.2e-38` ended in an assert of amp's once the scale fell so
+/// far, or few targets were known.
+#[test]
+fn a_loss_scale_whose_inverse_is_no_number_is_refused() {
+    for (min_scale, is_refused) in [(1.2e-38, true), (9e-19, true), (1e-18, false), (1.0, false)] {
+        let loss_scale = ScalerConfig { min_scale, ..ScalerConfig::default() };
+        let config = Config { precision: Precision::Fp16, loss_scale, ..config() };
+        let found = Trainer::new(&Device::cpu(), config, samples(1).shape().clone());
+        match found {
+            Err(error) => {
+                assert!(is_refused, "{error}");
+                assert!(error.to_string().starts_with("training.loss_scale_floor is "), "{error}");
+            }
+            Ok(_) => assert!(!is_refused, "{min_scale}"),
+        }
+    }
 }

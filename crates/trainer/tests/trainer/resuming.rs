@@ -37,7 +37,7 @@ pub(crate) fn state(trainer: &Trainer) -> (Vec<u32>, u64) {
     (sets.flat_map(|set| set.values().iter().map(|x| x.to_bits())).collect(), trainer.optimizer().steps())
 }
 
-fn stop_after(steps: u64) -> impl FnMut(Event<'_>) -> ControlFlow<()> {
+pub(crate) fn stop_after(steps: u64) -> impl FnMut(Event<'_>) -> ControlFlow<()> {
     move |event| match event {
         Event::Step(step) if step.step == steps => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::dense::instruments;
 use crate::loading::lending_of;
 use crate::made_up::{config, samples, series};
 use megabatch_amp::Precision;
@@ -22,11 +23,15 @@ fn cases() -> Vec<Case> {
     let carrying = Config { carry_state: true, accumulation_steps: 2, batch_size: 64, ..config.clone() };
     let model = ModelConfig { pooling: Pooling::attention(config.model.hidden), ..config.model };
     let dense = Config { model, mode: Mode::Dense, run_length: Some(8), batch_size: 64, ..config.clone() };
+    // Runs that break at instruments, and steps that begin within them.
+    let of_instruments: fn(&Device) -> Box<dyn Samples> = |_| Box::new(instruments(&[33, 7, 50, 21, 64, 25]));
+    let broken = Config { mode: Mode::Dense, run_length: Some(10), batch_size: 96, ..config.clone() };
     let rounded = Config { precision: Precision::Fp16, dropout: 0.25, ..config.clone() };
     vec![
         (of_windows, config.clone()),
         (of_series, carrying),
         (of_series, dense),
+        (of_instruments, broken),
         (of_windows, rounded),
         (|device| Box::new(lending_of(device, 100, 90)), config),
     ]

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series};
+use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Compute, Config, Error, Follower, Form, InputGradients, Loss, Model, ModelConfig, Pass, Predictor, Run, Samples,
-    Selection, SeriesInMemory, Trainer,
+    Compute, Config, Error, Follower, Form, InputGradients, Loss, Mode, Model, ModelConfig, Pass, Predictor, Run,
+    Samples, Selection, SeriesInMemory, Trainer,
 };
 use proptest::prelude::*;
 
@@ -184,6 +185,42 @@ fn a_trainer_evaluates_as_the_predictor_does() {
     let compute = Compute { threads: 1, batch_size: 2, form: Form::Fast };
     let mut from_zero = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
     assert_ne!(from_zero.evaluate(selection, Loss::Mse, None).unwrap().loss, evaluation.loss);
+}
+
+/// Validation of bf16 and fp16 runs with carried state took unrounded weights in pooling, fusion
+/// and head, and unrounded states before them. A run of samples that begins where its segment does
+/// is computed alike in training and in evaluation, so that both have the same loss; that of fp32
+/// is another.
+#[test]
+fn evaluation_has_the_arithmetic_of_training() {
+    let samples = series();
+    let all: Vec<usize> = (0..60).collect();
+    for (pooling, fuses, layer_norm) in [(0, false, false), (0, true, true), (1, false, true), (1, true, false)] {
+        for precision in [Precision::Bf16, Precision::Fp16] {
+            let model = ModelConfig {
+                hidden: 18,
+                layer_norm,
+                pooling: pooling_of(pooling, 18),
+                fusion: fusion_of(fuses, 18),
+                ..ModelConfig::default()
+            };
+            let mode = Mode::Dense;
+            let config = Config { model, precision, mode, batch_size: 60, max_steps: Some(1), ..config() };
+            let loss_of = |precision| {
+                let config = Config { precision, ..config.clone() };
+                let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
+                trainer.evaluate(Selection { samples: &samples, indices: &all }, None).unwrap().loss
+            };
+            let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+            let run = Run { samples: &samples, train: &all, validation: &[], checkpoints: None };
+            let learnt = steps_of(&mut trainer, &run)[0].loss;
+            let (found, full) = (loss_of(precision), loss_of(Precision::Fp32));
+            // Sums in another order, of which some lie near the middle of two numbers in 16 bits.
+            let (apart, matters) = ((found - learnt).abs(), (found - full).abs());
+            let most = if pooling == 0 { 1e-7 * learnt } else { matters / 4.0 };
+            assert!(apart <= most && matters > 0.0, "{precision}, {model:?}: {found} for {learnt}; {full} in fp32");
+        }
+    }
 }
 
 #[test]

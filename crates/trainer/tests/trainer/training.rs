@@ -314,3 +314,21 @@ fn memory_over_the_budget_is_an_error_and_leaves_none_behind() {
     assert!(matches!(error, Error::Memory(megabatch_gpu_core::Error::OverBudget { .. })), "{error}");
     assert_eq!(device.usage().allocated_bytes, 0);
 }
+
+/// Loaded weights kept the moments of those before them, and the number of updates.
+#[test]
+fn loaded_weights_have_no_moments() {
+    let samples = samples(40);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let (mut used, _) = train(&config(), &samples);
+    used.save_weights(&path).unwrap();
+    assert_ne!(used.optimizer().steps(), 0);
+    assert!(used.load_weights(&folder.path().join("none")).is_err());
+    assert_ne!(used.optimizer().steps(), 0, "a file that cannot be read changes nothing");
+    used.load_weights(&path).unwrap();
+    assert_eq!(used.optimizer().steps(), 0);
+    let moments = used.optimizer().moments().unwrap();
+    let all = moments.exp_avg.values().iter().chain(moments.exp_avg_sq.values());
+    assert!(all.copied().all(|moment| moment == 0.0));
+}

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::series::ModelKind;
 use crate::answer::Answer;
-use crate::live::Live;
+use crate::live::{Live, Streaming};
 use crate::synth::bars::write_csv;
 
 /// Days of made-up minutes before those that are timed: the features and the window of 48 bars of H4 take less.
@@ -118,7 +118,7 @@ fn live(args: &Args) -> Result<Live> {
     let folder = tempfile::tempdir().context("a folder for the weights")?;
     let weights = folder.path().join("weights.safetensors");
     save_weights(&weights, &model.initial_parameters::<f32>(&device.scope("initial"), 0)?)?;
-    Ok(Live::new(series, Follower::open(&device, model, &weights, Form::Fast)?))
+    Ok(Live::new(series, Follower::open(&device, model, &weights, Form::Fast)?, Streaming::Carried))
 }
 
 /// Of sorted times.

@@ -11,6 +11,7 @@ use megabatch_gpu_core::Device;
 use megabatch_order::{Batches, Batching, Order};
 use serde::Serialize;
 
+use crate::adapt::data::refuse_graphs;
 use crate::answer::Answer;
 use crate::plan::bytes;
 use crate::usage::{peak_rss_bytes, processor_seconds};
@@ -61,6 +62,7 @@ enum DirectArg {
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
+    refuse_graphs(&args.file)?;
     let epochs = (0..args.epochs).map(|epoch| deliver(args, epoch)).collect::<Result<Vec<_>>>()?;
     let fastest = epochs.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("one epoch at least");
     let text = format!(

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// What products and the recurrence read
     #[arg(long, value_enum, default_value_t = PrecisionName::Fp32)]
     precision: PrecisionName,
-    /// cpu, auto or cuda:N
+    /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
 }

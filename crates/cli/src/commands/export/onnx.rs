@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::scaler::{Origin, scalers};
 use crate::adapt::meaning::Meaning;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::failure::Failure;
 use crate::onnx::{Export, input_name};
 use crate::run::RunFolder;
@@ -88,7 +88,7 @@ fn answer(out: &Path, Subject { model, step, .. }: &Subject<'_>, options: &Optio
         if options.fold_scaler { ", for raw features" } else { "" }
     );
     let json = json!({
-        "out": out,
+        "out": shown(out),
         "step": step,
         "inputs": inputs,
         "outputs": model.outputs(),

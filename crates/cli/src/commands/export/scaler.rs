@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::job::data_path;
 use crate::onnx::Scaling;
 use crate::run::RunFolder;
-use crate::trained::{require_same_meaning, tell_changed_data};
+use crate::trained::{change, require_same_meaning};
 
 /// Where scalers are taken from.
 #[derive(Clone, Copy)]
@@ -28,8 +28,8 @@ pub(super) fn scalers(folder: &RunFolder, model: &Model, origin: Origin<'_>) -> 
     let config = folder.config(&[])?;
     let data = Data::open(&data_path(&config, origin.data)?, &config, &Device::cpu())?;
     require_same_meaning(folder, &data)?;
-    if origin.data.is_none() {
-        tell_changed_data(folder, &data)?;
+    if let Some(change) = change(folder, &data)?.filter(|_| origin.data.is_none()) {
+        eprintln!("megabatch: {change}");
     }
     let path = data.path();
     let Some(series) = data.source().and_then(|source| source.series()) else {

@@ -7,6 +7,7 @@ use super::build::Args;
 use super::counted;
 use super::options::Kind;
 use super::sizes::sizes;
+use crate::answer::shown;
 use crate::plan::bytes;
 use crate::progress::Progress;
 
@@ -15,18 +16,32 @@ use crate::progress::Progress;
 pub(super) enum Wrote {
     /// They were there, or another process built them.
     Nothing,
-    /// All but those that were kept of a build that had been interrupted.
-    Graphs { kept: usize },
+    /// All but those that were whole in what was there.
+    Graphs(Kept),
+}
+
+/// Graphs that did not have to be built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// In a build that had been interrupted.
+    pub(super) resumed: usize,
+    /// In the file that is replaced.
+    pub(super) intact: usize,
 }
 
 impl Wrote {
     /// How graphs that were built came to be: `built in 1.25 s`.
     pub(super) fn describe(self, seconds: f64) -> String {
         let kept = match self {
-            Wrote::Nothing | Wrote::Graphs { kept: 0 } => String::new(),
-            Wrote::Graphs { kept } => format!("; {} kept of a build that was interrupted", counted(kept, "graph")),
+            Wrote::Nothing => Kept::default(),
+            Wrote::Graphs(kept) => kept,
         };
-        format!("built in {seconds:.2} s{kept}")
+        let of = |count: usize, what: &str| match count {
+            0 => String::new(),
+            _ => format!("; {} kept of {what}", counted(count, "graph")),
+        };
+        let resumed = of(kept.resumed, "a build that was interrupted");
+        format!("built in {seconds:.2} s{resumed}{}", of(kept.intact, "the file that was there"))
     }
 }
 
@@ -43,11 +58,11 @@ pub(super) fn with_progress<T>(
     let mut wrote = Wrote::Nothing;
     let built = build(&args.build_options(), &mut |built| match built {
         Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
+        Built::Begun { resumed, intact } => {
+            wrote = Wrote::Graphs(Kept { resumed, intact });
+            progress.begin_at(resumed as u64);
+        }
         Built::Written { graphs, of, bytes: written } => {
-            if wrote == Wrote::Nothing {
-                wrote = Wrote::Graphs { kept: graphs };
-                progress.begin_at(graphs as u64);
-            }
             let in_all = (written as f64 * of as f64 / graphs.max(1) as f64) as usize;
             progress.at(graphs as u64, &format!("{} of about {}", bytes(written as usize), bytes(in_all)));
         }
@@ -63,11 +78,25 @@ pub(super) fn describe_graphs(file: &GraphFile, how: &str) -> String {
     if !file.is_empty() {
         let (nodes, edges) = sizes(file);
         text.push_str(&format!("\n{}; {}", nodes.words("node"), edges.words("edge")));
-        if edges.max == 0 {
-            text.push_str("\nnote: no graph has an edge");
+        let without = (0..file.len()).filter(|&index| file.size(index).1 == 0).count();
+        if without == file.len() {
+            text.push_str("\nwarning: no graph has an edge");
+        } else if without > 0 {
+            text.push_str(&format!("\nwarning: {without} of {graphs} have no edge{}", way_out(file)));
         }
     }
     text
+}
+
+/// What gives graphs of shares more edges.
+fn way_out(file: &GraphFile) -> String {
+    let parameters: Value = serde_json::from_str(&file.identity().parameters).unwrap_or_default();
+    match &parameters["min_observations"] {
+        Value::Null => String::new(),
+        least => format!(
+            ": a share is a node on days before which it has {least} returns; ask for fewer with --min-observations"
+        ),
+    }
 }
 
 /// The same for programs.
@@ -75,12 +104,12 @@ pub(super) fn facts((file, wrote): (&GraphFile, Wrote), kind: Kind, seconds: f64
     let identity = file.identity();
     let (nodes, edges) = sizes(file);
     json!({
-        "out": file.path(),
+        "out": shown(file.path()),
         "kind": kind.name(),
         "graphs": file.len(),
         "kept": match wrote {
             Wrote::Nothing => file.len(),
-            Wrote::Graphs { kept } => kept,
+            Wrote::Graphs(Kept { resumed, intact }) => resumed + intact,
         },
         "nodes": nodes.json(),
         "edges": edges.json(),

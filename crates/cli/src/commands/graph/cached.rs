@@ -10,7 +10,7 @@ use serde_json::json;
 use super::build::Args;
 use super::building::{Wrote, describe_graphs, facts, with_progress};
 use super::source::Source;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::commands::memory::size::ByteSize;
 use crate::plan::bytes;
 
@@ -26,7 +26,7 @@ pub(super) fn build(args: &Args, folder: &Path, source: Source<'_>) -> Result<An
     json["state"] = if wrote == Wrote::Nothing { "hit" } else { "built" }.into();
     json["found"] = source.facts;
     json["cache"] = json!({
-        "folder": folder,
+        "folder": shown(folder),
         "limit_bytes": limit,
         "left_bytes": collected.left_bytes,
         "removed": collected.removed,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::counted;
 use super::stored::Stored;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::failure::Failure;
 use crate::output;
 use crate::plan::bytes;
@@ -137,7 +137,7 @@ fn answer(args: &Args, stored: &Stored<'_>, written: &[Written]) -> Answer {
     }
     let format = args.format.to_possible_value().expect("no format is hidden").get_name().to_owned();
     let json = json!({
-        "out": args.out,
+        "out": shown(&args.out),
         "format": format,
         "graphs": stored.len(),
         "keys": stored.keys(),

@@ -11,7 +11,7 @@ use super::counted;
 use super::sizes::sizes;
 use super::stored::Stored;
 use crate::adapt::split::utc;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::output;
 use crate::plan::bytes;
 use crate::report::chart::Network;
@@ -69,7 +69,7 @@ fn draw(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
 
 fn written(out: &Path, key: &str, (nodes, edges): (usize, usize)) -> Answer {
     let text = format!("{}: {key}, {}, {}", out.display(), counted(nodes, "node"), counted(edges, "edge"));
-    Answer::new(text, &json!({ "out": out, "key": key, "nodes": nodes, "edges": edges }))
+    Answer::new(text, &json!({ "out": shown(out), "key": key, "nodes": nodes, "edges": edges }))
 }
 
 fn known(file: &GraphFile) -> Option<(i64, i64)> {
@@ -130,7 +130,7 @@ fn facts(file: &GraphFile) -> Value {
     let (nodes, edges) = sizes(file);
     let (schema, identity) = (file.schema(), file.identity());
     json!({
-        "file": file.path(),
+        "file": shown(file.path()),
         "bytes": file.bytes(),
         "graphs": file.len(),
         "keys": (0..file.len()).map(|index| file.key(index)).collect::<Vec<_>>(),

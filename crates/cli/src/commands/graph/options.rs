@@ -74,7 +74,7 @@ pub(super) struct Options {
     /// numbers, and of texts 1 where they are equal
     #[arg(long, help_heading = "Correlation", value_name = "CSV")]
     pub(super) similarities: Option<PathBuf>,
-    /// What happens to rows and files that cannot be used [default: skip]
+    /// What happens to rows and files that cannot be used, as in `ingest` [default: fail]
     #[arg(long, help_heading = "Correlation", value_enum)]
     on_error: Option<OnErrorArg>,
     /// The largest distance; of radius and sdf, whose edges are bonds without it
@@ -202,8 +202,8 @@ impl Options {
 
     pub(super) fn on_error(&self) -> OnError {
         match self.on_error {
-            Some(OnErrorArg::Fail) => OnError::Fail,
-            None | Some(OnErrorArg::Skip) => OnError::Skip,
+            None | Some(OnErrorArg::Fail) => OnError::Fail,
+            Some(OnErrorArg::Skip) => OnError::Skip,
             Some(OnErrorArg::Repair) => OnError::Repair,
         }
     }

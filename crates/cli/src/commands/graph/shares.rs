@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use megabatch_bars::{Bars, ReadOptions, ReturnPanel, bar_files, read_all, return_panel};
+use megabatch_bars::{Bars, ReadOptions, ReturnPanel, bar_files, listed, read_all, return_panel};
 use megabatch_graph_cache::Builder as _;
-use megabatch_graph_cache::build::{CorrelationGraphs, Panel};
+use megabatch_graph_cache::build::{Correlation, CorrelationGraphs, Panel};
 use megabatch_graph_cache::import::{Text, channels};
 use serde_json::{Value, json};
 
@@ -33,6 +33,8 @@ pub(super) fn with_shares(
         correlation.channels = channels(&Text::read(path)?, &returns.names)?;
     }
     let (lookback, k) = (correlation.lookback, correlation.k);
+    let warnings: Vec<String> =
+        of_two_returns(&correlation).into_iter().chain(other_calendars(&instruments, &returns)).collect();
     let graphs = CorrelationGraphs::new(correlation, panel)?;
     if graphs.keys().is_empty() {
         return Err(Failure::data(format!(
@@ -42,8 +44,44 @@ pub(super) fn with_shares(
     }
     let mut facts = facts(&returns);
     facts["universe"] = universe::facts(&shares);
-    let found = universe::describe(&shares) + &describe(&returns) + &note_on_k(k, returns.names.len(), "share");
+    facts["warnings"] = json!(warnings);
+    let mut found = universe::describe(&shares) + &describe(&returns) + &note_on_k(k, returns.names.len(), "share");
+    warnings.iter().for_each(|warning| found.push_str(&format!("warning: {warning}\n")));
     then(Source { builder: &graphs, found, facts })
+}
+
+/// A warning where a correlation may be that of two returns.
+fn of_two_returns(correlation: &Correlation) -> Option<String> {
+    let least = correlation.min_observations.min(correlation.lookback);
+    (least <= 2).then(|| {
+        format!(
+            "a share is a node with {} in the look-back, and a correlation of two returns is always +1 or -1: take more with --min-observations and --lookback",
+            counted(least, "return")
+        )
+    })
+}
+
+/// Shares with a bar on less than this part of the days between their first and their last have
+/// another calendar.
+const OWN_CALENDAR_MAX: f64 = 0.8;
+
+/// A warning of the shares that miss many days of the panel.
+fn other_calendars(instruments: &[(&str, &Bars)], returns: &ReturnPanel) -> Option<String> {
+    let days = &returns.open_times;
+    let place = |time: &i64| days.partition_point(|day| day < time);
+    let misses = |(name, bars): &(&str, &Bars)| {
+        let between = place(&(bars.open_time.last()? + 1)) - place(bars.open_time.first()?);
+        let present = bars.open_time.iter().filter(|&time| days.binary_search(time).is_ok()).count();
+        ((present as f64) < OWN_CALENDAR_MAX * between as f64).then(|| format!("{name} ({present} of {between})"))
+    };
+    let named: Vec<String> = instruments.iter().filter_map(misses).collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "{} with bars on few of the days of the others: {}; a day without a bar is a return less, and without enough of them a share is no node: ask for fewer with --min-observations, or leave the files out",
+            counted(named.len(), "share"),
+            listed(&named)
+        )
+    })
 }
 
 fn describe(returns: &ReturnPanel) -> String {
@@ -52,12 +90,17 @@ fn describe(returns: &ReturnPanel) -> String {
         counted(returns.names.len(), "share"),
         counted(returns.open_times.len(), "day")
     );
-    for left_out in &returns.left_out {
-        text.push_str(&format!("  left out, {left_out}\n"));
+    if !returns.left_out.is_empty() {
+        let left_out: Vec<String> = returns.left_out.iter().map(ToString::to_string).collect();
+        text.push_str(&format!("  left out, {}\n", listed(&left_out)));
     }
     if !returns.days_left_out.is_empty() {
         let days: Vec<String> = returns.days_left_out.iter().map(|&day| date(day)).collect();
-        text.push_str(&format!("  days left out, on which few shares have a bar: {}\n", days.join(", ")));
+        text.push_str(&format!(
+            "  {} left out, on which fewer than half of the listed shares have a bar: {}\n",
+            counted(days.len(), "day"),
+            listed(&days)
+        ));
     }
     text
 }

@@ -7,7 +7,7 @@ use megabatch_graph_cache::GraphFile;
 use serde_json::json;
 
 use super::counted;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::failure::Failure;
 use crate::plan::bytes;
 
@@ -41,6 +41,6 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         counted(file.len(), "graph"),
         bytes(file.bytes())
     );
-    let json = json!({ "file": args.file, "graphs": file.len(), "bytes": file.bytes(), "damaged": 0 });
+    let json = json!({ "file": shown(&args.file), "graphs": file.len(), "bytes": file.bytes(), "damaged": 0 });
     Ok(Answer::new(text, &json))
 }

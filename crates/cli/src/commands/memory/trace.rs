@@ -10,7 +10,7 @@ use megabatch_trainer::write_atomically;
 use serde_json::json;
 
 use super::replay::gib;
-use crate::answer::Answer;
+use crate::answer::{Answer, shown};
 use crate::output;
 
 /// Write a trace of a pattern that fragments memory; the same seed gives the same trace
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         gib(pattern.capacity_bytes)
     );
     let json = json!({
-        "out": args.out,
+        "out": shown(&args.out),
         "events": events.len(),
         "capacity_bytes": pattern.capacity_bytes,
         "max_split_bytes": pattern.max_split_bytes,

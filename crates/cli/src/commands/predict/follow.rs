@@ -1,5 +1,6 @@
 //! `megabatch predict --follow`: a prediction for each bar as it comes, from states that go on by one step a bar.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use megabatch_trainer::Follower;
 use serde_json::json;
 
 use super::Args;
+use super::course::{Course, needed_text};
 use super::forecast_lines::{ForecastLines, LineForm};
 use super::subject::Subject;
 use super::tail::{AtEnd, Tail};
@@ -18,7 +20,7 @@ use crate::adapt::split::utc;
 use crate::answer::{Answer, Form};
 use crate::computing::Named;
 use crate::failure::Failure;
-use crate::live::Live;
+use crate::live::{Live, Streaming};
 use crate::output;
 use crate::settings::{form as model_form, loss};
 
@@ -26,9 +28,11 @@ use crate::settings::{form as model_form, loss};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Following bars")]
 pub(super) struct Options {
-    /// Predict for each bar as it comes: a file that grows, or standard input (-), with a line for each bar that has closed. Predictions are lines of CSV, or of
-    /// JSON with --json or --out FILE.jsonl, and go to standard output if --out names no file. The model is one with training.carry_state or
-    /// training.mode: dense
+    /// Predict for each bar as it comes: a file that grows, or standard input (-), with a line for
+    /// each bar that has closed. Predictions are lines of CSV, or of JSON with --json or --out
+    /// FILE.jsonl, and go to standard output if --out names no file. A model with
+    /// training.carry_state or training.mode: dense takes a step a bar; any other computes its
+    /// windows anew at each
     #[arg(long, value_name = "BARS", conflicts_with = "samples")]
     follow: Option<PathBuf>,
     /// Bars before those that come, from whose states it goes on; those that the data file was made of if not given
@@ -65,11 +69,13 @@ impl Options {
 
 /// What was done.
 #[derive(Default)]
-struct Tally {
-    bars: u64,
-    predictions: u64,
+pub(super) struct Tally {
+    pub(super) bars: u64,
+    pub(super) predictions: u64,
     /// Lines that were dropped.
     dropped: usize,
+    /// Holes at which the states began anew.
+    holes: u64,
 }
 
 /// A file whose old contents go when the first of the new come: not before it is known that what is followed has bars.
@@ -119,6 +125,8 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
         None => Box::new(io::stdout().lock()),
     };
     eprintln!("{}", greeting(&subject, &history, tail.name()));
+    let mut course = Course::new(&subject.symbol);
+    course.begin(&live);
     let mut forecasts = ForecastLines::new(
         to,
         line_form,
@@ -126,12 +134,12 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
         subject.name_told(),
     );
     let mut tally = Tally::default();
-    match go(&mut live, (&mut tail, &mut lines), &mut forecasts, &mut tally) {
+    match go(&mut live, &mut tail, &mut lines, &mut forecasts, &mut course, &mut tally) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
         done => done?,
     }
-    let answer = answer(&subject, &history, (tail.name(), &tally, lines.passed_over()));
+    let answer = answer(&subject, &history, tail.name(), &tally, lines.passed_over(), &live.bars_needed());
     Ok(if args.out.is_none() { answer.aside() } else { answer })
 }
 
@@ -149,7 +157,7 @@ fn begin(subject: &Subject, options: &Options) -> Result<(Live, History)> {
     let series = SeriesStream::new(subject.instrument(&bars), &subject.spec, &subject.scalers)?;
     subject.require_same_windows(&series)?;
     let follower = Follower::open(&Device::cpu(), subject.model()?, &subject.weights, model_form(&subject.config))?;
-    let mut live = Live::new(series, follower);
+    let mut live = Live::new(series, follower, subject.streaming());
     live.replay(&bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
     Ok((live, History { bars: bars.len(), until: bars.open_time.last().copied(), closes }))
@@ -157,14 +165,18 @@ fn begin(subject: &Subject, options: &Options) -> Result<(Live, History)> {
 
 fn greeting(subject: &Subject, history: &History, name: &Path) -> String {
     let (symbol, base, name) = (&subject.symbol, subject.base, name.display());
+    let way = match subject.streaming() {
+        Streaming::Carried => "",
+        Streaming::Windows => "; windows are computed anew at each bar, as the model carries no states",
+    };
     match history.closes {
         Some(closes) => format!(
-            "megabatch: {symbol}: the states of {} {base} bars up to {} go on with {name}",
+            "megabatch: {symbol}: the states of {} {base} bars up to {} go on with {name}{way}",
             history.bars,
             utc(closes)
         ),
         None => format!(
-            "megabatch: {symbol}: begins with the first {base} bar of {name}; predictions follow once every window is full"
+            "megabatch: {symbol}: begins with the first {base} bar of {name}; predictions follow once every window is full{way}"
         ),
     }
 }
@@ -172,8 +184,10 @@ fn greeting(subject: &Subject, history: &History, name: &Path) -> String {
 /// Reads, predicts and writes, until there are no more lines.
 fn go(
     live: &mut Live,
-    (tail, lines): (&mut Tail, &mut BarLines),
+    tail: &mut Tail,
+    lines: &mut BarLines,
     forecasts: &mut ForecastLines,
+    course: &mut Course<'_>,
     tally: &mut Tally,
 ) -> Result<()> {
     let mut text = Vec::new();
@@ -181,10 +195,12 @@ fn go(
         for bar in lines.push(&text)? {
             let step = live.close(&bar)?;
             tally.bars += 1;
+            tally.holes += u64::from(step.hole.is_some());
             if let Some(outputs) = live.predict(step) {
                 forecasts.write(step.close_time, &outputs)?;
                 tally.predictions += 1;
             }
+            course.see(step, live, tally);
         }
         for complaint in lines.take_complaints() {
             eprintln!("megabatch: {complaint}");
@@ -195,14 +211,28 @@ fn go(
     Ok(forecasts.finish()?)
 }
 
-fn answer(subject: &Subject, history: &History, (name, tally, passed_over): (&Path, &Tally, u64)) -> Answer {
-    let Tally { bars, predictions, dropped } = *tally;
+fn answer(
+    subject: &Subject,
+    history: &History,
+    name: &Path,
+    tally: &Tally,
+    passed_over: u64,
+    needed: &[(String, usize)],
+) -> Answer {
+    let Tally { bars, predictions, dropped, holes } = *tally;
     let mut text = format!("{}: {predictions} predictions for {bars} bars of {}", name.display(), subject.symbol);
     if passed_over > 0 {
         text.push_str(&format!("; {passed_over} rows of bars that the states had seen were passed over"));
     }
     if dropped > 0 {
         text.push_str(&format!("; {dropped} rows were dropped"));
+    }
+    if holes > 0 {
+        let plural = if holes == 1 { "" } else { "s" };
+        text.push_str(&format!("; the states began anew after {holes} hole{plural}"));
+    }
+    if !needed.is_empty() {
+        text.push_str(&format!("; {}", needed_text(needed)));
     }
     let json = json!({
         "symbol": subject.symbol,
@@ -212,6 +242,12 @@ fn answer(subject: &Subject, history: &History, (name, tally, passed_over): (&Pa
         "predictions": predictions,
         "passed_over": passed_over,
         "dropped": dropped,
+        "holes": holes,
+        "bars_needed": needed.iter().cloned().collect::<BTreeMap<_, _>>(),
+        "streaming": match subject.streaming() {
+            Streaming::Carried => "carried",
+            Streaming::Windows => "windows",
+        },
     });
     Answer::new(text, &json)
 }

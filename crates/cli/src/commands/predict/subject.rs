@@ -1,5 +1,6 @@
 //! What is followed: a model that was trained to go on from bar to bar, and how the bars of its data were made into series.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -19,10 +20,11 @@ use crate::adapt::meaning::Meaning;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::job::data_path;
-use crate::recipe::Recipe;
+use crate::live::Streaming;
+use crate::recipe::{Calendar, Recipe};
 use crate::run::RunFolder;
 use crate::settings::{precision, streams};
-use crate::trained::{require_meaning, trained_model, weights_file};
+use crate::trained::{doubt_instruments, meaning_in_training, require_meaning, trained_model, weights_file};
 
 /// A model, and one instrument of the series file whose recipe, scalers and clock hold for the bars that come.
 pub(super) struct Subject {
@@ -40,6 +42,8 @@ pub(super) struct Subject {
     pip_size: f64,
     /// By which the files of the instrument were read.
     zone: Option<Zone>,
+    /// The files were read by more than one clock, so that each has to show its own again.
+    has_several_zones: bool,
     format: Option<FormatName>,
     horizons: usize,
     outputs: usize,
@@ -49,11 +53,17 @@ impl Subject {
     pub(super) fn open(args: &Args) -> Result<Self> {
         let folder = RunFolder::open(&args.run)?;
         let config = folder.config(&[])?;
-        require_states(&config)?;
+        require_fp32(&config)?;
         let (step, weights) = weights_file(&folder, args.checkpoint)?;
         let data = data_path(&config, args.data.as_deref())?;
         let file = SeriesFile::open(&data, &Device::cpu().scope("follow"))?;
-        require_meaning(&folder, &data, &Meaning::of_series(&file)?)?;
+        let meaning = Meaning::of_series(&file)?;
+        require_meaning(&folder, &data, &meaning)?;
+        if !args.allow_other_instruments
+            && let Some(doubt) = doubt_instruments(&meaning_in_training(&folder), &meaning)
+        {
+            eprintln!("megabatch: {doubt}");
+        }
         let (account, recipe) = Recipe::of_series(&data, file.attribute("source")?.as_ref())?;
         let spec = recipe.spec();
         if spec.features.contains(&Feature::SpreadPips) {
@@ -61,16 +71,24 @@ impl Subject {
                 "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
             ));
         }
+        if recipe.calendar == Calendar::Common {
+            return Err(refuse(
+                "the data were made with --calendar common, and bars of one instrument do not show which times are common; make them with --calendar all",
+            ));
+        }
         let accounts = account["instruments"].as_array().map_or(&[][..], Vec::as_slice);
         let own = chosen(accounts, &data, args.following.symbol.as_deref())?;
         let (names, files) = (names(accounts), own["files"].as_array().map_or(&[][..], Vec::as_slice));
-        let told = |key: &str| files.iter().find_map(|file| file[key].as_str());
+        // Files may have several clocks; the last one's goes on.
+        let told = |key: &str| files.iter().rev().find_map(|file| file[key].as_str());
+        let zones: BTreeSet<&str> = files.iter().filter_map(|file| file["zone"].as_str()).collect();
         let model = trained_model(&folder)?;
         Ok(Subject {
             symbol: own["symbol"].as_str().unwrap_or_default().to_owned(),
             base: own["base"].as_str().unwrap_or_default().parse()?,
             pip_size: own["pip_size"].as_f64().unwrap_or(1.0),
             zone: told("zone").map(str::parse).transpose()?,
+            has_several_zones: zones.len() > 1,
             format: told("format").map(str::parse).transpose()?,
             scalers: scalers(&data, &file, (names, &spec))?,
             horizons: model.shape().outputs,
@@ -83,6 +101,11 @@ impl Subject {
             spec,
             recipe,
         })
+    }
+
+    /// As the model was trained: from bar to bar, or on windows that each begin with zeros.
+    pub(super) fn streaming(&self) -> Streaming {
+        if streams(&self.config) { Streaming::Carried } else { Streaming::Windows }
     }
 
     /// The model without its weights.
@@ -117,8 +140,12 @@ impl Subject {
             ));
         }
         let own = || self.recipe.files_of(&self.symbol).map(Path::to_owned).collect();
-        let files: Vec<PathBuf> = if given.is_empty() { own() } else { given };
-        let reading = ReadOptions { zone: self.zone.clone(), ..self.reading() };
+        let is_own = given.is_empty();
+        let files: Vec<PathBuf> = if is_own { own() } else { given };
+        let reading = match is_own && self.has_several_zones {
+            true => self.reading(),
+            false => ReadOptions { zone: self.zone.clone(), ..self.reading() },
+        };
         let recording = read(&files, &reading).map_err(|error| match error {
             error @ megabatch_bars::Error::Open { .. } => Failure::data(format!(
                 "{error}; say with --history where bars before those that come are, or begin without any with --cold"
@@ -172,14 +199,8 @@ impl Subject {
     }
 }
 
-/// Refuses a model that does not go on from bar to bar as it was trained.
-fn require_states(config: &Config) -> Result<()> {
-    if !streams(config) {
-        return Err(refuse(
-            "the run was trained with training.carry_state: false, on windows that each begin with zeros, and its states are none that could go on \
-             from bar to bar; train with --set training.carry_state=true or --set training.mode=dense",
-        ));
-    }
+/// Refuses a model that is computed otherwise than following does.
+fn require_fp32(config: &Config) -> Result<()> {
     match precision(config) {
         Precision::Fp32 => Ok(()),
         _ => Err(refuse(

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use megabatch_bars::LINE_BYTES_MAX;
 
 use crate::failure::Failure;
 
@@ -62,11 +63,11 @@ impl Tail {
     pub(super) fn next_into(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         line.clear();
         let (reader, read_bytes, at_end): (&mut dyn BufRead, _, _) = match &mut self.input {
-            Input::Stdin(stdin) => return Ok(stdin.read_until(b'\n', line)? > 0),
+            Input::Stdin(stdin) => return Ok(read_line(stdin, line)? > 0),
             Input::File { reader, read_bytes, at_end } => (reader, read_bytes, *at_end),
         };
         loop {
-            let read = reader.read_until(b'\n', line);
+            let read = read_line(reader, line);
             *read_bytes += read.map_err(|error| unusable(&self.name, "read", &error))? as u64;
             if line.ends_with(b"\n") {
                 return Ok(true);
@@ -75,6 +76,29 @@ impl Tail {
                 return Ok(!line.is_empty());
             }
             self::wait(&self.name, *read_bytes)?;
+        }
+    }
+}
+
+/// Takes bytes up to the end of a line, or of the file; how many there were. Of a line that is
+/// longer than [`LINE_BYTES_MAX`] the beginning and the end of line are kept.
+fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let mut read = 0;
+    loop {
+        let buffer = match reader.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            buffer => buffer?,
+        };
+        let end = buffer.iter().position(|&byte| byte == b'\n');
+        let text = &buffer[..end.unwrap_or(buffer.len())];
+        line.extend_from_slice(&text[..text.len().min(LINE_BYTES_MAX.saturating_sub(line.len()))]);
+        let taken = text.len() + usize::from(end.is_some());
+        let is_last = end.is_some() || buffer.is_empty();
+        reader.consume(taken);
+        read += taken;
+        if is_last {
+            line.extend(end.map(|_| b'\n'));
+            return Ok(read);
         }
     }
 }
@@ -93,4 +117,26 @@ fn wait(path: &Path, read_bytes: u64) -> Result<()> {
     }
     std::thread::sleep(INTERVAL);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    // `head -c 1500000000 /dev/zero | megabatch predict --run run --follow -` took as much memory.
+    #[test]
+    fn a_line_without_end_takes_bounded_memory() {
+        let mut reader = BufReader::with_capacity(1 << 12, io::repeat(b'x').take(50 << 20).chain(&b"\nnext\nlast"[..]));
+        let mut line = Vec::new();
+        let mut next = || {
+            line.clear();
+            let read = read_line(&mut reader, &mut line).unwrap();
+            assert!(line.capacity() <= 4 * LINE_BYTES_MAX);
+            (read, line.len())
+        };
+        assert_eq!(next(), ((50 << 20) + 1, LINE_BYTES_MAX + 1));
+        assert_eq!([next(), next(), next()], [(5, 5), (4, 4), (0, 0)]);
+    }
 }

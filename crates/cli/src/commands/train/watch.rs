@@ -1,11 +1,9 @@
 //! Following a run: metrics.jsonl, recordings, the progress display, memory, and the signals that end it.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use megabatch_trainer::{Event, RollbackEvent, Waits};
 use serde_json::Value;
 
@@ -16,10 +14,15 @@ use super::recordings::Recordings;
 use super::scaling::ScaleWatch;
 use super::waiting::{Kept, WaitWatch};
 use crate::adapt::processor;
+use crate::interruption::Interruption;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::report::Peaks;
 use crate::run::{MetricsLog, RunFolder, Standing};
+
+/// How long a step or a validation may take after a signal, before the process ends without a
+/// checkpoint.
+const STEP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the steps of a session waited for data.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +30,15 @@ pub(crate) struct Waited {
     pub(crate) seconds: f64,
     /// By cause, where data pass through memory.
     pub(crate) causes: Option<Waits>,
+}
+
+/// Measurements of a session.
+pub(crate) struct Watched {
+    /// Memory peaks of the epochs that were followed.
+    pub(crate) peaks: Peaks,
+    pub(crate) waited: Waited,
+    /// Time of all validations.
+    pub(crate) validation_s: f64,
 }
 
 /// The observer of a run.
@@ -41,11 +53,14 @@ pub(crate) struct Watch<'a> {
     gpu: Option<GpuWatch>,
     /// When the session began.
     start: Instant,
+    /// When the event before was seen.
+    since: Instant,
+    validation_s: f64,
     scaling: ScaleWatch,
     waited: Waited,
     /// Whether the user knows that some step taught nothing.
     told_of_unlabelled: bool,
-    interrupted: Arc<AtomicBool>,
+    interrupted: &'static Interruption,
     /// The first failure to write the log or a recording; it ends the run.
     failure: Option<anyhow::Error>,
 }
@@ -53,7 +68,7 @@ pub(crate) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Goes on with the run in `folder`, which stands there and has so many `steps`.
     pub(crate) fn new(folder: &'a RunFolder, job: &'a Job, (standing, steps): (Standing, u64)) -> Result<Self> {
-        let interrupted = interruption()?;
+        let interrupted = Interruption::watch(STEP_PATIENCE)?;
         let log = MetricsLog::open_at(folder, standing)?;
         let mut progress = Progress::start("train", steps, "steps");
         progress.begin_at(standing.step);
@@ -68,6 +83,8 @@ impl<'a> Watch<'a> {
             losses: LossWatch::new(job.training.threads, processor::time_s),
             gpu,
             start: Instant::now(),
+            since: Instant::now(),
+            validation_s: 0.0,
             scaling: ScaleWatch::default(),
             waited: Waited::default(),
             told_of_unlabelled: false,
@@ -86,6 +103,10 @@ impl<'a> Watch<'a> {
         }
         self.record(event);
         self.show(event);
+        let passed_s = std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
+        if let Event::Validation(_) = event {
+            self.validation_s += passed_s;
+        }
         if let Event::Step(step) = event {
             self.waited.seconds += step.data_wait_s;
             step.data_waits.iter().for_each(|waits| *self.waited.causes.get_or_insert_default() += *waits);
@@ -94,7 +115,7 @@ impl<'a> Watch<'a> {
             metric.iter().for_each(|metric| self.write(metric));
             self.progress.note(&format!("warning: {sentence}"));
         }
-        if self.failure.is_some() || self.interrupted.load(Ordering::Relaxed) {
+        if self.failure.is_some() || self.interrupted.is_asked() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -167,28 +188,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The peaks of the epochs that were followed, and what their steps waited.
-    pub(crate) fn finish(self) -> Result<(Peaks, Waited)> {
-        let answer = (self.memory.into_peaks(), self.waited);
+    /// The session's measurements.
+    pub(crate) fn finish(self) -> Result<Watched> {
+        let Watch { waited, validation_s, .. } = self;
+        let answer = Watched { peaks: self.memory.into_peaks(), waited, validation_s };
         let watched = self.gpu.map_or(Ok(()), GpuWatch::finish);
         let recorded = self.recordings.finish().and(watched);
         self.failure.map_or(recorded, Err).map(|()| answer)
     }
-}
-
-/// Whether the process was asked to stop: one flag for all its runs, so that a signal that comes between two of them ends the next.
-fn interruption() -> Result<Arc<AtomicBool>> {
-    static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-    if let Some(asked) = ASKED.get() {
-        return Ok(Arc::clone(asked));
-    }
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second signal ends the process at once, for a user who does not want to wait for the checkpoint.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&asked))?;
-        signal_hook::flag::register(signal, Arc::clone(&asked)).context("cannot watch for signals")?;
-    }
-    Ok(Arc::clone(ASKED.get_or_init(|| asked)))
 }
 
 #[cfg(test)]

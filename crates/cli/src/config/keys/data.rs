@@ -58,5 +58,11 @@ pub(super) const KEYS: &[Key] = &[
         "Cuts a file of graphs into so many parts of equal size, by chance and evenly over the classes, in place of `data.split`: one to \
          test, the next to validate, the others to train.",
     ).only(&[Acts::OnGraphFiles]),
-    key("data.fold", COUNT_OR_ZERO, "0", "The part to test, from 0.").only(&[Acts::OnGraphFiles, Acts::Without { key: "data.folds", value: "none" }]),
+    key(
+        "data.fold",
+        Kind::OrWord { word: "all", otherwise: &COUNT_OR_ZERO },
+        "0",
+        "The part to test, from 0; or `all`: each is the test once, of a model of its own in a folder \
+         of its own, and `cross-validation.json` and `report.html` have mean and deviation over all.",
+    ).only(&[Acts::OnGraphFiles, Acts::Without { key: "data.folds", value: "none" }]),
 ];

@@ -73,6 +73,25 @@ pub(crate) fn keys() -> impl Iterator<Item = &'static Key> {
 
 pub(crate) const ALIASES: &[Alias] = &[
     Alias { path: "training.batch_size", means: "gpu_optimization.batch_size" },
+    Alias { path: "data.batch_size", means: "gpu_optimization.batch_size" },
+    Alias { path: "training.learning_rate", means: "training.lr" },
+    Alias { path: "training.max_epochs", means: "training.epochs" },
+    Alias { path: "training.num_epochs", means: "training.epochs" },
+    Alias { path: "training.scheduler", means: "training.lr_schedule" },
+    Alias { path: "training.lr_scheduler", means: "training.lr_schedule" },
+    Alias { path: "training.eps", means: "training.epsilon" },
+    Alias { path: "training.loss_fn", means: "training.loss" },
+    Alias { path: "training.criterion", means: "training.loss" },
+    Alias { path: "training.random_seed", means: "training.seed" },
+    Alias { path: "training.gradient_clip_val", means: "training.clip_norm" },
+    Alias { path: "training.max_grad_norm", means: "training.clip_norm" },
+    Alias { path: "training.clipnorm", means: "training.clip_norm" },
+    Alias { path: "training.accumulate_grad_batches", means: "gpu_optimization.gradient_accumulation_steps" },
+    Alias { path: "training.num_workers", means: "gpu_optimization.num_workers" },
+    Alias { path: "model.hidden_size", means: "model.hidden" },
+    Alias { path: "model.hidden_dim", means: "model.hidden" },
+    Alias { path: "model.units", means: "model.hidden" },
+    Alias { path: "model.num_layers", means: "model.layers" },
     Alias { path: "training.use_amp", means: "gpu_optimization.use_amp" },
     Alias { path: "training.grad_clip", means: "training.clip_norm" },
     Alias { path: "training.gradient_accumulation_steps", means: "gpu_optimization.gradient_accumulation_steps" },
@@ -88,6 +107,32 @@ pub(crate) const ALIASES: &[Alias] = &[
 pub(crate) fn find(path: &str) -> Option<&'static Key> {
     let own = ALIASES.iter().find(|alias| alias.path == path).map_or(path, |alias| alias.means);
     keys().find(|key| key.path == own)
+}
+
+/// A word that other programs use for a value of ours.
+pub(crate) struct ValueAlias {
+    pub(crate) key: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) means: &'static str,
+}
+
+const fn loss(text: &'static str, means: &'static str) -> ValueAlias {
+    ValueAlias { key: "training.loss", text, means }
+}
+
+/// The median's loss is half the mean absolute error: they have one minimum.
+pub(crate) const VALUE_ALIASES: &[ValueAlias] = &[
+    loss("mae", "quantile"),
+    loss("l1", "quantile"),
+    loss("mean_absolute_error", "quantile"),
+    loss("mean_squared_error", "mse"),
+    loss("l2", "mse"),
+];
+
+/// The value that `text` means to the key `path`.
+pub(crate) fn own_value<'t>(path: &str, text: &'t str) -> &'t str {
+    let alias = VALUE_ALIASES.iter().find(|alias| alias.key == path && alias.text == text.trim());
+    alias.map_or(text, |alias| alias.means)
 }
 
 /// The known name that is nearest to `path`, for an error message.
@@ -152,6 +197,9 @@ mod tests {
             ("lr", "training.lr"),
             ("model.lr", "training.lr"),
             ("training.gradient_clip", "training.grad_clip"),
+            // `training.tuning` was said to be the nearest.
+            ("training.lerning_rate", "training.learning_rate"),
+            ("training.batchsize", "training.batch_size"),
         ] {
             assert_eq!(nearest(wrong), right, "{wrong}");
         }

@@ -52,11 +52,11 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "training.loss",
         Kind::Choice {
-            now: &["mse", "huber", "quantile", "cross_entropy", "rank_pairwise", "rank_listwise"],
+            now: &["auto", "mse", "huber", "quantile", "cross_entropy", "rank_pairwise", "rank_listwise"],
             later: "",
         },
-        "mse",
-        "Loss: mean squared error; Huber's, which grows in a line beyond `training.huber_delta`; the pinball loss, whose least is at the \
+        "auto",
+        "Loss: `auto`, which is `cross_entropy` for graphs whose targets are class labels, else `mse`; mean squared error; Huber's, which grows in a line beyond `training.huber_delta`; the pinball loss, whose least is at the \
          `training.quantile` of the targets, or the mean over several; cross entropy of classes, that of each target by \
          `training.thresholds` or `training.classes`, or of graphs also one by their targets as its probabilities; or, within each graph, \
          the order of pairs of nodes (RankNet) or of all (ListNet). It is the mean over the targets of a step that are known: NaN stands for one \
@@ -91,9 +91,10 @@ pub(super) const KEYS: &[Key] = &[
     ).only(&[Acts::With { key: "training.tasks", values: &["none"] }, Acts::With { key: "training.loss", values: &["cross_entropy"] }]),
     key(
         "training.rank_temperature",
-        POSITIVE,
-        "1.0",
-        "What targets are divided by for `rank_listwise`, in their unit: far below their spread, only the best node of each graph counts.",
+        Kind::OrWord { word: "auto", otherwise: &POSITIVE },
+        "auto",
+        "What targets are divided by for `rank_listwise`, in their unit: far below their spread, only the best node of each graph counts; far \
+         above it, all count alike and nothing is learnt. `auto` is their deviation within a graph over the training part, which the run keeps.",
     ).only(&[Acts::With { key: "training.tasks", values: &["none"] }, Acts::With { key: "training.loss", values: &["rank_listwise"] }]),
     key(
         "training.tasks",
@@ -233,9 +234,11 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "training.run_length",
-        Kind::OrWord { word: "batch", otherwise: &COUNT },
-        "batch",
-        "Consecutive samples that stay together when the order is shuffled. `batch` is a whole batch; 1 shuffles fully.",
+        Kind::OrWord { word: "auto", otherwise: &Kind::OrWord { word: "batch", otherwise: &COUNT } },
+        "auto",
+        "Consecutive samples that stay together when the order is shuffled: as many as given, those of an optimizer step (`batch`), or with 1 none. \
+         `auto` is 1 where neighbours have nothing in common, as graphs of a file and windows that do not overlap, and `batch` elsewhere; \
+         `plan` says which. The run keeps it.",
     ),
     key("training.seed", COUNT_OR_ZERO, "0", "Seed of the initial weights and of the order of samples."),
     key(

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::learning::points;
 use super::number::{grouped, percent, significant};
 use super::time::{PHASES, Times, times};
-use crate::failure::Failure;
+use crate::answer::shown;
+use crate::folds::FoldPlan;
 use crate::run::RunFolder;
 use errors::Errors;
 
@@ -32,8 +33,18 @@ pub(crate) struct Side {
     plan: Value,
     /// The lines of metrics.jsonl.
     metrics: Vec<Value>,
-    /// evaluation.json; null for a run that has not ended.
-    evaluation: Value,
+    /// evaluation.json, null for a run that has not ended; of a run of several folds that has
+    /// ended, that of each.
+    evaluations: Vec<Value>,
+    /// Number of folds, and the optimizer steps of all of them, for a run of several.
+    folds: Option<FoldsDone>,
+}
+
+/// How far a run of several folds got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FoldsDone {
+    folds: usize,
+    steps: u64,
 }
 
 /// Runs to be compared, in the order in which they were named.
@@ -52,7 +63,7 @@ impl Comparison {
     /// Reads the runs in `folders`.
     ///
     /// # Errors
-    /// A usage failure for a folder that holds no run, or one that walks forward, whose folds are the runs.
+    /// A usage failure for a folder that holds no run.
     pub(crate) fn open(folders: &[PathBuf]) -> Result<Self> {
         let labels = labels(folders);
         let sides = folders.iter().zip(labels).map(|(folder, label)| Side::open(folder, label));
@@ -121,15 +132,19 @@ impl Comparison {
 impl Side {
     fn open(folder: &Path, label: String) -> Result<Self> {
         let run = RunFolder::open(folder)?;
-        if run.fold(0).has_begun() {
-            return Err(Failure::usage(format!(
-                "{}: the run walks forward and is a run a fold; compare those, such as {}",
-                folder.display(),
-                run.fold(0).root().display()
-            )));
-        }
-        let settings = run.config(&[])?.settings().map(|(key, text)| (key, text.to_owned())).collect();
-        let evaluation = fs::read_to_string(run.evaluation_file()).unwrap_or_default();
+        let config = run.config(&[])?;
+        let plan = FoldPlan::of(&config)?.filter(|_| run.fold(0).has_begun());
+        let settings = config.settings().map(|(key, text)| (key, text.to_owned())).collect();
+        let (evaluations, folds) = match plan {
+            Some(plan) => {
+                let summary = read_json(&plan.file(&run));
+                let done = summary["folds"].as_array().cloned().unwrap_or_default();
+                let steps = done.iter().filter_map(|fold| fold["steps"].as_u64()).sum();
+                let evaluations = done.iter().map(|fold| fold["evaluation"].clone()).collect();
+                (evaluations, Some(FoldsDone { folds: plan.folds, steps }))
+            }
+            None => (vec![read_json(&run.evaluation_file())], None),
+        };
         Ok(Side {
             folder: folder.to_owned(),
             label,
@@ -137,7 +152,8 @@ impl Side {
             settings,
             plan: run.saved_plan(),
             metrics: run.metrics()?,
-            evaluation: serde_json::from_str(&evaluation).unwrap_or_default(),
+            evaluations,
+            folds,
         })
     }
 
@@ -145,10 +161,13 @@ impl Side {
     fn identity(&self) -> Value {
         let data = &self.plan["data"];
         let file = if data["fingerprint"].is_string() { &data["fingerprint"] } else { &data["path"] };
-        json!([file, self.plan["split"]])
+        json!([file, self.plan["split"], self.folds.map(|folds| folds.folds)])
     }
 
     fn steps_done(&self) -> u64 {
+        if let Some(folds) = self.folds {
+            return folds.steps;
+        }
         self.metrics.iter().rev().find_map(|metric| metric["step"].as_u64()).unwrap_or(0)
     }
 
@@ -179,15 +198,16 @@ impl Side {
             .map(|(phase, duration_s)| ((*phase).to_owned(), json!(duration_s)))
             .collect();
         json!({
-            "run": self.folder,
+            "run": shown(&self.folder),
             "label": self.label,
             "samples": self.samples,
             "data": self.plan["data"]["path"],
             "steps": self.steps_done(),
+            "folds": self.folds.map(|folds| folds.folds),
             "steps_planned": self.plan["steps"],
             "parameters": self.plan["parameters"],
             "best_validation": self.best_validation().map(|(step, loss)| json!({ "step": step, "loss": loss })),
-            "evaluation": Errors::of(&self.evaluation).map(|errors| errors.to_json()),
+            "evaluation": Errors::of(self).map(|errors| errors.to_json()),
             "samples_per_s": self.samples_per_s(),
             "seconds": seconds,
             "planned_bytes": self.plan["memory"]["total_bytes"],
@@ -197,13 +217,19 @@ impl Side {
     }
 }
 
+/// What a file of JSON holds; null where it is absent or no JSON.
+fn read_json(file: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(file).unwrap_or_default()).unwrap_or_default()
+}
+
 /// Which samples some runs have in common.
 fn told(samples: char, sides: &[(usize, &Side)]) -> String {
     let plan = &sides[0].1.plan;
     let names: Vec<&str> = sides.iter().map(|(_, side)| side.label.as_str()).collect();
     let count = |key: &str| plan["split"][key].as_u64().map_or("?".to_owned(), grouped);
+    let folds = sides[0].1.folds.map_or(String::new(), |folds| format!(" in the last of {} folds", folds.folds));
     format!(
-        "{samples}: {}: {}, {} to train on, {} to validate, {} to test.",
+        "{samples}: {}: {}, {} to train on, {} to validate, {} to test{folds}.",
         names.join(", "),
         plan["data"]["path"].as_str().unwrap_or("unknown data"),
         count("train"),

@@ -101,7 +101,7 @@ fn by_step(title: &str, sides: &[(usize, &Side)], of: impl Fn(&Side) -> (Mark, V
 
 /// A line a run, and the baselines of the first that has any: on the same samples they are the same.
 fn errors_by_horizon(title: &str, sides: &[(usize, &Side)]) -> Chart {
-    let judged = || sides.iter().filter_map(|&(place, side)| Some((place, side, Errors::of(&side.evaluation)?)));
+    let judged = || sides.iter().filter_map(|&(place, side)| Some((place, side, Errors::of(side)?)));
     let line = |(place, side, errors): (usize, &Side, Errors<'_>)| {
         let name = format!("{} ({})", side.label, errors.split());
         Series { name, mark: Mark::Dots, color: place % COLORS, points: errors.rmse_by_horizon(None) }
@@ -110,10 +110,10 @@ fn errors_by_horizon(title: &str, sides: &[(usize, &Side)]) -> Chart {
         name: name.replace('_', " "),
         mark: Mark::Guide,
         color: BASELINE_COLOR,
-        points: Errors::of(&side.evaluation).map_or_else(Vec::new, |errors| errors.rmse_by_horizon(Some(name))),
+        points: Errors::of(side).map_or_else(Vec::new, |errors| errors.rmse_by_horizon(Some(name))),
     };
     let names = judged().next().into_iter().flat_map(|(_, side, _)| {
-        let names = side.evaluation["baselines"].as_object().into_iter().flat_map(|all| all.keys());
+        let names = side.evaluations[0]["baselines"].as_object().into_iter().flat_map(|all| all.keys());
         names.map(move |name| (side, name.as_str()))
     });
     Chart {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::errors::{Errors, MEASURES, Measure, Unit};
+use super::errors::{Errors, MEASURES, Measure, Measured, Unit};
 use super::{Comparison, Side};
 use crate::plan::bytes;
 use crate::report::html::Table;
@@ -43,11 +43,11 @@ impl Comparison {
 
     /// Every measure that some run has, and below it that of each baseline.
     fn errors(&self) -> Vec<Row> {
-        let judged: Vec<Errors<'_>> = self.sides.iter().filter_map(|side| Errors::of(&side.evaluation)).collect();
+        let judged: Vec<Errors<'_>> = self.sides.iter().filter_map(Errors::of).collect();
         let mut rows: Vec<Row> =
-            vec![("judged on".to_owned(), Box::new(|side| Some(Errors::of(&side.evaluation)?.split().to_owned())))];
+            vec![("judged on".to_owned(), Box::new(|side| Some(Errors::of(side)?.split().to_owned())))];
         for measure in MEASURES {
-            let of_model = move |side: &Side| Some(error_text(measure, Errors::of(&side.evaluation)?.model(measure)?));
+            let of_model = move |side: &Side| Some(error_text(measure, Errors::of(side)?.model(measure)?));
             rows.push((measure.name.to_owned(), Box::new(of_model)));
             let mut names: Vec<&str> =
                 judged.iter().flat_map(|errors| errors.baselines(measure)).map(|(name, _)| name).collect();
@@ -56,7 +56,7 @@ impl Comparison {
             for name in names {
                 let (row, name) = (format!("  {}", name.replace('_', " ")), name.to_owned());
                 let of_baseline = move |side: &Side| {
-                    let all = Errors::of(&side.evaluation)?.baselines(measure);
+                    let all = Errors::of(side)?.baselines(measure);
                     all.into_iter().find(|(found, _)| *found == name).map(|(_, error)| error_text(measure, error))
                 };
                 rows.push((row, Box::new(of_baseline)));
@@ -66,11 +66,14 @@ impl Comparison {
     }
 }
 
-fn error_text(measure: Measure, error: f64) -> String {
-    match measure.unit {
-        Unit::Share => percent(error),
-        Unit::Number => significant(error, 4),
-    }
+/// A mean, and of several folds `±` the deviation.
+fn error_text(measure: Measure, error: Measured) -> String {
+    let shown = |number: f64| match measure.unit {
+        Unit::Share => percent(number),
+        Unit::Number => significant(number, 4),
+    };
+    let deviation = error.deviation.map_or(String::new(), |deviation| format!(" ± {}", shown(deviation)));
+    shown(error.mean) + &deviation
 }
 
 fn row(name: &str, cell: impl Fn(&Side) -> Option<String> + 'static) -> Row {
@@ -81,6 +84,9 @@ fn progress() -> Vec<Row> {
     vec![
         row("samples", |side| Some(side.samples.to_string())),
         row("steps", |side| {
+            if let Some(folds) = side.folds {
+                return Some(format!("{} in {} folds", grouped(folds.steps), folds.folds));
+            }
             let planned = side.plan["steps"].as_u64().map_or(String::new(), |steps| format!(" of {}", grouped(steps)));
             Some(grouped(side.steps_done()) + &planned)
         }),

@@ -24,15 +24,16 @@ fn side((label, fingerprint): (&str, &str), loss: f64) -> Side {
             step(2, loss),
             json!({ "event": "validation", "step": 2, "epoch": 0, "loss": loss, "validation_s": 0.5 }),
         ],
-        evaluation: Value::Null,
+        evaluations: vec![Value::Null],
+        folds: None,
     }
 }
 
 fn judged(mut side: Side, rmse: f64) -> Side {
-    side.evaluation = json!({
+    side.evaluations = vec![json!({
         "split": "test", "samples": 10, "step": 2, "rmse": [rmse], "mae": [rmse], "direction_accuracy": [0.5],
         "baselines": { "no_change": { "rmse": [7.5], "mae": [7.0], "direction_accuracy": [0.0] } },
-    });
+    })];
     side
 }
 

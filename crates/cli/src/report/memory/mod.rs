@@ -58,6 +58,14 @@ impl Peaks {
         self.total
     }
 
+    /// The same with what the data take beside what is booked on the device, from the run's
+    /// beginning to its end.
+    pub(crate) fn with_data(mut self, beside_bytes: usize) -> Self {
+        self.scopes.push(("data/beside".to_owned(), beside_bytes));
+        self.total += beside_bytes;
+        self
+    }
+
     /// The larger of both, number by number.
     pub(crate) fn raise(&mut self, other: &Peaks) {
         self.total = self.total.max(other.total);

@@ -120,7 +120,7 @@ const CASES: &[Case] = &[
         given: make_bars,
         command: "ingest bars.csv --out series.h5 --timeframes M1:4",
         exit_code: USAGE,
-        says: &["the pip size of `BARS` is not known", "`--pip-size`"],
+        says: &["the pip size of `BARS` is not known", "`--target log_return`", "`--pip-size`"],
     },
     Case {
         what: "a pip size of no symbol",

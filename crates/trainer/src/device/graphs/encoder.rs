@@ -6,9 +6,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::config::Config;
 use crate::device::fusion::Fusion;
+use crate::device::learner::Drawn;
 use crate::device::lstm::Lstms;
 use crate::device::tally::Tally;
-use crate::dropout::Dropout;
 use crate::error::Result;
 use crate::model::{Encoder, Model};
 use crate::ops::{Mail, make_room};
@@ -78,7 +78,7 @@ impl Encodings {
     /// Gives `mail` what the device has to know of the windows of a batch.
     pub(super) fn post<'a>(
         &'a mut self,
-        (batch, dropout): (&BatchView<'_>, Option<Dropout>),
+        (batch, drawn): (&BatchView<'_>, Drawn),
         learns: bool,
         mail: &mut Mail<'a>,
     ) -> Result<()> {
@@ -86,7 +86,7 @@ impl Encodings {
         if let Some(lstms) = lstms {
             make_room(x, batch.len() * *width)?;
             fusion.iter_mut().try_for_each(|fusion| fusion.begin(batch.len()))?;
-            return lstms.post((batch, dropout), learns, mail);
+            return lstms.post((batch, drawn), learns, mail);
         }
         last.clear();
         for sample in 0..batch.len() {

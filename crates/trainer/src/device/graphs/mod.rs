@@ -138,7 +138,7 @@ impl GraphLearner {
         let masks = self.masks_of(drawn);
         let GraphLearner { encodings, lists, masks: of_layers, judge, delivery, .. } = self;
         let mut mail = delivery.mail();
-        encodings.post((batch, drawn.between_layers), goal.is_some(), &mut mail)?;
+        encodings.post((batch, drawn), goal.is_some(), &mut mail)?;
         lists.post(&mut mail)?;
         mail.put(of_layers, &masks)?;
         if let (Some(goal), Some(graphs)) = (goal, batch.graphs) {

@@ -10,10 +10,13 @@ use crate::ops::{Operand, Sequence, Vectors, make_room};
 use crate::view::BatchView;
 
 impl<T: Operand> Lstms<T> {
-    /// Finds the windows of a batch. Those of samples that follow one another are one in dense training, and each by itself in predictions.
-    pub(super) fn find(&mut self, batch: &BatchView<'_>, learns: bool) -> Result<()> {
+    /// Finds the windows of a batch, whose first sample is at `position` in the epoch's order.
+    /// Those of samples that follow one another are one in dense training, and each by itself in
+    /// predictions.
+    pub(super) fn find(&mut self, (batch, position): (&BatchView<'_>, usize), learns: bool) -> Result<()> {
         let runs = self.runs.filter(|_| learns);
-        let lens: Vec<usize> = runs.iter().flat_map(|runs| runs.of_batch(batch)).map(|run| run.len()).collect();
+        let lens: Vec<usize> =
+            runs.iter().flat_map(|runs| runs.of_batch(batch, position)).map(|run| run.len()).collect();
         self.bars.iter_mut().enumerate().for_each(|(k, bars)| bars.find(batch, k, &lens));
         let of = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
         let longest = runs.map_or(1, |runs| runs.longest);

@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod new_file;
+mod sibling;
+mod stale;
+mod target;
+
+pub use new_file::NewFile;
+pub use sibling::{beside, open_sibling};
+pub use stale::{remove_stale, remove_stale_in};
+pub use target::{check_replaceable, folder_of, resolve_target, sync_folder};

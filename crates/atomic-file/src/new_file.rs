@@ -1,0 +1,148 @@
+//! A file under its temporary name.
+
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
+
+use crate::sibling::is_at;
+use crate::stale::{SUFFIX, remove_stale};
+use crate::target::{check_replaceable, folder_of, resolve_target};
+
+/// Another process may take a new file for one that was left, in the moment before it is locked.
+/// That is rare; so many times in a row it is a fault of the file system.
+const ATTEMPTS_MAX: usize = 8;
+
+/// A file that is written beside its target and takes the target's place when it is whole. Dropped
+/// before that, it is removed.
+#[derive(Debug)]
+pub struct NewFile {
+    target: PathBuf,
+    temporary: NamedTempFile,
+}
+
+impl NewFile {
+    /// Creates the temporary file for a write to `path`, and removes those of earlier writes whose
+    /// process was killed.
+    ///
+    /// # Errors
+    /// Those of [`resolve_target`], [`check_replaceable`] and of the file system.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let target = resolve_target(path)?;
+        check_replaceable(&target)?;
+        remove_stale(&target);
+        let temporary = create_locked(&target)?;
+        Ok(NewFile { target, temporary })
+    }
+
+    /// The temporary path, for a library that opens files by name.
+    pub fn temporary_path(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// The open temporary file.
+    pub fn file(&self) -> &File {
+        self.temporary.as_file()
+    }
+
+    /// Gives the file its place. The caller has brought its bytes to disk, and calls
+    /// [`sync_folder`](crate::sync_folder) after it with the path that is returned, the target's.
+    ///
+    /// # Errors
+    /// Those of the file system; the temporary file is removed then, and the target stays as it
+    /// was.
+    pub fn rename(self) -> io::Result<PathBuf> {
+        let NewFile { target, temporary } = self;
+        temporary.persist(&target).map_err(|refused| refused.error)?;
+        Ok(target)
+    }
+}
+
+/// A temporary file with a shared lock, which tells other processes that this one is alive. It is
+/// shared because readers of the finished file may ask for such a lock too, while a process that
+/// was forked meanwhile still holds this one.
+fn create_locked(target: &Path) -> io::Result<NamedTempFile> {
+    let mut prefix = OsString::from(".");
+    prefix.push(target.file_name().unwrap_or_default());
+    prefix.push(".");
+    let mut builder = Builder::new();
+    builder.prefix(&prefix).suffix(SUFFIX);
+    // Private to their owner by default; these become ordinary files, from whose permissions the
+    // system takes the umask.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    for _ in 0..ATTEMPTS_MAX {
+        let file = builder.tempfile_in(folder_of(target))?;
+        match file.as_file().try_lock_shared() {
+            Ok(()) if is_at(file.path(), file.as_file()) => return Ok(file),
+            Ok(()) | Err(TryLockError::WouldBlock) => {}
+            // A file system without locks: nothing is ever taken for stale there.
+            Err(TryLockError::Error(_)) => return Ok(file),
+        }
+    }
+    Err(io::Error::new(ErrorKind::AlreadyExists, "its temporary file was removed again and again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::sync_folder;
+
+    fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let new = NewFile::create(path)?;
+        new.file().write_all(bytes)?;
+        new.file().sync_all()?;
+        sync_folder(&new.rename()?)
+    }
+
+    fn names_in(folder: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write(&path, b"old").unwrap();
+        write(&path, b"new").unwrap();
+        NewFile::create(&path).unwrap().file().write_all(b"half").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(names_in(folder.path()), ["file"]);
+    }
+
+    // `megabatch ingest bars.csv --out link.h5` with a link made a file of the link and left the
+    // file that it led to.
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        write(&link, b"new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_as_readable_as_any_other_and_its_name_may_be_no_text() {
+        use std::os::unix::ffi::OsStrExt as _;
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let folder = tempfile::tempdir().unwrap();
+        let [plain, ours] =
+            [&b"plain"[..], b"ours\xff"].map(|name| folder.path().join(std::ffi::OsStr::from_bytes(name)));
+        fs::write(&plain, "").unwrap();
+        write(&ours, b"").unwrap();
+        assert_eq!(mode(&ours), mode(&plain));
+    }
+}
