@@ -51,7 +51,7 @@ cargo xtask COMMAND
   instructions [--check]
                   counts the instructions of training steps with valgrind, where it is, and writes benches/instructions.tsv, or compares with it
   kernels [--check]
-                  compiles every .cu to the .ptx beside it, or compares with what is there; reports registers, spills and shared memory
+                  compiles every .cu to its crate's ptx/NAME.ptx, or compares with what is there; reports registers, spills and shared memory
                   on every GPU; installs NVIDIA's compiler (300 MB) under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares where they end with a run that was not killed
   simulate [--events N] [--seed S]

@@ -1,7 +1,8 @@
 //! Kernels of operations, for every crate that has some: how many threads run one, what it is given, and running it.
 //!
-//! An operation is a `.rs` with its kernel beside it, as `.cu` and as the `.ptx` that `cargo xtask kernels` makes of that. The code is the same in
-//! a build without the feature `cuda`, where there is no [`Cuda`] to call it with.
+//! An operation is a `.rs` with its kernel beside it as `.cu`. `cargo xtask kernels` compiles that to PTX in
+//! the crate's folder `ptx`, which [`ptx!`](crate::ptx) embeds. The code is the same in a build without the
+//! feature `cuda`, where there is no [`Cuda`] to call it with.
 //!
 //! ```
 //! use megabatch_gpu_core::kernel::{Kernel, Launch};
@@ -11,7 +12,7 @@
 //! fn scale(buffer: &mut Buffer<f32>, factor: f32) -> Result<()> {
 //!     match buffer.scope().device().clone() {
 //!         Device::Cuda(cuda) => {
-//!             // Normally include_str! of the .ptx.
+//!             // An operation of a crate embeds its compiled kernel: `megabatch_gpu_core::ptx!("scale")`.
 //!             let kernel = Kernel { module: "scale", ptx: ".version 7.0 …", name: "scale" };
 //!             let arguments = arguments![buffer.address(), factor, buffer.len() as u64];
 //!             // SAFETY: the kernel changes the buffer's elements, of which there are as many; what is submitted to the
@@ -91,12 +92,20 @@ macro_rules! arguments {
     };
 }
 
+/// The compiled kernels of `NAME.cu`, embedded from the file `ptx/NAME.ptx` of the crate that calls this.
+#[macro_export]
+macro_rules! ptx {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/ptx/", $name, ".ptx"))
+    };
+}
+
 /// A kernel of an operation: its PTX, compiled into the program, and its name there.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel<'k> {
     /// What the GPU keeps the compiled PTX under: the operation's file name, with its crate's before it outside gpu-core, such as `segment/sum`.
     pub module: &'static str,
-    /// The text of the `.ptx`.
+    /// The text of the PTX, as [`ptx!`](crate::ptx) has it.
     pub ptx: &'static str,
     /// The `extern "C"` name of the kernel.
     pub name: &'k str,

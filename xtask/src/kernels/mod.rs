@@ -1,9 +1,11 @@
-//! `cargo xtask kernels [--check]`: every `.cu` beside its `.ptx`, compiled by pinned packages and assembled for every GPU.
+//! `cargo xtask kernels [--check]`: every `.cu` compiled by pinned packages to the `.ptx` in its crate's
+//! folder `ptx`, and assembled for every GPU.
 
 mod assembly;
 mod compiler;
 mod ptx;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
     let sources = sources(&workspace.root)?;
     if let Some(orphan) = orphan(&workspace.root, &sources)? {
-        bail!("{} has no .cu beside it: remove it", orphan.display());
+        bail!("{} has no .cu in its crate: remove it", orphan.display());
     }
     let compiler = Compiler::install(&workspace)?;
     println!("registers and bytes spilled, by target: {}", assembly::TARGETS.join(", "));
@@ -48,13 +50,13 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 }
 
 fn write(root: &Path, source: &Path, ptx: &str) -> Result<()> {
-    let path = root.join(source.with_extension("ptx"));
+    let path = root.join(compiled(source));
     std::fs::write(&path, ptx).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Where what is committed differs from what was compiled.
 fn difference(root: &Path, source: &Path, ptx: &str) -> Option<String> {
-    let path = source.with_extension("ptx");
+    let path = compiled(source);
     let Ok(committed) = std::fs::read_to_string(root.join(&path)) else {
         return Some(format!("{} is missing", path.display()));
     };
@@ -72,20 +74,39 @@ fn first_difference(committed: &str, compiled: &str) -> Option<String> {
     Some(format!("{}: committed is {}, compiled is {}", line + 1, show(committed), show(compiled)))
 }
 
+/// The path of the PTX of `source`, both relative to the root: `crates/CRATE/ptx/NAME.ptx`.
+fn compiled(source: &Path) -> PathBuf {
+    let krate: PathBuf = source.components().take(2).collect();
+    let name = Path::new(source.file_name().unwrap_or_default()).with_extension("ptx");
+    krate.join("ptx").join(name)
+}
+
 /// The kernel sources of all crates, relative to the root, in order.
+///
+/// # Errors
+/// Two sources of one crate with the same name: their PTX would be one file.
 fn sources(root: &Path) -> Result<Vec<PathBuf>> {
-    files(root, "cu")
+    let sources = files(root, "src", "cu")?;
+    let mut seen = BTreeMap::new();
+    for source in &sources {
+        if let Some(other) = seen.insert(compiled(source), source) {
+            bail!("{} and {} have one name: rename one", other.display(), source.display());
+        }
+    }
+    Ok(sources)
 }
 
+/// A committed PTX without a source.
 fn orphan(root: &Path, sources: &[PathBuf]) -> Result<Option<PathBuf>> {
-    Ok(files(root, "ptx")?.into_iter().find(|ptx| !sources.contains(&ptx.with_extension("cu"))))
+    let expected: BTreeSet<PathBuf> = sources.iter().map(|source| compiled(source)).collect();
+    Ok(files(root, "ptx", "ptx")?.into_iter().find(|ptx| !expected.contains(ptx)))
 }
 
-/// Files below `crates/*/src` with this ending.
-fn files(root: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+/// Files below `crates/*/FOLDER` with this ending.
+fn files(root: &Path, folder: &str, ending: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for krate in std::fs::read_dir(root.join("crates"))? {
-        let folder = krate?.path().join("src");
+        let folder = krate?.path().join(folder);
         if folder.is_dir() {
             collect(&folder, ending, &mut found)?;
         }
@@ -110,6 +131,12 @@ fn collect(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) -> Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ptx_lies_in_one_folder_a_crate() {
+        let source = Path::new("crates/trainer/src/ops/matmul/tiles.cu");
+        assert_eq!(compiled(source), Path::new("crates/trainer/ptx/tiles.ptx"));
+    }
 
     #[test]
     fn a_difference_is_shown_at_its_line() {

@@ -9,7 +9,7 @@ use crate::gradients::Factors;
 use crate::scaler::{Overflow, ScaleChange};
 use crate::threads::Threads;
 
-const PTX: &str = include_str!("examine.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("examine");
 
 /// Threads of a block of the kernel that goes through gradients: a warp.
 const LANES: u32 = 32;

@@ -1,5 +1,5 @@
 //! The two passes from gradients to weights and rounding by chance on a device, each in a file of its own: the function with its one match on the device, its
-//! plain form on the CPU, which is this crate's own, and the launch of its kernels, whose source lies beside it as `.cu` and `.ptx`.
+//! plain form on the CPU, which is this crate's own, and the launch of its kernels, whose source lies beside it as `.cu`.
 //!
 //! What one pass leaves for the next stays on the device: the norm, what gradients are multiplied by, whether one is not finite, the loss scale and the number
 //! of updates are in a [`Control`]. A step is

@@ -18,7 +18,8 @@ pub fn round_stochastic(from: &Buffer<f32>, to: &mut Buffer<bf16>, noise: Noise)
     from.scope().device().assert_beside(to.scope().device());
     match to.scope().device().clone() {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "amp/round", ptx: include_str!("round.ptx"), name: "round_stochastic" };
+            let kernel =
+                Kernel { module: "amp/round", ptx: megabatch_gpu_core::ptx!("round"), name: "round_stochastic" };
             let (Noise { seed, step, .. }, [block, skipped]) = (noise, first_block(noise));
             let len = from.len() as u64;
             let arguments = arguments![from.address(), to.address(), len, seed, step, block, skipped as u32];

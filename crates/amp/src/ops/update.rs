@@ -11,7 +11,7 @@ use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::Threads;
 use crate::update::Step;
 
-const PTX: &str = include_str!("update.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("update");
 
 /// Blocks that share a chunk: that of update.cu.
 const PIECES: usize = 4;

@@ -29,7 +29,7 @@ pub fn swap_bytes<T: Pod>(data: &mut Buffer<T>) -> Result<()> {
 
 fn cuda<T: Pod>(device: &Cuda, data: &mut Buffer<T>) -> Result<()> {
     let (name, launch) = kernel_for::<T>(data.len());
-    let kernel = Kernel { module: "chunk-io/byte_swap", ptx: include_str!("byte_swap.ptx"), name: &name };
+    let kernel = Kernel { module: "chunk-io/byte_swap", ptx: megabatch_gpu_core::ptx!("byte_swap"), name: &name };
     let arguments = arguments![data.address(), data.len() as u64];
     // SAFETY: a thread reads and writes sixteen bytes of the buffer's own, fewer at its end; buffers are aligned to more than that. What is
     // submitted to the default stream later runs after it.

@@ -47,7 +47,7 @@ fn cuda(
     (out, window_len): (&mut Buffer<f32>, usize),
 ) -> Result<()> {
     let (vector, name) = kernel_for(features);
-    let kernel = Kernel { module: "chunk-io/gather", ptx: include_str!("gather.ptx"), name: &name };
+    let kernel = Kernel { module: "chunk-io/gather", ptx: megabatch_gpu_core::ptx!("gather"), name: &name };
     let arguments = arguments![
         series.address(),
         ends.address(),

@@ -46,7 +46,7 @@ pub fn cast<From: CastTo<To>, To: Pod>(from: &Buffer<From>, to: &mut Buffer<To>)
 }
 
 fn cuda<From: CastTo<To>, To: Pod>(device: &Cuda, from: &Buffer<From>, to: &mut Buffer<To>) -> Result<()> {
-    let kernel = Kernel { module: "cast", ptx: include_str!("cast.ptx"), name: From::KERNEL };
+    let kernel = Kernel { module: "cast", ptx: crate::ptx!("cast"), name: From::KERNEL };
     let arguments =
         Arguments::new().with("from", from.address()).with("to", to.address()).with("len", from.len() as u64);
     // SAFETY: the kernel reads and writes `len` elements of its types, which both buffers have; what is submitted to the default

@@ -59,7 +59,7 @@ pub fn copy_strided<T: Pod>(from: &Buffer<T>, to: &mut Buffer<T>, copy: &Strided
 
 fn cuda<T: Pod>(device: &Cuda, (from, to): (&Buffer<T>, &mut Buffer<T>), copy: &StridedCopy<'_>) -> Result<()> {
     let name = format!("copy_strided_{}", size_of::<T>());
-    let kernel = Kernel { module: "copy_strided", ptx: include_str!("copy_strided.ptx"), name: &name };
+    let kernel = Kernel { module: "copy_strided", ptx: crate::ptx!("copy_strided"), name: &name };
     let address = |buffer: &Buffer<T>, start: usize| buffer.address() + (start * size_of::<T>()) as u64;
     let packed = Box::of(copy.dimensions);
     let arguments = Arguments::new()

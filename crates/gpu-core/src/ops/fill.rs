@@ -32,7 +32,7 @@ fn cpu<T: Pod>(to: &mut [T], value: T) {
 
 fn cuda<T: Pod>(device: &Cuda, to: &mut Buffer<T>, value: T) -> Result<()> {
     let bytes = to.len() * size_of::<T>();
-    let kernel = Kernel { module: "fill", ptx: include_str!("fill.ptx"), name: "fill" };
+    let kernel = Kernel { module: "fill", ptx: crate::ptx!("fill"), name: "fill" };
     let arguments =
         Arguments::new().with("to", to.address()).with("pattern", pattern(value)).with("bytes", bytes as u64);
     // SAFETY: the kernel writes `bytes` bytes from `to` on, which the buffer has; what is submitted to the default stream later,

@@ -87,7 +87,7 @@ fn pass<T: Reducible>(
     out: &mut Buffer<f32>,
 ) -> Result<()> {
     let name = kernel::<T>(reduction);
-    let kernel = Kernel { module: "reduce", ptx: include_str!("reduce.ptx"), name: &name };
+    let kernel = Kernel { module: "reduce", ptx: crate::ptx!("reduce"), name: &name };
     let arguments = Arguments::new()
         .with("x", x.address())
         .with("out", out.address())

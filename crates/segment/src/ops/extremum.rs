@@ -118,7 +118,7 @@ fn cuda(
     from: From<'_>,
     (out, argument): (&mut Buffer<f32>, &mut Buffer<u32>),
 ) -> Result<()> {
-    let kernel = Kernel { module: "segment/extremum", ptx: include_str!("extremum.ptx"), name: which.kernel() };
+    let kernel = Kernel { module: "segment/extremum", ptx: megabatch_gpu_core::ptx!("extremum"), name: which.kernel() };
     let arguments = arguments![
         level.offsets.address(),
         level.order.map_or(0, Buffer::address),

@@ -74,7 +74,8 @@ fn cuda_found(
     d_x: &mut Buffer<f32>,
 ) -> Result<()> {
     let name = "segment_extremum_backward";
-    let kernel = Kernel { module: "segment/extremum_backward", ptx: include_str!("extremum_backward.ptx"), name };
+    let kernel =
+        Kernel { module: "segment/extremum_backward", ptx: megabatch_gpu_core::ptx!("extremum_backward"), name };
     let arguments = arguments![
         plan.segment().address(),
         argument.address(),
@@ -134,8 +135,11 @@ fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>
 }
 
 fn cuda(device: &Cuda, plan: &SegmentPlan, (step, columns): (Step<'_>, usize), to: &mut Buffer<f32>) -> Result<()> {
-    let kernel =
-        Kernel { module: "segment/extremum_backward", ptx: include_str!("extremum_backward.ptx"), name: step.kernel() };
+    let kernel = Kernel {
+        module: "segment/extremum_backward",
+        ptx: megabatch_gpu_core::ptx!("extremum_backward"),
+        name: step.kernel(),
+    };
     let [one, other] = step.operands();
     let arguments = arguments![
         plan.segment().address(),

@@ -102,7 +102,7 @@ fn cuda(
     (x, columns): (&Buffer<f32>, usize),
     (out, counts): (&mut Buffer<f32>, Option<&Buffer<u32>>),
 ) -> Result<()> {
-    let kernel = Kernel { module: "segment/fold", ptx: include_str!("fold.ptx"), name: fold.kernel() };
+    let kernel = Kernel { module: "segment/fold", ptx: megabatch_gpu_core::ptx!("fold"), name: fold.kernel() };
     let arguments = arguments![
         level.offsets.address(),
         level.order.map_or(0, Buffer::address),

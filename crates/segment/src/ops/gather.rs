@@ -58,7 +58,7 @@ fn cuda(
     (values, columns, counts): (&Buffer<f32>, usize, Option<&Buffer<u32>>),
     out: &mut Buffer<f32>,
 ) -> Result<()> {
-    let kernel = Kernel { module: "segment/gather", ptx: include_str!("gather.ptx"), name: "segment_gather" };
+    let kernel = Kernel { module: "segment/gather", ptx: megabatch_gpu_core::ptx!("gather"), name: "segment_gather" };
     let arguments = arguments![
         plan.segment().address(),
         values.address(),

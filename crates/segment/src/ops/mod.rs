@@ -1,5 +1,5 @@
 //! Operations on rows in segments, each in a file of its own: the function, its plain form on the CPU, and the launch of its kernel, whose
-//! source lies beside it as `.cu` and `.ptx`.
+//! source lies beside it as `.cu`.
 //!
 //! All arrays are row-major f32: `[rows, D]` with a row for each of the plan's rows, `[segments, D]` with one for each of its segments, D being
 //! what their lengths make it. Each column is an operation of its own. Every array is on the plan's device.

@@ -104,7 +104,7 @@ fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>
 }
 
 fn cuda(device: &Cuda, plan: &SegmentPlan, (step, columns): (Step<'_>, usize), to: &mut Buffer<f32>) -> Result<()> {
-    let kernel = Kernel { module: "segment/softmax", ptx: include_str!("softmax.ptx"), name: step.kernel() };
+    let kernel = Kernel { module: "segment/softmax", ptx: megabatch_gpu_core::ptx!("softmax"), name: step.kernel() };
     let [one, other, of_segments] = step.operands().map(|operand| operand.map_or(0, Buffer::address));
     let arguments =
         arguments![plan.segment().address(), one, other, of_segments, to.address(), columns as u64, to.len() as u64,];

@@ -34,7 +34,7 @@ use super::operand::Part;
 use crate::error::Result;
 use crate::graph::GraphActivation;
 
-const PTX: &str = include_str!("attention.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("attention");
 
 /// Threads of a warp.
 const WARP: usize = 32;

@@ -29,7 +29,7 @@ const WARP: usize = 32;
 /// Magnitude of the largest quantised number of a row: 64 · 128 - 1.
 const GREATEST: f32 = 8191.0;
 
-const PTX: &str = include_str!("bytes.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("bytes");
 
 /// A matrix `[N, K]` in eight bits, the rows of a layer's gates unit by unit as everywhere here.
 #[derive(Debug)]

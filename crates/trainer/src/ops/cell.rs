@@ -11,7 +11,7 @@ use super::recurrent_weights::RecurrentWeights;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
-pub(super) const PTX: &str = include_str!("cell.ptx");
+pub(super) const PTX: &str = megabatch_gpu_core::ptx!("cell");
 
 /// Runs every sequence, step after step, with products by the weights as they are.
 pub(super) fn forward<T: Operand>(

@@ -110,7 +110,7 @@ impl<'a> Mail<'a> {
         words.extend_from_slice(bytemuck::cast_slice(parcels));
         make_room(on_device, words.len())?;
         staging.send(words, on_device)?;
-        let kernel = Kernel { module: "trainer/deliver", ptx: include_str!("deliver.ptx"), name: "deliver" };
+        let kernel = Kernel { module: "trainer/deliver", ptx: megabatch_gpu_core::ptx!("deliver"), name: "deliver" };
         let arguments = arguments![on_device.address(), on_device.address() + table as u64];
         // SAFETY: a parcel's words are among those that were sent before, and it goes to an array that had room for it and is borrowed until here, so that it has not moved. What is
         // submitted to the default stream later, the next mail and the next use of the memory of an array included, runs after it.

@@ -8,7 +8,7 @@ use super::operand::{Operand, Part};
 use crate::dropout::Mask;
 use crate::error::Result;
 
-const PTX: &str = include_str!("dropout.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("dropout");
 
 /// Steps whose numbers one thread draws: that of dropout.cu.
 const WORDS: usize = 4;

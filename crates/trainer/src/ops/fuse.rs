@@ -21,7 +21,7 @@ use numbers::{mean_of_tokens, rectify, rectify_backward, spread_to_tokens};
 /// Warps of a block: that of fuse.cu.
 const WARPS: usize = 4;
 
-const PTX: &str = include_str!("fuse.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("fuse");
 
 /// Sizes of a fusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use super::operand::Operand;
 use crate::error::Result;
 
-const PTX: &str = include_str!("gate_rows.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("gate_rows");
 
 /// Weights or biases of layers with H units, `[4, H, K]` in PyTorch's order among all parameters and `[H, 4, K]` in an array of their own.
 #[derive(Debug)]

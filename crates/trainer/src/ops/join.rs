@@ -8,7 +8,7 @@ use super::operand::Operand;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
-const PTX: &str = include_str!("join.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("join");
 
 /// What there is a vector of, which samples read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

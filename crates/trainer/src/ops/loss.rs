@@ -12,7 +12,7 @@ use crate::loss::{Ascending, Classes, Group, Loss, Tasks};
 /// Threads of a block: that of loss.cu.
 pub(super) const THREADS: usize = 256;
 
-const PTX: &str = include_str!("loss.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("loss");
 
 /// How the outputs of each target of a sample are held against it, on a device.
 #[derive(Debug)]

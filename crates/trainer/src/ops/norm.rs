@@ -16,7 +16,7 @@ const WARPS: usize = 8;
 const ROWS: usize = 256;
 const COLUMNS: usize = 32;
 
-const PTX: &str = include_str!("norm.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("norm");
 
 /// What normalised rows are multiplied by, and what is added to them, `[width]` each.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,7 @@ use states::{sum_states, sum_states_backward};
 /// Warps of a block: that of pool.cu.
 const WARPS: usize = 4;
 
-const PTX: &str = include_str!("pool.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("pool");
 
 /// Sizes of the pooling of one sequence: `Pool` of pool.cu.
 #[repr(C)]

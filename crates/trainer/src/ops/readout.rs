@@ -8,7 +8,7 @@ use super::operand::Part;
 use crate::error::Result;
 use crate::graph::Readout;
 
-const PTX: &str = include_str!("readout.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("readout");
 
 /// A readout of the graphs of a batch.
 #[derive(Clone, Copy, Debug)]

@@ -12,8 +12,8 @@ use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
-pub(super) const PTX: &str = include_str!("recurrence.ptx");
-pub(super) const PTX_OF_GROUPS: &str = include_str!("recurrence_group.ptx");
+pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence");
+pub(super) const PTX_OF_GROUPS: &str = megabatch_gpu_core::ptx!("recurrence_group");
 
 /// What the recurrence reads.
 #[derive(Clone, Copy, Debug)]

@@ -13,8 +13,8 @@ use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
 
-pub(super) const PTX: &str = include_str!("recurrence_backward.ptx");
-pub(super) const PTX_OF_GROUPS: &str = include_str!("recurrence_group_backward.ptx");
+pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence_backward");
+pub(super) const PTX_OF_GROUPS: &str = megabatch_gpu_core::ptx!("recurrence_group_backward");
 
 /// What goes back through the recurrence, sequence after sequence; behind it there may be room for more.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::work_list::WorkList;
 use crate::error::Result;
 
-pub(super) const PTX: &str = include_str!("recurrence_of_rows.ptx");
+pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence_of_rows");
 
 /// What the recurrence reads where nothing was projected.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use super::operand::{Operand, Part};
 use super::work_list::WorkList;
 use crate::error::Result;
 
-pub(super) const PTX: &str = include_str!("recurrent_weights.ptx");
+pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrent_weights");
 
 /// Units up to which a block of threads holds all of W_hh in its registers.
 const BLOCK_UNITS: usize = 128;

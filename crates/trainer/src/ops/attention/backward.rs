@@ -9,7 +9,7 @@ use crate::graph::GraphActivation;
 use crate::ops::matmul::Output;
 use crate::ops::operand::Part;
 
-const PTX: &str = include_str!("../attention_backward.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("attention_backward");
 
 /// # Safety
 /// As [`Kernel::submit`].

@@ -8,8 +8,8 @@ use super::way::{Tile, Way};
 use super::{Arithmetic, Layout, Output, Product};
 use crate::error::Result;
 
-pub(in super::super) const PTX: &str = include_str!("../matmul.ptx");
-pub(super) const PTX_LARGE: &str = include_str!("../matmul_large.ptx");
+pub(in super::super) const PTX: &str = megabatch_gpu_core::ptx!("matmul");
+pub(super) const PTX_LARGE: &str = megabatch_gpu_core::ptx!("matmul_large");
 
 /// Addresses of the elements of a product; `start` may be 0 for none.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use super::super::operand::Part;
 use super::{PoolMemory, PoolSizes, PoolSlots, PoolWeights};
 use crate::error::Result;
 
-const PTX: &str = include_str!("../pool_keys.ptx");
+const PTX: &str = megabatch_gpu_core::ptx!("pool_keys");
 
 /// Warps of a block, and its columns: those of pool_keys.cu.
 const WARPS: usize = 8;
