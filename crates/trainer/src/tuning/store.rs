@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Choices on disk: a file each, so that processes that choose at the same time have nothing to agree on. docs/gpu.md describes it.
+//! Choices on disk: a file each, so that processes that choose at the same time have nothing to agree on. docs/design/gpu.md describes it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

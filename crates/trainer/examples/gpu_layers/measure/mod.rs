@@ -41,7 +41,7 @@ pub(crate) struct Answer {
     /// The recurrence alone, forward; and forward and backward, to the gradients of gates.
     pub(crate) recurrence: Times,
     pub(crate) peak_allocated_bytes: usize,
-    /// The least that a card of this name takes for recurrence and dW_hh, and what the design predicts: docs/gpu.md, "Roofline".
+    /// The least that a card of this name takes for recurrence and dW_hh, and what the design predicts: docs/measurements/gpu.md, "Roofline".
     pub(crate) floor: Option<Times>,
     pub(crate) predicted: Option<Times>,
 }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! What docs/gpu.md says that a step takes at the least, and what the design predicts.
+//! What docs/measurements/gpu.md says that a step takes at the least, and what the design predicts.
 
 use megabatch_gpu_core::cuda::Properties;
 use serde::Serialize;
@@ -71,7 +71,7 @@ impl Card {
         case.layers as f64 * seconds * 1e6
     }
 
-    /// By the counts of docs/gpu.md, for the widths and cards that it has them for; dW_hh and sums by bar at the floor's rate.
+    /// By the counts of docs/measurements/gpu.md, for the widths and cards that it has them for; dW_hh and sums by bar at the floor's rate.
     pub(crate) fn predicted(&self, case: &Case) -> Option<Times> {
         let clocks = match case.hidden {
             128 => Clocks { tile: [1550.0, 1100.0], waiting: 0.0, blocks: 1, resident: 1 },
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows of the tables in docs/gpu.md: H, B, the H200's floor forward and both, the RTX 4080's, the prediction forward.
+    /// Rows of the tables in docs/measurements/gpu.md: H, B, the H200's floor forward and both, the RTX 4080's, the prediction forward.
     #[test]
     fn floors_and_predictions_are_those_of_the_document() {
         let [h200, _, rtx_4080] = CARDS;
