@@ -218,7 +218,7 @@ fn files_that_break_a_rule() {
         (
             "layout",
             |path| new_file(path, |file| set_text_attribute(file, "layout", "tensor")),
-            "/@layout: expected \"series\" or \"windows\", found Text(\"tensor\")",
+            "/@layout: expected \"series\" or \"windows\", found `tensor`",
         ),
         (
             "no-layout",

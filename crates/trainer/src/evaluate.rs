@@ -11,9 +11,10 @@ use serde::Serialize;
 
 use crate::baseline::Baselines;
 use crate::error::{Error, Result};
+use crate::graph::LabelSpan;
 use crate::level::{Level, check_readout_of};
 use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
-use crate::metrics::{GraphCorrelations, LabelSpan, Metrics, overlap};
+use crate::metrics::{GraphCorrelations, Metrics, overlap};
 use crate::model::{Model, ModelConfig};
 use crate::predict::{Next, Predictions, Selection};
 use crate::view::BatchView;

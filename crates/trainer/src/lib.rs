@@ -74,15 +74,14 @@ pub use form::Form;
 pub use fusion::Fusion;
 pub use graph::{
     AttentionKind, AttentionMemory, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphDropout,
-    GraphOutput, GraphTargets, GraphView, Graphs, NodeGradients, Nodes, PackedAttention, Passes, Readout,
+    GraphOutput, GraphTargets, GraphView, Graphs, LabelSpan, NodeGradients, Nodes, PackedAttention, Passes, Readout,
 };
 pub use learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use loss::{Ascending, Classes, Group, Loss, TargetNeeds, Task, TaskLoss, Tasks};
 pub use lstm::InputGradients;
 pub use megabatch_order::LastBatch;
 pub use metrics::{
-    ClassErrors, GraphCorrelations, InformationCoefficients, LabelSpan, Metrics, MetricsSum, QuantileErrors,
-    t_statistic,
+    ClassErrors, GraphCorrelations, InformationCoefficients, Metrics, MetricsSum, QuantileErrors, t_statistic,
 };
 pub use model::{Encoder, Model, ModelConfig, SampleShape, Timeframe};
 pub use optimizer::{Moments, Optimizer, OptimizerConfig, OptimizerKind};

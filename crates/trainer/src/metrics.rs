@@ -10,7 +10,7 @@ use serde::Serialize;
 pub use classes::ClassErrors;
 pub use correlation::{GraphCorrelations, InformationCoefficients};
 pub(crate) use newey_west::overlap;
-pub use newey_west::{LabelSpan, t_statistic};
+pub use newey_west::t_statistic;
 pub use quantiles::QuantileErrors;
 
 use crate::loss::{Loss, is_known, is_labelled, known_targets, softmax};

@@ -13,6 +13,7 @@ mod waiting;
 mod walk_forward;
 mod watch;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -233,7 +234,8 @@ impl Session {
         self.folder.begin(&self.job.config, &self.plan)?;
         record_trace(&self.job, &self.folder)?;
 
-        if begin == Begin::Anew {
+        // A program finds them in the answer, and its standard error has nothing but errors.
+        if begin == Begin::Anew && std::io::stderr().is_terminal() {
             self.plan.uses.iter().for_each(|line| eprintln!("after training: {line}"));
         }
         let start = Instant::now();
@@ -403,6 +405,7 @@ impl Session {
         }
         text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
         text.extend(warning.iter().map(|warning| format!("\nwarning: {warning}")));
+        text.extend(self.plan.uses.iter().map(|line| format!("\nuse: {line}")));
         text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
         let json = json!({
             "run": shown(self.folder.root()),
@@ -421,6 +424,7 @@ impl Session {
             "memory": { "planned_bytes": planned, "peak_bytes": measured, "peak_rss_bytes": resident },
             "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
             "notes": self.plan.notes,
+            "uses": self.plan.uses,
             "warning": warning,
             "report": shown(&self.folder.report_file()),
         });

@@ -57,8 +57,7 @@ impl Evaluation {
     }
 
     /// A row a horizon: correlations within graphs, averaged over them, the model's and those of
-    /// the
-    /// baselines.
+    /// the baselines.
     pub(super) fn information_text(&self) -> String {
         let Some(information) = &self.model.information else { return String::new() };
         let mut text = format!("correlations of predictions and targets within each {}\n\n", self.unit());
@@ -212,8 +211,7 @@ mod tests {
     }
 
     /// `eval --run R` with `training.loss=rank_pairwise` on 88 shares: a table of RMSE and 87 rows
-    /// of
-    /// instruments came first, and the baselines' coefficients were in the JSON only.
+    /// of instruments came first, and the baselines' coefficients were in the JSON only.
     #[test]
     fn a_model_of_ranks_shows_its_coefficients_first_and_no_errors() {
         let text = evaluation().to_text();

@@ -146,16 +146,17 @@ fn a_run_takes_what_was_planned_whatever_its_data_are() {
     stage.succeeds("graph build shapes --kind tu --out shapes.mbg");
     stage.succeeds("synth series.h5 --samples 600 --timeframes M1:40,M5:3 --features 3 --targets 2");
     stage.succeeds("synth windows.h5 --layout windows --samples 600 --steps 40 --features 3 --targets 2");
-    for (data, more) in [
+    let cases = [
         ("series.h5", ""),
         ("windows.h5", "--set data.purge=0s"),
         ("shapes.mbg", ""),
         ("shapes.mbg", "--set gpu_optimization.batch_size=1"),
         ("shares.h5", "--set model.graph=shares.mbg"),
-    ] {
+    ];
+    for (k, (data, more)) in cases.into_iter().enumerate() {
         let settings = format!("--set model.hidden=4 --set gpu_optimization.batch_size=8 --max-steps 5 {more}");
         let planned = part(&stage.succeeds(&format!("plan --data {data} {settings}")), "total_bytes");
-        let memory = stage.succeeds(&format!("train --data {data} --out run-{data} {settings}"))["memory"].clone();
+        let memory = stage.succeeds(&format!("train --data {data} --out run-{k} {settings}"))["memory"].clone();
         let [kept, peak] = ["planned_bytes", "peak_bytes"].map(|key| memory[key].as_u64().unwrap());
         assert_eq!(planned, kept, "{data} {more}");
         assert!(peak <= planned && peak > planned / 2, "{data} {more}: {peak} of {planned}");

@@ -92,7 +92,12 @@ impl Stage {
 
     /// Runs `megabatch LINE --json`, which must succeed; the answer.
     pub(crate) fn succeeds(&self, line: &str) -> Value {
-        let assert = self.run(&format!("{line} --json")).success();
+        self.answers(line, 0)
+    }
+
+    /// Runs `megabatch LINE --json`, which must answer and end with `exit_code`; the answer.
+    pub(crate) fn answers(&self, line: &str, exit_code: i32) -> Value {
+        let assert = self.run(&format!("{line} --json")).code(exit_code);
         serde_json::from_slice(&assert.get_output().stdout).expect("standard output is one JSON value")
     }
 

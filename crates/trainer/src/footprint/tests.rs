@@ -52,7 +52,7 @@ fn by_tensor(tensors: &[PlannedTensor]) -> [usize; 6] {
 
 fn windows(shape: &SampleShape) -> InMemory {
     let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; SAMPLES * shape.window_len(k)]).collect();
-    InMemory::new(shape.clone(), windows, vec![0.25; SAMPLES * shape.outputs]).unwrap()
+    InMemory::new(shape.clone(), windows, vec![1.0 / shape.outputs as f32; SAMPLES * shape.outputs]).unwrap()
 }
 
 /// Windows that end three to a bar, in two segments.

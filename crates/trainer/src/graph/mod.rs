@@ -16,6 +16,6 @@ pub(crate) use attention::{
     BatchEdges, GraphMask, GraphPlace, Joined, Layer as AttentionLayer, NO_EDGE, Scoring, SeenEdges,
 };
 pub(crate) use batch::{GraphBatch, check_graphs, samples_of};
-pub use port::{GraphTargets, Graphs};
+pub use port::{GraphTargets, Graphs, LabelSpan};
 pub use readout::Readout;
 pub use view::GraphView;

@@ -3,7 +3,16 @@
 use std::error::Error as StdError;
 
 use super::GraphView;
-use crate::metrics::LabelSpan;
+
+/// The time that a target is about, ns since 1970 UTC. Targets whose spans overlap share some of
+/// what came, so that their errors and correlations are not independent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LabelSpan {
+    /// When it begins: for a return, the time of the first price.
+    pub start_ns: i64,
+    /// When it ends.
+    pub end_ns: i64,
+}
 
 /// Owners of the targets in graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,15 +2,7 @@
 
 //! The t-statistic of a mean over values in order of time whose targets overlap.
 
-/// The time that a target is about, ns since 1970 UTC. Targets whose spans overlap share some of
-/// what came, so that their errors and correlations are not independent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LabelSpan {
-    /// When it begins: for a return, the time of the first price.
-    pub start_ns: i64,
-    /// When it ends.
-    pub end_ns: i64,
-}
+use crate::graph::LabelSpan;
 
 /// Largest distance, in places of `spans`, between two that overlap; 0 where none do. Spans are in
 /// order of time.
@@ -25,15 +17,13 @@ pub(crate) fn overlap(spans: &[LabelSpan]) -> usize {
 }
 
 /// The t-statistic of the mean of `values`, which are in order of time, by Newey and West (1987),
-/// "A
-/// simple, positive semi-definite, heteroskedasticity and autocorrelation consistent covariance
+/// "A simple, positive semi-definite, heteroskedasticity and autocorrelation consistent covariance
 /// matrix": with d the deviations of the n known values from their mean m, and L = `lag`,
 ///
 /// t = m / √(S / (n (n - 1))), S = Σᵢ dᵢ² + 2 Σⱼ₌₁..L (1 - j / (L + 1)) Σᵢ dᵢ dᵢ₊ⱼ.
 ///
 /// With L = 0 that is mean / standard deviation · √n. A value that is `None` keeps its place and
-/// has
-/// no deviation. The answer is `None` for fewer than two values, and where S is not above 0.
+/// has no deviation. The answer is `None` for fewer than two values, and where S is not above 0.
 pub fn t_statistic(values: &[Option<f64>], lag: usize) -> Option<f64> {
     let known: Vec<f64> = values.iter().copied().flatten().collect();
     let count = known.len() as f64;

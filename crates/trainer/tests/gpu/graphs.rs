@@ -138,18 +138,25 @@ fn every_loss_of_nodes_and_of_graphs() {
     let each = [Loss::Huber { delta: 0.3 }, Loss::Quantile { levels }, Loss::CrossEntropy];
     let classes = Loss::Classes(Classes::Thresholds(Ascending::new(&[-0.2, 0.2]).unwrap()));
     let of_nodes = [Loss::RankPairwise, Loss::RankListwise { temperature: 0.5 }];
+    // Cross entropy takes class labels.
+    let [mut nodes_of_classes, mut graphs_of_classes] = [market(21), market(21)];
+    graphs_of_classes.label_graphs();
+    nodes_of_classes.classify();
+    graphs_of_classes.classify();
     for loss in each.into_iter().chain([classes]).chain(of_nodes) {
-        check(&Device::cpu(), &Config { loss, ..over_graphs(AttentionKind::Gat) }, &nodes);
+        let samples = if loss == Loss::CrossEntropy { &nodes_of_classes } else { &nodes };
+        check(&Device::cpu(), &Config { loss, ..over_graphs(AttentionKind::Gat) }, samples);
     }
     for (loss, readout) in each.into_iter().zip([Readout::Mean, Readout::Sum, Readout::Max]) {
         let mut config = Config { loss, ..over_graphs(AttentionKind::GatV2) };
         config.model.readout = Some(readout);
-        check(&Device::cpu(), &config, &graphs);
+        let samples = if loss == Loss::CrossEntropy { &graphs_of_classes } else { &graphs };
+        check(&Device::cpu(), &config, samples);
         // The outputs by attention itself, and without it.
         config.model.graph.as_mut().unwrap().output = GraphOutput::Attention;
-        check(&Device::cpu(), &config, &graphs);
+        check(&Device::cpu(), &config, samples);
         config.model = ModelConfig { graph: None, edge_attributes: 0, ..config.model };
-        check(&Device::cpu(), &config, &graphs);
+        check(&Device::cpu(), &config, samples);
     }
 }
 

@@ -165,7 +165,7 @@ fn what_a_gpu_does_not_predict_is_refused_by_name() {
     let attention = whole(Precision::Fp32, 1);
     for (error, says) in [
         (on_gpu(predictor(&Config { form: Form::Plain, ..of.clone() })), "training.form is plain"),
-        (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "model.encoder is last_bar"),
+        (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "model.encoder is none"),
         (on_gpu(predictor(&of).with_carried_state()), "training.carry_state: true, or training.mode is dense"),
     ] {
         assert!(error.starts_with(says) && error.contains("on a GPU") && error.contains("--device cpu"), "{error}");

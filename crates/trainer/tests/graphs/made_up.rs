@@ -43,20 +43,54 @@ impl GraphSamples {
         GraphSamples { inner, graphs, attributes, largest }
     }
 
-    /// Has targets be of graphs as a whole: those of its first node become those of all.
+    /// Gives graphs as wholes the targets of their first nodes.
     pub(crate) fn label_graphs(&mut self) {
-        let (count, width) = (self.inner.len(), self.inner.shape().outputs);
-        let mut batch = Batch::new(&Device::cpu().scope("test"), self.inner.shape(), count).unwrap();
-        batch.resize(count);
-        self.inner.gather(&(0..count).collect::<Vec<_>>(), &mut batch).unwrap();
-        let (features, targets) = batch.slices_mut();
+        let width = self.inner.shape().outputs;
+        let mut targets = self.targets();
         for graph in &mut self.graphs {
             let of_first = targets[graph.nodes[0] * width..][..width].to_vec();
             graph.nodes.iter().for_each(|node| targets[node * width..][..width].copy_from_slice(&of_first));
             graph.labelled = usize::from(!of_first.iter().any(|target| target.is_nan()));
         }
-        let features = features.iter().map(|windows| windows.to_vec()).collect();
-        self.inner = InMemory::new(self.inner.shape().clone(), features, targets.to_vec()).unwrap();
+        self.set_targets(targets);
+    }
+
+    /// Makes class labels of the targets, one-hot: the class of a row is that of its largest one.
+    pub(crate) fn classify(&mut self) {
+        let width = self.inner.shape().outputs;
+        self.change_targets(|targets| {
+            for row in targets.chunks_exact_mut(width).filter(|row| !row.iter().any(|target| target.is_nan())) {
+                let class = (0..width).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+                row.fill(0.0);
+                row[class] = 1.0;
+            }
+        });
+    }
+
+    /// Lets `change` change all targets, [samples, outputs].
+    pub(crate) fn change_targets(&mut self, change: impl FnOnce(&mut [f32])) {
+        let mut targets = self.targets();
+        change(&mut targets);
+        self.set_targets(targets);
+    }
+
+    /// All targets, [samples, outputs].
+    fn targets(&self) -> Vec<f32> {
+        self.gathered(|batch| batch.slices_mut().1.to_vec())
+    }
+
+    fn set_targets(&mut self, targets: Vec<f32>) {
+        let features = self.gathered(|batch| batch.slices_mut().0.iter().map(|windows| windows.to_vec()).collect());
+        self.inner = InMemory::new(self.inner.shape().clone(), features, targets).unwrap();
+    }
+
+    /// The result of `read` on a batch of all samples.
+    fn gathered<R>(&self, read: impl FnOnce(&mut Batch) -> R) -> R {
+        let count = self.inner.len();
+        let mut batch = Batch::new(&Device::cpu().scope("test"), self.inner.shape(), count).unwrap();
+        batch.resize(count);
+        self.inner.gather(&(0..count).collect::<Vec<_>>(), &mut batch).unwrap();
+        read(&mut batch)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{bits, market, trained, trained_on};
+use crate::made_up::{GraphSamples, bits, market, trained, trained_on};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     AttentionKind, Checkpoints, Config, Encoder, Event, Form, GraphActivation, GraphConfig, GraphOutput, Loss,
@@ -35,6 +35,14 @@ fn config() -> Config {
     Config { model, dropout: 0.25, batch_size: 4, run_length: Some(1), threads: 2, seed: 11, ..Config::default() }
 }
 
+/// The targets that `loss` takes: class labels for cross entropy, the numbers as they are for others.
+fn with_targets_for(loss: Loss, mut samples: GraphSamples) -> GraphSamples {
+    if loss == Loss::CrossEntropy {
+        samples.classify();
+    }
+    samples
+}
+
 fn all(samples: &dyn Samples) -> Vec<usize> {
     (0..samples.graphs().unwrap().len()).collect()
 }
@@ -57,8 +65,8 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn accumulated_batches_are_one_large_batch() {
-    let samples = market(30);
     for loss in LOSSES {
+        let samples = with_targets_for(loss, market(30));
         let with = |batch_size, accumulation_steps| {
             let config = Config { batch_size, accumulation_steps, epochs: 2, loss, ..config() };
             bits(&trained(&config, &samples, &all(&samples)).0)
@@ -131,18 +139,13 @@ fn a_resumed_run_ends_in_the_same_bits() {
 
 #[test]
 fn what_is_not_labelled_counts_nowhere() {
-    let plain = market(23);
-    let mut other = market(23);
-    // The first targets of nodes whose second is not known.
-    let count = Samples::len(&plain);
-    let mut batch = megabatch_trainer::Batch::new(&Device::cpu().scope("test"), plain.shape(), count).unwrap();
-    batch.resize(count);
-    plain.gather(&(0..count).collect::<Vec<_>>(), &mut batch).unwrap();
-    let (features, targets) = batch.slices_mut();
-    let features = features.iter().map(|windows| windows.to_vec()).collect();
-    targets.chunks_exact_mut(2).filter(|row| row[1].is_nan()).for_each(|row| row[0] += 1e3);
-    other.inner = megabatch_trainer::InMemory::new(plain.shape().clone(), features, targets.to_vec()).unwrap();
     for loss in LOSSES {
+        let plain = with_targets_for(loss, market(23));
+        let mut other = with_targets_for(loss, market(23));
+        other.change_targets(|targets| {
+            // The first targets of nodes whose second is not known.
+            targets.chunks_exact_mut(2).filter(|row| row[1].is_nan()).for_each(|row| row[0] += 1e3);
+        });
         let with = |samples: &dyn Samples| bits(&trained(&Config { loss, ..config() }, samples, &all(samples)).0);
         assert!(with(&plain) == with(&other), "{loss:?}");
         // A step without any label changes nothing that is not shrunk by weight decay.
@@ -188,6 +191,7 @@ proptest! {
         if readout != Readout::Node {
             samples.label_graphs();
         }
+        let samples = with_targets_for(loss, samples);
         let config = |form| Config {
             model: ModelConfig {
                 encoder: if lstm { Encoder::Lstm } else { Encoder::LastBar },

@@ -196,7 +196,7 @@ mod tests {
             ("model.hiden", "model.hidden"),
             ("lr", "training.lr"),
             ("model.lr", "training.lr"),
-            ("training.gradient_clip", "training.grad_clip"),
+            ("training.gradient_clip", "training.gradient_clip_val"),
             // `training.tuning` was said to be the nearest.
             ("training.lerning_rate", "training.learning_rate"),
             ("training.batchsize", "training.batch_size"),
