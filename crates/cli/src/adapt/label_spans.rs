@@ -7,7 +7,7 @@ use megabatch_trainer::LabelSpan;
 
 /// Where the targets of a series' samples begin and end.
 pub(super) struct LabelSpans {
-    /// Rows of the shortest timeframe from a sample's last row to the end of each target, [K].
+    /// Rows of the shortest timeframe from a sample's last row to the end of each target, `[K]`.
     rows: Vec<usize>,
     /// Targets begin where the target before ends, and not at the sample's time.
     are_increments: bool,
