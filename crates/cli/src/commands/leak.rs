@@ -222,8 +222,8 @@ impl<'a> Source<'a> {
                 for instrument in account.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                     // Why an instrument is left out is told with its path.
                     instrument["reason"] = Value::Null;
-                    let files = instrument["files"].as_array_mut().into_iter().flatten();
-                    files.for_each(|file| file["file"] = Value::Null);
+                    forget_places(instrument);
+                    instrument["compared"].as_array_mut().into_iter().flatten().for_each(forget_places);
                 }
             }
         }
@@ -233,9 +233,14 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The files that were read, those included that were only compared with others.
     fn files(&self) -> impl Iterator<Item = &Value> {
         let instruments = LISTS.into_iter().flat_map(|list| self.json[list].as_array().into_iter().flatten());
-        instruments.flat_map(|instrument| instrument["files"].as_array().into_iter().flatten())
+        let owners = instruments.flat_map(|instrument| {
+            let compared = instrument["compared"].as_array().into_iter().flatten();
+            std::iter::once(instrument).chain(compared)
+        });
+        owners.flat_map(|owner| owner["files"].as_array().into_iter().flatten())
     }
 
     /// The zones by which the files were read, and those of the markets.
@@ -244,6 +249,12 @@ impl<'a> Source<'a> {
         let names: BTreeSet<&str> = CLOCKS.into_iter().chain(own).collect();
         names.into_iter().filter_map(|name| TimeZone::get(name).ok()).collect()
     }
+}
+
+/// Takes the paths from the files of `owner`, an instrument or files that were compared with it.
+fn forget_places(owner: &mut Value) {
+    let files = owner["files"].as_array_mut().into_iter().flatten();
+    files.for_each(|file| file["file"] = Value::Null);
 }
 
 /// The samples to prove, and why.

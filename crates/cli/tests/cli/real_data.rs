@@ -21,3 +21,22 @@ fn a_year_of_eurusd_minutes_is_ingested() {
     assert!(answer["seconds"].as_f64().unwrap() < 20.0, "{answer}");
     assert_eq!(answer["bytes"].as_u64().unwrap(), stage.path("series.h5").metadata().unwrap().len());
 }
+
+/// `megabatch leak` of a series of H1 bars beside which H4 bars had been compared ended with "these
+/// are not the bytes that series.h5 was made of".
+#[test]
+fn a_series_is_proven_whose_bars_were_compared_with_another_timeframe() {
+    let Some(folder) = published_data("proving a series of several timeframes") else { return };
+    let stage = Stage::new();
+    let names = ["sillydev_EURUSD_H4.csv.gz", "sillydev_EURUSD_H1.csv.gz"];
+    for name in names {
+        std::fs::copy(folder.join("forex_multitf").join(name), stage.path(name)).unwrap();
+    }
+    stage.succeeds(&format!("ingest {} {} --out series.h5 --timeframes H1:24,H4:10", names[0], names[1]));
+    stage.succeeds("leak series.h5 --samples 1");
+    for name in names {
+        std::fs::rename(stage.path(name), stage.path(&format!("moved-{name}"))).unwrap();
+    }
+    let moved = names.map(|name| format!("moved-{name}"));
+    stage.succeeds(&format!("leak series.h5 --samples 1 --source {} --source {}", moved[0], moved[1]));
+}
