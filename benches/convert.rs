@@ -1,4 +1,5 @@
-//! Slices of 16-bit floats to and from f32, beside the floor (copying as many bytes) and beside the `half` crate.
+//! Slices of 16-bit floats to and from f32, beside the floor (copying as many bytes) and beside the
+//! `half` crate.
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use half::slice::HalfFloatSliceExt;
@@ -32,7 +33,8 @@ fn converting(criterion: &mut Criterion) {
     }
 }
 
-/// Reading four bytes and writing two an element, or the other way round, cannot be faster than copying three.
+/// Reading four bytes and writing two an element, or the other way round, cannot be faster than
+/// copying three.
 fn floor(group: &mut BenchmarkGroup<'_, WallTime>, len: usize) {
     group.throughput(Throughput::Elements(len as u64));
     let from = vec![1u8; 3 * len];

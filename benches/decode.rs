@@ -1,7 +1,9 @@
-//! A stored chunk of 4 MiB to f32, beside what it cannot be faster than and beside what HDF5 does: zlib's format (by miniz_oxide), liblzf, a
-//! shuffle undone byte by byte, and a conversion in a pass of its own.
+//! A stored chunk of 4 MiB to f32, beside what it cannot be faster than and beside what HDF5 does:
+//! zlib's format (by miniz_oxide), liblzf, a shuffle undone byte by byte, and a conversion in a
+//! pass of its own.
 //!
-//! The values are those of training data: windows that overlap, of features that are noise, rounded to two decimals, or 0 and 1.
+//! The values are those of training data: windows that overlap, of features that are noise, rounded
+//! to two decimals, or 0 and 1.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -29,11 +31,11 @@ fn decoding(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("decode {name}"));
         group.throughput(Throughput::Bytes(CHUNK_BYTES as u64));
         floor(&mut group, width);
-        ours(&mut group, width, (&[], &chunk));
-        ours(&mut group, width, (&["shuffle"], &shuffled));
-        ours(&mut group, width, (&["shuffle", "deflate"], &gzip));
-        ours(&mut group, width, (&["shuffle", "lzf"], &lzf));
-        ours(&mut group, width, (&["fletcher32"], &checksummed(&chunk)));
+        ours(&mut group, width, &[], &chunk);
+        ours(&mut group, width, &["shuffle"], &shuffled);
+        ours(&mut group, width, &["shuffle", "deflate"], &gzip);
+        ours(&mut group, width, &["shuffle", "lzf"], &lzf);
+        ours(&mut group, width, &["fletcher32"], &checksummed(&chunk));
         plain(&mut group, "shuffle", width, |planes| planes.copy_from_slice(&shuffled));
         plain(&mut group, "shuffle deflate", width, |planes| {
             ZlibDecoder::new(&gzip[..]).read_exact(planes).expect("the stream is sound");
@@ -45,9 +47,9 @@ fn decoding(criterion: &mut Criterion) {
 
 type Group<'a> = BenchmarkGroup<'a, WallTime>;
 
-fn ours(group: &mut Group<'_>, width: usize, (filters, stored): (&[&str], &[u8])) {
+fn ours(group: &mut Group<'_>, width: usize, filters: &[&str], stored: &[u8]) {
     let elements = CHUNK_BYTES / width;
-    let (mut chunk, mut out) = (StoredChunk::new(filters, (elements, width), stored.to_vec()), vec![0.0; elements]);
+    let (mut chunk, mut out) = (StoredChunk::new(filters, elements, width, stored.to_vec()), vec![0.0; elements]);
     let name = if filters.is_empty() { "no filter".to_owned() } else { filters.join(" ") };
     group.bench_function(name, |b| b.iter(|| chunk.decode(&mut out)));
 }

@@ -1,5 +1,6 @@
-//! What the host takes for a training step on a GPU: finding windows, laying out lists, submitting, reading of the step before. On the fake driver with kernels that do nothing, so that what is measured has
-//! the fake driver's own work and its copies in it and is an upper bound.
+//! What the host takes for a training step on a GPU: finding windows, laying out lists, submitting,
+//! reading of the step before. On the fake driver with kernels that do nothing, so that what is
+//! measured has the fake driver's own work and its copies in it and is an upper bound.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Graphs out of observations: one of 256 nodes that looks back on 60 days, and runs of days of an S&P 500's size.
+//! Graphs out of observations: one of 256 nodes that looks back on 60 days, and runs of days of an
+//! S&P 500's size.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use megabatch_benches::noise;
@@ -18,7 +19,7 @@ fn correlation(criterion: &mut Criterion) {
         let days = lookback + RUN;
         let times: Vec<i64> = (0..days as i64).collect();
         let values = values(nodes * days);
-        let panel = Panel::new(&names, (&times, &times), &values).expect("the arrays have the panel's sizes");
+        let panel = Panel::new(&names, &times, &times, &values).expect("the arrays have the panel's sizes");
         group.throughput(Throughput::Elements(1));
         group.bench_function(format!("{nodes} nodes, {lookback} days, one alone"), |bencher| {
             bencher.iter(|| options.build(&panel, days).expect("the options are sound"));

@@ -1,4 +1,5 @@
-//! Files of graphs: batches by offsets, opening, and looking through what they hold. 128 graphs of 256 nodes with ten edges each.
+//! Files of graphs: batches by offsets, opening, and looking through what they hold. 128 graphs of
+//! 256 nodes with ten edges each.
 
 use std::path::Path;
 

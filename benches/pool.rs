@@ -91,7 +91,8 @@ fn hot_path(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A block of 64 granules from granules of which every second is free: mapping is free of cost on the simulated device.
+/// A block of 64 granules from granules of which every second is free: mapping is free of cost on
+/// the simulated device.
 fn stitching(criterion: &mut Criterion) {
     const GRANULES: usize = 1024;
     let checkered = || {
@@ -116,7 +117,8 @@ fn stitching(criterion: &mut Criterion) {
     });
 }
 
-/// A million events of blocks of all sizes in little more memory than they need, with a step boundary every thousand.
+/// A million events of blocks of all sizes in little more memory than they need, with a step
+/// boundary every thousand.
 fn million_events(criterion: &mut Criterion) {
     const EVENTS: usize = 1_000_000;
     let mut group = criterion.benchmark_group("pool");

@@ -1,4 +1,5 @@
-//! A stored chunk as the reader of chunk-io decodes it. The module is compiled from its source once more, as chunk-io gives it to nobody.
+//! A stored chunk as the reader of chunk-io decodes it. The module is compiled from its source once
+//! more, as chunk-io gives it to nobody.
 #![deny(unsafe_code)]
 
 #[path = "../crates/chunk-io/src/decode/mod.rs"]
@@ -15,11 +16,12 @@ pub struct StoredChunk {
 }
 
 impl StoredChunk {
-    /// `filters` by their names in HDF5, in the order of writing; `stored` holds `elements` of `element_bytes` after them.
+    /// `filters` by their names in HDF5, in the order of writing; `stored` holds `elements` of
+    /// `element_bytes` after them.
     ///
     /// # Panics
     /// For what the reader would leave to HDF5.
-    pub fn new(filters: &[&str], (elements, element_bytes): (usize, usize), stored: Vec<u8>) -> Self {
+    pub fn new(filters: &[&str], elements: usize, element_bytes: usize, stored: Vec<u8>) -> Self {
         let filter = |name: &&str| match *name {
             "deflate" => Filter::Deflate,
             "lzf" => Filter::Lzf,

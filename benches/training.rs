@@ -23,7 +23,9 @@ fn model(hidden: usize) -> ModelConfig {
 fn time_steps(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
-    (data, hidden, batch_size): (&dyn Samples, usize, usize),
+    data: &dyn Samples,
+    hidden: usize,
+    batch_size: usize,
 ) {
     let train: Vec<usize> = (0..data.len()).collect();
     let run = Run { samples: data, train: &train, validation: &[], checkpoints: None };
@@ -52,10 +54,10 @@ fn stepping(criterion: &mut Criterion) {
         ),
     ];
     for (name, shape, hidden) in cases {
-        time_steps(&mut group, name, (&samples(&shape, 2 * BATCH), hidden, BATCH));
+        time_steps(&mut group, name, &samples(&shape, 2 * BATCH), hidden, BATCH);
     }
     for case in FULL_SIZE {
-        time_steps(&mut group, case.name, (&case.series(case.batch), 128, case.batch));
+        time_steps(&mut group, case.name, &case.series(case.batch), 128, case.batch);
     }
     group.finish();
 }

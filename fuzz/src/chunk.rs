@@ -1,5 +1,6 @@
-//! Stored chunks: any bytes, decoded as the reader of chunk-io does, end in its values or in an error. The module is compiled from its source
-//! here, as chunk-io as a whole would bring the HDF5 library along, which is not what is put to the test.
+//! Stored chunks: any bytes, decoded as the reader of chunk-io does, end in its values or in an
+//! error. The module is compiled from its source here, as chunk-io as a whole would bring the HDF5
+//! library along, which is not what is put to the test.
 
 #[path = "../../crates/chunk-io/src/decode/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the reader calls more than the targets do")]
@@ -22,7 +23,8 @@ const FILTERS: [Filter; 8] = [
     Filter::Shuffle { element_bytes: 8 },
 ];
 
-/// Decodes a chunk behind three bytes that say what it is: its type, and the number of its elements, little-endian.
+/// Decodes a chunk behind three bytes that say what it is: its type, and the number of its
+/// elements, little-endian.
 pub fn one_filter(bytes: &[u8], filter: &str) {
     let Some((&[float, elements @ ..], stored)) = bytes.split_first_chunk::<3>() else { return };
     let (float, elements) = (float_of(float), usize::from(u16::from_le_bytes(elements)));
@@ -31,22 +33,24 @@ pub fn one_filter(bytes: &[u8], filter: &str) {
         "lzf" => (Filter::Lzf, lzf_decompressed),
         other => panic!("{other} is no compressor"),
     };
-    let values = decoded((&[filter], 0), (float, elements), stored);
-    // Bytes behind a deflate stream are passed over, and errors come in another order; what both take is to be the same.
+    let values = decoded(&[filter], 0, (float, elements), stored);
+    // Bytes behind a deflate stream are passed over, and errors come in another order; what both
+    // take is to be the same.
     if let (Some(values), Some(plain)) = (values, plain(stored, elements * float.bytes())) {
         let expected =
-            decoded((&[], 0), (float, elements), &plain).expect("a chunk without filters of the right length");
+            decoded(&[], 0, (float, elements), &plain).expect("a chunk without filters of the right length");
         assert!(values.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));
     }
 }
 
-/// Decodes a chunk behind its type, the number of its elements, and a pipeline: its filter mask, how many filters, and each.
+/// Decodes a chunk behind its type, the number of its elements, and a pipeline: its filter mask,
+/// how many filters, and each.
 pub fn pipeline(bytes: &[u8]) {
     let Some((&[float, low, high, mask, filters], rest)) = bytes.split_first_chunk::<5>() else { return };
     let Some((filters, stored)) = rest.split_at_checked(usize::from(filters % 6)) else { return };
     let filters: Vec<Filter> = filters.iter().map(|&filter| FILTERS[usize::from(filter) % FILTERS.len()]).collect();
     let chunk = (float_of(float), usize::from(u16::from_le_bytes([low, high])));
-    decoded((&filters, u32::from(mask)), chunk, stored);
+    decoded(&filters, u32::from(mask), chunk, stored);
 }
 
 fn float_of(byte: u8) -> Float {
@@ -55,7 +59,7 @@ fn float_of(byte: u8) -> Float {
 }
 
 /// All values of the chunk, of which a part is to be the same when it is asked for alone.
-fn decoded((filters, mask): (&[Filter], u32), (float, elements): (Float, usize), stored: &[u8]) -> Option<Vec<f32>> {
+fn decoded(filters: &[Filter], mask: u32, (float, elements): (Float, usize), stored: &[u8]) -> Option<Vec<f32>> {
     let pipeline = Pipeline::new(filters.to_vec(), float, elements)?;
     let mut decoder = Decoder::new();
     let decoded = match decoder.decode(&pipeline, mask, stored) {

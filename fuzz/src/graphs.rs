@@ -1,4 +1,5 @@
-//! Graphs as others write them: any bytes, imported, end in graphs that are well-formed and of one shape, and return from an export, or in an error.
+//! Graphs as others write them: any bytes, imported, end in graphs that are well-formed and of one
+//! shape, and return from an export, or in an error.
 
 use std::path::Path;
 
@@ -30,7 +31,8 @@ pub fn sdf(bytes: &[u8]) {
     for edges in [MoleculeEdges::Bonds, MoleculeEdges::Radius(2.0)] {
         let options = SdfOptions { edges, positions: Positions::Kept, ..SdfOptions::default() };
         if let Some(imported) = checked(sdf_text(&text, &options)) {
-            // Coordinates of more digits than SDF has are rounded, and bonds given twice are one: atoms stay what they were.
+            // Coordinates of more digits than SDF has are rounded, and bonds given twice are one:
+            // atoms stay what they were.
             let Ok(exported) = export::sdf(&imported) else { continue };
             let again = sdf_text(&exported, &options).expect("what is exported can be imported");
             assert_eq!((again.schema(), again.keys()), (imported.schema(), imported.keys()));

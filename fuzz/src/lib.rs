@@ -1,5 +1,5 @@
-//! What the fuzz targets share: any bytes, read as a file of bars in every mode, end in bars that keep the promises of
-//! [`read`] or in an error.
+//! What the fuzz targets share: any bytes, read as a file of bars in every mode, end in bars that
+//! keep the promises of [`read`] or in an error.
 #![deny(unsafe_code)]
 
 pub mod chunk;
@@ -27,7 +27,8 @@ pub fn read_in_every_mode(bytes: &[u8], format: Option<FormatName>) {
         out.set_len(0).and_then(|()| out.seek(SeekFrom::Start(0))).expect("an empty file");
         out.write_all(bytes).expect("room for the bytes");
         for on_error in OnError::ALL {
-            // Stated, so that bytes without two neighbouring times get beyond the search for a timeframe.
+            // Stated, so that bytes without two neighbouring times get beyond the search for a
+            // timeframe.
             let base = (on_error == OnError::Repair).then_some(Timeframe::M1);
             let symbol = Some("FUZZED".to_owned());
             read_and_check(file.path(), &ReadOptions { format, on_error, base, symbol, ..ReadOptions::default() });

@@ -5,7 +5,8 @@ use anyhow::Result;
 use crate::tools::{self, Venv};
 use crate::workspace::{Workspace, cargo, succeed};
 
-/// What `benches/peers` imports. PyTorch brings its CUDA libraries along, 6 GB, also on a machine without a GPU.
+/// What `benches/peers` imports. PyTorch brings its CUDA libraries along, 6 GB, also on a machine
+/// without a GPU.
 const PEER_PACKAGES: &[&str] = &["torch", "setuptools>=77.0.3", "numpy", "h5py", "safetensors", "torch_geometric"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

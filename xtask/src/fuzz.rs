@@ -1,7 +1,8 @@
-//! Fuzzing: every parser is fed bytes that no program would write: of text, of the chunks that HDF5 stores, and of files of graphs.
+//! Fuzzing: every parser is fed bytes that no program would write: of text, of the chunks that HDF5
+//! stores, and of files of graphs.
 //!
-//! The targets are the workspace in `fuzz/`, built by cargo-fuzz with AddressSanitizer. That asks for a nightly compiler or for
-//! `RUSTC_BOOTSTRAP=1`, which makes the stable one accept it.
+//! The targets are the workspace in `fuzz/`, built by cargo-fuzz with AddressSanitizer. That asks
+//! for a nightly compiler or for `RUSTC_BOOTSTRAP=1`, which makes the stable one accept it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,13 +13,15 @@ use crate::workspace::{Workspace, cargo, succeed};
 
 const SECONDS_DEFAULT: u64 = 60;
 
-/// What a good parser stays below on inputs of at most [`INPUT_BYTES_MAX`]: an input that takes longer or more is a finding. Leaks are
-/// not looked for: that asks for ptrace, which containers forbid, and safe Rust seldom leaks.
+/// What a good parser stays below on inputs of at most [`INPUT_BYTES_MAX`]: an input that takes
+/// longer or more is a finding. Leaks are not looked for: that asks for ptrace, which containers
+/// forbid, and safe Rust seldom leaks.
 const LIMITS: [&str; 5] =
     ["-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-print_final_stats=1", "-detect_leaks=0"];
 const INPUT_BYTES_MAX: u64 = 16 << 10;
 
-/// `fuzz [--seconds N] [TARGET…]`: N seconds of each target, one after the other, or of those named.
+/// `fuzz [--seconds N] [TARGET…]`: N seconds of each target, one after the other, or of those
+/// named.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let (seconds, named) = match args {
         [flag, seconds, named @ ..] if flag == "--seconds" => {
@@ -34,7 +37,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let cargo_fuzz = cargo_fuzz(&workspace)?;
     for target in if named.is_empty() { &all } else { named } {
         println!("xtask: fuzzing {target} for {seconds} s");
-        fuzz(&workspace, &cargo_fuzz, (target, seconds))?;
+        fuzz(&workspace, &cargo_fuzz, target, seconds)?;
     }
     Ok(())
 }
@@ -61,7 +64,7 @@ fn cargo_fuzz(workspace: &Workspace) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn fuzz(workspace: &Workspace, cargo_fuzz: &Path, (target, seconds): (&str, u64)) -> Result<()> {
+fn fuzz(workspace: &Workspace, cargo_fuzz: &Path, target: &str, seconds: u64) -> Result<()> {
     let found = workspace.target_dir.join("fuzz-corpus").join(target);
     std::fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
     let mut run = Command::new(cargo_fuzz);
@@ -81,7 +84,8 @@ fn is_no_bar_format(name: &str) -> bool {
     name.starts_with("chunk_") || name.starts_with("graph_")
 }
 
-/// Folders of inputs to begin with: those of the target, or of every format of bars where it takes any.
+/// Folders of inputs to begin with: those of the target, or of every format of bars where it takes
+/// any.
 fn seeds(workspace: &Workspace, target: &str) -> Vec<PathBuf> {
     let seeds = workspace.root.join("fuzz/seeds");
     let own = seeds.join(target);

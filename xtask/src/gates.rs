@@ -62,7 +62,8 @@ fn each_library_alone(session: &Session) -> Result<()> {
     session.passed.unless_unchanged("gpu-core without CUDA", hash_of(&keys), || without_cuda(session))
 }
 
-/// The program turns the feature `cuda` on, and with it the rest of the workspace's run: the crate that has it is tested without it too.
+/// The program turns the feature `cuda` on, and with it the rest of the workspace's run: the crate
+/// that has it is tested without it too.
 fn without_cuda(session: &Session) -> Result<()> {
     let package = ["--package", "megabatch-gpu-core"];
     let clippy = ["clippy", "--locked", "--all-targets"];
@@ -79,7 +80,8 @@ fn docs(session: &Session) -> Result<()> {
     })
 }
 
-/// HDF5, zlib and lzf are linked statically; a binary that asks for one of them at run time would fail on another machine.
+/// HDF5, zlib and lzf are linked statically; a binary that asks for one of them at run time would
+/// fail on another machine.
 fn system_libraries(session: &Session) -> Result<()> {
     if !cfg!(target_os = "linux") {
         println!("skipped: the list of allowed libraries is Linux's");

@@ -1,4 +1,5 @@
-//! `cargo xtask gpu-check`: the programs that `scripts/gpu-check build` packs for a machine without Rust.
+//! `cargo xtask gpu-check`: the programs that `scripts/gpu-check build` packs for a machine without
+//! Rust.
 
 use anyhow::{Result, bail};
 

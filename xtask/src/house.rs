@@ -1,5 +1,6 @@
-//! Rules of style that a compiler does not hold, counted by crate: parameters without a name, circles
-//! between modules, long comment lines. `xtask/house.tsv` has the counts; they may only fall.
+//! Rules of style that a compiler does not hold, counted by crate: parameters without a name,
+//! circles between modules, long comment lines. `xtask/house.tsv` has the counts; they may only
+//! fall.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -110,7 +111,8 @@ fn long_comments(text: &str) -> usize {
 struct Imports(BTreeMap<String, BTreeSet<String>>);
 
 impl Imports {
-    /// Adds the arrows from `module` for every path of `file` that begins with `crate`, tests apart.
+    /// Adds the arrows from `module` for every path of `file` that begins with `crate`, tests
+    /// apart.
     fn add(&mut self, module: &str, file: &syn::File) {
         let mut paths = Paths { found: self.0.entry(module.to_owned()).or_default() };
         paths.visit_file(file);

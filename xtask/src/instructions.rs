@@ -1,7 +1,9 @@
-//! `cargo xtask instructions [--check]`: instructions that training steps execute, counted by valgrind, beside the committed table.
+//! `cargo xtask instructions [--check]`: instructions that training steps execute, counted by
+//! valgrind, beside the committed table.
 //!
-//! Counts do not depend on what else a machine does, so that a change of a percent is one of the code. Valgrind runs programs as if on a processor with AVX2
-//! and FMA at the most: what is counted is the AVX2 form. A step's count is half of what three steps take more than one.
+//! Counts do not depend on what else a machine does, so that a change of a percent is one of the
+//! code. Valgrind runs programs as if on a processor with AVX2 and FMA at the most: what is counted
+//! is the AVX2 form. A step's count is half of what three steps take more than one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,7 +76,7 @@ fn count(workspace: &Workspace) -> Result<Counts> {
     let program = workspace.target_dir.join("release/examples/training_step");
     let mut counts = Counts::new();
     for (case, arguments) in CASES {
-        let [one, three] = [1, 3].map(|steps| functions(&program, arguments, (steps, &workspace.target_dir)));
+        let [one, three] = [1, 3].map(|steps| functions(&program, arguments, steps, &workspace.target_dir));
         let (one, three) = (one?, three?);
         let of = |run: &BTreeMap<String, u64>, function: &str| run.get(function).copied().unwrap_or(0);
         let step = |function: &str| of(&three, function).saturating_sub(of(&one, function)) / 2;
@@ -96,7 +98,7 @@ fn kernel_of(function: &str) -> Option<&'static str> {
 }
 
 /// The instructions that each function executes itself in a run of so many steps.
-fn functions(program: &Path, arguments: &[&str], (steps, folder): (u64, &Path)) -> Result<BTreeMap<String, u64>> {
+fn functions(program: &Path, arguments: &[&str], steps: u64, folder: &Path) -> Result<BTreeMap<String, u64>> {
     let out = folder.join("instructions.callgrind");
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--quiet", "--compress-strings=no", "--compress-pos=no"]);
@@ -107,8 +109,8 @@ fn functions(program: &Path, arguments: &[&str], (steps, folder): (u64, &Path)) 
     Ok(self_costs(&profile))
 }
 
-/// The costs of functions themselves in callgrind's format, uncompressed: `fn=NAME`, then `LINE COST`; the line after `calls=` has what a callee
-/// took.
+/// The costs of functions themselves in callgrind's format, uncompressed: `fn=NAME`, then `LINE
+/// COST`; the line after `calls=` has what a callee took.
 fn self_costs(profile: &str) -> BTreeMap<String, u64> {
     let mut costs = BTreeMap::new();
     let (mut function, mut of_callee) = (None, false);

@@ -1,6 +1,8 @@
-//! `cargo xtask kill`: training killed with SIGKILL at random moments, many more times than an ordinary test has time for.
+//! `cargo xtask kill`: training killed with SIGKILL at random moments, many more times than an
+//! ordinary test has time for.
 //!
-//! The work is that of the program's own test, which says what it compares; this asks it for more runs and keeps what it found.
+//! The work is that of the program's own test, which says what it compares; this asks it for more
+//! runs and keeps what it found.
 
 use std::process::Stdio;
 

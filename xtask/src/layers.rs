@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
 
-/// Each library with the members it may depend on. The program and the developers' packages may use any library; no library
-/// may use them.
+/// Each library with the members it may depend on. The program and the developers' packages may use
+/// any library; no library may use them.
 const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-cuda-lazy", &[]),
     ("megabatch-gpu-core", &["megabatch-cuda-lazy"]),

@@ -1,4 +1,5 @@
-//! `cargo xtask report`: the reports of a demo, of a run with attention and of one with graphs, and a comparison, looked at in a real browser.
+//! `cargo xtask report`: the reports of a demo, of a run with attention and of one with graphs, and
+//! a comparison, looked at in a real browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -55,7 +56,8 @@ const VIEWS: [View; 4] = [
 const TWO_VIEWS: &[View] =
     &[View { name: "light", width: 1200, options: &[] }, View { name: "narrow", width: 500, options: &[] }];
 
-/// Appended to a copy of the page, to ask the browser how large the page is, and in which order the Tab key goes through it.
+/// Appended to a copy of the page, to ask the browser how large the page is, and in which order the
+/// Tab key goes through it.
 const MEASURE: &str = include_str!("report/measure.html");
 
 /// The largest page that is still a small attachment.
@@ -143,14 +145,15 @@ fn look(browser: &Browser, runs: &Path, page: &Page) -> Result<()> {
             bail!("{name}, {}: the page is {width} pixels wide in a window of {}", view.name, view.width);
         }
         require_order(&measured::<String>(&dom, "order")?).with_context(|| (*name).to_owned())?;
-        let picture = browser.picture(&path, (name, view), height)?;
+        let picture = browser.picture(&path, name, view, height)?;
         println!("xtask: {name}, {}: no message on the console, all parts there: {}", view.name, picture.display());
     }
     Ok(())
 }
 
-/// Fails unless the Tab key reaches everything in the order in which it stands on the page, the way past the contents list first, and each shows
-/// that it is reached. `order` is what [`MEASURE`] found: `ok`, or what is wrong.
+/// Fails unless the Tab key reaches everything in the order in which it stands on the page, the way
+/// past the contents list first, and each shows that it is reached. `order` is what [`MEASURE`]
+/// found: `ok`, or what is wrong.
 fn require_order(order: &str) -> Result<()> {
     match order {
         "ok" => Ok(()),
@@ -223,7 +226,7 @@ impl Browser {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn picture(&self, page: &Path, (name, view): (&str, &View), height: u32) -> Result<PathBuf> {
+    fn picture(&self, page: &Path, name: &str, view: &View, height: u32) -> Result<PathBuf> {
         let picture = self.folder.join(format!("{name}-{}.png", view.name));
         let mut command = self.command(view, height);
         command.arg(format!("--screenshot={}", picture.display())).arg(address(page)?);

@@ -1,4 +1,5 @@
-//! `cargo xtask test --timings`: what the two commands take on clean clones, as the table of `docs/measurements/gate.md`.
+//! `cargo xtask test --timings`: what the two commands take on clean clones, as the table of
+//! `docs/measurements/gate.md`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

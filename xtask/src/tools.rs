@@ -1,7 +1,8 @@
-//! What the build and the tests need besides Rust: cmake for HDF5, numpy and h5py to compare files with.
+//! What the build and the tests need besides Rust: cmake for HDF5, numpy and h5py to compare files
+//! with.
 //!
-//! A tool that the machine has is used; one that it lacks comes from PyPI into a virtual environment under `target/`, so
-//! that nothing outside the checkout changes and no root is needed.
+//! A tool that the machine has is used; one that it lacks comes from PyPI into a virtual
+//! environment under `target/`, so that nothing outside the checkout changes and no root is needed.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! The trampolines of cuda-lazy, written from the declarations of the bindings that the workspace is locked to.
+//! The trampolines of cuda-lazy, written from the declarations of the bindings that the workspace
+//! is locked to.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -115,7 +116,8 @@ impl<'a> Types<'a> {
         Ok(lowered.collect::<Result<Vec<_>>>()?.join(", "))
     }
 
-    /// How a value of type `kind` is passed: a pointer as any pointer, an enum as the integer that C makes of it.
+    /// How a value of type `kind` is passed: a pointer as any pointer, an enum as the integer that
+    /// C makes of it.
     fn passed(&self, kind: &str) -> Result<&'static str> {
         if kind.starts_with('*') || kind.contains("option::Option<") {
             return Ok("*mut c_void");

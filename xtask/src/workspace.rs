@@ -41,7 +41,8 @@ impl Workspace {
         Ok(Workspace { root, target_dir: path("target_directory")?, packages })
     }
 
-    /// `package` and every member that it depends on, also through others, but not for its tests alone.
+    /// `package` and every member that it depends on, also through others, but not for its tests
+    /// alone.
     pub(crate) fn with_dependencies<'a>(&'a self, package: &'a Package) -> Vec<&'a Package> {
         let mut found = vec![package];
         let mut next = 0;

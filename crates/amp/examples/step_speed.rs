@@ -1,9 +1,11 @@
-//! Times the two passes from gradients to updated weights, for `benches/peers/amp.py`: one line of JSON with the fastest time of each in seconds.
+//! Times the two passes from gradients to updated weights, for `benches/peers/amp.py`: one line of
+//! JSON with the fastest time of each in seconds.
 //!
 //! `step_speed PARAMETERS TENSORS THREADS REPEATS`
 //!
-//! What cannot be undercut while all of it lies in memory: the first pass reads 4 bytes a parameter; the second reads 16 and writes 12. `traffic` is that
-//! much traffic with an addition in place of the work.
+//! What cannot be undercut while all of it lies in memory: the first pass reads 4 bytes a
+//! parameter; the second reads 16 and writes 12. `traffic` is that much traffic with an addition in
+//! place of the work.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -6,10 +6,13 @@
 //!
 //! Departures:
 //!
-//! 1. Squares are formed and added in double precision. The square of an f32 is exact there, neither overflows nor vanishes, and a finite number of
-//!    them has a finite sum. So the sum is finite exactly if all gradients are, and there is no second test.
-//! 2. The scale is taken out of the norm, and out of the gradients by the second pass, which multiplies them where it reads them.
-//! 3. Blocks of fixed size are added in 32 lanes, and their sums in order, so that threads and vectors change no bit.
+//! 1. Squares are formed and added in double precision. The square of an f32 is exact there,
+//!    neither overflows nor vanishes, and a finite number of them has a finite sum. So the sum is
+//!    finite exactly if all gradients are, and there is no second test.
+//! 2. The scale is taken out of the norm, and out of the gradients by the second pass, which
+//!    multiplies them where it reads them.
+//! 3. Blocks of fixed size are added in 32 lanes, and their sums in order, so that threads and
+//!    vectors change no bit.
 
 #![forbid(unsafe_code)]
 
@@ -32,10 +35,12 @@ pub struct Place {
 /// What the first pass found out about gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Examined<S> {
-    /// The root of the sum of the squares of all unscaled gradients. Infinite or NaN where there is a gradient that is not finite.
+    /// The root of the sum of the squares of all unscaled gradients. Infinite or NaN where there is
+    /// a gradient that is not finite.
     ///
-    /// For f32 its relative error is at most (n / 2¹⁴ + t + 550) · 2⁻⁵⁴ for n elements in t tensors: a lane adds 512 squares, 32 lanes are added to
-    /// one, and blocks one after the other; the root halves that. For f64 it is infinite where squares overflow.
+    /// For f32 its relative error is at most (n / 2¹⁴ + t + 550) · 2⁻⁵⁴ for n elements in t
+    /// tensors: a lane adds 512 squares, 32 lanes are added to one, and blocks one after the other;
+    /// the root halves that. For f64 it is infinite where squares overflow.
     pub norm: f64,
     /// The first gradient that is infinite or NaN once it is unscaled.
     pub non_finite: Option<Place>,
@@ -59,8 +64,9 @@ impl<S: Number> Factors<S> {
 }
 
 impl<S: Number> Examined<S> {
-    /// What unscales the gradients and clips them to `clip_norm`: min(1, clip_norm / (norm + 1e-6)), as in
-    /// `torch.nn.utils.clip_grad_norm_`. None where a gradient is not finite: such a step is to be skipped.
+    /// What unscales the gradients and clips them to `clip_norm`: min(1, clip_norm / (norm +
+    /// 1e-6)), as in `torch.nn.utils.clip_grad_norm_`. None where a gradient is not finite: such a
+    /// step is to be skipped.
     pub fn factors(&self, clip_norm: Option<f64>) -> Option<Factors<S>> {
         let coefficient = clip_norm.map_or(1.0, |clip_norm| clip_norm / (self.norm + 1e-6));
         let clip = S::from_f64(if coefficient < 1.0 { coefficient } else { 1.0 });
@@ -68,8 +74,9 @@ impl<S: Number> Examined<S> {
     }
 }
 
-/// The first pass over `gradients`, a slice a tensor, of a loss that was multiplied by 1 / `inverse_scale`. Many tensors that lie in one piece may be one
-/// slice: [`Layout::overflow`] finds the tensor of an element.
+/// The first pass over `gradients`, a slice a tensor, of a loss that was multiplied by 1 /
+/// `inverse_scale`. Many tensors that lie in one piece may be one slice: [`Layout::overflow`] finds
+/// the tensor of an element.
 ///
 /// # Panics
 /// If `inverse_scale` is not a positive finite number.
@@ -170,7 +177,8 @@ mod tests {
         norm == expected || (norm - expected).abs() <= 600.0 * f64::EPSILON / 4.0 * expected
     }
 
-    /// The root of the sum of squares of gradients that are unscaled first, added with what each addition loses (Kahan, 1965).
+    /// The root of the sum of squares of gradients that are unscaled first, added with what each
+    /// addition loses (Kahan, 1965).
     fn plain<S: Number>(gradients: &[&[S]], inverse_scale: S) -> f64 {
         let (mut sum, mut lost) = (0.0, 0.0);
         for &g in gradients.iter().copied().flatten() {

@@ -10,7 +10,8 @@ use crate::update::WorkingCopy;
 
 /// The number that weights and gradients are: `f32` in training, `f64` as the reference in tests.
 ///
-/// Sealed: what holds for these two, such as that the square of an f32 is exact in f64, holds for no other.
+/// Sealed: what holds for these two, such as that the square of an f32 is exact in f64, holds for
+/// no other.
 pub trait Number:
     private::Sealed
     + Copy
@@ -92,8 +93,9 @@ fn each<T>(round: impl Fn(f64) -> T) -> impl Fn(&[f64], &mut [T]) {
     move |values, copy| values.iter().zip(copy).for_each(|(&value, copy)| *copy = round(value))
 }
 
-/// `x` itself, or of the two numbers around it the one whose last bit is 1: rounded again to fewer bits, that gives what rounding once gives (Boldo and
-/// Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+/// `x` itself, or of the two numbers around it the one whose last bit is 1: rounded again to fewer
+/// bits, that gives what rounding once gives (Boldo and Melquiond, "Emulation of FMA and correctly
+/// rounded sums", 2008).
 fn to_odd(x: f64) -> f32 {
     let nearest = x as f32;
     if f64::from(nearest) == x || x.is_nan() {

@@ -49,7 +49,8 @@ impl Default for OptimizerSettings {
     }
 }
 
-/// The factors of one step. They are computed in double precision and rounded once, as PyTorch does.
+/// The factors of one step. They are computed in double precision and rounded once, as PyTorch
+/// does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates<S> {
     pub(crate) lr: S,

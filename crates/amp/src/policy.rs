@@ -8,7 +8,8 @@ use crate::precision::Precision;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Products of matrices: projections of inputs, attention's scores and sums, heads; forward and backward.
+    /// Products of matrices: projections of inputs, attention's scores and sums, heads; forward and
+    /// backward.
     MatrixProduct,
     /// The product of the hidden state with the recurrent weights, and the gates that it leads to.
     Recurrence,
@@ -29,7 +30,8 @@ pub enum Operation {
 /// The precisions of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arithmetic {
-    /// Of what it reads: weights are working copies of this precision, activations are rounded to it.
+    /// Of what it reads: weights are working copies of this precision, activations are rounded to
+    /// it.
     pub operands: Precision,
     /// Of its sums.
     pub accumulation: Precision,
@@ -46,9 +48,10 @@ enum Allowance {
     Full,
 }
 
-/// The policy. Low is what costs the time and forgives the rounding: products, of which each result is a sum in f32. Full is what adds up small numbers,
-/// takes exponentials, or changes weights by less than a 16-bit number can tell (Micikevicius et al., "Mixed precision training", 2018, sections 3.1 and
-/// 3.3; the lists of `torch.autocast` agree).
+/// The policy. Low is what costs the time and forgives the rounding: products, of which each result
+/// is a sum in f32. Full is what adds up small numbers, takes exponentials, or changes weights by
+/// less than a 16-bit number can tell (Micikevicius et al., "Mixed precision training", 2018,
+/// sections 3.1 and 3.3; the lists of `torch.autocast` agree).
 const POLICY: &[(Operation, Allowance)] = &[
     (Operation::MatrixProduct, Allowance::Low),
     (Operation::Recurrence, Allowance::Low),

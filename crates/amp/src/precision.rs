@@ -6,7 +6,8 @@ use half::{bf16, f16};
 use megabatch_gpu_core::convert;
 use serde::{Deserialize, Serialize};
 
-/// The precision that a model is trained in: what [`arithmetic`](Self::arithmetic) runs in 16 bits where it may.
+/// The precision that a model is trained in: what [`arithmetic`](Self::arithmetic) runs in 16 bits
+/// where it may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -15,7 +16,8 @@ pub enum Precision {
     Fp32,
     /// bfloat16: 8 significant bits and the range of fp32. It needs no loss scale.
     Bf16,
-    /// IEEE 754 binary16: 11 significant bits, normal numbers from 6.1e-5 to 65,504. Gradients need a loss scale.
+    /// IEEE 754 binary16: 11 significant bits, normal numbers from 6.1e-5 to 65,504. Gradients need
+    /// a loss scale.
     Fp16,
 }
 
@@ -55,10 +57,11 @@ impl fmt::Display for Precision {
 /// Numbers that are rounded at a time: their 16-bit forms stay in the first-level cache.
 const BLOCK: usize = 1024;
 
-/// Rounds `values` to the nearest that `precision` has, ties to even, where they lie; fp32 leaves them as they are. What is too large becomes infinite,
-/// a NaN stays one.
+/// Rounds `values` to the nearest that `precision` has, ties to even, where they lie; fp32 leaves
+/// them as they are. What is too large becomes infinite, a NaN stays one.
 ///
-/// Products of numbers so rounded, added in f32, are what a processor with 16-bit arithmetic and f32 accumulation computes, up to the order of additions.
+/// Products of numbers so rounded, added in f32, are what a processor with 16-bit arithmetic and
+/// f32 accumulation computes, up to the order of additions.
 pub fn round_to(precision: Precision, values: &mut [f32]) {
     match precision {
         Precision::Fp32 => {}

@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 
 /// How the loss scale changes.
 ///
-/// The defaults are those of `torch.amp.GradScaler`, with a floor of 1 and a ceiling of 2²⁴, where PyTorch has none.
+/// The defaults are those of `torch.amp.GradScaler`, with a floor of 1 and a ceiling of 2²⁴, where
+/// PyTorch has none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScalerConfig {
@@ -14,11 +15,13 @@ pub struct ScalerConfig {
     pub initial_scale: f32,
     /// What the scale is multiplied by when it grows, > 1. A power of two keeps scaling exact.
     pub growth_factor: f64,
-    /// What the scale is multiplied by after overflows, in (0, 1). A power of two keeps scaling exact.
+    /// What the scale is multiplied by after overflows, in (0, 1). A power of two keeps scaling
+    /// exact.
     pub backoff_factor: f64,
     /// Steps in a row without overflow after which the scale grows, ≥ 1.
     pub growth_interval: u32,
-    /// Overflows in a row from which on each one lowers the scale, ≥ 1. Those before only skip their step.
+    /// Overflows in a row from which on each one lowers the scale, ≥ 1. Those before only skip
+    /// their step.
     pub hysteresis: u32,
     /// The floor: a backoff ends there, and the next one is an error.
     pub min_scale: f32,
@@ -67,8 +70,8 @@ impl ScalerConfig {
     }
 }
 
-/// What a checkpoint keeps of a [`LossScaler`]. Stored as decimal text it comes back to the bit from a reader that rounds
-/// correctly; serde_json is one with its feature `float_roundtrip`.
+/// What a checkpoint keeps of a [`LossScaler`]. Stored as decimal text it comes back to the bit
+/// from a reader that rounds correctly; serde_json is one with its feature `float_roundtrip`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScalerState {
@@ -102,11 +105,13 @@ pub struct Overflow<'a> {
 
 /// Scales the loss, so that small gradients survive in fp16, as far as large ones allow.
 ///
-/// The loss is multiplied by [`scale`](Self::scale) before the backward pass and the gradients by [`inverse`](Self::inverse)
-/// after it (Micikevicius et al., "Mixed precision training", 2018, section 3.2). A step whose gradients overflow is skipped
-/// and lowers the scale; a long run of steps without overflow raises it.
+/// The loss is multiplied by [`scale`](Self::scale) before the backward pass and the gradients by
+/// [`inverse`](Self::inverse) after it (Micikevicius et al., "Mixed precision training", 2018,
+/// section 3.2). A step whose gradients overflow is skipped and lowers the scale; a long run of
+/// steps without overflow raises it.
 ///
-/// With `hysteresis` 1 its scale is that of `torch.amp.GradScaler` to the bit, as long as it stays between floor and ceiling.
+/// With `hysteresis` 1 its scale is that of `torch.amp.GradScaler` to the bit, as long as it stays
+/// between floor and ceiling.
 #[derive(Clone, Debug)]
 pub struct LossScaler {
     config: ScalerConfig,
@@ -126,7 +131,8 @@ impl LossScaler {
     /// A scaler that goes on where the one stood that gave `state`.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a setting out of range, and for a state whose scale is not between floor and ceiling.
+    /// [`Error::Setting`] for a setting out of range, and for a state whose scale is not between
+    /// floor and ceiling.
     pub fn resume(config: ScalerConfig, state: ScalerState) -> Result<Self> {
         config.check()?;
         if !config.holds(state.scale) {
@@ -158,7 +164,8 @@ impl LossScaler {
     /// Notes how a step went: without overflow, or where its gradients overflowed first.
     ///
     /// # Errors
-    /// [`Error::ScaleCollapsed`] where the scale would have to fall below its floor; the scaler is then as before.
+    /// [`Error::ScaleCollapsed`] where the scale would have to fall below its floor; the scaler is
+    /// then as before.
     pub fn update(&mut self, overflow: Option<Overflow<'_>>) -> Result<ScaleChange> {
         match overflow {
             Some(overflow) => self.overflowed(overflow),

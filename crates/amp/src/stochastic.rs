@@ -4,12 +4,15 @@
 //! upper half of (bits of x + 16 random bits)
 //! ```
 //!
-//! The lower half of x, over 2¹⁶, is the probability of a carry, and the distance to the upper neighbour is the unit of the upper half: in the mean nothing
-//! is lost (Gupta et al., "Deep learning with limited numerical precision", 2015, section 3.1).
+//! The lower half of x, over 2¹⁶, is the probability of a carry, and the distance to the upper
+//! neighbour is the unit of the upper half: in the mean nothing is lost (Gupta et al., "Deep
+//! learning with limited numerical precision", 2015, section 3.1).
 //!
-//! The bits are those of Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), a function of a key and a counter: the key is
-//! the seed, the upper half of the counter the step, its lower half ⌊i / 128⌋ · 16 + i mod 16 for element i, which takes the ⌊i / 16⌋ mod 8-th of the eight
-//! times 16 bits. So sixteen counters at a time give 128 elements their bits without a transposition.
+//! The bits are those of Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+//! 3", 2011), a function of a key and a counter: the key is the seed, the upper half of the counter
+//! the step, its lower half ⌊i / 128⌋ · 16 + i mod 16 for element i, which takes the ⌊i / 16⌋ mod
+//! 8-th of the eight times 16 bits. So sixteen counters at a time give 128 elements their bits
+//! without a transposition.
 
 #![forbid(unsafe_code)]
 
@@ -41,8 +44,9 @@ pub struct Noise {
     pub first_index: u64,
 }
 
-/// Rounds `from` to one of the two neighbours in bf16, to each with the probability that makes `from` the mean. A bf16 stays what it is; beyond the largest
-/// one the upper neighbour is infinity; a NaN stays one.
+/// Rounds `from` to one of the two neighbours in bf16, to each with the probability that makes
+/// `from` the mean. A bf16 stays what it is; beyond the largest one the upper neighbour is
+/// infinity; a NaN stays one.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -67,7 +71,7 @@ impl Loops for Rounding<'_> {
         while !from.is_empty() {
             // The first block may have begun before, and the last one may go on.
             let skipped = (first_index % BLOCK as u64) as usize;
-            let pieces = pieces(seed, [step, first_index / BLOCK as u64]);
+            let pieces = pieces(seed, step, first_index / BLOCK as u64);
             let len = from.len().min(BLOCK - skipped);
             let (from_rest, to_rest) = (&from[len..], to.split_off_mut(len..).unwrap_or_default());
             for ((to, &from), &piece) in to.iter_mut().zip(&from[..len]).zip(&pieces[skipped..]) {
@@ -88,7 +92,7 @@ fn round(x: f32, piece: u16) -> bf16 {
 
 /// The random bits of the elements `block` · 128 and after.
 #[inline(always)]
-fn pieces(seed: u64, [step, block]: [u64; 2]) -> [u16; BLOCK] {
+fn pieces(seed: u64, step: u64, block: u64) -> [u16; BLOCK] {
     let counter = |lane: usize| block.wrapping_mul(LANES as u64).wrapping_add(lane as u64);
     let words = philox(
         [seed as u32, (seed >> 32) as u32],
@@ -204,7 +208,8 @@ mod tests {
                 variance += share * (1.0 - share) * unit * unit;
             }
         }
-        // Five standard deviations, about 6. Always up would be off by 640; to nearest by nothing, which the second assertion tells apart.
+        // Five standard deviations, about 6. Always up would be off by 640; to nearest by nothing,
+        // which the second assertion tells apart.
         assert!(error.abs() < 5.0 * variance.sqrt(), "{error} of {}", variance.sqrt());
         assert!(to.iter().zip(&from).any(|(to, &from)| (to.to_f32() - from).abs() > 2f32.powi(-8)), "not to nearest");
     }
@@ -220,7 +225,8 @@ mod tests {
             sums.copy_from_slice(&to);
         }
         let mean = sums.iter().map(|sum| sum.to_f64()).sum::<f64>() / 1000.0;
-        // 256 roundings, each of variance 2⁻¹⁴ · 7/64, in 1,000 sums: five standard errors of the mean.
+        // 256 roundings, each of variance 2⁻¹⁴ · 7/64, in 1,000 sums: five standard errors of the
+        // mean.
         assert!((mean - 1.25).abs() < 5.0 * (256.0 * 2f64.powi(-14) * 7.0 / 64.0 / 1000.0).sqrt(), "{mean}");
     }
 

@@ -12,11 +12,13 @@ pub enum Threads {
     Pool,
 }
 
-/// Elements that a task takes: of four tensors they fill a quarter of a second-level cache, and are worth handing to a thread.
+/// Elements that a task takes: of four tensors they fill a quarter of a second-level cache, and are
+/// worth handing to a thread.
 pub(crate) const BLOCK: usize = 1 << 14;
 
 impl Threads {
-    /// The numbers that `of` gives for each item, added in the order of the items, whoever computes them.
+    /// The numbers that `of` gives for each item, added in the order of the items, whoever computes
+    /// them.
     pub(crate) fn sum<T: Send>(self, items: impl Iterator<Item = T>, of: impl Fn(T) -> f64 + Sync + Send) -> f64 {
         match self {
             Threads::Caller => items.map(of).fold(0.0, |sum, term| sum + term),

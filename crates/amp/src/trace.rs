@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::number::Number;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
-/// Numbers of which the first look asks only whether all are finite: a few kilobytes, which the second look finds in the cache.
+/// Numbers of which the first look asks only whether all are finite: a few kilobytes, which the
+/// second look finds in the cache.
 const BLOCK: usize = 1024;
 
 /// Index of the first of `values` that is infinite or NaN.
@@ -54,10 +55,11 @@ impl fmt::Display for FirstNonFinite {
     }
 }
 
-/// Looks at the tensors of a step in the order in which they are computed, and keeps the first element that is not finite: where the trouble began, and not
-/// where it was noticed.
+/// Looks at the tensors of a step in the order in which they are computed, and keeps the first
+/// element that is not finite: where the trouble began, and not where it was noticed.
 ///
-/// It costs a read of each tensor, so it is for the step that is computed again after a loss or a gradient was not finite.
+/// It costs a read of each tensor, so it is for the step that is computed again after a loss or a
+/// gradient was not finite.
 #[derive(Clone, Debug)]
 pub struct Trace {
     step: u64,
@@ -71,7 +73,7 @@ impl Trace {
     }
 
     /// Looks at the next tensor. Once something was found, nothing is looked at any more.
-    pub fn look<S: Number>(&mut self, (layer, tensor): (&str, &str), values: &[S]) {
+    pub fn look<S: Number>(&mut self, layer: &str, tensor: &str, values: &[S]) {
         if self.first.is_some() {
             return;
         }
@@ -125,10 +127,10 @@ mod tests {
     #[test]
     fn a_trace_keeps_where_the_trouble_began() {
         let mut trace = Trace::new(41);
-        trace.look(("lstm.M1", "gates"), &[0.5f32, 1.0]);
+        trace.look("lstm.M1", "gates", &[0.5f32, 1.0]);
         assert_eq!(trace.first(), None);
-        trace.look(("lstm.M1", "cell state"), &[0.0f32, 1.0, f32::INFINITY, f32::NAN]);
-        trace.look(("head", "outputs"), &[f64::NAN]);
+        trace.look("lstm.M1", "cell state", &[0.0f32, 1.0, f32::INFINITY, f32::NAN]);
+        trace.look("head", "outputs", &[f64::NAN]);
         let error = trace.finish().unwrap_err();
         assert_eq!(error.to_string(), "step 41, layer lstm.M1: cell state is inf at index 2");
         assert_eq!(Trace::new(1).finish(), Ok(()));

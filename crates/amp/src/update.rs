@@ -1,4 +1,5 @@
-//! The second pass: gradients unscaled, clipped and followed, in one go over weights, gradients and moments.
+//! The second pass: gradients unscaled, clipped and followed, in one go over weights, gradients and
+//! moments.
 //!
 //! ```text
 //! g = (gradient · 1/scale) · clip
@@ -7,8 +8,9 @@
 //!               where Adam adds decay · p to g, and AdamW first multiplies p by 1 - lr · decay
 //! ```
 //!
-//! Departures: none. Each operation rounds once, in this order, on every processor; a loss scale that is a power of two and a clip coefficient of 1
-//! leave no trace, unless an unscaled gradient is subnormal. Working copies are rounded block by block, while the weights are in the cache.
+//! Departures: none. Each operation rounds once, in this order, on every processor; a loss scale
+//! that is a power of two and a clip coefficient of 1 leave no trace, unless an unscaled gradient
+//! is subnormal. Working copies are rounded block by block, while the weights are in the cache.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +22,8 @@ use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::{BLOCK, Threads};
 use megabatch_gpu_core::isa::{Isa, Loops};
 
-/// A tensor in training, or all tensors of a model where they lie in one piece. All slices have one length.
+/// A tensor in training, or all tensors of a model where they lie in one piece. All slices have one
+/// length.
 #[derive(Debug)]
 pub struct Tensor<'a, S> {
     /// The weights.
@@ -29,8 +32,9 @@ pub struct Tensor<'a, S> {
     pub gradient: &'a [S],
     /// What Adam and AdamW keep of the gradients; nothing for SGD.
     pub moments: Option<Moments<'a, S>>,
-    /// What forward and backward read in place of the weights, where they run in 16 bits. The weights are then the master weights, which keep what a
-    /// 16-bit number cannot tell (Micikevicius et al., "Mixed precision training", 2018, section 3.1).
+    /// What forward and backward read in place of the weights, where they run in 16 bits. The
+    /// weights are then the master weights, which keep what a 16-bit number cannot tell
+    /// (Micikevicius et al., "Mixed precision training", 2018, section 3.1).
     pub working_copy: Option<WorkingCopy<'a>>,
 }
 
@@ -63,10 +67,12 @@ pub struct Step<S> {
     pub factors: Factors<S>,
 }
 
-/// The second pass: changes weights and moments by one step along the gradients, which stay as they are.
+/// The second pass: changes weights and moments by one step along the gradients, which stay as they
+/// are.
 ///
 /// # Panics
-/// If the slices of a tensor have different lengths, if the rule keeps moments and a tensor has none, or if the step is number 0.
+/// If the slices of a tensor have different lengths, if the rule keeps moments and a tensor has
+/// none, or if the step is number 0.
 pub fn update<'a, S: Number>(tensors: impl IntoIterator<Item = Tensor<'a, S>>, step: &Step<S>, threads: Threads) {
     assert!(step.number > 0, "steps are counted from 1");
     let (isa, rule) = (Isa::best(), step.settings.rule);

@@ -1,4 +1,5 @@
-//! Steps beside PyTorch's GradScaler, clip_grad_norm_ and optimizers, as `step_fixture.py` recorded them.
+//! Steps beside PyTorch's GradScaler, clip_grad_norm_ and optimizers, as `step_fixture.py` recorded
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +91,8 @@ fn every_step_is_that_of_pytorch() {
             assert!(near || norm.is_nan() && expected.is_nan(), "{name}, step {k}: norm {norm}, PyTorch's {expected}");
             assert_eq!(training.scaler.scale(), recorded.scale, "{name}, step {k}");
             for (found, expected) in training.weights.iter().flatten().zip(floats(&recorded.weights).iter().flatten()) {
-                // A rounding or two a step of the weight, and of the clip coefficient a step of 0.05 times a gradient of 2.
+                // A rounding or two a step of the weight, and of the clip coefficient a step of
+                // 0.05 times a gradient of 2.
                 let near = (found - expected).abs() <= 4e-7 * (expected.abs() + 0.1) * (k + 1) as f32;
                 assert!(near, "{name}, step {k}: weight {found}, PyTorch's {expected}");
             }

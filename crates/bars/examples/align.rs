@@ -1,4 +1,5 @@
-//! Reads the bars of one symbol, aligns five timeframes, proves the last sample and says how long each took.
+//! Reads the bars of one symbol, aligns five timeframes, proves the last sample and says how long
+//! each took.
 //!
 //! `cargo run --release --example align -- EURUSD_2018.csv.gz`
 

@@ -10,9 +10,10 @@ use crate::timestamp::{counted, display_date};
 
 /// What the prices of one file were adjusted for.
 ///
-/// The factor of a bar is its adjusted close over its close: the product of all later splits and dividends, as the vendor has it. Which
-/// those are is told where the header names them (Alpha Vantage's `split_coefficient` and `dividend_amount`), and not where prices are
-/// already quoted without splits (Yahoo's).
+/// The factor of a bar is its adjusted close over its close: the product of all later splits and
+/// dividends, as the vendor has it. Which those are is told where the header names them (Alpha
+/// Vantage's `split_coefficient` and `dividend_amount`), and not where prices are already quoted
+/// without splits (Yahoo's).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Adjustments {
@@ -40,7 +41,8 @@ const FACTOR_CHANGE_MIN: f64 = 0.001;
 pub struct Split {
     /// Open time of the first bar of the new shares, in nanoseconds since 1970 UTC.
     pub open_time: i64,
-    /// How many new shares stand for an old one: 4 where the price falls to a quarter. A spin-off has an odd one.
+    /// How many new shares stand for an old one: 4 where the price falls to a quarter. A spin-off
+    /// has an odd one.
     pub coefficient: f64,
 }
 
@@ -61,7 +63,8 @@ impl Event {
 }
 
 impl Adjustments {
-    /// Those of the rows that became bars, of which there is at least one; `open_time` tells when a row's bar opens.
+    /// Those of the rows that became bars, of which there is at least one; `open_time` tells when a
+    /// row's bar opens.
     pub(crate) fn of(rows: &[Row], bars: &Bars, columns: &Columns, open_time: impl Fn(&Row) -> i64) -> Option<Self> {
         let events: BTreeMap<i64, Event> = rows.iter().map(|row| (open_time(row), row.event)).collect();
         let mut kept = bars.open_time.iter().filter_map(|&time| events.get(&time).map(|event| (time, *event)));

@@ -13,21 +13,26 @@ use crate::universe::refused;
 
 /// Makes aligned series of several timeframes from the bars of one, for one instrument or several.
 ///
-/// A sample stands at the close of a base bar that has a full window in every timeframe and a full horizon; with a stride,
-/// at every so-manieth of a segment, or, of several instruments, at the bars of every so-manieth instant at which one of them has a bar. Windows and horizons are counted in bars that exist, across holes that the spec's
-/// [`HoleRule`](crate::HoleRule) allows; no sample reaches out of its segment. The bars of each timeframe before the longest
-/// warm-up of its features are left out, and so are segments without a sample.
+/// A sample stands at the close of a base bar that has a full window in every timeframe and a full
+/// horizon; with a stride, at every so-manieth of a segment, or, of several instruments, at the
+/// bars of every so-manieth instant at which one of them has a bar. Windows and horizons are
+/// counted in bars that exist, across holes that the spec's [`HoleRule`](crate::HoleRule) allows;
+/// no sample reaches out of its segment. The bars of each timeframe before the longest warm-up of
+/// its features are left out, and so are segments without a sample.
 ///
-/// Scalers are fitted for each instrument on its bars before one time that all share: the time at which the first
-/// `train_fraction` of all samples, rounded down to whole samples, ends, or that of the instants at which there are samples, whichever is
-/// earlier: more and more instruments make early instants count less by samples. Samples of one time are never parted. It is never later than
-/// the time at which a split by the same fraction, of samples or of instants, ends its training part.
+/// Scalers are fitted for each instrument on its bars before one time that all share: the time at
+/// which the first `train_fraction` of all samples, rounded down to whole samples, ends, or that of
+/// the instants at which there are samples, whichever is earlier: more and more instruments make
+/// early instants count less by samples. Samples of one time are never parted. It is never later
+/// than the time at which a split by the same fraction, of samples or of instants, ends its
+/// training part.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a value out of range, or instruments that do not go together; [`Error::NotAMultiple`] and
-/// [`Error::Straddles`] as in [`resample`]; [`Error::TooShort`] where an instrument has not one sample;
-/// [`Error::TooFewToFit`] where one has too few bars before the time up to which scalers are fitted; [`Error::Several`] where that is so of
-/// several, all of which it names.
+/// [`Error::Invalid`] for a value out of range, or instruments that do not go together;
+/// [`Error::NotAMultiple`] and [`Error::Straddles`] as in [`resample`]; [`Error::TooShort`] where
+/// an instrument has not one sample; [`Error::TooFewToFit`] where one has too few bars before the
+/// time up to which scalers are fitted; [`Error::Several`] where that is so of several, all of
+/// which it names.
 ///
 /// [`Error::Invalid`]: crate::Error::Invalid
 /// [`Error::NotAMultiple`]: crate::Error::NotAMultiple
@@ -41,10 +46,11 @@ pub fn align(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Aligne
     if left_out.is_empty() { Ok(series) } else { Err(refused(instruments.len() - left_out.len(), left_out)) }
 }
 
-/// [`align`], but an instrument that has not one sample, or too few bars to fit its scalers on, is left out and named.
+/// [`align`], but an instrument that has not one sample, or too few bars to fit its scalers on, is
+/// left out and named.
 ///
-/// The series is what [`align`] makes of the others: with fewer samples the training span may end at another time, so that one instrument can cost
-/// another its place.
+/// The series is what [`align`] makes of the others: with fewer samples the training span may end
+/// at another time, so that one instrument can cost another its place.
 ///
 /// # Errors
 /// As [`align`], where not one instrument is left.
@@ -81,14 +87,16 @@ fn attempt(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Result<A
     Ok(Ok(series))
 }
 
-/// [`align`] with scalers that are given instead of fitted: new data looks to a model as the data did that it was trained on.
+/// [`align`] with scalers that are given instead of fitted: new data looks to a model as the data
+/// did that it was trained on.
 ///
-/// The scalers may know more instruments and timeframes than are asked for. The spec's `scaling` and `train_fraction` mean
-/// nothing here.
+/// The scalers may know more instruments and timeframes than are asked for. The spec's `scaling`
+/// and `train_fraction` mean nothing here.
 ///
 /// # Errors
-/// As [`align`], but for [`TooFewToFit`](crate::Error::TooFewToFit); [`Scalers`](crate::Error::Scalers) where the scalers
-/// lack an instrument or timeframe, are of other features, or hold a number that cannot scale.
+/// As [`align`], but for [`TooFewToFit`](crate::Error::TooFewToFit);
+/// [`Scalers`](crate::Error::Scalers) where the scalers lack an instrument or timeframe, are of
+/// other features, or hold a number that cannot scale.
 pub fn align_with(instruments: &[Instrument<'_>], spec: &SeriesSpec, scalers: &Scalers) -> Result<AlignedSeries> {
     let scalers = scalers.chosen(instruments, spec)?;
     let draft = Draft::of(instruments, spec)?;
@@ -101,7 +109,8 @@ pub fn align_with(instruments: &[Instrument<'_>], spec: &SeriesSpec, scalers: &S
     }
 }
 
-/// One nanosecond after the last sample of the training span: of the first samples, or of the first instants, whichever ends earlier.
+/// One nanosecond after the last sample of the training span: of the first samples, or of the first
+/// instants, whichever ends earlier.
 fn fit_end_time(sample_time: &[i64], train_fraction: f64) -> i64 {
     let mut sorted = sample_time.to_vec();
     sorted.sort_unstable();
@@ -159,7 +168,8 @@ fn targets(draft: &Draft<'_>, placed: &Placed) -> Vec<f32> {
     let mut targets = Vec::with_capacity(placed.time.len() * len);
     for (piece, bars) in draft.pieces.iter().zip(&placed.bars) {
         let Instrument { bars: all, pip_size, .. } = draft.instruments[piece.instrument];
-        // Cut at the segment's end, so that a horizon that left it would be a panic and not a wrong number.
+        // Cut at the segment's end, so that a horizon that left it would be a panic and not a wrong
+        // number.
         let close = &all.close[..piece.bars.end];
         Horizon { kind, len, pip_size }.extend(&mut targets, close, bars.iter().copied());
     }

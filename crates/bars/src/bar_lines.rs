@@ -22,10 +22,11 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Bars out of lines of text, line by line, as they come.
 ///
-/// Lines are read as [`read`](crate::read) reads those of a file, but for what only a whole file shows: nothing that follows a row is known when it
-/// becomes a bar. So the bars' timeframe is stated, and so are the zone of timestamps without offset and the order of day and month. Of
-/// rows out of order or of one time the first stays; noise of binary fractions is not rounded off, and a stray time is not told from a
-/// hole. Spreads must be in units of the price.
+/// Lines are read as [`read`](crate::read) reads those of a file, but for what only a whole file
+/// shows: nothing that follows a row is known when it becomes a bar. So the bars' timeframe is
+/// stated, and so are the zone of timestamps without offset and the order of day and month. Of rows
+/// out of order or of one time the first stays; noise of binary fractions is not rounded off, and a
+/// stray time is not told from a hole. Spreads must be in units of the price.
 #[derive(Debug)]
 pub struct BarLines {
     name: PathBuf,
@@ -51,7 +52,8 @@ pub struct BarLines {
 }
 
 impl BarLines {
-    /// Lines of what messages call `name`, bars of `base`, of which those that open at `known_until` or before are passed over.
+    /// Lines of what messages call `name`, bars of `base`, of which those that open at
+    /// `known_until` or before are passed over.
     pub fn new(name: &Path, options: &ReadOptions, base: Timeframe, known_until: Option<i64>) -> Self {
         BarLines {
             name: name.to_owned(),
@@ -71,12 +73,15 @@ impl BarLines {
         }
     }
 
-    /// Takes the next line, with or without its end. The bars that are known by it, in order of time: one, none for a line that is no row,
-    /// or several where it shows the format of those before it.
+    /// Takes the next line, with or without its end. The bars that are known by it, in order of
+    /// time: one, none for a line that is no row, or several where it shows the format of those
+    /// before it.
     ///
     /// # Errors
-    /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came; [`Error::UnknownDateOrder`],
-    /// [`Error::NoAdjustedClose`], [`Error::UnclearColumns`], [`Error::AnotherHeader`]; [`Error::Invalid`] where a timestamp needs a zone and none was stated.
+    /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
+    /// [`Error::UnknownDateOrder`], [`Error::NoAdjustedClose`], [`Error::UnclearColumns`],
+    /// [`Error::AnotherHeader`]; [`Error::Invalid`] where a timestamp needs a zone and none was
+    /// stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
         let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.count == 1).unwrap_or(line).trim_ascii_end();
@@ -104,7 +109,8 @@ impl BarLines {
         }
     }
 
-    /// What was found wrong in rows that were dropped since this was last asked for, a sentence each.
+    /// What was found wrong in rows that were dropped since this was last asked for, a sentence
+    /// each.
     pub fn take_complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
     }
@@ -202,7 +208,7 @@ impl BarLines {
             Occurrence::Once(utc_ns) => Ok(utc_ns),
             Occurrence::Twice(first, second) => {
                 let last = self.reached.or(self.known_until).map(|last| last + delay_ns);
-                let is_second = last.is_some_and(|last| self.is_second_pass(zone, last, [first, second]));
+                let is_second = last.is_some_and(|last| self.is_second_pass(zone, last, first, second));
                 Ok(if is_second { second } else { first })
             }
             Occurrence::Never { unmoved } if self.base >= Timeframe::D1 => Ok(unmoved),
@@ -210,9 +216,10 @@ impl BarLines {
         }
     }
 
-    /// Whether a row that is stamped with a time which the clock shows at two instants stands for the second: the last row, stamped at `last`, was
-    /// in the second pass already, or this one goes back from it by as much as a clock that has passed most of the twofold hour.
-    fn is_second_pass(&self, zone: &Zone, last: i64, [first, second]: [i64; 2]) -> bool {
+    /// Whether a row that is stamped with a time which the clock shows at two instants stands for
+    /// the second: the last row, stamped at `last`, was in the second pass already, or this one
+    /// goes back from it by as much as a clock that has passed most of the twofold hour.
+    fn is_second_pass(&self, zone: &Zone, last: i64, first: i64, second: i64) -> bool {
         let was_in_it = matches!(zone.occurrence(zone.wall_ns(last)), Occurrence::Twice(_, later) if later == last);
         let goes_back = 2 * (last - first + self.base.duration_ns()) >= second - first;
         first <= last && last < second && (was_in_it || goes_back)

@@ -2,7 +2,8 @@ use crate::timeframe::Timeframe;
 
 /// Bars of one timeframe in order of time, one vector a column; all of one length.
 ///
-/// Open times increase strictly; there may be gaps between them. A bar is known at its close time and not before.
+/// Open times increase strictly; there may be gaps between them. A bar is known at its close time
+/// and not before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// What each bar covers.
@@ -92,7 +93,8 @@ impl Bars {
         }
     }
 
-    /// Adds a bar at the end. The first one with a spread begins the column of spreads, with 0 for the bars before it.
+    /// Adds a bar at the end. The first one with a spread begins the column of spreads, with 0 for
+    /// the bars before it.
     ///
     /// # Panics
     /// When it does not open after the last one.

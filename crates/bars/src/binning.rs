@@ -1,4 +1,5 @@
-//! Bars of a longer timeframe, made from shorter ones as they come: what [`resample`](crate::resample) makes of all of them.
+//! Bars of a longer timeframe, made from shorter ones as they come: what
+//! [`resample`](crate::resample) makes of all of them.
 
 use crate::bars::Bar;
 use crate::error::{Error, Result};
@@ -30,8 +31,9 @@ impl Binning {
         self.open = None;
     }
 
-    /// Takes the next base bar. What has closed by its close, in order of time: the bin of the bars before it, where the last ones of that bin
-    /// were missing, and its own, where it is the last one in it.
+    /// Takes the next base bar. What has closed by its close, in order of time: the bin of the bars
+    /// before it, where the last ones of that bin were missing, and its own, where it is the last
+    /// one in it.
     ///
     /// # Errors
     /// [`Error::Straddles`].

@@ -1,8 +1,9 @@
 //! Prices in other columns than they are read from.
 //!
-//! A vendor's error puts high and low of a bar in each other's place now and then. Where it is so in more than one row of a
-//! hundred, it is no error of rows: the columns are in another order, and to exchange what looks exchanged would make bars
-//! of the wrong prices. The same holds where most rows have an open or close outside of high and low.
+//! A vendor's error puts high and low of a bar in each other's place now and then. Where it is so
+//! in more than one row of a hundred, it is no error of rows: the columns are in another order, and
+//! to exchange what looks exchanged would make bars of the wrong prices. The same holds where most
+//! rows have an open or close outside of high and low.
 
 use std::path::Path;
 
@@ -10,13 +11,15 @@ use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::row::Row;
 
-/// More rows than this with the high below the low, and more than [`INVERTED_SHARE_MAX`] of all, are no single errors.
+/// More rows than this with the high below the low, and more than [`INVERTED_SHARE_MAX`] of all,
+/// are no single errors.
 const INVERTED_MAX: u64 = 10;
 const INVERTED_SHARE_MAX: f64 = 0.01;
 /// Fewest rows of which more than half show that the columns are in another order.
 const MOST_OF: u64 = 3;
 
-/// Whether the rows of a file look like rows of these columns. Bars of one price fit any order and tell nothing.
+/// Whether the rows of a file look like rows of these columns. Bars of one price fit any order and
+/// tell nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ColumnOrder {
     /// Rows whose prices differ.
@@ -69,7 +72,8 @@ mod tests {
     use super::*;
     use crate::timestamp::Stamp;
 
-    /// Whether a file is refused that has so many rows of good prices, flat, inverted, and with the open above the high.
+    /// Whether a file is refused that has so many rows of good prices, flat, inverted, and with the
+    /// open above the high.
     fn is_refused([good, flat, inverted, outside]: [u64; 4]) -> bool {
         let kinds = [
             ([2.0, 4.0, 1.0, 3.0], good),

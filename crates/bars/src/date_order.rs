@@ -63,7 +63,8 @@ fn split_numbers(field: &[u8]) -> Option<([i64; 3], u8, &[u8])> {
 
 /// Reads through a file for the one order in which all its dates can be read.
 ///
-/// A number above twelve is a day. Dates with points are read with the day first, the only order that is written so.
+/// A number above twelve is a day. Dates with points are read with the day first, the only order
+/// that is written so.
 pub(crate) fn order_of_dates(path: &Path, format: &Format) -> Result<DateOrder> {
     let mut lines = Lines::open(path)?;
     let (mut text, mut example) = (Vec::new(), Vec::new());

@@ -1,8 +1,9 @@
 //! With how many digits a file quotes, and the noise of binary fractions beyond them.
 //!
-//! A price that went through a float comes out as 1.1687900000000002 (double precision) or 1.1687899827957153 (single).
-//! It is taken for what it was where it lies within the error of single precision of a number of at most eight decimals
-//! and where such numbers lie far apart beside that error, so that hardly any other price would.
+//! A price that went through a float comes out as 1.1687900000000002 (double precision) or
+//! 1.1687899827957153 (single). It is taken for what it was where it lies within the error of
+//! single precision of a number of at most eight decimals and where such numbers lie far apart
+//! beside that error, so that hardly any other price would.
 
 use crate::fields::Fields;
 use crate::format::Columns;
@@ -46,13 +47,14 @@ impl Digits {
         decimals_without_noise(std::str::from_utf8(text).ok()?.parse().ok()?)
     }
 
-    /// How many points make one unit of the price: 100,000 in a file of five digits. `None` where the prices do not end
-    /// in quoted digits.
+    /// How many points make one unit of the price: 100,000 in a file of five digits. `None` where
+    /// the prices do not end in quoted digits.
     pub(crate) fn points_per_unit(&self) -> Option<f64> {
         (!self.is_exact).then_some(POWERS[self.decimals])
     }
 
-    /// Whether there is noise that can be rounded off: in a file with exact prices of many digits it cannot be told.
+    /// Whether there is noise that can be rounded off: in a file with exact prices of many digits
+    /// it cannot be told.
     pub(crate) fn are_noisy(&self) -> bool {
         self.has_noise && !self.is_exact
     }

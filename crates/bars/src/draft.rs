@@ -44,7 +44,8 @@ impl<'a> Draft<'a> {
         before(instrument)..before(instrument + 1)
     }
 
-    /// Fits a scaler an instrument and timeframe on the rows before `fit_end_time`; or says which instruments lack them.
+    /// Fits a scaler an instrument and timeframe on the rows before `fit_end_time`; or says which
+    /// instruments lack them.
     pub(crate) fn fit(&self, fit_end_time: i64) -> Result<Fitted, Vec<LeftOut>> {
         let lacking: Vec<LeftOut> = (0..self.instruments.len())
             .filter_map(|place| {
@@ -99,7 +100,8 @@ impl<'a> Draft<'a> {
     fn rows_to_fit<'t>(&self, track: &'t Track, place: usize, fit_end_time: i64) -> &'t [f32] {
         let bars = self.instruments[place].bars;
         let duration_ns = self.base.duration_ns();
-        // A bin that closes in a hole is known to be whole only when the next base bar comes, so that base bars set the end.
+        // A bin that closes in a hole is known to be whole only when the next base bar comes, so
+        // that base bars set the end.
         let base_bars = bars.open_time.partition_point(|open_time| open_time + duration_ns < fit_end_time);
         let end = base_bars.checked_sub(1).map_or(i64::MIN, |last| bars.close_time(last));
         track.values_closed_at(self.segments_of(place), end)

@@ -13,8 +13,8 @@ pub(crate) enum ByteOrder {
 impl ByteOrder {
     /// The byte order of a text in UTF-16 from its first four bytes; `None` for any other text.
     ///
-    /// It is told from the mark in front, or, where there is none, from two characters of ASCII: no other text has a NUL
-    /// in every second byte.
+    /// It is told from the mark in front, or, where there is none, from two characters of ASCII: no
+    /// other text has a NUL in every second byte.
     pub(crate) fn recognised(head: &[u8]) -> Option<Self> {
         match head {
             [0xff, 0xfe, ..] => Some(ByteOrder::LittleEndian),
@@ -142,7 +142,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the units, their order and where the buffer is cut: what the standard library decodes.
+        /// Whatever the units, their order and where the buffer is cut: what the standard library
+        /// decodes.
         #[test]
         fn agrees_with_the_standard_library(
             units in prop::collection::vec(prop_oneof![any::<u16>(), 0xd700u16..0xe100], 0..40), chunk in 1usize..9,

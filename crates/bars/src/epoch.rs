@@ -27,7 +27,8 @@ impl EpochUnit {
         }
     }
 
-    /// Nanoseconds since 1970 UTC of `1514764800`, `1514764800.5` or `1514764800000`; `None` outside 1980 to 2099.
+    /// Nanoseconds since 1970 UTC of `1514764800`, `1514764800.5` or `1514764800000`; `None`
+    /// outside 1980 to 2099.
     pub(crate) fn parse(self, field: &[u8]) -> Option<i64> {
         let len = field.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, rest) = field.split_at(len);

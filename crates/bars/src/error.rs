@@ -11,7 +11,8 @@ use crate::trouble::Trouble;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong between a CSV file and an aligned series. Each says where, what was expected and what to do.
+/// What can go wrong between a CSV file and an aligned series. Each says where, what was expected
+/// and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -75,7 +76,8 @@ pub enum Error {
         text: String,
     },
 
-    /// Too many rows contradict themselves for the prices to be in the columns that they are read from.
+    /// Too many rows contradict themselves for the prices to be in the columns that they are read
+    /// from.
     #[error(
         "{}: {misfits} of the {rows} rows whose prices differ, the first in line {first_line}, have an open or close outside of high and low: the columns are in another order (open, high, low and close were read from fields {}, {}, {} and {}); name each column in a header, such as `time,close,low,high,open`",
         path.display(), fields[0], fields[1], fields[2], fields[3]
@@ -500,7 +502,8 @@ impl Error {
     }
 }
 
-/// `text` cut to a length that fits a message, with marks in place of what would disturb a terminal.
+/// `text` cut to a length that fits a message, with marks in place of what would disturb a
+/// terminal.
 pub(crate) fn shortened(text: &[u8]) -> String {
     const CHARS_MAX: usize = 80;
     let text = String::from_utf8_lossy(text);

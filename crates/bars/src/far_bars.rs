@@ -6,8 +6,8 @@ const YEAR_NS: i64 = 366 * DAY_NS;
 /// So many bars on one side of such a hole are few.
 const FEW: usize = 10;
 
-/// Warns of the few bars that the longest hole separates from all others at either end: the order of the rows cannot show
-/// that their times are wrong.
+/// Warns of the few bars that the longest hole separates from all others at either end: the order
+/// of the rows cannot show that their times are wrong.
 pub(crate) fn warnings(bars: &Bars) -> Vec<String> {
     let times = &bars.open_time;
     let is_hole = |after: &usize| times[*after] - times[*after - 1] > YEAR_NS;

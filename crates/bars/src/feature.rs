@@ -5,8 +5,9 @@ use crate::error::Error;
 
 /// A number that is computed for each bar from that bar and earlier ones.
 ///
-/// In the formulas `o`, `h`, `l`, `c`, `v` are open, high, low, close and volume of the bar, an index `[-1]` is the bar
-/// before, and "last n" includes the bar itself. Bars are neighbours whether or not there is a gap between them.
+/// In the formulas `o`, `h`, `l`, `c`, `v` are open, high, low, close and volume of the bar, an
+/// index `[-1]` is the bar before, and "last n" includes the bar itself. Bars are neighbours
+/// whether or not there is a gap between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Feature {
@@ -28,15 +29,17 @@ pub enum Feature {
     PipChange,
     /// `volatility_20`: population standard deviation of the last 20 log returns.
     Volatility20,
-    /// `atr_14`: Wilder's mean over 14 bars of the true range max(h, c\[-1\]) - min(l, c\[-1\]), over c
-    /// (Wilder, New Concepts in Technical Trading Systems, 1978).
+    /// `atr_14`: Wilder's mean over 14 bars of the true range max(h, c\[-1\]) - min(l, c\[-1\]),
+    /// over c (Wilder, New Concepts in Technical Trading Systems, 1978).
     Atr14,
-    /// `rsi_14`: 100 g / (g + d), with g and d Wilder's means over 14 bars of the rises and falls of c; 50 where both are
-    /// zero (Wilder 1978).
+    /// `rsi_14`: 100 g / (g + d), with g and d Wilder's means over 14 bars of the rises and falls
+    /// of c; 50 where both are zero (Wilder 1978).
     Rsi14,
-    /// `stochastic_14`: (c - lowest l) / (highest h - lowest l) of the last 14 bars; 0.5 where those are equal.
+    /// `stochastic_14`: (c - lowest l) / (highest h - lowest l) of the last 14 bars; 0.5 where
+    /// those are equal.
     Stochastic14,
-    /// `macd`: (EMA12 - EMA26 of c) / c. An EMA of n has the weight 2 / (n + 1) and begins with the mean of n values.
+    /// `macd`: (EMA12 - EMA26 of c) / c. An EMA of n has the weight 2 / (n + 1) and begins with the
+    /// mean of n values.
     Macd,
     /// `macd_signal`: EMA9 of (EMA12 - EMA26 of c), over c.
     MacdSignal,
@@ -54,13 +57,15 @@ pub enum Feature {
     LogVolume,
     /// `relative_volume`: v / mean of the last 20 v; 0 where that is zero.
     RelativeVolume,
-    /// `spread_pips`: ask less bid at the close / size of a pip; 0 where the source tells no spread.
+    /// `spread_pips`: ask less bid at the close / size of a pip; 0 where the source tells no
+    /// spread.
     SpreadPips,
     /// `day_sin`: sin(2π × the part of the UTC day that has passed when the bar closes).
     DaySin,
     /// `day_cos`: cos of the same.
     DayCos,
-    /// `week_sin`: sin(2π × the part of the week, from Monday 00:00 UTC, that has passed when the bar closes).
+    /// `week_sin`: sin(2π × the part of the week, from Monday 00:00 UTC, that has passed when the
+    /// bar closes).
     WeekSin,
     /// `week_cos`: cos of the same.
     WeekCos,
@@ -133,8 +138,8 @@ impl Feature {
         self.facts().warm_up
     }
 
-    /// Whether it is a sine or cosine of the time. Those keep their scale: they lie in -1..1, and a stretched circle would
-    /// no longer be one.
+    /// Whether it is a sine or cosine of the time. Those keep their scale: they lie in -1..1, and a
+    /// stretched circle would no longer be one.
     pub const fn is_cyclic(self) -> bool {
         matches!(self, Feature::DaySin | Feature::DayCos | Feature::WeekSin | Feature::WeekCos)
     }

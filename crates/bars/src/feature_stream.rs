@@ -5,7 +5,8 @@
 //! all others:                               by the code for whole tables, of the last warm_up + 1 bars, which are all that they read
 //! ```
 //!
-//! A table of all bars is the oracle: both are the same to the last bit, because both kinds do the same operations in the same order.
+//! A table of all bars is the oracle: both are the same to the last bit, because both kinds do the
+//! same operations in the same order.
 
 use crate::bars::{Bar, Bars};
 use crate::feature::Feature;
@@ -49,7 +50,8 @@ impl FeatureStream {
         *self = FeatureStream::new(self.recent.timeframe, &self.features, self.pip_size);
     }
 
-    /// Takes the next bar and adds its features to `row`; none during the warm-up. Whether there were any.
+    /// Takes the next bar and adds its features to `row`; none during the warm-up. Whether there
+    /// were any.
     pub(crate) fn push(&mut self, bar: Bar, row: &mut Vec<f32>) -> bool {
         self.means.push(&bar, self.recent.close.last().copied());
         self.recent.push(bar);
@@ -123,7 +125,8 @@ impl Means {
         self.ema_12.mean() - self.ema_26.mean()
     }
 
-    /// A recursive feature of the last bar, which closed at `close`; `None` for one that is not recursive.
+    /// A recursive feature of the last bar, which closed at `close`; `None` for one that is not
+    /// recursive.
     fn value(&self, feature: Feature, close: f64) -> Option<f64> {
         Some(match feature {
             Feature::Atr14 => self.true_range.mean() / close,
@@ -146,7 +149,8 @@ mod tests {
     use crate::feature_table::FeatureTable;
     use crate::timestamp::MINUTE_NS;
 
-    /// Bars of which many are equal to the one before, as in thin markets, and some have neither volume nor spread.
+    /// Bars of which many are equal to the one before, as in thin markets, and some have neither
+    /// volume nor spread.
     fn bars(steps: &[(i8, u8, u8)]) -> Bars {
         let mut bars = Bars::with_capacity(Timeframe::M5, steps.len());
         let mut close = 1.25;

@@ -12,9 +12,11 @@ const MONDAY_NS: i64 = 4 * DAY_NS;
 /// The features of a series of bars, from the first bar at which all of them are defined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureTable {
-    /// Number of bars in front that have no row: the longest warm-up among the features, or all bars if there are fewer.
+    /// Number of bars in front that have no row: the longest warm-up among the features, or all
+    /// bars if there are fewer.
     pub warm_up: usize,
-    /// The features, one row a bar, one column a feature in the order asked for: `[bars - warm_up, features]`. Finite.
+    /// The features, one row a bar, one column a feature in the order asked for: `[bars - warm_up,
+    /// features]`. Finite.
     pub values: Vec<f32>,
 }
 
@@ -262,7 +264,8 @@ mod tests {
     #[test]
     fn times_of_day_and_week_are_those_of_the_close() {
         let mut bars = Bars::with_capacity(Timeframe::H1, 2);
-        // 1970-01-05 is a Monday; its sixth hour ends a quarter of the day, Tuesday's 18th a quarter of the week.
+        // 1970-01-05 is a Monday; its sixth hour ends a quarter of the day, Tuesday's 18th a
+        // quarter of the week.
         for open_time in [4 * DAY_NS + 5 * DAY_NS / 24, 5 * DAY_NS + 17 * DAY_NS / 24] {
             bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, ..Bar::default() });
         }

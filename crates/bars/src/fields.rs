@@ -25,10 +25,11 @@ pub(crate) enum Commas {
 }
 
 impl<'a> Fields<'a> {
-    /// Cuts a line at each delimiter outside of quotes, as RFC 4180 has them; a line that is quoted as a whole is cut inside.
+    /// Cuts a line at each delimiter outside of quotes, as RFC 4180 has them; a line that is quoted
+    /// as a whole is cut inside.
     ///
-    /// A quote that nothing closes, or that something follows, stays in its field: such a field is no number and no time. So
-    /// does a doubled quote, as no field that is read has quotes in it.
+    /// A quote that nothing closes, or that something follows, stays in its field: such a field is
+    /// no number and no time. So does a doubled quote, as no field that is read has quotes in it.
     pub(crate) fn split(line: &'a [u8], delimiter: u8) -> Self {
         if !line.contains(&b'"') {
             return Fields::collect(line.split(|&byte| byte == delimiter).map(trimmed));
@@ -84,7 +85,8 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(self.get(column)?).ok()?.parse().ok()
     }
 
-    /// The number in a column of amounts, which may be written in groups of thousands: 1,234 is 1234 there.
+    /// The number in a column of amounts, which may be written in groups of thousands: 1,234 is
+    /// 1234 there.
     pub(crate) fn amount(&self, column: usize) -> Option<f64> {
         self.number(column).or_else(|| grouped(self.get(column)?))
     }
@@ -210,7 +212,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// A row as the `csv` rules would write it is read back, whether or not its line is quoted once more.
+        /// A row as the `csv` rules would write it is read back, whether or not its line is quoted
+        /// once more.
         #[test]
         fn what_is_quoted_is_read_back(
             written in proptest::collection::vec(("[0-9a-z,;]([0-9a-z,; ]{0,4}[0-9a-z,;])?", proptest::bool::ANY), 2..9),

@@ -69,9 +69,11 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Recognises the format from the first lines of a file, of one family where one is `wanted`; or says what is missing.
+    /// Recognises the format from the first lines of a file, of one family where one is `wanted`;
+    /// or says what is missing.
     ///
-    /// Lines that fit nothing are passed over: those before a header are no rows, the others will be unreadable ones.
+    /// Lines that fit nothing are passed over: those before a header are no rows, the others will
+    /// be unreadable ones.
     pub(crate) fn detect(head: &[(u64, Vec<u8>)], wanted: Option<FormatName>) -> Result<Format, String> {
         let families = FormatName::ALL.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted == *name));
         let styles: Vec<(FormatName, DateStyle)> =
@@ -154,7 +156,8 @@ impl Format {
     }
 }
 
-/// The columns of a row without names: time, perhaps a clock apart, open, high, low, close, perhaps volume.
+/// The columns of a row without names: time, perhaps a clock apart, open, high, low, close, perhaps
+/// volume.
 fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
     let (first, second) = (fields.get(0)?, fields.get(1)?);
     let apart = parse_date_and_clock(first, second, style).is_some();

@@ -17,15 +17,17 @@ pub(crate) const TRIED: &str = "HistData ASCII (`20180131 170000;open;high;low;c
 pub enum FormatName {
     /// `20180131 170000`: HistData's ASCII bars. The time is the bar's open.
     HistData,
-    /// `2018.01.31` and `17:00` or `17:00:00`: exports of MetaTrader 4 and 5. The time is the bar's open.
+    /// `2018.01.31` and `17:00` or `17:00:00`: exports of MetaTrader 4 and 5. The time is the bar's
+    /// open.
     MetaTrader,
-    /// `2018-01-31 17:00:00` with `T` or a space, with or without seconds, fraction and offset. The time is the bar's open.
-    Iso,
-    /// `31/01/2018 17:00`, `1/31/2018 5:00 PM` or `31.01.2018 17:00:00.000`, as spreadsheets and Dukascopy write it. The
+    /// `2018-01-31 17:00:00` with `T` or a space, with or without seconds, fraction and offset. The
     /// time is the bar's open.
+    Iso,
+    /// `31/01/2018 17:00`, `1/31/2018 5:00 PM` or `31.01.2018 17:00:00.000`, as spreadsheets and
+    /// Dukascopy write it. The time is the bar's open.
     YearLast,
-    /// `1517418000`: seconds since 1970 UTC, or thousandths, millionths or billionths of them, told apart by their size
-    /// (1980 to 2099). The time is the bar's open.
+    /// `1517418000`: seconds since 1970 UTC, or thousandths, millionths or billionths of them, told
+    /// apart by their size (1980 to 2099). The time is the bar's open.
     Epoch,
 }
 
@@ -34,7 +36,8 @@ impl FormatName {
     pub const ALL: [FormatName; 5] =
         [FormatName::HistData, FormatName::MetaTrader, FormatName::Iso, FormatName::YearLast, FormatName::Epoch];
 
-    /// The name by which the format can be chosen: `histdata`, `metatrader`, `iso`, `year-last` or `epoch`.
+    /// The name by which the format can be chosen: `histdata`, `metatrader`, `iso`, `year-last` or
+    /// `epoch`.
     pub const fn name(self) -> &'static str {
         match self {
             FormatName::HistData => "histdata",

@@ -4,7 +4,8 @@ use crate::bars::Bars;
 use crate::timestamp::{DAY_NS, HOUR_NS, counted, display_duration, display_utc};
 use crate::zone::Zone;
 
-/// A pause longer than this is a hole in the data, whether or not a weekend lies in it. Easter takes four days.
+/// A pause longer than this is a hole in the data, whether or not a weekend lies in it. Easter
+/// takes four days.
 pub(crate) const WEEKEND_NS_MAX: i64 = 4 * DAY_NS;
 /// Noon of the first Saturday after 1970-01-01, a Thursday.
 const SATURDAY_NOON_NS: i64 = 2 * DAY_NS + 12 * HOUR_NS;
@@ -27,8 +28,9 @@ pub struct Gap {
 pub enum GapKind {
     /// At most four days with a Saturday noon UTC in them.
     Weekend,
-    /// Exactly one hour, within a day of a moving of the clocks of New York, London or the file: the bars of that hour are
-    /// missing, or the file was written by another clock than it is read by.
+    /// Exactly one hour, within a day of a moving of the clocks of New York, London or the file:
+    /// the bars of that hour are missing, or the file was written by another clock than it is read
+    /// by.
     ClockChange,
     /// Less than an hour.
     Minutes,
@@ -88,8 +90,8 @@ impl Gap {
 }
 
 impl Gaps {
-    /// Counts the gaps between neighbouring bars. Beside the clocks of New York and London, `clocks` are looked at for
-    /// their changes: those by which the files were read.
+    /// Counts the gaps between neighbouring bars. Beside the clocks of New York and London,
+    /// `clocks` are looked at for their changes: those by which the files were read.
     pub(crate) fn of(bars: &Bars, clocks: impl IntoIterator<Item = Zone>) -> Self {
         let mut gaps = Gaps::default();
         let known = ["America/New_York", "Europe/London"].map(|name| name.parse().expect("both zones are known"));

@@ -33,7 +33,8 @@ const SPLITS: &[&str] = &["splitcoefficient", "stocksplits", "splitratio"];
 /// What is paid on a share.
 const DIVIDENDS: &[&str] = &["dividendamount", "dividends", "dividend"];
 const SPREADS: &[&str] = &["spread"];
-/// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks come first.
+/// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks
+/// come first.
 const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
 
 /// What a line says about the columns.
@@ -41,7 +42,8 @@ const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
 pub(crate) enum Header {
     /// It names the columns.
     Named(Columns),
-    /// It has words in place of every number, none of them known: the columns are told from their positions.
+    /// It has words in place of every number, none of them known: the columns are told from their
+    /// positions.
     Words,
     /// It names some prices and not others, so that neither names nor positions can be trusted.
     Partial {

@@ -6,13 +6,14 @@ use crate::timestamp::DAY_NS;
 
 /// Which holes, stretches of time without bars, a series may reach across.
 ///
-/// A hole that it may not reach across ends a *segment*. Each segment is treated like a recording of its own: features warm
-/// up anew in it, and no window, look-back of a feature or horizon crosses its ends.
+/// A hole that it may not reach across ends a *segment*. Each segment is treated like a recording
+/// of its own: features warm up anew in it, and no window, look-back of a feature or horizon
+/// crosses its ends.
 ///
-/// A bin of a longer timeframe belongs to one segment alone. The one in which a segment ends, unless it closes with the
-/// segment's last bar, is left out, as it is at the end of a recording. The one in which a segment begins holds that
-/// segment's bars only, as it does at the beginning of a recording. So no bin appears twice or mixes two segments, and close
-/// times increase strictly.
+/// A bin of a longer timeframe belongs to one segment alone. The one in which a segment ends,
+/// unless it closes with the segment's last bar, is left out, as it is at the end of a recording.
+/// The one in which a segment begins holds that segment's bars only, as it does at the beginning of
+/// a recording. So no bin appears twice or mixes two segments, and close times increase strictly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoleRule {
     /// A hole longer than this ends a segment, in nanoseconds; 0 or more.
@@ -24,7 +25,8 @@ pub struct HoleRule {
 /// What becomes of weekends: holes in which a Saturday noon UTC lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weekends {
-    /// A weekend is a hole like any other: it ends a segment only if it is longer than the longest one allowed.
+    /// A weekend is a hole like any other: it ends a segment only if it is longer than the longest
+    /// one allowed.
     #[default]
     Spanned,
     /// A weekend ends a segment, however short it is.
@@ -39,7 +41,8 @@ impl Default for HoleRule {
 }
 
 impl HoleRule {
-    /// The segments of a recording, as places of its bars: in order, without a bar between them, none empty.
+    /// The segments of a recording, as places of its bars: in order, without a bar between them,
+    /// none empty.
     pub fn segments(&self, bars: &Bars) -> Vec<Range<usize>> {
         let first_after_hole = (1..bars.len()).filter(|&next| self.ends_segment(bars, next));
         let starts: Vec<usize> = (!bars.is_empty()).then_some(0).into_iter().chain(first_after_hole).collect();

@@ -17,7 +17,8 @@ pub struct Instrument<'a> {
     pub pip_size: f64,
 }
 
-/// The bars of one segment: a longest stretch of one instrument's bars that has no forbidden hole in it.
+/// The bars of one segment: a longest stretch of one instrument's bars that has no forbidden hole
+/// in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Place of the instrument.
@@ -34,7 +35,8 @@ pub(crate) fn pieces(instruments: &[Instrument<'_>], holes: HoleRule) -> Vec<Pie
     instruments.iter().enumerate().flat_map(of).collect()
 }
 
-/// The timeframe that the bars of all instruments have, once the instruments are known to go together.
+/// The timeframe that the bars of all instruments have, once the instruments are known to go
+/// together.
 pub(crate) fn checked_base(instruments: &[Instrument<'_>]) -> Result<Timeframe> {
     in_range("instruments", &"empty", "at least one", !instruments.is_empty())?;
     let first = &instruments[0];

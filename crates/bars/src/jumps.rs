@@ -1,9 +1,11 @@
-//! Jumps of the price between bars that the bars around them do not explain, above all splits of shares.
+//! Jumps of the price between bars that the bars around them do not explain, above all splits of
+//! shares.
 //!
-//! A jump is told by three things at once. It is ten times the typical range of the bars around it, so that a wild market
-//! explains itself. It is a factor that trading seldom makes: 1.4 at least. And it is within three percent of the ratio of
-//! a split, or else, between a close and the next open, a factor of 1.5 that no ratio explains. Ratios below 3:2 are left out:
-//! shares fall by a fifth on bad news too often for 5:4 to mean anything.
+//! A jump is told by three things at once. It is ten times the typical range of the bars around it,
+//! so that a wild market explains itself. It is a factor that trading seldom makes: 1.4 at least.
+//! And it is within three percent of the ratio of a split, or else, between a close and the next
+//! open, a factor of 1.5 that no ratio explains. Ratios below 3:2 are left out: shares fall by a
+//! fifth on bad news too often for 5:4 to mean anything.
 
 use std::fmt;
 
@@ -51,8 +53,8 @@ pub struct Jump {
     pub from: f64,
     /// The open after it, or the close where the open is still the close before.
     pub to: f64,
-    /// The ratio that it is near to: `(4, 1)` where one share became four and the price fell to a quarter, `(1, 10)` where
-    /// ten became one.
+    /// The ratio that it is near to: `(4, 1)` where one share became four and the price fell to a
+    /// quarter, `(1, 10)` where ten became one.
     pub split: Option<(u32, u32)>,
 }
 
@@ -123,7 +125,8 @@ mod tests {
     use crate::bars::Bar;
     use crate::timeframe::Timeframe;
 
-    /// Forty bars of a range of half a percent around `price`, and forty more around `price × factor`.
+    /// Forty bars of a range of half a percent around `price`, and forty more around `price ×
+    /// factor`.
     fn bars_with(factor: f64, range: f64) -> Bars {
         let mut bars = Bars::with_capacity(Timeframe::D1, 0);
         for k in 0..80i64 {

@@ -64,7 +64,8 @@ impl Ledger {
         self.first_fault.as_deref()
     }
 
-    /// What was dropped and what was put right, one entry a kind that occurred, in the order of the kinds.
+    /// What was dropped and what was put right, one entry a kind that occurred, in the order of the
+    /// kinds.
     pub(crate) fn close(self) -> (Vec<Tally<Trouble>>, Vec<Tally<Mend>>) {
         let Ledger { mut dropped, mut mended, .. } = self;
         dropped.sort_by_key(|tally| tally.kind);

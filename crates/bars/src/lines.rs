@@ -7,14 +7,16 @@ use flate2::bufread::MultiGzDecoder;
 use crate::encoding::{ByteOrder, Utf16Reader};
 use crate::error::{Error, Result};
 
-/// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot fill the memory.
+/// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
+/// fill the memory.
 pub const LINE_BYTES_MAX: usize = 1 << 16;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a text file, plain or compressed with gzip, in UTF-8 or UTF-16, one at a time.
 ///
-/// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they are.
+/// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they
+/// are.
 pub(crate) struct Lines {
     path: PathBuf,
     reader: Box<dyn BufRead>,
@@ -38,7 +40,8 @@ impl Lines {
         Ok(Lines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 
-    /// Puts the next line, without its end, into `line`, and gives its number from 1; `None` after the last.
+    /// Puts the next line, without its end, into `line`, and gives its number from 1; `None` after
+    /// the last.
     pub(crate) fn read_into(&mut self, line: &mut Vec<u8>) -> Result<Option<u64>> {
         line.clear();
         let found =

@@ -14,11 +14,12 @@ use crate::zone::Zone;
 pub struct ReadOptions {
     /// The format; recognised when `None`.
     pub format: Option<FormatName>,
-    /// The order of day and month in dates with the year last; when `None`, the one in which all dates of a file can be
-    /// read.
+    /// The order of day and month in dates with the year last; when `None`, the one in which all
+    /// dates of a file can be read.
     pub date_order: Option<DateOrder>,
-    /// The clock of timestamps without offset. When `None`: UTC for ISO timestamps; for the other formats the clock on
-    /// which the weeks close on Friday at 17:00 in New York. An offset in the file always counts.
+    /// The clock of timestamps without offset. When `None`: UTC for ISO timestamps; for the other
+    /// formats the clock on which the weeks close on Friday at 17:00 in New York. An offset in the
+    /// file always counts.
     pub zone: Option<Zone>,
     /// Which end of the bar is stamped.
     pub stamped_at: StampedAt,
@@ -70,9 +71,10 @@ pub enum Prices {
     AdjustedIfGiven,
     /// Those that were quoted.
     AsQuoted,
-    /// Open, high, low and close times adjusted close / close: as they would have been without later splits and
-    /// dividends. So the vendor's multipliers count (Yahoo's help, "What is the adjusted close?": those of splits and dividends by the
-    /// standards of the Center for Research in Security Prices). The volume stays as it is. Adjusted prices are known only after those
+    /// Open, high, low and close times adjusted close / close: as they would have been without
+    /// later splits and dividends. So the vendor's multipliers count (Yahoo's help, "What is the
+    /// adjusted close?": those of splits and dividends by the standards of the Center for Research
+    /// in Security Prices). The volume stays as it is. Adjusted prices are known only after those
     /// splits and dividends: they tell returns rightly, and levels not.
     Adjusted,
 }
@@ -85,7 +87,7 @@ pub enum Repeats {
     Refuse,
     /// The first stays and the others are counted as dropped, whatever [`OnError`] says.
     First,
-    /// The last stays and the others are counted as dropped, whatever [`OnError`] says: for files to which corrected
-    /// rows were added.
+    /// The last stays and the others are counted as dropped, whatever [`OnError`] says: for files
+    /// to which corrected rows were added.
     Last,
 }

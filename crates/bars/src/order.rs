@@ -45,7 +45,8 @@ impl Clock<'_> {
     }
 }
 
-/// Puts rows in order of time, strictly, and accounts for every one that does not become a bar of its own.
+/// Puts rows in order of time, strictly, and accounts for every one that does not become a bar of
+/// its own.
 pub(crate) fn in_order(rows: &[Row], clock: Clock<'_>, ledger: &mut Ledger) -> Result<Bars> {
     let mut order =
         Order { rows, clock, ledger, placed: Vec::with_capacity(rows.len()), aside: Vec::new(), pass: None };
@@ -75,8 +76,9 @@ struct Order<'a> {
 struct Pass {
     /// The place of the first row after it.
     end: usize,
-    /// Whether the hour passes a second time there. It does not where the rows are those of the first pass over again (then
-    /// it was written twice), nor where they go back by a few bars (then rows are out of order).
+    /// Whether the hour passes a second time there. It does not where the rows are those of the
+    /// first pass over again (then it was written twice), nor where they go back by a few bars
+    /// (then rows are out of order).
     is_second: bool,
 }
 
@@ -102,7 +104,8 @@ impl Order<'_> {
                 Occurrence::Once(utc_ns) => (utc_ns, false),
                 Occurrence::Twice(first, _) if !self.is_in_second_pass(index, first) => (first, false),
                 Occurrence::Twice(_, second) => (second, true),
-                // The date of a daily bar is no time of day: that its midnight is skipped says nothing against it.
+                // The date of a daily bar is no time of day: that its midnight is skipped says
+                // nothing against it.
                 Occurrence::Never { unmoved } if self.clock.base >= Timeframe::D1 => (unmoved, false),
                 Occurrence::Never { .. } => return None,
             },
@@ -135,14 +138,16 @@ impl Order<'_> {
         Pass { end, is_second: !copies && self.goes_back_as_a_clock(start) }
     }
 
-    /// Whether a row goes back from the one before it by as much as a clock that has passed most of the twofold hour.
+    /// Whether a row goes back from the one before it by as much as a clock that has passed most of
+    /// the twofold hour.
     fn goes_back_as_a_clock(&self, index: usize) -> bool {
         let before = index.checked_sub(1).and_then(|before| self.twofold(before));
         let (Some((from, ..)), Some((to, first, second))) = (before, self.twofold(index)) else { return false };
         2 * (from - to + self.clock.base.duration_ns()) >= second - first
     }
 
-    /// The time of a row on the wall and both times at which the clock shows it, where they are two.
+    /// The time of a row on the wall and both times at which the clock shows it, where they are
+    /// two.
     fn twofold(&self, index: usize) -> Option<(i64, i64, i64)> {
         let Stamp::Wall(wall_ns) = self.rows.get(index)?.stamp else { return None };
         match self.clock.zone.occurrence(wall_ns) {

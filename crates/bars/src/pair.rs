@@ -21,7 +21,8 @@ pub struct PairSummary {
     pub ask_only: Times,
     /// Bars at whose close the ask is below the bid.
     pub crossed: Times,
-    /// What was done with the crossed ones: dropped, or, under [`OnError::Repair`], kept with a spread of zero.
+    /// What was done with the crossed ones: dropped, or, under [`OnError::Repair`], kept with a
+    /// spread of zero.
     pub on_error: OnError,
 }
 
@@ -43,16 +44,18 @@ impl Times {
 
 /// Reads the bars of one symbol from files of its bid and files of its ask, and joins them by time.
 ///
-/// Each price is the mean of both sides, the spread is ask less bid at the close, the volume the sum of both. (The mean of
-/// both highs is at or above the highest mean, and that of both lows at or below the lowest: when each side had its
-/// extreme is not recorded.) A bar of one side only is dropped and counted. Sides recorded apart cross now and then, when
-/// one was quoted before the other within the last second: such a bar is an error under [`OnError::Fail`], dropped under
-/// [`OnError::Skip`], and kept with a spread of zero under [`OnError::Repair`]. Sides that cross at more than half of the
-/// bars are in each other's place, and sides with the same prices throughout are one: both are refused whatever is wanted.
+/// Each price is the mean of both sides, the spread is ask less bid at the close, the volume the
+/// sum of both. (The mean of both highs is at or above the highest mean, and that of both lows at
+/// or below the lowest: when each side had its extreme is not recorded.) A bar of one side only is
+/// dropped and counted. Sides recorded apart cross now and then, when one was quoted before the
+/// other within the last second: such a bar is an error under [`OnError::Fail`], dropped under
+/// [`OnError::Skip`], and kept with a spread of zero under [`OnError::Repair`]. Sides that cross at
+/// more than half of the bars are in each other's place, and sides with the same prices throughout
+/// are one: both are refused whatever is wanted.
 ///
 /// # Errors
-/// Those of [`read`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not belong together;
-/// [`Error::Crossed`].
+/// Those of [`read`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not
+/// belong together; [`Error::Crossed`].
 pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
     let (bids, asks) = (read(bid, options)?, read(ask, options)?);
     refuse_strangers(&bids, &asks)?;
@@ -95,7 +98,8 @@ fn unlike(bids: &Recording, asks: &Recording, found: &str) -> Error {
     Error::UnlikeSides { bid: path(bids), ask: path(asks), found: found.to_owned() }
 }
 
-/// Refuses sides in each other's place, and one side named as both. Real sides cross at the close of a few bars in a hundred.
+/// Refuses sides in each other's place, and one side named as both. Real sides cross at the close
+/// of a few bars in a hundred.
 fn refuse_wrong_sides(bids: &Recording, asks: &Recording) -> Result<()> {
     let (bid, ask) = (&bids.bars, &asks.bars);
     let (mut common, mut crossed, mut same) = (0_usize, 0_usize, 0_usize);
@@ -117,7 +121,8 @@ fn refuse_wrong_sides(bids: &Recording, asks: &Recording) -> Result<()> {
     Ok(())
 }
 
-/// The places of the bars of both sides in order of time; both in one step where they open at the same time.
+/// The places of the bars of both sides in order of time; both in one step where they open at the
+/// same time.
 fn side_by_side(bid: &Bars, ask: &Bars) -> impl Iterator<Item = (Option<usize>, Option<usize>)> {
     let (mut b, mut a) = (0, 0);
     std::iter::from_fn(move || {

@@ -21,12 +21,14 @@ const LISTED_NS: i64 = 28 * DAY_NS;
 pub struct ReturnPanel {
     /// `[N]` in the order of the names.
     pub names: Vec<String>,
-    /// `[D]` when each day begins, in nanoseconds since 1970 UTC, increasing: the day is called by its date.
+    /// `[D]` when each day begins, in nanoseconds since 1970 UTC, increasing: the day is called by
+    /// its date.
     pub open_times: Vec<i64>,
-    /// `[D]` when each day's closes are known: its bars' close time, the same that a sample of them has.
+    /// `[D]` when each day's closes are known: its bars' close time, the same that a sample of them
+    /// has.
     pub times: Vec<i64>,
-    /// `[N, D]` row-major: ln of the close of the day over that of the day before in `open_times`. NaN on the first day and where the
-    /// instrument lacks one of the two closes.
+    /// `[N, D]` row-major: ln of the close of the day over that of the day before in `open_times`.
+    /// NaN on the first day and where the instrument lacks one of the two closes.
     pub values: Vec<f64>,
     /// The instruments that have no return on any day.
     pub left_out: Vec<WithoutReturns>,
@@ -53,13 +55,16 @@ impl fmt::Display for WithoutReturns {
     }
 }
 
-/// The log returns of instruments, each a name and its bars, on the days on which at least half of those that are listed have a bar.
+/// The log returns of instruments, each a name and its bars, on the days on which at least half of
+/// those that are listed have a bar.
 ///
-/// Bars whose prices are adjusted ([`Prices`](crate::Prices)) give returns without splits and dividends. A return is between one day of the
-/// grid and the day before, and never over a day that the instrument missed: the returns of one column are then all of the same stretch.
+/// Bars whose prices are adjusted ([`Prices`](crate::Prices)) give returns without splits and
+/// dividends. A return is between one day of the grid and the day before, and never over a day that
+/// the instrument missed: the returns of one column are then all of the same stretch.
 ///
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) where there is no instrument, one is there twice, or their bars are of several timeframes.
+/// [`Error::Invalid`](crate::Error::Invalid) where there is no instrument, one is there twice, or
+/// their bars are of several timeframes.
 pub fn return_panel(instruments: &[(&str, &Bars)]) -> Result<ReturnPanel> {
     let timeframe = checked_timeframe(instruments)?;
     let (open_times, days_left_out) = grid(instruments);

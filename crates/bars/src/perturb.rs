@@ -22,7 +22,8 @@ pub(crate) struct OtherFuture {
     pub(crate) perturbation: Perturbation,
     /// The time at which it begins: no bar of it closes by then.
     pub(crate) time: i64,
-    /// This many bars follow at least, without a forbidden hole among or before them, so that a horizon stays full.
+    /// This many bars follow at least, without a forbidden hole among or before them, so that a
+    /// horizon stays full.
     pub(crate) bars_min: usize,
     pub(crate) holes: HoleRule,
 }
@@ -54,7 +55,8 @@ impl OtherFuture {
         }
     }
 
-    /// When the next bar opens instead of at `true_time`: at a multiple of its length, so that it lies in one bin of every timeframe.
+    /// When the next bar opens instead of at `true_time`: at a multiple of its length, so that it
+    /// lies in one bin of every timeframe.
     fn next_open_time(&mut self, bars: &Bars, true_time: Option<&i64>, is_needed: bool) -> i64 {
         let duration_ns = bars.timeframe.duration_ns();
         let last_close = bars.len().checked_sub(1).map_or(self.time, |last| bars.close_time(last));
@@ -81,7 +83,8 @@ impl OtherFuture {
     }
 }
 
-/// Random numbers from a seed: `SplitMix64` (Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014).
+/// Random numbers from a seed: `SplitMix64` (Steele, Lea and Flood, Fast splittable pseudorandom
+/// number generators, 2014).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

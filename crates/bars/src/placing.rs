@@ -24,8 +24,9 @@ pub(crate) struct Placed {
 
 /// The instants at which several instruments have their samples, where not every bar has one.
 ///
-/// They are every stride-th of those at which a bar of any instrument opens, from the first after which the windows of one are full: what stands
-/// at one instant can be held side by side. Counted along each instrument's own bars, samples would drift apart wherever one lacks a bar. Nothing
+/// They are every stride-th of those at which a bar of any instrument opens, from the first after
+/// which the windows of one are full: what stands at one instant can be held side by side. Counted
+/// along each instrument's own bars, samples would drift apart wherever one lacks a bar. Nothing
 /// later than an instant decides whether it is one of them.
 struct CommonGrid {
     opens: Vec<i64>,
@@ -58,7 +59,8 @@ impl CommonGrid {
 }
 
 impl Draft<'_> {
-    /// Puts samples at base bars of each segment at which all windows are full and a horizon follows: at every stride-th.
+    /// Puts samples at base bars of each segment at which all windows are full and a horizon
+    /// follows: at every stride-th.
     pub(crate) fn place(&self) -> Placed {
         let count = self.pieces.len();
         let mut placed = Placed {
@@ -101,7 +103,8 @@ impl Draft<'_> {
         LeftOut { symbol: self.instruments[instrument].name.to_owned(), reason }
     }
 
-    /// The base bars of a segment at which samples may stand. A window that is full stays full, so that they are one run.
+    /// The base bars of a segment at which samples may stand. A window that is full stays full, so
+    /// that they are one run.
     fn sample_range(&self, segment: usize) -> Range<usize> {
         let piece = &self.pieces[segment].bars;
         let after_last = piece.end.saturating_sub(self.spec.horizon).max(piece.start);

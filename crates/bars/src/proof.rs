@@ -17,7 +17,8 @@ use crate::timestamp::display_utc;
 /// When the future begins that a proof replaces, and which one replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The time of the sample, in nanoseconds since 1970 UTC. A bar that closes later had not closed.
+    /// The time of the sample, in nanoseconds since 1970 UTC. A bar that closes later had not
+    /// closed.
     pub time: i64,
     /// What the other futures are drawn from; equal seeds draw equal ones.
     pub seed: u64,
@@ -27,7 +28,8 @@ pub struct Moment {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Proof {
-    /// What the sample sees in each timeframe, shortest first: `[seq_len, F]` each, to be held against a file.
+    /// What the sample sees in each timeframe, shortest first: `[seq_len, F]` each, to be held
+    /// against a file.
     pub windows: Vec<Vec<f32>>,
     /// Number of base bars that were aligned.
     pub bars: usize,
@@ -37,29 +39,33 @@ pub struct Proof {
 
 /// Proves that what a sample sees does not depend on any bar that had not closed at its time.
 ///
-/// Those bars are replaced by others, twice: once in their values, once also in number and times. The segment of the sample
-/// is aligned up to a little after its horizon, with the given scalers, and the windows must stay the same to the last bit.
+/// Those bars are replaced by others, twice: once in their values, once also in number and times.
+/// The segment of the sample is aligned up to a little after its horizon, with the given scalers,
+/// and the windows must stay the same to the last bit.
 ///
 /// # Errors
-/// [`Error::LookAhead`] where they do not; [`Error::NoSample`] where no sample stands at that time; others as
-/// [`align_with`].
+/// [`Error::LookAhead`] where they do not; [`Error::NoSample`] where no sample stands at that time;
+/// others as [`align_with`].
 pub fn prove_no_look_ahead(
     instrument: Instrument<'_>,
     spec: &SeriesSpec,
     scalers: &Scalers,
     moment: Moment,
 ) -> Result<Proof> {
-    // Which instants have samples may depend on other instruments' bars; what a sample sees does not.
+    // Which instants have samples may depend on other instruments' bars; what a sample sees does
+    // not.
     let spec = &SeriesSpec { stride: 1, ..spec.clone() };
     let align = |bars: &Bars| align_with(&[Instrument { bars, ..instrument }], spec, scalers);
     Question { instrument, spec, moment }.prove(&align)
 }
 
-/// Proves that scalers do not depend on any bar that had not closed at a time at which they were fitted already.
+/// Proves that scalers do not depend on any bar that had not closed at a time at which they were
+/// fitted already.
 ///
 /// # Errors
-/// [`Error::LookAhead`] where they do; [`Error::Scalers`] where they are not what fitting gives in the first place;
-/// [`Error::Invalid`] for a time before their `fit_end_time`; others as [`Scalers::fit`].
+/// [`Error::LookAhead`] where they do; [`Error::Scalers`] where they are not what fitting gives in
+/// the first place; [`Error::Invalid`] for a time before their `fit_end_time`; others as
+/// [`Scalers::fit`].
 pub fn prove_scalers(
     instruments: &[Instrument<'_>],
     spec: &SeriesSpec,
@@ -112,7 +118,8 @@ impl Question<'_> {
         }
     }
 
-    /// The segment in which a bar closes at the time, and what follows until every bin that is open then has closed.
+    /// The segment in which a bar closes at the time, and what follows until every bin that is open
+    /// then has closed.
     fn bars(&self) -> Option<Bars> {
         let (bars, time) = (self.instrument.bars, self.moment.time);
         let t = bars.open_time.binary_search(&(time - bars.timeframe.duration_ns())).ok()?;
@@ -135,7 +142,8 @@ impl Question<'_> {
 struct Future {
     moment: Moment,
     holes: HoleRule,
-    /// Number of bars that must follow without a forbidden hole: the horizon, where a sample shall remain.
+    /// Number of bars that must follow without a forbidden hole: the horizon, where a sample shall
+    /// remain.
     bars_min: usize,
 }
 

@@ -41,10 +41,12 @@ pub struct Recording {
 /// what these make.
 ///
 /// # Errors
-/// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`], [`Error::UnknownDateOrder`],
-/// [`Error::ColumnOrder`], [`Error::UnclearColumns`], [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be used as it stands, under
-/// [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`]; [`Error::UnknownBase`], [`Error::WrongBase`];
-/// [`Error::Overlap`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
+/// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`],
+/// [`Error::UnknownDateOrder`], [`Error::ColumnOrder`], [`Error::UnclearColumns`],
+/// [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be
+/// used as it stands, under [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`];
+/// [`Error::UnknownBase`], [`Error::WrongBase`]; [`Error::Overlap`], [`Error::MixedSymbols`] and
+/// [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     let symbol = common_symbol(paths, options)?;
     let sources = paths.iter().map(|path| Source::read(path.as_ref(), options)).collect::<Result<Vec<_>>>()?;

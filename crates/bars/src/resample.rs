@@ -15,8 +15,8 @@ use crate::timestamp::display_utc;
 /// asked for come back unchanged, wherever they start.
 ///
 /// # Errors
-/// [`Error::NotAMultiple`] when the timeframe is shorter than the bars' or no multiple of it; [`Error::Straddles`] when a
-/// bar lies in two bins.
+/// [`Error::NotAMultiple`] when the timeframe is shorter than the bars' or no multiple of it;
+/// [`Error::Straddles`] when a bar lies in two bins.
 pub fn resample(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
     resample_part(bars, 0..bars.len(), timeframe).map(Cow::into_owned)
 }

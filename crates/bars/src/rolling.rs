@@ -1,7 +1,8 @@
-//! Moving statistics of a column. Each result at a place depends on that place and earlier ones only.
+//! Moving statistics of a column. Each result at a place depends on that place and earlier ones
+//! only.
 //!
-//! A place at which a statistic is not defined yet holds NaN, and so does one whose window holds NaN. Windows are summed
-//! anew at each place: a running sum would be faster and drift.
+//! A place at which a statistic is not defined yet holds NaN, and so does one whose window holds
+//! NaN. Windows are summed anew at each place: a running sum would be faster and drift.
 
 /// Arithmetic mean of the last `len` values.
 pub(crate) fn mean(values: &[f64], len: usize) -> Vec<f64> {
@@ -26,12 +27,14 @@ pub(crate) fn minimum(values: &[f64], len: usize) -> Vec<f64> {
     over_windows(values, len, |window| window.iter().copied().fold(f64::INFINITY, f64::min))
 }
 
-/// Exponential mean with weight 2 / (len + 1) on the newest value, begun with the mean of the first `len` values.
+/// Exponential mean with weight 2 / (len + 1) on the newest value, begun with the mean of the first
+/// `len` values.
 pub(crate) fn exponential_mean(values: &[f64], len: usize) -> Vec<f64> {
     over_all(values, Smoothed::exponential(len))
 }
 
-/// Wilder's mean: weight 1 / len on the newest value, begun with the mean of the first `len` values.
+/// Wilder's mean: weight 1 / len on the newest value, begun with the mean of the first `len`
+/// values.
 pub(crate) fn wilder_mean(values: &[f64], len: usize) -> Vec<f64> {
     over_all(values, Smoothed::wilder(len))
 }
@@ -47,8 +50,8 @@ fn over_windows(values: &[f64], len: usize, statistic: impl Fn(&[f64]) -> f64) -
     results
 }
 
-/// A mean of one value after another: `s[t] = s[t-1] + weight * (x[t] - s[t-1])`, begun with the plain mean of the first `len` values from
-/// the first one that is defined.
+/// A mean of one value after another: `s[t] = s[t-1] + weight * (x[t] - s[t-1])`, begun with the
+/// plain mean of the first `len` values from the first one that is defined.
 #[derive(Clone, Debug)]
 pub(crate) struct Smoothed {
     len: usize,

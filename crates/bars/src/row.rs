@@ -55,7 +55,8 @@ impl Row {
         };
         if let Some(column) = columns.adjusted {
             let factor = number(column, "the adjusted close")? / row.close;
-            // Splits and dividends are in the factor already; what the vendor calls them is told and decides nothing.
+            // Splits and dividends are in the factor already; what the vendor calls them is told
+            // and decides nothing.
             let told = |column: Option<usize>, usual| column.and_then(|column| fields.number(column)).unwrap_or(usual);
             row.event = Event { factor, split: told(columns.split, 1.0), dividend: told(columns.dividend, 0.0) };
             row.scale(factor);
@@ -85,7 +86,8 @@ impl Row {
         }
     }
 
-    /// The row with high and low put right, where they stand in each other's place or miss open or close by noise.
+    /// The row with high and low put right, where they stand in each other's place or miss open or
+    /// close by noise.
     pub(crate) fn mended(&self) -> Option<(Row, Mend)> {
         let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
         let mended = if self.is_in_range_but_for_noise() {
@@ -98,7 +100,8 @@ impl Row {
         mended.0.check().is_ok().then_some(mended)
     }
 
-    /// Whether high and low hold open and close, or miss them by no more than single precision can tell.
+    /// Whether high and low hold open and close, or miss them by no more than single precision can
+    /// tell.
     pub(crate) fn is_in_range_but_for_noise(&self) -> bool {
         let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
         self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX)

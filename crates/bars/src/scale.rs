@@ -4,14 +4,16 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::feature::Feature;
 
-/// A spread below this, or below the resolution of single precision at the centre, is rounding and no signal.
+/// A spread below this, or below the resolution of single precision at the centre, is rounding and
+/// no signal.
 const SPREAD_MIN: f64 = 1e-12;
 
 /// How features are brought to a common size: scaled = (raw - centre) / scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
-    /// Centre: the median. Scale: the range between the quartiles, each interpolated linearly. Where half of the values
-    /// are equal, so that this range is zero, the population standard deviation.
+    /// Centre: the median. Scale: the range between the quartiles, each interpolated linearly.
+    /// Where half of the values are equal, so that this range is zero, the population standard
+    /// deviation.
     #[default]
     Robust,
     /// Centre: the mean. Scale: the population standard deviation.
@@ -59,7 +61,8 @@ pub(crate) struct Scaler {
 }
 
 impl Scaler {
-    /// Fits a scaler to rows of features, `[rows, features]`; only [`Scaling::None`] does with none.
+    /// Fits a scaler to rows of features, `[rows, features]`; only [`Scaling::None`] does with
+    /// none.
     pub(crate) fn fit(scaling: Scaling, features: &[Feature], rows: &[f32]) -> Self {
         if rows.is_empty() {
             assert_eq!(scaling, Scaling::None, "a scaler is fitted to rows");
@@ -120,7 +123,8 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
-/// The value below which `part` of the values lie, interpolated linearly between the two nearest. Reorders the values.
+/// The value below which `part` of the values lie, interpolated linearly between the two nearest.
+/// Reorders the values.
 fn quantile(values: &mut [f64], part: f64) -> f64 {
     let position = part * (values.len() - 1) as f64;
     let (_, lower, above) = values.select_nth_unstable_by(position as usize, f64::total_cmp);

@@ -7,10 +7,11 @@ use crate::spec::SeriesSpec;
 use crate::timeframe::Timeframe;
 use crate::universe::refused;
 
-/// How the features of several instruments and timeframes are scaled: fitted, or given as a file holds them.
+/// How the features of several instruments and timeframes are scaled: fitted, or given as a file
+/// holds them.
 ///
-/// Scalers that were fitted once make new data look to a trained model as its training data did, and hold still what would
-/// otherwise move when a proof changes the data.
+/// Scalers that were fitted once make new data look to a trained model as its training data did,
+/// and hold still what would otherwise move when a proof changes the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scalers {
     /// How they were fitted.
@@ -37,14 +38,16 @@ pub struct TimeframeScaler {
 }
 
 impl Scalers {
-    /// Fits scalers as [`align`](crate::align) does, up to a given time instead of a share of the samples.
+    /// Fits scalers as [`align`](crate::align) does, up to a given time instead of a share of the
+    /// samples.
     ///
-    /// Each instrument's scalers are fitted on its bars that have closed by its last base bar that closes before
-    /// `fit_end_time`, segments too short for a sample included. So nothing that happens at that time or later changes them.
+    /// Each instrument's scalers are fitted on its bars that have closed by its last base bar that
+    /// closes before `fit_end_time`, segments too short for a sample included. So nothing that
+    /// happens at that time or later changes them.
     ///
     /// # Errors
-    /// [`Error::Invalid`], [`Error::NotAMultiple`] and [`Error::Straddles`] as for `align`; [`Error::TooFewToFit`] where an
-    /// instrument has less than a window of bars to fit on.
+    /// [`Error::Invalid`], [`Error::NotAMultiple`] and [`Error::Straddles`] as for `align`;
+    /// [`Error::TooFewToFit`] where an instrument has less than a window of bars to fit on.
     pub fn fit(instruments: &[Instrument<'_>], spec: &SeriesSpec, fit_end_time: i64) -> Result<Self> {
         let fitted = Draft::of(instruments, spec)?.fit(fit_end_time);
         let fitted = fitted.map_err(|lacking| refused(instruments.len() - lacking.len(), lacking))?;

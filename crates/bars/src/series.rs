@@ -5,11 +5,12 @@ use crate::scale::Scaling;
 use crate::scalers::{Scalers, TimeframeScaler};
 use crate::timeframe::Timeframe;
 
-/// Aligned series of several timeframes and instruments, and the samples that are windows over them.
+/// Aligned series of several timeframes and instruments, and the samples that are windows over
+/// them.
 ///
-/// Sample n sees, of each timeframe, the rows `end[n] + 1 - seq_len ..= end[n]`: the last bars of its segment that have
-/// closed at `sample_time[n]` or before. Instruments stand one after the other in all arrays, and within each its segments
-/// in order of time.
+/// Sample n sees, of each timeframe, the rows `end[n] + 1 - seq_len ..= end[n]`: the last bars of
+/// its segment that have closed at `sample_time[n]` or before. Instruments stand one after the
+/// other in all arrays, and within each its segments in order of time.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AlignedSeries {
@@ -19,7 +20,8 @@ pub struct AlignedSeries {
     pub instruments: Vec<String>,
     /// One entry a timeframe, shortest first.
     pub timeframes: Vec<TimeframeSeries>,
-    /// Close time of each sample's base bar, in nanoseconds since 1970 UTC: `[N]`, increasing within an instrument.
+    /// Close time of each sample's base bar, in nanoseconds since 1970 UTC: `[N]`, increasing
+    /// within an instrument.
     pub sample_time: Vec<i64>,
     /// Instrument of each sample: `[N]`, from 0 to I - 1, never decreasing.
     pub sample_instrument: Vec<i32>,
@@ -29,12 +31,13 @@ pub struct AlignedSeries {
     pub targets: Vec<f32>,
     /// How the features were scaled.
     pub scaling: Scaling,
-    /// The scalers were fitted on bars that close before this time, the same for all instruments: one nanosecond after the
-    /// last sample of the training span.
+    /// The scalers were fitted on bars that close before this time, the same for all instruments:
+    /// one nanosecond after the last sample of the training span.
     pub fit_end_time: i64,
     /// The segments that have samples: `[S]`.
     pub segments: Vec<Segment>,
-    /// The segments that are too short for one sample. Nothing of them is in the series; scalers saw their bars.
+    /// The segments that are too short for one sample. Nothing of them is in the series; scalers
+    /// saw their bars.
     pub left_out: Vec<Segment>,
     /// What a user should know before he trains on this.
     pub warnings: Vec<String>,
@@ -60,14 +63,17 @@ pub struct TimeframeSeries {
     pub instrument_start: Vec<i64>,
     /// First row of each segment that has samples: `[S]`. An instrument's first row is one of them.
     pub segment_start: Vec<i64>,
-    /// Number of bars before a row that its features read: the longest warm-up among them. It is the same in all timeframes.
+    /// Number of bars before a row that its features read: the longest warm-up among them. It is
+    /// the same in all timeframes.
     ///
-    /// Recursive features (EMA, Wilder's mean) have no last bar that they read: each bar's weight fades by a constant factor
-    /// a bar and never becomes zero. For those this is where their warm-up ends; what all bars further back together weigh
-    /// then is (1 - w) to the power `look_back` + 1 for a mean of weight w: with the 49 bars of the default features,
-    /// 2.5 % in `rsi_14` and `atr_14`, 2.1 % in the slow mean of `macd`; with all features, 13.5 % in `ema_50_distance`.
-    /// A purge by this span is thus exact for windowed features, and for recursive ones it keeps out all but that share of
-    /// a smoothed past. It never lets a later bar into an earlier sample: that is not a matter of look-back.
+    /// Recursive features (EMA, Wilder's mean) have no last bar that they read: each bar's weight
+    /// fades by a constant factor a bar and never becomes zero. For those this is where their
+    /// warm-up ends; what all bars further back together weigh then is (1 - w) to the power
+    /// `look_back` + 1 for a mean of weight w: with the 49 bars of the default features, 2.5 % in
+    /// `rsi_14` and `atr_14`, 2.1 % in the slow mean of `macd`; with all features, 13.5 % in
+    /// `ema_50_distance`. A purge by this span is thus exact for windowed features, and for
+    /// recursive ones it keeps out all but that share of a smoothed past. It never lets a later bar
+    /// into an earlier sample: that is not a matter of look-back.
     pub look_back: usize,
     /// When each bar of a segment's warm-up opens, which has no row: `[S, look_back]`.
     pub warm_up_open_time: Vec<i64>,
@@ -79,7 +85,8 @@ pub struct TimeframeSeries {
     pub end: Vec<i64>,
 }
 
-/// A longest stretch of one instrument's bars without a hole that ends it, as [`HoleRule`](crate::HoleRule) says.
+/// A longest stretch of one instrument's bars without a hole that ends it, as
+/// [`HoleRule`](crate::HoleRule) says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The instrument, from 0.
@@ -123,9 +130,9 @@ impl AlignedSeries {
 
     /// Open time of the earliest bar that each sample depends on in any timeframe: `[N]`.
     ///
-    /// This is the first bar of the sample's windows and, before it, `look_back` bars that its features read (see
-    /// [`TimeframeSeries::look_back`] for recursive features). A bin that opened before its segment counts from where the
-    /// segment begins.
+    /// This is the first bar of the sample's windows and, before it, `look_back` bars that its
+    /// features read (see [`TimeframeSeries::look_back`] for recursive features). A bin that opened
+    /// before its segment counts from where the segment begins.
     pub fn receptive_starts(&self) -> Vec<i64> {
         let mut starts = Vec::with_capacity(self.len());
         for (place, segment) in self.segments.iter().enumerate() {
@@ -157,8 +164,8 @@ impl TimeframeSeries {
     /// Open time of the earliest bar that sample `n`, of the given segment, depends on.
     fn receptive_start(&self, segment: usize, n: usize) -> i64 {
         let first_row = self.segment_start[segment] as usize;
-        // The segment's bars are its warm-up, as long as the look-back, and its rows: `look_back` bars before its k-th row is
-        // its k-th bar.
+        // The segment's bars are its warm-up, as long as the look-back, and its rows: `look_back`
+        // bars before its k-th row is its k-th bar.
         let bar = self.end[n] as usize + 1 - self.seq_len - first_row;
         match bar.checked_sub(self.look_back) {
             Some(row) => self.open_time[first_row + row],

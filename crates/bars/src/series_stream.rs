@@ -10,11 +10,14 @@ use crate::scalers::{Scalers, TimeframeScaler};
 use crate::spec::{SeriesSpec, Window};
 use crate::timeframe::Timeframe;
 
-/// The series of one instrument, bar by bar: each base bar gives the rows of all timeframes that have closed with it.
+/// The series of one instrument, bar by bar: each base bar gives the rows of all timeframes that
+/// have closed with it.
 ///
-/// Rows, segments and full windows are, to the last bit, those that [`align_with`](crate::align_with) makes of all bars at once, but what a bar
-/// gives depends on nothing that follows it: rows of segments that turn out too short for a sample are given too, and there are
-/// neither targets nor strides. What is kept of the past is bounded by the longest look-back of a feature, however many bars come.
+/// Rows, segments and full windows are, to the last bit, those that
+/// [`align_with`](crate::align_with) makes of all bars at once, but what a bar gives depends on
+/// nothing that follows it: rows of segments that turn out too short for a sample are given too,
+/// and there are neither targets nor strides. What is kept of the past is bounded by the longest
+/// look-back of a feature, however many bars come.
 #[derive(Clone, Debug)]
 pub struct SeriesStream {
     base: Timeframe,
@@ -53,8 +56,8 @@ struct TimeframeStream {
 }
 
 impl SeriesStream {
-    /// The series of `instrument`, scaled by what `scalers` has of it, before its first bar. The instrument's `bars` tell their timeframe and
-    /// nothing else: push them to go on from them.
+    /// The series of `instrument`, scaled by what `scalers` has of it, before its first bar. The
+    /// instrument's `bars` tell their timeframe and nothing else: push them to go on from them.
     ///
     /// # Errors
     /// As [`align_with`](crate::align_with), but for those of single bars.
@@ -123,8 +126,8 @@ impl SeriesStream {
         (features.warm_up_left() + window.seq_len).saturating_sub(*rows)
     }
 
-    /// The scaled rows of timeframe `timeframe` that closed with the last base bar, `[n, F]`: none or one, or two where the last bars of the bin
-    /// before were missing.
+    /// The scaled rows of timeframe `timeframe` that closed with the last base bar, `[n, F]`: none
+    /// or one, or two where the last bars of the bin before were missing.
     ///
     /// # Panics
     /// When there is no such timeframe.
@@ -199,7 +202,8 @@ mod tests {
         values.iter().map(|value| value.to_bits()).collect()
     }
 
-    /// What a stream gives, segment by segment: its first bar's open, the rows of each timeframe, the times of its samples.
+    /// What a stream gives, segment by segment: its first bar's open, the rows of each timeframe,
+    /// the times of its samples.
     type Segments = Vec<(i64, Vec<Vec<f32>>, Vec<i64>)>;
 
     fn streamed(bars: &Bars, spec: &SeriesSpec, scalers: &Scalers) -> Segments {

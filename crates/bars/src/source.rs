@@ -19,10 +19,12 @@ use crate::trouble::{Mend, Trouble};
 
 /// Lines from which the format is recognised.
 const HEAD_LINES: usize = 64;
-/// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file can ask for.
+/// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file
+/// can ask for.
 const ROWS_MAX: usize = 1 << 24;
 
-/// The rows of one file that can be read, in the order of the file, or backward where it is written newest first.
+/// The rows of one file that can be read, in the order of the file, or backward where it is written
+/// newest first.
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) format: Format,
@@ -37,7 +39,8 @@ pub(crate) struct Source {
     header: Vec<u8>,
     column_order: ColumnOrder,
     adjusted_column: Option<AdjustedColumn>,
-    /// What is wrong with the first row that stops the reading, unless all rows together show that the columns are.
+    /// What is wrong with the first row that stops the reading, unless all rows together show that
+    /// the columns are.
     stopped: Option<Error>,
 }
 
@@ -134,7 +137,8 @@ impl Source {
         }
     }
 
-    /// Rounds the noise off the prices, where repairs are wanted. Adjusted prices have no digits to round to.
+    /// Rounds the noise off the prices, where repairs are wanted. Adjusted prices have no digits to
+    /// round to.
     fn denoise(&mut self) {
         if self.ledger.repairs() && self.digits.are_noisy() && self.format.columns.adjusted.is_none() {
             for row in &mut self.rows {
@@ -145,7 +149,8 @@ impl Source {
         }
     }
 
-    /// Some vendors write the newest bar first; that is an order and not an error. A few rows out of it do not hide it.
+    /// Some vendors write the newest bar first; that is an order and not an error. A few rows out
+    /// of it do not hide it.
     fn put_oldest_first(&mut self) {
         let steps = || self.rows.windows(2).map(|pair| pair[1].stamp.ns().cmp(&pair[0].stamp.ns()));
         let forward = steps().filter(|step| step.is_gt()).count();
@@ -185,7 +190,8 @@ fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Res
     Ok(format)
 }
 
-/// Leaves the column of adjusted closes out where prices are wanted as they were quoted; says so where there is none and it is needed.
+/// Leaves the column of adjusted closes out where prices are wanted as they were quoted; says so
+/// where there is none and it is needed.
 pub(crate) fn choose_prices(path: &Path, format: &mut Format, prices: Prices) -> Result<()> {
     match prices {
         Prices::AsQuoted => format.columns.adjusted = None,

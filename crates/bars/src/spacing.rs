@@ -21,8 +21,8 @@ pub(crate) struct Spacings {
 }
 
 impl Spacings {
-    /// Adds the distances within one file between rows that are neighbours in time, whatever their order in the file.
-    /// Duplicates have none.
+    /// Adds the distances within one file between rows that are neighbours in time, whatever their
+    /// order in the file. Duplicates have none.
     pub(crate) fn add(&mut self, rows: &[Row]) {
         let mut times: Vec<i64> = rows.iter().map(|row| row.stamp.ns()).collect();
         times.sort_unstable();
@@ -35,7 +35,8 @@ impl Spacings {
         }
     }
 
-    /// The timeframe of the bars: as stated, if some bars are that far apart, or else the commonest spacing.
+    /// The timeframe of the bars: as stated, if some bars are that far apart, or else the commonest
+    /// spacing.
     pub(crate) fn base(&self, stated: Option<Timeframe>) -> Result<Timeframe> {
         match stated {
             Some(stated) if self.total == 0 || self.counts.contains_key(&stated.duration_ns()) => Ok(stated),
@@ -70,7 +71,8 @@ impl Spacings {
         })
     }
 
-    /// What speaks against all bars being of `base`: such bars would be taken as closed too early or too late.
+    /// What speaks against all bars being of `base`: such bars would be taken as closed too early
+    /// or too late.
     pub(crate) fn warnings(&self, base: Timeframe) -> Vec<String> {
         let mut warnings = Vec::new();
         for other in Timeframe::ALL.into_iter().filter(|other| *other > base) {

@@ -27,20 +27,23 @@ pub struct SeriesSpec {
     pub horizon: usize,
     /// What is predicted of each.
     pub target_kind: TargetKind,
-    /// Every how many base bars there is a sample. One instrument counts the bars of each segment; several count the instants at which any of
-    /// them has a bar, so that all have their samples at common ones.
+    /// Every how many base bars there is a sample. One instrument counts the bars of each segment;
+    /// several count the instants at which any of them has a bar, so that all have their samples at
+    /// common ones.
     pub stride: usize,
     /// How features are scaled.
     pub scaling: Scaling,
-    /// The first part of the samples, by time, or of the instants that have any, on which the scalers are fitted: above 0 and at most 1.
+    /// The first part of the samples, by time, or of the instants that have any, on which the
+    /// scalers are fitted: above 0 and at most 1.
     pub train_fraction: f64,
     /// Which holes windows and horizons may reach across.
     pub holes: HoleRule,
 }
 
 impl Default for SeriesSpec {
-    /// M1, M5, M15, H1 and H4 with 480, 288, 192, 96 and 48 bars; the default features; 36 future bars, cumulative; every
-    /// bar a sample; robust scaling fitted on the first 70 %; holes of up to four days, weekends among them, are spanned.
+    /// M1, M5, M15, H1 and H4 with 480, 288, 192, 96 and 48 bars; the default features; 36 future
+    /// bars, cumulative; every bar a sample; robust scaling fitted on the first 70 %; holes of up
+    /// to four days, weekends among them, are spanned.
     fn default() -> Self {
         let timeframes = [Timeframe::M1, Timeframe::M5, Timeframe::M15, Timeframe::H1, Timeframe::H4];
         let windows = timeframes.map(|timeframe| Window { timeframe, seq_len: timeframe.default_seq_len() });

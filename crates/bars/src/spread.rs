@@ -1,8 +1,9 @@
 //! The column of spreads that MetaTrader 5 and others write, in units of the price.
 //!
-//! MetaTrader 5 counts points: units of the last digit of the quote, 0.00001 where EURUSD has five digits. So whole
-//! numbers are points, and the size of a point follows from the digits of the file's prices. A column with fractions is
-//! in units of the price. A column that would make trading cost half a percent is taken for something else.
+//! MetaTrader 5 counts points: units of the last digit of the quote, 0.00001 where EURUSD has five
+//! digits. So whole numbers are points, and the size of a point follows from the digits of the
+//! file's prices. A column with fractions is in units of the price. A column that would make
+//! trading cost half a percent is taken for something else.
 
 use crate::source::Source;
 

@@ -14,7 +14,8 @@ use crate::timestamp::{counted, display_utc};
 use crate::trouble::{Mend, Trouble};
 use crate::zone::Zone;
 
-/// What was read, what was dropped or put right, and what was assumed. `Display` gives it as lines of text.
+/// What was read, what was dropped or put right, and what was assumed. `Display` gives it as lines
+/// of text.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReadSummary {
@@ -78,7 +79,8 @@ pub struct FileSummary {
     pub kept: u64,
     /// Rows that did not, by kind, in the order of the kinds.
     pub dropped: Vec<Tally<Trouble>>,
-    /// Rows that were put right, by kind, in the order of the kinds. One row can be there under two kinds.
+    /// Rows that were put right, by kind, in the order of the kinds. One row can be there under two
+    /// kinds.
     pub mended: Vec<Tally<Mend>>,
     /// What its prices were adjusted for; `None` where they are read as quoted.
     pub adjusted: Option<Adjustments>,

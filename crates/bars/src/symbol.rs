@@ -115,10 +115,12 @@ fn is_vendor(part: &str) -> bool {
     VENDORS.contains(&part)
 }
 
-/// The size of one pip in units of the price: 0.01 for pairs quoted in yen, 0.0001 for other currency pairs.
+/// The size of one pip in units of the price: 0.01 for pairs quoted in yen, 0.0001 for other
+/// currency pairs.
 ///
 /// # Errors
-/// [`Error::UnknownPipSize`] for anything else: shares, metals and coins have no pip that everybody agrees on.
+/// [`Error::UnknownPipSize`] for anything else: shares, metals and coins have no pip that everybody
+/// agrees on.
 pub fn pip_size_of(symbol: &str) -> Result<f64> {
     let unknown = || Error::UnknownPipSize { symbol: symbol.to_owned() };
     let pair = pair_at_start(&symbol.to_uppercase()).ok_or_else(unknown)?;
@@ -129,7 +131,8 @@ pub fn pip_size_of(symbol: &str) -> Result<f64> {
     }
 }
 
-/// `EURUSD` of `EURUSD`, `EURUSD5` or `EURUSDM`, in upper case: a pair, at most one letter, and digits.
+/// `EURUSD` of `EURUSD`, `EURUSD5` or `EURUSDM`, in upper case: a pair, at most one letter, and
+/// digits.
 fn pair_at_start(word: &str) -> Option<String> {
     let (first, second, rest) = (word.get(..3)?, word.get(3..6)?, word.get(6..)?);
     let suffix = rest.strip_prefix(|c: char| c.is_ascii_alphabetic()).unwrap_or(rest);

@@ -4,10 +4,11 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// Where in a file's name the symbol stands: `{}` is the symbol, `*` anything, and every other character itself, in either case.
+/// Where in a file's name the symbol stands: `{}` is the symbol, `*` anything, and every other
+/// character itself, in either case.
 ///
-/// It is held against the name without `.gz` and one more ending: `DA-{}-T-*` finds `BRK.B` in `DA-BRK.B-T-2021-04-21.csv`. Where it fits in
-/// several ways, the symbol is the shortest.
+/// It is held against the name without `.gz` and one more ending: `DA-{}-T-*` finds `BRK.B` in
+/// `DA-BRK.B-T-2021-04-21.csv`. Where it fits in several ways, the symbol is the shortest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymbolPattern {
     text: String,

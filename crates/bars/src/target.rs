@@ -11,7 +11,8 @@ pub enum TargetKind {
     Cumulative,
     /// close\[t + k\] - close\[t + k - 1\]: the change within that bar, in pips.
     Increment,
-    /// ln(close\[t + k\] / close\[t\]): the log return from now, which is the same of a share at any price.
+    /// ln(close\[t + k\] / close\[t\]): the log return from now, which is the same of a share at
+    /// any price.
     LogReturn,
 }
 

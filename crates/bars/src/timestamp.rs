@@ -12,7 +12,8 @@ pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
 pub(crate) const HOUR_NS: i64 = 60 * MINUTE_NS;
 pub(crate) const DAY_NS: i64 = 24 * HOUR_NS;
 
-/// A time as a file gives it: on a clock whose zone must be known from elsewhere, or with its own offset.
+/// A time as a file gives it: on a clock whose zone must be known from elsewhere, or with its own
+/// offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stamp {
     /// Nanoseconds since 1970 on the wall clock of an unnamed zone.
@@ -45,7 +46,8 @@ pub(crate) enum DateStyle {
     Epoch(EpochUnit),
 }
 
-/// A date and a clock time in one field, `2018-01-31 17:00:00.5+02:00`: what follows the date is optional.
+/// A date and a clock time in one field, `2018-01-31 17:00:00.5+02:00`: what follows the date is
+/// optional.
 pub(crate) fn parse_stamp(field: &[u8], style: DateStyle) -> Option<Stamp> {
     if let DateStyle::Epoch(unit) = style {
         return unit.parse(field).map(Stamp::Utc);
@@ -141,7 +143,8 @@ fn split_year_first<'a>(field: &'a [u8], separator: &[u8]) -> Option<([i64; 3], 
     Some(([year, month, day], rest))
 }
 
-/// Nanoseconds since midnight of `17:00`, `17:00:00`, `17:00:00.5`, `1700`, `170000` or `5:00 PM`, and what follows.
+/// Nanoseconds since midnight of `17:00`, `17:00:00`, `17:00:00.5`, `1700`, `170000` or `5:00 PM`,
+/// and what follows.
 fn split_clock(field: &[u8]) -> Option<(i64, &[u8])> {
     let (hour, rest) = match field {
         [_, b':', ..] => split_digits(field, 1..=1)?,
@@ -219,7 +222,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar: years are counted from March, so that the leap day ends them.
+/// Days from 1970-01-01 in the Gregorian calendar: years are counted from March, so that the leap
+/// day ends them.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let months_since_march = (month + 9) % 12;

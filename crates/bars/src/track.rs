@@ -82,14 +82,16 @@ impl Track {
         warm_up + self.close_time[rows.clone()].partition_point(|&close_time| close_time <= time)
     }
 
-    /// The rows of consecutive segments that have closed at `time` or before, which must be theirs in order of time.
+    /// The rows of consecutive segments that have closed at `time` or before, which must be theirs
+    /// in order of time.
     pub(crate) fn values_closed_at(&self, segments: Range<usize>, time: i64) -> &[f32] {
         let rows = self.rows_of(segments);
         let closed = self.close_time[rows.clone()].partition_point(|&close_time| close_time <= time);
         &self.values[rows.start * self.width..(rows.start + closed) * self.width]
     }
 
-    /// Row of the last bar that has closed at each of the increasing times, all within one segment that has a full window by then.
+    /// Row of the last bar that has closed at each of the increasing times, all within one segment
+    /// that has a full window by then.
     pub(crate) fn last_closed<'a>(&'a self, segment: usize, times: &'a [i64]) -> impl Iterator<Item = i64> + 'a {
         let rows = self.parts[segment].rows.clone();
         let mut after = rows.start;

@@ -9,7 +9,8 @@ use crate::error::Error;
 pub enum Trouble {
     /// A field is missing, or is no timestamp or no number.
     Unreadable,
-    /// A price is not positive and finite, or open or close lies outside low and high, or volume or spread is negative.
+    /// A price is not positive and finite, or open or close lies outside low and high, or volume or
+    /// spread is negative.
     Inconsistent,
     /// A time that the clock of the file skips in spring.
     NoSuchTime,
@@ -19,8 +20,8 @@ pub enum Trouble {
     Duplicate,
     /// A time before that of an earlier row, at which there is no bar.
     Backward,
-    /// A time that leaves the order of the rows, which goes on after it where it was before; or, where rows are sorted, one
-    /// far from every other.
+    /// A time that leaves the order of the rows, which goes on after it where it was before; or,
+    /// where rows are sorted, one far from every other.
     Stray,
 }
 
@@ -55,14 +56,16 @@ impl fmt::Display for Trouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Mend {
-    /// The hour that a clock going back writes twice was told apart by the zone: the row is of its second pass. No
-    /// repair but a reading, and done whatever [`OnError`] says.
+    /// The hour that a clock going back writes twice was told apart by the zone: the row is of its
+    /// second pass. No repair but a reading, and done whatever [`OnError`] says.
     SecondPass,
     /// High and low stood in each other's place.
     Exchanged,
-    /// A high or low that missed open or close by less than single precision can tell was moved to it.
+    /// A high or low that missed open or close by less than single precision can tell was moved to
+    /// it.
     Widened,
-    /// The noise of binary fractions was rounded off: 1.1687900000000002 is 1.16879 in a file of five digits.
+    /// The noise of binary fractions was rounded off: 1.1687900000000002 is 1.16879 in a file of
+    /// five digits.
     Rounded,
     /// A row out of order was put in its place, where there was no other.
     Sorted,
@@ -93,8 +96,8 @@ pub enum OnError {
     Fail,
     /// Drop the row and count it by [`Trouble`]. Of two rows of one time the first stays.
     Skip,
-    /// Put right what can be put right without inventing anything, counted by [`Mend`]; drop the rest as
-    /// [`Skip`](OnError::Skip) does.
+    /// Put right what can be put right without inventing anything, counted by [`Mend`]; drop the
+    /// rest as [`Skip`](OnError::Skip) does.
     Repair,
 }
 

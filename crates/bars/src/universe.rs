@@ -17,7 +17,8 @@ const ENDINGS: [&str; 3] = ["csv", "tsv", "txt"];
 pub struct Universe {
     /// One a symbol, in the order of the symbols.
     pub recordings: Vec<Recording>,
-    /// The symbols that could not be read, in their order: none where errors are not to be passed over.
+    /// The symbols that could not be read, in their order: none where errors are not to be passed
+    /// over.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -34,21 +35,25 @@ impl Universe {
         Lines(&self.left_out).to_string().lines().map(|line| line.trim_start().to_owned()).collect()
     }
 
-    /// The recordings that end earlier than the last of all: shares that are no longer listed, or that nobody recorded to the end.
+    /// The recordings that end earlier than the last of all: shares that are no longer listed, or
+    /// that nobody recorded to the end.
     pub fn ended_early(&self) -> impl Iterator<Item = &Recording> {
         let end = self.recordings.iter().map(|recording| recording.summary.last_close_time).max();
         self.recordings.iter().filter(move |recording| Some(recording.summary.last_close_time) < end)
     }
 }
 
-/// Reads the bars of several symbols, each from one or more files: one recording a symbol, in the order of their names.
+/// Reads the bars of several symbols, each from one or more files: one recording a symbol, in the
+/// order of their names.
 ///
-/// What is wrong with one symbol's files says nothing of the others: under [`OnError::Skip`] and [`OnError::Repair`] it is left out and
-/// named, and under [`OnError::Fail`] all such symbols are named together. A file that cannot be opened is a slip, and refused under all three.
+/// What is wrong with one symbol's files says nothing of the others: under [`OnError::Skip`] and
+/// [`OnError::Repair`] it is left out and named, and under [`OnError::Fail`] all such symbols are
+/// named together. A file that cannot be opened is a slip, and refused under all three.
 ///
 /// # Errors
-/// [`Error::NoFiles`], [`Error::UnlikeName`], [`Error::Open`]; those of [`read`] where only one symbol cannot be used;
-/// [`Error::Several`] where several cannot. Where not one symbol is left, all are named whatever is to be done with errors.
+/// [`Error::NoFiles`], [`Error::UnlikeName`], [`Error::Open`]; those of [`read`] where only one
+/// symbol cannot be used; [`Error::Several`] where several cannot. Where not one symbol is left,
+/// all are named whatever is to be done with errors.
 pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Universe> {
     let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
     for path in paths.iter().map(AsRef::as_ref) {
@@ -71,7 +76,8 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
     }
 }
 
-/// Names all instruments that cannot be used, which is at least one, beside the number of those that can.
+/// Names all instruments that cannot be used, which is at least one, beside the number of those
+/// that can.
 pub(crate) fn refused(usable: usize, mut failed: Vec<LeftOut>) -> Error {
     match failed.len() {
         1 => failed.swap_remove(0).reason,
@@ -79,11 +85,13 @@ pub(crate) fn refused(usable: usize, mut failed: Vec<LeftOut>) -> Error {
     }
 }
 
-/// The files of bars that a path stands for: itself, or the files directly in a folder that end in `.csv`, `.tsv` or `.txt`, perhaps with
-/// `.gz` behind it, in the order of their names. Hidden files are none of them.
+/// The files of bars that a path stands for: itself, or the files directly in a folder that end in
+/// `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, in the order of their names. Hidden
+/// files are none of them.
 ///
 /// # Errors
-/// [`Error::Open`] for a folder that cannot be listed; [`Error::EmptyFolder`] for one without such files.
+/// [`Error::Open`] for a folder that cannot be listed; [`Error::EmptyFolder`] for one without such
+/// files.
 pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -35,8 +35,8 @@ impl Zone {
 
     /// Nanoseconds since 1970 UTC at which the zone's clock shows `wall_ns`.
     ///
-    /// A time that occurs twice in autumn is taken as its first occurrence; one that is skipped in spring, as if the
-    /// clock had not been moved yet.
+    /// A time that occurs twice in autumn is taken as its first occurrence; one that is skipped in
+    /// spring, as if the clock had not been moved yet.
     pub(crate) fn utc_ns(&self, wall_ns: i64) -> i64 {
         match self.occurrence(wall_ns) {
             Occurrence::Once(utc_ns) | Occurrence::Twice(utc_ns, _) | Occurrence::Never { unmoved: utc_ns } => utc_ns,

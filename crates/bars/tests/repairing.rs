@@ -6,8 +6,9 @@ use megabatch_bars::{Error, Mend, OnError, Prices, ReadOptions, Repeats, Timefra
 use proptest::prelude::*;
 use written::{minutes, read_texts, repair, with_files};
 
-/// What is put in after three good minutes and before three more, and what comes of it: the trouble that is failed on; bars
-/// and the trouble counted when skipping; bars and what is counted when repairing.
+/// What is put in after three good minutes and before three more, and what comes of it: the trouble
+/// that is failed on; bars and the trouble counted when skipping; bars and what is counted when
+/// repairing.
 struct Case {
     rows: &'static str,
     fails: Trouble,
@@ -194,7 +195,8 @@ fn nearly_rows() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever the bytes, reading ends in bars that keep their invariants or in an error, and no row is lost from count.
+    /// Whatever the bytes, reading ends in bars that keep their invariants or in an error, and no
+    /// row is lost from count.
     #[test]
     fn any_file_is_read_or_refused(
         text in nearly_rows(), bytes in prop::collection::vec(any::<u8>(), 0..40), zone in prop::bool::ANY,

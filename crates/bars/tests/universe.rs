@@ -54,7 +54,8 @@ fn headers_of_daily_shares_are_read() {
 
 #[test]
 fn one_file_that_cannot_be_used_costs_its_instrument() {
-    // Name and text of a file beside two good ones, and whether it is left out by fail, skip and repair.
+    // Name and text of a file beside two good ones, and whether it is left out by fail, skip and
+    // repair.
     let cases = [
         ("BAD.csv", SAVED_ERROR, [true, true, true]),
         ("BAD.csv", "", [true, true, true]),
@@ -190,7 +191,8 @@ fn targets_are_log_returns_of_the_days_that_follow() {
 
 #[test]
 fn instruments_that_cannot_be_aligned_are_left_out_or_all_named() {
-    // Too short for a sample; and, beside two that end before it begins, without a past to fit scalers on.
+    // Too short for a sample; and, beside two that end before it begins, without a past to fit
+    // scalers on.
     let (whole, short, late) = (bars(0..40), bars(0..5), bars(32..44));
     let named = [("A", &whole), ("B", &short), ("C", &late), ("D", &whole)];
     let (series, left_out) = align_usable(&instruments(&named), &spec(1)).unwrap();

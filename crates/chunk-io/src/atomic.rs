@@ -6,10 +6,11 @@ use megabatch_atomic_file::{NewFile, sync_folder};
 
 use crate::error::{Error, Result};
 
-/// Writes an HDF5 file so that `path` holds either what it held before or the whole new file, even if power fails.
+/// Writes an HDF5 file so that `path` holds either what it held before or the whole new file, even
+/// if power fails.
 ///
-/// `fill` writes to a temporary file in the same folder, which is closed, synchronised and renamed; then the folder is
-/// synchronised. If anything fails, the temporary file is removed.
+/// `fill` writes to a temporary file in the same folder, which is closed, synchronised and renamed;
+/// then the folder is synchronised. If anything fails, the temporary file is removed.
 pub(crate) fn write_atomically<T, E: From<Error>>(
     path: &Path,
     fill: impl FnOnce(&hdf5::File) -> Result<T, E>,
@@ -38,8 +39,9 @@ pub(crate) fn not_writable(path: &Path) -> impl Fn(std::io::Error) -> Error + us
 
 /// Creates an HDF5 file whose name nobody knows yet.
 ///
-/// Its root group has no times of its own, so that equal contents make equal bytes. It is not locked: HDF5's descriptors pass to
-/// processes that other threads start meanwhile, and a lock would outlive the file's closing, and its renaming, by theirs.
+/// Its root group has no times of its own, so that equal contents make equal bytes. It is not
+/// locked: HDF5's descriptors pass to processes that other threads start meanwhile, and a lock
+/// would outlive the file's closing, and its renaming, by theirs.
 pub(crate) fn create_draft(path: &Path) -> hdf5::Result<hdf5::File> {
     let mut builder = hdf5::FileBuilder::new();
     builder.with_fcpl(|creation| creation.obj_track_times(false)).with_fapl(|access| access.file_locking(false));

@@ -45,8 +45,8 @@ pub struct ConvertOptions {
     pub storage: StorageChoice,
     /// Name that a timeframe without one gets in a series; `features` if `None`.
     pub timeframe: Option<String>,
-    /// Bytes of values that are in memory at a time, about. Indices and times of the samples come on top, as they do whenever a
-    /// file is open.
+    /// Bytes of values that are in memory at a time, about. Indices and times of the samples come
+    /// on top, as they do whenever a file is open.
     pub memory_bytes: usize,
     /// Threads that compress; 0 for one a core.
     pub threads: usize,
@@ -64,13 +64,14 @@ impl Default for ConvertOptions {
     }
 }
 
-/// How the new file's tables are stored. What is left open stays as it was where the layout stays, and is [`Storage::default`]
-/// where it changes.
+/// How the new file's tables are stored. What is left open stays as it was where the layout stays,
+/// and is [`Storage::default`] where it changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StorageChoice {
     /// Contiguous or chunked.
     pub form: Option<StorageForm>,
-    /// Rows of the first axis in a chunk of a table; lists such as those of times keep chunks of about 1 MiB.
+    /// Rows of the first axis in a chunk of a table; lists such as those of times keep chunks of
+    /// about 1 MiB.
     pub chunk_rows: Option<NonZeroUsize>,
     /// Compression of a chunk.
     pub compression: Option<Compression>,
@@ -127,7 +128,8 @@ pub struct Conversion {
     pub bytes_before: u64,
     /// Length of the new file.
     pub bytes_after: u64,
-    /// Whether every table of the new file was read back and compared with the old one: always, as nothing else is published.
+    /// Whether every table of the new file was read back and compared with the old one: always, as
+    /// nothing else is published.
     pub verified: bool,
     /// Whether an interrupted conversion was continued.
     pub continued: bool,
@@ -137,19 +139,22 @@ pub struct Conversion {
 
 /// Makes the file `out` of the file `input` as `options` say.
 ///
-/// `out` appears whole, after every table was read back from it and compared with the old file's, bit for bit; before that, whatever
-/// was there stays. Values keep their type and byte order. What a killed or interrupted conversion has done is kept beside `out`
-/// and is continued by the same call; [`Conversion::continued`] tells. Buffers are booked on `scope`.
+/// `out` appears whole, after every table was read back from it and compared with the old file's,
+/// bit for bit; before that, whatever was there stays. Values keep their type and byte order. What
+/// a killed or interrupted conversion has done is kept beside `out` and is continued by the same
+/// call; [`Conversion::continued`] tells. Buffers are booked on `scope`.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the file breaks a rule of its layout, or windows contradict the overlap that they show, naming dataset,
-/// sample and step; [`Error::NothingSaved`] if a series would be no smaller; [`Error::BadRequest`] for options that contradict each
-/// other; [`Error::Interrupted`] if `observe` breaks off; [`Error::Locked`] while another process does the same conversion.
+/// [`Error::Invalid`] if the file breaks a rule of its layout, or windows contradict the overlap
+/// that they show, naming dataset, sample and step; [`Error::NothingSaved`] if a series would be no
+/// smaller; [`Error::BadRequest`] for options that contradict each other; [`Error::Interrupted`] if
+/// `observe` breaks off; [`Error::Locked`] while another process does the same conversion.
 pub fn convert<'a>(
     input: impl AsRef<Path>,
     out: &Path,
     options: &ConvertOptions,
-    (scope, observe): (&Scope, &'a mut Observer<'a>),
+    scope: &Scope,
+    observe: &'a mut Observer<'a>,
 ) -> Result<Conversion> {
     let input = InputFile::open(input.as_ref())?;
     let target = resolve_target(out).map_err(not_writable(out))?;
@@ -171,7 +176,7 @@ fn convert_to<'a>(
     options.storage.check(out)?;
     let from = Layout::recognise(input)?;
     let to = options.to.unwrap_or(from);
-    let mut work = Work::new(out, options, (scope, observe))?;
+    let mut work = Work::new(out, options, scope, observe)?;
     let identity = identity(input, to, options)?;
     let (spool, found) = spool::Spool::open(beside(out, "convert"), &identity)?;
     // A killed run may have left a file as large as the output; there is room for it now rather
@@ -210,7 +215,8 @@ fn convert_to<'a>(
     }
 }
 
-/// The layout of the file at `path`, without opening its tables. A file that says nothing has windows, if anything.
+/// The layout of the file at `path`, without opening its tables. A file that says nothing has
+/// windows, if anything.
 ///
 /// # Errors
 /// As [`SeriesFile::open`](crate::SeriesFile::open), as far as the file as a whole goes.
@@ -272,7 +278,8 @@ fn identity(input: &InputFile, to: Layout, options: &ConvertOptions) -> Result<S
     Ok(format!("{path:?} {} {} {to} {storage:?} {timeframe:?}", metadata.len(), modified.as_nanos()))
 }
 
-/// Whether what was done so far is of use to the same call later: what was at fault lies outside the input and the options.
+/// Whether what was done so far is of use to the same call later: what was at fault lies outside
+/// the input and the options.
 fn is_worth_continuing(error: &Error, out: &Path) -> bool {
     match error {
         Error::Interrupted { .. } | Error::Io { .. } | Error::NotWritable { .. } | Error::Memory { .. } => true,

@@ -127,7 +127,8 @@ pub enum Error {
         path: PathBuf,
         /// Bytes of the windows, uncompressed.
         windows_bytes: u64,
-        /// Bytes of the bars, close times and indices, uncompressed; of as many as were looked at when it became clear.
+        /// Bytes of the bars, close times and indices, uncompressed; of as many as were looked at
+        /// when it became clear.
         series_bytes: u64,
         /// What is known about why, and what to do.
         detail: String,
@@ -313,7 +314,8 @@ fn at_chunk(chunk: &[usize]) -> String {
     if chunk.is_empty() { String::new() } else { format!(", chunk at {chunk:?}") }
 }
 
-/// What to do about a failure that HDF5 tells in these words: a full disk is no damage (errno(3), ENOSPC and EDQUOT).
+/// What to do about a failure that HDF5 tells in these words: a full disk is no damage (errno(3),
+/// ENOSPC and EDQUOT).
 fn fix_of(detail: &str) -> String {
     let is_full = ["errno = 28,", "errno = 122,"].iter().any(|errno| detail.contains(errno));
     let fix = if is_full {

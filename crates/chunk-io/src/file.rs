@@ -12,7 +12,8 @@ use crate::read::{Identity, ReadOptions, Reading};
 use crate::table::{Expect, Table};
 use crate::text::{AttributeValue, is_text, read_attribute, read_texts};
 
-/// Groups deeper than this and objects beyond this many are not listed: links in a damaged file may form a cycle.
+/// Groups deeper than this and objects beyond this many are not listed: links in a damaged file may
+/// form a cycle.
 const DEPTH_MAX: usize = 8;
 const LISTED_MAX: usize = 1_000;
 
@@ -62,12 +63,14 @@ impl InputFile {
         self.root.loc_type_by_name(object).ok()
     }
 
-    /// Names of the datasets directly below the group `object`, in the order of the bytes of their names.
+    /// Names of the datasets directly below the group `object`, in the order of the bytes of their
+    /// names.
     pub(crate) fn datasets_in(&self, object: &str) -> Result<Vec<String>> {
         self.members(object, LocationType::Dataset)
     }
 
-    /// Names of the groups directly below the group `object`, in the order of the bytes of their names.
+    /// Names of the groups directly below the group `object`, in the order of the bytes of their
+    /// names.
     pub(crate) fn groups_in(&self, object: &str) -> Result<Vec<String>> {
         self.members(object, LocationType::Group)
     }
@@ -122,7 +125,8 @@ impl InputFile {
         move |error| Error::hdf5(&path, &object, action)(error)
     }
 
-    /// The error for an object that is not there, which lists what is; or for one that is there and cannot be opened.
+    /// The error for an object that is not there, which lists what is; or for one that is there and
+    /// cannot be opened.
     pub(crate) fn missing(&self, object: &str, expected: &str) -> Error {
         if let Err(error) = self.root.loc_type_by_name(object)
             && self.root.link_exists(object)
@@ -173,7 +177,8 @@ fn collect_datasets(group: &Group, prefix: &str, depth: usize, found: &mut Vec<(
     }
 }
 
-/// HDF5 signature: at offset 0, or at 512 and its doublings behind a user block (HDF5 File Format Specification, II.A).
+/// HDF5 signature: at offset 0, or at 512 and its doublings behind a user block (HDF5 File Format
+/// Specification, II.A).
 const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
 fn check_signature(path: &Path, bytes: u64) -> Result<()> {

@@ -99,7 +99,8 @@ pub struct TimeSpan {
     pub first: i64,
     /// The latest.
     pub last: i64,
-    /// The largest step from one sample to the next of the same instrument, ns; 0 if there is but one sample.
+    /// The largest step from one sample to the next of the same instrument, ns; 0 if there is but
+    /// one sample.
     pub largest_gap: i64,
     /// The sample after that step.
     pub largest_gap_index: Option<usize>,
@@ -108,8 +109,9 @@ pub struct TimeSpan {
 /// Looks at everything in the file at `path`. Values are read once, in pieces.
 ///
 /// # Errors
-/// If the file is missing, locked, cut short or no HDF5 file, or if its values cannot be read. A file that is HDF5 but breaks a
-/// rule of its layout is no error: the rule is in [`Inspection::problems`].
+/// If the file is missing, locked, cut short or no HDF5 file, or if its values cannot be read. A
+/// file that is HDF5 but breaks a rule of its layout is no error: the rule is in
+/// [`Inspection::problems`].
 pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     let file = InputFile::open(path.as_ref())?;
     let io = |source| Error::Io { path: file.path.clone(), action: "look at the file", source };

@@ -28,18 +28,20 @@ pub use stalls::Stalls;
 /// How a [`Loader`] uses memory.
 #[derive(Clone, Copy, Debug)]
 pub struct LoaderOptions<'a> {
-    /// Samples in a chunk: as many consecutive batches as have no more samples together are read at once. A batch of more makes a
-    /// chunk of its own. Nothing but speed and memory depends on it.
+    /// Samples in a chunk: as many consecutive batches as have no more samples together are read at
+    /// once. A batch of more makes a chunk of its own. Nothing but speed and memory depends on it.
     pub chunk_samples: usize,
-    /// Where the memory of the two chunks is booked. It is host memory, so that the scope is one of the CPU device.
+    /// Where the memory of the two chunks is booked. It is host memory, so that the scope is one of
+    /// the CPU device.
     pub scope: &'a Scope,
 }
 
 /// The batches of a source in a given order, each a view and none a copy of its own.
 ///
-/// Samples on disk come in chunks of consecutive batches, laid out as the batches have them. A thread of the loader's own reads
-/// the next chunk while the one before is consumed; both have their memory from the first to the last, and there is no third.
-/// Samples that the source holds in memory are not read at all, and there is no thread.
+/// Samples on disk come in chunks of consecutive batches, laid out as the batches have them. A
+/// thread of the loader's own reads the next chunk while the one before is consumed; both have
+/// their memory from the first to the last, and there is no third. Samples that the source holds in
+/// memory are not read at all, and there is no thread.
 ///
 /// Dropping the loader ends the thread, after the read that it is in.
 pub struct Loader<I: Iterator> {
@@ -56,11 +58,12 @@ enum Supply<I: Iterator> {
 }
 
 impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
-    /// A loader of `batches`, each a list of samples in any order and with any repetitions, that begins to read at once.
+    /// A loader of `batches`, each a list of samples in any order and with any repetitions, that
+    /// begins to read at once.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory) when there is no room for the chunks, [`Error::Io`](crate::Error::Io) when the
-    /// system gives no thread.
+    /// [`Error::Memory`](crate::Error::Memory) when there is no room for the chunks,
+    /// [`Error::Io`](crate::Error::Io) when the system gives no thread.
     pub fn new(source: &Arc<Source>, batches: I, options: LoaderOptions<'_>) -> Result<Self> {
         let supply = if source.is_resident() {
             Supply::Resident(Resident::new(batches))
@@ -76,7 +79,8 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     /// The next batch, or `None` after the last. It is lent until the one after it is asked for.
     ///
     /// # Errors
-    /// As [`Source::gather`], when the chunk that the batch would be in cannot be read: once, after which there are no more batches.
+    /// As [`Source::gather`], when the chunk that the batch would be in cannot be read: once, after
+    /// which there are no more batches.
     ///
     /// # Panics
     /// If reading panicked.

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! How data pass through memory, decided before any of it is read: arithmetic on shapes, no input or output.
+//! How data pass through memory, decided before any of it is read: arithmetic on shapes, no input
+//! or output.
 
 mod amplification;
 mod device;
@@ -38,7 +39,8 @@ impl Shape {
 pub struct PlanRequest<'a> {
     /// Dimensions of the samples.
     pub shape: &'a Shape,
-    /// Bytes that the data take when all of them are in memory: [`Shape::windows_bytes`], or those of the series.
+    /// Bytes that the data take when all of them are in memory: [`Shape::windows_bytes`], or those
+    /// of the series.
     pub resident_bytes: u64,
     /// Memory that the device can hand out.
     pub device_bytes: u64,
@@ -50,7 +52,8 @@ pub struct PlanRequest<'a> {
     pub chunk_bytes: Option<u64>,
     /// Samples of a batch; a chunk holds whole batches.
     pub batch_size: usize,
-    /// Rows of the file's own chunks, 1 for a contiguous dataset: a chunk that ends with one of them leaves nothing to be decoded twice.
+    /// Rows of the file's own chunks, 1 for a contiguous dataset: a chunk that ends with one of
+    /// them leaves nothing to be decoded twice.
     pub stored_rows: usize,
 }
 
@@ -134,8 +137,9 @@ pub enum Shortage {
 }
 
 impl ChunkPlan {
-    /// The plan for windows: all of them stay where one chunk would hold them; or else chunks of [`CHUNK_SHARE`] of the device's
-    /// memory, less where the model leaves less, of whole batches, ending with a chunk of the file where a common multiple fits.
+    /// The plan for windows: all of them stay where one chunk would hold them; or else chunks of
+    /// [`CHUNK_SHARE`] of the device's memory, less where the model leaves less, of whole batches,
+    /// ending with a chunk of the file where a common multiple fits.
     ///
     /// Samples of a chunk are ⌊chunk bytes ÷ (Σ T·F·4 + K·4)⌋ before that alignment.
     ///
@@ -165,7 +169,8 @@ impl ChunkPlan {
         })
     }
 
-    /// The plan for data of `bytes` that stay in memory. A series always does: its windows are indices, and its bars are few.
+    /// The plan for data of `bytes` that stay in memory. A series always does: its windows are
+    /// indices, and its bars are few.
     pub fn resident(shape: &Shape, bytes: u64) -> Self {
         ChunkPlan {
             residence: Residence::Resident,
@@ -211,7 +216,8 @@ impl Filling {
     }
 }
 
-/// The most samples, up to `fitting`, that are whole batches and, where so many fit, whole chunks of the file.
+/// The most samples, up to `fitting`, that are whole batches and, where so many fit, whole chunks
+/// of the file.
 fn aligned(fitting: usize, batch_size: usize, stored_rows: usize) -> usize {
     let common = least_common_multiple(batch_size, stored_rows.max(1)).filter(|&common| common <= fitting);
     let unit = common.unwrap_or(batch_size);

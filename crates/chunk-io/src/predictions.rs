@@ -31,19 +31,21 @@ pub struct SampleInstruments<'a> {
 }
 
 impl<'a> SampleInstruments<'a> {
-    /// The name of the instrument of sample `n`; `None` if there is no such sample or no such instrument.
+    /// The name of the instrument of sample `n`; `None` if there is no such sample or no such
+    /// instrument.
     pub fn name(&self, n: usize) -> Option<&'a str> {
         let instrument = usize::try_from(*self.of_sample.get(n)?).ok()?;
         self.names.get(instrument).map(String::as_str)
     }
 }
 
-/// Writes `/predictions` `[n, K]` f32, `/predictions_<name>` likewise for each that has a name and, where known, `/timestamps` `[n]` int64, and `/instruments` `[I]` text with
-/// `/instrument` `[n]` int32. The file appears whole or not at all.
+/// Writes `/predictions` `[n, K]` f32, `/predictions_<name>` likewise for each that has a name and,
+/// where known, `/timestamps` `[n]` int64, and `/instruments` `[I]` text with `/instrument` `[n]`
+/// int32. The file appears whole or not at all.
 ///
 /// # Errors
-/// [`Error::BadRequest`] if the lengths disagree or a sample's instrument has no name; [`Error::NotWritable`], [`Error::Io`] and
-/// [`Error::Hdf5`] as they say.
+/// [`Error::BadRequest`] if the lengths disagree or a sample's instrument has no name;
+/// [`Error::NotWritable`], [`Error::Io`] and [`Error::Hdf5`] as they say.
 pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) -> Result<()> {
     let path = path.as_ref();
     let samples = check(path, predictions)?;

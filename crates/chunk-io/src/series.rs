@@ -18,15 +18,17 @@ use crate::text::AttributeValue;
 
 /// Everything that a series file holds.
 ///
-/// [`write_series`] takes the timeframes in any order; [`SeriesFile::read`] gives them shortest first.
+/// [`write_series`] takes the timeframes in any order; [`SeriesFile::read`] gives them shortest
+/// first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// The timeframes, each with bars of its own.
     pub timeframes: Vec<SeriesTimeframe>,
     /// Time of each sample, `[N]`, ns since 1970 UTC.
     pub sample_time: Vec<i64>,
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC: of its windows, and before them of what
-    /// their features look back at. Empty where that is not known.
+    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC: of
+    /// its windows, and before them of what their features look back at. Empty where that is not
+    /// known.
     pub sample_reach_time: Vec<i64>,
     /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC. Empty
     /// where that is not known.
@@ -54,7 +56,8 @@ pub struct SeriesTimeframe {
     pub close_time: Vec<i64>,
     /// Index of the last bar of each sample's window, `[N]`.
     pub sample_end: Vec<i64>,
-    /// First bar of each instrument and, last, the number of bars, `[I + 1]`. Empty where there is one unnamed instrument.
+    /// First bar of each instrument and, last, the number of bars, `[I + 1]`. Empty where there is
+    /// one unnamed instrument.
     pub instrument_start: Vec<i64>,
     /// First bar of each segment, `[S]`, increasing; empty where every instrument is one segment.
     ///
@@ -64,7 +67,8 @@ pub struct SeriesTimeframe {
     pub scaler: Option<Scaler>,
 }
 
-/// How values were scaled: `scaled = (raw - center) / scale`. Kept to go back; nothing is rescaled when a file is read.
+/// How values were scaled: `scaled = (raw - center) / scale`. Kept to go back; nothing is rescaled
+/// when a file is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaler {
     /// `robust`, `standard` or `none`.

@@ -16,7 +16,8 @@ pub struct Shape {
 /// Dimensions of one timeframe's windows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TimeframeShape {
-    /// Name such as `M5`; `None` for the one timeframe of a file whose features are `/features` itself.
+    /// Name such as `M5`; `None` for the one timeframe of a file whose features are `/features`
+    /// itself.
     pub name: Option<String>,
     /// Length of a window in bars, T.
     pub steps: usize,
@@ -52,7 +53,8 @@ impl SampleBlock {
         }
     }
 
-    /// The block as memory for [`Source::read`](crate::Source::read) and [`Source::gather`](crate::Source::gather).
+    /// The block as memory for [`Source::read`](crate::Source::read) and
+    /// [`Source::gather`](crate::Source::gather).
     pub fn slices(&mut self) -> SampleSlices<'_> {
         SampleSlices { features: self.features.iter_mut().map(Vec::as_mut_slice).collect(), targets: &mut self.targets }
     }

@@ -35,8 +35,8 @@ pub(crate) fn write_rows<T: Element>(dataset: &Dataset, rows: &Range<usize>, val
     write(dataset, rows, &Datatype::from_type::<T>()?, bytemuck::cast_slice(values))
 }
 
-/// Reads `rows` of the first axis into `out` without any conversion: the elements' bytes in the file's type, which must hold no
-/// pointers, and byte order.
+/// Reads `rows` of the first axis into `out` without any conversion: the elements' bytes in the
+/// file's type, which must hold no pointers, and byte order.
 ///
 /// # Panics
 /// If `out` has another length than the rows.
@@ -44,7 +44,8 @@ pub(crate) fn read_stored_rows(dataset: &Dataset, rows: &Range<usize>, out: &mut
     read(dataset, rows, &dataset.dtype()?, out)
 }
 
-/// Writes `bytes`, elements in the type of `dataset`, which must hold no pointers, to `rows` of the first axis.
+/// Writes `bytes`, elements in the type of `dataset`, which must hold no pointers, to `rows` of the
+/// first axis.
 ///
 /// # Panics
 /// If `bytes` has another length than the rows.
@@ -59,9 +60,10 @@ fn read(dataset: &Dataset, rows: &Range<usize>, element: &Datatype, out: &mut [u
     let Slab { memory, file } = Slab::new(dataset, rows)?;
     assert_eq!(memory.size() * element.size(), out.len(), "the caller's memory must hold exactly the rows");
     let _guard = LOCK.lock();
-    // SAFETY: all four handles are alive until the end of this function. `memory` spans as many elements of the type `element` as
-    // `out` has room for, as asserted, so that HDF5 writes `out` and nothing else; any bits are valid for the caller, who reads
-    // plain numbers. The guard keeps other threads out of the library.
+    // SAFETY: all four handles are alive until the end of this function. `memory` spans as many
+    // elements of the type `element` as `out` has room for, as asserted, so that HDF5 writes `out`
+    // and nothing else; any bits are valid for the caller, who reads plain numbers. The guard keeps
+    // other threads out of the library.
     let status =
         unsafe { H5Dread(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, out.as_mut_ptr().cast()) };
     checked(status).map(drop)
@@ -96,7 +98,8 @@ impl Slab {
     }
 }
 
-/// What a call answered, or why it failed. Must be called under the lock that the call held: the error stack is the library's last.
+/// What a call answered, or why it failed. Must be called under the lock that the call held: the
+/// error stack is the library's last.
 pub(crate) fn checked(status: c_int) -> hdf5::Result<c_int> {
     if status < 0 { Err(hdf5::Error::query()?) } else { Ok(status) }
 }

@@ -51,7 +51,8 @@ impl std::fmt::Display for Layout {
 }
 
 impl Layout {
-    /// A file says `layout = "series"`; anything else is a windows file, which other programs write without attributes.
+    /// A file says `layout = "series"`; anything else is a windows file, which other programs write
+    /// without attributes.
     pub(crate) fn recognise(file: &InputFile) -> Result<Self> {
         match file.attribute("/", "layout")? {
             Some(AttributeValue::Text(layout)) if layout == "series" => Ok(Layout::Series),
@@ -68,10 +69,11 @@ impl Layout {
 /// How a [`Source`] reads, and what it holds in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceOptions {
-    /// A windows file whose samples take at most this many bytes as f32 is read once and held; a larger one is read from
-    /// disk at each request. A series is always held.
+    /// A windows file whose samples take at most this many bytes as f32 is read once and held; a
+    /// larger one is read from disk at each request. A series is always held.
     pub resident_bytes_max: usize,
-    /// Threads that read and decode; 0 for as many as the processor runs at once. What is read does not depend on it.
+    /// Threads that read and decode; 0 for as many as the processor runs at once. What is read does
+    /// not depend on it.
     pub threads: usize,
     /// Whether data pass the page cache by.
     pub direct: Direct,
@@ -104,7 +106,8 @@ enum Data {
 }
 
 impl Source {
-    /// Opens and checks the file at `path`, whichever its layout. What is held in memory is booked on `scope`.
+    /// Opens and checks the file at `path`, whichever its layout. What is held in memory is booked
+    /// on `scope`.
     ///
     /// # Errors
     /// As [`SeriesFile::open`].
@@ -209,7 +212,8 @@ impl Source {
         self.series().map_or(&[], |series| series.file().instruments())
     }
 
-    /// The bars, close times and window ends behind the samples; `None` for a windows file, which does not know them.
+    /// The bars, close times and window ends behind the samples; `None` for a windows file, which
+    /// does not know them.
     pub fn series(&self) -> Option<&ResidentSeries> {
         match &self.data {
             Data::Series(series) => Some(series),
@@ -225,7 +229,8 @@ impl Source {
         }
     }
 
-    /// Reads into memory what is not held there yet, whatever [`SourceOptions::resident_bytes_max`] says.
+    /// Reads into memory what is not held there yet, whatever [`SourceOptions::resident_bytes_max`]
+    /// says.
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room; those of reading.
@@ -236,8 +241,9 @@ impl Source {
         }
     }
 
-    /// Values that were NaN or infinite among those read so far, where [`SourceOptions::non_finite`] has them looked for; what is held in
-    /// memory was looked at when the file was opened.
+    /// Values that were NaN or infinite among those read so far, where
+    /// [`SourceOptions::non_finite`] has them looked for; what is held in memory was looked at when
+    /// the file was opened.
     pub fn non_finite(&self) -> Option<NonFiniteFound> {
         self.reading.non_finite()
     }
@@ -247,11 +253,12 @@ impl Source {
         self.reading.direct_refused().map(str::to_owned).into_iter().collect()
     }
 
-    /// How each dataset of features and targets is stored and read: features by timeframe, then the targets.
+    /// How each dataset of features and targets is stored and read: features by timeframe, then the
+    /// targets.
     ///
     /// # Errors
-    /// Those of reading the index of the chunks: [`Error::DamagedIndex`], [`Error::ChunkTooLarge`], [`Error::BeyondEnd`],
-    /// [`Error::Changed`], [`Error::Hdf5`].
+    /// Those of reading the index of the chunks: [`Error::DamagedIndex`], [`Error::ChunkTooLarge`],
+    /// [`Error::BeyondEnd`], [`Error::Changed`], [`Error::Hdf5`].
     pub fn storage(&self) -> Result<Vec<StoredDataset>> {
         match &self.data {
             Data::Series(series) => series.file().tables().map(StoredDataset::of).collect(),
@@ -259,8 +266,8 @@ impl Source {
         }
     }
 
-    /// Refuses samples that are not in the order of time, for a caller to whom it matters. Times of one instrument must not decrease; a
-    /// file without times passes.
+    /// Refuses samples that are not in the order of time, for a caller to whom it matters. Times of
+    /// one instrument must not decrease; a file without times passes.
     ///
     /// # Errors
     /// [`Error::Invalid`] names the first sample that is earlier than the one before.
@@ -282,8 +289,8 @@ impl Source {
     /// Copies the samples of a range, half-open from 0, into the caller's memory.
     ///
     /// # Errors
-    /// [`Error::BadRequest`] if the range passes the end of the file or the memory has another size; [`Error::Hdf5`] if the
-    /// file cannot be read.
+    /// [`Error::BadRequest`] if the range passes the end of the file or the memory has another
+    /// size; [`Error::Hdf5`] if the file cannot be read.
     pub fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<ReadCost> {
         if samples.start > samples.end || samples.end > self.shape().samples {
             return Err(self.beyond_the_end(&format!("samples {}..{}", samples.start, samples.end)));
@@ -295,7 +302,8 @@ impl Source {
         }
     }
 
-    /// Copies the samples of a list, in its order and with its repetitions, into the caller's memory.
+    /// Copies the samples of a list, in its order and with its repetitions, into the caller's
+    /// memory.
     ///
     /// # Errors
     /// As [`Source::read`].
@@ -334,8 +342,8 @@ impl Source {
         Ok(false)
     }
 
-    /// The rows of a windows file that is held in memory: those of the `i`-th timeframe, `[N, T, F]`, or after the last one the
-    /// targets, `[N, K]`.
+    /// The rows of a windows file that is held in memory: those of the `i`-th timeframe, `[N, T,
+    /// F]`, or after the last one the targets, `[N, K]`.
     pub(crate) fn held_table(&self, i: usize) -> Option<&[f32]> {
         match &self.data {
             Data::Series(_) => None,

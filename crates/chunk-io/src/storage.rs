@@ -36,7 +36,8 @@ impl Default for Storage {
     }
 }
 
-/// Compression of a chunk. Bytes are shuffled by significance first, which is what makes floats compress.
+/// Compression of a chunk. Bytes are shuffled by significance first, which is what makes floats
+/// compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// As is.
@@ -50,7 +51,8 @@ pub enum Compression {
     Lzf,
 }
 
-/// Chunks aim at this size: small enough to decode a few samples for, large enough to read from disk at full speed.
+/// Chunks aim at this size: small enough to decode a few samples for, large enough to read from
+/// disk at full speed.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// The file being written, with what each of its datasets and errors needs.

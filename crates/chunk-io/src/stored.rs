@@ -36,7 +36,8 @@ pub(crate) struct StoredFilter {
     pub(crate) available: bool,
 }
 
-/// The float type, if it is IEEE 754 binary16, 32 or 64 of either byte order, and not, say, bfloat16, which is as wide as the first.
+/// The float type, if it is IEEE 754 binary16, 32 or 64 of either byte order, and not, say,
+/// bfloat16, which is as wide as the first.
 pub(crate) fn ieee_float(dtype: &Datatype) -> Option<Float> {
     if !matches!(dtype.to_descriptor(), Ok(TypeDescriptor::Float(_))) {
         return None;
@@ -44,7 +45,8 @@ pub(crate) fn ieee_float(dtype: &Datatype) -> Option<Float> {
     let [mut sign, mut exponent, mut exponent_bits, mut mantissa, mut mantissa_bits] = [0; 5];
     let _guard = LOCK.lock();
     let id = dtype.id();
-    // SAFETY: `dtype` is a live float type, as checked above; HDF5 writes to the five distinct locals and keeps no pointer.
+    // SAFETY: `dtype` is a live float type, as checked above; HDF5 writes to the five distinct
+    // locals and keeps no pointer.
     let (status, bias, order, norm) = unsafe {
         let status = H5Tget_fields(id, &mut sign, &mut exponent, &mut exponent_bits, &mut mantissa, &mut mantissa_bits);
         (status, H5Tget_ebias(id), H5Tget_order(id), H5Tget_norm(id))
@@ -67,7 +69,8 @@ pub(crate) fn ieee_float(dtype: &Datatype) -> Option<Float> {
 pub(crate) fn filters(dataset: &Dataset) -> hdf5::Result<Vec<StoredFilter>> {
     let properties = dataset.dcpl()?;
     let _guard = LOCK.lock();
-    // SAFETY: `properties` is a live property list until the end of this function, as for every call below.
+    // SAFETY: `properties` is a live property list until the end of this function, as for every
+    // call below.
     let count = checked(unsafe { H5Pget_nfilters(properties.id()) })?;
     (0..count as c_uint).map(|k| filter(properties.id(), k)).collect()
 }
@@ -78,7 +81,8 @@ fn filter(properties: i64, k: c_uint) -> hdf5::Result<StoredFilter> {
     let mut parameters = vec![0; 32];
     let mut count = parameters.len();
     let mut name = [0_u8; 256];
-    // SAFETY: HDF5 writes at most `count` parameters and `name.len()` bytes of name, and to the three integers.
+    // SAFETY: HDF5 writes at most `count` parameters and `name.len()` bytes of name, and to the
+    // three integers.
     let id = unsafe {
         let (values, text) = (parameters.as_mut_ptr(), name.as_mut_ptr().cast::<c_char>());
         H5Pget_filter2(properties, k, &mut flags, &mut count, values, name.len(), text, &mut config)
@@ -91,7 +95,8 @@ fn filter(properties: i64, k: c_uint) -> hdf5::Result<StoredFilter> {
     Ok(StoredFilter { id, name: String::from_utf8_lossy(name).into_owned(), parameters, available })
 }
 
-/// Whether chunks that pass the edge of the dataset are stored without filters though their masks do not say so.
+/// Whether chunks that pass the edge of the dataset are stored without filters though their masks
+/// do not say so.
 pub(crate) fn leaves_edges_unfiltered(dataset: &Dataset) -> hdf5::Result<bool> {
     let properties = dataset.dcpl()?;
     let mut options = 0;
@@ -101,8 +106,9 @@ pub(crate) fn leaves_edges_unfiltered(dataset: &Dataset) -> hdf5::Result<bool> {
     Ok(options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS != 0)
 }
 
-/// Whether HDF5 tells the places of chunks wrongly: its iteration over an extensible array, the index of a dataset that is unlimited along
-/// one axis, takes that axis for the first (HDF5 2.2.0, `H5D__earray_idx_iterate_cb`). Reading through the library is not affected.
+/// Whether HDF5 tells the places of chunks wrongly: its iteration over an extensible array, the
+/// index of a dataset that is unlimited along one axis, takes that axis for the first (HDF5 2.2.0,
+/// `H5D__earray_idx_iterate_cb`). Reading through the library is not affected.
 pub(crate) fn misplaces_chunks(dataset: &Dataset) -> hdf5::Result<bool> {
     let first_is_unlimited = dataset.space()?.maxdims().first() == Some(&None);
     let mut kind = 0;
@@ -112,8 +118,8 @@ pub(crate) fn misplaces_chunks(dataset: &Dataset) -> hdf5::Result<bool> {
     Ok(kind == H5D_CHUNK_IDX_EARRAY && !first_is_unlimited)
 }
 
-/// What is read where no value was ever written: the bytes of one element in the dataset's own type, `None` for zeros because the
-/// dataset declares no fill value or never to use it.
+/// What is read where no value was ever written: the bytes of one element in the dataset's own
+/// type, `None` for zeros because the dataset declares no fill value or never to use it.
 pub(crate) fn fill_bytes(dataset: &Dataset) -> hdf5::Result<Option<Vec<u8>>> {
     let properties = dataset.dcpl()?;
     let dtype = dataset.dtype()?;
@@ -121,7 +127,8 @@ pub(crate) fn fill_bytes(dataset: &Dataset) -> hdf5::Result<Option<Vec<u8>>> {
     let mut defined = H5D_fill_value_t::H5D_FILL_VALUE_UNDEFINED;
     let mut time = H5D_fill_time_t::H5D_FILL_TIME_NEVER;
     let _guard = LOCK.lock();
-    // SAFETY: both handles are alive; HDF5 writes the two enums, and one element of the type `dtype` to `bytes`, which is as long.
+    // SAFETY: both handles are alive; HDF5 writes the two enums, and one element of the type
+    // `dtype` to `bytes`, which is as long.
     unsafe {
         checked(H5Pfill_value_defined(properties.id(), &mut defined))?;
         checked(H5Pget_fill_time(properties.id(), &mut time))?;
@@ -133,15 +140,17 @@ pub(crate) fn fill_bytes(dataset: &Dataset) -> hdf5::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// A second handle of the file that HDF5 itself reads `file` from, to tell it from another file of that name.
+/// A second handle of the file that HDF5 itself reads `file` from, to tell it from another file of
+/// that name.
 ///
 /// # Errors
 /// If HDF5 does not read it by plain system calls.
 pub(crate) fn file_of_hdf5(file: &hdf5::File) -> io::Result<File> {
     let mut handle: *mut c_void = std::ptr::null_mut();
     let _guard = LOCK.lock();
-    // SAFETY: `file` is a live file of the sec2 driver, as the caller has made sure of; its handle is a file descriptor that lives
-    // as long as the file, and is duplicated while the lock keeps others from closing it.
+    // SAFETY: `file` is a live file of the sec2 driver, as the caller has made sure of; its handle
+    // is a file descriptor that lives as long as the file, and is duplicated while the lock keeps
+    // others from closing it.
     unsafe {
         if H5Fget_vfd_handle(file.id(), H5P_DEFAULT, &mut handle) < 0 || handle.is_null() {
             return Err(io::Error::other("HDF5 does not tell its file descriptor"));

@@ -117,7 +117,8 @@ impl Table {
         read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error))
     }
 
-    /// Reads rows of the first axis into `out` as f32, row-major. Memory that the library may need is booked on `scope`.
+    /// Reads rows of the first axis into `out` as f32, row-major. Memory that the library may need
+    /// is booked on `scope`.
     pub(crate) fn read_f32(&self, rows: &Rows<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
         let done = match self.way()? {
             Way::Own(stored) => stored.read(rows, out, &self.reading)?,

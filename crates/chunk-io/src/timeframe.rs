@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 /// The fixed order of timeframes: shortest first, names of unknown duration after them, by name.
 ///
-/// It decides the order of [`Shape::timeframes`](crate::Shape::timeframes) and so of the model's inputs.
+/// It decides the order of [`Shape::timeframes`](crate::Shape::timeframes) and so of the model's
+/// inputs.
 pub fn timeframe_order(a: &str, b: &str) -> Ordering {
     let key = |name| duration_seconds(name).unwrap_or(u64::MAX);
     key(a).cmp(&key(b)).then_with(|| a.cmp(b))

@@ -18,7 +18,8 @@ pub use byte_swap::swap_bytes;
 pub use gather::gather_windows;
 use staged::{Arrival, Staged};
 
-/// Tables in host memory that belong together: those of a chunk of samples, or of a series with its targets.
+/// Tables in host memory that belong together: those of a chunk of samples, or of a series with its
+/// targets.
 #[derive(Clone, Debug)]
 pub struct HostChunk<'h> {
     /// One table a timeframe, row-major: `[n, T, F]` of samples, `[bars, F]` of a series.
@@ -51,9 +52,11 @@ pub enum DeviceTable<'h> {
 
 /// Moves chunks to a device, one after the other.
 ///
-/// For the CPU nothing is moved. To a GPU a chunk goes in pieces through two pieces of pinned memory and a stream of the uploader's own: while the
-/// GPU copies one, the host fills the other. It overlaps with kernels on streams of their own, and not with those on the default stream,
-/// which is ordered with every other. In a build of this crate without the feature `cuda` the host waits for each table.
+/// For the CPU nothing is moved. To a GPU a chunk goes in pieces through two pieces of pinned
+/// memory and a stream of the uploader's own: while the GPU copies one, the host fills the other.
+/// It overlaps with kernels on streams of their own, and not with those on the default stream,
+/// which is ordered with every other. In a build of this crate without the feature `cuda` the host
+/// waits for each table.
 #[derive(Debug)]
 pub struct Uploader {
     scope: Scope,
@@ -75,8 +78,9 @@ impl Uploader {
         Ok(Uploader { scope: scope.clone(), staged, spare: Vec::new() })
     }
 
-    /// Moves `host` to the device, into memory of a chunk that was given back if there is some that is large enough. Host memory on the way to a
-    /// GPU may be written again when this returns; when the chunk arrives, [`DeviceChunk::wait`] says.
+    /// Moves `host` to the device, into memory of a chunk that was given back if there is some that
+    /// is large enough. Host memory on the way to a GPU may be written again when this returns;
+    /// when the chunk arrives, [`DeviceChunk::wait`] says.
     ///
     /// # Errors
     /// What the device says of an allocation or a copy.
@@ -87,16 +91,18 @@ impl Uploader {
         Ok(DeviceChunk { features, targets, arrival })
     }
 
-    /// Takes back the memory of a chunk for a later one. What was submitted to the default stream so far may still be reading it.
+    /// Takes back the memory of a chunk for a later one. What was submitted to the default stream
+    /// so far may still be reading it.
     pub fn recycle(&mut self, chunk: DeviceChunk<'_>) {
         self.spare.extend(chunk.features.into_iter().chain([chunk.targets]).filter_map(DeviceTable::into_buffer));
     }
 
-    /// [`recycle`](Self::recycle), where what was submitted to `stream` so far may still be reading the chunk: later uploads wait for that, the
-    /// caller does not.
+    /// [`recycle`](Self::recycle), where what was submitted to `stream` so far may still be reading
+    /// the chunk: later uploads wait for that, the caller does not.
     ///
     /// # Errors
-    /// [`Error::Driver`](megabatch_gpu_core::Error::Driver); the memory then goes back to the device.
+    /// [`Error::Driver`](megabatch_gpu_core::Error::Driver); the memory then goes back to the
+    /// device.
     ///
     /// # Panics
     /// If the stream is another GPU's.
@@ -140,13 +146,14 @@ impl<'h> DeviceChunk<'h> {
     /// Waits until the chunk has arrived.
     ///
     /// # Errors
-    /// [`Error::Driver`](megabatch_gpu_core::Error::Driver), also for work that was submitted earlier and failed.
+    /// [`Error::Driver`](megabatch_gpu_core::Error::Driver), also for work that was submitted
+    /// earlier and failed.
     pub fn wait(&self) -> Result<()> {
         self.arrival.as_ref().map_or(Ok(()), Arrival::wait)
     }
 
-    /// Makes what is submitted to `stream` from now on wait until the chunk has arrived; the caller does not wait. The default stream waits as it
-    /// is.
+    /// Makes what is submitted to `stream` from now on wait until the chunk has arrived; the caller
+    /// does not wait. The default stream waits as it is.
     ///
     /// # Errors
     /// [`Error::Driver`](megabatch_gpu_core::Error::Driver).

@@ -1,4 +1,5 @@
-//! Files that are damaged, foreign or wrong: each is refused with the object, what was expected, what was found and what to do.
+//! Files that are damaged, foreign or wrong: each is refused with the object, what was expected,
+//! what was found and what to do.
 
 mod made;
 

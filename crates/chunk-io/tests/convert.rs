@@ -24,7 +24,7 @@ fn to(layout: Layout) -> ConvertOptions {
 }
 
 fn run(input: &Path, out: &Path, options: &ConvertOptions) -> Result<Conversion, Error> {
-    convert(input, out, options, (&scope(), &mut |_| ControlFlow::Continue(())))
+    convert(input, out, options, &scope(), &mut |_| ControlFlow::Continue(()))
 }
 
 /// All samples of a file, as bits.
@@ -44,7 +44,8 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Windows → series → windows → series: the same samples, times where there are some, and the same bars the second time.
+/// Windows → series → windows → series: the same samples, times where there are some, and the same
+/// bars the second time.
 fn round_trip(windows: &Windows, options: &ConvertOptions) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -220,7 +221,8 @@ fn a_timeframe_without_a_name_gets_one_and_loses_it_again() {
         let options = ConvertOptions { timeframe: given.map(str::to_owned), ..to(Layout::Series) };
         let done = run(&at("windows.h5"), &at("series.h5"), &options).unwrap();
         assert_eq!(done.bars, [(name.to_owned(), 41)]);
-        // The length of the bars is that of the shortest step between samples where the name does not tell.
+        // The length of the bars is that of the shortest step between samples where the name does
+        // not tell.
         assert_eq!(series(&at("series.h5")).attributes["time_kind"].to_string(), "reconstructed");
         run(&at("series.h5"), &at("again.h5"), &to(Layout::Windows)).unwrap();
         assert!(hdf5::File::open(at("again.h5")).unwrap().dataset("features").is_ok());
@@ -296,18 +298,14 @@ fn contradicting_options_are_refused() {
     }
 }
 
-/// Converts with `options` into `name`, breaking off after so many reports; whether it was broken off.
+/// Converts with `options` into `name`, breaking off after so many reports; whether it was broken
+/// off.
 fn broken_off(folder: &Path, options: &ConvertOptions, reports: usize) -> bool {
     let mut seen = 0;
-    let result = convert(
-        folder.join("in.h5"),
-        &folder.join("out.h5"),
-        options,
-        (&scope(), &mut |_| {
-            seen += 1;
-            if seen > reports { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }),
-    );
+    let result = convert(folder.join("in.h5"), &folder.join("out.h5"), options, &scope(), &mut |_| {
+        seen += 1;
+        if seen > reports { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
     match result {
         Ok(_) => false,
         Err(Error::Interrupted { .. }) => true,
@@ -376,7 +374,7 @@ fn memory_is_bounded_whatever_the_file() {
         let scope = device.scope("data");
         let storage = StorageChoice { chunk_rows: NonZeroUsize::new(8), ..StorageChoice::default() };
         let options = ConvertOptions { to: Some(layout), storage, memory_bytes: 1 << 19, ..ConvertOptions::default() };
-        convert(at(from), &at(out), &options, (&scope, &mut |_| ControlFlow::Continue(()))).unwrap();
+        convert(at(from), &at(out), &options, &scope, &mut |_| ControlFlow::Continue(())).unwrap();
         let peak = device.usage().allocated_bytes_peak;
         assert!(peak <= (1 << 19) + 3 * 8 * 2_000 * 2, "{out}: {peak} bytes");
     }

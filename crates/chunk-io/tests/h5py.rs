@@ -1,4 +1,5 @@
-//! Files that h5py writes are read bit for bit, and files that this crate writes are what h5py expects.
+//! Files that h5py writes are read bit for bit, and files that this crate writes are what h5py
+//! expects.
 //!
 //! Runs where `MEGABATCH_PYTHON` names a Python with numpy and h5py.
 

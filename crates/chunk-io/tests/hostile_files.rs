@@ -1,5 +1,5 @@
-//! Files that are cut short, lie, or are damaged at random: each ends in an error or in the data that the HDF5 library reads too, soon and
-//! in bounded memory.
+//! Files that are cut short, lie, or are damaged at random: each ends in an error or in the data
+//! that the HDF5 library reads too, soon and in bounded memory.
 
 mod hostile_side;
 
@@ -138,8 +138,8 @@ fn file_with_a_heap(folder: &Path) -> (Vec<u8>, std::ops::Range<usize>) {
     (bytes, start..start + 16 + 24 + 16)
 }
 
-// With 0 for bytes 48 to 55 of the heap, the length of its free space, the library walked it without
-// end: `megabatch convert` of such a file never returned, nor did SIGTERM end it.
+// With 0 for bytes 48 to 55 of the heap, the length of its free space, the library walked it
+// without end: `megabatch convert` of such a file never returned, nor did SIGTERM end it.
 #[test]
 fn a_damaged_heap_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,8 +199,8 @@ fn put(bytes: &mut [u8], place: usize, values: &[u8]) {
     bytes[place..place + values.len()].copy_from_slice(values);
 }
 
-/// Offsets in a node of the tree of chunks of a dataset of three axes: its level, then the first key (bytes of the chunk, filter mask,
-/// origin) and the first child.
+/// Offsets in a node of the tree of chunks of a dataset of three axes: its level, then the first
+/// key (bytes of the chunk, filter mask, origin) and the first child.
 const LEVEL: usize = 5;
 const CHUNK_BYTES: usize = 24;
 const CHUNK_MASK: usize = 28;
@@ -302,8 +302,9 @@ fn chunk_of(rows: u32) -> Vec<u8> {
     [rows, 3, 5, 4].map(u32::to_le_bytes).concat()
 }
 
-/// Under HDF5 2.2.0 a node of a B-tree (version 1) that leads back to itself exhausts the stack (`H5B__iterate_helper`). No call of the
-/// library tells beforehand; a release that notices makes this test fail, which is then to be a case of `lies_are_found_out`.
+/// Under HDF5 2.2.0 a node of a B-tree (version 1) that leads back to itself exhausts the stack
+/// (`H5B__iterate_helper`). No call of the library tells beforehand; a release that notices makes
+/// this test fail, which is then to be a case of `lies_are_found_out`.
 #[test]
 fn a_tree_that_leads_back_to_itself_ends_the_library() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,14 @@ use megabatch_chunk_io::{
 };
 
 /// Writes windows [N, T, F] whose values `value` gives, with one target a sample.
-fn write(path: &Path, [samples, steps, features]: [usize; 3], options: &WriteOptions, value: impl Fn(usize) -> f32) {
+fn write(
+    path: &Path,
+    samples: usize,
+    steps: usize,
+    features: usize,
+    options: &WriteOptions,
+    value: impl Fn(usize) -> f32,
+) {
     let timeframe = TimeframeShape { name: None, steps, features };
     let shape = Shape { samples, timeframes: vec![timeframe], horizons: 1 };
     let header = WindowsHeader { shape: &shape, sample_times: None, attributes: &BTreeMap::new() };
@@ -79,7 +86,7 @@ fn a_good_series_is_described_without_problems() {
 fn values_that_are_not_finite_or_never_change_are_problems() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("windows.h5");
-    write(&path, [5, 4, 2], &WriteOptions::default(), |i| match i {
+    write(&path, 5, 4, 2, &WriteOptions::default(), |i| match i {
         11 | 13 => f32::NAN,
         38 => f32::INFINITY,
         _ if i % 2 == 0 => 3.0,
@@ -98,7 +105,7 @@ fn values_that_are_not_finite_or_never_change_are_problems() {
 fn a_target_that_is_not_known_is_no_problem_and_an_infinite_one_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("windows.h5");
-    write(&path, [5, 4, 2], &WriteOptions::default(), |i| i as f32);
+    write(&path, 5, 4, 2, &WriteOptions::default(), |i| i as f32);
     let file = hdf5::File::open_rw(&path).unwrap();
     file.dataset("targets").unwrap().write_raw(&[1.0f32, f32::NAN, f32::NAN, f32::INFINITY, 2.0]).unwrap();
     file.close().unwrap();
@@ -123,7 +130,7 @@ fn large_chunks_make_single_samples_expensive() {
     for (rows, compression, expected) in cases {
         let rows = rows.and_then(std::num::NonZeroUsize::new);
         let options = WriteOptions { storage: Storage::Chunked { rows, compression } };
-        write(&path, [128, 256, 16], &options, |i| (i % 1000) as f32);
+        write(&path, 128, 256, 16, &options, |i| (i % 1000) as f32);
         let found = inspect(&path).unwrap();
         let expensive = found.problems.iter().filter(|problem| problem.severity == Severity::Warning);
         assert_eq!(expensive.count(), expected, "{rows:?} {compression:?}: {:?}", messages(&found));
@@ -134,7 +141,7 @@ fn large_chunks_make_single_samples_expensive() {
 fn times_out_of_order_and_data_never_written_are_problems() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("windows.h5");
-    write(&path, [4, 2, 1], &WriteOptions::default(), |i| i as f32);
+    write(&path, 4, 2, 1, &WriteOptions::default(), |i| i as f32);
     let file = hdf5::File::open_rw(&path).unwrap();
     file.new_dataset::<i64>().shape([4]).create("timestamps").unwrap().write_raw(&[5_i64, 9, 9, 7]).unwrap();
     file.new_dataset::<f32>().chunk([4, 4]).shape([8, 8]).create("planned").unwrap();
@@ -159,7 +166,7 @@ fn statistics_count_every_piece_of_a_large_file_once() {
             None => WriteOptions { storage: Storage::Contiguous },
             rows => WriteOptions { storage: Storage::Chunked { rows, compression: Compression::None } },
         };
-        write(&path, [samples, steps, features], &options, |i| match i {
+        write(&path, samples, steps, features, &options, |i| match i {
             700_000 => f32::NAN,
             _ => (i / features) as f32,
         });

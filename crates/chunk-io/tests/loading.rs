@@ -23,7 +23,7 @@ enum Place {
 }
 
 /// A file of two timeframes, and how many samples it has.
-fn write(folder: &Path, place: Place, (bars, storage): (usize, Storage)) -> PathBuf {
+fn write(folder: &Path, place: Place, bars: usize, storage: Storage) -> PathBuf {
     let path = folder.join("samples.h5");
     let plan = match place {
         Place::Series => Plan { base_bars: vec![bars, 30], ..Plan::two_instruments() },
@@ -119,7 +119,7 @@ proptest! {
         chunk_samples in 0_usize..120,
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let source = open(&write(folder.path(), place, (bars, storage)), place);
+        let source = open(&write(folder.path(), place, bars, storage), place);
         let samples = source.shape().samples;
         let order = run_length.map_or(Order::sequential(samples), |runs| Order::new(samples, runs, seed).unwrap());
         let last_batch = if drops { LastBatch::Drop } else { LastBatch::Keep };
@@ -139,7 +139,7 @@ proptest! {
 #[test]
 fn a_resumed_epoch_is_the_rest_of_a_whole_one() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write(folder.path(), Place::WindowsOnDisk, (80, Storage::default()));
+    let path = write(folder.path(), Place::WindowsOnDisk, 80, Storage::default());
     for place in [Place::WindowsOnDisk, Place::WindowsInMemory] {
         let source = open(&path, place);
         let order = Order::new(source.shape().samples, 3, 5).unwrap();
@@ -156,7 +156,7 @@ fn a_resumed_epoch_is_the_rest_of_a_whole_one() {
 #[test]
 fn memory_is_two_chunks_taken_once() {
     let folder = tempfile::tempdir().unwrap();
-    let source = open(&write(folder.path(), Place::WindowsOnDisk, (90, Storage::Contiguous)), Place::WindowsOnDisk);
+    let source = open(&write(folder.path(), Place::WindowsOnDisk, 90, Storage::Contiguous), Place::WindowsOnDisk);
     let samples = source.shape().samples;
     let sample_bytes = (4 * 3 + 2 * 2 + 2) * size_of::<f32>();
     let batches = Batches::new(Order::sequential(samples), Batching { batch_size: 4, ..Batching::default() }).unwrap();
@@ -189,7 +189,7 @@ fn memory_is_two_chunks_taken_once() {
 #[test]
 fn a_budget_that_is_too_small_is_told_before_anything_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let source = open(&write(folder.path(), Place::WindowsOnDisk, (90, Storage::Contiguous)), Place::WindowsOnDisk);
+    let source = open(&write(folder.path(), Place::WindowsOnDisk, 90, Storage::Contiguous), Place::WindowsOnDisk);
     let device = Device::cpu();
     device.set_budget_bytes(Some(20 * 18 * size_of::<f32>()));
     let chunks = device.scope("chunks");
@@ -205,7 +205,7 @@ fn a_damaged_chunk_is_told_by_name_after_what_comes_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let storage =
         Storage::Chunked { rows: std::num::NonZeroUsize::new(8), compression: Compression::Gzip { level: 4 } };
-    let path = write(folder.path(), Place::WindowsOnDisk, (90, storage));
+    let path = write(folder.path(), Place::WindowsOnDisk, 90, storage);
     damage(&path, "/features/M1", 5);
     let source = open(&path, Place::WindowsOnDisk);
     let lists = (0..10).map(|n| (n * 8..n * 8 + 8).collect());
@@ -234,7 +234,7 @@ fn damage(path: &Path, dataset: &str, n: usize) {
 #[test]
 fn a_sample_that_is_not_there_is_refused_wherever_samples_are() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write(folder.path(), Place::WindowsOnDisk, (40, Storage::Contiguous));
+    let path = write(folder.path(), Place::WindowsOnDisk, 40, Storage::Contiguous);
     for place in [Place::WindowsOnDisk, Place::WindowsInMemory] {
         let source = open(&path, place);
         for beyond in [source.shape().samples, usize::MAX] {
@@ -253,7 +253,7 @@ fn a_sample_that_is_not_there_is_refused_wherever_samples_are() {
 fn shapes_are_those_of_the_file() {
     let timeframe = TimeframeShape { name: Some("M1".to_owned()), steps: 4, features: 3 };
     let folder = tempfile::tempdir().unwrap();
-    let source = open(&write(folder.path(), Place::Series, (40, Storage::Contiguous)), Place::Series);
+    let source = open(&write(folder.path(), Place::Series, 40, Storage::Contiguous), Place::Series);
     assert_eq!(source.shape().timeframes[0], timeframe);
     let chunks = scope("chunks");
     let lists = std::iter::once(vec![4, 2, 2]);

@@ -1,4 +1,5 @@
-//! Rows read past the HDF5 library are those that it reads, whatever is asked for; and what the options promise.
+//! Rows read past the HDF5 library are those that it reads, whatever is asked for; and what the
+//! options promise.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
@@ -97,7 +98,8 @@ proptest! {
     }
 }
 
-/// A file of 20 samples in chunks, with NaN and infinities at three places of the features and one of the targets.
+/// A file of 20 samples in chunks, with NaN and infinities at three places of the features and one
+/// of the targets.
 fn dirty(path: &Path) {
     let file = hdf5::File::create(path).unwrap();
     let mut values = vec![1.0_f32; 20 * 3 * 2];

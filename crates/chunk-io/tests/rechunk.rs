@@ -1,4 +1,5 @@
-//! A file with other chunks or another compression holds what it held: every value, type, attribute and link.
+//! A file with other chunks or another compression holds what it held: every value, type, attribute
+//! and link.
 
 mod recorded;
 
@@ -16,7 +17,7 @@ use recorded::{Recording, Windows};
 
 fn run(input: &Path, out: &Path, storage: StorageChoice) -> Conversion {
     let options = ConvertOptions { storage, ..ConvertOptions::default() };
-    convert(input, out, &options, (&Device::cpu().scope("data"), &mut |_| ControlFlow::Continue(()))).unwrap()
+    convert(input, out, &options, &Device::cpu().scope("data"), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn chunked(rows: usize, compression: Option<Compression>) -> StorageChoice {
@@ -152,7 +153,7 @@ fn types_stay_what_they_are_in_a_series_too() {
     let options = |to| ConvertOptions { to: Some(to), ..ConvertOptions::default() };
     let convert = |from: &str, out: &str, to| {
         let observe = &mut |_| ControlFlow::Continue(());
-        convert(at(from), &at(out), &options(to), (&Device::cpu().scope("data"), observe)).unwrap()
+        convert(at(from), &at(out), &options(to), &Device::cpu().scope("data"), observe).unwrap()
     };
     convert("in.h5", "series.h5", Layout::Series);
     let series = File::open(at("series.h5")).unwrap();

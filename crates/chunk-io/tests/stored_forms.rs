@@ -1,4 +1,5 @@
-//! Every form in which HDF5 stores a dataset is read bit for bit as h5py reads it, and by whom it should be.
+//! Every form in which HDF5 stores a dataset is read bit for bit as h5py reads it, and by whom it
+//! should be.
 //!
 //! Runs where `MEGABATCH_PYTHON` names a Python with numpy and h5py.
 

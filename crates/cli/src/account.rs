@@ -1,4 +1,5 @@
-//! What was read and what was made of it, as JSON: in the answer of `ingest`, and in the file's attribute `source`.
+//! What was read and what was made of it, as JSON: in the answer of `ingest`, and in the file's
+//! attribute `source`.
 
 use std::fmt::Display;
 use std::io;

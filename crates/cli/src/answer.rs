@@ -1,4 +1,5 @@
-//! What a command has to say: text for people, JSON for programs. Commands return it; only `main` prints.
+//! What a command has to say: text for people, JSON for programs. Commands return it; only `main`
+//! prints.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -56,7 +57,8 @@ impl Answer {
         Answer { text: text.into(), json, verdict: None, is_aside: false }
     }
 
-    /// The same answer, with which the program ends as on a failure of `kind`: it did what was asked, and what it found is bad.
+    /// The same answer, with which the program ends as on a failure of `kind`: it did what was
+    /// asked, and what it found is bad.
     #[must_use]
     pub(crate) fn with_verdict(self, kind: Kind) -> Self {
         Answer { verdict: Some(kind), ..self }

@@ -1,4 +1,5 @@
-//! Where a model looks: the weights of attention in its windows and among its timeframes, averaged over samples, for the report.
+//! Where a model looks: the weights of attention in its windows and among its timeframes, averaged
+//! over samples, for the report.
 
 use std::path::Path;
 
@@ -30,7 +31,8 @@ pub(crate) struct Attended {
 /// Those among the timeframes.
 pub(crate) struct Fused {
     pub(crate) names: Vec<String>,
-    /// [n, n], averaged over heads: how much the timeframe of the row looks at that of the column; a row sums to one.
+    /// [n, n], averaged over heads: how much the timeframe of the row looks at that of the column;
+    /// a row sums to one.
     pub(crate) weights: Vec<Vec<f64>>,
 }
 
@@ -38,7 +40,8 @@ pub(crate) struct Fused {
 const SAMPLES_MAX: usize = 1_000;
 
 impl Attention {
-    /// Where the model with `weights` looks in `part` of `job`'s data, which are `samples`; `None` for a model without attention.
+    /// Where the model with `weights` looks in `part` of `job`'s data, which are `samples`; `None`
+    /// for a model without attention.
     pub(crate) fn of(job: &Job, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Option<Self>> {
         let model = job.training.model;
         if model.pooling == Pooling::Last && model.fusion == Fusion::Concat {

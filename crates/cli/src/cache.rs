@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The program's folder below the user's cache folder, by the XDG Base Directory Specification: `XDG_CACHE_HOME`, which is an absolute path or of no account, or `.cache` at home. None where
+/// The program's folder below the user's cache folder, by the XDG Base Directory Specification:
+/// `XDG_CACHE_HOME`, which is an absolute path or of no account, or `.cache` at home. None where
 /// nobody says where that is.
 pub(crate) fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name, below: &str| Some(PathBuf::from(variable(name)?).join(below)).filter(|path| path.is_absolute());

@@ -80,7 +80,8 @@ fn full_name(name: &str) -> &str {
     if name == "cuda" { "cuda:0" } else { name }
 }
 
-/// Why `auto` leaves a GPU aside: it does not compute what is asked for, or nothing but that its kernels have never run on one.
+/// Why `auto` leaves a GPU aside: it does not compute what is asked for, or nothing but that its
+/// kernels have never run on one.
 fn passed_over(gpu: &Device, not_covered: Option<trainer::Error>) -> String {
     let reason = not_covered.map_or_else(
         || format!("its kernels have run on a fake driver only so far; --device {gpu} computes on it"),

@@ -30,7 +30,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The part that says most about a model: the test split, or validation where it is empty, or all.
+    /// The part that says most about a model: the test split, or validation where it is empty, or
+    /// all.
     pub(crate) fn unseen(split: &Split) -> Self {
         match (split.test.is_empty(), split.validation.is_empty()) {
             (false, _) => Part::Test,
@@ -68,7 +69,8 @@ pub(crate) struct Evaluation {
     pub(crate) samples: usize,
     /// The checkpoint's step.
     pub(crate) step: u64,
-    /// Whether the model learnt only to rank, so that its outputs have no unit and their errors say nothing.
+    /// Whether the model learnt only to rank, so that its outputs have no unit and their errors say
+    /// nothing.
     #[serde(skip)]
     pub(crate) ranks: bool,
     /// Nouns of the data, for tables and sentences.
@@ -79,13 +81,16 @@ pub(crate) struct Evaluation {
     pub(crate) model: Metrics,
     /// The same of each baseline, fitted on the training split of the data given.
     pub(crate) baselines: BTreeMap<&'static str, Metrics>,
-    /// Each task by itself, for a model of several. Their horizons stand in the lists above too, in the order of the targets.
+    /// Each task by itself, for a model of several. Their horizons stand in the lists above too, in
+    /// the order of the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tasks: Vec<TaskEvaluation>,
-    /// The same of each instrument's samples, by name, where the data have several. The baselines are those fitted on all.
+    /// The same of each instrument's samples, by name, where the data have several. The baselines
+    /// are those fitted on all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) instruments: BTreeMap<String, InstrumentEvaluation>,
-    /// How well the nodes of each graph were ranked, graph by graph, for a model over graphs that predicts numbers for their nodes.
+    /// How well the nodes of each graph were ranked, graph by graph, for a model over graphs that
+    /// predicts numbers for their nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) graphs: Vec<GraphRanking>,
 }
@@ -103,7 +108,7 @@ pub(crate) struct GraphRanking {
 impl Evaluation {
     /// The errors of the checkpoint of `step`, trained with `loss`, on `split` of `data`. Where
     /// targets are no moves, there are neither directions nor a prediction of no change.
-    pub(crate) fn new((split, step, loss): (Part, u64, Loss), errors: trainer::Evaluation, data: &Data) -> Self {
+    pub(crate) fn new(split: Part, step: u64, loss: Loss, errors: trainer::Evaluation, data: &Data) -> Self {
         let trainer::Evaluation { samples, mut metrics, mut baselines, tasks, instruments, graphs, .. } = errors;
         let (nouns, times) = (Nouns::of(data).with(loss), data.unit_times());
         if nouns.targets == TargetKind::Quantities {
@@ -120,7 +125,8 @@ impl Evaluation {
         Evaluation { split, samples, step, ranks, nouns, model: metrics, baselines, tasks, instruments, graphs }
     }
 
-    /// Each task with its name, as if it were all that the model learnt; none for a model of one loss.
+    /// Each task with its name, as if it were all that the model learnt; none for a model of one
+    /// loss.
     pub(crate) fn by_task(&self) -> impl Iterator<Item = (String, Evaluation)> {
         self.tasks.iter().map(|task| {
             let TaskEvaluation { targets: [start, end], objective, weight, .. } = task;
@@ -141,9 +147,9 @@ impl Evaluation {
         self.instruments.iter().map(|(name, errors)| (name.as_str(), OverHorizons::of(errors)))
     }
 
-    /// One sentence, or one a task: how the model stands against the best baseline, by RMSE averaged over the horizons; of a classification, its accuracy;
-    /// and of cross-sections, how well it ranks them, which is all that is said of a model of
-    /// ranks: its outputs have no unit.
+    /// One sentence, or one a task: how the model stands against the best baseline, by RMSE
+    /// averaged over the horizons; of a classification, its accuracy; and of cross-sections, how
+    /// well it ranks them, which is all that is said of a model of ranks: its outputs have no unit.
     pub(crate) fn verdict(&self) -> String {
         if !self.tasks.is_empty() {
             let of_task = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict());
@@ -262,7 +268,8 @@ mod tests {
             Evaluation { split, samples: 10, step: 3, ranks, nouns, model, baselines, tasks, instruments, graphs }
         }
 
-        /// The same with its samples divided between EURUSD and USDJPY, of which the second has twice the errors.
+        /// The same with its samples divided between EURUSD and USDJPY, of which the second has
+        /// twice the errors.
         pub(crate) fn of_two_instruments(mut self) -> Self {
             for (name, samples, factor) in [("EURUSD", 6, 1.0), ("USDJPY", 4, 2.0)] {
                 let times = |metrics: &Metrics| Metrics {

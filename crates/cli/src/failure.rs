@@ -58,7 +58,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What `error` says, then what its causes add: a cause that a message quotes already is not said twice.
+/// What `error` says, then what its causes add: a cause that a message quotes already is not said
+/// twice.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut message = String::new();
     for cause in error.chain() {

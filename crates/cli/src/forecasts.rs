@@ -24,7 +24,8 @@ pub(crate) struct Forecasts {
     pub(crate) pairs: Vec<Pairs>,
 }
 
-/// Predicted and actual values at one horizon, a pair a sample; an actual one that is not known is NaN.
+/// Predicted and actual values at one horizon, a pair a sample; an actual one that is not known is
+/// NaN.
 pub(crate) struct Pairs {
     /// From 1.
     pub(crate) horizon: usize,
@@ -38,8 +39,8 @@ const STRETCH: usize = 240;
 const BLOCK: usize = 16;
 
 impl Forecasts {
-    /// Predicts `part` of `job`'s data, which are `samples`, with `weights`. It takes no more memory than training did, once the trainer is
-    /// gone.
+    /// Predicts `part` of `job`'s data, which are `samples`, with `weights`. It takes no more
+    /// memory than training did, once the trainer is gone.
     pub(crate) fn of(job: &Job, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Self> {
         let Job { split, training, .. } = job;
         let indices = part.indices(split, samples.len()).into_owned();
@@ -74,8 +75,9 @@ impl Forecasts {
         self.indices.len()
     }
 
-    /// Consecutive samples of one instrument, as near to the middle of the part as can be, and the horizon that they are shown at: the
-    /// second of those there are, which is neither noise nor far away. `None` where fewer than two would be shown.
+    /// Consecutive samples of one instrument, as near to the middle of the part as can be, and the
+    /// horizon that they are shown at: the second of those there are, which is neither noise nor
+    /// far away. `None` where fewer than two would be shown.
     pub(crate) fn stretch(&self) -> Option<(Range<usize>, &Pairs)> {
         let pairs = self.pairs.get(1).or(self.pairs.first())?;
         let middle = self.len() / 2;

@@ -7,12 +7,14 @@ use serde::{Serialize, Serializer};
 
 use crate::evaluation::mean;
 
-/// A model with its LSTMs' matrices in eight bits beside itself as it was trained, on the same samples.
+/// A model with its LSTMs' matrices in eight bits beside itself as it was trained, on the same
+/// samples.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     /// The errors of the model as it was trained.
     as_trained: Metrics,
-    /// How well the predictions stand for those of the model as it was trained, in the unit of the targets.
+    /// How well the predictions stand for those of the model as it was trained, in the unit of the
+    /// targets.
     predictions: Errors,
     /// How well each matrix stands for itself, in the order of the layers.
     weights: Vec<Tensor>,
@@ -45,10 +47,12 @@ fn finite_or_null<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S:
 }
 
 impl Report {
-    /// Of `int8` in place of `predictor`, whose errors on the samples of `selection` are `as_trained`.
+    /// Of `int8` in place of `predictor`, whose errors on the samples of `selection` are
+    /// `as_trained`.
     pub(crate) fn of(
         as_trained: Metrics,
-        [predictor, int8]: [&mut Predictor; 2],
+        predictor: &mut Predictor,
+        int8: &mut Predictor,
         selection: Selection<'_>,
     ) -> Result<Self> {
         let predictions = Errors::of(Accuracy::of(&predicted(predictor, selection)?, &predicted(int8, selection)?));

@@ -45,7 +45,8 @@ pub(crate) struct Job {
     pub(crate) neighbours: Option<Neighbours>,
     /// How the data pass through memory.
     pub(crate) chunks: Result<ChunkPlan, Shortage>,
-    /// Bytes that were held before any windows were: of a series all, of windows what tells their times.
+    /// Bytes that were held before any windows were: of a series all, of windows what tells their
+    /// times.
     held_beside_bytes: usize,
     /// Rows of the file that are decoded together, 1 where none are.
     stored_rows: usize,
@@ -96,7 +97,8 @@ impl Job {
         Run { samples: self.data.samples(), train, validation, checkpoints: Some(checkpoints) }
     }
 
-    /// The model with the weights of the file `weights`, in use. It takes no more memory than training, once the trainer is gone.
+    /// The model with the weights of the file `weights`, in use. It takes no more memory than
+    /// training, once the trainer is gone.
     pub(crate) fn predictor(&self, weights: &Path) -> Result<Predictor> {
         let Job { device, training, data, .. } = self;
         let model = Model::new(data.samples().shape().clone(), training.model)?;
@@ -170,7 +172,8 @@ impl Job {
         GpuFootprint::of(training, self.data.samples(), [train, validation])
     }
 
-    /// How the data would pass through memory in batches of `batch_size`, beside a model that takes `model_bytes`.
+    /// How the data would pass through memory in batches of `batch_size`, beside a model that takes
+    /// `model_bytes`.
     pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, Shortage> {
         let Job { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
         let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows };
@@ -288,7 +291,8 @@ struct Beside {
     stored_rows: usize,
 }
 
-/// Rows of windows that are decoded together: a chunk that ends with them leaves none to be decoded twice.
+/// Rows of windows that are decoded together: a chunk that ends with them leaves none to be decoded
+/// twice.
 fn stored_rows(data: &Data) -> Result<usize> {
     match data.source() {
         Some(source) if data.is_windows() => Ok(source.storage()?.iter().filter_map(decoded_rows).max().unwrap_or(1)),
@@ -339,7 +343,7 @@ fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -
     if !training.streams() {
         return Ok(footprint);
     }
-    let states = CarriedStates::of(training, samples, [&split.train, &split.validation])?;
+    let states = CarriedStates::of(training, samples, &split.train, &split.validation)?;
     Ok(footprint.with_carried_states(training, shape, &states))
 }
 

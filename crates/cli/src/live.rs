@@ -1,10 +1,12 @@
-//! A model that follows the bars of one instrument: its series and its states go on together, a bar at a time.
+//! A model that follows the bars of one instrument: its series and its states go on together, a bar
+//! at a time.
 
 use anyhow::Result;
 use megabatch_bars::{Bar, Bars, HoleRule, SeriesStream, Step};
 use megabatch_trainer::Follower;
 
-/// Numbers of a timeframe that are replayed at once: enough for products of many rows, and no memory to speak of.
+/// Numbers of a timeframe that are replayed at once: enough for products of many rows, and no
+/// memory to speak of.
 const REPLAYED_LEN_MAX: usize = 1 << 16;
 
 /// How the model's states come about at a bar.
@@ -34,7 +36,8 @@ impl Live {
         Live { series, follower, windows }
     }
 
-    /// The states after bars that are history: they depend on the last segment alone, of which nothing is predicted.
+    /// The states after bars that are history: they depend on the last segment alone, of which
+    /// nothing is predicted.
     pub(crate) fn replay(&mut self, bars: &Bars, holes: HoleRule) -> Result<()> {
         let Some(segment) = holes.segments(bars).pop() else { return Ok(()) };
         let mut rows = vec![Vec::new(); self.series.windows().len()];
@@ -62,7 +65,8 @@ impl Live {
         Ok(self.series.push(bar)?)
     }
 
-    /// Moves the states on by the rows that closed with the bar of `step`, which is the last one. The outputs [K, M] where a sample stands at it.
+    /// Moves the states on by the rows that closed with the bar of `step`, which is the last one.
+    /// The outputs [K, M] where a sample stands at it.
     pub(crate) fn predict(&mut self, step: Step) -> Option<Vec<f32>> {
         if step.begins_segment {
             self.restart();

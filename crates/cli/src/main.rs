@@ -45,7 +45,8 @@ use crate::failure::Kind;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and the version come this way too, and a program that asks for JSON wants its errors, not its help, as JSON.
+        // Help and the version come this way too, and a program that asks for JSON wants its
+        // errors, not its help, as JSON.
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             return fail(Form::Json, Kind::Usage, error.render().to_string().trim());
         }

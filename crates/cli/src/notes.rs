@@ -1,4 +1,5 @@
-//! What a user should know of a job's settings beside each other and beside its data, before it runs.
+//! What a user should know of a job's settings beside each other and beside its data, before it
+//! runs.
 
 use anyhow::Result;
 use megabatch_amp::Precision;

@@ -1,4 +1,5 @@
-//! Files that commands write: refused before any work where they could not be written, or would replace what is being read.
+//! Files that commands write: refused before any work where they could not be written, or would
+//! replace what is being read.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Progress of long work: a bar with rate and time left on a terminal, a plain line now and then elsewhere.
+//! Progress of long work: a bar with rate and time left on a terminal, a plain line now and then
+//! elsewhere.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -8,7 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// How often a log that is no terminal gets a line.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Work of a known length under way. Everything goes to standard error; standard output is for the answer.
+/// Work of a known length under way. Everything goes to standard error; standard output is for the
+/// answer.
 pub(crate) struct Progress {
     label: &'static str,
     total: u64,

@@ -1,5 +1,6 @@
-//! How a series file is made of bars: which files, how they are read, what is made of them. `ingest` takes it as arguments and
-//! writes it into the file; `leak` reads it there and makes the series again, `predict --follow` goes on with it.
+//! How a series file is made of bars: which files, how they are read, what is made of them.
+//! `ingest` takes it as arguments and writes it into the file; `leak` reads it there and makes the
+//! series again, `predict --follow` goes on with it.
 
 mod choices;
 mod lists;
@@ -27,7 +28,8 @@ pub(crate) use recordings::Recordings;
 /// The arguments that decide what a series file holds.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
 pub(crate) struct Recipe {
-    /// Files of bars, in any order, or folders of them; .gz is read as it is. Files of several symbols become several instruments
+    /// Files of bars, in any order, or folders of them; .gz is read as it is. Files of several
+    /// symbols become several instruments
     #[arg(required_unless_present = "bid")]
     pub(crate) bars: Vec<PathBuf>,
     /// Files of bars of the bid, to be joined with those of the ask to their mean and a spread
@@ -39,17 +41,19 @@ pub(crate) struct Recipe {
     /// Symbol; taken from the files' names if not given
     #[arg(long, value_parser = symbol_name)]
     symbol: Option<String>,
-    /// Where the symbol stands in the files' names: {} for it, * for anything else (DA-{}-T-*); names without their endings
+    /// Where the symbol stands in the files' names: {} for it, * for anything else (DA-{}-T-*);
+    /// names without their endings
     #[arg(long, conflicts_with = "symbol")]
     symbol_pattern: Option<SymbolPattern>,
-    /// Size of a pip in units of the price, for all symbols or by symbol (EURUSD=0.0001,AAPL=0.01); known for currency pairs, and not
-    /// needed where neither target nor features are in pips
+    /// Size of a pip in units of the price, for all symbols or by symbol (EURUSD=0.0001,AAPL=0.01);
+    /// known for currency pairs, and not needed where neither target nor features are in pips
     #[arg(long, allow_hyphen_values = true)]
     pip_size: Option<PipSizes>,
     /// Format of the files: histdata, metatrader, iso, year-last, epoch; recognised if not given
     #[arg(long)]
     format: Option<FormatName>,
-    /// Order of day and month where the year comes last; found if all dates can be read in one order only
+    /// Order of day and month where the year comes last; found if all dates can be read in one
+    /// order only
     #[arg(long)]
     date_order: Option<DateOrder>,
     /// Which end of a bar its timestamp is
@@ -62,15 +66,17 @@ pub(crate) struct Recipe {
     /// Timeframe of the bars; found from their spacing if not given
     #[arg(long)]
     base: Option<Timeframe>,
-    /// Prices as they were quoted, or adjusted for splits and dividends by the file's adjusted close
+    /// Prices as they were quoted, or adjusted for splits and dividends by the file's adjusted
+    /// close
     #[arg(long, value_enum, default_value_t = Quotes::Auto)]
     prices: Quotes,
-    /// What happens to rows that cannot be used as they stand: fail, skip (drop and count), or repair (put right what can be put
-    /// right without inventing anything, drop the rest). Of several instruments, one that cannot be used at all is left out and named
-    /// by skip and repair
+    /// What happens to rows that cannot be used as they stand: fail, skip (drop and count), or
+    /// repair (put right what can be put right without inventing anything, drop the rest). Of
+    /// several instruments, one that cannot be used at all is left out and named by skip and repair
     #[arg(long, default_value_t = OnError::Fail)]
     on_error: OnError,
-    /// Which of several rows of one time stays, where the zone's daylight saving does not tell them apart
+    /// Which of several rows of one time stays, where the zone's daylight saving does not tell them
+    /// apart
     #[arg(long, value_enum, default_value_t = Repeated::Refuse)]
     repeats: Repeated,
     /// Which bars of several instruments are read; an instrument is listed from its first bar on,
@@ -86,8 +92,8 @@ pub(crate) struct Recipe {
     /// Future bars K whose price changes are the targets
     #[arg(long, default_value_t = 36)]
     horizon: usize,
-    /// What is predicted: the change in pips up to each future bar (cumulative) or within it (increment), or the log return up to it
-    /// (log_return)
+    /// What is predicted: the change in pips up to each future bar (cumulative) or within it
+    /// (increment), or the log return up to it (log_return)
     #[arg(long, default_value = "cumulative")]
     target: TargetKind,
     /// Every how many bars there is a sample; several instruments have theirs at common times
@@ -99,10 +105,12 @@ pub(crate) struct Recipe {
     /// Whether windows may reach across weekends
     #[arg(long, value_enum, default_value_t = WeekendRule::Span)]
     weekends: WeekendRule,
-    /// How features are scaled: robust (median, interquartile range), standard (mean, deviation) or none
+    /// How features are scaled: robust (median, interquartile range), standard (mean, deviation) or
+    /// none
     #[arg(long, default_value = "robust")]
     scaling: Scaling,
-    /// Share of the samples, the earliest, on which the scaling is fitted: the first number of data.split
+    /// Share of the samples, the earliest, on which the scaling is fitted: the first number of
+    /// data.split
     #[arg(long, default_value_t = 0.7)]
     train_fraction: f64,
 }
@@ -150,7 +158,8 @@ impl Recipe {
         }
     }
 
-    /// The recipe as arguments, those at their defaults too: what another version by default does changes nothing in it.
+    /// The recipe as arguments, those at their defaults too: what another version by default does
+    /// changes nothing in it.
     pub(crate) fn to_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let given = [
@@ -185,7 +194,8 @@ impl Recipe {
         words
     }
 
-    /// The account of its bars in the series file at `path`, which is its attribute `source`, and the recipe in it.
+    /// The account of its bars in the series file at `path`, which is its attribute `source`, and
+    /// the recipe in it.
     pub(crate) fn of_series(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
         let account = match source {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),

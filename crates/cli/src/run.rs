@@ -60,7 +60,8 @@ impl RunFolder {
         }
     }
 
-    /// Makes the folder, if it is not there, and takes it for this process until the answer is dropped.
+    /// Makes the folder, if it is not there, and takes it for this process until the answer is
+    /// dropped.
     ///
     /// # Errors
     /// A usage failure where another process trains in it.
@@ -68,7 +69,8 @@ impl RunFolder {
         let root = self.root.display();
         fs::create_dir_all(&self.root)
             .map_err(|error| Failure::usage(format!("{root}: cannot be written to: {error}")))?;
-        // The folder itself is locked, so that nothing has to be written for it. Where the system cannot, nothing is.
+        // The folder itself is locked, so that nothing has to be written for it. Where the system
+        // cannot, nothing is.
         let Ok(folder) = File::open(&self.root) else { return Ok(Taken { _folder: None }) };
         match folder.try_lock() {
             Err(TryLockError::WouldBlock) => Err(Failure::usage(format!(
@@ -250,7 +252,8 @@ impl RunFolder {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// The lines of metrics.jsonl; none where the file is absent. A last line that a crash cut short is left out.
+    /// The lines of metrics.jsonl; none where the file is absent. A last line that a crash cut
+    /// short is left out.
     pub(crate) fn metrics(&self) -> Result<Vec<Value>> {
         let Ok(file) = File::open(self.metrics_file()) else { return Ok(Vec::new()) };
         let mut metrics = Vec::new();
@@ -264,7 +267,8 @@ impl RunFolder {
     }
 }
 
-/// A folder that this process alone trains in; dropping it, or the end of the process, however it comes, lets others in.
+/// A folder that this process alone trains in; dropping it, or the end of the process, however it
+/// comes, lets others in.
 pub(crate) struct Taken {
     _folder: Option<File>,
 }

@@ -145,7 +145,7 @@ impl Trained {
             let (model, samples) = (model.shape().to_string(), data.samples().shape().to_string());
             return Err(trainer::Error::SamplesShape { model, samples }.into());
         }
-        let predictor = open_predictor(&device, model, &file, (&config, weights))?;
+        let predictor = open_predictor(&device, model, &file, &config, weights)?;
         let Computing { gpu, passed_over } = named.computing(predictor.check_on_gpu())?;
         let predictor = on(gpu.as_ref(), predictor)?;
         let mut notes: Vec<String> = passed_over.into_iter().collect();
@@ -170,11 +170,12 @@ impl Trained {
         Ok(text("base")?.map(|base| UnitsOfErrors { errors, horizons: format!("bars of {base}") }))
     }
 
-    /// A second predictor of the same model, with the LSTMs' matrices in eight bits, on the same device.
+    /// A second predictor of the same model, with the LSTMs' matrices in eight bits, on the same
+    /// device.
     pub(crate) fn int8(&self, run: &Path, which: Which) -> Result<Predictor> {
         let folder = RunFolder::open(run)?;
         let (_, file) = weights_file(&folder, which)?;
-        let predictor = open_predictor(&self.device, trained_model(&folder)?, &file, (&self.config, Weights::Int8))?;
+        let predictor = open_predictor(&self.device, trained_model(&folder)?, &file, &self.config, Weights::Int8)?;
         on(Some(self.predictor.device()).filter(|device| matches!(device, Device::Cuda(_))), predictor)
     }
 
@@ -184,12 +185,7 @@ impl Trained {
     }
 }
 
-fn open_predictor(
-    device: &Device,
-    model: Model,
-    file: &Path,
-    (config, weights): (&Config, Weights),
-) -> Result<Predictor> {
+fn open_predictor(device: &Device, model: Model, file: &Path, config: &Config, weights: Weights) -> Result<Predictor> {
     let batch_size = config.count("gpu_optimization.batch_size");
     let compute = Compute { threads: threads(config), batch_size, form: form(config) };
     let predictor = Predictor::open(device, model, file, compute)?;
@@ -263,7 +259,8 @@ pub(crate) fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()
     require_meaning(folder, data.path(), &data.meaning()?)
 }
 
-/// Refuses the file at `path`, whose numbers mean `found`, where they stand for something else than in training.
+/// Refuses the file at `path`, whose numbers mean `found`, where they stand for something else than
+/// in training.
 pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &Meaning) -> Result<()> {
     match meaning_in_training(folder).difference(found) {
         None => Ok(()),
@@ -294,7 +291,8 @@ pub(crate) fn weights_file(folder: &RunFolder, which: Which) -> Result<(u64, Pat
         Which::Last => None,
     };
     let (step, path) = chosen.unwrap_or((last_step, last));
-    // Reading its state compares every file with its checksum: a damaged model would predict without a word.
+    // Reading its state compares every file with its checksum: a damaged model would predict
+    // without a word.
     State::of_checkpoint(&path)?;
     Ok((step, path.join("model.safetensors")))
 }

@@ -104,7 +104,8 @@ fn warnings(recordings: &[Recording]) -> Vec<String> {
     warnings
 }
 
-/// The same for programs: who is left out and why, who is listed late or ended early, what prices were adjusted for.
+/// The same for programs: who is left out and why, who is listed late or ended early, what prices
+/// were adjusted for.
 pub(crate) fn facts(universe: &Universe) -> Value {
     let symbols = |recordings: &mut dyn Iterator<Item = &Recording>| -> Vec<Value> {
         recordings.map(|recording| recording.symbol.as_str().into()).collect()

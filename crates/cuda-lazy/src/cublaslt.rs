@@ -1,6 +1,8 @@
-//! cuBLASLt, NVIDIA's library of matrix products: the functions and numbers of it that megabatch needs, where the machine has it.
+//! cuBLASLt, NVIDIA's library of matrix products: the functions and numbers of it that megabatch
+//! needs, where the machine has it.
 //!
-//! Source: cuBLAS documentation, "Using the cuBLASLt API"; cublasLt.h, cublas_api.h and library_types.h, in which all of this has been the same since CUDA 11.0.
+//! Source: cuBLAS documentation, "Using the cuBLASLt API"; cublasLt.h, cublas_api.h and
+//! library_types.h, in which all of this has been the same since CUDA 11.0.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -40,7 +42,8 @@ pub const DESC_EPILOGUE: c_int = 7;
 /// The same, with an address: `CUBLASLT_MATMUL_DESC_BIAS_POINTER`.
 pub const DESC_BIAS_POINTER: c_int = 8;
 
-/// `cublasLtMatmulPreferenceAttributes_t`, with a `u64`: `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
+/// `cublasLtMatmulPreferenceAttributes_t`, with a `u64`:
+/// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
 pub const PREF_MAX_WORKSPACE_BYTES: c_int = 1;
 /// The same, with a `u32`: `CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES`, and of B, C and D.
 pub const PREF_MIN_ALIGNMENT_BYTES: [c_int; 4] = [5, 6, 7, 8];
@@ -92,7 +95,8 @@ macro_rules! table {
             /// Those of an open library; `None` where it lacks one of them.
             fn of(library: &Library) -> Option<Self> {
                 Some(CublasLt {
-                    // SAFETY: the library's header declares the function of this name with these parameters.
+                    // SAFETY: the library's header declares the function of this name with these
+                    // parameters.
                     $($field: *unsafe { library.get::<unsafe extern "C" fn($($kind),*) -> $result>($name) }.ok()?,)*
                 })
             }
@@ -126,8 +130,9 @@ table! {
 /// The releases of CUDA whose library these functions fit, the newest first.
 const MAJORS: [u32; 3] = [13, 12, 11];
 
-/// The newest library that is here and that a driver for CUDA `major` runs; `None` where there is none. The first call looks for it, and what it found stays open: it is a library that
-/// starts threads and takes memory of GPUs, which nobody can wait for.
+/// The newest library that is here and that a driver for CUDA `major` runs; `None` where there is
+/// none. The first call looks for it, and what it found stays open: it is a library that starts
+/// threads and takes memory of GPUs, which nobody can wait for.
 pub fn cublaslt(major: u32) -> Option<&'static CublasLt> {
     static OPENED: OnceLock<Option<CublasLt>> = OnceLock::new();
     let opened = || MAJORS.into_iter().filter(|&of| of <= major).find_map(open);

@@ -19,13 +19,15 @@ pub struct Description {
 static NAME: Entry = Entry::new(c"cuGetErrorName");
 static TEXT: Entry = Entry::new(c"cuGetErrorString");
 
-/// What `code` means, which may be one that the bindings do not know, such as [`last_code`](crate::last_code) tells.
+/// What `code` means, which may be one that the bindings do not know, such as
+/// [`last_code`](crate::last_code) tells.
 pub fn describe(code: c_int) -> Description {
     let text = |text: &CStr| text.to_string_lossy().into_owned();
     Description { name: text(name_of(code)), text: text(text_of(code)) }
 }
 
-// Callers of the two functions print what they get without asking whether there is a driver, so that they never fail.
+// Callers of the two functions print what they get without asking whether there is a driver, so
+// that they never fail.
 
 /// # Safety
 /// `text` is valid for writing.
@@ -69,6 +71,7 @@ fn ask(entry: &Entry, code: c_int) -> Option<&'static CStr> {
     let mut text = ptr::null();
     // SAFETY: any code may be asked about, and `text` is a variable of this function.
     let found = unsafe { function(code, &raw mut text) } == 0 && !text.is_null();
-    // SAFETY: where the driver succeeds, the text is a constant of its library, which is never unloaded.
+    // SAFETY: where the driver succeeds, the text is a constant of its library, which is never
+    // unloaded.
     found.then(|| unsafe { CStr::from_ptr(text) })
 }

@@ -18,7 +18,8 @@ pub struct DriverAbsent {
     pub reason: String,
 }
 
-/// Whether a driver's library is here. The first call opens it; its functions are looked up one by one, when first called.
+/// Whether a driver's library is here. The first call opens it; its functions are looked up one by
+/// one, when first called.
 ///
 /// That the library is here does not say that a GPU is: ask `cuInit` and `cuDeviceGetCount`.
 ///
@@ -38,7 +39,8 @@ pub(crate) fn function(name: &CStr) -> Result<Option<NonNull<c_void>>, &'static 
 fn library() -> Result<&'static Library, &'static DriverAbsent> {
     static OPENED: OnceLock<Result<Library, DriverAbsent>> = OnceLock::new();
     let opened = OPENED.get_or_init(|| {
-        // SAFETY: the driver's initialisation has no conditions that this process could fail to meet.
+        // SAFETY: the driver's initialisation has no conditions that this process could fail to
+        // meet.
         unsafe { Library::new(LIBRARY) }.map_err(|error| DriverAbsent { reason: error.to_string() })
     });
     opened.as_ref()

@@ -15,7 +15,8 @@ pub const CUDA_ERROR_NOT_SUPPORTED: c_int = 801;
 /// What a function returns in place of a code that the bindings do not know.
 pub const CUDA_ERROR_UNKNOWN: c_int = 999;
 
-/// The handles that the driver passes by value between processes: 64 bytes, in `CUipcEventHandle` and `CUipcMemHandle`.
+/// The handles that the driver passes by value between processes: 64 bytes, in `CUipcEventHandle`
+/// and `CUipcMemHandle`.
 #[repr(C)]
 pub(crate) struct Handle64 {
     bytes: [c_uchar; 64],
@@ -25,8 +26,8 @@ thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// The code of this thread's last call as the driver returned it, before a code that the bindings do not know was replaced by
-/// [`CUDA_ERROR_UNKNOWN`]. 0 before the first call.
+/// The code of this thread's last call as the driver returned it, before a code that the bindings
+/// do not know was replaced by [`CUDA_ERROR_UNKNOWN`]. 0 before the first call.
 pub fn last_code() -> c_int {
     LAST.get()
 }
@@ -42,7 +43,8 @@ impl Entry {
         Entry { name, address: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The function's address, or the code to return without it. Threads that race look up the same address twice.
+    /// The function's address, or the code to return without it. Threads that race look up the same
+    /// address twice.
     pub(crate) fn address(&self) -> Result<*mut c_void, c_int> {
         let found = self.address.load(Ordering::Acquire);
         if !found.is_null() {
@@ -58,8 +60,8 @@ impl Entry {
     }
 }
 
-/// Remembers what a call returned, and makes a code of it that the bindings know: a value that their enum does not list would be undefined
-/// behaviour.
+/// Remembers what a call returned, and makes a code of it that the bindings know: a value that
+/// their enum does not list would be undefined behaviour.
 pub(crate) fn clamp(code: c_int) -> c_int {
     LAST.set(code);
     if is_known(code) { code } else { CUDA_ERROR_UNKNOWN }
@@ -76,9 +78,11 @@ macro_rules! trampolines {
             });
             match ENTRY.address() {
                 Ok(address) => {
-                    // SAFETY: the driver's header declares this function under this name, and its types are passed as these.
+                    // SAFETY: the driver's header declares this function under this name, and its
+                    // types are passed as these.
                     let function: unsafe extern "C" fn($($kind),*) -> c_int = unsafe { transmute(address) };
-                    // SAFETY: the caller answers for the arguments, as when calling the driver itself.
+                    // SAFETY: the caller answers for the arguments, as when calling the driver
+                    // itself.
                     clamp(unsafe { function($($argument),*) })
                 }
                 Err(code) => clamp(code),

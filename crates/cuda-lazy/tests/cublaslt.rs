@@ -12,7 +12,8 @@ fn functions_of_the_library_are_found_by_their_names() {
     let driver = FakeDriver::whole();
     driver.set(Setting::CublasLtVersion, 120_405);
     let library = cublaslt(12).expect("the fake one is CUDA 12's");
-    // SAFETY: as the library documents each function: of variables of this test, and in the order of an operation's life.
+    // SAFETY: as the library documents each function: of variables of this test, and in the order
+    // of an operation's life.
     unsafe {
         assert_eq!((library.version)(), 120_405);
         assert_eq!(CStr::from_ptr((library.status_name)(15)), c"CUBLAS_STATUS_NOT_SUPPORTED");

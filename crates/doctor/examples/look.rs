@@ -1,4 +1,5 @@
-//! Looks at this machine and its active Python, without NVIDIA's management library and without trying the GPUs: `megabatch doctor` does both.
+//! Looks at this machine and its active Python, without NVIDIA's management library and without
+//! trying the GPUs: `megabatch doctor` does both.
 
 use std::path::Path;
 use std::time::Duration;

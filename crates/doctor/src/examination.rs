@@ -18,9 +18,11 @@ use crate::system::System;
 pub struct Request<'a> {
     /// The machine.
     pub system: &'a System,
-    /// The interpreter of the environment to look at; without it the active one, or the first on the path.
+    /// The interpreter of the environment to look at; without it the active one, or the first on
+    /// the path.
     pub python: Option<&'a Path>,
-    /// How long the interpreter may take to answer: importing PyTorch off a slow disk takes a minute.
+    /// How long the interpreter may take to answer: importing PyTorch off a slow disk takes a
+    /// minute.
     pub limit: Duration,
     /// What NVIDIA's management library told.
     pub management: Management,
@@ -47,8 +49,8 @@ pub struct Examination {
     pub python: Option<Python>,
 }
 
-/// Looks at a machine and its Python, and says what is wrong. Nothing is changed: files are read, and the interpreter is run without
-/// writing compiled modules.
+/// Looks at a machine and its Python, and says what is wrong. Nothing is changed: files are read,
+/// and the interpreter is run without writing compiled modules.
 pub fn examine(request: Request<'_>) -> Examination {
     let machine = Machine::of(request.system);
     let python = python::look(request.system, request.python, request.limit);
@@ -67,7 +69,8 @@ pub fn examine(request: Request<'_>) -> Examination {
 }
 
 impl Examination {
-    /// The script that mends the Python environment and then proves it; `None` where nothing in it needs mending.
+    /// The script that mends the Python environment and then proves it; `None` where nothing in it
+    /// needs mending.
     pub fn script(&self) -> Option<String> {
         self.repair.as_ref().map(crate::script::script)
     }

@@ -1,4 +1,5 @@
-//! What NVIDIA's management library tells. Whoever calls the doctor asks it; this crate loads no library.
+//! What NVIDIA's management library tells. Whoever calls the doctor asks it; this crate loads no
+//! library.
 
 use serde::Serialize;
 
@@ -32,11 +33,13 @@ pub struct Gpu {
     pub used_bytes: u64,
     /// Who holds memory, the doctor itself left out.
     pub holders: Vec<Holder>,
-    /// Memory errors since the driver was loaded that could not be corrected; `None` where errors are not counted.
+    /// Memory errors since the driver was loaded that could not be corrected; `None` where errors
+    /// are not counted.
     pub uncorrected_errors: Option<u64>,
     /// Whether it checks its memory and corrects it (ECC); `None` for a GPU that cannot.
     pub counts_errors: Option<bool>,
-    /// Why it runs slower than it could, such as `hardware thermal slowdown`. That it idles is not among them.
+    /// Why it runs slower than it could, such as `hardware thermal slowdown`. That it idles is not
+    /// among them.
     pub slowdowns: Vec<String>,
     /// Its temperature.
     pub celsius: Option<u32>,

@@ -74,8 +74,8 @@ impl Installer {
 }
 
 impl Repair {
-    /// The commands, in their order: what does not fit is uninstalled first, because pip takes a CPU build for a CUDA build of the same
-    /// version.
+    /// The commands, in their order: what does not fit is uninstalled first, because pip takes a
+    /// CPU build for a CUDA build of the same version.
     pub fn commands(&self) -> Vec<String> {
         let mut leaving = self.extensions.iter().map(|extension| extension.package.to_owned()).collect::<Vec<_>>();
         if self.wheel.is_some() {

@@ -1,4 +1,5 @@
-//! The script that mends a Python environment. It is written for a person to read and to run; nothing here runs it.
+//! The script that mends a Python environment. It is written for a person to read and to run;
+//! nothing here runs it.
 
 use crate::repair::Repair;
 
@@ -14,7 +15,8 @@ const VERDICT: &str = r#"assert largest.tolist() == [5.0, 4.0], largest
 print("PyTorch", torch.__version__, "computes on", torch.cuda.get_device_name())
 "#;
 
-/// A POSIX shell script: uninstalls what does not fit, empties the cache, installs what does, and runs an operation on the GPU.
+/// A POSIX shell script: uninstalls what does not fit, empties the cache, installs what does, and
+/// runs an operation on the GPU.
 pub(crate) fn script(repair: &Repair) -> String {
     let commands = repair.commands();
     let (uninstall, install) = commands.split_first().expect("a repair uninstalls first");

@@ -1,7 +1,8 @@
-//! The machine that is looked at: files below a root, environment variables, and programs that are run.
+//! The machine that is looked at: files below a root, environment variables, and programs that are
+//! run.
 //!
-//! The root of the machine at hand is `/`; that of a made-up one is a folder in which `sys`, `proc` and `dev` are what a test wants them to
-//! be.
+//! The root of the machine at hand is `/`; that of a made-up one is a folder in which `sys`, `proc`
+//! and `dev` are what a test wants them to be.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -47,8 +48,8 @@ pub(crate) struct Ran {
 }
 
 impl System {
-    /// The machine whose files are below `root`, whose environment is `variables` and whose processor is an `architecture`, such as
-    /// `x86_64` or `aarch64`.
+    /// The machine whose files are below `root`, whose environment is `variables` and whose
+    /// processor is an `architecture`, such as `x86_64` or `aarch64`.
     pub fn new(
         root: impl Into<PathBuf>,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -125,7 +126,8 @@ impl System {
     /// Runs `program` with `arguments` in the machine's environment and kills it after `limit`.
     ///
     /// # Errors
-    /// Where it cannot be started. That it failed, or had to be killed, is in what is returned, beside what it printed until then.
+    /// Where it cannot be started. That it failed, or had to be killed, is in what is returned,
+    /// beside what it printed until then.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str], limit: Duration) -> Result<Ran, Error> {
         let mut child = Command::new(self.place(program))
             .args(arguments)
@@ -159,7 +161,8 @@ fn end(child: &mut Child, in_time: bool, limit: Duration) -> Option<String> {
     }
 }
 
-/// Reads a pipe on a thread of its own, piece by piece, so that a program that hangs has been heard up to there.
+/// Reads a pipe on a thread of its own, piece by piece, so that a program that hangs has been heard
+/// up to there.
 fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

@@ -1,13 +1,16 @@
-//! Version numbers: of programs, of CUDA, of a GPU's instruction set, and what a build was compiled for.
+//! Version numbers: of programs, of CUDA, of a GPU's instruction set, and what a build was compiled
+//! for.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Numbers parted by dots, such as `570.124.06`, with what follows a `+`, such as `cu128` of `2.7.0+cu128`.
+/// Numbers parted by dots, such as `570.124.06`, with what follows a `+`, such as `cu128` of
+/// `2.7.0+cu128`.
 ///
-/// Versions are compared by their numbers alone, missing ones being 0, so that `2.7` equals `2.7.0+cu128`.
+/// Versions are compared by their numbers alone, missing ones being 0, so that `2.7` equals
+/// `2.7.0+cu128`.
 #[derive(Clone, Debug)]
 pub struct Version {
     numbers: Vec<u32>,
@@ -125,7 +128,8 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// A GPU's compute capability: the version of its instruction set, such as 9.0, which compilers call `sm_90`.
+/// A GPU's compute capability: the version of its instruction set, such as 9.0, which compilers
+/// call `sm_90`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Capability {
     /// 9 of 9.0.
@@ -175,7 +179,8 @@ pub enum Fit {
     Nothing,
 }
 
-/// The GPUs that a build was compiled for, as `torch.cuda.get_arch_list()` tells: `sm_90` is machine code, `compute_90` PTX.
+/// The GPUs that a build was compiled for, as `torch.cuda.get_arch_list()` tells: `sm_90` is
+/// machine code, `compute_90` PTX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompiledFor {
     binaries: Vec<Capability>,
@@ -185,8 +190,8 @@ pub struct CompiledFor {
 }
 
 impl CompiledFor {
-    /// Reads names such as `sm_90`, `sm_90a`, `compute_120` and, as lists for compilers have it, `9.0` and `12.0+PTX`. Others are passed
-    /// over.
+    /// Reads names such as `sm_90`, `sm_90a`, `compute_120` and, as lists for compilers have it,
+    /// `9.0` and `12.0+PTX`. Others are passed over.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut compiled = CompiledFor::default();
         for name in names {
@@ -204,8 +209,8 @@ impl CompiledFor {
         compiled
     }
 
-    /// How the build runs on a GPU of `capability`. Machine code runs on the GPU that it is for and on later ones of the same major number;
-    /// PTX on all later ones.
+    /// How the build runs on a GPU of `capability`. Machine code runs on the GPU that it is for and
+    /// on later ones of the same major number; PTX on all later ones.
     pub fn fit(&self, capability: Capability) -> Fit {
         let runs = |code: &Capability| code.major == capability.major && code.minor <= capability.minor;
         if self.exact.contains(&capability) || self.binaries.iter().any(runs) {

@@ -12,10 +12,11 @@ use crate::pool::{BlockId, Mobility, Pool, Settings, Stats};
 use crate::scope::Scope;
 use crate::source::Source;
 
-/// Memory whose blocks may move, so that what is free can be pushed together where no rearranging of granules helps.
+/// Memory whose blocks may move, so that what is free can be pushed together where no rearranging
+/// of granules helps.
 ///
-/// A block is a [`Handle`], not an address. Slices borrow the arena, and [`Arena::step`] wants it exclusively: no pointer lives when blocks
-/// move.
+/// A block is a [`Handle`], not an address. Slices borrow the arena, and [`Arena::step`] wants it
+/// exclusively: no pointer lives when blocks move.
 ///
 /// ```compile_fail,E0502
 /// # use megabatch_gpu_core::{Arena, Device};
@@ -27,8 +28,9 @@ use crate::source::Source;
 /// # Ok::<(), megabatch_gpu_core::Error>(())
 /// ```
 ///
-/// The pool is the arena's own: nobody else's boundary of a step moves its blocks. Bytes are booked on a [`Scope`], as a buffer's are.
-/// [`Arena::write`] and [`Arena::read`] reach the elements on every device; slices are of host memory.
+/// The pool is the arena's own: nobody else's boundary of a step moves its blocks. Bytes are booked
+/// on a [`Scope`], as a buffer's are. [`Arena::write`] and [`Arena::read`] reach the elements on
+/// every device; slices are of host memory.
 pub struct Arena {
     scope: Scope,
     pool: Pool,
@@ -40,9 +42,11 @@ pub struct Arena {
     booked: (usize, usize),
 }
 
-/// A block of an [`Arena`]: `len` elements of `T`, zero when allocated, contiguous, aligned to 64 bytes.
+/// A block of an [`Arena`]: `len` elements of `T`, zero when allocated, contiguous, aligned to 64
+/// bytes.
 ///
-/// It is given back with [`Arena::free`]; one that is dropped keeps its memory as long as the arena lives.
+/// It is given back with [`Arena::free`]; one that is dropped keeps its memory as long as the arena
+/// lives.
 #[derive(Debug)]
 #[must_use = "a handle that is dropped keeps its memory as long as the arena lives"]
 pub struct Handle<T: Pod> {
@@ -158,8 +162,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Where the first element is until the next [`Arena::zeros`] or [`Arena::step`], as the device sees it: what a kernel takes. 0 for a
-    /// block of no elements.
+    /// Where the first element is until the next [`Arena::zeros`] or [`Arena::step`], as the device
+    /// sees it: what a kernel takes. 0 for a block of no elements.
     ///
     /// # Panics
     /// If the handle is another arena's.
@@ -174,23 +178,27 @@ impl Arena {
     /// If the handle is another arena's, or the arena is on a GPU.
     pub fn slice<'a, T: Pod>(&'a self, handle: &'a Handle<T>) -> &'a [T] {
         let start = self.start(handle);
-        // SAFETY: the block is live, because its handle is and only `free` consumes one; it holds `len` elements, initialised, aligned to 64
-        // bytes. It stays where it is while the arena is borrowed, since all that moves blocks takes the arena exclusively. Only `slice_mut` gives a
-        // reference for writing, for which it borrows the one handle of the block exclusively.
+        // SAFETY: the block is live, because its handle is and only `free` consumes one; it holds
+        // `len` elements, initialised, aligned to 64 bytes. It stays where it is while the arena is
+        // borrowed, since all that moves blocks takes the arena exclusively. Only `slice_mut` gives
+        // a reference for writing, for which it borrows the one handle of the block exclusively.
         unsafe { std::slice::from_raw_parts(start, handle.len) }
     }
 
-    /// The elements of a block in host memory for writing. Slices of other blocks may be in use beside it.
+    /// The elements of a block in host memory for writing. Slices of other blocks may be in use
+    /// beside it.
     ///
     /// # Panics
     /// As [`Arena::slice`].
     pub fn slice_mut<'a, T: Pod>(&'a self, handle: &'a mut Handle<T>) -> &'a mut [T] {
         let start = self.start(handle);
-        // SAFETY: as in `slice`; the exclusive borrow of the block's one handle makes this the only reference.
+        // SAFETY: as in `slice`; the exclusive borrow of the block's one handle makes this the only
+        // reference.
         unsafe { std::slice::from_raw_parts_mut(start, handle.len) }
     }
 
-    /// Tells the pool that a step of the work ends here: blocks may move to make room for what is asked for next.
+    /// Tells the pool that a step of the work ends here: blocks may move to make room for what is
+    /// asked for next.
     pub fn step(&mut self) {
         self.pool.step();
     }

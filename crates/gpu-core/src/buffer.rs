@@ -13,8 +13,9 @@ use crate::scope::Scope;
 
 /// `len` elements of `T` on a device, zero when allocated, contiguous, aligned to 64 bytes.
 ///
-/// The bytes are booked on the buffer's [`Scope`] and on its device until the buffer is dropped. [`Buffer::copy_from`] and [`Buffer::to_vec`] reach
-/// the elements on every device; [`Buffer::as_slice`] lends them where they are in host memory.
+/// The bytes are booked on the buffer's [`Scope`] and on its device until the buffer is dropped.
+/// [`Buffer::copy_from`] and [`Buffer::to_vec`] reach the elements on every device;
+/// [`Buffer::as_slice`] lends them where they are in host memory.
 #[derive(Debug)]
 pub struct Buffer<T: Pod> {
     memory: Memory,
@@ -43,8 +44,10 @@ impl<T: Pod> Buffer<T> {
     /// Allocates `len` zeros.
     ///
     /// # Errors
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow), [`Error::NeverFits`](crate::Error::NeverFits),
-    /// [`Error::OverBudget`](crate::Error::OverBudget), [`Error::OutOfMemory`](crate::Error::OutOfMemory) or
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow),
+    /// [`Error::NeverFits`](crate::Error::NeverFits),
+    /// [`Error::OverBudget`](crate::Error::OverBudget),
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) or
     /// [`Error::Refused`](crate::Error::Refused); the device is then as before.
     pub fn zeros(scope: &Scope, len: usize) -> Result<Self> {
         const { assert!(align_of::<T>() <= ALIGN_BYTES) };
@@ -148,7 +151,8 @@ impl<T: Pod> Buffer<T> {
     /// Copies the elements to `values`, after all work that was submitted to the device.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails, or where work that was submitted earlier has failed.
+    /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails, or where work that
+    /// was submitted earlier has failed.
     ///
     /// # Panics
     /// If there is room for more elements or fewer.
@@ -171,10 +175,12 @@ impl<T: Pod> Buffer<T> {
         Ok(values)
     }
 
-    /// The elements as they are after all work that was submitted to the device so far. The caller does not wait, and what is submitted later does not change them.
+    /// The elements as they are after all work that was submitted to the device so far. The caller
+    /// does not wait, and what is submitted later does not change them.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails, or that could lock no more pages.
+    /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails, or that could lock
+    /// no more pages.
     pub fn fetch(&self) -> Result<Fetch<T>> {
         match &self.memory {
             Memory::Host(_) => Ok(Fetch::here(self.as_slice().to_vec())),
@@ -213,7 +219,8 @@ impl<T: Pod> Buffer<T> {
         Ok(())
     }
 
-    /// Where the first element is, as the device sees it: what a kernel takes. 0 for a buffer of no elements on a GPU.
+    /// Where the first element is, as the device sees it: what a kernel takes. 0 for a buffer of no
+    /// elements on a GPU.
     pub fn address(&self) -> u64 {
         match &self.memory {
             Memory::Host(block) => block.start.as_ptr().expose_provenance() as u64,
@@ -242,8 +249,9 @@ impl<T: Pod> Buffer<T> {
     /// If the buffer is on a GPU.
     pub fn as_slice(&self) -> &[T] {
         let block = self.host();
-        // SAFETY: the block holds `len * size_of::<T>()` bytes, initialised (zeroed at first), aligned to 64, which is
-        // at least the alignment of any `Pod` that `zeros` accepts; any bytes are a valid `Pod`; `&self` excludes writers.
+        // SAFETY: the block holds `len * size_of::<T>()` bytes, initialised (zeroed at first),
+        // aligned to 64, which is at least the alignment of any `Pod` that `zeros` accepts; any
+        // bytes are a valid `Pod`; `&self` excludes writers.
         unsafe { std::slice::from_raw_parts(block.start.cast::<T>().as_ptr(), self.len) }
     }
 
@@ -294,7 +302,8 @@ impl<T: Pod> Drop for Buffer<T> {
             Memory::Host(block) => block.id,
             Memory::Device(block) => block.id,
         };
-        // After a panic within the pool its blocks stay where they are: a second panic would hide the first.
+        // After a panic within the pool its blocks stay where they are: a second panic would hide
+        // the first.
         let memory = self.scope.device().memory();
         if let Some((id, mut pool)) = id.zip(memory.pool_unless_broken()) {
             memory.note_free(&pool);
@@ -365,7 +374,8 @@ mod tests {
         let now = Buffer::<u8>::zeros(&device.scope("now"), largest_bytes).unwrap_err();
         assert!(matches!(&now, Error::OutOfMemory { counts, .. } if counts.allocated_bytes >= 60), "{now}");
 
-        // The refused allocation was booked for a moment, so that only the peak and the total may have seen it.
+        // The refused allocation was booked for a moment, so that only the peak and the total may
+        // have seen it.
         assert_eq!((device.usage().allocated_bytes, device.usage().buffers), (before.allocated_bytes, before.buffers));
         assert_eq!(kept.len(), 60);
     }
@@ -383,7 +393,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any sequence of allocations and frees keeps the counters equal to those of a model that only sums lengths.
+        /// Any sequence of allocations and frees keeps the counters equal to those of a model that
+        /// only sums lengths.
         #[test]
         fn counters_agree_with_a_model(events in prop::collection::vec((0usize..3, 0usize..2_000, any::<bool>()), 1..200)) {
             let device = Device::cpu();

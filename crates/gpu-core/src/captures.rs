@@ -4,12 +4,16 @@ use crate::cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
-/// What a device is given to do again and again, captured: on a GPU a CUDA graph, which one call submits in place of one for each kernel.
+/// What a device is given to do again and again, captured: on a GPU a CUDA graph, which one call
+/// submits in place of one for each kernel.
 ///
-/// Whatever is submitted to the default stream in [`Captures::run`] (kernels, copies on the device, zeros) is held back until something else is asked of the GPU: a copy from or to the host, another
-/// stream, a wait, memory of the driver, the end. It is then looked for by all that it does, which kernels, grids, arguments and addresses included. What comes for the second time is
-/// captured, and replayed when it comes again; all else is submitted as it is. So results do not depend on what is captured, and there is nothing to be kept in step: where sizes or
-/// addresses have changed, it is other work. The last 16 captures are kept.
+/// Whatever is submitted to the default stream in [`Captures::run`] (kernels, copies on the device,
+/// zeros) is held back until something else is asked of the GPU: a copy from or to the host,
+/// another stream, a wait, memory of the driver, the end. It is then looked for by all that it
+/// does, which kernels, grids, arguments and addresses included. What comes for the second time is
+/// captured, and replayed when it comes again; all else is submitted as it is. So results do not
+/// depend on what is captured, and there is nothing to be kept in step: where sizes or addresses
+/// have changed, it is other work. The last 16 captures are kept.
 ///
 /// A driver that cannot capture something is not asked again, and everything is submitted as it is.
 ///
@@ -36,8 +40,9 @@ impl Captures {
         self.of_gpu.kept()
     }
 
-    /// Does `work`, with what it submits to the device's default stream held back as described above. When this returns, all of it has been submitted. Within another such call on the same GPU, `work` is
-    /// done as a part of that.
+    /// Does `work`, with what it submits to the device's default stream held back as described
+    /// above. When this returns, all of it has been submitted. Within another such call on the same
+    /// GPU, `work` is done as a part of that.
     ///
     /// # Errors
     /// Those of `work`; [`Error::Driver`] where what was held back could not be submitted.

@@ -1,5 +1,5 @@
-//! What stands for a GPU in a build without the feature `cuda`: nothing. There is no value of this type, so that code for it is checked and
-//! never runs.
+//! What stands for a GPU in a build without the feature `cuda`: nothing. There is no value of this
+//! type, so that code for it is checked and never runs.
 
 #![forbid(unsafe_code)]
 

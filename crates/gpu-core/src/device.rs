@@ -18,8 +18,8 @@ use crate::{free_memory, host};
 
 /// Where memory lives and operations run.
 ///
-/// A handle: clones share one pool of memory and one ledger, and two calls of [`Device::cpu`] make two of each, so that tests and
-/// independent runs in one process count separately.
+/// A handle: clones share one pool of memory and one ledger, and two calls of [`Device::cpu`] make
+/// two of each, so that tests and independent runs in one process count separately.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Device {
@@ -76,18 +76,20 @@ impl Device {
     /// The GPU `ordinal`, counted from 0, with a pool and a ledger of its own and no budget.
     ///
     /// # Errors
-    /// [`Error::CudaNotBuilt`] in a build without the feature `cuda`; [`Error::DriverAbsent`], [`Error::DriverTooOld`],
-    /// [`Error::NoSuchDevice`], [`Error::DeviceUnfit`] or [`Error::Driver`] where there is no such device to be had.
+    /// [`Error::CudaNotBuilt`] in a build without the feature `cuda`; [`Error::DriverAbsent`],
+    /// [`Error::DriverTooOld`], [`Error::NoSuchDevice`], [`Error::DeviceUnfit`] or
+    /// [`Error::Driver`] where there is no such device to be had.
     pub fn cuda(ordinal: u32) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         Ok(Device::Cuda(Cuda { memory: DeviceMemory::over(gpu.source()?), gpu }))
     }
 
-    /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the first GPU where there is one that can be used, and the CPU otherwise.
+    /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the first GPU where there is
+    /// one that can be used, and the CPU otherwise.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] for any other name; for `cuda:N`, as [`Device::cuda`]; for `auto`, [`Error::Driver`] where there is a GPU
-    /// and it fails.
+    /// [`Error::UnknownDevice`] for any other name; for `cuda:N`, as [`Device::cuda`]; for `auto`,
+    /// [`Error::Driver`] where there is a GPU and it fails.
     pub fn select(name: &str) -> Result<Self> {
         match name {
             "cpu" => Ok(Device::cpu()),
@@ -112,7 +114,8 @@ impl Device {
         }
     }
 
-    /// Sees to it that buffers of the two devices can take part in one operation: both on the CPU, or on one GPU.
+    /// Sees to it that buffers of the two devices can take part in one operation: both on the CPU,
+    /// or on one GPU.
     ///
     /// # Panics
     /// If they cannot.
@@ -125,8 +128,8 @@ impl Device {
         assert!(together, "one operation works on buffers of one device, not of {self} and {other}");
     }
 
-    /// Bytes that the device could hand out now, by what the system says and what the budget leaves; `None` where neither tells. What the
-    /// pool keeps for reuse is not counted.
+    /// Bytes that the device could hand out now, by what the system says and what the budget
+    /// leaves; `None` where neither tells. What the pool keeps for reuse is not counted.
     pub fn free_bytes(&self) -> Option<usize> {
         let (budget_bytes, left) = self.memory().ledger.budget();
         let system = match self {
@@ -140,8 +143,8 @@ impl Device {
         }
     }
 
-    /// The scope called `label`: every buffer belongs to one, and [`Device::usage_by_scope`] tells them apart.
-    /// Asking twice for a label gives the same scope.
+    /// The scope called `label`: every buffer belongs to one, and [`Device::usage_by_scope`] tells
+    /// them apart. Asking twice for a label gives the same scope.
     pub fn scope(&self, label: &str) -> Scope {
         Scope::new(self, label)
     }
@@ -156,19 +159,22 @@ impl Device {
         self.memory().ledger.usage_by_scope()
     }
 
-    /// Starts the peaks of the device, of its pool and of all its scopes anew from what is allocated now.
+    /// Starts the peaks of the device, of its pool and of all its scopes anew from what is
+    /// allocated now.
     pub fn reset_peak(&self) {
         self.memory().ledger.reset_peak();
         self.memory().pool().reset_peak();
     }
 
-    /// Limits what the device hands out in total; `None` takes the limit away. What is allocated already stays.
+    /// Limits what the device hands out in total; `None` takes the limit away. What is allocated
+    /// already stays.
     pub fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
         self.memory().ledger.set_budget_bytes(budget_bytes);
     }
 
-    /// Fault injection, for tests of what becomes of work that runs short of memory: the requests of these numbers, counted from 0 and from now,
-    /// fail as if the budget were used up, and those before and after them do not. An empty range ends it.
+    /// Fault injection, for tests of what becomes of work that runs short of memory: the requests
+    /// of these numbers, counted from 0 and from now, fail as if the budget were used up, and those
+    /// before and after them do not. An empty range ends it.
     pub fn refuse_requests(&self, numbers: Range<u64>) {
         self.memory().ledger.refuse(numbers);
     }
@@ -193,34 +199,35 @@ impl Device {
         self.memory().pool().empty_cache()
     }
 
-    /// Looks into the device's pool, or asks it for blocks beside those of buffers. Every other use of the device's memory waits meanwhile, and
-    /// `look` must not make any itself.
+    /// Looks into the device's pool, or asks it for blocks beside those of buffers. Every other use
+    /// of the device's memory waits meanwhile, and `look` must not make any itself.
     pub fn with_pool<R>(&self, look: impl FnOnce(&mut Pool) -> R) -> R {
         look(&mut self.memory().pool())
     }
 
-    /// Records what the device's pool does from now on: the last events, the course of memory, its peak, and how it was when a request
-    /// failed. An earlier recording ends.
+    /// Records what the device's pool does from now on: the last events, the course of memory, its
+    /// peak, and how it was when a request failed. An earlier recording ends.
     pub fn record(&self, settings: RecordingSettings) {
         let mut pool = self.memory().pool();
         let recording = Recording::begin(&mut pool, settings);
         *self.memory().recording() = Some(recording);
     }
 
-    /// The pool when most was allocated, to a hundredth, since the recording began; `None` without one.
+    /// The pool when most was allocated, to a hundredth, since the recording began; `None` without
+    /// one.
     pub fn peak_snapshot(&self) -> Option<Snapshot> {
         let pool = self.memory().pool();
         self.memory().recording().as_mut().map(|recording| recording.peak(&pool))
     }
 
-    /// The pool when a request last failed, for want of memory or over the budget; once, and `None` where none failed or nothing is
-    /// recorded.
+    /// The pool when a request last failed, for want of memory or over the budget; once, and `None`
+    /// where none failed or nothing is recorded.
     pub fn take_failure_snapshot(&self) -> Option<Snapshot> {
         self.memory().recording().as_mut().and_then(Recording::take_failure)
     }
 
-    /// Also writes every allocation, free and step from now on to `out`, for `megabatch memory replay`. Nothing happens where nothing is
-    /// recorded.
+    /// Also writes every allocation, free and step from now on to `out`, for `megabatch memory
+    /// replay`. Nothing happens where nothing is recorded.
     pub fn record_trace(&self, out: Box<dyn Write + Send>) {
         let pool = self.memory().pool();
         if let Some(recording) = self.memory().recording().as_mut() {

@@ -68,7 +68,8 @@ pub enum Error {
         source: Refusal,
     },
 
-    /// The request would pass the budget that the user set with [`Device::set_budget_bytes`](crate::Device::set_budget_bytes).
+    /// The request would pass the budget that the user set with
+    /// [`Device::set_budget_bytes`](crate::Device::set_budget_bytes).
     #[error(
         "{scope}: {requested_bytes} bytes more than the {allocated_bytes} allocated would pass the budget of {budget_bytes} bytes on {device}; raise the budget or use a smaller batch"
     )]

@@ -5,7 +5,9 @@ use bytemuck::Pod;
 use crate::cuda::Coming;
 use crate::error::Result;
 
-/// Elements of a buffer on their way to the host, from [`Buffer::fetch`](crate::Buffer::fetch). Whoever waits for them waits for what was submitted to the device before, and not for what came after.
+/// Elements of a buffer on their way to the host, from [`Buffer::fetch`](crate::Buffer::fetch).
+/// Whoever waits for them waits for what was submitted to the device before, and not for what came
+/// after.
 #[derive(Debug)]
 #[must_use = "what is fetched is had by waiting for it"]
 pub struct Fetch<T: Pod> {
@@ -34,7 +36,8 @@ impl<T: Pod> Fetch<T> {
     /// The elements as they were when they were asked for.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) where the GPU fails, or work that was submitted earlier has failed.
+    /// [`Error::Driver`](crate::Error::Driver) where the GPU fails, or work that was submitted
+    /// earlier has failed.
     pub fn wait(self) -> Result<Vec<T>> {
         match self.way {
             Way::Here(values) => Ok(values),

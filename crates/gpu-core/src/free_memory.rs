@@ -1,4 +1,5 @@
-//! How much memory the system has and could still hand out, asked of each platform in the file named for it.
+//! How much memory the system has and could still hand out, asked of each platform in the file
+//! named for it.
 
 #[cfg(target_os = "linux")]
 #[path = "free_memory_linux.rs"]

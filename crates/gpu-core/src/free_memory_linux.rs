@@ -3,7 +3,8 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// What the kernel deems available, or what the control groups of the process leave, whichever is least.
+/// What the kernel deems available, or what the control groups of the process leave, whichever is
+/// least.
 pub(crate) fn free_bytes() -> Option<usize> {
     let available = bytes_of("MemAvailable:", &read_to_string("/proc/meminfo").ok()?)?;
     Some(limits().into_iter().map(Limit::left).fold(available, usize::min))
@@ -30,8 +31,9 @@ impl Limit {
     }
 }
 
-/// The limits on the way from the process's control group up to the root, in version 2 and in version 1. Within a container the process
-/// may see its own group at the root, and the path that /proc tells may lead nowhere.
+/// The limits on the way from the process's control group up to the root, in version 2 and in
+/// version 1. Within a container the process may see its own group at the root, and the path that
+/// /proc tells may lead nowhere.
 fn limits() -> Vec<Limit> {
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
     let ways = [("0::", Version::Two), (":memory:", Version::One)];
@@ -63,7 +65,7 @@ impl Version {
         let folder = Path::new(root).join(group.strip_prefix("/").unwrap_or(group));
         let read = |name: &str| read_to_string(folder.join(name)).ok();
         let statistics = read("memory.stat").unwrap_or_default();
-        limit_and_use((&read(limit)?, &read(used)?), cached.map(|name| number_of(name, &statistics)))
+        limit_and_use(&read(limit)?, &read(used)?, cached.map(|name| number_of(name, &statistics)))
     }
 }
 
@@ -73,8 +75,9 @@ fn bytes_of(name: &str, meminfo: &str) -> Option<usize> {
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Limit and use of a control group; `None` where it sets no limit, which version 2 writes as `max`.
-fn limit_and_use((limit, used): (&str, &str), cached: [Option<usize>; 2]) -> Option<Limit> {
+/// Limit and use of a control group; `None` where it sets no limit, which version 2 writes as
+/// `max`.
+fn limit_and_use(limit: &str, used: &str, cached: [Option<usize>; 2]) -> Option<Limit> {
     let cached = cached.iter().flatten().sum();
     Some(Limit { bytes: limit.trim().parse().ok()?, used: used.trim().parse().ok()?, cached })
 }
@@ -99,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_group_without_a_limit_leaves_everything() {
-        assert_eq!(limit_and_use(("max\n", "5\n"), [None, None]), None);
-        let limit = limit_and_use(("100\n", "30\n"), [Some(4), None]).unwrap();
+        assert_eq!(limit_and_use("max\n", "5\n", [None, None]), None);
+        let limit = limit_and_use("100\n", "30\n", [Some(4), None]).unwrap();
         assert_eq!((limit, limit.left()), (Limit { bytes: 100, used: 30, cached: 4 }, 74));
     }
 

@@ -21,10 +21,12 @@ const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 
 /// The source of a CPU device's memory, for as much as the system has.
 ///
-/// On Linux it is a file in memory, so that the CPU stitches as a GPU does. Its pages are small where the system is set up as usual; anonymous
-/// memory could have huge ones (`madvise(MADV_HUGEPAGE)`), but training does not notice: 12 steps of the five timeframes of the example
-/// `throughput` of megabatch-trainer take the same processor time on either and on memory of the system allocator (medians of five within 4 %,
-/// which is less than runs differ by), and huge pages make a tenth more memory resident.
+/// On Linux it is a file in memory, so that the CPU stitches as a GPU does. Its pages are small
+/// where the system is set up as usual; anonymous memory could have huge ones
+/// (`madvise(MADV_HUGEPAGE)`), but training does not notice: 12 steps of the five timeframes of the
+/// example `throughput` of megabatch-trainer take the same processor time on either and on memory
+/// of the system allocator (medians of five within 4 %, which is less than runs differ by), and
+/// huge pages make a tenth more memory resident.
 pub(crate) fn source() -> Box<dyn Source> {
     let capacity_bytes = free_memory::total_bytes().unwrap_or(CAPACITY_BYTES_UNKNOWN) / GRANULE_BYTES * GRANULE_BYTES;
     #[cfg(target_os = "linux")]
@@ -44,7 +46,8 @@ pub(crate) struct HostBlock {
 }
 
 impl HostBlock {
-    /// A block of zeros of a pool over one of this file's sources. The pool is let go before the bytes are zeroed.
+    /// A block of zeros of a pool over one of this file's sources. The pool is let go before the
+    /// bytes are zeroed.
     pub(crate) fn zeroed(mut pool: impl DerefMut<Target = Pool>, request: &Request) -> Result<Self, Shortage> {
         if request.bytes == 0 {
             return Ok(HostBlock { start: NonNull::without_provenance(ALIGN), id: None });
@@ -65,7 +68,8 @@ pub(crate) fn pointer(address: u64) -> NonNull<u8> {
     NonNull::new(ptr::with_exposed_provenance_mut(address as usize)).expect("no source reserves address 0")
 }
 
-// SAFETY: the block is memory without thread affinity that its holder alone uses; access goes through `&` and `&mut` of the holder.
+// SAFETY: the block is memory without thread affinity that its holder alone uses; access goes
+// through `&` and `&mut` of the holder.
 unsafe impl Send for HostBlock {}
 // SAFETY: as above; a shared reference gives out nothing but an address and a number.
 unsafe impl Sync for HostBlock {}

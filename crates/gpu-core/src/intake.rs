@@ -7,7 +7,8 @@ use crate::cuda::Lane;
 use crate::error::Result;
 use crate::scope::Scope;
 
-/// Values that come to a device portion by portion, beside its work: one of two buffers is filled while the device reads the other.
+/// Values that come to a device portion by portion, beside its work: one of two buffers is filled
+/// while the device reads the other.
 ///
 /// ```
 /// use megabatch_gpu_core::{Device, Intake};
@@ -36,13 +37,16 @@ impl<T: Pod> Intake<T> {
         Ok(Intake { buffers: [Buffer::zeros(scope, 0)?, Buffer::zeros(scope, 0)?], now: 0, lane: None })
     }
 
-    /// Takes `values` in place of those before the last. They have been read when this returns, and are in [`Intake::values`] for all that is submitted to the default stream later; on a GPU they
-    /// come through page-locked memory, while what was submitted since the last call is at work. Waits only for the copy before the last one.
+    /// Takes `values` in place of those before the last. They have been read when this returns, and
+    /// are in [`Intake::values`] for all that is submitted to the default stream later; on a GPU
+    /// they come through page-locked memory, while what was submitted since the last call is at
+    /// work. Waits only for the copy before the last one.
     ///
     /// Memory is taken where there is less than the values need, for both buffers at once.
     ///
     /// # Errors
-    /// As [`Buffer::zeros`]; [`Error::Driver`](crate::Error::Driver) for a GPU that fails, or that could lock no more pages.
+    /// As [`Buffer::zeros`]; [`Error::Driver`](crate::Error::Driver) for a GPU that fails, or that
+    /// could lock no more pages.
     pub fn take(&mut self, values: &[T]) -> Result<()> {
         self.release(self.now)?;
         self.now = 1 - self.now;
@@ -57,7 +61,8 @@ impl<T: Pod> Intake<T> {
         }
     }
 
-    /// The values that were taken last, from the first element on; there may be room for more behind them.
+    /// The values that were taken last, from the first element on; there may be room for more
+    /// behind them.
     pub fn values(&self) -> &Buffer<T> {
         &self.buffers[self.now]
     }

@@ -1,4 +1,5 @@
-//! The processor's instruction sets: proof that it has one, and loops compiled for the width of its vectors.
+//! The processor's instruction sets: proof that it has one, and loops compiled for the width of its
+//! vectors.
 
 #![allow(
     unsafe_code,
@@ -13,7 +14,8 @@ pub enum InstructionSet {
     /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F, VL, BW and DQ: all processors that have the first, but for the earliest, have them all.
+    /// AVX-512 F, VL, BW and DQ: all processors that have the first, but for the earliest, have
+    /// them all.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -22,9 +24,11 @@ pub enum InstructionSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa(InstructionSet);
 
-/// Loops that are to be compiled for every instruction set. `run` is marked `#[inline(always)]`, and so is all that it calls, to be compiled with it.
+/// Loops that are to be compiled for every instruction set. `run` is marked `#[inline(always)]`,
+/// and so is all that it calls, to be compiled with it.
 ///
-/// They are the same loops: no instruction set changes a result, since none fuses a multiplication with an addition unless it is told to.
+/// They are the same loops: no instruction set changes a result, since none fuses a multiplication
+/// with an addition unless it is told to.
 pub trait Loops {
     /// What they give.
     type Output;
@@ -81,7 +85,8 @@ impl Isa {
         match self.0 {
             InstructionSet::Portable => loops.run(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Isa` exists only where the processor has what the function is compiled for.
+            // SAFETY: an `Isa` exists only where the processor has what the function is compiled
+            // for.
             InstructionSet::Avx2 => unsafe { avx2(loops) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.

@@ -1,8 +1,9 @@
-//! Kernels of operations, for every crate that has some: how many threads run one, what it is given, and running it.
+//! Kernels of operations, for every crate that has some: how many threads run one, what it is
+//! given, and running it.
 //!
-//! An operation is a `.rs` with its kernel beside it as `.cu`. `cargo xtask kernels` compiles that to PTX in
-//! the crate's folder `ptx`, which [`ptx!`](crate::ptx) embeds. The code is the same in a build without the
-//! feature `cuda`, where there is no [`Cuda`] to call it with.
+//! An operation is a `.rs` with its kernel beside it as `.cu`. `cargo xtask kernels` compiles that
+//! to PTX in the crate's folder `ptx`, which [`ptx!`](crate::ptx) embeds. The code is the same in a
+//! build without the feature `cuda`, where there is no [`Cuda`] to call it with.
 //!
 //! ```
 //! use megabatch_gpu_core::kernel::{Kernel, Launch};
@@ -46,7 +47,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// At least `threads` threads, in as few blocks as that takes; `None` for none, as no grid is empty.
+    /// At least `threads` threads, in as few blocks as that takes; `None` for none, as no grid is
+    /// empty.
     ///
     /// # Panics
     /// If a grid cannot have so many: 2³¹ − 1 blocks, which is 8 TiB of work at 16 bytes a thread.
@@ -69,7 +71,8 @@ impl Launch {
         Launch { threads, ..self }
     }
 
-    /// The same with all blocks running at once, so that one may wait for another; see [`Kernel::resident_blocks`].
+    /// The same with all blocks running at once, so that one may wait for another; see
+    /// [`Kernel::resident_blocks`].
     #[must_use]
     pub fn cooperative(self) -> Self {
         Launch { cooperative: true, ..self }
@@ -83,8 +86,8 @@ impl From<Launch> for (u32, u32) {
     }
 }
 
-/// The arguments of a kernel: numbers, addresses, `#[repr(C)]` structs. Their types decide how many bytes are passed, so that a literal
-/// needs its suffix: `arguments![address, len as u32, 0.5f32]`.
+/// The arguments of a kernel: numbers, addresses, `#[repr(C)]` structs. Their types decide how many
+/// bytes are passed, so that a literal needs its suffix: `arguments![address, len as u32, 0.5f32]`.
 #[macro_export]
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => {
@@ -92,7 +95,8 @@ macro_rules! arguments {
     };
 }
 
-/// The compiled kernels of `NAME.cu`, embedded from the file `ptx/NAME.ptx` of the crate that calls this.
+/// The compiled kernels of `NAME.cu`, embedded from the file `ptx/NAME.ptx` of the crate that calls
+/// this.
 #[macro_export]
 macro_rules! ptx {
     ($name:literal) => {
@@ -103,7 +107,8 @@ macro_rules! ptx {
 /// A kernel of an operation: its PTX, compiled into the program, and its name there.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel<'k> {
-    /// What the GPU keeps the compiled PTX under: the operation's file name, with its crate's before it outside gpu-core, such as `segment/sum`.
+    /// What the GPU keeps the compiled PTX under: the operation's file name, with its crate's
+    /// before it outside gpu-core, such as `segment/sum`.
     pub module: &'static str,
     /// The text of the PTX, as [`ptx!`](crate::ptx) has it.
     pub ptx: &'static str,
@@ -112,17 +117,21 @@ pub struct Kernel<'k> {
 }
 
 impl Kernel<'_> {
-    /// Submits the kernel to the default stream, and does not wait for it; nothing for an empty grid.
+    /// Submits the kernel to the default stream, and does not wait for it; nothing for an empty
+    /// grid.
     ///
     /// # Errors
-    /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel), [`Error::KernelArguments`](crate::Error::KernelArguments),
-    /// [`Error::KernelArgument`](crate::Error::KernelArgument) or [`Error::LaunchLimit`](crate::Error::LaunchLimit) for what does not fit
-    /// the PTX or the GPU; [`Error::Driver`](crate::Error::Driver) where a call fails. Nothing is submitted then.
+    /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel),
+    /// [`Error::KernelArguments`](crate::Error::KernelArguments),
+    /// [`Error::KernelArgument`](crate::Error::KernelArgument) or
+    /// [`Error::LaunchLimit`](crate::Error::LaunchLimit) for what does not fit the PTX or the GPU;
+    /// [`Error::Driver`](crate::Error::Driver) where a call fails. Nothing is submitted then.
     ///
     /// # Safety
-    /// The kernel reads and writes through the addresses among its arguments. It stays within the memory behind them for this grid and these
-    /// arguments, and nothing touches on another stream what it writes, or writes what it reads, unless ordered by events.
-    /// Buffers that are dropped early are no danger: their memory's next use comes later on the default stream.
+    /// The kernel reads and writes through the addresses among its arguments. It stays within the
+    /// memory behind them for this grid and these arguments, and nothing touches on another stream
+    /// what it writes, or writes what it reads, unless ordered by events. Buffers that are dropped
+    /// early are no danger: their memory's next use comes later on the default stream.
     #[cfg(feature = "cuda")]
     pub unsafe fn submit(&self, cuda: &Cuda, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
         let Some(Launch { blocks, threads, cooperative }) = launch else { return Ok(()) };
@@ -132,11 +141,13 @@ impl Kernel<'_> {
         unsafe { module.kernel(self.name)?.launch(&cuda.gpu().default_stream(), &grid, arguments) }
     }
 
-    /// How many blocks of `threads` threads run at once on a GPU that does nothing else, at most as many as a [cooperative](Launch::cooperative) launch can have: 0 where the GPU
-    /// cannot promise that.
+    /// How many blocks of `threads` threads run at once on a GPU that does nothing else, at most as
+    /// many as a [cooperative](Launch::cooperative) launch can have: 0 where the GPU cannot promise
+    /// that.
     ///
     /// # Errors
-    /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel); [`Error::Driver`](crate::Error::Driver) where a call fails.
+    /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel); [`Error::Driver`](crate::Error::Driver)
+    /// where a call fails.
     #[cfg(feature = "cuda")]
     pub fn resident_blocks(&self, cuda: &Cuda, threads: u32) -> Result<u64> {
         let module = cuda.gpu().module(self.module, self.ptx)?;

@@ -1,4 +1,5 @@
-//! Finding memory that is never given back: live bytes by owner at the same point of successive epochs.
+//! Finding memory that is never given back: live bytes by owner at the same point of successive
+//! epochs.
 
 #![forbid(unsafe_code)]
 
@@ -8,9 +9,10 @@ use serde::Serialize;
 
 /// When growth is called a leak.
 ///
-/// Memory grows while a run warms up too: the optimizer's state is made in its first step, caches fill. What tells the two apart is that
-/// warm-up ends. Bytes count as growing over the latest epochs in which they never fell, from the first rise on, if they rose in at
-/// least `rises_min` of these epochs and in at least every second of them. The first epoch is not compared with.
+/// Memory grows while a run warms up too: the optimizer's state is made in its first step, caches
+/// fill. What tells the two apart is that warm-up ends. Bytes count as growing over the latest
+/// epochs in which they never fell, from the first rise on, if they rose in at least `rises_min` of
+/// these epochs and in at least every second of them. The first epoch is not compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeakRule {
     /// Growth in bytes, of all growing owners together, above which there is a warning.
@@ -59,7 +61,8 @@ pub struct LeakDetector {
     rule: LeakRule,
     epochs: usize,
     owners: BTreeMap<String, Stretch>,
-    /// All owners together: it grows where none of them does by itself, as with a label that is new in every epoch.
+    /// All owners together: it grows where none of them does by itself, as with a label that is new
+    /// in every epoch.
     total: Stretch,
     /// Bytes of each owner at the first epoch of the stretch of `total`.
     base: BTreeMap<String, usize>,
@@ -80,8 +83,9 @@ impl LeakDetector {
         }
     }
 
-    /// Takes the live bytes of every owner at the end of an epoch; owners that are left out have none. A leak is told when its growth
-    /// passes the threshold, and then each time it has doubled.
+    /// Takes the live bytes of every owner at the end of an epoch; owners that are left out have
+    /// none. A leak is told when its growth passes the threshold, and then each time it has
+    /// doubled.
     pub fn epoch(&mut self, live: impl IntoIterator<Item = (String, usize)>) -> Option<Leak> {
         let live: BTreeMap<String, usize> = live.into_iter().collect();
         self.epochs += 1;
@@ -182,7 +186,8 @@ impl Stretch {
 mod tests {
     use super::*;
 
-    /// Megabytes of owners epoch by epoch, and at which epochs, from 1, there is a warning of how many megabytes of whom.
+    /// Megabytes of owners epoch by epoch, and at which epochs, from 1, there is a warning of how
+    /// many megabytes of whom.
     fn check(name: &str, epochs: &[&[(&str, usize)]], expected: &[(usize, &[(&str, usize)])]) {
         let mut detector = LeakDetector::new(LeakRule::default());
         let mut warnings = Vec::new();
@@ -213,7 +218,8 @@ mod tests {
         // Warm-up: much at first, then nothing more.
         one(&[0, 300, 600, 600, 600, 600, 600, 600], &[]);
         one(&[0, 900, 900, 900], &[]);
-        // 50 a epoch from the second on: three rises are seen after the fifth, 100 are passed there.
+        // 50 a epoch from the second on: three rises are seen after the fifth, 100 are passed
+        // there.
         one(&[10, 50, 100, 150, 200, 250, 300, 350, 400], &[(5, &[("a", 150)]), (8, &[("a", 300)])]);
         // Exactly the threshold is not above it.
         one(&[0, 0, 25, 50, 100], &[]);

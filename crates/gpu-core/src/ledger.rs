@@ -71,7 +71,7 @@ impl Ledger {
     }
 
     /// Takes back what [`Ledger::book`] booked for so many buffers.
-    pub(crate) fn release(&self, scope: &Counter, (bytes, buffers): (usize, usize)) {
+    pub(crate) fn release(&self, scope: &Counter, bytes: usize, buffers: usize) {
         scope.sub(bytes, buffers);
         self.total.sub(bytes, buffers);
     }

@@ -64,7 +64,7 @@ impl Scope {
 
     /// Takes back what was booked in so many bytes and times.
     pub(crate) fn release_all(&self, booked: (usize, usize)) {
-        self.device.memory().ledger.release(&self.counter, booked);
+        self.device.memory().ledger.release(&self.counter, booked.0, booked.1);
     }
 
     /// The size of `len` elements.

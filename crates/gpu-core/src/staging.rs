@@ -6,7 +6,8 @@ use crate::buffer::Buffer;
 use crate::cuda::UnderWay;
 use crate::error::Result;
 
-/// The way of values to a device that nobody waits for: through page-locked memory, of which there are two pieces, so that one is filled while the other is copied.
+/// The way of values to a device that nobody waits for: through page-locked memory, of which there
+/// are two pieces, so that one is filled while the other is copied.
 ///
 /// ```
 /// use megabatch_gpu_core::{Buffer, Device, Staging};
@@ -23,11 +24,13 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Copies `values` to the first elements of `to`, in the order of its device's default stream. They have been read when this returns, and have arrived for all that is submitted
-    /// later. Waits only for what was sent before the last time, so that two copies are under way at most.
+    /// Copies `values` to the first elements of `to`, in the order of its device's default stream.
+    /// They have been read when this returns, and have arrived for all that is submitted later.
+    /// Waits only for what was sent before the last time, so that two copies are under way at most.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) for a GPU that fails, or that could lock no more pages.
+    /// [`Error::Driver`](crate::Error::Driver) for a GPU that fails, or that could lock no more
+    /// pages.
     ///
     /// # Panics
     /// If there are more values than elements.

@@ -8,13 +8,15 @@ use crate::device::Cuda;
 use crate::error::Error;
 
 impl Cuda {
-    /// What times measured on this GPU hold for: its name, compute capability, and the CUDA version of the driver, such as `NVIDIA H100 80GB HBM3, compute capability 9.0, CUDA 12.4`.
+    /// What times measured on this GPU hold for: its name, compute capability, and the CUDA version
+    /// of the driver, such as `NVIDIA H100 80GB HBM3, compute capability 9.0, CUDA 12.4`.
     pub fn identity(&self) -> String {
         self.shared_gpu().identity()
     }
 
-    /// Milliseconds from the moment before what `work` submits to the default stream to that after it, by the GPU's events. Waits for it. What is [held back](crate::Captures) is submitted before,
-    /// and nothing of `work` is held back.
+    /// Milliseconds from the moment before what `work` submits to the default stream to that after
+    /// it, by the GPU's events. Waits for it. What is [held back](crate::Captures) is submitted
+    /// before, and nothing of `work` is held back.
     ///
     /// # Errors
     /// Those of `work`; [`Error::Driver`] where a call fails.

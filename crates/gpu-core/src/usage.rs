@@ -11,13 +11,15 @@ pub struct Usage {
     pub allocated_bytes_peak: usize,
     /// Number of live buffers.
     pub buffers: usize,
-    /// Allocations ever made. Grows for ever; a steady state in which it stands still allocates nothing.
+    /// Allocations ever made. Grows for ever; a steady state in which it stands still allocates
+    /// nothing.
     pub allocations_total: u64,
 }
 
 /// The counters behind a [`Usage`], shared by every thread that allocates.
 ///
-/// `Relaxed` suffices throughout: the counters order no other memory, and `fetch_*` on one of them is atomic by itself.
+/// `Relaxed` suffices throughout: the counters order no other memory, and `fetch_*` on one of them
+/// is atomic by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     allocated_bytes: AtomicUsize,
@@ -27,7 +29,8 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Adds `bytes` unless that would pass `limit_bytes`; then nothing changes and the bytes allocated so far come back.
+    /// Adds `bytes` unless that would pass `limit_bytes`; then nothing changes and the bytes
+    /// allocated so far come back.
     pub(crate) fn try_add(&self, bytes: usize, limit_bytes: usize) -> Result<(), usize> {
         let within_limit = |now: usize| now.checked_add(bytes).filter(|&sum| sum <= limit_bytes);
         let before = self.allocated_bytes.fetch_update(Relaxed, Relaxed, within_limit)?;

@@ -1,9 +1,10 @@
 //! Threads that allocate, write, hand on, verify and free at the same time, through one device.
 //!
-//! Every run checks contents and counters. Under valgrind's memcheck, which finds what is read before it is written and used after it was freed:
-//! `cargo test -p megabatch-gpu-core --test threads --no-run`, then `valgrind --error-exitcode=1 target/debug/deps/threads-…`.
-//! ThreadSanitizer needs a standard library built with it (`-Zbuild-std`): it does not see the locks of an ordinary one, and calls all that
-//! they protect a race.
+//! Every run checks contents and counters. Under valgrind's memcheck, which finds what is read
+//! before it is written and used after it was freed: `cargo test -p megabatch-gpu-core --test
+//! threads --no-run`, then `valgrind --error-exitcode=1 target/debug/deps/threads-…`.
+//! ThreadSanitizer needs a standard library built with it (`-Zbuild-std`): it does not see the
+//! locks of an ordinary one, and calls all that they protect a race.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -25,9 +26,10 @@ fn buffers_of_several_threads_do_not_meet() {
     thread::scope(|threads| {
         for (number, receiver) in (0..).zip(receivers) {
             let scope = device.scope(&format!("thread/{number}"));
-            // A ring: each thread hands some of its buffers to the next, which verifies and frees them.
+            // A ring: each thread hands some of its buffers to the next, which verifies and frees
+            // them.
             let next = senders[(number as usize + 1) % senders.len()].clone();
-            threads.spawn(move || work(&scope, number, (&next, &receiver)));
+            threads.spawn(move || work(&scope, number, &next, &receiver));
         }
         drop(senders);
         threads.spawn(|| look(&device));
@@ -41,7 +43,7 @@ fn buffers_of_several_threads_do_not_meet() {
     assert_eq!(device.stats().reserved_bytes.now, 0);
 }
 
-fn work(scope: &Scope, thread: u64, (next, received): (&Sender<Numbered>, &Receiver<Numbered>)) {
+fn work(scope: &Scope, thread: u64, next: &Sender<Numbered>, received: &Receiver<Numbered>) {
     let mut held: Vec<Numbered> = Vec::new();
     for round in 0..ROUNDS {
         let number = thread * ROUNDS + round;

@@ -1,4 +1,5 @@
-//! Times the building of correlation graphs, for `benches/peers/graph_build.py`: one line of JSON with the fastest time of each in seconds.
+//! Times the building of correlation graphs, for `benches/peers/graph_build.py`: one line of JSON
+//! with the fastest time of each in seconds.
 //!
 //! `build_speed NODES WINDOW K GRAPHS THREADS REPEATS`
 
@@ -16,13 +17,14 @@ fn main() -> Result<()> {
     let options = Correlation { lookback: window, k, min_observations: 2, ..Correlation::default() };
     let names: Vec<String> = (0..nodes).map(|node| node.to_string()).collect();
 
-    // As many panels as graphs, none of which has a day in common with another; and one long one, whose graphs follow each other.
+    // As many panels as graphs, none of which has a day in common with another; and one long one,
+    // whose graphs follow each other.
     let apart: Vec<Vec<f64>> = (0..graphs).map(|seed| normal(nodes * window, seed as u64)).collect();
     let days: Vec<i64> = (0..(window + graphs) as i64).collect();
     let together = normal(nodes * days.len(), graphs as u64);
-    let window_panel = |values| Panel::new(&names, (&days[..window], &days[..window]), values).expect("a panel");
+    let window_panel = |values| Panel::new(&names, &days[..window], &days[..window], values).expect("a panel");
     let panels: Vec<Panel<'_>> = apart.iter().map(|values| window_panel(values)).collect();
-    let run = Panel::new(&names, (&days, &days), &together)?;
+    let run = Panel::new(&names, &days, &days, &together)?;
 
     let cases: [(&str, &dyn Fn() -> Result<usize>); 4] = [
         ("one", &|| Ok(options.build(&panels[0], window)?.col.len())),

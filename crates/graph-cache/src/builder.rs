@@ -10,8 +10,9 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::schema::Schema;
 
-/// What makes the graphs of one collection, each from its index. What it makes is a function of its [`Identity`] alone: the same on every
-/// machine, for any number of threads, and however often it is asked.
+/// What makes the graphs of one collection, each from its index. What it makes is a function of its
+/// [`Identity`] alone: the same on every machine, for any number of threads, and however often it
+/// is asked.
 pub trait Builder: Sync {
     /// What the graphs are made of, by what and how.
     fn identity(&self) -> Identity;
@@ -28,14 +29,16 @@ pub trait Builder: Sync {
     /// Whatever keeps it from being built.
     fn build(&self, index: usize) -> Result<Graph>;
 
-    /// R: how many graphs in a row are best made one from another. A collection is cut into runs of R at multiples of R, whatever builds it, so
-    /// that a graph that is made from those before it in its run is always made in the same way.
+    /// R: how many graphs in a row are best made one from another. A collection is cut into runs of
+    /// R at multiples of R, whatever builds it, so that a graph that is made from those before it
+    /// in its run is always made in the same way.
     fn run_length(&self) -> usize {
         1
     }
 
-    /// Builds the graphs of a run up to some point, in order: `run` begins at a multiple of [`run_length`](Self::run_length) and is no longer
-    /// than it. `sink` takes each index with its graph.
+    /// Builds the graphs of a run up to some point, in order: `run` begins at a multiple of
+    /// [`run_length`](Self::run_length) and is no longer than it. `sink` takes each index with its
+    /// graph.
     ///
     /// # Errors
     /// As [`build`](Self::build), and what `sink` fails with, at once.
@@ -59,8 +62,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// XXH3-128 of data that come in parts, such as arrays or files. Each part's length is hashed before it, as u64 in little-endian order, so
-    /// that bytes that move from one part to the next make a difference.
+    /// XXH3-128 of data that come in parts, such as arrays or files. Each part's length is hashed
+    /// before it, as u64 in little-endian order, so that bytes that move from one part to the next
+    /// make a difference.
     pub fn hash<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> u128 {
         let mut hasher = Xxh3::new();
         for part in parts {

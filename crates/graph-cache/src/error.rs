@@ -195,7 +195,8 @@ pub enum Error {
         known: u32,
     },
 
-    /// A file is not what was written, or was written by something that does not keep to the format.
+    /// A file is not what was written, or was written by something that does not keep to the
+    /// format.
     #[error("{}: {object}: {reason}; build the file again, which keeps all graphs that are whole", path.display())]
     Damaged {
         /// The file.

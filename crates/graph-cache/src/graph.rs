@@ -5,8 +5,9 @@ use megabatch_segment::{Compressed, Csr, Index};
 use crate::error::{Error, Result};
 use crate::schema::Schema;
 
-/// A graph in memory of its own, by the nodes that receive messages: the edges of row `r` end in node `r` and begin in the nodes of its
-/// columns. N nodes, E edges; A, F and K as in the [`Schema`].
+/// A graph in memory of its own, by the nodes that receive messages: the edges of row `r` end in
+/// node `r` and begin in the nodes of its columns. N nodes, E edges; A, F and K as in the
+/// [`Schema`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph<I = u32> {
     /// `[N]` the place of each node's name in [`Schema::names`]; `0..N` where there are no names.
@@ -23,7 +24,8 @@ pub struct Graph<I = u32> {
     pub node_features: Vec<f32>,
     /// As the schema's [`TargetLevel`](crate::TargetLevel) says; a target that is not known is NaN.
     pub targets: Targets,
-    /// From when on the graph may be used, in ns since 1970 UTC: the time at which the last of the data that it was built from was known.
+    /// From when on the graph may be used, in ns since 1970 UTC: the time at which the last of the
+    /// data that it was built from was known.
     pub known_time: Option<i64>,
 }
 
@@ -60,15 +62,15 @@ impl<I: Index> Graph<I> {
 }
 
 impl Graph {
-    /// The graph of weighted edges `(from, to, weight)`, in any order; those of one receiving node keep it. Weights are dropped where the
-    /// schema has none.
+    /// The graph of weighted edges `(from, to, weight)`, in any order; those of one receiving node
+    /// keep it. Weights are dropped where the schema has none.
     ///
     /// # Errors
     /// [`Error::Csr`] for an edge whose end is not a node.
     pub fn from_edges(schema: &Schema, nodes: Vec<u32>, edges: &[(u32, u32, f32)]) -> Result<Self> {
         let count = nodes.len();
         let (from, to): (Vec<u32>, Vec<u32>) = edges.iter().map(|&(from, to, _)| (from, to)).unzip();
-        let by_row = Compressed::from_edges((&to, &from), (count, count))
+        let by_row = Compressed::from_edges(&to, &from, count, count)
             .map_err(|source| Error::Csr { graph: String::new(), source })?;
         let weight = |&edge: &u32| edges[edge as usize].2;
         Ok(Graph {

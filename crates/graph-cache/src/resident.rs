@@ -9,9 +9,10 @@ use megabatch_segment::Index;
 use crate::error::{Error, Result};
 use crate::file::{BlockLayout, GraphFile, StoredGraph};
 
-/// Graphs of a file on a device, in one buffer: all of them where they fit, and otherwise those of the last batches, which are copied as they
-/// are asked for. What a kernel takes of a graph is where its arrays begin; its indices are the graph's own, so that a batch is a list
-/// of such places and nothing is renumbered.
+/// Graphs of a file on a device, in one buffer: all of them where they fit, and otherwise those of
+/// the last batches, which are copied as they are asked for. What a kernel takes of a graph is
+/// where its arrays begin; its indices are the graph's own, so that a batch is a list of such
+/// places and nothing is renumbered.
 #[derive(Debug)]
 pub struct Resident<I = u32> {
     file: GraphFile,
@@ -24,8 +25,8 @@ pub struct Resident<I = u32> {
     indices: PhantomData<I>,
 }
 
-/// Where the arrays of a graph are on a device, as kernels take them. They are what [`StoredGraph`] calls them, and an array of no elements
-/// has some address.
+/// Where the arrays of a graph are on a device, as kernels take them. They are what [`StoredGraph`]
+/// calls them, and an array of no elements has some address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the arrays have the names of the methods of StoredGraph, Csr and Csc")]
 pub struct Addresses {
@@ -42,12 +43,14 @@ pub struct Addresses {
 }
 
 impl<I: Index> Resident<I> {
-    /// Takes memory of `scope` for the graphs of `file`: as much as all of them take, if that is at most `limit_bytes` and no more than the
-    /// device has free, and they are copied; or else as much as that, and they are streamed. All are looked through, because kernels follow their
+    /// Takes memory of `scope` for the graphs of `file`: as much as all of them take, if that is at
+    /// most `limit_bytes` and no more than the device has free, and they are copied; or else as
+    /// much as that, and they are streamed. All are looked through, because kernels follow their
     /// indices unasked.
     ///
     /// # Errors
-    /// [`Error::Damaged`]; [`Error::IndexWidth`]; [`Error::Device`] where the memory is not to be had after all.
+    /// [`Error::Damaged`]; [`Error::IndexWidth`]; [`Error::Device`] where the memory is not to be
+    /// had after all.
     pub fn new(file: GraphFile, scope: &Scope, limit_bytes: usize) -> Result<Self> {
         if !file.is_empty() {
             file.ready::<I>(0)?;
@@ -78,11 +81,13 @@ impl<I: Index> Resident<I> {
         self.memory.len()
     }
 
-    /// Sees to it that `graphs` are on the device; returns how many bytes had to be copied. Where not all can be, those of earlier calls stay as
-    /// long as there is room, and then all of them go.
+    /// Sees to it that `graphs` are on the device; returns how many bytes had to be copied. Where
+    /// not all can be, those of earlier calls stay as long as there is room, and then all of them
+    /// go.
     ///
     /// # Errors
-    /// [`Error::NoGraph`]; [`Error::BatchTooLarge`] for graphs that are more than the memory, which is then as it was; [`Error::Device`].
+    /// [`Error::NoGraph`]; [`Error::BatchTooLarge`] for graphs that are more than the memory, which
+    /// is then as it was; [`Error::Device`].
     pub fn load(&mut self, graphs: &[usize]) -> Result<usize> {
         graphs.iter().try_for_each(|&graph| self.file.ready::<I>(graph))?;
         let mut missing = self.missing(graphs, &self.places);
@@ -112,7 +117,8 @@ impl<I: Index> Resident<I> {
         (missing, bytes)
     }
 
-    /// Where the arrays of a graph are until the next [`Resident::load`]; `None` for one that is not on the device.
+    /// Where the arrays of a graph are until the next [`Resident::load`]; `None` for one that is
+    /// not on the device.
     ///
     /// # Panics
     /// If there are not so many graphs.
@@ -143,9 +149,10 @@ impl<I: Index> Resident<I> {
         let (block, layout): (_, BlockLayout) =
             self.file.block::<I>(graph).expect("it was looked through when it was loaded");
         let copy = &self.memory.as_slice()[start..start + block.len()];
-        // SAFETY: the bytes are a copy of a block that was looked through under this shape and layout, for indices of type `I`; only `load` writes
-        // to the memory, and it takes `self` exclusively.
-        Some(unsafe { StoredGraph::new_unchecked((self.file.shape(), layout), copy, self.file.known_time(graph)) })
+        // SAFETY: the bytes are a copy of a block that was looked through under this shape and
+        // layout, for indices of type `I`; only `load` writes to the memory, and it takes `self`
+        // exclusively.
+        Some(unsafe { StoredGraph::new_unchecked(self.file.shape(), layout, copy, self.file.known_time(graph)) })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Files that no program would write: cut anywhere, with any byte changed, they end in graphs that are well-formed or in an error that says where.
+//! Files that no program would write: cut anywhere, with any byte changed, they end in graphs that
+//! are well-formed or in an error that says where.
 
 use std::path::Path;
 

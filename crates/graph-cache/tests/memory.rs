@@ -1,4 +1,5 @@
-//! Memory of a process that reads a file again and again. A program of its own, so that no other test takes memory meanwhile.
+//! Memory of a process that reads a file again and again. A program of its own, so that no other
+//! test takes memory meanwhile.
 #![cfg(target_os = "linux")]
 
 use megabatch_graph_cache::{

@@ -11,7 +11,8 @@ use crate::ranks::Rank;
 pub struct Batching {
     /// Samples in a batch, of all ranks together.
     pub batch_size: usize,
-    /// Batches in a step, whose gradients are accumulated. The samples of a step are those of one batch of so many times the size.
+    /// Batches in a step, whose gradients are accumulated. The samples of a step are those of one
+    /// batch of so many times the size.
     pub accumulation_steps: usize,
     /// What happens to the samples at an epoch's end that do not fill a step.
     pub last_batch: LastBatch,
@@ -36,7 +37,8 @@ pub enum LastBatch {
     Drop,
 }
 
-/// The batches of a run, step by step and epoch by epoch without end: a pure function of a step's number.
+/// The batches of a run, step by step and epoch by epoch without end: a pure function of a step's
+/// number.
 #[derive(Clone, Copy, Debug)]
 pub struct Batches {
     order: Order,
@@ -57,7 +59,8 @@ impl Batches {
     /// The samples of `order`, cut up as `batching` says.
     ///
     /// # Errors
-    /// [`Error::Zero`] for batches or steps of nothing, [`Error::NoStep`] for too few samples to make a step of.
+    /// [`Error::Zero`] for batches or steps of nothing, [`Error::NoStep`] for too few samples to
+    /// make a step of.
     pub fn new(order: Order, batching: Batching) -> Result<Self> {
         let Batching { batch_size, accumulation_steps, last_batch, .. } = batching;
         for (size, value) in [("batch size", batch_size), ("number of accumulated batches", accumulation_steps)] {
@@ -95,7 +98,8 @@ impl Batches {
         step.positions.clone().step_by(size).map(move |start| start..end.min(start.saturating_add(size)))
     }
 
-    /// This rank's samples of each batch of the steps in `steps`. Where it begins takes no longer than anywhere else.
+    /// This rank's samples of each batch of the steps in `steps`. Where it begins takes no longer
+    /// than anywhere else.
     pub fn lists(&self, steps: Range<u64>) -> impl Iterator<Item = Vec<usize>> + use<> {
         let batches = *self;
         steps.flat_map(move |step| {
@@ -108,7 +112,8 @@ impl Batches {
 }
 
 impl Batching {
-    /// Samples that a whole step takes. A step of more than can be counted takes all of an epoch's, whose number can.
+    /// Samples that a whole step takes. A step of more than can be counted takes all of an epoch's,
+    /// whose number can.
     fn step_samples(&self) -> usize {
         self.batch_size.saturating_mul(self.accumulation_steps)
     }
@@ -168,7 +173,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the world: the ranks' parts of each batch, one after the other, are the batch of a world of one.
+        /// Whatever the world: the ranks' parts of each batch, one after the other, are the batch
+        /// of a world of one.
         #[test]
         fn every_world_takes_the_same_samples_in_the_same_order(
             (samples, run_length, seed) in (1usize..300, 1usize..40, any::<u64>()),

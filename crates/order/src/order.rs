@@ -1,8 +1,10 @@
-//! The order in which an epoch visits its samples: a pure function of (seed, epoch, position) and of the run length.
+//! The order in which an epoch visits its samples: a pure function of (seed, epoch, position) and
+//! of the run length.
 //!
-//! Samples are visited in *runs* of consecutive ones, and the runs in random order. Any position is found in constant time and
-//! without a table: the runs' permutation is a Feistel network over the next power of four, walked until it lands inside
-//! (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+//! Samples are visited in *runs* of consecutive ones, and the runs in random order. Any position is
+//! found in constant time and without a table: the runs' permutation is a Feistel network over the
+//! next power of four, walked until it lands inside (Black and Rogaway, "Ciphers with arbitrary
+//! finite domains", 2002).
 
 use crate::error::{Error, Result};
 use crate::random::{Stream, bits};
@@ -62,8 +64,9 @@ impl Order {
 
 /// The order of one epoch.
 ///
-/// When the run length does not divide N, one run is shorter. Its place among the samples is drawn anew in every epoch and it
-/// comes last, so that the runs before it stay aligned with batches of their length.
+/// When the run length does not divide N, one run is shorter. Its place among the samples is drawn
+/// anew in every epoch and it comes last, so that the runs before it stay aligned with batches of
+/// their length.
 #[derive(Clone, Copy, Debug)]
 pub struct EpochOrder {
     samples: usize,
@@ -107,7 +110,8 @@ impl Permutation {
         Permutation { len, key, half_bits: domain_bits.div_ceil(2) }
     }
 
-    /// The image of `x`. The domain is less than four times `len` (or has four elements), so that few walks are long.
+    /// The image of `x`. The domain is less than four times `len` (or has four elements), so that
+    /// few walks are long.
     fn image(&self, x: u64) -> u64 {
         let mut y = self.feistel(x);
         while y >= self.len {
@@ -127,7 +131,8 @@ impl Permutation {
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): every bit of the result depends on every bit of `x`.
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): every bit of the result depends on
+/// every bit of `x`.
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -187,8 +192,9 @@ mod tests {
         assert_eq!(Order::new(5, 0, 1), Err(Error::Zero { size: "run length" }));
     }
 
-    /// Runs that were begun are gone on with in this order, so that it stays what it is. The numbers were computed by another
-    /// program from the definition: Philox4x32-10, FNV-1a, SplitMix64 and eight Feistel rounds.
+    /// Runs that were begun are gone on with in this order, so that it stays what it is. The
+    /// numbers were computed by another program from the definition: Philox4x32-10, FNV-1a,
+    /// SplitMix64 and eight Feistel rounds.
     #[test]
     fn the_order_of_existing_runs_does_not_change() {
         assert_eq!(visited(10, 1, 0, 0), [6, 7, 9, 0, 4, 1, 2, 3, 5, 8]);

@@ -1,9 +1,10 @@
 //! Counter-based random numbers: every draw is a pure function of (seed, name, index).
 //!
-//! No draw depends on how many came before it, so that a tensor's initial values do not change when another tensor is
-//! added, and a resumed run needs no generator state. The generator is Philox4x32 with 10 rounds (Salmon et al., "Parallel
-//! random numbers: as easy as 1, 2, 3", 2011): the key is the seed, the counter is the index in its low half and the
-//! FNV-1a hash of the name in its high half.
+//! No draw depends on how many came before it, so that a tensor's initial values do not change when
+//! another tensor is added, and a resumed run needs no generator state. The generator is Philox4x32
+//! with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the key is
+//! the seed, the counter is the index in its low half and the FNV-1a hash of the name in its high
+//! half.
 
 /// A sequence of random numbers: one seed and one name.
 #[derive(Clone, Copy, Debug)]

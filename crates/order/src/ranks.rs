@@ -29,10 +29,12 @@ impl Rank {
         }
     }
 
-    /// This rank's part of the positions `batch`: the `rank`-th of `world` contiguous slices that together are the batch, in order.
+    /// This rank's part of the positions `batch`: the `rank`-th of `world` contiguous slices that
+    /// together are the batch, in order.
     ///
-    /// Where the world does not divide the batch, the first ranks have one sample more than the others. Of a batch of fewer samples
-    /// than ranks the last ranks have none, but they have the batch, so that all ranks count the same batches.
+    /// Where the world does not divide the batch, the first ranks have one sample more than the
+    /// others. Of a batch of fewer samples than ranks the last ranks have none, but they have the
+    /// batch, so that all ranks count the same batches.
     pub fn slice(&self, batch: Range<usize>) -> Range<usize> {
         let (each, one_more) = (batch.len() / self.world, batch.len() % self.world);
         let start_of = |rank: usize| batch.start + rank * each + rank.min(one_more);

@@ -1,4 +1,5 @@
-//! Times operations on segments, for `benches/peers/segment.py`: one line of JSON with the fastest time of each in seconds.
+//! Times operations on segments, for `benches/peers/segment.py`: one line of JSON with the fastest
+//! time of each in seconds.
 //!
 //! `segment_speed ROWS COLUMNS SEGMENTS THREADS REPEATS sorted|unsorted`
 
@@ -41,7 +42,7 @@ fn main() -> Result<()> {
         [0, 1, 2, 3, 4].map(|k| words.get(k).and_then(|word| word.parse().ok()).expect("five numbers"));
     let order = words.get(5).map_or("unsorted", String::as_str);
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("nobody has made the pool yet");
-    let mut arrays = Arrays::new((rows, columns, segments), order == "sorted")?;
+    let mut arrays = Arrays::new(rows, columns, segments, order == "sorted")?;
     let mut times = Vec::new();
     for (name, operation) in OPERATIONS {
         operation(&mut arrays)?;
@@ -58,7 +59,7 @@ fn main() -> Result<()> {
 }
 
 impl Arrays {
-    fn new((rows, columns, segments): (usize, usize, usize), sorted: bool) -> Result<Self> {
+    fn new(rows: usize, columns: usize, segments: usize, sorted: bool) -> Result<Self> {
         let scope = Device::cpu().scope("speed");
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut random = || {

@@ -9,11 +9,12 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::offsets::{check_indices, check_offsets};
 
-/// A sparse matrix compressed by rows (CSR): the edges of row `r` are those from `row_ptr[r]` to before `row_ptr[r + 1]`, and `col` has the
-/// column of each. A view: the arrays stay where they are, in a mapped file for instance.
+/// A sparse matrix compressed by rows (CSR): the edges of row `r` are those from `row_ptr[r]` to
+/// before `row_ptr[r + 1]`, and `col` has the column of each. A view: the arrays stay where they
+/// are, in a mapped file for instance.
 ///
-/// Of a graph, an edge goes from its column to its row in the sense that messages do: a row gathers from its columns. Columns of one row
-/// may come in any order, and more than once.
+/// Of a graph, an edge goes from its column to its row in the sense that messages do: a row gathers
+/// from its columns. Columns of one row may come in any order, and more than once.
 ///
 /// ```
 /// use megabatch_segment::Csr;
@@ -35,11 +36,13 @@ pub struct Csr<'a, I> {
 }
 
 impl<'a, I: Index> Csr<'a, I> {
-    /// The matrix of `row_ptr`, `[rows + 1]`, and `col`, `[edges]`, with `columns` columns. Both arrays are looked through once.
+    /// The matrix of `row_ptr`, `[rows + 1]`, and `col`, `[edges]`, with `columns` columns. Both
+    /// arrays are looked through once.
     ///
     /// # Errors
-    /// [`Error::NoOffsets`], [`Error::FirstOffset`], [`Error::DecreasingOffset`] or [`Error::LastOffset`] for offsets that do not divide
-    /// the edges among the rows; [`Error::IndexOutOfRange`] for a column that there is not.
+    /// [`Error::NoOffsets`], [`Error::FirstOffset`], [`Error::DecreasingOffset`] or
+    /// [`Error::LastOffset`] for offsets that do not divide the edges among the rows;
+    /// [`Error::IndexOutOfRange`] for a column that there is not.
     pub fn new(row_ptr: &'a [I], col: &'a [I], columns: usize) -> Result<Self> {
         check_offsets("row_ptr", row_ptr)?;
         let last = row_ptr[row_ptr.len() - 1].wide();
@@ -53,7 +56,8 @@ impl<'a, I: Index> Csr<'a, I> {
     /// The matrix of arrays that were looked through before, in no time.
     ///
     /// # Safety
-    /// [`Csr::new`] accepts the arrays: kernels and vector code read rows without looking at their indices again.
+    /// [`Csr::new`] accepts the arrays: kernels and vector code read rows without looking at their
+    /// indices again.
     #[allow(unsafe_code, reason = "what others rely on is the caller's word here")]
     pub unsafe fn new_unchecked(row_ptr: &'a [I], col: &'a [I], columns: usize) -> Self {
         Csr { row_ptr, col, columns }
@@ -101,8 +105,9 @@ impl<'a, I: Index> Csr<'a, I> {
         &self.col[self.edges_of(row)]
     }
 
-    /// The same matrix by columns (CSC), which the backward pass of a gathering from columns sums over: the offsets of the columns, the row of
-    /// each edge, and its place among the edges here. Edges of a column are in the order in which they are here.
+    /// The same matrix by columns (CSC), which the backward pass of a gathering from columns sums
+    /// over: the offsets of the columns, the row of each edge, and its place among the edges here.
+    /// Edges of a column are in the order in which they are here.
     ///
     /// # Errors
     /// [`Error::TooMany`] where `I` cannot count the rows.
@@ -121,7 +126,8 @@ impl<'a, I: Index> Csr<'a, I> {
     }
 }
 
-/// A graph's edges by the nodes that they come from (CSC): the view of what [`Csr::transposed`] gives, and as lasting.
+/// A graph's edges by the nodes that they come from (CSC): the view of what [`Csr::transposed`]
+/// gives, and as lasting.
 #[derive(Clone, Copy, Debug)]
 pub struct Csc<'a, I> {
     offsets: &'a [I],
@@ -130,8 +136,9 @@ pub struct Csc<'a, I> {
 }
 
 impl<'a, I: Index> Csc<'a, I> {
-    /// The view of `offsets` `[columns + 1]`, `rows` `[edges]` and `edges` `[edges]`. The arrays are looked through once, as far as they can be
-    /// without the CSR: `edges` may be any numbers below its length.
+    /// The view of `offsets` `[columns + 1]`, `rows` `[edges]` and `edges` `[edges]`. The arrays
+    /// are looked through once, as far as they can be without the CSR: `edges` may be any numbers
+    /// below its length.
     ///
     /// # Errors
     /// As [`Csr::new`], with `rows` rows.
@@ -149,15 +156,16 @@ impl<'a, I: Index> Csc<'a, I> {
     /// # Safety
     /// [`Csc::new`] accepts the arrays.
     #[allow(unsafe_code, reason = "what others rely on is the caller's word here")]
-    pub unsafe fn new_unchecked((offsets, rows, edges): (&'a [I], &'a [I], &'a [I])) -> Self {
+    pub unsafe fn new_unchecked(offsets: &'a [I], rows: &'a [I], edges: &'a [I]) -> Self {
         Csc { offsets, rows, edges }
     }
 
-    /// Whether these are the edges of `csr`, each once, those of a column in the order in which they are there: what
-    /// [`Csr::transposed`] gives. The arrays are looked through once.
+    /// Whether these are the edges of `csr`, each once, those of a column in the order in which
+    /// they are there: what [`Csr::transposed`] gives. The arrays are looked through once.
     pub fn is_of(&self, csr: &Csr<'_, I>) -> bool {
         let position = |index: I| index.position().expect("indices were checked to be below a length");
-        // As many edges as there are, strictly ascending within a column and each in its own column, are every edge once.
+        // As many edges as there are, strictly ascending within a column and each in its own
+        // column, are every edge once.
         let in_place = |column: usize, place: usize| {
             let (row, edge) = (position(self.rows[place]), position(self.edges[place]));
             position(csr.col[edge]) == column && row < csr.rows() && csr.edges_of(row).contains(&edge)

@@ -17,15 +17,18 @@ pub struct Compressed<I> {
     pub offsets: Vec<I>,
     /// The other end of each edge: `[edges]`.
     pub indices: Vec<I>,
-    /// The place of each edge in the list that it came from, by which its weight and attributes are found: `[edges]`.
+    /// The place of each edge in the list that it came from, by which its weight and attributes are
+    /// found: `[edges]`.
     pub edges: Vec<I>,
 }
 
 impl<I: Index> Compressed<I> {
-    /// Edges given by their ends (COO), `row` and `col`, both `[edges]`, by row. Of PyTorch Geometric's `edge_index`, whose edges go from
-    /// `edge_index[0]` to `edge_index[1]`, the row that gathers is `edge_index[1]`.
+    /// Edges given by their ends (COO), `row` and `col`, both `[edges]`, by row. Of PyTorch
+    /// Geometric's `edge_index`, whose edges go from `edge_index[0]` to `edge_index[1]`, the row
+    /// that gathers is `edge_index[1]`.
     ///
-    /// A counting sort: its time is that of reading the edges a few times, and the order does not depend on the number of threads.
+    /// A counting sort: its time is that of reading the edges a few times, and the order does not
+    /// depend on the number of threads.
     ///
     /// ```
     /// use megabatch_segment::Compressed;
@@ -38,8 +41,9 @@ impl<I: Index> Compressed<I> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnequalEnds`]; [`Error::IndexOutOfRange`]; [`Error::TooMany`] where `I` cannot count the edges.
-    pub fn from_edges((row, col): (&[I], &[I]), (rows, columns): (usize, usize)) -> Result<Self> {
+    /// [`Error::UnequalEnds`]; [`Error::IndexOutOfRange`]; [`Error::TooMany`] where `I` cannot
+    /// count the edges.
+    pub fn from_edges(row: &[I], col: &[I], rows: usize, columns: usize) -> Result<Self> {
         if row.len() != col.len() {
             return Err(Error::UnequalEnds { rows: row.len(), columns: col.len() });
         }

@@ -5,7 +5,8 @@ use thiserror::Error;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can be wrong with the arrays that say which row belongs to which segment, and what a device can answer.
+/// What can be wrong with the arrays that say which row belongs to which segment, and what a device
+/// can answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -10,22 +10,26 @@ use crate::index::Index;
 use crate::offsets::{check_indices, check_offsets};
 use crate::sort::{Sorted, sort};
 
-/// Rows that are reduced one after the other. A longer segment is cut into pieces of as many, and the results of the pieces are the rows of
-/// another reduction: that is what several threads share, and what rounding errors grow with.
+/// Rows that are reduced one after the other. A longer segment is cut into pieces of as many, and
+/// the results of the pieces are the rows of another reduction: that is what several threads share,
+/// and what rounding errors grow with.
 pub(crate) const PIECE: u32 = 512;
 
-/// Which of `segments` segments each of `rows` rows belongs to: made once, for any number of operations, forward and backward.
+/// Which of `segments` segments each of `rows` rows belongs to: made once, for any number of
+/// operations, forward and backward.
 ///
-/// The rows of a segment are always taken in the order in which they lie, so that results do not depend on the number of threads, nor
-/// on whether the rows came sorted. Its memory, 4 bytes a row and 4 a segment (4 a row more where the rows are not sorted), is on the
-/// scope that it was made for.
+/// The rows of a segment are always taken in the order in which they lie, so that results do not
+/// depend on the number of threads, nor on whether the rows came sorted. Its memory, 4 bytes a row
+/// and 4 a segment (4 a row more where the rows are not sorted), is on the scope that it was made
+/// for.
 #[derive(Debug)]
 pub struct SegmentPlan {
     rows: usize,
     segments: usize,
     /// Where the rows of each segment begin in the order of segments: `[segments + 1]`.
     offsets: Buffer<u32>,
-    /// Where the segments are too long for one piece each: the pieces' offsets, those of pieces of pieces, … and the segments' at last.
+    /// Where the segments are too long for one piece each: the pieces' offsets, those of pieces of
+    /// pieces, … and the segments' at last.
     levels: Vec<Buffer<u32>>,
     /// The rows in the order of segments; `None` where they lie so.
     order: Option<Buffer<u32>>,
@@ -33,8 +37,8 @@ pub struct SegmentPlan {
     segment: Buffer<u32>,
 }
 
-/// One of the reductions, one after the other, that make an operation: output `k` is made of the inputs from `offsets[k]` to before
-/// `offsets[k + 1]`, in `order` if there is one.
+/// One of the reductions, one after the other, that make an operation: output `k` is made of the
+/// inputs from `offsets[k]` to before `offsets[k + 1]`, in `order` if there is one.
 #[derive(Clone, Copy)]
 pub(crate) struct Level<'p> {
     pub(crate) offsets: &'p Buffer<u32>,
@@ -42,11 +46,13 @@ pub(crate) struct Level<'p> {
 }
 
 impl SegmentPlan {
-    /// Of rows that are sorted by segment: segment `s` has the rows from `offsets[s]` to before `offsets[s + 1]`.
+    /// Of rows that are sorted by segment: segment `s` has the rows from `offsets[s]` to before
+    /// `offsets[s + 1]`.
     ///
     /// # Errors
-    /// [`Error::NoOffsets`], [`Error::FirstOffset`] or [`Error::DecreasingOffset`] for offsets that are none; [`Error::TooMany`] for more
-    /// than 2³² − 1 rows and segments; [`Error::Device`] where there is no memory.
+    /// [`Error::NoOffsets`], [`Error::FirstOffset`] or [`Error::DecreasingOffset`] for offsets that
+    /// are none; [`Error::TooMany`] for more than 2³² − 1 rows and segments; [`Error::Device`]
+    /// where there is no memory.
     pub fn of_offsets<I: Index>(scope: &Scope, offsets: &[I]) -> Result<Self> {
         check_offsets("offsets", offsets)?;
         let (rows, segments) = (offsets[offsets.len() - 1].wide(), offsets.len() - 1);
@@ -54,10 +60,11 @@ impl SegmentPlan {
         let narrow: Vec<u32> = offsets.iter().map(|offset| offset.wide() as u32).collect();
         let runs = (0..).zip(narrow.windows(2));
         let segment: Vec<u32> = runs.flat_map(|(s, run)| (run[0]..run[1]).map(move |_| s)).collect();
-        SegmentPlan::new(scope, (rows as usize, segments), (&narrow, None, &segment))
+        SegmentPlan::new(scope, rows as usize, segments, &narrow, None, &segment)
     }
 
-    /// Of rows in any order: row `r` belongs to segment `index[r]`, below `segments`. They are sorted once, by counting.
+    /// Of rows in any order: row `r` belongs to segment `index[r]`, below `segments`. They are
+    /// sorted once, by counting.
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`]; [`Error::TooMany`] and [`Error::Device`] as above.
@@ -67,7 +74,7 @@ impl SegmentPlan {
         let segment: Vec<u32> = index.iter().map(|segment| segment.wide() as u32).collect();
         let Sorted { offsets, order } = sort::<u32, u32>(&segment, segments);
         let is_sorted = segment.is_sorted();
-        SegmentPlan::new(scope, (index.len(), segments), (&offsets, (!is_sorted).then_some(&order), &segment))
+        SegmentPlan::new(scope, index.len(), segments, &offsets, (!is_sorted).then_some(&order), &segment)
     }
 
     /// Of the edges of a graph, whose segments are its rows.
@@ -80,8 +87,11 @@ impl SegmentPlan {
 
     fn new(
         scope: &Scope,
-        (rows, segments): (usize, usize),
-        (offsets, order, segment): (&[u32], Option<&Vec<u32>>, &[u32]),
+        rows: usize,
+        segments: usize,
+        offsets: &[u32],
+        order: Option<&Vec<u32>>,
+        segment: &[u32],
     ) -> Result<Self> {
         let levels = levels(offsets);
         Ok(SegmentPlan {
@@ -127,7 +137,8 @@ impl SegmentPlan {
         })
     }
 
-    /// The columns of rows of which there are `row_len` numbers, and segments of which there are `segment_len`.
+    /// The columns of rows of which there are `row_len` numbers, and segments of which there are
+    /// `segment_len`.
     ///
     /// # Panics
     /// If the two do not have the same number of columns.
@@ -153,7 +164,8 @@ fn check_count(rows: u64, segments: usize) -> Result<()> {
     Err(Error::TooMany { rows, segments, index_bits: 32, remedy: "divide them among several plans" })
 }
 
-/// The offsets of each reduction, the last of which leaves one row a segment; none where no segment is longer than a piece.
+/// The offsets of each reduction, the last of which leaves one row a segment; none where no segment
+/// is longer than a piece.
 fn levels(offsets: &[u32]) -> Vec<Vec<u32>> {
     let (mut levels, mut whole) = (Vec::new(), offsets.to_vec());
     while whole.windows(2).any(|segment| segment[1] - segment[0] > PIECE) {
@@ -167,7 +179,8 @@ fn levels(offsets: &[u32]) -> Vec<Vec<u32>> {
     levels
 }
 
-/// The offsets of the pieces, and of the segments in pieces. An empty segment has one, which is empty.
+/// The offsets of the pieces, and of the segments in pieces. An empty segment has one, which is
+/// empty.
 fn pieces(offsets: &[u32]) -> (Vec<u32>, Vec<u32>) {
     let (mut pieces, mut of_pieces) = (vec![0], vec![0]);
     for segment in offsets.windows(2) {

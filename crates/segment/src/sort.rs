@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use crate::index::Index;
 
-/// Positions `0..n` in the order of their keys, those of equal keys in their own order, and where each key's begin.
+/// Positions `0..n` in the order of their keys, those of equal keys in their own order, and where
+/// each key's begin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sorted<P> {
     /// One a key and the end of the last.
@@ -19,13 +20,14 @@ const BLOCK_KEYS_MIN: usize = 1 << 14;
 
 /// Sorts `keys`, all of them below `count`; `P` counts them.
 ///
-/// The keys are cut into blocks. Each counts its own; then a block's keys of one value come after those of the blocks before it, so that every
-/// key has its place, whatever the number of blocks.
+/// The keys are cut into blocks. Each counts its own; then a block's keys of one value come after
+/// those of the blocks before it, so that every key has its place, whatever the number of blocks.
 pub(crate) fn sort<K: Index, P: Index>(keys: &[K], count: usize) -> Sorted<P> {
     let block_keys = keys.len().div_ceil(rayon::current_num_threads()).max(BLOCK_KEYS_MIN).max(count);
     let mut places: Vec<Vec<P>> = keys.par_chunks(block_keys).map(|block| histogram(block, count)).collect();
     let offsets = place(&mut places, count);
-    // Every cell is written once, by the block that has the key; being atomic lets the blocks share them.
+    // Every cell is written once, by the block that has the key; being atomic lets the blocks share
+    // them.
     let order: Vec<P::Cell> = keys.iter().map(|_| P::cell()).collect();
     keys.par_chunks(block_keys).zip(places).enumerate().for_each(|(block, (keys, mut places))| {
         for (position, &key) in (block * block_keys..).zip(keys) {

@@ -2,7 +2,8 @@
 
 use bytemuck::Pod;
 
-/// One argument: a slice for a pointer, which the kernel may read and, if it is mutable, write; or a number.
+/// One argument: a slice for a pointer, which the kernel may read and, if it is mutable, write; or
+/// a number.
 ///
 /// ```
 /// # use megabatch_simt::Arg;

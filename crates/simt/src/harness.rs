@@ -8,7 +8,8 @@ use crate::compile::{Checks, Options};
 use crate::driver::{FakeDriver, Setting};
 use crate::kernels::{Geometry, Kernels};
 
-/// The kernels of one folder on the CPU. They are compiled, with every check, when the first is launched, and failures are panics.
+/// The kernels of one folder on the CPU. They are compiled, with every check, when the first is
+/// launched, and failures are panics.
 ///
 /// ```
 /// use megabatch_simt::{Arg, Harness};
@@ -33,7 +34,8 @@ impl Harness {
         Harness { folder, names, kernels: OnceLock::new() }
     }
 
-    /// Launches `kernel` in so many blocks of so many threads, as a GPU would be asked to; nothing for an empty grid.
+    /// Launches `kernel` in so many blocks of so many threads, as a GPU would be asked to; nothing
+    /// for an empty grid.
     ///
     /// # Panics
     /// If the sources do not compile, and if [`Kernels::launch`] fails.
@@ -69,7 +71,8 @@ impl Harness {
         driver
     }
 
-    /// The shared object with these kernels, for a fake driver in another process: see [`FakeDriver::KERNELS`].
+    /// The shared object with these kernels, for a fake driver in another process: see
+    /// [`FakeDriver::KERNELS`].
     ///
     /// # Panics
     /// If the sources do not compile.

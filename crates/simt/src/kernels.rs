@@ -19,7 +19,8 @@ pub struct Kernels {
     names: Vec<String>,
 }
 
-/// Blocks of the grid, threads of a block, the bytes of a block's dynamic shared memory, and which blocks run at the same time.
+/// Blocks of the grid, threads of a block, the bytes of a block's dynamic shared memory, and which
+/// blocks run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Blocks along x, y, z.
@@ -92,7 +93,8 @@ const PARAMETERS_MAX: u32 = 512;
 const REPORT_BYTES: usize = 16 << 10;
 
 impl Kernels {
-    /// Compiles the kernels of `sources` with every check. What was compiled before is taken from the cache.
+    /// Compiles the kernels of `sources` with every check. What was compiled before is taken from
+    /// the cache.
     ///
     /// # Errors
     /// [`Error::NoCompiler`], [`Error::Compile`] with the compiler's messages, [`Error::Source`].
@@ -106,8 +108,8 @@ impl Kernels {
     /// As there.
     pub fn compile_with<P: AsRef<Path>>(sources: &[P], options: &Options) -> Result<Self> {
         let compiled = compile::library(sources, options)?;
-        // SAFETY: the library is the one that `compile` has just made or found under the hash of its sources; its only
-        // initialisers are those of the C++ runtime.
+        // SAFETY: the library is the one that `compile` has just made or found under the hash of
+        // its sources; its only initialisers are those of the C++ runtime.
         let library = unsafe { Library::new(&compiled.path) };
         let library = library.map_err(|source| Error::Load { path: compiled.path.clone(), source })?;
         Ok(Kernels { library, path: compiled.path, names: compiled.kernels })
@@ -118,9 +120,10 @@ impl Kernels {
         self.names.iter().map(String::as_str)
     }
 
-    /// The shared object. It exports, for each kernel, `simt_launch_<name>` and `simt_parameters_<name>` (`cxx/simt/export.h`), and
-    /// for a made-up driver `int simt_<name>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** arguments)` and
-    /// `simt_cooperative_<name>`, which is the same for a cooperative launch.
+    /// The shared object. It exports, for each kernel, `simt_launch_<name>` and
+    /// `simt_parameters_<name>` (`cxx/simt/export.h`), and for a made-up driver `int
+    /// simt_<name>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void**
+    /// arguments)` and `simt_cooperative_<name>`, which is the same for a cooperative launch.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -128,8 +131,9 @@ impl Kernels {
     /// Runs a kernel on every thread of the grid, and returns when all have ended.
     ///
     /// # Errors
-    /// [`Error::UnknownKernel`], [`Error::Arguments`] and [`Error::Geometry`] before anything runs; [`Error::Fault`] when a
-    /// thread did what it must not, in which case the slices hold what was written up to then.
+    /// [`Error::UnknownKernel`], [`Error::Arguments`] and [`Error::Geometry`] before anything runs;
+    /// [`Error::Fault`] when a thread did what it must not, in which case the slices hold what was
+    /// written up to then.
     pub fn launch(&self, kernel: &str, geometry: Geometry, arguments: &mut [Arg<'_>]) -> Result<()> {
         if !self.names.iter().any(|name| name == kernel) {
             return Err(Error::UnknownKernel { kernel: kernel.to_owned(), known: self.names.join(", ") });
@@ -154,8 +158,9 @@ impl Kernels {
             report_bytes: REPORT_BYTES as u64,
         };
         let run: libloading::Symbol<'_, LaunchFn> = self.symbol("launch", kernel)?;
-        // SAFETY: the arguments were checked against the kernel's own parameters; `launch` and what it points to live until
-        // the call returns. The instrumented kernel touches only the copies of the slices.
+        // SAFETY: the arguments were checked against the kernel's own parameters; `launch` and what
+        // it points to live until the call returns. The instrumented kernel touches only the copies
+        // of the slices.
         let failed = unsafe { run(&raw const launch) } != 0;
         staging.write_back(arguments);
         if failed {
@@ -182,7 +187,8 @@ impl Kernels {
     fn parameters(&self, kernel: &str) -> Result<Vec<Parameter>> {
         let describe: libloading::Symbol<'_, ParametersFn> = self.symbol("parameters", kernel)?;
         let mut parameters = vec![Parameter { kind: Kind::Other, bytes: 0 }; PARAMETERS_MAX as usize];
-        // SAFETY: the function of this name, which `rewrite` appends, writes at most as many as it is told there is room for.
+        // SAFETY: the function of this name, which `rewrite` appends, writes at most as many as it
+        // is told there is room for.
         let count = unsafe { describe(parameters.as_mut_ptr(), PARAMETERS_MAX) };
         assert!(count <= PARAMETERS_MAX, "{kernel} has {count} parameters, more than {PARAMETERS_MAX}");
         parameters.truncate(count as usize);

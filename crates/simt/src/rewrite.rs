@@ -1,8 +1,10 @@
 //! The two CUDA keywords that no macro can express, rewritten in preprocessed source.
 //!
 //! - `__global__ void name(…)` is noted as a kernel, and an exported launcher is appended for it.
-//! - `__shared__ float tile[32][33];` becomes `float (&tile)[32][33] = simt::shared<float[32][33]>(1, "tile");`
-//! - `extern __shared__ float scratch[];` becomes `float* const scratch = (float*)simt::dynamic_shared("scratch");`
+//! - `__shared__ float tile[32][33];` becomes `float (&tile)[32][33] =
+//!   simt::shared<float[32][33]>(1, "tile");`
+//! - `extern __shared__ float scratch[];` becomes `float* const scratch =
+//!   (float*)simt::dynamic_shared("scratch");`
 //!
 //! Lines stay where they are, so that messages and reports name those of the source.
 

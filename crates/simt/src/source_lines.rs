@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-/// `report` with every `{0x1234}`, an address in `library`, replaced by the file and line that it was compiled from. An
-/// address stays as it is where binutils' addr2line is missing.
+/// `report` with every `{0x1234}`, an address in `library`, replaced by the file and line that it
+/// was compiled from. An address stays as it is where binutils' addr2line is missing.
 pub(crate) fn named(library: &Path, report: &str) -> String {
     let mut text = String::new();
     let mut rest = report;

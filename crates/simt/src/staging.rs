@@ -1,7 +1,8 @@
 //! The memory that a kernel sees: a copy of the slices, as a GPU has one.
 //!
-//! Each copy begins where an allocation on a GPU would, at a multiple of 256 bytes, and ends before a gap, so that running over the
-//! end of one buffer never reaches the next. A kernel that went wrong has touched nothing but copies.
+//! Each copy begins where an allocation on a GPU would, at a multiple of 256 bytes, and ends before
+//! a gap, so that running over the end of one buffer never reaches the next. A kernel that went
+//! wrong has touched nothing but copies.
 
 use std::ffi::c_void;
 
@@ -11,7 +12,8 @@ const ALIGN_BYTES: usize = 256;
 
 /// What the kernel is called with.
 pub(crate) struct Staging {
-    /// One value an argument: its bytes, or an address in `copies`. Words, for their alignment, of which no type asks for more.
+    /// One value an argument: its bytes, or an address in `copies`. Words, for their alignment, of
+    /// which no type asks for more.
     values: Vec<Vec<u128>>,
     copies: Vec<Option<Copy>>,
 }

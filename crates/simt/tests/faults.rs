@@ -1,4 +1,5 @@
-//! Each report of the harness, by a wrong kernel of `kernels/faults.cu`: it names the kernel, the block, the threads and the lines.
+//! Each report of the harness, by a wrong kernel of `kernels/faults.cu`: it names the kernel, the
+//! block, the threads and the lines.
 
 use std::sync::LazyLock;
 

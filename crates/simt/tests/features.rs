@@ -182,7 +182,8 @@ fn kernels_are_exported_by_their_names() {
     let mut out = [0.0f64; 8];
     let address = out.as_mut_ptr();
     let (grid, block, arguments) = ([1, 1, 1], [8, 1, 1], [(&raw const address).cast()]);
-    // SAFETY: the library is the harness's own, and this is the type of the function; the kernel writes eight doubles.
+    // SAFETY: the library is the harness's own, and this is the type of the function; the kernel
+    // writes eight doubles.
     let failed = unsafe {
         let library = libloading::Library::new(KERNELS.path()).unwrap();
         let run = library.get::<Run>(b"simt_templates_and_constants").unwrap();

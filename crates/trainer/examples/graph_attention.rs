@@ -1,11 +1,14 @@
 #![forbid(unsafe_code)]
 
-//! Times graph attention, for `benches/peers/graph_attention.py`: one line of JSON with the fastest times in seconds and the memory in bytes.
+//! Times graph attention, for `benches/peers/graph_attention.py`: one line of JSON with the fastest
+//! times in seconds and the memory in bytes.
 //!
-//! `cargo run --release -p megabatch-trainer --example graph_attention -- [THREADS] [GRAPHS] [NODES] [K] [FEATURES] [REPEATS] [gat|gatv2]`
+//! `cargo run --release -p megabatch-trainer --example graph_attention -- [THREADS] [GRAPHS]
+//! [NODES] [K] [FEATURES] [REPEATS] [gat|gatv2]`
 //!
-//! Two layers of 4 heads of 64 units with ReLU between them, over graphs whose nodes receive K edges each. A step packs the weights, takes every
-//! graph forward and back from the loss mean(y²), and sums the gradients in the order of the graphs.
+//! Two layers of 4 heads of 64 units with ReLU between them, over graphs whose nodes receive K
+//! edges each. A step packs the weights, takes every graph forward and back from the loss mean(y²),
+//! and sums the gradients in the order of the graphs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,9 +51,9 @@ fn main() -> Result<()> {
         [(0, 2), (1, 32), (2, 256), (3, 10), (4, 64), (5, 7)].map(|(at, default)| number(at, default));
     let kind = if words.get(6).is_some_and(|kind| kind == "gatv2") { AttentionKind::GatV2 } else { AttentionKind::Gat };
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("nobody has made the pool yet");
-    let graphs: Vec<Graph> = (0..count).map(|graph| Graph::new(graph as u64, (nodes, k, features))).collect();
+    let graphs: Vec<Graph> = (0..count).map(|graph| Graph::new(graph as u64, nodes, k, features)).collect();
     let device = Device::cpu();
-    let mut step = Step::new(&device.scope("attention"), kind, (threads, nodes, k, features))?;
+    let mut step = Step::new(&device.scope("attention"), kind, threads, nodes, k, features)?;
     let booked_bytes = device.scope("attention").usage().allocated_bytes;
     let forward_s = fastest(repeats, || step.forward(&graphs));
     let step_s = fastest(repeats, || step.forward_and_backward(&graphs));
@@ -81,7 +84,7 @@ fn peak_rss_bytes() -> Option<u64> {
 }
 
 impl Graph {
-    fn new(seed: u64, (nodes, k, features): (usize, usize, usize)) -> Self {
+    fn new(seed: u64, nodes: usize, k: usize, features: usize) -> Self {
         let mut state = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mut random = || {
             state ^= state << 13;
@@ -123,11 +126,14 @@ impl Step {
     fn new(
         scope: &Scope,
         kind: AttentionKind,
-        (threads, nodes, k, features): (usize, usize, usize, usize),
+        threads: usize,
+        nodes: usize,
+        k: usize,
+        features: usize,
     ) -> Result<Self> {
         let mut layout = Layout::default();
         let config = GraphConfig { kind, activation: GraphActivation::Relu, ..GraphConfig::default() };
-        let attention = GraphAttention::new(config, (features, 0, 1), &mut layout);
+        let attention = GraphAttention::new(config, features, 0, 1, &mut layout);
         let layout = Arc::new(layout);
         let mut parameters = TensorSet::zeros(scope, &layout)?;
         attention.initial(1, &mut parameters);

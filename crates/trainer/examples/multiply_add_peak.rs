@@ -1,5 +1,5 @@
-//! Multiply-adds a second of single-precision numbers that lie in registers, the most that any product can reach, for each instruction set
-//! of the fast form that this processor has.
+//! Multiply-adds a second of single-precision numbers that lie in registers, the most that any
+//! product can reach, for each instruction set of the fast form that this processor has.
 //!
 //! `cargo run --release -p megabatch-trainer --example multiply_add_peak -- [THREADS]`
 
@@ -14,7 +14,8 @@ use std::time::Instant;
 
 /// Multiply-adds of sixteen numbers each, in one measurement: a hundredth of a second and less.
 const ROUNDS: usize = 100_000;
-/// Sums in flight: more than two multipliers of five cycles take, and as many as sixteen registers hold beside two operands.
+/// Sums in flight: more than two multipliers of five cycles take, and as many as sixteen registers
+/// hold beside two operands.
 const SUMS: usize = 12;
 const MEASUREMENTS: usize = 20;
 

@@ -1,9 +1,10 @@
 #![forbid(unsafe_code)]
 
-//! Samples per second of training steps, for five timeframes and for one, on made-up series; and bars per second of a model
-//! that follows them.
+//! Samples per second of training steps, for five timeframes and for one, on made-up series; and
+//! bars per second of a model that follows them.
 //!
-//! `cargo run --release -p megabatch-trainer --example throughput -- [THREADS] [multi|single|stream] [fast|plain]`
+//! `cargo run --release -p megabatch-trainer --example throughput -- [THREADS]
+//! [multi|single|stream] [fast|plain]`
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -15,7 +16,8 @@ use megabatch_trainer::{
 };
 
 const STEPS: u64 = 13;
-/// Bars of the shortest timeframe between the ends of neighbouring batches' samples, when they are shuffled.
+/// Bars of the shortest timeframe between the ends of neighbouring batches' samples, when they are
+/// shuffled.
 const APART: usize = 1009;
 
 /// What is measured: name, T and bars of the first timeframe in one of this, F, samples in a batch.
@@ -43,8 +45,8 @@ fn main() -> Result<()> {
     for case in CASES.iter().filter(|case| asked(1, case.name)) {
         for (form, name) in [(Form::Fast, "fast"), (Form::Plain, "plain")] {
             if asked(2, name) {
-                measure(case, form, (1, "consecutive"), threads)?;
-                measure(case, form, (APART, "shuffled"), threads)?;
+                measure(case, form, 1, "consecutive", threads)?;
+                measure(case, form, APART, "shuffled", threads)?;
             }
         }
     }
@@ -89,7 +91,7 @@ fn series(case: &Case, stride: usize) -> Result<SeriesInMemory> {
 }
 
 /// Prints the median and the best of the steps after the first.
-fn measure(case: &Case, form: Form, (stride, order): (usize, &str), threads: usize) -> Result<()> {
+fn measure(case: &Case, form: Form, stride: usize, order: &str, threads: usize) -> Result<()> {
     let samples = series(case, stride)?;
     let model = ModelConfig { hidden: 128, layers: 1, ..ModelConfig::default() };
     let batch_size = case.batch_size;

@@ -2,7 +2,8 @@
 
 //! Training steps of one shape on made-up series, for profilers and for counting instructions.
 //!
-//! `cargo run --release -p megabatch-trainer --example training_step -- [STEPS] [key=value…]`, with the keys of `Shape`.
+//! `cargo run --release -p megabatch-trainer --example training_step -- [STEPS] [key=value…]`, with
+//! the keys of `Shape`.
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;

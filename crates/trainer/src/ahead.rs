@@ -14,10 +14,11 @@ pub type BatchLists<'a> = Box<dyn Iterator<Item = Vec<usize>> + Send + 'a>;
 /// What goes wrong in a source of samples; it names its file and place.
 type SourceError = Box<dyn StdError + Send + Sync>;
 
-/// Samples that do not fit in memory, and are read in pieces of many batches rather than batch by batch.
+/// Samples that do not fit in memory, and are read in pieces of many batches rather than batch by
+/// batch.
 pub trait LoadAhead: Sync {
-    /// Begins to load the batches `lists`, in memory of the source's own, in chunks as `chunking` says. A validation that interrupts training loads
-    /// its batches beside those of training.
+    /// Begins to load the batches `lists`, in memory of the source's own, in chunks as `chunking`
+    /// says. A validation that interrupts training loads its batches beside those of training.
     ///
     /// # Errors
     /// Where there is no memory, or whatever keeps the source from beginning.

@@ -16,8 +16,9 @@ use crate::prefetch::{OfSeries, Source, with_batches};
 use crate::view::BatchView;
 use most_frequent::{ClassCounts, ProbabilitySums};
 
-/// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It only keeps features that are
-/// constant or repeat each other (the time of day in several timeframes) from making the equations singular.
+/// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It
+/// only keeps features that are constant or repeat each other (the time of day in several
+/// timeframes) from making the equations singular.
 const RIDGE: f64 = 1e-8;
 
 /// Samples of the batches that the baselines are fitted in, as far as whole graphs allow.
@@ -36,30 +37,35 @@ enum Fitted {
     Numbers {
         /// Mean target of each horizon, [K].
         mean: Vec<f32>,
-        /// Coefficients of the last bar's features of every timeframe, side by side, and of 1, [P, K].
+        /// Coefficients of the last bar's features of every timeframe, side by side, and of 1, [P,
+        /// K].
         coefficients: Vec<f64>,
     },
     /// What a model would put out for the share of each class, [K, C]; [K] where the targets are
     /// the probabilities of K classes.
     Classes { outputs: Vec<f32> },
-    /// For tasks: the numbers of all targets, and for each group of classes what a model would put out for it.
+    /// For tasks: the numbers of all targets, and for each group of classes what a model would put
+    /// out for it.
     Groups { numbers: Box<Fitted>, classes: Vec<Option<Vec<f32>>> },
 }
 
 impl Baselines {
-    /// Fits the mean of each horizon and a linear regression on the last bar's features of every timeframe, in one pass
-    /// that keeps sums only: P² + P·K doubles, whatever the number of samples, and P² more for each horizon with targets that are not known,
-    /// which count nowhere. Where samples are the nodes of graphs, `training` lists graphs, and every node whose targets are all known counts. For a
-    /// horizon without any known target nothing is predicted: NaN.
+    /// Fits the mean of each horizon and a linear regression on the last bar's features of every
+    /// timeframe, in one pass that keeps sums only: P² + P·K doubles, whatever the number of
+    /// samples, and P² more for each horizon with targets that are not known, which count nowhere.
+    /// Where samples are the nodes of graphs, `training` lists graphs, and every node whose targets
+    /// are all known counts. For a horizon without any known target nothing is predicted: NaN.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`] for no samples, [`Error::Gather`] and [`Error::Memory`] as for training.
+    /// [`Error::NothingLeft`] for no samples, [`Error::Gather`] and [`Error::Memory`] as for
+    /// training.
     pub fn fit(device: &Device, training: Selection<'_>) -> Result<Self> {
         Baselines::fit_for(device, training, (training.samples.graphs().map(|_| Readout::Node), Loss::Mse))
     }
 
-    /// The same beside a model that predicts with this readout and was trained with this loss. Graphs as a whole are regressed on the sums over
-    /// their nodes beside a model that reads the sum, else on the means. Beside a model of classes, it is the share of each class that is
+    /// The same beside a model that predicts with this readout and was trained with this loss.
+    /// Graphs as a whole are regressed on the sums over their nodes beside a model that reads the
+    /// sum, else on the means. Beside a model of classes, it is the share of each class that is
     /// fitted.
     ///
     /// # Errors
@@ -91,8 +97,8 @@ impl Baselines {
         Ok(Baselines { readout, fitted: fitted.ok_or(none)? })
     }
 
-    /// Each baseline's name and its predictions for a batch: [B, K], or a row a graph where it is graphs that are predicted; of classes [B, K, C], as
-    /// a model puts them out.
+    /// Each baseline's name and its predictions for a batch: [B, K], or a row a graph where it is
+    /// graphs that are predicted; of classes [B, K, C], as a model puts them out.
     ///
     /// Beside tasks, it is the numbers of all targets, as if each were one.
     pub fn predict(&self, batch: &BatchView<'_>) -> Vec<(&'static str, Vec<f32>)> {
@@ -112,8 +118,8 @@ impl Baselines {
         let (x, width) = regressors(batch, self.readout);
         let rows = x.len() / width;
         let mut linear = vec![0.0; rows * outputs];
-        let coefficients = Matrix::new(coefficients, [width, outputs]);
-        multiply(Matrix::new(&x, [rows, width]), coefficients, Output::Overwrite, &mut linear);
+        let coefficients = Matrix::new(coefficients, width, outputs);
+        multiply(Matrix::new(&x, rows, width), coefficients, Output::Overwrite, &mut linear);
         vec![
             ("no_change", vec![0.0; rows * outputs]),
             ("mean", mean.repeat(rows)),
@@ -139,7 +145,8 @@ impl Baselines {
     }
 }
 
-/// Numbers of all targets and classes of those that are classes, in one pass; `None` where no target is known.
+/// Numbers of all targets and classes of those that are classes, in one pass; `None` where no
+/// target is known.
 fn fit_groups(device: &Device, training: Selection<'_>, groups: &[Group]) -> Result<Option<Fitted>> {
     let counts = |group: &Group| match group.loss {
         Loss::Classes(classes) => Some(ClassCounts::new(classes, group.targets.len())),
@@ -232,7 +239,8 @@ fn last_bars(batch: &BatchView<'_>) -> (Vec<f64>, usize) {
     (x, timeframes.iter().map(|timeframe| timeframe.features).sum::<usize>() + 1)
 }
 
-/// What each row is regressed on: the last bars of a sample, or what a graph's nodes have in sum or on average, then 1: [R, P], and P.
+/// What each row is regressed on: the last bars of a sample, or what a graph's nodes have in sum or
+/// on average, then 1: [R, P], and P.
 fn regressors(batch: &BatchView<'_>, readout: Option<Readout>) -> (Vec<f64>, usize) {
     let (x, width) = last_bars(batch);
     let (Level::Graph, Some(graphs)) = (Level::of(readout), batch.graphs) else { return (x, width) };
@@ -266,21 +274,21 @@ impl NormalEquations {
         let (mut x, width) = regressors(batch, self.readout);
         let mut y: Vec<f64> = Level::of(self.readout).targets(batch).iter().copied().map(f64::from).collect();
         if batch.graphs.is_some() {
-            (x, y) = keep_labelled((&x, width), (&y, self.outputs));
+            (x, y) = keep_labelled(&x, width, &y, self.outputs);
         }
         for k in 0..self.outputs {
-            self.add_known(k, (&x, &y));
+            self.add_known(k, &x, &y);
         }
         y.iter_mut().filter(|y| y.is_nan()).for_each(|y| *y = 0.0);
         let rows = x.len() / width;
-        let x = Matrix::new(&x, [rows, width]);
+        let x = Matrix::new(&x, rows, width);
         multiply(x.transposed(), x, Output::Add, &mut self.xx);
-        multiply(x.transposed(), Matrix::new(&y, [rows, self.outputs]), Output::Add, &mut self.xy);
+        multiply(x.transposed(), Matrix::new(&y, rows, self.outputs), Output::Add, &mut self.xy);
     }
 
-    /// Adds the rows whose target k is known to their own XᵀX, where there is need of one. Up to the first target that is not known, it is that of
-    /// all rows.
-    fn add_known(&mut self, k: usize, (x, y): (&[f64], &[f64])) {
+    /// Adds the rows whose target k is known to their own XᵀX, where there is need of one. Up to
+    /// the first target that is not known, it is that of all rows.
+    fn add_known(&mut self, k: usize, x: &[f64], y: &[f64]) {
         let known = |row: &usize| !y[row * self.outputs + k].is_nan();
         let rows = x.len() / self.width;
         if self.xx_of_known[k].is_none() && (0..rows).all(|row| known(&row)) {
@@ -288,7 +296,7 @@ impl NormalEquations {
         }
         let of_row = |row: usize| &x[row * self.width..][..self.width];
         let x: Vec<f64> = (0..rows).filter(known).flat_map(of_row).copied().collect();
-        let x = Matrix::new(&x, [x.len() / self.width, self.width]);
+        let x = Matrix::new(&x, x.len() / self.width, self.width);
         let xx = self.xx_of_known[k].get_or_insert_with(|| self.xx.clone());
         multiply(x.transposed(), x, Output::Add, xx);
     }
@@ -335,19 +343,21 @@ fn factorize(xx: &mut [f64], n: usize) {
 }
 
 /// The rows whose targets are all known.
-fn keep_labelled((x, width): (&[f64], usize), (y, outputs): (&[f64], usize)) -> (Vec<f64>, Vec<f64>) {
+fn keep_labelled(x: &[f64], width: usize, y: &[f64], outputs: usize) -> (Vec<f64>, Vec<f64>) {
     let rows = x.chunks_exact(width).zip(y.chunks_exact(outputs)).filter(|(_, y)| is_labelled(y));
     let (x, y): (Vec<&[f64]>, Vec<&[f64]>) = rows.unzip();
     (x.concat(), y.concat())
 }
 
-/// Replaces the lower triangle of a positive definite matrix [n, n] by its Cholesky factor L, A = L·Lᵀ.
+/// Replaces the lower triangle of a positive definite matrix [n, n] by its Cholesky factor L, A =
+/// L·Lᵀ.
 fn cholesky(a: &mut [f64], n: usize) {
     for i in 0..n {
         for j in 0..=i {
             let dot: f64 = (0..j).map(|k| a[i * n + k] * a[j * n + k]).sum();
             let rest = a[i * n + j] - dot;
-            // Rounding can make a pivot of a repeated feature vanish; an infinite one gives it the coefficient 0.
+            // Rounding can make a pivot of a repeated feature vanish; an infinite one gives it the
+            // coefficient 0.
             a[i * n + j] = match (i == j, rest > 0.0) {
                 (false, _) => rest / a[j * n + j],
                 (true, true) => rest.sqrt(),

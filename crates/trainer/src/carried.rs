@@ -2,11 +2,13 @@
 
 //! Carried state: windows that start where training last came to, in place of zero.
 //!
-//! A window starts from the detached hidden and cell state of every layer last computed at the bar before its first bar; from
-//! zero where there is none, and at the start of a segment. All windows of an optimizer step read what was there before the
-//! step, and what the step computes is there after it. A window computes the state at each of its bars; where several windows of
-//! a step compute the state at the same bar, that of the step's last sample stays. What is carried is thus a function of the
-//! samples' order alone, and a state is that of a bar, so that samples that share a window share its start.
+//! A window starts from the detached hidden and cell state of every layer last computed at the bar
+//! before its first bar; from zero where there is none, and at the start of a segment. All windows
+//! of an optimizer step read what was there before the step, and what the step computes is there
+//! after it. A window computes the state at each of its bars; where several windows of a step
+//! compute the state at the same bar, that of the step's last sample stays. What is carried is thus
+//! a function of the samples' order alone, and a state is that of a bar, so that samples that share
+//! a window share its start.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +24,8 @@ use crate::series::SeriesView;
 use crate::tensor::{Layout, Slot as Tensor, TensorSet};
 use crate::view::BatchView;
 
-/// What the windows of a timeframe start from: states `[layers, 2, H]`, the hidden and then the cell state of each layer.
+/// What the windows of a timeframe start from: states `[layers, 2, H]`, the hidden and then the
+/// cell state of each layer.
 #[derive(Clone, Copy)]
 pub(crate) enum Initial<'a> {
     Zero,
@@ -51,7 +54,8 @@ pub(crate) fn state_len(model: &Model) -> usize {
 /// The carried states of a run: those that some training window can start from, and no others.
 #[derive(Debug)]
 pub(crate) struct Carried {
-    /// As windows start from them, a tensor `[slots, layers, 2, H]` a timeframe; zero where none was computed.
+    /// As windows start from them, a tensor `[slots, layers, 2, H]` a timeframe; zero where none
+    /// was computed.
     states: TensorSet<f32>,
     timeframes: Vec<CarriedTimeframe>,
 }
@@ -86,7 +90,8 @@ struct Slot {
 /// The bars whose states are carried, by timeframe, ascending.
 ///
 /// # Errors
-/// [`Error::Setting`] for samples that are not slices of series; as [`SeriesView::check`] and [`SeriesView::window_start`].
+/// [`Error::Setting`] for samples that are not slices of series; as [`SeriesView::check`] and
+/// [`SeriesView::window_start`].
 pub(crate) fn carried_rows(samples: &dyn Samples, indices: &[usize]) -> Result<Vec<Vec<usize>>> {
     let (shape, series) = (samples.shape(), series_of(samples)?);
     let rows = |k: usize| {
@@ -115,13 +120,15 @@ pub(crate) fn series_of(samples: &dyn Samples) -> Result<SeriesView<'_>> {
     Ok(series)
 }
 
-/// Numbers in the memory of one timeframe: for `rows` bars, of which a step computes at most `step_rows`.
+/// Numbers in the memory of one timeframe: for `rows` bars, of which a step computes at most
+/// `step_rows`.
 pub(crate) fn carried_len(state_len: usize, rows: usize, step_rows: usize) -> usize {
     state_len * (rows + rows.min(step_rows))
 }
 
 impl Carried {
-    /// Zero states for the bars `rows` of each timeframe, in optimizer steps of up to `step_samples` samples.
+    /// Zero states for the bars `rows` of each timeframe, in optimizer steps of up to
+    /// `step_samples` samples.
     pub(crate) fn new(scope: &Scope, model: &Model, rows: &[Vec<usize>], step_samples: usize) -> Result<Self> {
         let ModelConfig { hidden, layers, .. } = model.config();
         let mut layout = Layout::default();
@@ -194,21 +201,22 @@ impl CarriedTimeframe {
         Some(&states[slot * self.state_len..][..self.state_len])
     }
 
-    /// Notes the states of a shard whose windows end at `ends`. The plain form's are noted window by window, later ones over
-    /// earlier ones; the fast form's from the last window on, each bar's once.
+    /// Notes the states of a shard whose windows end at `ends`. The plain form's are noted window
+    /// by window, later ones over earlier ones; the fast form's from the last window on, each bar's
+    /// once.
     fn note(&mut self, ends: &[usize], memory: &Memory, k: usize) {
         self.shards += 1;
         match memory {
             Memory::Plain(_) => {
                 for (sample, &end) in ends.iter().enumerate() {
-                    self.slots_of(end).for_each(|slot| self.put(slot, (sample, end), memory, k));
+                    self.slots_of(end).for_each(|slot| self.put(slot, sample, end, memory, k));
                 }
             }
             Memory::Fast(_) => {
                 for (sample, &end) in ends.iter().enumerate().rev() {
                     for slot in self.slots_of(end) {
                         if self.slots[slot].shard != self.shards {
-                            self.put(slot, (sample, end), memory, k);
+                            self.put(slot, sample, end, memory, k);
                         }
                     }
                 }
@@ -223,7 +231,7 @@ impl CarriedTimeframe {
     }
 
     /// Takes the state at a slot's bar from the window of `sample`, which ends at row `end`.
-    fn put(&mut self, slot: usize, (sample, end): (usize, usize), memory: &Memory, k: usize) {
+    fn put(&mut self, slot: usize, sample: usize, end: usize, memory: &Memory, k: usize) {
         let Slot { row, pending, shard } = &mut self.slots[slot];
         *shard = self.shards;
         let place = *pending.get_or_insert_with(|| {

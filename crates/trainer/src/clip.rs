@@ -10,7 +10,8 @@ pub fn global_norm<S: Scalar>(gradients: &TensorSet<S>) -> f64 {
     examine(&[gradients.values()], S::ONE, Threads::Caller).norm
 }
 
-/// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as `torch.nn.utils.clip_grad_norm_` does.
+/// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as
+/// `torch.nn.utils.clip_grad_norm_` does.
 pub fn clip_by_norm<S: Scalar>(gradients: &mut TensorSet<S>, norm: f64, clip_norm: f64) {
     let coefficient = clip_norm / (norm + 1e-6);
     if coefficient < 1.0 {

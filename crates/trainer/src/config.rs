@@ -20,13 +20,15 @@ use crate::optimizer::OptimizerConfig;
 use crate::step::{Compute, Kept, Purpose};
 use crate::tuning::Tuning;
 
-/// Everything that decides the result of training beside the samples. The number of threads does not change it.
+/// Everything that decides the result of training beside the samples. The number of threads does
+/// not change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// The model.
     pub model: ModelConfig,
-    /// Which share of the outputs of every layer but the last is dropped in training, in [0, 1), as by `torch.nn.LSTM`; nothing is
-    /// with one layer, and nothing is when a model is evaluated. See [`Dropout`](crate::Dropout).
+    /// Which share of the outputs of every layer but the last is dropped in training, in [0, 1), as
+    /// by `torch.nn.LSTM`; nothing is with one layer, and nothing is when a model is evaluated. See
+    /// [`Dropout`](crate::Dropout).
     #[serde(default)]
     pub dropout: f32,
     /// The optimizer.
@@ -34,9 +36,11 @@ pub struct Config {
     /// How the optimizer's learning rate changes over the run.
     #[serde(default)]
     pub lr_schedule: LrSchedule,
-    /// Largest norm of all gradients together; larger ones are scaled down to it. `None` leaves them.
+    /// Largest norm of all gradients together; larger ones are scaled down to it. `None` leaves
+    /// them.
     pub clip_norm: Option<f64>,
-    /// What is minimised. It decides how many outputs the model has, whatever [`ModelConfig::outputs_per_target`] says.
+    /// What is minimised. It decides how many outputs the model has, whatever
+    /// [`ModelConfig::outputs_per_target`] says.
     pub loss: Loss,
     /// Passes over the training samples.
     pub epochs: u64,
@@ -44,26 +48,29 @@ pub struct Config {
     pub max_steps: Option<u64>,
     /// Samples computed at once; graphs, for a model over graphs.
     pub batch_size: usize,
-    /// Batches whose gradients make one optimizer step. The result is that of one batch of so many times the size, up to
-    /// rounding; bit for bit if `batch_size` is a multiple of 32. In dense training it is so, bit
-    /// for bit, if `run_length` is given and `batch_size` is at least as large; a run is never
-    /// longer than a batch, and batches end where shards of runs do.
+    /// Batches whose gradients make one optimizer step. The result is that of one batch of so many
+    /// times the size, up to rounding; bit for bit if `batch_size` is a multiple of 32. In dense
+    /// training it is so, bit for bit, if `run_length` is given and `batch_size` is at least as
+    /// large; a run is never longer than a batch, and batches end where shards of runs do.
     pub accumulation_steps: usize,
-    /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of an optimizer step.
+    /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of
+    /// an optimizer step.
     pub run_length: Option<usize>,
     /// What happens to the samples at an epoch's end that do not fill an optimizer step.
     pub last_batch: LastBatch,
-    /// Whether windows start from the states that training last computed at the bar before their first bar, in place of zero.
-    /// Gradients do not flow into these states. The samples must be slices of series, see
-    /// [`Samples::series`](crate::Samples::series); evaluation then goes through each segment from zero, one step a bar, see
+    /// Whether windows start from the states that training last computed at the bar before their
+    /// first bar, in place of zero. Gradients do not flow into these states. The samples must be
+    /// slices of series, see [`Samples::series`](crate::Samples::series); evaluation then goes
+    /// through each segment from zero, one step a bar, see
     /// [`Predictor::with_carried_state`](crate::Predictor::with_carried_state).
     #[serde(default)]
     pub carry_state: bool,
     /// What a step computes of samples that follow one another.
     #[serde(default)]
     pub mode: Mode,
-    /// Whether the backward pass computes half of the LSTMs' gates again, in place of keeping those of all steps from the forward pass: about half
-    /// the memory of activations for somewhat more time. Gradients are the same to the bit.
+    /// Whether the backward pass computes half of the LSTMs' gates again, in place of keeping those
+    /// of all steps from the forward pass: about half the memory of activations for somewhat more
+    /// time. Gradients are the same to the bit.
     #[serde(default)]
     pub gradient_checkpointing: bool,
     /// Decides the initial weights, the order and what is dropped.
@@ -78,12 +85,13 @@ pub struct Config {
     /// What is done about a run that diverges.
     #[serde(default)]
     pub divergence: Divergence,
-    /// What products of matrices and the recurrence read is rounded to; everything else is in single precision
-    /// ([`Precision::arithmetic`]).
+    /// What products of matrices and the recurrence read is rounded to; everything else is in
+    /// single precision ([`Precision::arithmetic`]).
     #[serde(default)]
     pub precision: Precision,
-    /// Whether a GPU may round what products of matrices read in fp32 to TF32, 11 significant bits with the range of fp32, for its tensor cores. The recurrence stays in fp32.
-    /// Nothing on the processor, which multiplies fp32 as it is.
+    /// Whether a GPU may round what products of matrices read in fp32 to TF32, 11 significant bits
+    /// with the range of fp32, for its tensor cores. The recurrence stays in fp32. Nothing on the
+    /// processor, which multiplies fp32 as it is.
     #[serde(default)]
     pub tf32: bool,
     /// Which kernels a GPU's operations take.
@@ -92,7 +100,8 @@ pub struct Config {
     /// How the loss scale of fp16 changes; nothing in other precisions, which have none.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
-    /// Whether each step tells where its time went, layer by layer ([`StepEvent::profile`](crate::StepEvent::profile)); the fast form can.
+    /// Whether each step tells where its time went, layer by layer
+    /// ([`StepEvent::profile`](crate::StepEvent::profile)); the fast form can.
     #[serde(default)]
     pub profile: bool,
     /// How the model is computed. The results of the two forms differ by rounding.
@@ -237,7 +246,8 @@ impl Config {
         self.dropout > 0.0 && self.model.encoder == Encoder::Lstm && self.model.layers > 1
     }
 
-    /// Whether the model is evaluated in one pass over each segment, whatever windows are asked for.
+    /// Whether the model is evaluated in one pass over each segment, whatever windows are asked
+    /// for.
     pub fn streams(&self) -> bool {
         self.carry_state || self.mode == Mode::Dense
     }

@@ -14,8 +14,8 @@ impl Config {
     /// their batch comes.
     ///
     /// # Errors
-    /// [`Setting`](crate::Error::Setting) for a readout that is not that of the targets, or not one of
-    /// the loss; [`Task`](crate::Error::Task) for tasks that are not of all targets;
+    /// [`Setting`](crate::Error::Setting) for a readout that is not that of the targets, or not one
+    /// of the loss; [`Task`](crate::Error::Task) for tasks that are not of all targets;
     /// [`Targets`](crate::Error::Targets).
     pub fn check_samples(&self, samples: &dyn Samples) -> Result<()> {
         let width = samples.shape().outputs;

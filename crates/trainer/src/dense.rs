@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Dense training: samples that follow one another are computed in one pass over the bars of them all.
+//! Dense training: samples that follow one another are computed in one pass over the bars of them
+//! all.
 //!
 //! ```text
 //! windows:  each sample's window, T steps a sample
@@ -8,12 +9,15 @@
 //!           bars T, T + 1, … are those of the samples, each of which has its own prediction and loss
 //! ```
 //!
-//! The first T - 1 bars are a burn-in: no sample sees fewer bars than its window has. Those after the first see more, as far back as the run
-//! begins, so that what is learnt is what a model does that goes on from bar to bar; gradients flow back to the run's first bar (truncated
-//! backpropagation through time: Williams and Peng, *An efficient gradient-based algorithm for on-line training of recurrent network
-//! trajectories*, 1990). A pass takes (T + n - 1) / n steps a sample in place of T.
+//! The first T - 1 bars are a burn-in: no sample sees fewer bars than its window has. Those after
+//! the first see more, as far back as the run begins, so that what is learnt is what a model does
+//! that goes on from bar to bar; gradients flow back to the run's first bar (truncated
+//! backpropagation through time: Williams and Peng, *An efficient gradient-based algorithm for
+//! on-line training of recurrent network trajectories*, 1990). A pass takes (T + n - 1) / n steps a
+//! sample in place of T.
 //!
-//! Attention pools the states of a sample's T bars, which those of its neighbours nearly are: see `pooling/sliding.rs`.
+//! Attention pools the states of a sample's T bars, which those of its neighbours nearly are: see
+//! `pooling/sliding.rs`.
 
 use std::ops::Range;
 
@@ -29,9 +33,9 @@ pub enum Mode {
     /// Each sample's window by itself, from its first bar to its last.
     #[default]
     Windows,
-    /// All samples of a run ([`Config::run_length`](crate::Config::run_length)) in one pass over their bars, from the first bar of the first window
-    /// on. The samples must be slices of series. Such models are evaluated as those with carried state: in one pass over each
-    /// segment.
+    /// All samples of a run ([`Config::run_length`](crate::Config::run_length)) in one pass over
+    /// their bars, from the first bar of the first window on. The samples must be slices of series.
+    /// Such models are evaluated as those with carried state: in one pass over each segment.
     Dense,
 }
 
@@ -51,7 +55,8 @@ pub enum Mode {
 pub(crate) struct Runs {
     /// Samples in the longest, and bars from the last of its first window to the last of all.
     pub(crate) longest: usize,
-    /// Runs that one thread computes side by side. Part of the arithmetic, and thus no matter of threads.
+    /// Runs that one thread computes side by side. Part of the arithmetic, and thus no matter of
+    /// threads.
     pub(crate) at_once: usize,
     /// Samples that the order visits together. No run goes on from one piece to the next.
     pub(crate) piece: usize,
@@ -137,7 +142,7 @@ impl Runs {
             let end = cell.end - position;
             let mut first = cell.start - position;
             while first < end {
-                let ends = (first + 1..end).take_while(|&sample| self.goes_on((batch.shape(), start), (first, sample)));
+                let ends = (first + 1..end).take_while(|&sample| self.goes_on(batch.shape(), start, (first, sample)));
                 let last = ends.last().unwrap_or(first);
                 runs.push(first..last + 1);
                 first = last + 1;
@@ -159,11 +164,13 @@ impl Runs {
         shards
     }
 
-    /// Whether a run from sample `first` on that has the one before `sample` may have this one too, but for its length. A window of timeframe `k` begins at the bar `start(k, sample)`, or as far
-    /// from it as those of all samples do.
+    /// Whether a run from sample `first` on that has the one before `sample` may have this one too,
+    /// but for its length. A window of timeframe `k` begins at the bar `start(k, sample)`, or as
+    /// far from it as those of all samples do.
     pub(crate) fn goes_on(
         self,
-        (shape, start): (&SampleShape, impl Fn(usize, usize) -> i64),
+        shape: &SampleShape,
+        start: impl Fn(usize, usize) -> i64,
         (first, sample): (usize, usize),
     ) -> bool {
         shape.timeframes.iter().enumerate().all(|(k, timeframe)| {

@@ -11,23 +11,26 @@ const LOSSES_MAX: usize = 32;
 /// Losses before which there is no median to speak of.
 const LOSSES_MIN: usize = 8;
 
-/// What is done about a run that diverges: one whose loss or gradients become infinite or NaN, or whose loss explodes.
+/// What is done about a run that diverges: one whose loss or gradients become infinite or NaN, or
+/// whose loss explodes.
 ///
-/// The rule is this. The step that diverged changes nothing. The run goes back to its last checkpoint, its first one being that of step 0;
-/// where it has saved none since it last went back, to the one before, because a checkpoint may have been saved when the weights were on
-/// their way already. It goes on from there in the same order of samples, with half the learning rate that it would have had in all steps to
-/// come. After [`rollbacks_max`](Divergence::rollbacks_max) times it gives up.
+/// The rule is this. The step that diverged changes nothing. The run goes back to its last
+/// checkpoint, its first one being that of step 0; where it has saved none since it last went back,
+/// to the one before, because a checkpoint may have been saved when the weights were on their way
+/// already. It goes on from there in the same order of samples, with half the learning rate that it
+/// would have had in all steps to come. After [`rollbacks_max`](Divergence::rollbacks_max) times it
+/// gives up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     /// How often a run goes back in all. 0 ends it at once; above, it must keep checkpoints.
     pub rollbacks_max: u32,
-    /// A loss above this many times the median of those of the last 32 steps is an explosion, > 1; there is none before 8 steps. `None`
-    /// lets losses be as large as they like.
+    /// A loss above this many times the median of those of the last 32 steps is an explosion, > 1;
+    /// there is none before 8 steps. `None` lets losses be as large as they like.
     pub explosion_factor: Option<f64>,
 }
 
-/// How a run has gone so far, as far as divergence is concerned. A part of a checkpoint's state, so that a resumed run judges and
-/// goes on alike.
+/// How a run has gone so far, as far as divergence is concerned. A part of a checkpoint's state, so
+/// that a resumed run judges and goes on alike.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Course {
     /// How often the run has gone back.
@@ -54,7 +57,7 @@ impl Divergence {
     }
 
     /// Refuses the `loss` of step `step`, counted from 1, where it explodes.
-    pub(crate) fn check_loss(&self, course: &Course, (step, loss): (u64, f64)) -> Result<()> {
+    pub(crate) fn check_loss(&self, course: &Course, step: u64, loss: f64) -> Result<()> {
         match self.factor_and_median(course) {
             Some([factor, median]) if loss > factor * median => Err(Error::Exploded { step, loss, median, factor }),
             _ => Ok(()),
@@ -100,7 +103,7 @@ mod tests {
         let (rule, mut course) =
             (Divergence { explosion_factor: Some(10.0), ..Divergence::default() }, Course::default());
         let at = losses.iter().zip(1..).position(|(&loss, step)| {
-            let refused = rule.check_loss(&course, (step, loss)).is_err();
+            let refused = rule.check_loss(&course, step, loss).is_err();
             course.note(loss);
             refused
         });
@@ -117,7 +120,8 @@ mod tests {
             ([level(8, 1.0), vec![10.0, 10.5]].concat(), Some(10)),
             // One outlier does not move the median, and of two the larger is refused.
             ([level(8, 1.0), vec![9.0, 9.0, 11.0]].concat(), Some(11)),
-            // A loss that has risen for long is no explosion: of the last 32, 16 are of the new level.
+            // A loss that has risen for long is no explosion: of the last 32, 16 are of the new
+            // level.
             ([level(40, 1.0), level(17, 9.0), vec![80.0]].concat(), None),
             ([level(40, 1.0), level(15, 9.0), vec![80.0]].concat(), Some(56)),
             ([level(20, 0.0), vec![1.0]].concat(), None),
@@ -130,7 +134,7 @@ mod tests {
     #[test]
     fn without_a_factor_nothing_explodes() {
         let course = Course { losses: vec![1.0; 32], ..Course::default() };
-        Divergence::default().check_loss(&course, (33, f64::MAX)).unwrap();
+        Divergence::default().check_loss(&course, 33, f64::MAX).unwrap();
         for factor in [1.0, 0.0, f64::NAN, f64::INFINITY] {
             let rule = Divergence { explosion_factor: Some(factor), ..Divergence::default() };
             let message = rule.check().unwrap_err().to_string();

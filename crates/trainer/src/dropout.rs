@@ -2,18 +2,21 @@
 
 //! Which outputs of a layer the layer above does not see.
 //!
-//! Whether a number is dropped is a pure function of (seed, step, timeframe, window, layer, t, unit). Samples that share a window
-//! therefore share its mask, however they are spread over batches, shards and threads, and the backward pass draws the forward
-//! pass's mask again in place of keeping it. The numbers are those of Philox4x32-10, see [`megabatch_order::random`]: (seed, step,
-//! timeframe, layer) make its key, (unit, t / 4, the window's end) its counter, and t mod 4 picks one of the four words of its
-//! answer, so that sixteen units of four steps are sixteen equal computations.
+//! Whether a number is dropped is a pure function of (seed, step, timeframe, window, layer, t,
+//! unit). Samples that share a window therefore share its mask, however they are spread over
+//! batches, shards and threads, and the backward pass draws the forward pass's mask again in place
+//! of keeping it. The numbers are those of Philox4x32-10, see [`megabatch_order::random`]: (seed,
+//! step, timeframe, layer) make its key, (unit, t / 4, the window's end) its counter, and t mod 4
+//! picks one of the four words of its answer, so that sixteen units of four steps are sixteen equal
+//! computations.
 
 use megabatch_order::random::{Stream, bits, halves, philox4x32};
 
 use crate::error::{Error, Result};
 
-/// The dropout of one optimizer step, as `torch.nn.LSTM` defines it: on the outputs of every layer but the last, each dropped
-/// with the probability `rate`, the others scaled by 1 / (1 - `rate`). It takes other numbers from step to step.
+/// The dropout of one optimizer step, as `torch.nn.LSTM` defines it: on the outputs of every layer
+/// but the last, each dropped with the probability `rate`, the others scaled by 1 / (1 - `rate`).
+/// It takes other numbers from step to step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     rate: f32,
@@ -53,8 +56,9 @@ impl Mask {
         Mask { key: halves(key), dropped_below: (rate * 2f64.powi(32)) as u32, scale: 1.0 / (1.0 - rate) }
     }
 
-    /// What the output of unit `unit` at step `t`, counted from 0, is multiplied by: 0 or 1 / (1 - rate). `end` stands for the
-    /// window: the row of its last bar in the series, or the sample's index where samples are not slices of series.
+    /// What the output of unit `unit` at step `t`, counted from 0, is multiplied by: 0 or 1 / (1 -
+    /// rate). `end` stands for the window: the row of its last bar in the series, or the sample's
+    /// index where samples are not slices of series.
     pub fn factor(self, end: usize, (t, unit): (usize, usize)) -> f64 {
         let [end_low, end_high] = halves(end as u64);
         let words = philox4x32(self.key, [unit as u32, (t / 4) as u32, end_low, end_high]);
@@ -89,8 +93,8 @@ mod tests {
         dropout.mask(timeframe, layer).factor(end, (t, unit)) == 0.0
     }
 
-    /// Along every index the rate is that asked for, and whether a number is dropped tells nothing of its neighbour: both
-    /// within five standard errors over 20,000 numbers.
+    /// Along every index the rate is that asked for, and whether a number is dropped tells nothing
+    /// of its neighbour: both within five standard errors over 20,000 numbers.
     #[test]
     fn numbers_are_dropped_at_the_rate_and_independently_of_their_neighbours() {
         const COUNT: usize = 20_000;
@@ -131,7 +135,8 @@ mod tests {
         }
     }
 
-    /// What is kept is scaled up by what is lost, so that the layer above sees the same mean; ends past 2³² are told apart.
+    /// What is kept is scaled up by what is lost, so that the layer above sees the same mean; ends
+    /// past 2³² are told apart.
     #[test]
     fn factors_are_those_of_inverted_dropout() {
         let mask = |rate| Dropout::of_step(rate, 3, 4).unwrap().mask("M1", 1);

@@ -9,12 +9,13 @@ use crate::error::{Error, Result};
 pub struct EarlyStopping {
     /// Validations in a row without an improvement after which training ends, ≥ 1.
     pub patience: u32,
-    /// An improvement is a loss lower by more than this than that of the last improvement, ≥ 0, in the unit of the loss.
+    /// An improvement is a loss lower by more than this than that of the last improvement, ≥ 0, in
+    /// the unit of the loss.
     pub min_delta: f64,
 }
 
-/// For how long the validation loss has not improved. A part of a checkpoint's state, so that a resumed run ends at the same
-/// step.
+/// For how long the validation loss has not improved. A part of a checkpoint's state, so that a
+/// resumed run ends at the same step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plateau {
     /// The loss of the last improvement; none before the first validation.

@@ -202,7 +202,8 @@ pub enum Error {
         advice: &'static str,
     },
 
-    /// A number that training depends on became infinite or NaN. Nothing was updated in the step named.
+    /// A number that training depends on became infinite or NaN. Nothing was updated in the step
+    /// named.
     #[error(
         "step {step}: the loss is {loss:.4e} and the first number that is not finite is element {index} of {tensor}; \
          check the data, lower the learning rate or set a clip norm"
@@ -275,7 +276,8 @@ pub enum Error {
     Weights {
         /// The file.
         path: PathBuf,
-        /// One line for each tensor that is missing, not known, misshapen or of a type that cannot be read.
+        /// One line for each tensor that is missing, not known, misshapen or of a type that cannot
+        /// be read.
         problems: Vec<String>,
     },
 

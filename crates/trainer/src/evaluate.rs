@@ -24,24 +24,28 @@ use sums::{GroupSums, MeanLoss, Rows};
 /// A model's errors on some samples, beside those of the baselines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Number of samples; of graphs, where it is those that are predicted. Only those count of which some target is known; of nodes and graphs,
-    /// those of which all are.
+    /// Number of samples; of graphs, where it is those that are predicted. Only those count of
+    /// which some target is known; of nodes and graphs, those of which all are.
     pub samples: usize,
     /// Mean loss.
     pub loss: f64,
     /// The model's errors by horizon.
     #[serde(flatten)]
     pub metrics: Metrics,
-    /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`; of classes `most_frequent`.
+    /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`; of classes
+    /// `most_frequent`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: BTreeMap<&'static str, Metrics>,
-    /// Loss and errors of each task by itself, for a model of several; their horizons stand in the lists above too, in the order of the targets.
+    /// Loss and errors of each task by itself, for a model of several; their horizons stand in the
+    /// lists above too, in the order of the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskEvaluation>,
-    /// The same of the samples of each instrument, by name; empty where the source does not tell instruments apart.
+    /// The same of the samples of each instrument, by name; empty where the source does not tell
+    /// instruments apart.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub instruments: BTreeMap<String, InstrumentEvaluation>,
-    /// The model's correlations within each graph, in the order in which the graphs were visited; empty where none are defined.
+    /// The model's correlations within each graph, in the order in which the graphs were visited;
+    /// empty where none are defined.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub graphs: Vec<GraphCorrelations>,
 }

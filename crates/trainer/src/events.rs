@@ -11,8 +11,8 @@ use crate::ladder::Ration;
 use crate::metrics::Metrics;
 use crate::profile::Profile;
 
-/// What training tells its observer, who may end it by answering `ControlFlow::Break`; a checkpoint is then saved first,
-/// where checkpoints are kept.
+/// What training tells its observer, who may end it by answering `ControlFlow::Break`; a checkpoint
+/// is then saved first, where checkpoints are kept.
 pub type Observer<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 
 /// Something that happened in training.
@@ -31,7 +31,8 @@ pub enum Event<'a> {
         /// Its folder.
         path: &'a Path,
     },
-    /// An epoch is over and validated. Its checkpoint is saved next, so that what is told here is told once, also in a resumed run.
+    /// An epoch is over and validated. Its checkpoint is saved next, so that what is told here is
+    /// told once, also in a resumed run.
     Epoch(EpochEvent),
     /// A step diverged, and the run goes on from a checkpoint, which is saved anew next.
     Rollback(RollbackEvent),
@@ -59,22 +60,26 @@ pub struct StepEvent {
     pub samples: usize,
     /// Mean loss over them, before the update.
     pub loss: f64,
-    /// Terms that the loss is the mean of, where some targets are not known. A step without any, whose loss is 0, changes no weight.
+    /// Terms that the loss is the mean of, where some targets are not known. A step without any,
+    /// whose loss is 0, changes no weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_terms: Option<usize>,
     /// Norm of all gradients before clipping.
     pub grad_norm: f64,
-    /// What gradients were multiplied by before they were rounded, in a run that needs it; the gradients' norm is without it.
+    /// What gradients were multiplied by before they were rounded, in a run that needs it; the
+    /// gradients' norm is without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<f32>,
-    /// The first gradient that was too large for the loss scale: the step changed no weight, and the scale was lowered.
+    /// The first gradient that was too large for the loss scale: the step changed no weight, and
+    /// the scale was lowered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overflow: Option<String>,
     /// The learning rate that the step used.
     pub lr: f64,
     /// Time in which the computation waited for data.
     pub data_wait_s: f64,
-    /// The same by cause, where the samples load themselves ahead ([`LoadAhead`](crate::LoadAhead)).
+    /// The same by cause, where the samples load themselves ahead
+    /// ([`LoadAhead`](crate::LoadAhead)).
     #[serde(flatten)]
     pub data_waits: Option<Waits>,
     /// Time of the forward pass.
@@ -152,18 +157,20 @@ pub struct ShortageEvent {
     pub step: u64,
     /// What could not be had.
     pub cause: String,
-    /// Samples, or graphs, that are computed at once from now on; they are accumulated to batches of `planned_batch_size`.
+    /// Samples, or graphs, that are computed at once from now on; they are accumulated to batches
+    /// of `planned_batch_size`.
     pub batch_size: usize,
     /// Those of a batch.
     pub planned_batch_size: usize,
     /// Whether half of the activations are computed again in the backward pass from now on.
     pub gradient_checkpointing: bool,
-    /// Size of the chunks that samples are read ahead in from now on, of what was planned; nothing for samples that are not.
+    /// Size of the chunks that samples are read ahead in from now on, of what was planned; nothing
+    /// for samples that are not.
     pub chunk_percent: u32,
 }
 
 impl ShortageEvent {
-    pub(crate) fn new(step: u64, cause: &Error, (ration, planned_batch_size): (Ration, usize)) -> Self {
+    pub(crate) fn new(step: u64, cause: &Error, ration: Ration, planned_batch_size: usize) -> Self {
         let Ration { chunk_percent, batch_size, gradient_checkpointing } = ration;
         let cause = cause.to_string();
         ShortageEvent { step, cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent }

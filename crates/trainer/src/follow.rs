@@ -16,14 +16,14 @@ use crate::stream::{ONE_SAMPLE, top_hidden};
 use crate::tensor::TensorSet;
 use crate::weights::load_weights;
 
-/// A trained model that follows one instrument bar by bar: it holds the states of all its LSTMs, and a bar moves those of its
-/// timeframe on by one step.
+/// A trained model that follows one instrument bar by bar: it holds the states of all its LSTMs,
+/// and a bar moves those of its timeframe on by one step.
 ///
 /// It gives, bit for bit, the predictions that a [`Predictor`](crate::Predictor) with carried state
 /// gives in single precision for samples whose windows end at the bars pushed last. Give the bars
-/// of each timeframe in order, only once they have closed, and
-/// [`restart`](Follower::restart) all timeframes where a segment begins. A model that pools by attention reads the states of bars before the
-/// segment's first one as zero, until T bars have been pushed.
+/// of each timeframe in order, only once they have closed, and [`restart`](Follower::restart) all
+/// timeframes where a segment begins. A model that pools by attention reads the states of bars
+/// before the segment's first one as zero, until T bars have been pushed.
 #[derive(Debug)]
 pub struct Follower {
     model: Model,
@@ -39,8 +39,9 @@ impl Follower {
     /// The model with the weights of a safetensors file, at the start of a segment.
     ///
     /// # Errors
-    /// As [`load_weights`]; [`Error::Memory`](crate::Error::Memory) and [`Error::Threads`](crate::Error::Threads) when the device
-    /// has no room; [`Error::Setting`](crate::Error::Setting) for a model without states or over graphs.
+    /// As [`load_weights`]; [`Error::Memory`](crate::Error::Memory) and
+    /// [`Error::Threads`](crate::Error::Threads) when the device has no room;
+    /// [`Error::Setting`](crate::Error::Setting) for a model without states or over graphs.
     pub fn open(device: &Device, model: Model, weights: &Path, form: Form) -> Result<Self> {
         model.config().check_carried_state()?;
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
@@ -51,7 +52,7 @@ impl Follower {
         let scope = device.scope("carried");
         let timeframes = &model.shape().timeframes;
         let state = |timeframe| Ok(Buffer::zeros(&scope, followed_len(&model, timeframe))?);
-        let pooling = |(of, timeframe): (_, &Timeframe)| PlainPooling::new(&scope, of, (timeframe.steps, 1));
+        let pooling = |(of, timeframe): (_, &Timeframe)| PlainPooling::new(&scope, of, timeframe.steps, 1);
         Ok(Follower {
             states: timeframes.iter().map(state).collect::<Result<_>>()?,
             poolings: model.poolings().iter().zip(timeframes).map(pooling).collect::<Result<_>>()?,
@@ -82,7 +83,7 @@ impl Follower {
         let hidden = self.model.config().hidden;
         let (state, recent) = self.states[timeframe].as_mut_slice().split_at_mut(state_len(&self.model));
         for bars in bars.chunks(shape.steps * shape.features) {
-            self.engine.advance((&self.model, &self.parameters), (timeframe, bars), state);
+            self.engine.advance(&self.model, &self.parameters, (timeframe, bars), state);
             if recent.is_empty() {
                 continue;
             }
@@ -117,9 +118,10 @@ impl Follower {
         self.decoding.outputs().to_vec()
     }
 
-    /// The state of timeframe `timeframe`, `[layers, 2, H]`: the hidden and then the cell state of each layer. For a model that pools by
-    /// attention, the top layer's outputs after the last T bars follow, `[T, H]`, the latest last; of bars before the segment's first
-    /// one they are zero.
+    /// The state of timeframe `timeframe`, `[layers, 2, H]`: the hidden and then the cell state of
+    /// each layer. For a model that pools by attention, the top layer's outputs after the last T
+    /// bars follow, `[T, H]`, the latest last; of bars before the segment's first one they are
+    /// zero.
     ///
     /// # Panics
     /// If there is no such timeframe.

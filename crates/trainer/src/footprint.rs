@@ -34,7 +34,8 @@ use crate::stream::{distinct_ends, read_rows, streamed_len};
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// The weights, a working copy of them for products in 16 bits and, for the fast form, the LSTMs' once more in the kernels' order.
+    /// The weights, a working copy of them for products in 16 bits and, for the fast form, the
+    /// LSTMs' once more in the kernels' order.
     pub parameters_bytes: usize,
     /// Gradients: their sum, and one set for each shard in work.
     pub gradients_bytes: usize,
@@ -42,8 +43,9 @@ pub struct Footprint {
     pub optimizer_bytes: usize,
     /// What the forward pass keeps for the backward pass, for each shard in work.
     pub activations_bytes: usize,
-    /// Batches: the one in work and the one being read, twice while a validation interrupts training. None are taken for samples that
-    /// load themselves ahead ([`LoadAhead`](crate::LoadAhead)), whose memory is the source's.
+    /// Batches: the one in work and the one being read, twice while a validation interrupts
+    /// training. None are taken for samples that load themselves ahead
+    /// ([`LoadAhead`](crate::LoadAhead)), whose memory is the source's.
     pub batches_bytes: usize,
     /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
     pub carried_bytes: usize,
@@ -61,12 +63,13 @@ pub struct CarriedStates {
 }
 
 impl CarriedStates {
-    /// Those of a run that trains and validates on samples of `samples` with these indices, for a configuration that carries states or
-    /// only evaluates from them ([`Config::streams`]).
+    /// Those of a run that trains and validates on samples of `samples` with these indices, for a
+    /// configuration that carries states or only evaluates from them ([`Config::streams`]).
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting) for samples that are stored as windows, and whatever is wrong with series.
-    pub fn of(config: &Config, samples: &dyn Samples, [train, validation]: [&[usize]; 2]) -> Result<Self> {
+    /// [`Error::Setting`](crate::Error::Setting) for samples that are stored as windows, and
+    /// whatever is wrong with series.
+    pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
         let train = if config.carry_state { train } else { &[] };
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
         let ends = distinct_ends(samples, validation)?;
@@ -81,18 +84,19 @@ impl CarriedStates {
 }
 
 impl Footprint {
-    /// The footprint of training on samples of `shape`, with `validation_samples` to validate on; without the carried states of
-    /// a run that carries them.
+    /// The footprint of training on samples of `shape`, with `validation_samples` to validate on;
+    /// without the carried states of a run that carries them.
     ///
     /// # Errors
     /// As [`Model::new`].
     pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
         let room = config.compute().room(config.purpose());
-        Footprint::with_room(config, shape, (room, 1), validation_samples > 0)
+        Footprint::with_room(config, shape, room, 1, validation_samples > 0)
     }
 
-    /// The footprint of training a model over graphs, of which the largest have so many nodes and edges
-    /// ([`Graphs::largest`](crate::Graphs::largest)), with `validation_graphs` to validate on.
+    /// The footprint of training a model over graphs, of which the largest have so many nodes and
+    /// edges ([`Graphs::largest`](crate::Graphs::largest)), with `validation_graphs` to validate
+    /// on.
     ///
     /// # Errors
     /// As [`Model::new`].
@@ -102,23 +106,18 @@ impl Footprint {
         (nodes, edges): (usize, usize),
         validation_graphs: usize,
     ) -> Result<Self> {
-        Footprint::with_room(config, shape, (Room { samples: nodes, edges, run: 1 }, nodes), validation_graphs > 0)
+        Footprint::with_room(config, shape, Room { samples: nodes, edges, run: 1 }, nodes, validation_graphs > 0)
     }
 
     /// The footprint with shards of `room`, in batches of so many samples times the batch size.
-    fn with_room(
-        config: &Config,
-        shape: &SampleShape,
-        (room, samples): (Room, usize),
-        validates: bool,
-    ) -> Result<Self> {
+    fn with_room(config: &Config, shape: &SampleShape, room: Room, samples: usize, validates: bool) -> Result<Self> {
         config.loss.check_groups(shape.outputs)?;
         check_countable(config, shape, samples)?;
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let weights = model.layout().len();
         let shards = config.compute().shards_at_once(&model, config.purpose());
         let (packed, pass) = match config.form {
-            Form::Plain => (0, pass_len(config, (shape, &model), room)),
+            Form::Plain => (0, pass_len(config, shape, &model, room)),
             Form::Fast => {
                 let pass = fast::Pass::len(&model, room, config.purpose());
                 (PackedWeights::len(&model, config.purpose()), pass)
@@ -142,8 +141,8 @@ impl Footprint {
         })
     }
 
-    /// This footprint for a run that carries `states`: those that windows start from, those that a step computes, and while it
-    /// is validated those that predictions are made from.
+    /// This footprint for a run that carries `states`: those that windows start from, those that a
+    /// step computes, and while it is validated those that predictions are made from.
     ///
     /// # Panics
     /// If there is no model of this configuration, so that there is no footprint of it either.
@@ -216,8 +215,9 @@ pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize
     Err(Error::setting("gpu_optimization.batch_size", &config.batch_size, expected))
 }
 
-/// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations` for what each part is.
-fn pass_len(config: &Config, (shape, model): (&SampleShape, &Model), room: Room) -> usize {
+/// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations`
+/// for what each part is.
+fn pass_len(config: &Config, shape: &SampleShape, model: &Model, room: Room) -> usize {
     let capacity = room.samples;
     let ModelConfig { hidden, layers, .. } = config.model;
     let state = capacity * hidden;
@@ -236,7 +236,6 @@ fn pass_len(config: &Config, (shape, model): (&SampleShape, &Model), room: Room)
     let lstms = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features));
     let encoder: usize = if config.model.encoder == Encoder::Lstm { lstms.sum() } else { 0 };
     let pooled = model.poolings().iter().zip(&shape.timeframes);
-    let pooled =
-        pooled.map(|(of, timeframe)| PlainPooling::<f32>::len((of.heads, of.hidden), (timeframe.steps, capacity)));
+    let pooled = pooled.map(|(of, timeframe)| PlainPooling::<f32>::len(of.heads, of.hidden, timeframe.steps, capacity));
     encoder + normed + pooled.sum::<usize>() + model.decoder().plain_len(room, config.purpose())
 }

@@ -157,15 +157,17 @@ impl Memory {
         }
     }
 
-    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
+    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them;
+    /// `state` is then that after them.
     pub(crate) fn advance(&mut self, weights: Weights<'_>, (k, bars): (usize, &[f32]), state: &mut [f32]) {
         match self {
-            Memory::Plain(pass) => pass.advance((weights.model, weights.parameters), (k, bars), state),
+            Memory::Plain(pass) => pass.advance(weights.model, weights.parameters, (k, bars), state),
             Memory::Fast(pass) => pass.advance(weights.packed(), (k, bars), state),
         }
     }
 
-    /// Writes the state [layers, 2, H] of the sample `sample` of the shard in timeframe `k` after step `t`.
+    /// Writes the state [layers, 2, H] of the sample `sample` of the shard in timeframe `k` after
+    /// step `t`.
     pub(crate) fn read_state(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
         match self {
             Memory::Plain(pass) => pass.read_state(k, (sample, t), to),
@@ -173,7 +175,8 @@ impl Memory {
         }
     }
 
-    /// Writes the top layer's hidden state [H] of the sample `sample` of the shard in timeframe `k` after step `t`.
+    /// Writes the top layer's hidden state [H] of the sample `sample` of the shard in timeframe `k`
+    /// after step `t`.
     pub(crate) fn read_top(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
         match self {
             Memory::Plain(pass) => pass.read_top(k, (sample, t), to),
@@ -181,15 +184,17 @@ impl Memory {
         }
     }
 
-    /// Writes the weights [heads, T] with which the sample `sample` of the shard was pooled in timeframe `k`.
-    pub(crate) fn read_pooling(&self, model: &Model, (k, sample): (usize, usize), to: &mut [f32]) {
+    /// Writes the weights [heads, T] with which the sample `sample` of the shard was pooled in
+    /// timeframe `k`.
+    pub(crate) fn read_pooling(&self, model: &Model, k: usize, sample: usize, to: &mut [f32]) {
         match self {
             Memory::Plain(pass) => to.copy_from_slice(pass.pooling_weights(model, (k, sample))),
             Memory::Fast(pass) => pass.read_pooling(k, sample, to),
         }
     }
 
-    /// The weights [heads, n, n] with which the timeframes of the sample `sample` of the shard were fused.
+    /// The weights [heads, n, n] with which the timeframes of the sample `sample` of the shard were
+    /// fused.
     pub(crate) fn fusion_weights(&self, model: &Model, sample: usize) -> &[f32] {
         match self {
             Memory::Plain(pass) => pass.fusion_weights(model, sample),

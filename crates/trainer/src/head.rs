@@ -30,7 +30,7 @@ impl Head {
     pub(crate) fn forward<S: Scalar>(&self, parameters: &TensorSet<S>, joined: &[S], outputs: &mut [S]) {
         let bias = parameters.slot(self.bias);
         outputs.chunks_exact_mut(self.outputs).for_each(|row| row.copy_from_slice(bias));
-        let weight = Matrix::new(parameters.slot(self.weight), [self.outputs, self.width]).transposed();
+        let weight = Matrix::new(parameters.slot(self.weight), self.outputs, self.width).transposed();
         multiply(self.joined(joined), weight, Output::Add, outputs);
     }
 
@@ -43,16 +43,16 @@ impl Head {
         gradients: &mut TensorSet<S>,
     ) {
         let rows = d_outputs.len() / self.outputs;
-        let d_y = Matrix::new(d_outputs, [rows, self.outputs]);
+        let d_y = Matrix::new(d_outputs, rows, self.outputs);
         multiply(d_y.transposed(), self.joined(joined), Output::Add, gradients.slot_mut(self.weight));
         for row in d_outputs.chunks_exact(self.outputs) {
             gradients.slot_mut(self.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
         }
-        let weight = Matrix::new(parameters.slot(self.weight), [self.outputs, self.width]);
+        let weight = Matrix::new(parameters.slot(self.weight), self.outputs, self.width);
         multiply(d_y, weight, Output::Overwrite, d_joined);
     }
 
     fn joined<'a, S>(&self, joined: &'a [S]) -> Matrix<'a, S> {
-        Matrix::new(joined, [joined.len() / self.width, self.width])
+        Matrix::new(joined, joined.len() / self.width, self.width)
     }
 }

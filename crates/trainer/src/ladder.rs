@@ -9,11 +9,11 @@
 //! 4  both          batches and chunks to a quarter, an eighth, …, down to one sample
 //! ```
 //!
-//! No cut changes what is learnt: an optimizer step takes the same samples, and adds up their gradients in the same order. Batches are cut
-//! where shards end, so that the run goes on bit for bit; below 32 samples, where a shard itself is
-//! cut, to rounding. Dense training groups the runs of a step into shards whatever batches it is
-//! computed in, and batches consist of whole shards. Products in 16 bits, which would be the next
-//! thing to cut, take more memory on a CPU, not less.
+//! No cut changes what is learnt: an optimizer step takes the same samples, and adds up their
+//! gradients in the same order. Batches are cut where shards end, so that the run goes on bit for
+//! bit; below 32 samples, where a shard itself is cut, to rounding. Dense training groups the runs
+//! of a step into shards whatever batches it is computed in, and batches consist of whole shards.
+//! Products in 16 bits, which would be the next thing to cut, take more memory on a CPU, not less.
 
 use crate::config::Config;
 use crate::dense::Grain;
@@ -74,7 +74,8 @@ impl Ladder {
         self.rations[self.at]
     }
 
-    /// Cuts it, whether samples are read in chunks or not; `None` where there is nothing left to cut.
+    /// Cuts it, whether samples are read in chunks or not; `None` where there is nothing left to
+    /// cut.
     pub(crate) fn descend(&mut self, has_chunks: bool) -> Option<Ration> {
         let now = self.ration();
         let of_chunks = |ration: &Ration| if has_chunks { ration.chunk_percent } else { now.chunk_percent };

@@ -6,16 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// How the learning rate changes over a run: a pure function of the step, so that a resumed run needs no memory of it.
+/// How the learning rate changes over a run: a pure function of the step, so that a resumed run
+/// needs no memory of it.
 ///
 /// Step s of S, both counted from 0, with the optimizer's rate lr and W = `warmup_steps`:
 ///
 /// 1. s < W: lr · (s + 1) / W, a line from lr / W at the first step to lr at step W - 1. PyTorch's
-///    `LinearLR(start_factor=1/W, total_iters=W-1)`. A run of no more than W steps ends on this line.
+///    `LinearLR(start_factor=1/W, total_iters=W-1)`. A run of no more than W steps ends on this
+///    line.
 /// 2. Else, constant: lr.
-/// 3. Else, cosine (Loshchilov and Hutter, "SGDR", 2017, without restarts): half a cosine from lr at the line's end, or at
-///    step 0 without one, to `lr_min` at step S - 1. PyTorch's `CosineAnnealingLR(T_max=S-1-P, eta_min=lr_min)` from step
-///    P = max(W, 1) - 1 on.
+/// 3. Else, cosine (Loshchilov and Hutter, "SGDR", 2017, without restarts): half a cosine from lr
+///    at the line's end, or at step 0 without one, to `lr_min` at step S - 1. PyTorch's
+///    `CosineAnnealingLR(T_max=S-1-P, eta_min=lr_min)` from step P = max(W, 1) - 1 on.
 /// 4. One cycle, which has a rise of its own, so that W must be 0: see [`OneCycle`].
 ///
 /// W = 0 and W = 1 are the same.
@@ -25,7 +27,8 @@ pub struct LrSchedule {
     pub kind: LrScheduleKind,
     /// W: steps in which the rate rises to the optimizer's.
     pub warmup_steps: u64,
-    /// The rate at the last step of a cosine, from 0 to the optimizer's; a constant rate has no use for it.
+    /// The rate at the last step of a cosine, from 0 to the optimizer's; a constant rate has no use
+    /// for it.
     pub lr_min: f64,
 }
 
@@ -43,12 +46,13 @@ pub enum LrScheduleKind {
     OneCycle(OneCycle),
 }
 
-/// One cycle of the rate (Smith and Topin, "Super-Convergence", 2018), as PyTorch's `OneCycleLR` with `anneal_strategy="cos"` and
-/// `three_phase=False`.
+/// One cycle of the rate (Smith and Topin, "Super-Convergence", 2018), as PyTorch's `OneCycleLR`
+/// with `anneal_strategy="cos"` and `three_phase=False`.
 ///
-/// In S steps the rate goes along half a cosine from lr / `div_factor` at step 0 up to lr at step `pct_start` · S - 1, and along
-/// another one down to lr / `div_factor` / `final_div_factor` at step S - 1. The peak is seldom a whole step, and where it lies before
-/// step 0 the run begins on the way down.
+/// In S steps the rate goes along half a cosine from lr / `div_factor` at step 0 up to lr at step
+/// `pct_start` · S - 1, and along another one down to lr / `div_factor` / `final_div_factor` at
+/// step S - 1. The peak is seldom a whole step, and where it lies before step 0 the run begins on
+/// the way down.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OneCycle {
     /// Share of the steps in which the rate rises, from 0 to 1.
@@ -78,21 +82,23 @@ impl OneCycle {
         }
     }
 
-    /// The rate of step `step`, at most `last`, of a run whose last step is that, both counted from 0.
+    /// The rate of step `step`, at most `last`, of a run whose last step is that, both counted from
+    /// 0.
     fn rate(&self, lr: f64, step: u64, last: u64) -> f64 {
         let (step, last) = (step.min(last) as f64, last as f64);
         let first_rate = lr / self.div_factor;
         let peak = self.pct_start * (last + 1.0) - 1.0;
         if step <= peak {
             // A rise that is a single step begins at its end.
-            return if peak > 0.0 { cosine_between((first_rate, lr), step / peak) } else { lr };
+            return if peak > 0.0 { cosine_between(first_rate, lr, step / peak) } else { lr };
         }
-        cosine_between((lr, first_rate / self.final_div_factor), (step - peak) / (last - peak))
+        cosine_between(lr, first_rate / self.final_div_factor, (step - peak) / (last - peak))
     }
 }
 
-/// The point at `share` of half a cosine between two rates. Both ends are exact: the cosine is 1 and -1 there.
-fn cosine_between((from, to): (f64, f64), share: f64) -> f64 {
+/// The point at `share` of half a cosine between two rates. Both ends are exact: the cosine is 1
+/// and -1 there.
+fn cosine_between(from: f64, to: f64, share: f64) -> f64 {
     let weight = 0.5 * (1.0 + (PI * share).cos());
     from * weight + to * (1.0 - weight)
 }
@@ -124,8 +130,8 @@ impl LrSchedule {
         }
     }
 
-    /// The rate of step `step` of `steps`, counted from 0, for an optimizer of rate `lr`. Past the last step it stays as it was
-    /// there.
+    /// The rate of step `step` of `steps`, counted from 0, for an optimizer of rate `lr`. Past the
+    /// last step it stays as it was there.
     pub fn rate(&self, lr: f64, step: u64, steps: u64) -> f64 {
         if step < self.warmup_steps {
             return lr * ((step + 1) as f64 / self.warmup_steps as f64);
@@ -138,7 +144,7 @@ impl LrSchedule {
                 let peak = self.warmup_steps.max(1) - 1;
                 // A single step after which nothing falls is at the peak.
                 let share = if last > peak { (step.min(last) - peak) as f64 / (last - peak) as f64 } else { 0.0 };
-                cosine_between((lr, self.lr_min), share)
+                cosine_between(lr, self.lr_min, share)
             }
         }
     }
@@ -184,7 +190,8 @@ mod tests {
         LrSchedule { kind: LrScheduleKind::OneCycle(one_cycle), ..LrSchedule::default() }
     }
 
-    /// The optimizer's rate before each step of `OneCycleLR(max_lr=lr, total_steps=n, anneal_strategy="cos")` of PyTorch 2.15.
+    /// The optimizer's rate before each step of `OneCycleLR(max_lr=lr, total_steps=n,
+    /// anneal_strategy="cos")` of PyTorch 2.15.
     #[test]
     fn one_cycle_is_that_of_pytorch() {
         let given = |pct_start, div_factor, final_div_factor| OneCycle { pct_start, div_factor, final_div_factor };
@@ -219,7 +226,8 @@ mod tests {
                     1e-05,
                 ],
             ),
-            // The peak lies before the first step, and in a run of one step so does all but the end.
+            // The peak lies before the first step, and in a run of one step so does all but the
+            // end.
             (default, 1.0, &[0.9944154354509117, 0.46263710266697505, 4e-06]),
             (default, 1.0, &[4e-06]),
             (given(0.0, 25.0, 1e4), 0.5, &[0.42677698818985565, 0.250001, 0.07322501181014432, 2e-06]),

@@ -35,7 +35,8 @@ impl Level {
         if batch.graphs.is_some() { Level::Node } else { Level::Sample }
     }
 
-    /// The index of the sample, or the graph, of each row of a batch's predictions, whose own indices are the first of `unseen`.
+    /// The index of the sample, or the graph, of each row of a batch's predictions, whose own
+    /// indices are the first of `unseen`.
     pub(crate) fn indices<'a>(
         self,
         samples: &dyn Samples,
@@ -50,7 +51,8 @@ impl Level {
         }
     }
 
-    /// The targets [R, K] of a batch's predictions: of a graph, those of its first node, which are those of all.
+    /// The targets [R, K] of a batch's predictions: of a graph, those of its first node, which are
+    /// those of all.
     pub(crate) fn targets<'a>(self, batch: &BatchView<'a>) -> Cow<'a, [f32]> {
         let (targets, width) = (batch.targets(), batch.shape().outputs);
         match batch.graphs {

@@ -18,9 +18,10 @@ use of_graph::wide;
 pub(crate) use of_graph::{is_labelled, labelled_rows, softmax};
 pub use tasks::{Group, Task, TaskLoss, Tasks};
 
-/// What training minimises. A target of NaN is not known, and counts nowhere; in graphs, a node whose targets are not all known does not, see
-/// [`Graphs::labelled`](crate::Graphs::labelled). The losses that compare the outputs of one row, or the rows of one graph, with each other are
-/// for models over graphs.
+/// What training minimises. A target of NaN is not known, and counts nowhere; in graphs, a node
+/// whose targets are not all known does not, see [`Graphs::labelled`](crate::Graphs::labelled). The
+/// losses that compare the outputs of one row, or the rows of one graph, with each other are for
+/// models over graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -35,34 +36,40 @@ pub enum Loss {
         /// Where the square goes over into a straight line, > 0, in the unit of the targets.
         delta: f64,
     },
-    /// The mean over known targets of the pinball loss, whose least is at a quantile of the targets (Koenker and Bassett,
-    /// "Regression Quantiles", 1978): q·(t - y) for the level q where the target t is above the output y, (1 - q)·(y - t) where it is below.
-    /// ½ is half the mean absolute error. Its slope at y = t, where it has none, is taken to be 0.
+    /// The mean over known targets of the pinball loss, whose least is at a quantile of the targets
+    /// (Koenker and Bassett, "Regression Quantiles", 1978): q·(t - y) for the level q where the
+    /// target t is above the output y, (1 - q)·(y - t) where it is below. ½ is half the mean
+    /// absolute error. Its slope at y = t, where it has none, is taken to be 0.
     Quantile {
-        /// Shares of the targets that are to lie below the outputs, between 0 and 1; the same for all K. A model has an output for each: Q of
-        /// the first target, then Q of the second, and so on. The loss is the mean over them, too.
+        /// Shares of the targets that are to lie below the outputs, between 0 and 1; the same for
+        /// all K. A model has an output for each: Q of the first target, then Q of the second, and
+        /// so on. The loss is the mean over them, too.
         #[serde(alias = "level")]
         levels: Ascending,
     },
-    /// The mean over known targets of the cross entropy of their classes: the negative logarithm of the class's share in the softmax of the
-    /// target's C outputs, as `torch.nn.CrossEntropyLoss` of indices. A model has C outputs for the first target, then C for the second, and so on.
+    /// The mean over known targets of the cross entropy of their classes: the negative logarithm of
+    /// the class's share in the softmax of the target's C outputs, as `torch.nn.CrossEntropyLoss`
+    /// of indices. A model has C outputs for the first target, then C for the second, and so on.
     Classes(Classes),
-    /// The mean over rows of the cross entropy between the targets, which are the probabilities of K classes, and the softmax of the
-    /// outputs, as `torch.nn.CrossEntropyLoss`.
+    /// The mean over rows of the cross entropy between the targets, which are the probabilities of
+    /// K classes, and the softmax of the outputs, as `torch.nn.CrossEntropyLoss`.
     #[serde(rename = "cross_entropy")]
     CrossEntropy,
-    /// RankNet's loss (Burges et al., "Learning to Rank using Gradient Descent", 2005) by horizon, mean over horizons and graphs: the mean
-    /// over pairs of a graph's nodes of which one has the larger target of ln(1 + e^-d), d being by how much its output is the larger.
+    /// RankNet's loss (Burges et al., "Learning to Rank using Gradient Descent", 2005) by horizon,
+    /// mean over horizons and graphs: the mean over pairs of a graph's nodes of which one has the
+    /// larger target of ln(1 + e^-d), d being by how much its output is the larger.
     #[serde(rename = "rank_pairwise")]
     RankPairwise,
     /// ListNet's loss (Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007) by horizon, mean over horizons and
     /// graphs: the cross entropy between the probabilities of each node to be on top, once by targets and once by outputs.
     #[serde(rename = "rank_listwise")]
     RankListwise {
-        /// What targets are divided by, > 0, in their unit: far above their spread, all nodes are wanted alike. 1 is the paper's.
+        /// What targets are divided by, > 0, in their unit: far above their spread, all nodes are
+        /// wanted alike. 1 is the paper's.
         temperature: f64,
     },
-    /// Several of the above at once, each of some of the targets. It is for samples that stand alone.
+    /// Several of the above at once, each of some of the targets. It is for samples that stand
+    /// alone.
     Tasks(Tasks),
 }
 
@@ -80,12 +87,14 @@ impl Loss {
         }
     }
 
-    /// Whether it asks of outputs only how they order the nodes of a graph, so that they have no unit.
+    /// Whether it asks of outputs only how they order the nodes of a graph, so that they have no
+    /// unit.
     pub fn ranks(self) -> bool {
         matches!(self, Loss::RankPairwise | Loss::RankListwise { .. })
     }
 
-    /// Refuses a loss that cannot be formed of what is predicted with this readout; none for samples that stand alone.
+    /// Refuses a loss that cannot be formed of what is predicted with this readout; none for
+    /// samples that stand alone.
     pub(crate) fn check_readout(self, readout: Option<Readout>) -> Result<()> {
         let expected = match (self, readout) {
             (Loss::Mse | Loss::Huber { .. } | Loss::Quantile { .. } | Loss::Classes(_), _)
@@ -155,8 +164,8 @@ impl Loss {
         }
     }
 
-    /// M: outputs of a model for each target. They stand side by side, those of the first target first. Of tasks each group has its own M; see
-    /// [`Loss::groups`].
+    /// M: outputs of a model for each target. They stand side by side, those of the first target
+    /// first. Of tasks each group has its own M; see [`Loss::groups`].
     pub fn outputs_per_target(self) -> usize {
         match self {
             Loss::Quantile { levels } => levels.as_slice().len(),
@@ -165,8 +174,8 @@ impl Loss {
         }
     }
 
-    /// Which of a target's outputs stands for it where one number is asked for: of quantiles the one nearest to the median, of two the lower. Classes
-    /// have none.
+    /// Which of a target's outputs stands for it where one number is asked for: of quantiles the
+    /// one nearest to the median, of two the lower. Classes have none.
     pub fn point(self) -> usize {
         let Loss::Quantile { levels } = self else { return 0 };
         let distance = |&(_, level): &(usize, &f64)| (level - 0.5).abs();
@@ -174,7 +183,8 @@ impl Loss {
         nearest.map_or(0, |(k, _)| k)
     }
 
-    /// Terms of [`Loss::sum`], over which the loss of a batch is the mean: the targets that are known, of quantiles each as often as there are.
+    /// Terms of [`Loss::sum`], over which the loss of a batch is the mean: the targets that are
+    /// known, of quantiles each as often as there are.
     pub fn terms<R: Scalar>(self, targets: &[R]) -> usize {
         match self {
             Loss::Tasks(tasks) => tasks.count(targets).iter().sum(),
@@ -195,8 +205,9 @@ impl Loss {
         }
     }
 
-    /// The loss summed over the outputs [.., K, M] for targets [.., K], without the division by the number of terms, in double precision. Targets
-    /// of NaN are not known, and count nowhere. Of tasks it is the weighted mean over their groups times the number of all terms.
+    /// The loss summed over the outputs [.., K, M] for targets [.., K], without the division by the
+    /// number of terms, in double precision. Targets of NaN are not known, and count nowhere. Of
+    /// tasks it is the weighted mean over their groups times the number of all terms.
     ///
     /// # Panics
     /// For a loss that compares outputs with each other; see [`Loss::graph_sum`].
@@ -231,27 +242,27 @@ impl Loss {
         }
     }
 
-    /// The gradient of the sum divided by `count`, such as the number of terms of the whole batch that `outputs` is a part of. That of
-    /// outputs whose targets are not known is zero.
+    /// The gradient of the sum divided by `count`, such as the number of terms of the whole batch
+    /// that `outputs` is a part of. That of outputs whose targets are not known is zero.
     ///
     /// # Panics
     /// As [`Loss::sum`].
-    pub fn gradient<S: Scalar, R: Scalar>(self, (outputs, targets): (&[S], &[R]), count: usize, d_outputs: &mut [S]) {
+    pub fn gradient<S: Scalar, R: Scalar>(self, outputs: &[S], targets: &[R], count: usize, d_outputs: &mut [S]) {
         if let Loss::Tasks(tasks) = self {
-            return tasks.gradient((outputs, targets), count, d_outputs);
+            return tasks.gradient(outputs, targets, count, d_outputs);
         }
         let width = self.outputs_per_target();
         let of_targets = outputs.chunks_exact(width).zip(targets).zip(d_outputs.chunks_exact_mut(width));
         for ((y, &target), d) in of_targets {
             match is_known(target) {
-                true => self.slopes((y, target.to_f64()), count, d),
+                true => self.slopes(y, target.to_f64(), count, d),
                 false => d.fill(S::ZERO),
             }
         }
     }
 
     /// The slopes of the loss over `count` in the outputs [M] for one target.
-    fn slopes<S: Scalar>(&self, (y, target): (&[S], f64), count: usize, d: &mut [S]) {
+    fn slopes<S: Scalar>(&self, y: &[S], target: f64, count: usize, d: &mut [S]) {
         let over_count = |x: f64| S::from_f64(x / count as f64);
         let error = |y: S| y - S::from_f64(target);
         match *self {

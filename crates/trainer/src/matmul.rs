@@ -1,16 +1,18 @@
 //! Matrix products through `matrixmultiply`: the one file of this crate with unsafe code.
 //!
-//! The unsafe call is reached only through [`multiply`], which checks every bound that the call relies on.
+//! The unsafe call is reached only through [`multiply`], which checks every bound that the call
+//! relies on.
 
 #![allow(unsafe_code, reason = "matrixmultiply takes raw pointers; `multiply` checks the shapes first")]
 
 /// A type with a general matrix product. Implemented for `f32` and `f64`.
 pub trait Product: Copy {
-    /// c = a·b + beta·c for a [m, k], b [k, n] and c [m, n], each with the strides (row, column) in elements.
+    /// c = a·b + beta·c for a [m, k], b [k, n] and c [m, n], each with the strides (row, column) in
+    /// elements.
     ///
     /// # Safety
-    /// Every element that the shapes and strides reach lies inside the allocation of its pointer; c's elements are
-    /// distinct, valid for writing and overlap neither a nor b.
+    /// Every element that the shapes and strides reach lies inside the allocation of its pointer;
+    /// c's elements are distinct, valid for writing and overlap neither a nor b.
     unsafe fn gemm(shape: [usize; 3], a: Strided<Self>, b: Strided<Self>, beta: Self, c: (*mut Self, [isize; 2]));
 }
 
@@ -47,13 +49,14 @@ pub(crate) struct Matrix<'a, S> {
 
 impl<'a, S> Matrix<'a, S> {
     /// The rows of `values`, one after another.
-    pub(crate) fn new(values: &'a [S], [rows, columns]: [usize; 2]) -> Self {
+    pub(crate) fn new(values: &'a [S], rows: usize, columns: usize) -> Self {
         assert_eq!(Some(values.len()), rows.checked_mul(columns), "a matrix of [{rows}, {columns}]");
         Matrix { values, shape: [rows, columns], strides: [columns, 1] }
     }
 
-    /// Rows of `values` that begin `apart` elements one after the other; the slice ends with the last of them.
-    pub(crate) fn spaced(values: &'a [S], [rows, columns]: [usize; 2], apart: usize) -> Self {
+    /// Rows of `values` that begin `apart` elements one after the other; the slice ends with the
+    /// last of them.
+    pub(crate) fn spaced(values: &'a [S], rows: usize, columns: usize, apart: usize) -> Self {
         let len = rows.checked_sub(1).and_then(|others| others.checked_mul(apart)?.checked_add(columns));
         assert_eq!(Some(values.len()), len, "a matrix of [{rows}, {columns}] with rows {apart} apart");
         Matrix { values, shape: [rows, columns], strides: [apart, 1] }
@@ -89,9 +92,10 @@ pub(crate) fn multiply<S: crate::Scalar>(a: Matrix<'_, S>, b: Matrix<'_, S>, int
         Output::Add => S::ONE,
     };
     let strided = |x: Matrix<'_, S>| (x.values.as_ptr(), x.strides.map(|stride| stride as isize));
-    // SAFETY: a and b hold as many elements as their shapes and strides reach, either way round, which was checked when they
-    // were made; c holds m·n elements, checked above, reached once each by the strides [n, 1]; it is borrowed
-    // exclusively, so that it overlaps neither. A slice has at most isize::MAX bytes, so that strides fit in isize.
+    // SAFETY: a and b hold as many elements as their shapes and strides reach, either way round,
+    // which was checked when they were made; c holds m·n elements, checked above, reached once each
+    // by the strides [n, 1]; it is borrowed exclusively, so that it overlaps neither. A slice has
+    // at most isize::MAX bytes, so that strides fit in isize.
     unsafe { S::gemm([m, k, n], strided(a), strided(b), beta, (c.as_mut_ptr(), [n as isize, 1])) }
 }
 
@@ -123,7 +127,7 @@ mod tests {
             if turned { x[j * rows + i] } else { x[i * columns + j] }
         };
         let view = |x, turned: bool, [rows, columns]: [usize; 2]| {
-            if turned { Matrix::new(x, [columns, rows]).transposed() } else { Matrix::new(x, [rows, columns]) }
+            if turned { Matrix::new(x, columns, rows).transposed() } else { Matrix::new(x, rows, columns) }
         };
 
         multiply(view(&a, a_turned, [m, k]), view(&b, b_turned, [k, n]), into, &mut c);
@@ -140,13 +144,14 @@ mod tests {
     fn rows_may_lie_apart() {
         let values: Vec<f64> = (0..11).map(f64::from).collect();
         let mut c = [0.0; 6];
-        let identity = Matrix::new(&[1.0, 0.0, 0.0, 1.0], [2, 2]);
-        multiply(identity, Matrix::spaced(&values[1..], [3, 2], 4).transposed(), Output::Overwrite, &mut c);
+        let identity = Matrix::new(&[1.0, 0.0, 0.0, 1.0], 2, 2);
+        multiply(identity, Matrix::spaced(&values[1..], 3, 2, 4).transposed(), Output::Overwrite, &mut c);
         assert_eq!(c, [1.0, 5.0, 9.0, 2.0, 6.0, 10.0]);
     }
 
     proptest! {
-        /// Each of the k + 1 sums rounds by at most one unit in the last place of a partial sum below k / 4 + 1.
+        /// Each of the k + 1 sums rounds by at most one unit in the last place of a partial sum
+        /// below k / 4 + 1.
         #[test]
         fn products_equal_the_triple_loop(
             shape in [0usize..40, 0usize..40, 0usize..40],
@@ -168,13 +173,13 @@ mod tests {
     #[test]
     fn overwriting_never_reads_what_was_there() {
         let mut c = [f32::NAN; 1];
-        multiply(Matrix::new(&[2.0], [1, 1]), Matrix::new(&[3.0], [1, 1]), Output::Overwrite, &mut c);
+        multiply(Matrix::new(&[2.0], 1, 1), Matrix::new(&[3.0], 1, 1), Output::Overwrite, &mut c);
         assert_eq!(c, [6.0]);
     }
 
     #[test]
     #[should_panic(expected = "inner dimensions of a product [1, 2]·[1, 1]")]
     fn shapes_that_do_not_fit_are_refused() {
-        multiply(Matrix::new(&[1.0, 2.0], [1, 2]), Matrix::new(&[3.0], [1, 1]), Output::Overwrite, &mut [0.0f64]);
+        multiply(Matrix::new(&[1.0, 2.0], 1, 2), Matrix::new(&[3.0], 1, 1), Output::Overwrite, &mut [0.0f64]);
     }
 }

@@ -18,25 +18,28 @@ use classes::ClassSums;
 use correlation::Correlations;
 use quantiles::QuantileSums;
 
-/// Errors by horizon: element k belongs to target k. In the unit of the targets; of a model trained with cross entropy, of the probabilities
-/// of the classes. Of a model that predicts several quantiles, errors are those of the one nearest to the median ([`Loss::point`]).
+/// Errors by horizon: element k belongs to target k. In the unit of the targets; of a model trained
+/// with cross entropy, of the probabilities of the classes. Of a model that predicts several
+/// quantiles, errors are those of the one nearest to the median ([`Loss::point`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Metrics {
     /// Root of the mean squared error; NaN, which JSON has null for, where no target is known.
     pub rmse: Vec<f64>,
     /// Mean absolute error; likewise.
     pub mae: Vec<f64>,
-    /// Among targets that are not zero, the share whose sign was predicted. A prediction of exactly zero names no direction and
-    /// counts as wrong. `None` where no target is known or every one zero, and of probabilities.
+    /// Among targets that are not zero, the share whose sign was predicted. A prediction of exactly
+    /// zero names no direction and counts as wrong. `None` where no target is known or every one
+    /// zero, and of probabilities.
     pub direction_accuracy: Vec<Option<f64>>,
     /// Targets that are known and count, where not all are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known_targets: Option<Vec<usize>>,
-    /// For a model that predicts a class for each target. The errors above are then those of the probabilities, averaged over the classes.
+    /// For a model that predicts a class for each target. The errors above are then those of the
+    /// probabilities, averaged over the classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<Box<ClassErrors>>,
-    /// The share of rows whose most probable class is the one predicted, for a model trained with cross entropy. Of classes that are equally
-    /// probable the first counts.
+    /// The share of rows whose most probable class is the one predicted, for a model trained with
+    /// cross entropy. Of classes that are equally probable the first counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// For a model that predicts quantiles.
@@ -141,7 +144,8 @@ impl MetricsSum {
         }
     }
 
-    /// Adds the predictions for the nodes of one graph [N, K, M] and their targets [N, K]. Nodes whose targets hold a NaN are left out.
+    /// Adds the predictions for the nodes of one graph [N, K, M] and their targets [N, K]. Nodes
+    /// whose targets hold a NaN are left out.
     pub fn add_graph(&mut self, predictions: &[f32], targets: &[f32]) {
         let (horizons, (width, point)) = (self.horizons.len(), self.outputs);
         assert_eq!(predictions.len(), targets.len() * width, "predictions for every target");
@@ -162,7 +166,8 @@ impl MetricsSum {
         }
     }
 
-    /// The correlations within each graph seen that has two labelled nodes or more; graphs are numbered in the order in which they were added.
+    /// The correlations within each graph seen that has two labelled nodes or more; graphs are
+    /// numbered in the order in which they were added.
     pub fn by_graph(&self) -> Vec<GraphCorrelations> {
         let graphs = self.graphs.1.iter().enumerate();
         graphs.map(|(place, &graph)| GraphCorrelations::of(&self.correlations, (place, graph))).collect()
@@ -244,7 +249,8 @@ mod tests {
     #[test]
     fn classes_are_counted_and_their_probabilities_measured() {
         let mut sum = MetricsSum::of_loss(Loss::CrossEntropy, 2);
-        // Probabilities of 1/2 each, of which the first class counts; then a node without a label, and one that is wrong.
+        // Probabilities of 1/2 each, of which the first class counts; then a node without a label,
+        // and one that is wrong.
         sum.add_graph(&[4.0, 4.0, 9.0, 0.0, 100.0, -100.0], &[1.0, 0.0, f32::NAN, f32::NAN, 0.0, 1.0]);
         let Metrics { rmse, mae, direction_accuracy, accuracy, information, known_targets, .. } = sum.finish();
         assert_eq!((sum.samples(), accuracy, information, known_targets), (2, Some(0.5), None, None));
@@ -286,7 +292,8 @@ mod tests {
     #[test]
     fn correlations_are_kept_graph_by_graph() {
         let mut sum = MetricsSum::new(2);
-        // The second graph has one labelled node, and the third equal targets at the second horizon.
+        // The second graph has one labelled node, and the third equal targets at the second
+        // horizon.
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, 2.0, 1.0]);
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, f32::NAN, 1.0]);
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[3.0, 5.0, 1.0, 5.0]);

@@ -26,8 +26,8 @@ pub struct Timeframe {
     pub features: usize,
 }
 
-/// What a sample is made of. The order of the timeframes is that of the head's input; it is the caller's to fix
-/// (shortest duration first, everywhere in megabatch).
+/// What a sample is made of. The order of the timeframes is that of the head's input; it is the
+/// caller's to fix (shortest duration first, everywhere in megabatch).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleShape {
     /// The windows of a sample.
@@ -60,7 +60,8 @@ pub enum Encoder {
 /// The choices of a model that its samples leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
-    /// What reads the windows. The three sizes below are those of its LSTMs, and mean nothing without them.
+    /// What reads the windows. The three sizes below are those of its LSTMs, and mean nothing
+    /// without them.
     #[serde(default)]
     pub encoder: Encoder,
     /// H: hidden units of every layer.
@@ -69,8 +70,8 @@ pub struct ModelConfig {
     pub layers: usize,
     /// Whether the LSTM has `bias_ih` and `bias_hh`. The head always has its bias.
     pub bias: bool,
-    /// Whether the outputs of every LSTM layer go through a norm, torch.nn.LayerNorm(H): after the recurrence, which goes on from the states before
-    /// it, and before dropout.
+    /// Whether the outputs of every LSTM layer go through a norm, torch.nn.LayerNorm(H): after the
+    /// recurrence, which goes on from the states before it, and before dropout.
     #[serde(default)]
     pub layer_norm: bool,
     /// How the hidden states of a window become one vector.
@@ -82,18 +83,21 @@ pub struct ModelConfig {
     /// Attention over the graphs that samples are the nodes of, on top of their encodings.
     #[serde(default)]
     pub graph: Option<GraphConfig>,
-    /// A: attributes of an edge that attention sees: those of the samples' graphs, or 0 for none of them.
+    /// A: attributes of an edge that attention sees: those of the samples' graphs, or 0 for none of
+    /// them.
     #[serde(default)]
     pub edge_attributes: usize,
-    /// What is predicted where samples are the nodes of graphs ([`Samples::graphs`](crate::Samples::graphs)); none where they are not.
-    /// With one, the graphs take the place of the samples in a run: in its lists, its batches and its order.
+    /// What is predicted where samples are the nodes of graphs
+    /// ([`Samples::graphs`](crate::Samples::graphs)); none where they are not. With one, the graphs
+    /// take the place of the samples in a run: in its lists, its batches and its order.
     #[serde(default)]
     pub readout: Option<Readout>,
-    /// M: outputs for each target, side by side: as many as the loss compares with it, see [`Loss::outputs_per_target`]. A trainer takes this from
-    /// its loss.
+    /// M: outputs for each target, side by side: as many as the loss compares with it, see
+    /// [`Loss::outputs_per_target`]. A trainer takes this from its loss.
     #[serde(default = "one")]
     pub outputs_per_target: usize,
-    /// Outputs of a sample, where targets have different numbers of them, as tasks may ([`Loss::groups`]).
+    /// Outputs of a sample, where targets have different numbers of them, as tasks may
+    /// ([`Loss::groups`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<usize>,
 }
@@ -141,12 +145,14 @@ impl ModelConfig {
         self.readout.is_some()
     }
 
-    /// Which outputs of the top layer give a gradient back. A norm turns gradients at every step alike.
+    /// Which outputs of the top layer give a gradient back. A norm turns gradients at every step
+    /// alike.
     pub(crate) fn read(&self) -> Read {
         if self.pooling == Pooling::Last && !self.layer_norm { Read::LastStep } else { Read::EveryStep }
     }
 
-    /// Refuses a model that has no states to be carried from bar to bar, or whose outputs are not those of one sample's states.
+    /// Refuses a model that has no states to be carried from bar to bar, or whose outputs are not
+    /// those of one sample's states.
     pub(crate) fn check_carried_state(&self) -> Result<()> {
         if self.is_over_graphs() || self.encoder != Encoder::Lstm {
             let expected = "false for a model over graphs, and for one without an LSTM";
@@ -156,10 +162,12 @@ impl ModelConfig {
     }
 }
 
-/// One LSTM a timeframe, their last hidden states, or what attention makes of all of them, side by side or fused by attention, and a linear head; where samples are the nodes of graphs, attention over
-/// each graph between the two, and a readout where it is the graph that is predicted.
+/// One LSTM a timeframe, their last hidden states, or what attention makes of all of them, side by
+/// side or fused by attention, and a linear head; where samples are the nodes of graphs, attention
+/// over each graph between the two, and a readout where it is the graph that is predicted.
 ///
-/// A description: the numbers live in [`TensorSet`](crate::TensorSet)s with this model's [`layout`](Model::layout).
+/// A description: the numbers live in [`TensorSet`](crate::TensorSet)s with this model's
+/// [`layout`](Model::layout).
 #[derive(Debug)]
 pub struct Model {
     shape: SampleShape,
@@ -176,8 +184,8 @@ impl Model {
     /// The model for samples of `shape`.
     ///
     /// # Errors
-    /// [`Error::Setting`] when a size is 0 or a timeframe's name is not distinct, or is empty beside others, and for attention without a
-    /// readout.
+    /// [`Error::Setting`] when a size is 0 or a timeframe's name is not distinct, or is empty
+    /// beside others, and for attention without a readout.
     pub fn new(shape: SampleShape, config: ModelConfig) -> Result<Self> {
         check(&shape, config)?;
         let mut layout = Layout::default();
@@ -186,7 +194,7 @@ impl Model {
             let ModelConfig { hidden, layers, bias, layer_norm: norm, .. } = config;
             let read = config.read();
             let sizes = Sizes { steps, features, hidden, layers, bias, norm, read };
-            Lstm::new(sizes, [&prefixed("lstm", name), &prefixed("norm", name)], &mut layout)
+            Lstm::new(sizes, &prefixed("lstm", name), &prefixed("norm", name), &mut layout)
         };
         let lstms: Vec<Lstm> = match config.encoder {
             Encoder::Lstm => shape.timeframes.iter().map(lstm).collect(),
@@ -197,7 +205,7 @@ impl Model {
             Pooling::Attention { heads } => shape
                 .timeframes
                 .iter()
-                .map(|tf| AttentionPooling::new((config.hidden, heads), &prefixed("pooling", &tf.name), &mut layout))
+                .map(|tf| AttentionPooling::new(config.hidden, heads, &prefixed("pooling", &tf.name), &mut layout))
                 .collect(),
         };
         let width = match config.encoder {
@@ -214,7 +222,8 @@ impl Model {
         &self.shape
     }
 
-    /// Outputs for a sample: M for each of K targets, [K, M]; of tasks, those of one group after the other.
+    /// Outputs for a sample: M for each of K targets, [K, M]; of tasks, those of one group after
+    /// the other.
     pub fn outputs(&self) -> usize {
         self.config.outputs_of(self.shape.outputs)
     }
@@ -224,8 +233,9 @@ impl Model {
         self.config
     }
 
-    /// Names and shapes of the parameters, PyTorch's: `lstm.<TF>.weight_ih_l0` [4H, F], … , `head.weight` [K · M, D], `head.bias`. The file
-    /// `docs/weights.md` of the repository has the module in PyTorch.
+    /// Names and shapes of the parameters, PyTorch's: `lstm.<TF>.weight_ih_l0` [4H, F], … ,
+    /// `head.weight` [K · M, D], `head.bias`. The file `docs/weights.md` of the repository has the
+    /// module in PyTorch.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
@@ -307,7 +317,8 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a norm, pooling or fusion of states that there are not, or that cannot be cut into heads.
+/// Refuses a norm, pooling or fusion of states that there are not, or that cannot be cut into
+/// heads.
 fn check_attention(config: ModelConfig) -> Result<()> {
     let has_states = config.encoder == Encoder::Lstm;
     if config.layer_norm && !has_states {

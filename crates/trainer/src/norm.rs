@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Layer normalisation of rows, as torch.nn.LayerNorm: y = γ · x̂ + β with x̂ = (x - mean) / √(variance + 1e-5), the variance being the mean
-//! square of what is left of x after the mean.
+//! Layer normalisation of rows, as torch.nn.LayerNorm: y = γ · x̂ + β with x̂ = (x - mean) /
+//! √(variance + 1e-5), the variance being the mean square of what is left of x after the mean.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -78,13 +78,14 @@ impl LayerNorm {
     }
 
     /// Adds to the gradients of γ and β.
-    pub(crate) fn add_gradients<S: Scalar>(&self, [weight, bias]: [&[S]; 2], gradients: &mut TensorSet<S>) {
+    pub(crate) fn add_gradients<S: Scalar>(&self, weight: &[S], bias: &[S], gradients: &mut TensorSet<S>) {
         for (slot, terms) in [(self.weight, weight), (self.bias, bias)] {
             gradients.slot_mut(slot).iter_mut().zip(terms).for_each(|(sum, &term)| *sum += term);
         }
     }
 
-    /// Replaces the gradient of the normalised rows [N, width] by that of the rows; adds the parameters' gradients to `gradients`.
+    /// Replaces the gradient of the normalised rows [N, width] by that of the rows; adds the
+    /// parameters' gradients to `gradients`.
     pub(crate) fn backward<S: Scalar>(
         &self,
         parameters: &TensorSet<S>,

@@ -37,7 +37,8 @@ impl OptimizerKind {
 pub struct OptimizerConfig {
     /// The rule.
     pub kind: OptimizerKind,
-    /// Learning rate, > 0; the highest one of a run whose rate changes ([`LrSchedule`](crate::LrSchedule)).
+    /// Learning rate, > 0; the highest one of a run whose rate changes
+    /// ([`LrSchedule`](crate::LrSchedule)).
     pub lr: f64,
     /// Weight decay, ≥ 0.
     pub weight_decay: f64,
@@ -102,10 +103,12 @@ pub struct Moments<S: Scalar> {
 }
 
 impl<S: Scalar> Optimizer<S> {
-    /// An optimizer for `parameters`, with moments of zero where its rule keeps any, booked on `scope`.
+    /// An optimizer for `parameters`, with moments of zero where its rule keeps any, booked on
+    /// `scope`.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a setting out of range, [`Error::Memory`] when the device has no room.
+    /// [`Error::Setting`] for a setting out of range, [`Error::Memory`] when the device has no
+    /// room.
     pub fn new(scope: &Scope, config: OptimizerConfig, parameters: &TensorSet<S>) -> Result<Self> {
         config.check()?;
         let zeros = || TensorSet::zeros(scope, parameters.layout());
@@ -131,7 +134,8 @@ impl<S: Scalar> Optimizer<S> {
         self.moments.as_ref()
     }
 
-    /// The moments for writing, and the number of updates that they stand for: what resuming restores.
+    /// The moments for writing, and the number of updates that they stand for: what resuming
+    /// restores.
     pub(crate) fn state_mut(&mut self) -> (Option<&mut Moments<S>>, &mut u64) {
         (self.moments.as_mut(), &mut self.steps)
     }
@@ -144,12 +148,13 @@ impl<S: Scalar> Optimizer<S> {
         }
     }
 
-    /// Changes `parameters` by one step along `gradients` at the rate `lr`, whatever the settings' rate is.
+    /// Changes `parameters` by one step along `gradients` at the rate `lr`, whatever the settings'
+    /// rate is.
     ///
     /// # Panics
     /// If the two have different sizes.
     pub fn update(&mut self, parameters: &mut TensorSet<S>, gradients: &TensorSet<S>, lr: f64) {
-        self.step(parameters, gradients, (lr, Factors::none()));
+        self.step(parameters, gradients, lr, Factors::none());
     }
 
     /// Changes `parameters` along `gradients` times `factors`, as clipped gradients are.
@@ -157,7 +162,8 @@ impl<S: Scalar> Optimizer<S> {
         &mut self,
         parameters: &mut TensorSet<S>,
         gradients: &TensorSet<S>,
-        (lr, factors): (f64, Factors<S>),
+        lr: f64,
+        factors: Factors<S>,
     ) {
         self.steps += 1;
         let moments = self.moments.as_mut().map(|moments| megabatch_amp::Moments {
@@ -182,7 +188,8 @@ mod tests {
     use crate::clip::{clip_by_norm, global_norm};
     use crate::tensor::Layout;
 
-    /// One parameter of 2 with a gradient of 0.5 at the rate of 0.1 that the step is given; expected values by hand from the papers' formulas.
+    /// One parameter of 2 with a gradient of 0.5 at the rate of 0.1 that the step is given;
+    /// expected values by hand from the papers' formulas.
     #[test]
     fn one_step_of_each_rule() {
         let cases = [
@@ -232,7 +239,7 @@ mod tests {
                     optimizer.update(parameters, &clipped, 0.1);
                 });
                 let factors = examine(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
-                let found = moved(&|optimizer, parameters| optimizer.step(parameters, &gradients, (0.1, factors)));
+                let found = moved(&|optimizer, parameters| optimizer.step(parameters, &gradients, 0.1, factors));
                 assert_eq!(found, expected, "{kind:?}, {clip_norm}");
             }
         }

@@ -17,7 +17,8 @@ use crate::tensor::TensorSet;
 
 /// The memory of one forward and backward pass, for up to a fixed number of samples.
 ///
-/// Load windows with [`Pass::load`], run [`Model::forward`], set the outputs' gradient, run [`Model::backward`].
+/// Load windows with [`Pass::load`], run [`Model::forward`], set the outputs' gradient, run
+/// [`Model::backward`].
 #[derive(Debug)]
 pub struct Pass<S: Scalar> {
     /// B now.
@@ -52,7 +53,7 @@ impl<S: Scalar> Pass<S> {
             Encoder::Lstm => Vec::new(),
             Encoder::LastBar => model.shape().timeframes.iter().map(|tf| [tf.steps, tf.features]).collect(),
         };
-        let pooling = |(of, lstm): (_, &Lstm)| PlainPooling::new(scope, of, (lstm.sizes.steps, capacity));
+        let pooling = |(of, lstm): (_, &Lstm)| PlainPooling::new(scope, of, lstm.sizes.steps, capacity);
         Ok(Pass {
             samples: 0,
             capacity,
@@ -75,10 +76,12 @@ impl<S: Scalar> Pass<S> {
         Ok(self)
     }
 
-    /// Takes `samples` windows a timeframe, [B, T, F] each, to start from states of zero, without dropout.
+    /// Takes `samples` windows a timeframe, [B, T, F] each, to start from states of zero, without
+    /// dropout.
     ///
     /// # Panics
-    /// If there are more samples than the pass has room for, or the windows have other sizes than the model's.
+    /// If there are more samples than the pass has room for, or the windows have other sizes than
+    /// the model's.
     pub fn load<'a, R: Scalar>(&mut self, samples: usize, windows: impl ExactSizeIterator<Item = &'a [R]>) {
         assert!(samples <= self.capacity, "{samples} samples in a pass for {}", self.capacity);
         assert_eq!(windows.len(), self.lstms.len() + self.last_bars.len(), "windows of each timeframe");
@@ -106,8 +109,8 @@ impl<S: Scalar> Pass<S> {
         }
     }
 
-    /// Drops outputs of the layers below the top from the windows loaded now, whose ends `[B]` in each timeframe are `ends`;
-    /// see [`Mask::factor`](crate::Mask::factor).
+    /// Drops outputs of the layers below the top from the windows loaded now, whose ends `[B]` in
+    /// each timeframe are `ends`; see [`Mask::factor`](crate::Mask::factor).
     ///
     /// # Panics
     /// If the pass has no room for it, or there is not an end for each window.
@@ -124,11 +127,12 @@ impl<S: Scalar> Pass<S> {
         }
     }
 
-    /// Starts layer `layer` of timeframe `timeframe` from `hidden` and `cell`, [B, H] each, instead of zero.
+    /// Starts layer `layer` of timeframe `timeframe` from `hidden` and `cell`, [B, H] each, instead
+    /// of zero.
     ///
     /// # Panics
     /// If there is no such layer or the states are larger.
-    pub fn set_initial_state(&mut self, timeframe: usize, layer: usize, (hidden, cell): (&[S], &[S])) {
+    pub fn set_initial_state(&mut self, timeframe: usize, layer: usize, hidden: &[S], cell: &[S]) {
         assert_eq!(hidden.len(), self.samples * self.sizes[timeframe].hidden, "an initial state [B, H]");
         assert_eq!(cell.len(), hidden.len(), "an initial state [B, H]");
         self.lstms[timeframe].set_initial_state(layer, hidden, cell);
@@ -154,7 +158,8 @@ impl<S: Scalar> Pass<S> {
         self.lstms[timeframe].sequence(self.sizes[timeframe])
     }
 
-    /// The weights [heads, T] with which attention pooled the states of one sample in one timeframe, after [`Model::forward`].
+    /// The weights [heads, T] with which attention pooled the states of one sample in one
+    /// timeframe, after [`Model::forward`].
     ///
     /// # Panics
     /// If the model does not pool by attention, or there is no such timeframe or sample.
@@ -163,7 +168,8 @@ impl<S: Scalar> Pass<S> {
         self.poolings[timeframe].weights(&model.poolings()[timeframe], sample)
     }
 
-    /// The weights [heads, n, n] with which the vectors of the n timeframes of one sample looked at each other in fusion by attention, after
+    /// The weights [heads, n, n] with which the vectors of the n timeframes of one sample looked at
+    /// each other in fusion by attention, after
     /// [`Model::forward`]: a row a timeframe that looks.
     ///
     /// # Panics
@@ -192,15 +198,16 @@ impl Model {
         pass.forward((self, parameters), None);
     }
 
-    /// Goes back from the outputs' gradient, set by [`Pass::outputs_and_gradient_mut`], after [`Model::forward`]; adds the
-    /// parameters' gradients to `gradients`.
+    /// Goes back from the outputs' gradient, set by [`Pass::outputs_and_gradient_mut`], after
+    /// [`Model::forward`]; adds the parameters' gradients to `gradients`.
     pub fn backward<S: Scalar>(&self, parameters: &TensorSet<S>, pass: &mut Pass<S>, gradients: &mut TensorSet<S>) {
         pass.backward((self, parameters), None, gradients);
     }
 }
 
 impl<S: Scalar> Pass<S> {
-    /// Computes the outputs of the windows loaded, which are the nodes of `graph` for a model over graphs.
+    /// Computes the outputs of the windows loaded, which are the nodes of `graph` for a model over
+    /// graphs.
     pub(crate) fn forward(&mut self, (model, parameters): (&Model, &TensorSet<S>), graph: Option<GraphShard<'_>>) {
         let (hidden, width) = (model.config().hidden, model.decoder().width());
         for (k, (lstm, activations)) in model.lstms().iter().zip(&mut self.lstms).enumerate() {
@@ -255,7 +262,7 @@ impl Pass<f32> {
                 let state = |state: &Option<&[f32]>| state.unwrap_or(&zero)[own.clone()].to_vec();
                 states.iter().flat_map(state).collect::<Vec<f32>>()
             });
-            self.set_initial_state(k, layer, (&hidden_states, &cell_states));
+            self.set_initial_state(k, layer, &hidden_states, &cell_states);
         }
     }
 
@@ -264,19 +271,21 @@ impl Pass<f32> {
         let sizes = self.sizes[k];
         for (layer, to) in to.chunks_exact_mut(2 * sizes.hidden).enumerate() {
             let halves = to.chunks_exact_mut(sizes.hidden);
-            let state = self.lstms[k].state(sizes, layer, (sample, t));
+            let state = self.lstms[k].state(sizes, layer, sample, t);
             halves.zip(state).for_each(|(to, from)| to.copy_from_slice(from));
         }
     }
 
-    /// Writes the cell and the hidden state [H] of layer `l` of one sample in timeframe `k` after step `t`.
+    /// Writes the cell and the hidden state [H] of layer `l` of one sample in timeframe `k` after
+    /// step `t`.
     pub(crate) fn read_layer(
         &self,
         (k, l): (usize, usize),
         (sample, t): (usize, usize),
-        [cell_to, hidden_to]: [&mut [f32]; 2],
+        cell_to: &mut [f32],
+        hidden_to: &mut [f32],
     ) {
-        let [hidden, cell] = self.lstms[k].state(self.sizes[k], l, (sample, t));
+        let [hidden, cell] = self.lstms[k].state(self.sizes[k], l, sample, t);
         hidden_to.copy_from_slice(hidden);
         cell_to.copy_from_slice(cell);
     }
@@ -289,14 +298,16 @@ impl Pass<f32> {
     /// Writes the top layer's hidden state of one sample in timeframe `k` after step `t`.
     pub(crate) fn read_top(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
         let sizes = self.sizes[k];
-        let [hidden, _] = self.lstms[k].state(sizes, sizes.layers - 1, (sample, t));
+        let [hidden, _] = self.lstms[k].state(sizes, sizes.layers - 1, sample, t);
         to.copy_from_slice(hidden);
     }
 
-    /// Goes on from `state` of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
+    /// Goes on from `state` of timeframe `k` over `bars` [n, F], at most T of them; `state` is then
+    /// that after them.
     pub(crate) fn advance(
         &mut self,
-        (model, parameters): (&Model, &TensorSet<f32>),
+        model: &Model,
+        parameters: &TensorSet<f32>,
         (k, bars): (usize, &[f32]),
         state: &mut [f32],
     ) {

@@ -54,7 +54,8 @@ impl Predictor {
     /// The model with the weights of a safetensors file.
     ///
     /// # Errors
-    /// As [`load_weights`]; [`Error::Memory`], [`Error::Threads`] and [`Error::Setting`] as for training.
+    /// As [`load_weights`]; [`Error::Memory`], [`Error::Threads`] and [`Error::Setting`] as for
+    /// training.
     pub fn open(device: &Device, model: Model, weights: &Path, compute: Compute) -> Result<Self> {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
@@ -82,45 +83,51 @@ impl Predictor {
         Ok(Predictor { engine: Some(engine), precision, ..self })
     }
 
-    /// The predictor with the LSTMs' matrices in eight bits: weights a scale by output channel, bars and hidden states fourteen bits with a scale by row,
-    /// found anew in each product; sums in 32 bits, all else in single precision. Takes the place of [`Predictor::with_precision`]. On a GPU the matrices are these, too.
+    /// The predictor with the LSTMs' matrices in eight bits: weights a scale by output channel,
+    /// bars and hidden states fourteen bits with a scale by row, found anew in each product; sums
+    /// in 32 bits, all else in single precision. Takes the place of [`Predictor::with_precision`].
+    /// On a GPU the matrices are these, too.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`] for weights that are not finite,
-    /// [`Error::Memory`] when the device has no room.
+    /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`]
+    /// for weights that are not finite, [`Error::Memory`] when the device has no room.
     pub fn with_int8(mut self) -> Result<Self> {
         let scope = self.device.scope("model/parameters/int8");
-        let (engine, weight_errors) = self.take_engine().with_int8(&scope, (&self.model, &self.parameters))?;
+        let (engine, weight_errors) = self.take_engine().with_int8(&scope, &self.model, &self.parameters)?;
         Ok(Predictor { engine: Some(engine), weight_errors, ..self })
     }
 
-    /// By how much [`Predictor::with_int8`] changed each matrix, under its name, in the order of the model's layers; empty without it.
+    /// By how much [`Predictor::with_int8`] changed each matrix, under its name, in the order of
+    /// the model's layers; empty without it.
     pub fn weight_errors(&self) -> &[(String, Accuracy)] {
         &self.weight_errors
     }
 
-    /// The predictor for a model that was trained with carried state, or densely ([`Config::streams`](crate::Config::streams)): a sample's outputs are those of the states at its windows'
-    /// last bars in one pass over each segment from zero, one step a bar. They depend on nothing else, neither on which samples
-    /// are asked for nor on batches or threads. The samples must be slices of series.
+    /// The predictor for a model that was trained with carried state, or densely
+    /// ([`Config::streams`](crate::Config::streams)): a sample's outputs are those of the states at
+    /// its windows' last bars in one pass over each segment from zero, one step a bar. They depend
+    /// on nothing else, neither on which samples are asked for nor on batches or threads. The
+    /// samples must be slices of series.
     pub fn with_carried_state(self) -> Self {
         assert!(self.engine.is_some(), "{SETTLED}");
         Predictor { streams: true, ..self }
     }
 
-    /// The predictor on `gpu`, in its precision; to be asked for after everything else. Batches and a copy of the weights stay in host memory besides; the threads and what else the processor
-    /// computes with are given back. Outputs are those of the
-    /// processor in another rounding.
+    /// The predictor on `gpu`, in its precision; to be asked for after everything else. Batches and
+    /// a copy of the weights stay in host memory besides; the threads and what else the processor
+    /// computes with are given back. Outputs are those of the processor in another rounding.
     ///
     /// # Errors
     /// As [`Predictor::check_on_gpu`]; [`Error::Memory`] when the GPU has no room.
     pub fn on_gpu(self, gpu: &Device) -> Result<Self> {
         self.check_on_gpu()?;
         let in_bytes = !self.weight_errors.is_empty();
-        let trained = Trained::new(gpu, (&self.model, &self.parameters), (self.precision, in_bytes))?;
+        let trained = Trained::new(gpu, &self.model, &self.parameters, self.precision, in_bytes)?;
         Ok(Predictor { gpu: Some(trained), engine: None, ..self })
     }
 
-    /// Refuses what a GPU does not compute yet: models without an LSTM of samples that stand alone, the plain form, models over graphs in 16 bits, and carried state.
+    /// Refuses what a GPU does not compute yet: models without an LSTM of samples that stand alone,
+    /// the plain form, models over graphs in 16 bits, and carried state.
     ///
     /// # Errors
     /// [`Error::Setting`] for the first of them.
@@ -151,13 +158,14 @@ impl Predictor {
         &self.model
     }
 
-    /// Gives `sink` the predictions [B, K, M] of each batch, in order, with the indices of its samples. Of a model over graphs, these are the
-    /// samples that are the nodes of the graphs of `selection`, graph after graph; or the graphs, where it is those that are predicted.
+    /// Gives `sink` the predictions [B, K, M] of each batch, in order, with the indices of its
+    /// samples. Of a model over graphs, these are the samples that are the nodes of the graphs of
+    /// `selection`, graph after graph; or the graphs, where it is those that are predicted.
     ///
     /// # Errors
-    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`], with carried state
-    /// [`Error::Setting`] for samples that are stored as windows, for a model over graphs those of [`Trainer::train`](crate::Trainer::train),
-    /// and whatever `sink` returns.
+    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`],
+    /// with carried state [`Error::Setting`] for samples that are stored as windows, for a model
+    /// over graphs those of [`Trainer::train`](crate::Trainer::train), and whatever `sink` returns.
     pub fn predict<E: From<Error>>(
         &mut self,
         selection: Selection<'_>,
@@ -175,8 +183,9 @@ impl Predictor {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Gives `sink` the weights of attention pooling of each batch, in order, with the indices of its samples: a row a sample, in it the weights
-    /// `[heads, T]` of one timeframe after another, which sum to one over T.
+    /// Gives `sink` the weights of attention pooling of each batch, in order, with the indices of
+    /// its samples: a row a sample, in it the weights `[heads, T]` of one timeframe after another,
+    /// which sum to one over T.
     ///
     /// # Errors
     /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not pool by attention.
@@ -191,8 +200,9 @@ impl Predictor {
         self.weights(Computed::PoolingWeights, selection, sink)
     }
 
-    /// Gives `sink` the weights of fusion by attention of each batch, in order, with the indices of its samples: a row a sample, in it for each head
-    /// the weights [n, n] with which each of the n timeframes looks at all of them, which sum to one over the last dimension.
+    /// Gives `sink` the weights of fusion by attention of each batch, in order, with the indices of
+    /// its samples: a row a sample, in it for each head the weights [n, n] with which each of the n
+    /// timeframes looks at all of them, which sum to one over the last dimension.
     ///
     /// # Errors
     /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not fuse by attention.
@@ -224,16 +234,16 @@ impl Predictor {
             refused = sink(&indices, weights).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
         };
-        self.source(selection.samples)?.for_each_of(computed, selection, (see, each))?;
+        self.source(selection.samples)?.for_each_of(computed, selection, see, each)?;
         refused.map_or(Ok(()), Err)
     }
 
     /// The model's errors, beside those of the baselines if there are any.
     ///
     /// # Errors
-    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a loss out of range or of
-    /// other outputs than the model's, [`Error::Targets`] for targets that the loss has no meaning
-    /// for.
+    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a
+    /// loss out of range or of other outputs than the model's, [`Error::Targets`] for targets that
+    /// the loss has no meaning for.
     pub fn evaluate(
         &mut self,
         selection: Selection<'_>,
@@ -281,7 +291,8 @@ pub(crate) fn graphs_of<'a>(model: &Model, of: Selection<'a>) -> Result<Option<&
     Ok(graphs)
 }
 
-/// Refuses graphs for a model of samples that stand alone, and such samples for a model over graphs.
+/// Refuses graphs for a model of samples that stand alone, and such samples for a model over
+/// graphs.
 fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
     let config = model.config();
     match (config.readout, samples.graphs()) {

@@ -71,9 +71,10 @@ impl Source<'_> {
     }
 }
 
-/// Gives `consume` the batches of `schedule` in order, and reads the next ones while it works on those before. Reading ends when
-/// `consume` returns, whatever is left of the schedule. All memory lives until then, so that its peak is a matter of shapes and
-/// not of timing: two batches, the one being consumed and the one being read; or what samples take that load themselves ahead.
+/// Gives `consume` the batches of `schedule` in order, and reads the next ones while it works on
+/// those before. Reading ends when `consume` returns, whatever is left of the schedule. All memory
+/// lives until then, so that its peak is a matter of shapes and not of timing: two batches, the one
+/// being consumed and the one being read; or what samples take that load themselves ahead.
 pub(crate) fn with_batches<'a, T>(
     source: Source<'a>,
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
@@ -99,7 +100,8 @@ pub(crate) fn with_batches<'a, T>(
             let empty = empty.lock().expect("the reader alone locks it");
             read(source, schedule, &empty, &ready);
         });
-        // Owned by this closure, so that it is gone, and the reader told to end, before the scope waits for the reader.
+        // Owned by this closure, so that it is gone, and the reader told to end, before the scope
+        // waits for the reader.
         let mut feed = Feed::Gathered(Gathered { gathered, give_back, current: None, waited: Duration::ZERO });
         consume(&mut feed)
     })
@@ -167,7 +169,8 @@ pub(crate) enum Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// The next batch, or `None` after the last one. The batch before it is given back to its reader.
+    /// The next batch, or `None` after the last one. The batch before it is given back to its
+    /// reader.
     pub(crate) fn next(&mut self) -> Result<Option<BatchView<'_>>> {
         match self {
             Feed::Gathered(gathered) => gathered.next(),

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Where a step's time goes, layer by layer: for runs that ask for it, see [`Config::profile`](crate::Config::profile).
+//! Where a step's time goes, layer by layer: for runs that ask for it, see
+//! [`Config::profile`](crate::Config::profile).
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,8 @@ pub struct LayerTimes {
     pub projection_s: f64,
     /// The recurrence, forward.
     pub recurrence_s: f64,
-    /// The recurrence and the gradient of what it reads, backward; with gradient checkpointing what is computed again, too.
+    /// The recurrence and the gradient of what it reads, backward; with gradient checkpointing what
+    /// is computed again, too.
     pub backward_s: f64,
     /// Gradients of the weights.
     pub weight_gradients_s: f64,
@@ -65,7 +67,8 @@ pub(crate) enum Work {
     WeightGradients,
 }
 
-/// The time of one kind of work after another, added up in its place. Off, it never looks at the clock.
+/// The time of one kind of work after another, added up in its place. Off, it never looks at the
+/// clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     pub(crate) on: bool,
@@ -88,7 +91,7 @@ impl Clock {
     }
 
     /// The same, of a layer's work.
-    pub(crate) fn stop_layer(&mut self, start: Option<Instant>, (layer, work): (usize, Work)) {
+    pub(crate) fn stop_layer(&mut self, start: Option<Instant>, layer: usize, work: Work) {
         self.stop(start, 4 * layer + work as usize);
     }
 
@@ -113,7 +116,8 @@ impl Profile {
         }
     }
 
-    /// Adds what the clocks of a thread have: one a timeframe, and one of the decoder and, after it, pooling in each timeframe.
+    /// Adds what the clocks of a thread have: one a timeframe, and one of the decoder and, after
+    /// it, pooling in each timeframe.
     pub(crate) fn add<'a>(&mut self, clocks: impl Iterator<Item = &'a mut Clock>, behind: &mut Clock) {
         let layers = self.layers.iter().map(|times| times.layer + 1).max().unwrap_or(0);
         for (own, clock) in self.layers.chunks_mut(layers.max(1)).zip(clocks) {

@@ -13,7 +13,8 @@ use crate::model::SampleShape;
 use crate::series::SeriesView;
 use crate::view::{BatchView, Laid, Places};
 
-/// A source of samples, addressed by index. Reading happens on another thread than training, hence `Sync`.
+/// A source of samples, addressed by index. Reading happens on another thread than training, hence
+/// `Sync`.
 pub trait Samples: Sync {
     /// What each sample is made of.
     fn shape(&self) -> &SampleShape;
@@ -26,15 +27,16 @@ pub trait Samples: Sync {
         self.len() == 0
     }
 
-    /// Writes the samples `samples`, in this order, over all of `batch`, which has this source's shape and room for exactly
-    /// these samples. Indices may repeat.
+    /// Writes the samples `samples`, in this order, over all of `batch`, which has this source's
+    /// shape and room for exactly these samples. Indices may repeat.
     ///
     /// # Errors
     /// Whatever keeps the source from reading; it names its file and place.
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>>;
 
-    /// The series that all windows are slices of, for a source that has them in memory. Training then takes the bars from
-    /// there, each once, in place of calling [`gather`](Samples::gather), and is several times as fast where windows overlap.
+    /// The series that all windows are slices of, for a source that has them in memory. Training
+    /// then takes the bars from there, each once, in place of calling [`gather`](Samples::gather),
+    /// and is several times as fast where windows overlap.
     fn series(&self) -> Option<SeriesView<'_>> {
         None
     }
@@ -45,19 +47,21 @@ pub trait Samples: Sync {
         self.series().map(|series| series.targets)
     }
 
-    /// A loader of the source's own, for one that is not in memory. Training then takes its batches from there, in place of calling
-    /// [`gather`](Samples::gather).
+    /// A loader of the source's own, for one that is not in memory. Training then takes its batches
+    /// from there, in place of calling [`gather`](Samples::gather).
     fn load_ahead(&self) -> Option<&dyn LoadAhead> {
         None
     }
 
     /// The graphs that the samples are the nodes of, for a source that has any. A model over graphs
-    /// ([`ModelConfig::readout`](crate::ModelConfig::readout)) is then trained on graphs, by index, in place of samples.
+    /// ([`ModelConfig::readout`](crate::ModelConfig::readout)) is then trained on graphs, by index,
+    /// in place of samples.
     fn graphs(&self) -> Option<&dyn Graphs> {
         None
     }
 
-    /// The name of the instrument that `sample` is of, for a source of several: errors are then told of each besides all.
+    /// The name of the instrument that `sample` is of, for a source of several: errors are then
+    /// told of each besides all.
     fn instrument(&self, _sample: usize) -> Option<&str> {
         None
     }
@@ -68,7 +72,8 @@ pub trait Samples: Sync {
 pub struct Batch {
     shape: SampleShape,
     samples: usize,
-    /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they cover.
+    /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they
+    /// cover.
     features: Vec<Buffer<f32>>,
     places: Places,
     laid: Laid,
@@ -81,15 +86,15 @@ impl Batch {
     /// # Errors
     /// [`Error::Memory`] when the device has no room.
     pub fn new(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
-        Batch::with_windows(scope, (shape, capacity), capacity)
+        Batch::with_windows(scope, shape, capacity, capacity)
     }
 
     /// The same without room for windows, for [places](Batch::take_places) alone.
     pub(crate) fn of_places(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
-        Batch::with_windows(scope, (shape, capacity), 0)
+        Batch::with_windows(scope, shape, capacity, 0)
     }
 
-    fn with_windows(scope: &Scope, (shape, capacity): (&SampleShape, usize), windows: usize) -> Result<Self> {
+    fn with_windows(scope: &Scope, shape: &SampleShape, capacity: usize, windows: usize) -> Result<Self> {
         let windows_of = |k: usize| Ok(Buffer::zeros(scope, windows * shape.window_len(k))?);
         Ok(Batch {
             samples: 0,
@@ -179,7 +184,8 @@ impl Batch {
     /// Takes `samples` from series: each bar that their windows cover, once.
     ///
     /// # Errors
-    /// [`Error::SamplesShape`] for series that have not this batch's shape; as [`SeriesView::window_start`].
+    /// [`Error::SamplesShape`] for series that have not this batch's shape; as
+    /// [`SeriesView::window_start`].
     pub(crate) fn take_series(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
         self.resize(samples.len());
         self.laid = Laid::Series;
@@ -191,7 +197,8 @@ impl Batch {
         self.take_targets(series, samples)
     }
 
-    /// Takes of `samples` where they begin in the series, and their targets: bars stay where they are.
+    /// Takes of `samples` where they begin in the series, and their targets: bars stay where they
+    /// are.
     ///
     /// # Errors
     /// As [`Batch::take_series`].
@@ -235,7 +242,8 @@ impl Batch {
     }
 }
 
-/// Targets by themselves, sample by sample: from the series where they are in memory, and else with their windows, which costs a read of those.
+/// Targets by themselves, sample by sample: from the series where they are in memory, and else with
+/// their windows, which costs a read of those.
 pub(crate) enum Targets<'a> {
     /// K beside them.
     OfSeries(SeriesView<'a>, usize),

@@ -48,14 +48,16 @@ pub trait Scalar:
 
     /// `self`, or zero where its magnitude is below [`NEGLIGIBLE`](Scalar::NEGLIGIBLE).
     ///
-    /// A gradient that vanishes over hundreds of steps does not reach zero: multiplied by a gate above 1/2, the smallest
-    /// subnormal number rounds to itself for ever, and processors take a hundred times as long for a product with such a
-    /// number. The limit lies high enough that a product with a factor above the rounding error is still normal.
+    /// A gradient that vanishes over hundreds of steps does not reach zero: multiplied by a gate
+    /// above 1/2, the smallest subnormal number rounds to itself for ever, and processors take a
+    /// hundred times as long for a product with such a number. The limit lies high enough that a
+    /// product with a factor above the rounding error is still normal.
     fn flush(self) -> Self {
         if self < Self::NEGLIGIBLE && self > -Self::NEGLIGIBLE { Self::ZERO } else { self }
     }
 
-    /// Rounds `values` to `precision` where they lie; numbers in double precision, which are the reference, stay what they are.
+    /// Rounds `values` to `precision` where they lie; numbers in double precision, which are the
+    /// reference, stay what they are.
     fn round_to(precision: Precision, values: &mut [Self]) {
         if Self::DTYPE == Dtype::F32 {
             round_to(precision, bytemuck::cast_slice_mut(values));

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Which samples each optimizer step takes: a pure function of the step's number, so that a resumed run needs no other memory.
+//! Which samples each optimizer step takes: a pure function of the step's number, so that a resumed
+//! run needs no other memory.
 
 use std::ops::Range;
 

@@ -15,8 +15,9 @@ pub struct Series<'a> {
     pub values: &'a [f32],
     /// The last bar of each sample's window, `[N]`; the window is that bar and the T - 1 before it.
     pub ends: &'a [i64],
-    /// The bars at which segments begin, ascending from 0; none for a single segment. Nothing is carried from one segment to
-    /// another: they are as independent recordings, and no window reaches over an end.
+    /// The bars at which segments begin, ascending from 0; none for a single segment. Nothing is
+    /// carried from one segment to another: they are as independent recordings, and no window
+    /// reaches over an end.
     pub segment_starts: &'a [i64],
 }
 
@@ -76,8 +77,9 @@ impl SeriesView<'_> {
     /// Row of the first bar of a sample's window in timeframe `k`.
     ///
     /// # Errors
-    /// [`Error::WindowOutOfRange`] when the window is not inside the series, [`Error::WindowAcrossSegments`] when it is not inside
-    /// one segment, [`Error::SampleOutOfRange`] for a sample without an end.
+    /// [`Error::WindowOutOfRange`] when the window is not inside the series,
+    /// [`Error::WindowAcrossSegments`] when it is not inside one segment,
+    /// [`Error::SampleOutOfRange`] for a sample without an end.
     pub(crate) fn window_start(&self, shape: &SampleShape, k: usize, sample: usize) -> Result<usize> {
         let (timeframe, series) = (&shape.timeframes[k], &self.timeframes[k]);
         let bars = series.values.len() / timeframe.features;
@@ -110,11 +112,12 @@ pub struct SeriesInMemory {
 }
 
 impl SeriesInMemory {
-    /// Samples from bars `[bars, F]` and the last bars `[N]` of the windows, a timeframe each, and targets `[N, K]`.
+    /// Samples from bars `[bars, F]` and the last bars `[N]` of the windows, a timeframe each, and
+    /// targets `[N, K]`.
     ///
     /// # Errors
-    /// [`Error::SamplesShape`] when the lengths do not fit the shape and one N; [`Error::WindowOutOfRange`] for a window that
-    /// is not inside its series.
+    /// [`Error::SamplesShape`] when the lengths do not fit the shape and one N;
+    /// [`Error::WindowOutOfRange`] for a window that is not inside its series.
     pub fn new(shape: SampleShape, series: Vec<(Vec<f32>, Vec<i64>)>, targets: Vec<f32>) -> Result<Self> {
         let samples = targets.len() / shape.outputs.max(1);
         let of_timeframe = |((values, ends), timeframe): (&(Vec<f32>, Vec<i64>), &Timeframe)| {
@@ -132,11 +135,12 @@ impl SeriesInMemory {
         SeriesInMemory { shape, series, segment_starts, targets }.checked()
     }
 
-    /// The same samples with segments that begin at the bars `segment_starts` of each timeframe; see [`Series::segment_starts`].
+    /// The same samples with segments that begin at the bars `segment_starts` of each timeframe;
+    /// see [`Series::segment_starts`].
     ///
     /// # Errors
-    /// [`Error::SamplesShape`] for other timeframes, [`Error::SegmentStart`] for segments out of order and
-    /// [`Error::WindowAcrossSegments`] for a window that is not inside one.
+    /// [`Error::SamplesShape`] for other timeframes, [`Error::SegmentStart`] for segments out of
+    /// order and [`Error::WindowAcrossSegments`] for a window that is not inside one.
     pub fn with_segments(self, segment_starts: Vec<Vec<i64>>) -> Result<Self> {
         SeriesInMemory { segment_starts, ..self }.checked()
     }

@@ -2,8 +2,9 @@
 
 //! Training, validation and test samples by time, with a purge between them.
 //!
-//! Neighbouring samples share bars: a label reaches into the future and a window into the past. Without a gap between the parts, a
-//! validation sample's window would hold bars that a training label was computed from, and its error would flatter the model.
+//! Neighbouring samples share bars: a label reaches into the future and a window into the past.
+//! Without a gap between the parts, a validation sample's window would hold bars that a training
+//! label was computed from, and its error would flatter the model.
 
 pub mod reckoning;
 mod walk_forward;
@@ -14,7 +15,8 @@ pub use walk_forward::{TrainingWindow, WalkForward, walk_forward};
 
 use crate::error::{Error, Result};
 
-/// Shares of the samples, by time: training first, then validation, then test. Validation and test may be 0.
+/// Shares of the samples, by time: training first, then validation, then test. Validation and test
+/// may be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SplitFractions {
     /// Share of the samples to train on, > 0.
@@ -70,14 +72,15 @@ pub struct Split {
     pub purged: usize,
 }
 
-/// Splits samples at two instants, the same for every instrument, so that each part gets its fraction of the samples.
+/// Splits samples at two instants, the same for every instrument, so that each part gets its
+/// fraction of the samples.
 ///
-/// `time_ns` has each sample's time in any order; samples of one time are never parted. The purge takes samples away
-/// from the beginning of validation and of test, never from training.
+/// `time_ns` has each sample's time in any order; samples of one time are never parted. The purge
+/// takes samples away from the beginning of validation and of test, never from training.
 ///
 /// # Errors
-/// [`Error::Setting`] for fractions that are negative or do not sum to 1; [`Error::NothingLeft`] when training, or a part
-/// with a fraction above 0, ends up without samples.
+/// [`Error::Setting`] for fractions that are negative or do not sum to 1; [`Error::NothingLeft`]
+/// when training, or a part with a fraction above 0, ends up without samples.
 ///
 /// # Panics
 /// If the purge's times are not one a sample.
@@ -125,7 +128,8 @@ fn check(fractions: SplitFractions) -> Result<()> {
     Ok(())
 }
 
-/// The times of the samples at which validation and test begin; `i64::MAX` for a part that does not.
+/// The times of the samples at which validation and test begin; `i64::MAX` for a part that does
+/// not.
 fn instants(time_ns: &[i64], fractions: SplitFractions) -> [i64; 2] {
     let mut sorted = time_ns.to_vec();
     sorted.sort_unstable();
@@ -196,7 +200,8 @@ mod tests {
         assert_eq!([no_gap.train.len(), no_gap.validation.len(), no_gap.test.len()], [70, 15, 15]);
         assert_eq!((no_gap.validation_start_ns, no_gap.test_start_ns, no_gap.purged), (70, 85, 0));
 
-        // Windows of 4 bars and labels 3 bars ahead: 69 + 3 = 72 is the first open time that validation may see.
+        // Windows of 4 bars and labels 3 bars ahead: 69 + 3 = 72 is the first open time that
+        // validation may see.
         let window_start: Vec<i64> = time.iter().map(|t| t - 4).collect();
         let label_end: Vec<i64> = time.iter().map(|t| t + 3).collect();
         let purge = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
@@ -234,7 +239,8 @@ mod tests {
     }
 
     proptest! {
-        /// Several instruments share times: no training label may reach into a later window, and nobody is lost unpurged.
+        /// Several instruments share times: no training label may reach into a later window, and
+        /// nobody is lost unpurged.
         #[test]
         fn no_label_reaches_into_a_later_part(
             time in prop::collection::vec(0i64..200, 1..150), window in 0i64..10, horizon in 0i64..10,

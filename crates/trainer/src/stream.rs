@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Predictions from carried state: with the weights at rest, the state at a bar is that of one pass over its segment from zero,
-//! one step a bar, whatever windows are asked for.
+//! Predictions from carried state: with the weights at rest, the state at a bar is that of one pass
+//! over its segment from zero, one step a bar, whatever windows are asked for.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -39,8 +39,8 @@ struct StreamedTimeframe {
     hidden: Buffer<f32>, // [rows, H]
 }
 
-/// Takes one sample after another from the states at its windows' bars to its outputs, each by itself, so that nothing depends on the size of the
-/// batch or on the threads.
+/// Takes one sample after another from the states at its windows' bars to its outputs, each by
+/// itself, so that nothing depends on the size of the batch or on the threads.
 #[derive(Debug)]
 struct Reader {
     /// One a timeframe for pooling by attention, or none.
@@ -87,7 +87,8 @@ pub(crate) fn distinct_ends(samples: &dyn Samples, indices: &[usize]) -> Result<
     (0..shape.timeframes.len()).map(ends).collect()
 }
 
-/// The rows whose states are read for windows of `steps` bars that end at the rows `ends`, ascending both.
+/// The rows whose states are read for windows of `steps` bars that end at the rows `ends`,
+/// ascending both.
 pub(crate) fn read_rows(pooling: Pooling, ends: Vec<usize>, steps: usize) -> Vec<usize> {
     if pooling == Pooling::Last {
         return ends;
@@ -105,12 +106,13 @@ fn readers(compute: Compute) -> usize {
     compute.threads.min(compute.batch_size)
 }
 
-/// Numbers in the memory of [`Streamed`], for timeframes of so many rows that are read and T bars in a window.
+/// Numbers in the memory of [`Streamed`], for timeframes of so many rows that are read and T bars
+/// in a window.
 pub(crate) fn streamed_len(model: &Model, compute: Compute, timeframes: impl Iterator<Item = (usize, usize)>) -> usize {
     let ModelConfig { hidden, pooling, .. } = model.config();
     let pooling_len = |steps| match pooling {
         Pooling::Last => 0,
-        Pooling::Attention { heads } => PlainPooling::<f32>::len((heads, hidden), (steps, 1)),
+        Pooling::Attention { heads } => PlainPooling::<f32>::len(heads, hidden, steps, 1),
     };
     let decoding = model.decoder().fast_len(ONE_SAMPLE, Purpose::Prediction);
     let (states, reader) = timeframes
@@ -119,7 +121,8 @@ pub(crate) fn streamed_len(model: &Model, compute: Compute, timeframes: impl Ite
 }
 
 impl Streamed {
-    /// Room for the states that are read of windows which end at the rows `ends` of each timeframe, booked on `scope`.
+    /// Room for the states that are read of windows which end at the rows `ends` of each timeframe,
+    /// booked on `scope`.
     pub(crate) fn new(scope: &Scope, model: &Model, compute: Compute, ends: Vec<Vec<usize>>) -> Result<Self> {
         let ModelConfig { hidden, pooling, .. } = model.config();
         let timeframe = |(k, ends): (usize, Vec<usize>)| {
@@ -138,7 +141,8 @@ impl Streamed {
             let (timeframe, hidden) = (&model.shape().timeframes[k], model.config().hidden);
             let (mut asked, mut states) = (streamed.rows.as_slice(), streamed.hidden.as_mut_slice());
             while let Some(&last) = asked.last() {
-                // From the last segment to the first: what comes before a segment's start is split off.
+                // From the last segment to the first: what comes before a segment's start is split
+                // off.
                 let start = series.segment_start(last);
                 let before = asked.partition_point(|&row| row < start);
                 let (earlier, own) = states.split_at_mut(before * hidden);
@@ -158,9 +162,10 @@ impl Streamed {
         all
     }
 
-    /// The outputs [B, K, M] for the samples of `batch`, on the threads of the pool that this is called in.
+    /// The outputs [B, K, M] for the samples of `batch`, on the threads of the pool that this is
+    /// called in.
     pub(crate) fn predict(&mut self, weights: Weights<'_>, batch: &BatchView<'_>, outputs: &mut [f32]) {
-        self.read(batch, (outputs, weights.model.outputs()), |reader, sample, outputs| {
+        self.read(batch, outputs, weights.model.outputs(), |reader, sample, outputs| {
             reader.decode(weights, sample);
             outputs.copy_from_slice(reader.decoding.outputs());
         });
@@ -169,16 +174,17 @@ impl Streamed {
     /// The weights with which the timeframes of the samples of `batch` are fused, [B, heads, n, n].
     pub(crate) fn fusion_weights(&mut self, weights: Weights<'_>, batch: &BatchView<'_>, to: &mut [f32]) {
         let model = weights.model;
-        self.read(batch, (to, model.fusion_weights_len()), |reader, sample, row| {
+        self.read(batch, to, model.fusion_weights_len(), |reader, sample, row| {
             reader.decode(weights, sample);
             row.copy_from_slice(reader.decoding.fusion_weights(model.decoder(), 0));
         });
     }
 
-    /// The weights with which attention pools the windows of `batch`: `[heads, T]` of one timeframe after another, a row a sample.
+    /// The weights with which attention pools the windows of `batch`: `[heads, T]` of one timeframe
+    /// after another, a row a sample.
     pub(crate) fn pooling_weights(&mut self, weights: Weights<'_>, batch: &BatchView<'_>, to: &mut [f32]) {
         let model = weights.model;
-        self.read(batch, (to, model.pooling_weights_len()), |reader, sample, mut row| {
+        self.read(batch, to, model.pooling_weights_len(), |reader, sample, mut row| {
             reader.pool(weights, sample);
             for (pooled, of) in reader.poolings.iter().zip(model.poolings()) {
                 let weights = pooled.memory.weights(of, 0);
@@ -189,11 +195,13 @@ impl Streamed {
         });
     }
 
-    /// Gives `each` every sample of `batch` and its row of `to`, rows of `width` numbers. Samples that follow each other go to one reader as far as can be.
+    /// Gives `each` every sample of `batch` and its row of `to`, rows of `width` numbers. Samples
+    /// that follow each other go to one reader as far as can be.
     fn read(
         &mut self,
         batch: &BatchView<'_>,
-        (to, width): (&mut [f32], usize),
+        to: &mut [f32],
+        width: usize,
         each: impl Fn(&mut Reader, Streaming<'_>, &mut [f32]) + Sync,
     ) {
         let Streamed { timeframes, readers } = self;
@@ -216,8 +224,9 @@ struct Streaming<'a> {
 }
 
 impl<'a> Streaming<'a> {
-    /// The row of the last bar of the sample's window of timeframe `k`, and the states [steps, H] up to there.
-    fn window(self, k: usize, (steps, hidden): (usize, usize)) -> (usize, &'a [f32]) {
+    /// The row of the last bar of the sample's window of timeframe `k`, and the states [steps, H]
+    /// up to there.
+    fn window(self, k: usize, steps: usize, hidden: usize) -> (usize, &'a [f32]) {
         let (of, end) = (&self.timeframes[k], self.batch.ends(k)[self.sample]);
         let last = of.rows.binary_search(&end).expect("the end of a streamed sample");
         (end, &of.hidden.as_slice()[(last + 1 - steps) * hidden..(last + 1) * hidden])
@@ -228,7 +237,7 @@ impl Reader {
     fn new(scope: &Scope, model: &Model) -> Result<Self> {
         let decoding = Decoding::new(scope, model.decoder(), ONE_SAMPLE, Purpose::Prediction)?;
         let pooled = |(of, timeframe): (_, &Timeframe)| {
-            Ok(PooledWindow { memory: PlainPooling::new(scope, of, (timeframe.steps, 1))?, end: None })
+            Ok(PooledWindow { memory: PlainPooling::new(scope, of, timeframe.steps, 1)?, end: None })
         };
         let poolings = model.poolings().iter().zip(&model.shape().timeframes).map(pooled).collect::<Result<_>>()?;
         Ok(Reader { poolings, decoding })
@@ -243,7 +252,7 @@ impl Reader {
         }
         for (k, part) in self.decoding.encodings_mut(1).chunks_exact_mut(hidden).enumerate() {
             let pooled = self.poolings.get(k).map(|pooled| pooled.memory.pooled());
-            part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, (1, hidden)).1));
+            part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, 1, hidden).1));
         }
         self.decoding.forward_in(precision, model.decoder(), (parameters, None), None);
     }
@@ -252,7 +261,7 @@ impl Reader {
     fn pool(&mut self, Weights { model, parameters, .. }: Weights<'_>, sample: Streaming<'_>) {
         let timeframes = model.poolings().iter().zip(&model.shape().timeframes);
         for (k, (pooled, (of, timeframe))) in self.poolings.iter_mut().zip(timeframes).enumerate() {
-            let (end, states) = sample.window(k, (timeframe.steps, model.config().hidden));
+            let (end, states) = sample.window(k, timeframe.steps, model.config().hidden);
             // Samples that follow each other share the windows of long timeframes.
             if pooled.end != Some(end) {
                 pooled.memory.forward(of, parameters, states);

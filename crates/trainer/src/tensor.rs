@@ -2,8 +2,9 @@
 
 //! Named tensors in one piece of memory.
 //!
-//! A model's parameters, its gradients and each of the optimizer's moments are the same list of tensors: one [`Layout`]
-//! shared by several [`TensorSet`]s. One piece of memory makes the norm, the sum over shards and the update one loop each.
+//! A model's parameters, its gradients and each of the optimizer's moments are the same list of
+//! tensors: one [`Layout`] shared by several [`TensorSet`]s. One piece of memory makes the norm,
+//! the sum over shards and the update one loop each.
 
 use std::ops::Range;
 use std::sync::Arc;

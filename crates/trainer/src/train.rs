@@ -43,7 +43,8 @@ use step::Supply;
 pub struct Trainer {
     /// Whose memory weights, optimizer and batches are in.
     device: Device,
-    /// What computes steps and validations, where that is not the processor: `engine` then predicts only.
+    /// What computes steps and validations, where that is not the processor: `engine` then predicts
+    /// only.
     accelerator: Option<Accelerator>,
     config: Config,
     model: Model,
@@ -65,7 +66,8 @@ pub struct Trainer {
     ladder: Ladder,
     /// What was cut before the run began.
     cut_before: Vec<ShortageEvent>,
-    /// What the observer answered to the last step, while the validation and the checkpoint that follow it are not done.
+    /// What the observer answered to the last step, while the validation and the checkpoint that
+    /// follow it are not done.
     unfinished: Option<ControlFlow<()>>,
     /// Checkpoints that resuming passed over.
     unreadable: Vec<PathBuf>,
@@ -76,7 +78,8 @@ pub struct Trainer {
 pub struct Run<'a> {
     /// The source of all samples.
     pub samples: &'a dyn Samples,
-    /// Samples to train on, by index; graphs, for a model over graphs. Neighbours in this list are visited together in runs.
+    /// Samples to train on, by index; graphs, for a model over graphs. Neighbours in this list are
+    /// visited together in runs.
     pub train: &'a [usize],
     /// Samples to validate on, or graphs, by index; may be empty.
     pub validation: &'a [usize],
@@ -102,8 +105,8 @@ pub struct Outcome {
 pub enum End {
     /// All steps are done.
     Finished,
-    /// The validation loss no longer fell, see [`EarlyStopping`](crate::EarlyStopping). A resumed run stays ended, unless it is
-    /// given more patience.
+    /// The validation loss no longer fell, see [`EarlyStopping`](crate::EarlyStopping). A resumed
+    /// run stays ended, unless it is given more patience.
     StoppedEarly,
     /// The observer asked for it.
     Stopped,
@@ -122,8 +125,10 @@ fn purpose(config: &Config, ration: Ration, is_on_gpu: bool) -> Purpose {
 
 /// The engine of a run, and what of `ladder` it had to be cut to.
 fn first_engine(
-    (device, model): (&Device, &Model),
-    (config, is_on_gpu): (&Config, bool),
+    device: &Device,
+    model: &Model,
+    config: &Config,
+    is_on_gpu: bool,
     ladder: &mut Ladder,
 ) -> Result<(Engine, Vec<ShortageEvent>)> {
     let mut cuts = Vec::new();
@@ -139,7 +144,7 @@ fn first_engine(
             Err(error) if error.is_shortage() => {
                 // No chunks are taken yet, and cutting those to come would leave no more.
                 let Some(ration) = ladder.descend(false) else { return Err(error) };
-                cuts.push(ShortageEvent::new(0, &error, (ration, config.batch_size)));
+                cuts.push(ShortageEvent::new(0, &error, ration, config.batch_size));
             }
             Err(error) => return Err(error),
         }
@@ -147,29 +152,33 @@ fn first_engine(
 }
 
 impl Trainer {
-    /// A trainer with initial weights drawn from the seed. All memory of the run is taken here but that of its
-    /// batches, carried states and graphs, whose size depends on the samples.
+    /// A trainer with initial weights drawn from the seed. All memory of the run is taken here but
+    /// that of its batches, carried states and graphs, whose size depends on the samples.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when the device has no room.
+    /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when
+    /// the device has no room.
     ///
     /// # Panics
     /// If the device is a GPU: see [`Trainer::on_gpu`].
     pub fn new(device: &Device, config: Config, shape: SampleShape) -> Result<Self> {
-        Trainer::on((device, None), config, shape)
+        Trainer::on(device, None, config, shape)
     }
 
-    /// A trainer whose steps are computed on `gpu`. Weights, optimizer and batches are in the memory of `host` besides, where [`Trainer::evaluate`] computes and checkpoints are written: they are
-    /// those of a run on the processor, and each goes on from the other's. The weights that come of it are another rounding of the same run.
+    /// A trainer whose steps are computed on `gpu`. Weights, optimizer and batches are in the
+    /// memory of `host` besides, where [`Trainer::evaluate`] computes and checkpoints are written:
+    /// they are those of a run on the processor, and each goes on from the other's. The weights
+    /// that come of it are another rounding of the same run.
     ///
     /// # Errors
-    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: last bars of samples that stand alone, dense training with attention pooling, carried state, gradient
+    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: last bars of
+    /// samples that stand alone, dense training with attention pooling, carried state, gradient
     /// checkpointing, the plain form, profiles.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
-        Trainer::on((host, Some(gpu)), config, shape)
+        Trainer::on(host, Some(gpu), config, shape)
     }
 
-    fn on((device, gpu): (&Device, Option<&Device>), mut config: Config, shape: SampleShape) -> Result<Self> {
+    fn on(device: &Device, gpu: Option<&Device>, mut config: Config, shape: SampleShape) -> Result<Self> {
         assert!(matches!(device, Device::Cpu(_)), "weights are kept in host memory");
         config.check()?;
         config.loss.check_groups(shape.outputs)?;
@@ -181,7 +190,7 @@ impl Trainer {
         let gradients = gpu.is_none().then(gradients).transpose()?;
         let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
         let mut ladder = if gpu.is_some() { Ladder::of_gpu(&config) } else { Ladder::new(&config) };
-        let (engine, cut_before) = first_engine((device, &model), (&config, gpu.is_some()), &mut ladder)?;
+        let (engine, cut_before) = first_engine(device, &model, &config, gpu.is_some(), &mut ladder)?;
         let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config)).transpose()?;
         Ok(Trainer {
             accelerator,
@@ -205,7 +214,8 @@ impl Trainer {
         })
     }
 
-    /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps there what is found out. Nothing on the processor.
+    /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps
+    /// there what is found out. Nothing on the processor.
     pub fn keep_tuning_in(&self, folder: &Path) {
         self.accelerator.iter().for_each(|accelerator| accelerator.tuner().keep_in(folder));
     }
@@ -256,20 +266,22 @@ impl Trainer {
         save_weights(path, &self.parameters)
     }
 
-    /// Trains until the configured steps are done, the validation loss no longer falls or the observer asks to stop.
+    /// Trains until the configured steps are done, the validation loss no longer falls or the
+    /// observer asks to stop.
     ///
     /// # Errors
-    /// [`Error::Setting`] for early stopping without validation samples, and for carried state or dense training of samples that are
-    /// stored as windows; [`Error::SamplesShape`], [`Error::NothingLeft`] and
-    /// [`Error::SampleOutOfRange`] for samples that cannot be trained on; [`Error::Gather`] when they cannot be read;
-    /// for a model over graphs [`Error::Setting`] where the samples are not nodes of graphs, [`Error::GraphOutOfRange`],
-    /// [`Error::Graph`] and [`Error::GraphShape`];
-    /// [`Error::NothingToCut`] where the device has too little memory whatever is cut;
-    /// [`Error::Targets`] for targets that the loss has no meaning for, [`Error::NotFinite`] when
-    /// numbers overflow, [`Error::Exploded`] when the loss does, and [`Error::GaveUp`] when they
-    /// still do after all rollbacks (see [`Divergence`](crate::Divergence)); [`Error::File`] when a
-    /// checkpoint cannot be saved. The trainer then stands after the last step that was completed,
-    /// unless its GPU gave no weights back: what goes on then is a new trainer, from a checkpoint.
+    /// [`Error::Setting`] for early stopping without validation samples, and for carried state or
+    /// dense training of samples that are stored as windows; [`Error::SamplesShape`],
+    /// [`Error::NothingLeft`] and [`Error::SampleOutOfRange`] for samples that cannot be trained
+    /// on; [`Error::Gather`] when they cannot be read; for a model over graphs [`Error::Setting`]
+    /// where the samples are not nodes of graphs, [`Error::GraphOutOfRange`], [`Error::Graph`] and
+    /// [`Error::GraphShape`]; [`Error::NothingToCut`] where the device has too little memory
+    /// whatever is cut; [`Error::Targets`] for targets that the loss has no meaning for,
+    /// [`Error::NotFinite`] when numbers overflow, [`Error::Exploded`] when the loss does, and
+    /// [`Error::GaveUp`] when they still do after all rollbacks (see
+    /// [`Divergence`](crate::Divergence)); [`Error::File`] when a checkpoint cannot be saved. The
+    /// trainer then stands after the last step that was completed, unless its GPU gave no weights
+    /// back: what goes on then is a new trainer, from a checkpoint.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         let outcome = self.train_to_the_end(run, observer);
         // Where a GPU fails, its first error says more than that its weights cannot be had.
@@ -313,13 +325,13 @@ impl Trainer {
         self.engine.make_room_for(&self.model, graphs)?;
         let scope = self.device.scope("batches");
         let order = schedule.batches(self.step..schedule.steps, run.train);
-        with_batches(self.source(run, graphs, (&scope, schedule.capacity())), order, |feed| {
+        with_batches(self.source(run, graphs, &scope, schedule.capacity()), order, |feed| {
             let mut supply = Supply { feed, ahead: None };
             loop {
                 if let Some(end) = self.finish_step(run, schedule, observer)? {
                     return Ok(self.outcome(end));
                 }
-                let event = self.training_step(&mut supply, (schedule, run))?;
+                let event = self.training_step(&mut supply, schedule, run)?;
                 let told = self.tell_notes(observer);
                 let asked = observer(Event::Step(event));
                 self.unfinished = Some(if told.is_break() { told } else { asked });
@@ -337,7 +349,8 @@ impl Trainer {
         &self,
         run: &Run<'a>,
         graphs: Option<&'a dyn Graphs>,
-        (scope, batch_size): (&'a Scope, usize),
+        scope: &'a Scope,
+        batch_size: usize,
     ) -> Source<'a> {
         let Ration { chunk_percent, .. } = self.ladder.ration();
         let seen = self.accelerator.as_ref().map(|_| self.model.seen_edges());

@@ -2,8 +2,10 @@
 
 //! Which of several kernels is the fastest for a shape: measured once a GPU, and kept on disk.
 //!
-//! An operation asks a [`Tuner`] a [`Question`] with the candidates that answer it, the one that a rule would take first. What is known is remembered; else the folder is looked into, and then
-//! each candidate is measured on the arrays at hand: once to be warm, then five times, of which the median counts. What is asked at every step is kept in [`Choices`], which ask once.
+//! An operation asks a [`Tuner`] a [`Question`] with the candidates that answer it, the one that a
+//! rule would take first. What is known is remembered; else the folder is looked into, and then
+//! each candidate is measured on the arrays at hand: once to be warm, then five times, of which the
+//! median counts. What is asked at every step is kept in [`Choices`], which ask once.
 
 mod choices;
 mod library;
@@ -32,10 +34,12 @@ const SAMPLES: usize = 5;
 pub enum Tuning {
     /// Those that rules name by shapes alone: nothing is measured.
     Off,
-    /// Of those that give the rules' bits, the fastest by measurement. A run has the same bits however that comes out.
+    /// Of those that give the rules' bits, the fastest by measurement. A run has the same bits
+    /// however that comes out.
     #[default]
     Deterministic,
-    /// The fastest of all. Sums may be added in another order, so that a run on another GPU, or one that is measured anew, is another rounding of the same.
+    /// The fastest of all. Sums may be added in another order, so that a run on another GPU, or one
+    /// that is measured anew, is another rounding of the same.
     Fast,
 }
 
@@ -110,7 +114,8 @@ impl Tuner {
         self.tuning == Tuning::Fast
     }
 
-    /// What is chosen already, in this run or on disk; the first candidate where there is no other, or nothing is measured.
+    /// What is chosen already, in this run or on disk; the first candidate where there is no other,
+    /// or nothing is measured.
     pub(crate) fn recall<C: Copy>(&self, cuda: &Cuda, question: &Question<C>) -> Option<C> {
         if self.tuning == Tuning::Off || question.candidates.len() == 1 {
             return Some(question.candidates[0].1);
@@ -127,8 +132,9 @@ impl Tuner {
         question.candidate(known.chosen.get(&what)?)
     }
 
-    /// The candidate that takes least by `measure`, in milliseconds, unless the choice is known. One that turns out not to be possible takes infinitely long; the choice is then not kept
-    /// on disk.
+    /// The candidate that takes least by `measure`, in milliseconds, unless the choice is known.
+    /// One that turns out not to be possible takes infinitely long; the choice is then not kept on
+    /// disk.
     ///
     /// # Errors
     /// Those of `measure`.
@@ -185,7 +191,8 @@ impl Known {
     }
 }
 
-/// The largest size of which holds what is measured for `size`: that to three significant bits, rounded up.
+/// The largest size of which holds what is measured for `size`: that to three significant bits,
+/// rounded up.
 pub(crate) fn bucket(size: usize) -> usize {
     let step = 1 << size.checked_ilog2().unwrap_or(0).saturating_sub(2);
     size.next_multiple_of(step)

@@ -7,7 +7,8 @@ use crate::model::SampleShape;
 #[derive(Clone, Debug)]
 pub struct BatchView<'a> {
     pub(crate) shape: &'a SampleShape,
-    /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they cover.
+    /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they
+    /// cover.
     pub(crate) features: Vec<&'a [f32]>,
     pub(crate) places: &'a Places,
     pub(crate) laid: Laid,
@@ -30,7 +31,8 @@ pub(crate) enum Laid {
 pub(crate) struct Places {
     /// Row of each window's first bar.
     pub(crate) starts: Vec<Vec<usize>>,
-    /// Row of each window's last bar in its series; the sample's index where samples are not slices of series.
+    /// Row of each window's last bar in its series; the sample's index where samples are not slices
+    /// of series.
     pub(crate) ends: Vec<Vec<usize>>,
 }
 
@@ -104,14 +106,14 @@ impl<'a> BatchView<'a> {
         &self.places.starts[k]
     }
 
-    /// What tells each sample's window of timeframe `k` from others: the row of its last bar in the series, or the sample's index
-    /// where samples are not slices of series.
+    /// What tells each sample's window of timeframe `k` from others: the row of its last bar in the
+    /// series, or the sample's index where samples are not slices of series.
     pub(crate) fn ends(&self, k: usize) -> &'a [usize] {
         &self.places.ends[k]
     }
 
-    /// The first infinite or NaN feature, or infinite target: the name of its tensor, as in `inspect --dump`, and its index there. A target of
-    /// NaN is one that is not known.
+    /// The first infinite or NaN feature, or infinite target: the name of its tensor, as in
+    /// `inspect --dump`, and its index there. A target of NaN is one that is not known.
     pub(crate) fn first_non_finite(&self) -> Option<(String, usize)> {
         for (k, timeframe) in self.shape.timeframes.iter().enumerate() {
             for sample in 0..self.len() {

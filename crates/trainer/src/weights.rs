@@ -14,8 +14,8 @@ use crate::file::write_atomically;
 use crate::scalar::Scalar;
 use crate::tensor::{Layout, TensorSet};
 
-/// Writes `parameters` to `path` under PyTorch's names. The file appears whole or not at all: it is written beside its place,
-/// flushed to the disk, and renamed.
+/// Writes `parameters` to `path` under PyTorch's names. The file appears whole or not at all: it is
+/// written beside its place, flushed to the disk, and renamed.
 ///
 /// # Errors
 /// [`Error::File`] when the file system refuses; what `path` held before is then still there.
@@ -24,11 +24,12 @@ pub fn save_weights<S: Scalar>(path: &Path, parameters: &TensorSet<S>) -> Result
     write_atomically(path, &bytes)
 }
 
-/// Reads the tensors of `parameters` from a safetensors file with PyTorch's names: f64, f32, f16 or bf16, rounded to `S`.
+/// Reads the tensors of `parameters` from a safetensors file with PyTorch's names: f64, f32, f16 or
+/// bf16, rounded to `S`.
 ///
 /// # Errors
-/// [`Error::Weights`] listing every tensor that is missing, unknown, misshapen or of another type; [`Error::Safetensors`],
-/// [`Error::File`]. `parameters` are then as before.
+/// [`Error::Weights`] listing every tensor that is missing, unknown, misshapen or of another type;
+/// [`Error::Safetensors`], [`Error::File`]. `parameters` are then as before.
 pub fn load_weights<S: Scalar>(path: &Path, parameters: &mut TensorSet<S>) -> Result<()> {
     let file = TensorFile::new(path, fs::read(path).map_err(Error::file(path, "read"))?)?;
     file.check(&[("", parameters.layout())])?;

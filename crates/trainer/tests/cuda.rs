@@ -73,7 +73,8 @@ fn layers_are_timed_on_a_device_in_every_precision() {
     }
 }
 
-/// By differences of the last hidden states, each times its gradient: what is timed is the whole way back.
+/// By differences of the last hidden states, each times its gradient: what is timed is the whole
+/// way back.
 #[test]
 fn layers_that_are_timed_have_their_gradients() {
     let mut stack = Stack::<f32>::new(&Device::cpu(), &LAYERS).unwrap();

@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 
-//! Gradients against finite differences, in double precision, over random small models, with dropout and without; and dropout
-//! against the same mask applied by hand between two models of one layer.
+//! Gradients against finite differences, in double precision, over random small models, with
+//! dropout and without; and dropout against the same mask applied by hand between two models of one
+//! layer.
 
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_trainer::{
@@ -29,12 +30,7 @@ struct Problem {
 }
 
 impl Problem {
-    fn new(
-        scope: &Scope,
-        shape: SampleShape,
-        config: ModelConfig,
-        (samples, dropout): (usize, Option<Dropout>),
-    ) -> Self {
+    fn new(scope: &Scope, shape: SampleShape, config: ModelConfig, samples: usize, dropout: Option<Dropout>) -> Self {
         let model = Model::new(shape, config).unwrap();
         let timeframes = &model.shape().timeframes;
         let states = timeframes.len() * config.layers;
@@ -55,7 +51,7 @@ impl Problem {
         pass.load(self.samples, self.windows.iter().map(Vec::as_slice));
         let layers = self.model.config().layers;
         for (k, [hidden, cell]) in self.initial.iter().enumerate() {
-            pass.set_initial_state(k / layers, k % layers, (hidden, cell));
+            pass.set_initial_state(k / layers, k % layers, hidden, cell);
         }
         if let Some(dropout) = self.dropout {
             let ends = std::iter::repeat_n(self.ends.as_slice(), self.windows.len());
@@ -65,7 +61,8 @@ impl Problem {
         Loss::Mse.sum(pass.outputs(), &self.targets) / self.targets.len() as f64
     }
 
-    /// Checks `gradient` of the numbers that `place` finds, by central differences over two steps at up to 12 of them.
+    /// Checks `gradient` of the numbers that `place` finds, by central differences over two steps
+    /// at up to 12 of them.
     fn check(&mut self, pass: &mut Pass<f64>, gradient: &[f64], place: impl Fn(&mut Self) -> &mut [f64]) {
         const STEP: f64 = 1e-5;
         for index in (0..gradient.len()).step_by(gradient.len().div_ceil(12).max(1)) {
@@ -77,8 +74,8 @@ impl Problem {
             let mut apart = |steps: f64| loss_at(at + steps * STEP) - loss_at(at - steps * STEP);
             let slope = (8.0 * apart(1.0) - apart(2.0)) / (12.0 * STEP);
             place(self)[index] = at;
-            // The step's fourth power times a fifth derivative, which norms of nearly equal numbers make large, and a rounding of 1e-16
-            // divided by the step.
+            // The step's fourth power times a fifth derivative, which norms of nearly equal numbers
+            // make large, and a rounding of 1e-16 divided by the step.
             assert!((slope - gradient[index]).abs() < 1e-8, "{slope} and {}", gradient[index]);
         }
     }
@@ -100,14 +97,14 @@ proptest! {
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| Timeframe { name: format!("T{k}"), steps, features };
         let shape = SampleShape { timeframes: windows.iter().enumerate().map(timeframe).collect(), outputs };
         let dropout = rate.map(|rate| Dropout::of_step(rate, 3, 14).unwrap());
-        let mut problem = Problem::new(&scope, shape, ModelConfig { hidden, layers, bias, layer_norm, pooling, ..ModelConfig::default() }, (samples, dropout));
+        let mut problem = Problem::new(&scope, shape, ModelConfig { hidden, layers, bias, layer_norm, pooling, ..ModelConfig::default() }, samples, dropout);
 
         let mut pass = Pass::new(&scope, &problem.model, samples, InputGradients::Compute).unwrap();
         pass = pass.with_room_for_dropout(&scope).unwrap();
         let mut gradients = TensorSet::zeros(&scope, problem.model.layout()).unwrap();
         problem.forward(&mut pass);
         let (y, d_y) = pass.outputs_and_gradient_mut();
-        Loss::Mse.gradient((y, &problem.targets), y.len(), d_y);
+        Loss::Mse.gradient(y, &problem.targets, y.len(), d_y);
         problem.model.backward(&problem.parameters, &mut pass, &mut gradients);
 
         let mut probe = Pass::new(&scope, &problem.model, samples, InputGradients::Skip).unwrap();
@@ -148,7 +145,7 @@ fn dropout_multiplies_what_the_layer_above_reads_by_its_factors() {
     };
     let dropout = Dropout::of_step(0.4, 9, 2).unwrap();
     let mut problem =
-        Problem::new(&scope, model(features, 2).shape().clone(), model(features, 2).config(), (samples, Some(dropout)));
+        Problem::new(&scope, model(features, 2).shape().clone(), model(features, 2).config(), samples, Some(dropout));
     problem.initial.iter_mut().flatten().for_each(|state| state.fill(0.0));
     let mut pass = Pass::new(&scope, &problem.model, samples, InputGradients::Skip).unwrap();
     pass = pass.with_room_for_dropout(&scope).unwrap();
@@ -174,7 +171,8 @@ fn dropout_multiplies_what_the_layer_above_reads_by_its_factors() {
     let (outputs, _) = run(&upper, &above, &windows, samples);
     let apart = outputs.iter().zip(pass.outputs()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(apart < 1e-13, "{apart}");
-    // The first two windows share a mask but not their bars, and nothing is dropped for a model in use.
+    // The first two windows share a mask but not their bars, and nothing is dropped for a model in
+    // use.
     let (undropped, _) = run(&problem.model, &problem.parameters, &problem.windows[0], samples);
     assert_ne!(undropped, pass.outputs());
 }

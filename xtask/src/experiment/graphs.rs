@@ -5,8 +5,9 @@ use anyhow::Result;
 use super::dgcnn;
 use super::runner::{Runner, mean_and_deviation, number};
 
-/// "Graph attention networks" (2018), section 3.3, transductive: two layers, 8 heads of 8 units, then one head a class; ELU; dropout 0.6 of
-/// inputs and attention; Adam with a rate of 0.005 and L2 of 0.0005; patience 100.
+/// "Graph attention networks" (2018), section 3.3, transductive: two layers, 8 heads of 8 units,
+/// then one head a class; ELU; dropout 0.6 of inputs and attention; Adam with a rate of 0.005 and
+/// L2 of 0.0005; patience 100.
 const CORA: &[&str] = &[
     "model.graph_layers=2",
     "model.graph_heads=8",
@@ -71,7 +72,8 @@ const PROTEINS: &[&str] = &[
     "data.folds=10",
 ];
 
-/// The share of the 188 molecules of MUTAG whose class is found, each by a model that has not seen its fold.
+/// The share of the 188 molecules of MUTAG whose class is found, each by a model that has not seen
+/// its fold.
 pub(super) fn mutag(runner: &Runner) -> Result<String> {
     let graphs = runner.file("mutag.mbg");
     runner.ask(&["graph", "build", &runner.data("graphs/MUTAG_TU"), "--kind", "tu", "--out", &graphs])?;
@@ -115,7 +117,8 @@ const MOLECULES: &[&str] = &[
     "data.split=[0.8, 0.1, 0.1]",
 ];
 
-/// The error of the atomisation energies of a thousand small molecules, in kcal/mol, beside the mean and a linear model on composition.
+/// The error of the atomisation energies of a thousand small molecules, in kcal/mol, beside the
+/// mean and a linear model on composition.
 pub(super) fn molecules(runner: &Runner) -> Result<String> {
     let graphs = runner.file("gdb1k.mbg");
     let (input, targets) = (runner.data("molecules/gdb1k.sdf.gz"), runner.data("molecules/gdb1k.sdf.csv.gz"));

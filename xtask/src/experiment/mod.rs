@@ -1,4 +1,5 @@
-//! `cargo xtask experiment`: whole runs on public data, from the files as they are published to a line of numbers.
+//! `cargo xtask experiment`: whole runs on public data, from the files as they are published to a
+//! line of numbers.
 //!
 //! The data are not part of the project: `MEGABATCH_DATA` names the folder that has them.
 

@@ -18,7 +18,8 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Builds the program, and makes an empty folder under `target/experiments` for the experiment called `name`.
+    /// Builds the program, and makes an empty folder under `target/experiments` for the experiment
+    /// called `name`.
     pub(crate) fn new(name: &str) -> Result<Self> {
         let data = std::env::var_os("MEGABATCH_DATA")
             .context("MEGABATCH_DATA is not set: it names the folder of public data")?;

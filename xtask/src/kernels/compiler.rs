@@ -1,4 +1,5 @@
-//! NVIDIA's compiler and assembler from PyPI: no toolkit is installed, and every machine has the same.
+//! NVIDIA's compiler and assembler from PyPI: no toolkit is installed, and every machine has the
+//! same.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

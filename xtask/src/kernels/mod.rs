@@ -1,5 +1,5 @@
-//! `cargo xtask kernels [--check]`: every `.cu` compiled by pinned packages to the `.ptx` in its crate's
-//! folder `ptx`, and assembled for every GPU.
+//! `cargo xtask kernels [--check]`: every `.cu` compiled by pinned packages to the `.ptx` in its
+//! crate's folder `ptx`, and assembled for every GPU.
 
 mod assembly;
 mod compiler;

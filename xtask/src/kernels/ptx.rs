@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-/// The version that the text claims. A driver refuses text newer than itself, whatever is in it; this one came with CUDA 11.0 and the
-/// 450 drivers of 2020, as did compute capability 8.0. ptxas holds every instruction against it, so that a kernel that uses a newer
-/// one does not assemble.
+/// The version that the text claims. A driver refuses text newer than itself, whatever is in it;
+/// this one came with CUDA 11.0 and the 450 drivers of 2020, as did compute capability 8.0. ptxas
+/// holds every instruction against it, so that a kernel that uses a newer one does not assemble.
 const VERSION: &str = "7.0";
 
 /// A function of a file's own has a hash of the file's path in its name.

@@ -1,4 +1,5 @@
-//! What the operations together must do on every device: one suite, in which their plain form on the CPU is right.
+//! What the operations together must do on every device: one suite, in which their plain form on
+//! the CPU is right.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +13,8 @@ use crate::optimizer::{OptimizerSettings, Rule};
 use crate::scaler::{LossScaler, ScalerConfig};
 use crate::stochastic::Noise;
 
-/// A case by the name of what it asserts. It fails with the device's error, and panics where the device's answer is wrong.
+/// A case by the name of what it asserts. It fails with the device's error, and panics where the
+/// device's answer is wrong.
 pub type Case = (&'static str, fn(&Device) -> Result<()>);
 
 /// The cases.
@@ -32,7 +34,8 @@ struct Gradients {
     bad: Option<usize>,
 }
 
-/// Of each step, the scale that the gradients are to be divided by, as the scaler of [`run`] has it.
+/// Of each step, the scale that the gradients are to be divided by, as the scaler of [`run`] has
+/// it.
 const STEPS: [Gradients; 6] = [
     Gradients { scale: 8.0, bad: None },
     Gradients { scale: 8.0, bad: None },
@@ -96,7 +99,8 @@ fn same(device: &Device, rule: Rule) -> Result<()> {
     }
     assert_eq!(found.reports[5].steps, 4, "updates that were not skipped");
     for (k, (found, expected)) in found.values.iter().zip(&expected.values).enumerate() {
-        // The power of a decay rate may be rounded otherwise, to a step that differs by a unit in the last place.
+        // The power of a decay rate may be rounded otherwise, to a step that differs by a unit in
+        // the last place.
         let close = (found - expected).abs() <= 1e-8 + 3e-7 * expected.abs();
         assert!(close, "weight {k} is {found} where {expected} is right");
     }

@@ -9,7 +9,8 @@ use crate::gradients::Place;
 use crate::optimizer::{OptimizerSettings, Rates};
 use crate::scaler::{LossScaler, Overflow, ScaleChange, ScalerConfig, ScalerState};
 
-/// What steers the steps of an optimizer on a device and does not leave it meanwhile: the loss scale, what was found out about the gradients, the number of updates.
+/// What steers the steps of an optimizer on a device and does not leave it meanwhile: the loss
+/// scale, what was found out about the gradients, the number of updates.
 #[derive(Debug)]
 pub struct Control {
     scaler: Option<ScalerConfig>,
@@ -24,7 +25,8 @@ pub struct Control {
 /// What the host knows of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepSettings {
-    /// Terms of the losses that gradients were divided by, > 0. Where they turned out to be others, as [`examine`](super::examine()) is told, gradients are multiplied by the quotient.
+    /// Terms of the losses that gradients were divided by, > 0. Where they turned out to be others,
+    /// as [`examine`](super::examine()) is told, gradients are multiplied by the quotient.
     pub count: f64,
     /// The largest mean of the losses that weights follow.
     pub loss_max: f64,
@@ -35,7 +37,8 @@ pub struct StepSettings {
 }
 
 impl Default for StepSettings {
-    /// Gradients of one term, however large its loss is, which are not clipped, and the optimizer's defaults.
+    /// Gradients of one term, however large its loss is, which are not clipped, and the optimizer's
+    /// defaults.
     fn default() -> Self {
         StepSettings { count: 1.0, loss_max: f64::INFINITY, clip_norm: None, optimizer: OptimizerSettings::default() }
     }
@@ -148,7 +151,8 @@ pub struct Report {
     pub terms: f64,
     /// As of [`Examined::norm`](crate::Examined::norm).
     pub norm: f64,
-    /// The first gradient that was infinite or NaN once it was unscaled, for which the update was skipped.
+    /// The first gradient that was infinite or NaN once it was unscaled, for which the update was
+    /// skipped.
     pub non_finite: Option<Place>,
     /// The scale of the loss whose gradients these were; 1 of a loss that is not scaled.
     pub scale: f32,
@@ -160,10 +164,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// What the step did to the scale, as [`LossScaler::update`] tells it. `overflow` names the element of [`Report::non_finite`].
+    /// What the step did to the scale, as [`LossScaler::update`] tells it. `overflow` names the
+    /// element of [`Report::non_finite`].
     ///
     /// # Errors
-    /// [`Error::ScaleCollapsed`] where the scale would have had to fall below its floor; it then stayed as it was.
+    /// [`Error::ScaleCollapsed`] where the scale would have had to fall below its floor; it then
+    /// stayed as it was.
     pub fn scale_change(&self, overflow: Option<Overflow<'_>>) -> crate::Result<ScaleChange> {
         match (self.change, overflow) {
             (GROWTH, _) => Ok(ScaleChange::Growth),
@@ -206,7 +212,8 @@ impl PendingReport {
 }
 
 impl Control {
-    /// The control of a run that did `steps` updates, with the scale of `scaler`, or of 1 without one.
+    /// The control of a run that did `steps` updates, with the scale of `scaler`, or of 1 without
+    /// one.
     ///
     /// # Errors
     /// Of [`Buffer::from_slice`].
@@ -243,7 +250,8 @@ impl Control {
     /// Bytes on a device.
     pub const BYTES: usize = size_of::<Step>() + size_of::<f32>() + size_of::<State>();
 
-    /// Has [`examine`](super::examine()) and [`update`](super::update()) do as `of` says from now on. The device learns of it by a copy that nobody waits for.
+    /// Has [`examine`](super::examine()) and [`update`](super::update()) do as `of` says from now
+    /// on. The device learns of it by a copy that nobody waits for.
     ///
     /// # Errors
     /// Of [`Staging::send`].

@@ -23,15 +23,19 @@ pub struct Examinee<'a> {
     pub losses: &'a Buffer<f64>,
 }
 
-/// Reads the gradients of all tensors once, for their norm, the first that is not finite and the clip coefficient, and has the loss scale follow, unless the sum of the losses is not finite or
-/// their mean above the step's most: all of it goes to `control`, the numbers of [`crate::examine`], [`Examined::factors`](crate::Examined::factors) and [`LossScaler::update`](crate::LossScaler::update) with their bits. Sums are in double
-/// precision and in a fixed order. Two launches.
+/// Reads the gradients of all tensors once, for their norm, the first that is not finite and the
+/// clip coefficient, and has the loss scale follow, unless the sum of the losses is not finite or
+/// their mean above the step's most: all of it goes to `control`, the numbers of
+/// [`crate::examine`], [`Examined::factors`](crate::Examined::factors) and
+/// [`LossScaler::update`](crate::LossScaler::update) with their bits. Sums are in double precision
+/// and in a fixed order. Two launches.
 ///
 /// # Errors
 /// What the device says of a launch.
 ///
 /// # Panics
-/// If no step was begun, if the tensors end after the gradients, if the losses are not two numbers, and if arrays are on several devices.
+/// If no step was begun, if the tensors end after the gradients, if the losses are not two numbers,
+/// and if arrays are on several devices.
 pub fn examine(tensors: &mut Tensors, examinee: Examinee<'_>, control: &mut Control) -> Result<()> {
     let Examinee { gradients, losses } = examinee;
     tensors.assert_within(gradients.len());
@@ -44,7 +48,7 @@ pub fn examine(tensors: &mut Tensors, examinee: Examinee<'_>, control: &mut Cont
     match &device {
         Device::Cuda(device) => cuda(device, tensors, examinee, control),
         _ => {
-            cpu(tensors, examinee, (of, control));
+            cpu(tensors, examinee, of, control);
             Ok(())
         }
     }
@@ -59,8 +63,9 @@ fn cuda(device: &Cuda, tensors: &mut Tensors, of: Examinee<'_>, control: &mut Co
     let of_squares = arguments![chunks, of.gradients.address(), losses, scale, step, sums, firsts];
     let judge = Kernel { module: "amp/examine", ptx: PTX, name: "judge" };
     let of_judge = arguments![sums, firsts, count as u32, losses, step, control.rules(), scale, state];
-    // SAFETY: the chunks are of elements that `gradients` was seen to have, and a block writes its own of as many sums; the second launch, which reads these, comes after the
-    // first in the order of the default stream, as does all that reads the control.
+    // SAFETY: the chunks are of elements that `gradients` was seen to have, and a block writes its
+    // own of as many sums; the second launch, which reads these, comes after the first in the order
+    // of the default stream, as does all that reads the control.
     unsafe {
         squares.submit(device, launch_of_squares(count), &of_squares)?;
         judge.submit(device, Launch::of_blocks(1), &of_judge)
@@ -71,7 +76,7 @@ fn launch_of_squares(chunks: usize) -> Option<Launch> {
     Launch::of_blocks(chunks).map(|launch| launch.with_threads(LANES))
 }
 
-fn cpu(tensors: &Tensors, examinee: Examinee<'_>, (of, control): (StepSettings, &mut Control)) {
+fn cpu(tensors: &Tensors, examinee: Examinee<'_>, of: StepSettings, control: &mut Control) {
     let (losses, scale) = (examinee.losses.as_slice(), control.scale.as_slice()[0]);
     // In a step without any known target there is no term to divide by.
     let terms = losses[1].max(1.0);
@@ -161,7 +166,7 @@ mod tests {
         LossScaler::new(config).unwrap()
     }
 
-    fn check(lens: &[usize], (gradients, losses): (&[f32], [f64; 2]), of: StepSettings) {
+    fn check(lens: &[usize], gradients: &[f32], losses: [f64; 2], of: StepSettings) {
         let scope = Device::cpu().scope("test");
         let mut start = 3;
         let ranges = lens.iter().map(|&len| {
@@ -190,11 +195,7 @@ mod tests {
             let len = lens.iter().sum::<usize>() + lens.len() + 3;
             let gradients = noise(len, 30.0);
             for clip_norm in [None, Some(1.0), Some(1e9)] {
-                check(
-                    lens,
-                    (&gradients, [5.0, 3.0]),
-                    StepSettings { count: 4.0, clip_norm, ..StepSettings::default() },
-                );
+                check(lens, &gradients, [5.0, 3.0], StepSettings { count: 4.0, clip_norm, ..StepSettings::default() });
             }
         }
     }
@@ -209,7 +210,7 @@ mod tests {
                 gradients[2 * BLOCK + 40] = f32::NAN;
                 // Times 16, the largest number overflows where it is unscaled.
                 let of = StepSettings { count: 16.0, clip_norm: Some(1.0), ..StepSettings::default() };
-                check(&lens, (&gradients, [0.5, 1.0]), of);
+                check(&lens, &gradients, [0.5, 1.0], of);
             }
         }
     }
@@ -218,13 +219,14 @@ mod tests {
     fn more_chunks_than_a_block_has_threads() {
         let lens = [7; 300];
         let mut gradients = noise(8 * 300 + 3, 3.0);
-        check(&lens, (&gradients, [0.5, 1.0]), StepSettings::default());
+        check(&lens, &gradients, [0.5, 1.0], StepSettings::default());
         gradients[8 * 280] = f32::NAN;
         gradients[8 * 290] = f32::NAN;
-        check(&lens, (&gradients, [0.5, 1.0]), StepSettings::default());
+        check(&lens, &gradients, [0.5, 1.0], StepSettings::default());
     }
 
-    /// Whether weights follow, by losses, terms and the largest mean; where the loss is refused, the scale does not follow either.
+    /// Whether weights follow, by losses, terms and the largest mean; where the loss is refused,
+    /// the scale does not follow either.
     #[test]
     fn a_loss_that_is_refused_changes_nothing() {
         let of = |loss_max| StepSettings { count: 4.0, loss_max, ..StepSettings::default() };
@@ -239,7 +241,7 @@ mod tests {
             ([0.0, 0.0], 1.0, false, true),
         ];
         for (losses, loss_max, follows, stands) in cases {
-            check(&[40, 50], (&noise(95, 3.0), losses), of(loss_max));
+            check(&[40, 50], &noise(95, 3.0), losses, of(loss_max));
             let scope = Device::cpu().scope("test");
             let mut tensors = Tensors::new(&scope, std::slice::from_ref(&(0..2))).unwrap();
             let mut control = Control::new(&scope, Some(&scaler()), 0).unwrap();

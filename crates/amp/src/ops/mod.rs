@@ -1,8 +1,10 @@
-//! The two passes from gradients to weights and rounding by chance on a device, each in a file of its own: the function with its one match on the device, its
-//! plain form on the CPU, which is this crate's own, and the launch of its kernels, whose source lies beside it as `.cu`.
+//! The two passes from gradients to weights and rounding by chance on a device, each in a file of
+//! its own: the function with its one match on the device, its plain form on the CPU, which is this
+//! crate's own, and the launch of its kernels, whose source lies beside it as `.cu`.
 //!
-//! What one pass leaves for the next stays on the device: the norm, what gradients are multiplied by, whether one is not finite, the loss scale and the number
-//! of updates are in a [`Control`]. A step is
+//! What one pass leaves for the next stays on the device: the norm, what gradients are multiplied
+//! by, whether one is not finite, the loss scale and the number of updates are in a [`Control`]. A
+//! step is
 //!
 //! ```text
 //! forward and backward, of the loss times the number in control.scale()
@@ -11,8 +13,10 @@
 //! update      nothing where the loss does not stand or a gradient was not finite, else a step of SGD, Adam or AdamW
 //! ```
 //!
-//! and nobody waits for the device in it. What changes from step to step is read on the device, so that the launches of all steps are the same. [`Control::report`] does, for a log or a checkpoint; [`Control::fetch_report`] asks for the same,
-//! so that more can be submitted before it is waited for.
+//! and nobody waits for the device in it. What changes from step to step is read on the device, so
+//! that the launches of all steps are the same. [`Control::report`] does, for a log or a
+//! checkpoint; [`Control::fetch_report`] asks for the same, so that more can be submitted before it
+//! is waited for.
 
 pub mod conformance;
 mod control;

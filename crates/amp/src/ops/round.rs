@@ -6,7 +6,8 @@ use megabatch_gpu_core::{Buffer, Device, Result, arguments};
 
 use crate::stochastic::{BLOCK, LANES, Noise};
 
-/// Rounds `from` to one of the two neighbours in bf16, with the bits of [`crate::round_stochastic`] on every device.
+/// Rounds `from` to one of the two neighbours in bf16, with the bits of [`crate::round_stochastic`]
+/// on every device.
 ///
 /// # Errors
 /// What the device says of the launch.
@@ -23,7 +24,8 @@ pub fn round_stochastic(from: &Buffer<f32>, to: &mut Buffer<bf16>, noise: Noise)
             let (Noise { seed, step, .. }, [block, skipped]) = (noise, first_block(noise));
             let len = from.len() as u64;
             let arguments = arguments![from.address(), to.address(), len, seed, step, block, skipped as u32];
-            // SAFETY: a thread reads and writes elements below `len`, which both buffers have, each thread others. What is submitted to the default stream later runs after it.
+            // SAFETY: a thread reads and writes elements below `len`, which both buffers have, each
+            // thread others. What is submitted to the default stream later runs after it.
             unsafe { kernel.submit(&device, launch(from.len(), noise), &arguments) }
         }
         _ => {

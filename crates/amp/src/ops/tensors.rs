@@ -11,7 +11,8 @@ use crate::threads::BLOCK;
 /// Stands for no number: `NONE` of state.cuh.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Where tensors lie in the buffers of weights, gradients and moments, cut into the chunks that one launch takes all of; and room for what the first pass finds in each.
+/// Where tensors lie in the buffers of weights, gradients and moments, cut into the chunks that one
+/// launch takes all of; and room for what the first pass finds in each.
 #[derive(Debug)]
 pub struct Tensors {
     ranges: Vec<Range<usize>>,
@@ -39,14 +40,16 @@ pub(super) struct Chunk {
 }
 
 impl Tensors {
-    /// Tensors of these elements of each buffer, in `scope`. What lies between them stays as it is. Tensors that lie in one piece may be one range:
+    /// Tensors of these elements of each buffer, in `scope`. What lies between them stays as it is.
+    /// Tensors that lie in one piece may be one range:
     /// [`Layout::overflow`](crate::Layout::overflow) finds the tensor of an element.
     ///
     /// # Errors
     /// Of [`Buffer::zeros`].
     ///
     /// # Panics
-    /// If a tensor begins before the one before it ends, or there are 2³² chunks of 16,384 elements.
+    /// If a tensor begins before the one before it ends, or there are 2³² chunks of 16,384
+    /// elements.
     pub fn new(scope: &Scope, ranges: &[Range<usize>]) -> Result<Self> {
         let ascend = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
         assert!(ascend && ranges.iter().all(|range| range.start <= range.end), "tensors follow one another");

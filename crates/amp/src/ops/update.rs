@@ -47,24 +47,28 @@ pub enum WorkingCopy<'a> {
     Fp16(&'a mut Buffer<f16>),
 }
 
-/// Changes weights and moments of all tensors by one step along the gradients, multiplied by what [`examine`](super::examine()) left in `control`, and counts the step
-/// there; does nothing where a gradient was not finite, a loss was refused or had no terms. What is computed is [`crate::update`]'s, with its bits as far as the device's power of a decay rate is the host's:
-/// its double precision differs by two units in the last place at most, which a correction rounded to f32 rarely shows. Two launches.
+/// Changes weights and moments of all tensors by one step along the gradients, multiplied by what
+/// [`examine`](super::examine()) left in `control`, and counts the step there; does nothing where a
+/// gradient was not finite, a loss was refused or had no terms. What is computed is
+/// [`crate::update`]'s, with its bits as far as the device's power of a decay rate is the host's:
+/// its double precision differs by two units in the last place at most, which a correction rounded
+/// to f32 rarely shows. Two launches.
 ///
 /// # Errors
 /// What the device says of a launch; nothing is counted where the first fails.
 ///
 /// # Panics
-/// If no step was begun, if buffers have different lengths or end before the tensors, if the rule keeps moments and there are none, and if arrays are on several devices.
+/// If no step was begun, if buffers have different lengths or end before the tensors, if the rule
+/// keeps moments and there are none, and if arrays are on several devices.
 pub fn update(tensors: &Tensors, weights: &mut Weights<'_>, control: &mut Control) -> Result<()> {
     let settings = control.step().optimizer;
     let device = control.state.scope().device().clone();
     weights.check(tensors, &device);
     assert!(weights.moments.is_some() || !settings.rule.has_moments(), "{:?} keeps moments", settings.rule);
     match &device {
-        Device::Cuda(device) => cuda(device, tensors, (weights, settings.rule), control),
+        Device::Cuda(device) => cuda(device, tensors, weights, settings.rule, control),
         _ => {
-            cpu(tensors, (weights, &settings), control);
+            cpu(tensors, weights, &settings, control);
             Ok(())
         }
     }
@@ -100,12 +104,7 @@ impl Weights<'_> {
     }
 }
 
-fn cuda(
-    device: &Cuda,
-    tensors: &Tensors,
-    (weights, rule): (&mut Weights<'_>, Rule),
-    control: &mut Control,
-) -> Result<()> {
+fn cuda(device: &Cuda, tensors: &Tensors, weights: &mut Weights<'_>, rule: Rule, control: &mut Control) -> Result<()> {
     let (chunks, state, step) =
         (tensors.on_device.chunks.address(), control.state.address(), control.step_on_device.address());
     let advance = Kernel { module: "amp/update", ptx: PTX, name: "advance" };
@@ -120,8 +119,9 @@ fn cuda(
         _ => (format!("sgd_{suffix}"), arguments![chunks, state, step, values, gradients, copy]),
     };
     let kernel = Kernel { module: "amp/update", ptx: PTX, name: &name };
-    // SAFETY: the first launch is of one thread, which has the control to itself in the order of the default stream. A block of the second changes the elements of its piece of
-    // a chunk, which all buffers were seen to have; tensors do not overlap.
+    // SAFETY: the first launch is of one thread, which has the control to itself in the order of
+    // the default stream. A block of the second changes the elements of its piece of a chunk, which
+    // all buffers were seen to have; tensors do not overlap.
     unsafe {
         advance.submit(device, one_thread(), &of_advance)?;
         kernel.submit(device, Launch::of_blocks(PIECES * tensors.chunks()), &arguments)
@@ -132,7 +132,7 @@ fn one_thread() -> Option<Launch> {
     Launch::of_blocks(1).map(|launch| launch.with_threads(1))
 }
 
-fn cpu(tensors: &Tensors, (weights, settings): (&mut Weights<'_>, &OptimizerSettings), control: &mut Control) {
+fn cpu(tensors: &Tensors, weights: &mut Weights<'_>, settings: &OptimizerSettings, control: &mut Control) {
     let state = &mut control.state.as_mut_slice()[0];
     if state.follows == 0 {
         return;

@@ -2,14 +2,16 @@
 
 use std::fmt;
 
-/// How well numbers stand for others: of a tensor of weights, or of what a model computes with them.
+/// How well numbers stand for others: of a tensor of weights, or of what a model computes with
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accuracy {
     /// The largest error, in the unit of the numbers.
     pub max_error: f64,
     /// The root of the mean square error, in the unit of the numbers.
     pub rms_error: f64,
-    /// Signal to quantisation noise in decibels: 10 · log₁₀ (Σ exact² / Σ error²); infinite without error.
+    /// Signal to quantisation noise in decibels: 10 · log₁₀ (Σ exact² / Σ error²); infinite without
+    /// error.
     pub sqnr_db: f64,
 }
 

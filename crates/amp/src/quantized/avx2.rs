@@ -1,4 +1,5 @@
-//! Sums of products of bytes in AVX2: both sides are widened to 16 bits, of which pairs of products are added exactly.
+//! Sums of products of bytes in AVX2: both sides are widened to 16 bits, of which pairs of products
+//! are added exactly.
 
 use std::arch::x86_64::*;
 

@@ -14,11 +14,13 @@ pub(super) const GROUP: usize = 4;
 /// What is added to quantised activations, so that they are not negative.
 pub(super) const BIAS: u8 = 128;
 
-/// Quantised weights as kernels read them: `[panels][groups][16 outputs][4 inputs]`, with zeros where there is no output or input.
+/// Quantised weights as kernels read them: `[panels][groups][16 outputs][4 inputs]`, with zeros
+/// where there is no output or input.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
     pub(super) weights: Vec<i8>,
-    /// 128 · the sum of an output's weights: what the bias of the activations adds to its sum. One an output, zeros after the last, whole panels.
+    /// 128 · the sum of an output's weights: what the bias of the activations adds to its sum. One
+    /// an output, zeros after the last, whole panels.
     pub(super) bias_sums: Vec<[i32; PANEL]>,
     /// Outputs, inputs.
     pub(super) shape: [usize; 2],
@@ -26,7 +28,7 @@ pub(super) struct Packed {
 
 impl Packed {
     /// Packs rows of an output each.
-    pub(super) fn new(rows: &[i8], [outputs, inputs]: [usize; 2]) -> Self {
+    pub(super) fn new(rows: &[i8], outputs: usize, inputs: usize) -> Self {
         let (panels, groups) = (outputs.div_ceil(PANEL), inputs.div_ceil(GROUP));
         let mut packed = Packed {
             weights: vec![0; panels * groups * PANEL * GROUP],

@@ -6,8 +6,9 @@
 //! y[b][n] = (Σ q[b][k] · q[n][k]) · scale[b] · scale[n]
 //! ```
 //!
-//! The sum is exact, in 32 bits: all forms of the kernel give the same bits. (Symmetric quantisation by the largest magnitude, as in Jacob et al.,
-//! "Quantization and training of neural networks for efficient integer-arithmetic-only inference", 2018, without the zero point.)
+//! The sum is exact, in 32 bits: all forms of the kernel give the same bits. (Symmetric
+//! quantisation by the largest magnitude, as in Jacob et al., "Quantization and training of neural
+//! networks for efficient integer-arithmetic-only inference", 2018, without the zero point.)
 
 mod accuracy;
 #[cfg(target_arch = "x86_64")]
@@ -46,7 +47,8 @@ impl QuantizedMatrix {
     /// Quantises `weights`, `[outputs, inputs]`, row-major.
     ///
     /// # Errors
-    /// [`Error::NotFiniteWeight`] where a weight is infinite or NaN, [`Error::Setting`] for more than 65,536 inputs, of which sums could overflow.
+    /// [`Error::NotFiniteWeight`] where a weight is infinite or NaN, [`Error::Setting`] for more
+    /// than 65,536 inputs, of which sums could overflow.
     ///
     /// # Panics
     /// If there are not outputs · inputs weights.
@@ -64,7 +66,7 @@ impl QuantizedMatrix {
             Isa::best().run(Quantize { from: &weights[row.clone()], to: &mut rows[row] })
         });
         let scales = scales.collect();
-        Ok(QuantizedMatrix { packed: Packed::new(&rows, [outputs, inputs]), scales })
+        Ok(QuantizedMatrix { packed: Packed::new(&rows, outputs, inputs), scales })
     }
 
     /// Numbers of outputs and inputs.
@@ -107,7 +109,8 @@ impl QuantizedMatrix {
         Accuracy::of(weights, &self.dequantized())
     }
 
-    /// `out` = `x` · weightsᵀ, with `x` `[B, inputs]` and `out` `[B, outputs]`, row-major. A row with an infinity or a NaN gives a row of NaN.
+    /// `out` = `x` · weightsᵀ, with `x` `[B, inputs]` and `out` `[B, outputs]`, row-major. A row
+    /// with an infinity or a NaN gives a row of NaN.
     ///
     /// # Panics
     /// If `x` is not whole rows, or `out` not as many.
@@ -165,7 +168,8 @@ impl Scaled<'_> {
     }
 }
 
-/// Quantises a row and gives its scale: NaN where a number is not finite, and 0 where all are so small that 127 over the largest overflows.
+/// Quantises a row and gives its scale: NaN where a number is not finite, and 0 where all are so
+/// small that 127 over the largest overflows.
 struct Quantize<'a> {
     from: &'a [f32],
     to: &'a mut [i8],

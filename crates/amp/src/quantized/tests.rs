@@ -72,7 +72,8 @@ fn a_product_is_as_accurate_as_its_bits() {
         exact
             .push(x.iter().zip(&weights[n * inputs..]).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>() as f32);
     }
-    // Errors are uniform within half a step of 1/127, 1/440 in the root of the mean square, beside 1/3 of the numbers: 43 dB, and 3 less for two sides.
+    // Errors are uniform within half a step of 1/127, 1/440 in the root of the mean square, beside
+    // 1/3 of the numbers: 43 dB, and 3 less for two sides.
     let (product, of_weights) = (Accuracy::of(&exact, &found), matrix.accuracy(&weights));
     assert!((of_weights.sqnr_db - 43.3).abs() < 1.0, "{of_weights}");
     assert!((product.sqnr_db - 40.3).abs() < 1.5, "{product}");

@@ -1,4 +1,5 @@
-//! Sums of products of bytes by the instruction made for them, AVX-512 VNNI's `vpdpbusd`: 64 products are added to sixteen sums.
+//! Sums of products of bytes by the instruction made for them, AVX-512 VNNI's `vpdpbusd`: 64
+//! products are added to sixteen sums.
 
 use std::arch::x86_64::*;
 
@@ -23,7 +24,8 @@ impl Vnni {
 /// Sums in flight: an instruction takes five cycles, and two begin in each.
 const SUMS: usize = 16;
 
-/// Eight rows with two panels where there are as many rows, else one row with up to eight panels: a sum alone would wait for itself.
+/// Eight rows with two panels where there are as many rows, else one row with up to eight panels: a
+/// sum alone would wait for itself.
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
     const ROWS: usize = 8;
@@ -55,7 +57,8 @@ fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
     }
 }
 
-/// The sums of `R` rows with `P` panels of outputs, from the row and the panel of `place` on. Gives `P`.
+/// The sums of `R` rows with `P` panels of outputs, from the row and the panel of `place` on. Gives
+/// `P`.
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn tile<const R: usize, const P: usize>(
     packed: &Packed,

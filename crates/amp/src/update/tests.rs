@@ -126,7 +126,8 @@ fn working_copies_are_the_rounded_masters() {
         for copy in [WorkingCopy::Bf16(&mut bf16s), WorkingCopy::Fp16(&mut f16s)] {
             update([Tensor { working_copy: Some(copy), ..owned.tensor() }], &step(Rule::Sgd, 0.0), threads);
         }
-        // The second step, without a gradient, moved the weights again: towards zero by their decay.
+        // The second step, without a gradient, moved the weights again: towards zero by their
+        // decay.
         let decay = S::from_f64(0.01 * 0.1).to_f64();
         for (k, value) in owned.values.iter().map(|value| value.to_f64()).enumerate() {
             let around = |bits: u16| [bits.wrapping_sub(1), bits, bits + 1];

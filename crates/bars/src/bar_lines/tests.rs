@@ -33,7 +33,8 @@ fn lines_give_the_bars_of_a_file() {
                   time,close,low,high,open,volume\n2018-01-02 00:01,1.1,1,1.2,1.05,\"1,234\"";
     let metatrader = "2018.06.01,17:00,1.1,1.2,1,1.15,7\n2018.06.01,17:01,1.1,1.2,1,1.15,7\n";
     let adjusted = "2018-01-01 10:00,4,8,2,4,9\n";
-    // The hour from 01:00 comes twice in New York on 2018-11-04; a minute is missing in both passes.
+    // The hour from 01:00 comes twice in New York on 2018-11-04; a minute is missing in both
+    // passes.
     let mut autumn = String::new();
     for (hour, minutes) in [(0, 58..60), (1, 0..31), (1, 32..60), (1, 0..50), (1, 55..60), (2, 0..3)] {
         minutes.for_each(|minute| autumn.push_str(&format!("20181104 {hour:02}{minute:02}00;1;2;1;2;0\n")));

@@ -7,14 +7,16 @@ use crate::timestamp::{DAY_NS, Stamp, display_utc};
 use crate::trouble::Trouble;
 use crate::zone::Occurrence;
 
-/// Most rows in a stretch that is taken for stray: it bounds how far ahead is looked at each row that is late.
+/// Most rows in a stretch that is taken for stray: it bounds how far ahead is looked at each row
+/// that is late.
 const STRAY_ROWS_MAX: usize = 8;
-/// A row that is sorted in must be this close to another: a wrong date puts it anywhere, and no market pauses longer.
+/// A row that is sorted in must be this close to another: a wrong date puts it anywhere, and no
+/// market pauses longer.
 const SORTED_IN_NS_MAX: i64 = 7 * DAY_NS;
 
 impl Order<'_> {
-    /// Takes the last bars out where a late row goes on before them, and more rows would be late if they stayed; whether it
-    /// was so.
+    /// Takes the last bars out where a late row goes on before them, and more rows would be late if
+    /// they stayed; whether it was so.
     pub(super) fn take_out_stray(&mut self, open_time: i64, index: usize) -> Result<bool> {
         let kept = match self.bar_at(open_time) {
             Err(kept) if self.placed.len() - kept <= STRAY_ROWS_MAX => kept,

@@ -45,7 +45,8 @@ fn assert_same(together: &AlignedSeries, instrument: usize, alone: &AlignedSerie
 }
 
 proptest! {
-    /// Together, instruments are what each is alone when its scalers are fitted up to the same time.
+    /// Together, instruments are what each is alone when its scalers are fitted up to the same
+    /// time.
     #[test]
     fn instruments_are_strangers_to_each_other(
         first in draws(700), second in draws(500), torn in torn_draws(), holes in any::<bool>(),
@@ -67,7 +68,8 @@ proptest! {
         prop_assert_eq!(fitted, together.scalers());
     }
 
-    /// The training span ends before the time that the first sample after the fraction has, whoever's samples those are.
+    /// The training span ends before the time that the first sample after the fraction has,
+    /// whoever's samples those are.
     #[test]
     fn the_training_span_is_one_for_all(
         first in draws(500), second in draws(600), fraction in 0.5f64..=1.0,
@@ -96,7 +98,8 @@ fn minutes(start: i64, len: usize) -> Bars {
 
 #[test]
 fn an_instrument_without_a_past_is_refused_by_name() {
-    // Training ends within the first 1,000 minutes, before the second instrument has a window of M15.
+    // Training ends within the first 1,000 minutes, before the second instrument has a window of
+    // M15.
     let bars = [minutes(0, 1_000), minutes(640, 400)];
     let error = align(&instruments(&bars), &plain_spec(Scaling::Robust)).unwrap_err();
     let message = error.to_string();

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 pub(crate) const MINUTE_NS: i64 = 60_000_000_000;
 pub(crate) const PIP: f64 = 0.01;
 
-/// One base bar drawn at random: minutes since the bar before, change of the close, open, shadows, volume.
+/// One base bar drawn at random: minutes since the bar before, change of the close, open, shadows,
+/// volume.
 pub(crate) type Draw = (i64, f64, f64, f64, f64);
 
 pub(crate) fn bars(draws: &[Draw]) -> Bars {
@@ -35,8 +36,8 @@ pub(crate) fn draws(len: usize) -> impl Strategy<Value = Vec<Draw>> {
     draws_with_gaps(len, 38)
 }
 
-/// Up to five stretches of bars with gaps of at most four minutes, and longer holes between them: some so short that the bins
-/// of M15 reach over them.
+/// Up to five stretches of bars with gaps of at most four minutes, and longer holes between them:
+/// some so short that the bins of M15 reach over them.
 pub(crate) fn torn_draws() -> impl Strategy<Value = Vec<Draw>> {
     let stretch = (5i64..400, draws_with_gaps(1..700, 4));
     prop::collection::vec(stretch, 1..5).prop_map(|stretches| {
@@ -60,7 +61,8 @@ pub(crate) fn spec(scaling: Scaling) -> SeriesSpec {
     }
 }
 
-/// The same with features that are soon warm, and segments that end at a hole of more than four minutes.
+/// The same with features that are soon warm, and segments that end at a hole of more than four
+/// minutes.
 pub(crate) fn torn_spec(scaling: Scaling) -> SeriesSpec {
     let holes = HoleRule { longest_ns: 4 * MINUTE_NS, weekends: Weekends::Spanned };
     SeriesSpec { features: Feature::ALL.into_iter().filter(|f| f.warm_up() <= 14).collect(), holes, ..spec(scaling) }

@@ -1,5 +1,5 @@
-//! Alignment through the public interface: what a sample sees, and that it sees nothing that had not closed or lies beyond a
-//! hole.
+//! Alignment through the public interface: what a sample sees, and that it sees nothing that had
+//! not closed or lies beyond a hole.
 
 mod instruments;
 mod made_up;

@@ -37,7 +37,8 @@ proptest! {
         prop_assert!(proof.replaced >= spec.horizon && proof.replaced < proof.bars && proof.bars <= bars.len());
     }
 
-    /// From the time on up to which they were fitted, nothing changes scalers, however many instruments and holes there are.
+    /// From the time on up to which they were fitted, nothing changes scalers, however many
+    /// instruments and holes there are.
     #[test]
     fn scalers_are_proven(
         first in torn_draws(), second in torn_draws(), spec in specs(), wait in 0i64..1_000, seed in any::<u64>(),
@@ -66,17 +67,20 @@ fn a_proof_is_cheap() {
     let n = series.segments[4].samples.start;
     let moment = Moment { time: series.sample_time[n], seed: 1 };
     let proof = prove_no_look_ahead(instrument(&bars), &spec, &series.scalers(), moment).unwrap();
-    // 17 bars of M15, up to 15 minutes in the first of which nothing was, and the 15 minutes that follow and two bars.
+    // 17 bars of M15, up to 15 minutes in the first of which nothing was, and the 15 minutes that
+    // follow and two bars.
     assert!((240 + 17..=255 + 17).contains(&proof.bars) && proof.replaced == 17, "{} {}", proof.bars, proof.replaced);
 }
 
-/// Whether a bin that closes in a hole is whole depends on when the next bar comes, which scalers fitted up to then cannot know.
+/// Whether a bin that closes in a hole is whole depends on when the next bar comes, which scalers
+/// fitted up to then cannot know.
 #[test]
 fn a_bin_that_closes_in_a_hole_is_not_fitted_on() {
     let scalers = |next: i64| {
         let mut draws: Vec<Draw> =
             (0..800).map(|k| (1, (f64::from(k) * 0.3).sin(), 0.1, 0.2, f64::from(k % 7))).collect();
-        // The last bar before the hole closes at minute 1,000,394; its bins of M5 and M15 close at minute 1,000,395.
+        // The last bar before the hole closes at minute 1,000,394; its bins of M5 and M15 close at
+        // minute 1,000,395.
         draws[393].0 = next - 1_000_393;
         Scalers::fit(&[instrument(&bars(&draws))], &torn_spec(Scaling::Standard), 1_000_396 * MINUTE_NS).unwrap()
     };

@@ -45,7 +45,8 @@ fn concatenated(series: &[AlignedSeries]) -> AlignedSeries {
 }
 
 proptest! {
-    /// A segment is a recording of its own: aligned together they are what each is alone, one behind the other.
+    /// A segment is a recording of its own: aligned together they are what each is alone, one
+    /// behind the other.
     #[test]
     fn segments_are_recordings_of_their_own(draws in torn_draws(), stride in 1usize..5) {
         let bars = bars(&draws);
@@ -72,8 +73,8 @@ proptest! {
         prop_assert_eq!(together, concatenated(&alone));
     }
 
-    /// From the first bar that a sample depends on to the last bar of its horizon there is no forbidden hole; bars of a
-    /// timeframe never go back in time; and no row is there for nothing.
+    /// From the first bar that a sample depends on to the last bar of its horizon there is no
+    /// forbidden hole; bars of a timeframe never go back in time; and no row is there for nothing.
     #[test]
     fn no_sample_reaches_across_a_hole(draws in torn_draws()) {
         let bars = bars(&draws);

@@ -8,7 +8,8 @@ const DAY_NS: i64 = 24 * HOUR_NS;
 const SUNDAY_NS: i64 = 17_538 * DAY_NS + 22 * HOUR_NS;
 const WEEK_HOURS: usize = 5 * 24;
 
-/// Hours of weeks that last from Sunday 22:00 to Friday 22:00, with the given holidays left out: week and hour in it.
+/// Hours of weeks that last from Sunday 22:00 to Friday 22:00, with the given holidays left out:
+/// week and hour in it.
 fn weeks(count: usize, holidays: &[(usize, std::ops::Range<usize>)]) -> Bars {
     let mut bars = Bars::with_capacity(Timeframe::H1, count * WEEK_HOURS);
     for week in 0..count {
@@ -42,7 +43,8 @@ fn spanned_weekends_end_nothing() {
     let bars = weeks(6, &[]);
     let series = aligned(&bars, Weekends::Spanned);
     assert_eq!((series.segments.len(), series.left_out.len()), (1, 0));
-    // The first week opens at 22:00, in a bin of H4 that lasts until midnight: the sixth bin closes 22 hours later.
+    // The first week opens at 22:00, in a bin of H4 that lasts until midnight: the sixth bin closes
+    // 22 hours later.
     assert_eq!(series.len(), 6 * WEEK_HOURS - 3 - (2 + 5 * 4 - 1));
 }
 
@@ -57,8 +59,8 @@ fn every_week_is_a_segment_where_weekends_are_not_spanned() {
         let time = series.sample_time[n];
         assert!(start < time && week(start) == week(time) && week(time + 3 * HOUR_NS - 1) == week(time), "{n}");
     }
-    // Friday's last bin of H4 would close at midnight, after trading: it is left out, so that 29 of 30 bins and a warm-up of one
-    // bar remain.
+    // Friday's last bin of H4 would close at midnight, after trading: it is left out, so that 29 of
+    // 30 bins and a warm-up of one bar remain.
     assert_eq!(series.timeframes[1].segment_start, [0, 29, 58, 87, 116, 145]);
     assert_eq!(series.timeframes[1].close_time.len(), 6 * 29);
 }
@@ -69,7 +71,8 @@ fn a_weekend_that_a_holiday_lengthens_is_still_one() {
     let early = weeks(4, &[(2, 96..120)]);
     assert_eq!(aligned(&early, Weekends::Spanned).segments.len(), 1);
     assert_eq!(aligned(&early, Weekends::NotSpanned).segments.len(), 4);
-    // A day without trading in mid-week is no weekend; a week without trading is longer than four days.
+    // A day without trading in mid-week is no weekend; a week without trading is longer than four
+    // days.
     let midweek = weeks(4, &[(1, 26..50)]);
     assert_eq!(aligned(&midweek, Weekends::NotSpanned).segments.len(), 4);
     let missing = weeks(4, &[(1, 0..120)]);

@@ -8,8 +8,9 @@ fn bars_of(timeframe: Timeframe) -> Option<Bars> {
     Some(read(&[path], &options).unwrap().bars)
 }
 
-/// Each published file is what the next finer one aggregates to: every bin that lies between the finer file's first open
-/// and last close, and that the coarser file has reached, is there in both and equal in every number.
+/// Each published file is what the next finer one aggregates to: every bin that lies between the
+/// finer file's first open and last close, and that the coarser file has reached, is there in both
+/// and equal in every number.
 #[test]
 fn resampling_reproduces_the_published_chain() {
     use Timeframe::{H1, H4, M1, M5, M15};

@@ -62,8 +62,9 @@ fn a_spread_in_points_of_five_digits() {
     assert_eq!((bars.spread[0], bars.spread[28], summary.bars.with_spread), (0.000_47, 0.000_21, 29));
 }
 
-/// The sixty rows after 19:59 are those of 19:00 to 19:59 once more, the same in every number: the hour was written twice,
-/// and no clock went back. The price goes on from 19:59 to 20:00 and not to the second 19:00.
+/// The sixty rows after 19:59 are those of 19:00 to 19:59 once more, the same in every number: the
+/// hour was written twice, and no clock went back. The price goes on from 19:59 to 20:00 and not to
+/// the second 19:00.
 #[test]
 fn an_hour_that_was_written_twice_is_read_once() {
     let name = "01_EURUSD_2019_L305950-306090_dst_fallback_dup60.csv";
@@ -86,7 +87,8 @@ fn copies_are_no_second_hour_on_any_clock() {
     // The hours of the file on the night when New York's clock goes back: 19:00 is 01:00.
     let moved = |text: &str, hour: &str, to: &str| text.replace(&format!("20191027 {hour}"), &format!("20191103 {to}"));
     let moved = moved(&moved(&moved(&text, "18", "00"), "19", "01"), "20", "02");
-    // As it stands, and with other prices in the second pass, as a clock that goes back would bring them.
+    // As it stands, and with other prices in the second pass, as a clock that goes back would bring
+    // them.
     let (first, second) = moved.split_at(moved.match_indices("20191103 010000").nth(1).unwrap().0);
     let changed = format!("{first}{}", second.replace(";1.108", ";1.109"));
     let cases = [(&moved, (81, 60, 0)), (&changed, (141, 0, 60))];

@@ -22,7 +22,8 @@ const CASES: [Case; 11] = [
     ("forex_multitf/sillydev_EURUSD_H4.csv.gz", 22_256, FormatName::Iso, Some("UTC"), Timeframe::H4),
 ];
 
-/// A good file is read in full whatever is to be done with bad rows, and nothing is put right in it.
+/// A good file is read in full whatever is to be done with bad rows, and nothing is put right in
+/// it.
 #[test]
 fn every_published_file_is_read_in_full() {
     for (name, rows, format, zone, base) in CASES {

@@ -1,5 +1,5 @@
-//! Daily files of the shares of an index, as Alpha Vantage gives them: one is a saved error, some begin late, one ends early, shares are
-//! split.
+//! Daily files of the shares of an index, as Alpha Vantage gives them: one is a saved error, some
+//! begin late, one ends early, shares are split.
 
 use std::io::Read;
 use std::path::Path;
@@ -23,13 +23,15 @@ const LATE: [&str; 17] = [
     "WLTW",
 ];
 
-/// The files of the archive in a folder of their own; `None`, said aloud, where there is no archive.
+/// The files of the archive in a folder of their own; `None`, said aloud, where there is no
+/// archive.
 fn unpacked() -> Option<TempDir> {
     let archive = published("stocks/pooksoft_sp500_daily_2016-2021.tar.gz")?;
     let mut bytes = Vec::new();
     GzDecoder::new(std::fs::File::open(archive).unwrap()).read_to_end(&mut bytes).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // POSIX ustar: a header of 512 bytes, with the name in front and the size in octal digits at 124, and the file in whole blocks.
+    // POSIX ustar: a header of 512 bytes, with the name in front and the size in octal digits at
+    // 124, and the file in whole blocks.
     let mut rest = &bytes[..];
     while let Some(name) = rest[..100].split(|&byte| byte == 0).next().filter(|name| !name.is_empty()) {
         let octal = std::str::from_utf8(&rest[124..135]).unwrap();
@@ -93,7 +95,8 @@ fn a_whole_index_is_read_by_rule_and_accounted_for() {
     let aapl = universe.recordings.iter().find(|recording| recording.symbol == "AAPL").unwrap();
     let (first, account) = (aapl.bars.bar(0), aapl.summary.files[0].adjusted.as_ref().unwrap());
     assert_eq!((first.close, account.splits[0].coefficient), (24.361_340_008_5, 4.0));
-    // All prices of a bar are scaled by the same factor: 102.61, 105.368, 102.0 and 105.35 as quoted.
+    // All prices of a bar are scaled by the same factor: 102.61, 105.368, 102.0 and 105.35 as
+    // quoted.
     for (adjusted, quoted) in [(first.open, 102.61), (first.high, 105.368), (first.low, 102.0)] {
         assert!((adjusted / quoted - account.first_factor).abs() < 1e-12);
     }
@@ -156,7 +159,8 @@ fn samples_of_all_shares_stand_at_common_instants() {
         instants.dedup();
         instants
     };
-    // 49 days warm the features up, the 60th after them is the first full window, and five days follow the last sample.
+    // 49 days warm the features up, the 60th after them is the first full window, and five days
+    // follow the last sample.
     assert_eq!(instants(&daily.sample_time).len(), DAYS - 49 - 59 - 5);
     let (weekly, _) = align_usable(&instruments, &spec(5)).unwrap();
     let every_fifth: Vec<i64> = instants(&daily.sample_time).into_iter().step_by(5).collect();

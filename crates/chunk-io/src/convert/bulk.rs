@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Tables on their way into the new file: read in batches, packed on all cores, written chunk by chunk, and compared.
+//! Tables on their way into the new file: read in batches, packed on all cores, written chunk by
+//! chunk, and compared.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -57,7 +58,8 @@ impl Bulk {
     /// The table `object` with the type of `like`, stored as `choice` says.
     pub(super) fn new(
         object: &str,
-        (shape, like): (Vec<usize>, Dataset),
+        shape: Vec<usize>,
+        like: Dataset,
         (choice, open): (&StorageChoice, LeftOpen),
     ) -> hdf5::Result<Self> {
         let element_bytes = like.dtype()?.size();
@@ -133,10 +135,12 @@ impl Bulk {
         })
     }
 
-    /// Packs the units from `first` on in batches; `sink` takes each, in order, and may stop the work.
+    /// Packs the units from `first` on in batches; `sink` takes each, in order, and may stop the
+    /// work.
     pub(super) fn pack(
         &self,
-        (feed, first): (&mut dyn Feed, usize),
+        feed: &mut dyn Feed,
+        first: usize,
         work: &mut Work<'_>,
         sink: &mut dyn FnMut(usize, &Packed, &mut Work<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -186,16 +190,16 @@ impl Bulk {
                 let original = self.like.space()?;
                 space = if original.shape() == self.shape { original } else { space };
             }
-            raw::create_like(file, (&self.object, &space), &self.like, &plist.finish()?)
+            raw::create_like(file, &self.object, &space, &self.like, &plist.finish()?)
         };
         create().map_err(Error::hdf5(path, &self.object, "create the dataset"))
     }
 
     /// Writes a packed unit to its place.
-    pub(super) fn write(&self, (dataset, path): (&Dataset, &Path), unit: usize, packed: &Packed) -> Result<()> {
+    pub(super) fn write(&self, dataset: &Dataset, path: &Path, unit: usize, packed: &Packed) -> Result<()> {
         let first = unit * self.unit_rows();
         let written = match self.form {
-            Form::Chunked { .. } => raw::write_chunk(dataset, first, (packed.mask, &packed.bytes)),
+            Form::Chunked { .. } => raw::write_chunk(dataset, first, packed.mask, &packed.bytes),
             Form::Contiguous => {
                 let rows = first..(first + self.unit_rows()).min(self.rows());
                 slab::write_stored_rows(dataset, &rows, &packed.bytes[..rows.len() * self.row_bytes()])
@@ -207,8 +211,11 @@ impl Bulk {
 
 /// Compares every row of two feeds, bit for bit.
 pub(super) fn compare(
-    (object, rows, row_bytes): (&str, usize, usize),
-    [old, new]: [&mut dyn Feed; 2],
+    object: &str,
+    rows: usize,
+    row_bytes: usize,
+    old: &mut dyn Feed,
+    new: &mut dyn Feed,
     work: &mut Work<'_>,
 ) -> Result<()> {
     let batch_rows = (work.batch_bytes() / 2 / row_bytes.max(1)).max(1).min(rows);

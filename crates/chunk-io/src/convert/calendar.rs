@@ -2,9 +2,10 @@
 
 //! When bars closed, as far as the times of the samples that see them tell.
 //!
-//! A bar closed after the last sample that does not see it and not after the first that does. It is taken to have closed at the
-//! last full multiple of the timeframe's length in that span, or, where there is none, at the end of the span: the time of the
-//! sample. Bars that one sample brings together are one length apart.
+//! A bar closed after the last sample that does not see it and not after the first that does. It is
+//! taken to have closed at the last full multiple of the timeframe's length in that span, or, where
+//! there is none, at the end of the span: the time of the sample. Bars that one sample brings
+//! together are one length apart.
 
 use super::ledger::Ledger;
 
@@ -46,7 +47,8 @@ struct Arrival {
 /// The close time of each bar of a timeframe.
 pub(super) fn close_times(
     ledger: &Ledger,
-    (timeframe, offsets): (usize, &Offsets),
+    timeframe: usize,
+    offsets: &Offsets,
     clock: &Clock<'_>,
 ) -> Result<Vec<i64>, Contradiction> {
     let measured = || measure(ledger, timeframe, clock);
@@ -71,7 +73,8 @@ pub(super) fn close_times(
     contradiction.map_or(Ok(close), Err)
 }
 
-/// The shortest time that a bar takes, by the samples that bring some and that are not the first of their chain.
+/// The shortest time that a bar takes, by the samples that bring some and that are not the first of
+/// their chain.
 fn measure(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>) -> Option<i64> {
     let mut shortest = None;
     arrivals(ledger, timeframe, clock, |arrival| {

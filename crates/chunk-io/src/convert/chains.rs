@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 
-//! Which earlier sample a sample continues. Samples that continue one another form a chain, whose bars are stored once; an
-//! instrument's samples are one chain or, where its recording has holes that no window spans, several.
+//! Which earlier sample a sample continues. Samples that continue one another form a chain, whose
+//! bars are stored once; an instrument's samples are one chain or, where its recording has holes
+//! that no window spans, several.
 
 use super::overlap::WindowForm;
 
@@ -18,7 +19,8 @@ pub(super) struct TrackedTimeframe {
 pub(super) struct Sample<'a> {
     /// Its row in the file.
     pub(super) row: usize,
-    /// Its time, or its position where the file has no times. No sample comes after a later one of its chain.
+    /// Its time, or its position where the file has no times. No sample comes after a later one of
+    /// its chain.
     pub(super) time: i64,
     /// Its instrument, where the file names it.
     pub(super) instrument: Option<i32>,
@@ -53,7 +55,8 @@ pub(super) struct Tracker {
     open: Vec<OpenChain>,
     open_max: usize,
     chains: u32,
-    /// Whether the last two samples were of one chain: then samples do not take turns between instruments.
+    /// Whether the last two samples were of one chain: then samples do not take turns between
+    /// instruments.
     steady: bool,
 }
 
@@ -79,8 +82,9 @@ impl Tracker {
         self.open_max
     }
 
-    /// Remembers `sample`, the last of `chain`, which an earlier run placed; called for chain after chain, the most recent last.
-    pub(super) fn remember(&mut self, (chain, new_bars): (u32, &[u32]), sample: &Sample<'_>) {
+    /// Remembers `sample`, the last of `chain`, which an earlier run placed; called for chain after
+    /// chain, the most recent last.
+    pub(super) fn remember(&mut self, chain: u32, new_bars: &[u32], sample: &Sample<'_>) {
         self.begin(chain, sample);
         self.open[0].strides = strides(new_bars);
     }
@@ -228,7 +232,8 @@ mod tests {
     fn times_say_what_is_due() {
         // All bars are alike: as many are new as closed in between.
         assert_eq!(place(Some(10), 9, &[(10, "aaaa"), (35, "aaaa")])[1], Ok((0, None, 2)));
-        // Nothing is shared though one bar closed: another instrument. After a hole it may be the same.
+        // Nothing is shared though one bar closed: another instrument. After a hole it may be the
+        // same.
         assert_eq!(place(Some(10), 9, &[(10, "abcd"), (20, "wxyz")])[1], Ok((1, None, 4)));
         assert_eq!(place(Some(10), 9, &[(10, "abcd"), (50, "wxyz")])[1], Ok((1, Some(0), 4)));
         assert_eq!(place(Some(10), 9, &[(10, "abcd"), (0, "bcde")])[1], Ok((1, None, 4)), "not back in time");
@@ -249,7 +254,7 @@ mod tests {
             let mut resumed = Tracker::new(vec![timeframe], 3);
             for chain in 0..chains {
                 let last = (0..stop).rev().find(|&row| placed[row].chain == chain).unwrap();
-                resumed.remember((chain, &placed[last].new_bars), &sample(last));
+                resumed.remember(chain, &placed[last].new_bars, &sample(last));
             }
             let steady = stop == 1 || placed[stop - 1].chain == placed[stop - 2].chain;
             resumed.resume(chains as usize, steady);

@@ -42,12 +42,12 @@ impl Copier {
             let info = input.root.loc_info_by_name(path).map_err(input.failed(path, "look at the object"))?;
             self.seen.insert(key(&info), path.clone());
         }
-        self.copy_group((&input.root, to), "", input)?;
+        self.copy_group(&input.root, to, "", input)?;
         let skipped = std::mem::take(&mut self.skipped_attributes);
-        self.copy_attributes((&input.root, to), "/", &skipped, input)
+        self.copy_attributes(&input.root, to, "/", &skipped, input)
     }
 
-    fn copy_group(&mut self, (from, to): (&Group, &Group), path: &str, input: &InputFile) -> Result<()> {
+    fn copy_group(&mut self, from: &Group, to: &Group, path: &str, input: &InputFile) -> Result<()> {
         check_depth(path, input)?;
         let links = from.links(IndexType::Name, IterationOrder::Increasing);
         for (name, link) in links.map_err(input.failed(path, "list the group"))? {
@@ -56,7 +56,7 @@ impl Copier {
                 continue;
             }
             if link.link_type == LinkType::Hard {
-                self.copy_object((from, to), (&name, &inner), input)?;
+                self.copy_object(from, to, &name, &inner, input)?;
             } else {
                 raw::copy_link(from, to, &name).map_err(input.failed(&inner, "copy the link"))?;
             }
@@ -64,12 +64,7 @@ impl Copier {
         Ok(())
     }
 
-    fn copy_object(
-        &mut self,
-        (from, to): (&Group, &Group),
-        (name, path): (&str, &str),
-        input: &InputFile,
-    ) -> Result<()> {
+    fn copy_object(&mut self, from: &Group, to: &Group, name: &str, path: &str, input: &InputFile) -> Result<()> {
         let failed = |action| input.failed(path, action);
         let info = from.loc_info_by_name(name).map_err(failed("look at the object"))?;
         // An object may have several names, and a group may be within itself.
@@ -83,13 +78,13 @@ impl Copier {
                 let exists = to.link_exists(name);
                 let new = if exists { to.group(name) } else { raw::create_group(to, name) };
                 let new = new.map_err(failed("create the group"))?;
-                self.copy_group((&old, &new), path, input)?;
-                self.copy_attributes((&old, &new), path, &BTreeSet::new(), input)
+                self.copy_group(&old, &new, path, input)?;
+                self.copy_attributes(&old, &new, path, &BTreeSet::new(), input)
             }
             LocationType::Dataset if self.written.contains(path) => {
                 let old = from.dataset(name).map_err(failed("open the dataset"))?;
                 let new = to.dataset(name).map_err(failed("open the dataset"))?;
-                self.copy_attributes((&old, &new), path, &BTreeSet::new(), input)
+                self.copy_attributes(&old, &new, path, &BTreeSet::new(), input)
             }
             LocationType::Dataset => {
                 let old = from.dataset(name).map_err(failed("open the dataset"))?;
@@ -119,7 +114,8 @@ impl Copier {
     /// Copies the attributes of an object but those in `skipped`, and those that are there already.
     pub(super) fn copy_attributes(
         &mut self,
-        (from, to): (&Location, &Location),
+        from: &Location,
+        to: &Location,
         path: &str,
         skipped: &BTreeSet<String>,
         input: &InputFile,
@@ -145,7 +141,8 @@ fn key(info: &LocationInfo) -> Key {
     (info.fileno, format!("{:?}", info.token))
 }
 
-/// Whether a dataset's elements are of one size and hold no pointers, so that its bytes can be stored anew.
+/// Whether a dataset's elements are of one size and hold no pointers, so that its bytes can be
+/// stored anew.
 pub(super) fn is_plain(dataset: &Dataset) -> bool {
     use TypeDescriptor as Type;
     let kind = dataset.dtype().and_then(|dtype| dtype.to_descriptor());
@@ -171,7 +168,8 @@ fn check_depth(path: &str, input: &InputFile) -> Result<()> {
     Err(input.broken(&begins, &format!("groups at most {DEPTH_MAX} deep"), "deeper ones"))
 }
 
-/// The datasets of a file that can be stored anew, by path; each once, under the first of its names.
+/// The datasets of a file that can be stored anew, by path; each once, under the first of its
+/// names.
 pub(super) fn plain_datasets(input: &InputFile) -> Result<Vec<(String, Dataset)>> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut groups = vec![(String::new(), (*input.root).clone())];

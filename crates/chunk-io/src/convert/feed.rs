@@ -69,12 +69,7 @@ pub(super) struct WindowFeed<'a> {
 
 impl<'a> WindowFeed<'a> {
     /// The windows of `steps` bars of `row_bytes` each.
-    pub(super) fn new(
-        bars: TableFeed<'a>,
-        (steps, row_bytes): (usize, usize),
-        ends: &'a [i64],
-        work: &Work<'_>,
-    ) -> Self {
+    pub(super) fn new(bars: TableFeed<'a>, steps: usize, row_bytes: usize, ends: &'a [i64], work: &Work<'_>) -> Self {
         let held_max = (work.batch_bytes() / row_bytes.max(1)).max(steps);
         WindowFeed { bars, steps, row_bytes, ends, held_max, held: (0..0, Vec::new()) }
     }
@@ -150,7 +145,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut spool, _) = Spool::open(folder.path().join("spool"), "").unwrap();
         let records: Vec<_> =
-            [&b"aabb"[..], b"cc", b"ddeeff"].map(|bars| spool.append((0, 0, 0), &[bars]).unwrap()).into();
+            [&b"aabb"[..], b"cc", b"ddeeff"].map(|bars| spool.append(0, 0, 0, &[bars]).unwrap()).into();
         let extent = |k: usize| Extent { offset: records[k].offset, bars: records[k].bytes as usize / 2 };
         let mut feed = SpoolFeed { spool: &mut spool, extents: vec![(0, extent(2)), (3, extent(0)), (5, extent(1))] };
         let all = b"ddeeffaabbcc";

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! A windows file as the way to a series sees it: names, times, instruments, and the order in which to go through the samples.
+//! A windows file as the way to a series sees it: names, times, instruments, and the order in which
+//! to go through the samples.
 
 use hdf5::Dataset;
 
@@ -150,8 +151,9 @@ fn instruments(input: &InputFile, samples: usize) -> Result<Option<GivenInstrume
     }
 }
 
-/// The samples by instrument and time, where the file does not go through the times of each instrument in order. Without
-/// instruments a few steps back in time are taken for the beginnings of others.
+/// The samples by instrument and time, where the file does not go through the times of each
+/// instrument in order. Without instruments a few steps back in time are taken for the beginnings
+/// of others.
 fn order(times: &[i64], instruments: Option<&GivenInstruments>) -> Option<Vec<usize>> {
     let mut last = vec![i64::MIN; instruments.map_or(1, |instruments| instruments.names.len())];
     let instrument = |row: usize| instruments.map_or(0, |instruments| instruments.of_sample[row]);

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! What the placements of all samples amount to: the bars of each chain, where they lie in the spool, and every sample's last bar.
+//! What the placements of all samples amount to: the bars of each chain, where they lie in the
+//! spool, and every sample's last bar.
 
 use std::ops::Range;
 
@@ -42,7 +43,8 @@ pub(super) struct Ledger {
     pub(super) chains: Vec<Chain>,
     /// Chain of each sample, by position.
     pub(super) chain_of: Vec<u32>,
-    /// In each timeframe the last bar of each sample's window, by position, counted from its chain's first bar.
+    /// In each timeframe the last bar of each sample's window, by position, counted from its
+    /// chain's first bar.
     pub(super) ends: Vec<Vec<i64>>,
 }
 
@@ -84,8 +86,9 @@ impl Ledger {
         self.chain_of.push(placement.chain);
     }
 
-    /// The chains of each instrument in the order of their times. A chain belongs to the instrument of the one that it follows,
-    /// if that one had ended when it began; any other is an instrument of its own.
+    /// The chains of each instrument in the order of their times. A chain belongs to the instrument
+    /// of the one that it follows, if that one had ended when it began; any other is an instrument
+    /// of its own.
     pub(super) fn instruments(&self) -> Vec<Vec<usize>> {
         let mut instruments: Vec<Vec<usize>> = Vec::new();
         let mut instrument_of: Vec<usize> = Vec::new();

@@ -20,20 +20,22 @@ impl WindowForm {
         &window[step * self.row_bytes..(step + 1) * self.row_bytes]
     }
 
-    /// Whether `later` is `earlier` moved on by `shift` bars: all rows that both should have are equal.
+    /// Whether `later` is `earlier` moved on by `shift` bars: all rows that both should have are
+    /// equal.
     fn continues(&self, (earlier, later): (&[u8], &[u8]), shift: usize) -> bool {
         let moved = shift * self.row_bytes;
         earlier[moved..] == later[..later.len() - moved]
     }
 
-    /// By how many bars, fewer than T, `later` is moved on from `earlier`: the first of `likely` that holds, or else the least.
+    /// By how many bars, fewer than T, `later` is moved on from `earlier`: the first of `likely`
+    /// that holds, or else the least.
     pub(super) fn shift(&self, windows: (&[u8], &[u8]), likely: &[usize]) -> Option<usize> {
         let holds = |&&shift: &&usize| shift < self.steps && self.continues(windows, shift);
         likely.iter().find(holds).copied().or_else(|| self.least_shift(windows))
     }
 
-    /// T less the longest beginning of `later` that `earlier` ends with, found as by Knuth, Morris and Pratt (1977) in a time that
-    /// grows with T, however alike the rows are.
+    /// T less the longest beginning of `later` that `earlier` ends with, found as by Knuth, Morris
+    /// and Pratt (1977) in a time that grows with T, however alike the rows are.
     fn least_shift(&self, (earlier, later): (&[u8], &[u8])) -> Option<usize> {
         let pattern = |step| self.row(later, step);
         let mut border = vec![0; self.steps];
@@ -56,8 +58,9 @@ impl WindowForm {
         (matched > 0).then(|| self.steps - matched)
     }
 
-    /// Where `later`, moved on by `shift` bars, should share rows with `earlier` and shares most but not all: the first step of
-    /// `later` that differs. Rows that repeat the one before them, such as padding, say nothing.
+    /// Where `later`, moved on by `shift` bars, should share rows with `earlier` and shares most
+    /// but not all: the first step of `later` that differs. Rows that repeat the one before them,
+    /// such as padding, say nothing.
     pub(super) fn near_miss(&self, (earlier, later): (&[u8], &[u8]), shift: usize) -> Option<usize> {
         let (mut equal, mut told, mut first) = (0, 0, None);
         for step in 0..self.steps.saturating_sub(shift) {

@@ -1,4 +1,5 @@
-//! Chunks as HDF5 stores them: shuffled and compressed here, on all cores, because the library has one lock.
+//! Chunks as HDF5 stores them: shuffled and compressed here, on all cores, because the library has
+//! one lock.
 
 use libdeflater::{CompressionLvl, Compressor};
 
@@ -22,7 +23,8 @@ pub(super) struct Packed {
 const COMPRESSION_SKIPPED: u32 = 1 << 1;
 
 impl Packing {
-    /// Shuffles and compresses `raw`; a chunk that would not become smaller is stored shuffled only, as HDF5 does it.
+    /// Shuffles and compresses `raw`; a chunk that would not become smaller is stored shuffled
+    /// only, as HDF5 does it.
     pub(super) fn pack(self, raw: &[u8]) -> Packed {
         if self.compression == Compression::None {
             return Packed { mask: 0, bytes: raw.to_vec() };
@@ -39,7 +41,8 @@ impl Packing {
     }
 }
 
-/// The bytes of all elements by significance; bytes behind the last whole element stay last. One byte an element stays as it is.
+/// The bytes of all elements by significance; bytes behind the last whole element stay last. One
+/// byte an element stays as it is.
 fn shuffle(raw: &[u8], element_bytes: usize) -> Vec<u8> {
     let elements = raw.len() / element_bytes;
     let mut shuffled = vec![0; raw.len()];
@@ -70,11 +73,12 @@ fn lzf(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(packed)
 }
 
-/// The length of the stream in `out`; `None` where it would be longer, or where a length passes what LZF counts to.
+/// The length of the stream in `out`; `None` where it would be longer, or where a length passes
+/// what LZF counts to.
 fn raw_lzf(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
     let lengths = (u32::try_from(bytes.len()).ok()?, u32::try_from(out.len()).ok()?);
-    // SAFETY: the compressor reads `bytes.len()` bytes of `bytes`, writes at most `out.len()` bytes of `out`, keeps its table on
-    // its own stack and no pointer after it returns.
+    // SAFETY: the compressor reads `bytes.len()` bytes of `bytes`, writes at most `out.len()` bytes
+    // of `out`, keeps its table on its own stack and no pointer after it returns.
     let length = unsafe { lzf_sys::lzf_compress(bytes.as_ptr().cast(), lengths.0, out.as_mut_ptr().cast(), lengths.1) };
     (length > 0).then_some(length as usize)
 }

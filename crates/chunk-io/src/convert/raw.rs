@@ -1,4 +1,5 @@
-//! Chunks, links and attributes as they are, of whatever type: what HDF5's safe layer does not offer.
+//! Chunks, links and attributes as they are, of whatever type: what HDF5's safe layer does not
+//! offer.
 
 use std::ffi::CString;
 
@@ -21,23 +22,27 @@ use hdf5_sys::h5t::{H5T_class_t, H5Tdetect_class, H5Treclaim};
 use crate::heap_references::{HeapCheck, check_heaps};
 use crate::slab::checked;
 
-/// Stores `bytes` as the chunk of `dataset` that begins with row `first_row`, filters being applied already but those in `mask`.
-pub(super) fn write_chunk(dataset: &Dataset, first_row: usize, (mask, bytes): (u32, &[u8])) -> hdf5::Result<()> {
+/// Stores `bytes` as the chunk of `dataset` that begins with row `first_row`, filters being applied
+/// already but those in `mask`.
+pub(super) fn write_chunk(dataset: &Dataset, first_row: usize, mask: u32, bytes: &[u8]) -> hdf5::Result<()> {
     let mut offset: Vec<hsize_t> = vec![0; dataset.ndim()];
     offset[0] = first_row as hsize_t;
     let _guard = LOCK.lock();
-    // SAFETY: the dataset is alive; `offset` has an entry for each of its axes; HDF5 reads `bytes.len()` bytes of `bytes`.
+    // SAFETY: the dataset is alive; `offset` has an entry for each of its axes; HDF5 reads
+    // `bytes.len()` bytes of `bytes`.
     let status =
         unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, mask, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) };
     checked(status).map(drop)
 }
 
-/// Creates the group `name`, which does not tell when: the same conversion makes the same bytes at any time.
+/// Creates the group `name`, which does not tell when: the same conversion makes the same bytes at
+/// any time.
 pub(super) fn create_group(parent: &Group, name: &str) -> hdf5::Result<Group> {
     let path = c_string(name)?;
     {
         let _guard = LOCK.lock();
-        // SAFETY: the parent is alive and the name ends with a zero; the handles made here are closed here. The guard spans the calls.
+        // SAFETY: the parent is alive and the name ends with a zero; the handles made here are
+        // closed here. The guard spans the calls.
         let status = unsafe {
             let plist = H5Pcreate(*H5P_CLS_GROUP_CREATE);
             H5Pset_obj_track_times(plist, 0);
@@ -60,10 +65,12 @@ fn create_parents(file: &File, object: &str) -> hdf5::Result<()> {
     Ok(())
 }
 
-/// Creates the dataset `object` of `space` with the type of `like`, and its fill value, in the layout of `plist`.
+/// Creates the dataset `object` of `space` with the type of `like`, and its fill value, in the
+/// layout of `plist`.
 pub(super) fn create_like(
     file: &File,
-    (object, space): (&str, &Dataspace),
+    object: &str,
+    space: &Dataspace,
     like: &Dataset,
     plist: &DatasetCreate,
 ) -> hdf5::Result<Dataset> {
@@ -75,10 +82,11 @@ pub(super) fn create_like(
     let mut fill = vec![0_u8; element.size()];
     {
         let _guard = LOCK.lock();
-        // SAFETY: every handle is alive; `fill` has room for one element, which holds no pointers (`is_plain`); the handles made
-        // here are closed here. The guard spans the calls.
+        // SAFETY: every handle is alive; `fill` has room for one element, which holds no pointers
+        // (`is_plain`); the handles made here are closed here. The guard spans the calls.
         let status = unsafe {
-            // One that the library chose itself would be written to all of a contiguous dataset, if it were set.
+            // One that the library chose itself would be written to all of a contiguous dataset, if
+            // it were set.
             if filled && H5Pget_fill_value(original.id(), element.id(), fill.as_mut_ptr().cast()) >= 0 {
                 H5Pset_fill_value(plist.id(), element.id(), fill.as_ptr().cast());
             }
@@ -120,8 +128,9 @@ pub(super) fn copy_attribute(from: &Location, to: &Location, name: &str) -> hdf5
     let mut value = vec![0_u8; kind.size() * space.size()];
     let name = c_string(name)?;
     let _guard = LOCK.lock();
-    // SAFETY: every handle is alive; `value` has room for the whole attribute in its own type. What HDF5 allocates for values of
-    // variable length is given back once it is written. The guard spans the calls.
+    // SAFETY: every handle is alive; `value` has room for the whole attribute in its own type. What
+    // HDF5 allocates for values of variable length is given back once it is written. The guard
+    // spans the calls.
     let status = unsafe {
         if H5Tdetect_class(kind.id(), H5T_class_t::H5T_REFERENCE) > 0 {
             return Ok(Copied::References);
@@ -130,7 +139,7 @@ pub(super) fn copy_attribute(from: &Location, to: &Location, name: &str) -> hdf5
         let status = if copied < 0 || value.is_empty() {
             copied.min(0) as i32
         } else {
-            transfer(attribute.id(), copied, (kind.id(), space.id()), &mut value)
+            transfer(attribute.id(), copied, kind.id(), space.id(), &mut value)
         };
         if copied >= 0 {
             H5Aclose(copied);
@@ -142,9 +151,11 @@ pub(super) fn copy_attribute(from: &Location, to: &Location, name: &str) -> hdf5
 }
 
 /// # Safety
-/// Both attributes and both parts of their form are alive, `value` has the size of the whole attribute, and the caller holds the lock.
-unsafe fn transfer(from: hid_t, to: hid_t, (kind, space): (hid_t, hid_t), value: &mut [u8]) -> i32 {
-    // SAFETY: as the caller says. Reclaiming touches only what reading allocated, also where the type has none of it.
+/// Both attributes and both parts of their form are alive, `value` has the size of the whole
+/// attribute, and the caller holds the lock.
+unsafe fn transfer(from: hid_t, to: hid_t, kind: hid_t, space: hid_t, value: &mut [u8]) -> i32 {
+    // SAFETY: as the caller says. Reclaiming touches only what reading allocated, also where the
+    // type has none of it.
     unsafe {
         if H5Aread(from, kind, value.as_mut_ptr().cast()) < 0 {
             return -1;

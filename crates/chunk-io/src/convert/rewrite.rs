@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Tables that are stored anew: another storage, or windows cut out of a series. Each chunk is packed once, kept in the spool, and
-//! put into the new file when all are there.
+//! Tables that are stored anew: another storage, or windows cut out of a series. Each chunk is
+//! packed once, kept in the spool, and put into the new file when all are there.
 
 use hdf5::File;
 
@@ -35,14 +35,14 @@ pub(super) fn same_layout(job: &Job<'_>, spool: Spool, work: &mut Work<'_>) -> R
     for (object, dataset) in plain_datasets(input)? {
         let shape = dataset.shape();
         let choice = (&job.options.storage, LeftOpen::AsItWas);
-        let bulk = Bulk::new(&object, (shape, dataset.clone()), choice)
-            .map_err(input.failed(&object, "look at the dataset"))?;
+        let bulk =
+            Bulk::new(&object, shape, dataset.clone(), choice).map_err(input.failed(&object, "look at the dataset"))?;
         tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, dataset)) });
     }
     let mut copier = Copier::default();
     copier.written.extend(tasks.iter().map(|task| task.bulk.object.clone()));
     let mut left_out = Vec::new();
-    run(job, (spool, &mut tasks), work, &mut |file| {
+    run(job, spool, &mut tasks, work, &mut |file| {
         copier.copy(input, file)?;
         left_out.append(&mut copier.left_out);
         Ok(())
@@ -56,8 +56,8 @@ pub(super) fn to_windows(job: &Job<'_>, spool: Spool, work: &mut Work<'_>) -> Re
     let series = SeriesFile::from_file(job.input.clone(), job.scope)?;
     let mut tasks = windows_file::tasks(job, &series, work)?;
     let mut notes = Vec::new();
-    run(job, (spool, &mut tasks), work, &mut |file| {
-        notes = windows_file::write_others(job, (file, &series))?;
+    run(job, spool, &mut tasks, work, &mut |file| {
+        notes = windows_file::write_others(job, file, &series)?;
         Ok(())
     })?;
     work.notes.append(&mut notes);
@@ -87,16 +87,17 @@ fn done(job: &Job<'_>) -> Done {
 
 fn run(
     job: &Job<'_>,
-    (mut spool, tasks): (Spool, &mut [Task<'_>]),
+    mut spool: Spool,
+    tasks: &mut [Task<'_>],
     work: &mut Work<'_>,
     others: &mut dyn FnMut(&File) -> Result<()>,
 ) -> Result<()> {
     tasks.iter().try_for_each(|task| task.bulk.check(work))?;
     work.expect(3 * tasks.iter().map(|task| task.bulk.bytes()).sum::<u64>());
-    let records = pack(&mut spool, (tasks, &job.records), work)?;
+    let records = pack(&mut spool, tasks, &job.records, work)?;
     work.enter(ConversionStage::Writing);
     let (part, ()) = Part::create(work.out, |file| {
-        write(file, (&mut spool, &records), tasks, work)?;
+        write(file, &mut spool, &records, tasks, work)?;
         others(file)
     })?;
     work.enter(ConversionStage::Verifying);
@@ -104,7 +105,7 @@ fn run(
     for Task { bulk, feed } in tasks {
         let new = file.root.dataset(&bulk.object).map_err(file.failed(&bulk.object, "open the dataset"))?;
         let mut new = TableFeed::new(part.path(), new);
-        compare((&bulk.object, bulk.rows(), bulk.row_bytes()), [&mut **feed, &mut new], work)?;
+        compare(&bulk.object, bulk.rows(), bulk.row_bytes(), &mut **feed, &mut new, work)?;
     }
     drop(file);
     part.publish()?;
@@ -116,8 +117,9 @@ fn index(task: usize, unit: usize) -> u64 {
     ((task as u64) << 40) | unit as u64
 }
 
-/// Packs every chunk that the spool does not hold yet; the records of all, in the order of the tables and their chunks.
-fn pack(spool: &mut Spool, (tasks, found): (&mut [Task<'_>], &[Record]), work: &mut Work<'_>) -> Result<Vec<Record>> {
+/// Packs every chunk that the spool does not hold yet; the records of all, in the order of the
+/// tables and their chunks.
+fn pack(spool: &mut Spool, tasks: &mut [Task<'_>], found: &[Record], work: &mut Work<'_>) -> Result<Vec<Record>> {
     let mut records = found.to_vec();
     let mut before = 0;
     for (number, Task { bulk, feed }) in tasks.iter_mut().enumerate() {
@@ -126,8 +128,8 @@ fn pack(spool: &mut Spool, (tasks, found): (&mut [Task<'_>], &[Record]), work: &
         let in_place = |(unit, record): (usize, &Record)| record.kind == CHUNK && record.index == index(number, unit);
         assert!(whole.all(in_place), "a record whose checksum holds was written for this place");
         work.advance((there * bulk.unit_rows()).min(bulk.rows()) as u64 * bulk.row_bytes() as u64)?;
-        bulk.pack((&mut **feed, there), work, &mut |unit, packed, work| {
-            records.push(spool.append((CHUNK, packed.mask, index(number, unit)), &[&packed.bytes])?);
+        bulk.pack(&mut **feed, there, work, &mut |unit, packed, work| {
+            records.push(spool.append(CHUNK, packed.mask, index(number, unit), &[&packed.bytes])?);
             work.advance(bulk.bytes_of(unit))
         })?;
         before += bulk.units();
@@ -136,12 +138,7 @@ fn pack(spool: &mut Spool, (tasks, found): (&mut [Task<'_>], &[Record]), work: &
     Ok(records)
 }
 
-fn write(
-    file: &File,
-    (spool, records): (&mut Spool, &[Record]),
-    tasks: &[Task<'_>],
-    work: &mut Work<'_>,
-) -> Result<()> {
+fn write(file: &File, spool: &mut Spool, records: &[Record], tasks: &[Task<'_>], work: &mut Work<'_>) -> Result<()> {
     let mut records = records.iter();
     for Task { bulk, .. } in tasks {
         let dataset = bulk.create(file, work.out)?;
@@ -149,7 +146,7 @@ fn write(
             let record = records.next().expect("there is a record for every chunk");
             let mut packed = Packed { mask: record.mask, bytes: vec![0; record.bytes as usize] };
             spool.read(record.offset, &mut packed.bytes)?;
-            bulk.write((&dataset, work.out), unit, &packed)?;
+            bulk.write(&dataset, work.out, unit, &packed)?;
             work.advance(bulk.bytes_of(unit))?;
         }
     }

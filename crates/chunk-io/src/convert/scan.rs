@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The way through the windows: every sample is placed, and the bars that it brings go to the spool.
+//! The way through the windows: every sample is placed, and the bars that it brings go to the
+//! spool.
 
 use megabatch_gpu_core::Buffer;
 
@@ -25,12 +26,12 @@ const PROBE_SAMPLES: usize = 65;
 /// Places all samples, those of `records` without reading them again.
 ///
 /// # Errors
-/// [`Error::Invalid`] where a window contradicts its overlap with another; [`Error::NothingSaved`] as soon as the bars take as much
-/// as the windows.
-pub(super) fn scan(given: &Given, (spool, records): (&mut Spool, &[Record]), work: &mut Work<'_>) -> Result<Ledger> {
+/// [`Error::Invalid`] where a window contradicts its overlap with another; [`Error::NothingSaved`]
+/// as soon as the bars take as much as the windows.
+pub(super) fn scan(given: &Given, spool: &mut Spool, records: &[Record], work: &mut Work<'_>) -> Result<Ledger> {
     let mut ledger = Ledger::new(given.forms.clone(), given.samples());
     for record in records {
-        replay(&mut ledger, given, (spool, record))?;
+        replay(&mut ledger, given, spool, record)?;
     }
     work.advance(sample_bytes(given) * ledger.samples() as u64)?;
     if ledger.samples() == 0 {
@@ -44,8 +45,8 @@ pub(super) fn scan(given: &Given, (spool, records): (&mut Spool, &[Record]), wor
         let first = ledger.samples();
         windows.read(given, first)?;
         let placements = windows.place(given, &mut tracker)?;
-        let record = spool.append((PLACEMENTS, 0, first as u64), &windows.parts(given, &placements))?;
-        enter(&mut ledger, given, (&placements, record.offset));
+        let record = spool.append(PLACEMENTS, 0, first as u64, &windows.parts(given, &placements))?;
+        enter(&mut ledger, given, &placements, record.offset);
         require_saving(&ledger, given)?;
         work.advance(sample_bytes(given) * placements.len() as u64)?;
     }
@@ -124,7 +125,8 @@ impl Windows {
         (0..self.samples).map(place).collect()
     }
 
-    /// The payload of the record: its form is that of `decode`, and the new bars of each timeframe follow.
+    /// The payload of the record: its form is that of `decode`, and the new bars of each timeframe
+    /// follow.
     fn parts(&self, given: &Given, placements: &[Placement]) -> Vec<Vec<u8>> {
         let mut parts = vec![encode(placements)];
         for (k, (form, buffer)) in given.forms.iter().zip(&self.buffers).enumerate() {
@@ -138,7 +140,8 @@ impl Windows {
     }
 }
 
-/// Count of the samples, u32; then for each its chain, the chain that it follows plus one or 0, and the new bars of each timeframe.
+/// Count of the samples, u32; then for each its chain, the chain that it follows plus one or 0, and
+/// the new bars of each timeframe.
 fn encode(placements: &[Placement]) -> Vec<u8> {
     let mut words = vec![placements.len() as u32];
     for Placement { chain, follows, new_bars } in placements {
@@ -148,7 +151,7 @@ fn encode(placements: &[Placement]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn replay(ledger: &mut Ledger, given: &Given, (spool, record): (&mut Spool, &Record)) -> Result<()> {
+fn replay(ledger: &mut Ledger, given: &Given, spool: &mut Spool, record: &Record) -> Result<()> {
     let words = |spool: &mut Spool, offset: u64, count: usize| -> Result<Vec<u32>> {
         let mut bytes = vec![0; count * 4];
         spool.read(offset, &mut bytes)?;
@@ -165,12 +168,12 @@ fn replay(ledger: &mut Ledger, given: &Given, (spool, record): (&mut Spool, &Rec
         |words: &[u32]| Placement { chain: words[0], follows: words[1].checked_sub(1), new_bars: words[2..].to_vec() };
     let placements: Vec<Placement> =
         words(spool, record.offset + 4, count * width)?.chunks_exact(width).map(placement).collect();
-    enter(ledger, given, (&placements, record.offset));
+    enter(ledger, given, &placements, record.offset);
     Ok(())
 }
 
 /// Enters placements whose record has its payload at `payload`.
-fn enter(ledger: &mut Ledger, given: &Given, (placements, payload): (&[Placement], u64)) {
+fn enter(ledger: &mut Ledger, given: &Given, placements: &[Placement], payload: u64) {
     let mut next = payload + encode(placements).len() as u64;
     let mut offsets = Vec::new();
     for (k, form) in given.forms.iter().enumerate() {
@@ -186,7 +189,8 @@ fn enter(ledger: &mut Ledger, given: &Given, (placements, payload): (&[Placement
     }
 }
 
-/// Shows the tracker the last sample of each chain that it would remember, had it placed them all itself.
+/// Shows the tracker the last sample of each chain that it would remember, had it placed them all
+/// itself.
 fn resume(tracker: &mut Tracker, ledger: &Ledger, given: &Given) -> Result<()> {
     let mut recent: Vec<usize> = (0..ledger.chains.len()).collect();
     recent.sort_by_key(|&chain| ledger.chains[chain].positions.end);
@@ -203,14 +207,15 @@ fn resume(tracker: &mut Tracker, ledger: &Ledger, given: &Given) -> Result<()> {
             instrument: given.instrument(position),
             windows: windows.iter().map(Vec::as_slice).collect(),
         };
-        tracker.remember((chain as u32, &ledger.chains[chain].new_bars), &sample);
+        tracker.remember(chain as u32, &ledger.chains[chain].new_bars, &sample);
     }
     let steady = !matches!(ledger.chain_of[..], [.., a, b] if a != b);
     tracker.resume(ledger.chains.len(), steady);
     Ok(())
 }
 
-/// Looks at some places of the file, so that one without any overlap is refused before it is read whole.
+/// Looks at some places of the file, so that one without any overlap is refused before it is read
+/// whole.
 fn probe(given: &Given, work: &Work<'_>) -> Result<()> {
     let samples = given.samples();
     let fitting = (work.batch_bytes() as u64 / sample_bytes(given).max(1)) as usize;

@@ -57,7 +57,7 @@ pub(super) fn index(ledger: &Ledger, given: &Given) -> Result<SeriesIndex> {
     let times: Vec<i64> = (0..ledger.samples()).map(|position| given.time(position)).collect();
     let all_close_times = |times: &[i64], bar_ns: &[Option<i64>]| -> Result<Vec<Vec<i64>>, Contradiction> {
         let clock = Clock { times, bar_ns, after: &after };
-        (0..given.forms.len()).map(|k| close_times(ledger, (k, &offsets), &clock)).collect()
+        (0..given.forms.len()).map(|k| close_times(ledger, k, &offsets, &clock)).collect()
     };
     let timed = given.file.sample_times().map(|_| all_close_times(&times, &given.bar_ns()));
     let (time_kind, times, close, contradiction) = match timed {
@@ -106,7 +106,8 @@ fn offsets(ledger: &Ledger, groups: &[Vec<usize>], timeframe: usize) -> Vec<usiz
     offsets
 }
 
-/// Times that tell nothing but the order of the samples, so far apart that the bars of a window fit between two.
+/// Times that tell nothing but the order of the samples, so far apart that the bars of a window fit
+/// between two.
 fn ordinals(samples: usize, given: &Given) -> Vec<i64> {
     let apart = given.forms.iter().map(|form| form.steps as i64).max().unwrap_or(0) + 1;
     (1..=samples as i64).map(|position| position * apart).collect()

@@ -1,11 +1,12 @@
 #![forbid(unsafe_code)]
 
-//! What a conversion has done so far, in a file beside its output: records that are only ever appended, each with a checksum, so
-//! that a run that is killed at any point is continued after the last whole one.
+//! What a conversion has done so far, in a file beside its output: records that are only ever
+//! appended, each with a checksum, so that a run that is killed at any point is continued after the
+//! last whole one.
 //!
-//! Little-endian. The file begins with 16 bytes of magic and version and the XXH3-128 of what makes a conversion the same one
-//! (input, settings). A record is `kind` u32, `mask` u32, `index` u64, `bytes` u64, the XXH3-64 of these four and of the payload,
-//! and the payload.
+//! Little-endian. The file begins with 16 bytes of magic and version and the XXH3-128 of what makes
+//! a conversion the same one (input, settings). A record is `kind` u32, `mask` u32, `index` u64,
+//! `bytes` u64, the XXH3-64 of these four and of the payload, and the payload.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -104,7 +105,7 @@ impl<M: Medium> Spool<M> {
                 return Ok(HEADER_BYTES);
             }
             let mut end = HEADER_BYTES;
-            while let Some(record) = read_record(&mut medium, (end, length))? {
+            while let Some(record) = read_record(&mut medium, end, length)? {
                 end = record.offset + record.bytes;
                 found.records.push(record);
             }
@@ -116,11 +117,7 @@ impl<M: Medium> Spool<M> {
     }
 
     /// Appends a record whose payload is `parts`, one after the other.
-    pub(super) fn append(
-        &mut self,
-        (kind, mask, index): (u32, u32, u64),
-        parts: &[impl AsRef<[u8]>],
-    ) -> Result<Record> {
+    pub(super) fn append(&mut self, kind: u32, mask: u32, index: u64, parts: &[impl AsRef<[u8]>]) -> Result<Record> {
         let bytes = parts.iter().map(|part| part.as_ref().len() as u64).sum();
         let record = Record { kind, mask, index, offset: self.end + RECORD_HEADER_BYTES as u64, bytes };
         let mut header = record.header();
@@ -168,7 +165,7 @@ impl Record {
 }
 
 /// The record at `at`; `None` where there is no whole one.
-fn read_record(medium: &mut impl Read, (at, length): (u64, u64)) -> io::Result<Option<Record>> {
+fn read_record(medium: &mut impl Read, at: u64, length: u64) -> io::Result<Option<Record>> {
     let offset = at + RECORD_HEADER_BYTES as u64;
     if offset > length {
         return Ok(None);
@@ -207,7 +204,8 @@ mod tests {
 
     use super::*;
 
-    /// Memory that takes so many more bytes and then is full, in the middle of a write if it comes to that.
+    /// Memory that takes so many more bytes and then is full, in the middle of a write if it comes
+    /// to that.
     #[derive(Debug)]
     struct Limited {
         bytes: Cursor<Vec<u8>>,
@@ -278,7 +276,7 @@ mod tests {
             assert_eq!(payload, PAYLOADS[k].concat());
         }
         let mut missing = PAYLOADS.iter().enumerate().skip(there);
-        let result = missing.try_for_each(|(k, parts)| spool.append((7, 2, k as u64), parts).map(drop));
+        let result = missing.try_for_each(|(k, parts)| spool.append(7, 2, k as u64, parts).map(drop));
         (there, result, spool.medium.bytes.into_inner())
     }
 

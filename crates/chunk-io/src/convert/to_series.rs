@@ -34,11 +34,12 @@ pub(super) fn run(job: &Job<'_>, mut spool: Spool, work: &mut Work<'_>) -> Resul
     }
     let targets = targets(job, &given)?;
     targets.check(work)?;
-    // The number of bars is not known yet, but that a chunk of as many as asked for would be too large is.
-    (0..given.names.len()).try_for_each(|k| values(job, &given, (k, given.samples()))?.check(work))?;
+    // The number of bars is not known yet, but that a chunk of as many as asked for would be too
+    // large is.
+    (0..given.names.len()).try_for_each(|k| values(job, &given, k, given.samples())?.check(work))?;
     let bytes: u64 = targets.bytes() + given.windows_bytes();
     work.expect(2 * bytes);
-    let ledger = scan(&given, (&mut spool, &job.records), work)?;
+    let ledger = scan(&given, &mut spool, &job.records, work)?;
     require_saving(&ledger, &given)?;
     let series = index(&ledger, &given)?;
     note(&series, &given, work);
@@ -47,17 +48,17 @@ pub(super) fn run(job: &Job<'_>, mut spool: Spool, work: &mut Work<'_>) -> Resul
     let (part, ()) = Part::create(work.out, |file| {
         write_index(&OutputFile { path: work.out, file, storage: job.options.storage.of_lists() }, &series, &given)?;
         for (k, timeframe) in series.timeframes.iter().enumerate() {
-            let bulk = values(job, &given, (k, timeframe.bars))?;
+            let bulk = values(job, &given, k, timeframe.bars)?;
             let feed = SpoolFeed { spool: &mut spool, extents: timeframe.extents.clone() };
-            write_bulk((file, &bulk), feed, work)?;
+            write_bulk(file, &bulk, feed, work)?;
         }
         let feed = TableFeed::new(&job.input.path, targets.like.clone());
-        write_bulk((file, &targets), feed, work)?;
+        write_bulk(file, &targets, feed, work)?;
         work.advance(targets.bytes())?;
-        copy_others(job, (file, &series), &given, work)
+        copy_others(job, file, &series, &given, work)
     })?;
     work.enter(ConversionStage::Verifying);
-    verify(job, (part.path(), &series), &given, work)?;
+    verify(job, part.path(), &series, &given, work)?;
     part.publish()?;
     spool.remove()?;
     let bars = given.names.iter().cloned().zip(series.timeframes.iter().map(|timeframe| timeframe.bars));
@@ -65,11 +66,11 @@ pub(super) fn run(job: &Job<'_>, mut spool: Spool, work: &mut Work<'_>) -> Resul
 }
 
 /// The values of a timeframe of so many bars.
-fn values(job: &Job<'_>, given: &Given, (k, bars): (usize, usize)) -> Result<Bulk> {
+fn values(job: &Job<'_>, given: &Given, k: usize, bars: usize) -> Result<Bulk> {
     let like = given.dataset(k).clone();
     let shape = vec![bars, given.file.shape().timeframes[k].features];
     let choice = (&job.options.storage, LeftOpen::Default);
-    Bulk::new(&format!("/series/{}/values", given.names[k]), (shape, like), choice)
+    Bulk::new(&format!("/series/{}/values", given.names[k]), shape, like, choice)
         .map_err(job.input.failed(given.object(k), "look at the dataset"))
 }
 
@@ -77,7 +78,7 @@ fn targets(job: &Job<'_>, given: &Given) -> Result<Bulk> {
     let failed = || job.input.failed("/targets", "open the dataset");
     let like = job.input.root.dataset("/targets").map_err(failed())?;
     let shape = vec![given.samples(), given.file.shape().horizons];
-    Bulk::new("/targets", (shape, like), (&job.options.storage, LeftOpen::Default)).map_err(failed())
+    Bulk::new("/targets", shape, like, (&job.options.storage, LeftOpen::Default)).map_err(failed())
 }
 
 fn note(series: &SeriesIndex, given: &Given, work: &mut Work<'_>) {
@@ -101,9 +102,9 @@ fn note(series: &SeriesIndex, given: &Given, work: &mut Work<'_>) {
     }
 }
 
-fn write_bulk((file, bulk): (&File, &Bulk), mut feed: impl Feed, work: &mut Work<'_>) -> Result<()> {
+fn write_bulk(file: &File, bulk: &Bulk, mut feed: impl Feed, work: &mut Work<'_>) -> Result<()> {
     let dataset = bulk.create(file, work.out)?;
-    bulk.pack((&mut feed, 0), work, &mut |unit, packed, work| bulk.write((&dataset, work.out), unit, packed))
+    bulk.pack(&mut feed, 0, work, &mut |unit, packed, work| bulk.write(&dataset, work.out, unit, packed))
 }
 
 fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, given: &Given) -> Result<()> {
@@ -139,7 +140,7 @@ fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, given: &Given) -> 
 }
 
 /// What the windows file has besides windows, and what of it a series demands.
-fn copy_others(job: &Job<'_>, (file, series): (&File, &SeriesIndex), given: &Given, work: &mut Work<'_>) -> Result<()> {
+fn copy_others(job: &Job<'_>, file: &File, series: &SeriesIndex, given: &Given, work: &mut Work<'_>) -> Result<()> {
     let output = OutputFile { path: work.out, file, storage: job.options.storage.of_lists() };
     let input = job.input;
     let mut copier = Copier::default();
@@ -170,20 +171,15 @@ fn copy_others(job: &Job<'_>, (file, series): (&File, &SeriesIndex), given: &Giv
         let object = format!("/series/{name}/values");
         let values = file.dataset(&object).map_err(Error::hdf5(work.out, &object, "open the dataset"))?;
         output.write_attribute(&values, "seq_len", &AttributeValue::Int(given.forms[k].steps as i64))?;
-        copier.copy_attributes((given.dataset(k), &values), given.object(k), &BTreeSet::new(), input)?;
-        write_feature_names(&output, (k, name), given, input)?;
+        copier.copy_attributes(given.dataset(k), &values, given.object(k), &BTreeSet::new(), input)?;
+        write_feature_names(&output, k, name, given, input)?;
     }
     copier.copy(input, file)?;
     work.notes.extend(copier.left_out.into_iter().map(|what| format!("not copied: {what}")));
     Ok(())
 }
 
-fn write_feature_names(
-    output: &OutputFile<'_>,
-    (k, name): (usize, &str),
-    given: &Given,
-    input: &InputFile,
-) -> Result<()> {
+fn write_feature_names(output: &OutputFile<'_>, k: usize, name: &str, given: &Given, input: &InputFile) -> Result<()> {
     let features = given.file.shape().timeframes[k].features;
     let object = format!("/feature_names/{name}");
     let candidates = [object.clone(), "/feature_names".to_owned()];
@@ -198,7 +194,7 @@ fn write_feature_names(
 }
 
 /// Opens the new file as any reader would, and compares all windows and targets.
-fn verify(job: &Job<'_>, (path, series): (&Path, &SeriesIndex), given: &Given, work: &mut Work<'_>) -> Result<()> {
+fn verify(job: &Job<'_>, path: &Path, series: &SeriesIndex, given: &Given, work: &mut Work<'_>) -> Result<()> {
     let file = InputFile::open(path)?;
     let checked = SeriesFile::from_file(file.clone(), job.scope)?;
     if checked.sample_times() != series.sample_time {
@@ -210,13 +206,13 @@ fn verify(job: &Job<'_>, (path, series): (&Path, &SeriesIndex), given: &Given, w
         let bars = TableFeed::new(path, file.root.dataset(&object).map_err(file.failed(&object, "open the dataset"))?);
         let index = checked.timeframes().iter().find(|index| index.name() == given.names[k]);
         let ends = index.map_or(&timeframe.sample_end[..], |index| index.sample_ends());
-        let mut new = WindowFeed::new(bars, (form.steps, form.row_bytes), ends, work);
+        let mut new = WindowFeed::new(bars, form.steps, form.row_bytes, ends, work);
         let mut old = TableFeed::new(given.file.path(), given.dataset(k).clone());
-        compare((given.object(k), given.samples(), form.bytes()), [&mut old, &mut new], work)?;
+        compare(given.object(k), given.samples(), form.bytes(), &mut old, &mut new, work)?;
     }
     let targets = targets(job, given)?;
     let mut old = TableFeed::new(given.file.path(), targets.like.clone());
     let mut new =
         TableFeed::new(path, file.root.dataset("/targets").map_err(file.failed("/targets", "open the dataset"))?);
-    compare(("/targets", targets.rows(), targets.row_bytes()), [&mut old, &mut new], work)
+    compare("/targets", targets.rows(), targets.row_bytes(), &mut old, &mut new, work)
 }

@@ -27,11 +27,10 @@ pub(super) fn tasks<'a>(job: &Job<'_>, series: &'a SeriesFile, work: &Work<'_>) 
         let failed = || input.failed(&values, "open the dataset");
         let like = input.root.dataset(&values).map_err(failed())?;
         let shape = vec![samples, timeframe.steps(), timeframe.feature_names().len()];
-        let bulk =
-            Bulk::new(&object(job, series, timeframe.name())?, (shape, like.clone()), choice).map_err(failed())?;
+        let bulk = Bulk::new(&object(job, series, timeframe.name())?, shape, like.clone(), choice).map_err(failed())?;
         let row_bytes = bulk.row_bytes() / timeframe.steps();
         let bars = TableFeed::new(&input.path, like);
-        let feed = WindowFeed::new(bars, (timeframe.steps(), row_bytes), timeframe.sample_ends(), work);
+        let feed = WindowFeed::new(bars, timeframe.steps(), row_bytes, timeframe.sample_ends(), work);
         tasks.push(Task { bulk, feed: Box::new(feed) });
     }
     let mut tables = vec![("/targets", "/targets")];
@@ -41,13 +40,14 @@ pub(super) fn tasks<'a>(job: &Job<'_>, series: &'a SeriesFile, work: &Work<'_>) 
     for (old, new) in tables {
         let failed = || input.failed(old, "open the dataset");
         let like = input.root.dataset(old).map_err(failed())?;
-        let bulk = Bulk::new(new, (like.shape(), like.clone()), choice).map_err(failed())?;
+        let bulk = Bulk::new(new, like.shape(), like.clone(), choice).map_err(failed())?;
         tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, like)) });
     }
     Ok(tasks)
 }
 
-/// Whether the times of the series tell the order only; times that the samples had before are kept beside them.
+/// Whether the times of the series tell the order only; times that the samples had before are kept
+/// beside them.
 fn is_ordinal(job: &Job<'_>) -> Result<bool> {
     Ok(job.input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal")))
 }
@@ -59,7 +59,7 @@ fn object(job: &Job<'_>, series: &SeriesFile, name: &str) -> Result<String> {
 }
 
 /// All but the windows; what a reader of the windows should know.
-pub(super) fn write_others(job: &Job<'_>, (file, series): (&File, &SeriesFile)) -> Result<Vec<String>> {
+pub(super) fn write_others(job: &Job<'_>, file: &File, series: &SeriesFile) -> Result<Vec<String>> {
     let input = job.input;
     let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };
     output.write_attribute(file, "layout", &"windows".into())?;
@@ -75,7 +75,7 @@ pub(super) fn write_others(job: &Job<'_>, (file, series): (&File, &SeriesFile)) 
         let (values, object) = (format!("/series/{}/values", timeframe.name()), object(job, series, timeframe.name())?);
         let old = input.root.dataset(&values).map_err(input.failed(&values, "open the dataset"))?;
         let new = file.dataset(&object).map_err(Error::hdf5(job.out, &object, "open the dataset"))?;
-        copier.copy_attributes((&old, &new), &values, &BTreeSet::from(["seq_len".to_owned()]), input)?;
+        copier.copy_attributes(&old, &new, &values, &BTreeSet::from(["seq_len".to_owned()]), input)?;
         let names = format!("/feature_names/{}", timeframe.name());
         if input.attribute(&names, "generated")?.is_some() {
             copier.skipped.insert(names);

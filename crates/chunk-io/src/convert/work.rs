@@ -26,7 +26,8 @@ impl<'a> Work<'a> {
     pub(super) fn new(
         out: &'a Path,
         options: &ConvertOptions,
-        (scope, observer): (&Scope, &'a mut Observer<'a>),
+        scope: &Scope,
+        observer: &'a mut Observer<'a>,
     ) -> Result<Self> {
         let threads = ThreadPoolBuilder::new().num_threads(options.threads).build().map_err(|error| Error::Io {
             path: out.to_owned(),

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-/// What is wrong with a stored chunk. Each reads as the end of a sentence that begins with the dataset and the chunk's coordinates.
+/// What is wrong with a stored chunk. Each reads as the end of a sentence that begins with the
+/// dataset and the chunk's coordinates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Corrupt {

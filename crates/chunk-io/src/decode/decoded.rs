@@ -23,7 +23,8 @@ impl<'a> Decoded<'a> {
         Ok(Decoded { bytes, float: pipeline.float, shuffled })
     }
 
-    /// Elements `elements` of the chunk in its row-major order, as f32: byte planes, byte order and width are undone in one pass.
+    /// Elements `elements` of the chunk in its row-major order, as f32: byte planes, byte order and
+    /// width are undone in one pass.
     ///
     /// # Panics
     /// If `out` is of another length than the range, or the chunk ends before it.

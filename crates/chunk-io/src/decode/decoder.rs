@@ -10,8 +10,8 @@ use super::pipeline::{Filter, Pipeline};
 use super::scratch::Scratch;
 use super::{deflate, fletcher32, lzf, shuffle};
 
-/// Undoes filters. One a thread: it owns a decompressor and the memory that it decompresses to, which grows to the largest chunk that it met,
-/// and to two where a shuffle does not come first.
+/// Undoes filters. One a thread: it owns a decompressor and the memory that it decompresses to,
+/// which grows to the largest chunk that it met, and to two where a shuffle does not come first.
 pub(crate) struct Decoder {
     decompressor: Decompressor,
     front: Scratch,
@@ -23,8 +23,9 @@ impl Decoder {
         Decoder { decompressor: Decompressor::new(), front: Scratch::default(), back: Scratch::default() }
     }
 
-    /// Undoes the filters that `stored` went through, from the last to the first: those of `pipeline` but the ones that `mask` leaves out (bit i
-    /// for filter i, as `H5Dget_chunk_info` gives it). A shuffle that came first is left to [`Decoded::copy`].
+    /// Undoes the filters that `stored` went through, from the last to the first: those of
+    /// `pipeline` but the ones that `mask` leaves out (bit i for filter i, as `H5Dget_chunk_info`
+    /// gives it). A shuffle that came first is left to [`Decoded::copy`].
     ///
     /// # Errors
     /// What is wrong with `stored`.
@@ -44,16 +45,17 @@ impl Decoder {
                     self.rewrite(&mut held, |_, from, to| Ok(shuffle::undo(element_bytes, from, to)))?;
                 }
                 Filter::Deflate => self.rewrite(&mut held, |decompressor, from, to| {
-                    deflate::decompress(decompressor, from, (to, expected))
+                    deflate::decompress(decompressor, from, to, expected)
                 })?,
-                Filter::Lzf => self.rewrite(&mut held, |_, from, to| lzf::decompress(from, (to, expected)))?,
+                Filter::Lzf => self.rewrite(&mut held, |_, from, to| lzf::decompress(from, to, expected))?,
                 Filter::Fletcher32 => held.len = fletcher32::verify(held.bytes(&self.front))?,
             }
         }
         Decoded::new(pipeline, held.bytes(&self.front), shuffled)
     }
 
-    /// Undoes a filter that moves bytes: `undo` reads the bytes held, writes to memory that does not hold them, and returns how many it wrote.
+    /// Undoes a filter that moves bytes: `undo` reads the bytes held, writes to memory that does
+    /// not hold them, and returns how many it wrote.
     fn rewrite(
         &mut self,
         held: &mut Held<'_>,

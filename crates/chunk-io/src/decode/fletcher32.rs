@@ -1,4 +1,5 @@
-//! HDF5's Fletcher-32 (`H5_checksum_fletcher32`): over 16-bit words, the first byte the more significant, an odd last byte followed by zero.
+//! HDF5's Fletcher-32 (`H5_checksum_fletcher32`): over 16-bit words, the first byte the more
+//! significant, an odd last byte followed by zero.
 #![forbid(unsafe_code)]
 
 use super::corrupt::Corrupt;
@@ -15,7 +16,8 @@ pub(super) fn verify(bytes: &[u8]) -> Result<usize, Corrupt> {
     let (data, stored) =
         bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(Corrupt::ChecksumAbsent { found: bytes.len() })?;
     let (expected, found) = (u32::from_le_bytes(*stored), checksum(data));
-    // Releases before 1.6.3 swapped the bytes of each half on little-endian machines, and HDF5 takes either.
+    // Releases before 1.6.3 swapped the bytes of each half on little-endian machines, and HDF5
+    // takes either.
     let swapped = (found & 0x00ff_00ff) << 8 | found >> 8 & 0x00ff_00ff;
     if expected != found && expected != swapped {
         return Err(Corrupt::Checksum { expected, found });
@@ -23,10 +25,11 @@ pub(super) fn verify(bytes: &[u8]) -> Result<usize, Corrupt> {
     Ok(data.len())
 }
 
-/// The sum of the words and the sum of its values after each word, both modulo 65535 (with 65535 for 0 unless every word is 0).
+/// The sum of the words and the sum of its values after each word, both modulo 65535 (with 65535
+/// for 0 unless every word is 0).
 ///
-/// Here words are read with the first byte the less significant: swapping the bytes of a word multiplies it by 256 modulo 65535, and so
-/// the sums.
+/// Here words are read with the first byte the less significant: swapping the bytes of a word
+/// multiplies it by 256 modulo 65535, and so the sums.
 fn checksum(data: &[u8]) -> u32 {
     let mut sums = Sums::default();
     let mut blocks = data.chunks_exact(2 * LANES * STEPS_MAX);
@@ -55,8 +58,9 @@ impl Sums {
 
     /// Adds at most [`STEPS_MAX`] words a lane.
     ///
-    /// Word l of step j counts once in the lane's sum, and once for each step from j on, J − j times, in its sum of sums. Of all
-    /// L·J words it is followed by L·(J − j) − l, itself included, which is how often it counts in the block's sum of sums.
+    /// Word l of step j counts once in the lane's sum, and once for each step from j on, J − j
+    /// times, in its sum of sums. Of all L·J words it is followed by L·(J − j) − l, itself
+    /// included, which is how often it counts in the block's sum of sums.
     fn add_block(&mut self, block: &[u8]) {
         let (words, mut of_words, mut of_sums) = (block.len() / 2, [0u32; LANES], [0u32; LANES]);
         for step in block.as_chunks::<{ 2 * LANES }>().0 {

@@ -4,7 +4,8 @@
 use half::f16;
 use megabatch_gpu_core::convert;
 
-/// Elements that are put in the processor's byte order before they are converted: few enough to stay in the first-level cache.
+/// Elements that are put in the processor's byte order before they are converted: few enough to
+/// stay in the first-level cache.
 pub(super) const BLOCK: usize = 512;
 
 /// An IEEE 754 binary float in a file.
@@ -38,7 +39,8 @@ impl Float {
     }
 }
 
-/// Converts the floats in `bytes` to f32: f16 exactly, f64 to nearest with ties to even, f32 bit for bit.
+/// Converts the floats in `bytes` to f32: f16 exactly, f64 to nearest with ties to even, f32 bit
+/// for bit.
 ///
 /// # Panics
 /// If `bytes` is not as long as `out.len()` elements are.

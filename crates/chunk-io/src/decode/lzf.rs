@@ -3,14 +3,17 @@
 //! A stream is a sequence of runs, each begun by a byte c:
 //!
 //! - c < 32: c + 1 literal bytes follow.
-//! - otherwise a back reference: n = c >> 5 is its length less 2; where n is 7 the next byte is added to it. The last byte is the lower
-//!   part of the distance less 1, the lower five bits of c the upper part. A reference may overlap what it writes.
+//! - otherwise a back reference: n = c >> 5 is its length less 2; where n is 7 the next byte is
+//!   added to it. The last byte is the lower part of the distance less 1, the lower five bits of c
+//!   the upper part. A reference may overlap what it writes.
 //!
-//! The fast form differs from one that copies byte by byte in these things. (1) It copies a vector for any short run, also past its end: what is
-//! wrong there is overwritten by the next run, and the memory is longer than the chunk. (2) Whether a run is of literals or a reference is
-//! as good as random, and a branch on it would be guessed wrong half of the time. So that there is none, the stream is staged behind
-//! what it decompresses to, a piece at a time, and a run of either kind is a copy within one slice. (3) What is left to a branch is
-//! rare: references that are long, overlap themselves or are wrong.
+//! The fast form differs from one that copies byte by byte in these things. (1) It copies a vector
+//! for any short run, also past its end: what is wrong there is overwritten by the next run, and
+//! the memory is longer than the chunk. (2) Whether a run is of literals or a reference is as good
+//! as random, and a branch on it would be guessed wrong half of the time. So that there is none,
+//! the stream is staged behind what it decompresses to, a piece at a time, and a run of either kind
+//! is a copy within one slice. (3) What is left to a branch is rare: references that are long,
+//! overlap themselves or are wrong.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -45,8 +48,9 @@ const RUN_WRITTEN_MAX: usize = REFERENCE_MAX + VECTOR;
 /// Bytes of the stream that are staged at a time. They stay in the first-level cache.
 const STAGED: usize = 4096;
 
-/// Decompresses a stream that is to hold `expected` bytes; returns how many it held, which is `expected`.
-pub(super) fn decompress(stored: &[u8], (out, expected): (&mut Scratch, usize)) -> Result<usize, Corrupt> {
+/// Decompresses a stream that is to hold `expected` bytes; returns how many it held, which is
+/// `expected`.
+pub(super) fn decompress(stored: &[u8], out: &mut Scratch, expected: usize) -> Result<usize, Corrupt> {
     DENSITY.check(stored.len(), expected)?;
     let out = out.provide(expected + RUN_WRITTEN_MAX + STAGED + RUN_READ_MAX);
     let mut stream = Stream { stored, read: 0, out, written: 0, expected };
@@ -63,7 +67,8 @@ pub(super) fn decompress(stored: &[u8], (out, expected): (&mut Scratch, usize)) 
     }
 }
 
-/// A stream half decompressed. `out` has room for `expected` bytes, for a run more, and for what is staged.
+/// A stream half decompressed. `out` has room for `expected` bytes, for a run more, and for what is
+/// staged.
 struct Stream<'a> {
     stored: &'a [u8],
     read: usize,
@@ -91,7 +96,8 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// The runs that begin in the next [`STAGED`] bytes of the stream, but those that its end may cut off.
+    /// The runs that begin in the next [`STAGED`] bytes of the stream, but those that its end may
+    /// cut off.
     fn staged_runs(&mut self) -> Result<(), Corrupt> {
         let begin = self.out.len() - STAGED - RUN_READ_MAX;
         let from = &self.stored[self.read..];
@@ -122,7 +128,8 @@ struct Position {
     written: usize,
 }
 
-/// Copies runs that are literals or short references until either end, or until a run that is neither.
+/// Copies runs that are literals or short references until either end, or until a run that is
+/// neither.
 #[inline(never)]
 fn short_runs(out: &mut [u8], Position { mut read, mut written }: Position, end: Position) -> Position {
     while read < end.read && written < end.written {
@@ -158,8 +165,8 @@ impl Reference {
         Some(Reference { distance, length: (control >> 5) + 2 + longer, bytes })
     }
 
-    /// Writes from `at` on what lies `distance` before, and up to a vector more; returns where it ends. `None` if that begins before
-    /// the first byte.
+    /// Writes from `at` on what lies `distance` before, and up to a vector more; returns where it
+    /// ends. `None` if that begins before the first byte.
     fn repeat(&self, out: &mut [u8], at: usize) -> Option<usize> {
         let end = at + self.length;
         let source = at.checked_sub(self.distance)?;

@@ -1,10 +1,13 @@
-//! From the stored bytes of a chunk to f32 in the caller's memory: HDF5's filters undone, bytes and widths converted.
+//! From the stored bytes of a chunk to f32 in the caller's memory: HDF5's filters undone, bytes and
+//! widths converted.
 //!
-//! Nothing here opens a file or knows HDF5's library, and any bytes may be given: what is wrong with them is a [`Corrupt`].
+//! Nothing here opens a file or knows HDF5's library, and any bytes may be given: what is wrong
+//! with them is a [`Corrupt`].
 //!
-//! What it cannot be faster than, for a chunk of n bytes decoded: a decompressor reads what is stored and writes n; the shuffle, the byte
-//! order and the width are undone in the one pass that moves the values to their place, which reads n and writes n (f32), 2n (f16) or n/2
-//! (f64). A core that copies 10 GB/s thus needs 0.2 ns a byte for what is not decompression.
+//! What it cannot be faster than, for a chunk of n bytes decoded: a decompressor reads what is
+//! stored and writes n; the shuffle, the byte order and the width are undone in the one pass that
+//! moves the values to their place, which reads n and writes n (f32), 2n (f16) or n/2 (f64). A core
+//! that copies 10 GB/s thus needs 0.2 ns a byte for what is not decompression.
 
 mod corrupt;
 mod decoded;

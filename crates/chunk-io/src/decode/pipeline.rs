@@ -10,7 +10,8 @@ const FILTERS_MAX: usize = u32::BITS as usize;
 pub(crate) enum Filter {
     /// zlib's format (RFC 1950).
     Deflate,
-    /// Byte k of every element together, for each k. Bytes that are left over where the length is no multiple follow as they are.
+    /// Byte k of every element together, for each k. Bytes that are left over where the length is
+    /// no multiple follow as they are.
     Shuffle { element_bytes: usize },
     /// liblzf's format, as h5py writes it.
     Lzf,
@@ -30,8 +31,9 @@ pub(crate) struct Pipeline {
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
 impl Pipeline {
-    /// `filters` in the order of writing over chunks of `chunk_elements`. `None` for what only the HDF5 library can decode: two compressors,
-    /// between which the length is not known, or parameters that no library writes.
+    /// `filters` in the order of writing over chunks of `chunk_elements`. `None` for what only the
+    /// HDF5 library can decode: two compressors, between which the length is not known, or
+    /// parameters that no library writes.
     pub(crate) fn new(filters: Vec<Filter>, float: Float, chunk_elements: usize) -> Option<Self> {
         let compressors = filters.iter().filter(|filter| matches!(filter, Filter::Deflate | Filter::Lzf)).count();
         let shapeless = filters.iter().any(|filter| matches!(filter, Filter::Shuffle { element_bytes: 0 }));
@@ -40,19 +42,22 @@ impl Pipeline {
         decodes.then_some(Pipeline { filters, float, chunk_bytes })
     }
 
-    /// The filters that a chunk went through, with their places: all that `mask` does not leave out.
+    /// The filters that a chunk went through, with their places: all that `mask` does not leave
+    /// out.
     pub(super) fn active(&self, mask: u32) -> impl DoubleEndedIterator<Item = (usize, Filter)> {
         let filters = self.filters.iter().copied().enumerate();
         filters.filter(move |(place, _)| mask >> place & 1 == 0)
     }
 
-    /// Bytes of a chunk before the filter at `place` was applied, if none of those before it compresses.
+    /// Bytes of a chunk before the filter at `place` was applied, if none of those before it
+    /// compresses.
     pub(super) fn bytes_before(&self, place: usize, mask: u32) -> usize {
         let checksums = self.active(mask).take_while(|(before, _)| *before < place);
         self.chunk_bytes + CHECKSUM_BYTES * checksums.filter(|(_, filter)| *filter == Filter::Fletcher32).count()
     }
 
-    /// Whether the filter at `place` is a shuffle that can be undone while values are converted: the first, of whole elements.
+    /// Whether the filter at `place` is a shuffle that can be undone while values are converted:
+    /// the first, of whole elements.
     pub(super) fn is_first_shuffle(&self, place: usize, mask: u32) -> bool {
         let whole = Filter::Shuffle { element_bytes: self.float.bytes() };
         self.active(mask).next() == Some((place, whole))

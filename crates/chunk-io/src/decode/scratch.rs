@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-/// Memory that filters write to, kept from chunk to chunk. What is in it is left from an earlier use.
+/// Memory that filters write to, kept from chunk to chunk. What is in it is left from an earlier
+/// use.
 #[derive(Default)]
 pub(super) struct Scratch {
     bytes: Vec<u8>,

@@ -1,11 +1,11 @@
-//! The shuffle filter undone where values cannot be converted meanwhile: before it other filters were applied, or its elements are not
-//! the dataset's. No usual file has it so.
+//! The shuffle filter undone where values cannot be converted meanwhile: before it other filters
+//! were applied, or its elements are not the dataset's. No usual file has it so.
 #![forbid(unsafe_code)]
 
 use super::scratch::Scratch;
 
-/// Puts the bytes of elements together; returns how many bytes there are, which is as many as before. Those left over where the length is
-/// no multiple of `element_bytes` were not shuffled.
+/// Puts the bytes of elements together; returns how many bytes there are, which is as many as
+/// before. Those left over where the length is no multiple of `element_bytes` were not shuffled.
 pub(super) fn undo(element_bytes: usize, from: &[u8], to: &mut Scratch) -> usize {
     let to = to.provide(from.len());
     let elements = from.len() / element_bytes;

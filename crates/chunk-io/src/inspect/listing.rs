@@ -30,7 +30,8 @@ pub struct DatasetEntry {
     pub filters_unknown: Vec<String>,
     /// Bytes taken in the file.
     pub bytes_on_disk: u64,
-    /// Bytes of the elements as they are typed, without chunks' padding; for strings, of the references to them.
+    /// Bytes of the elements as they are typed, without chunks' padding; for strings, of the
+    /// references to them.
     pub bytes_uncompressed: u64,
 }
 

@@ -129,7 +129,8 @@ pub(super) fn in_times(object: &str, times: &[i64], instruments: Option<&[i32]>)
 /// 1980 and 2040 in seconds since 1970: the times of most data lie between.
 const USUAL_TIMES_S: std::ops::Range<i64> = 315_532_800..2_208_988_800;
 
-/// Times that make sense in another unit only: read as nanoseconds they would all lie in a few minutes of 1970.
+/// Times that make sense in another unit only: read as nanoseconds they would all lie in a few
+/// minutes of 1970.
 pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
     let units = [("seconds", 1), ("milliseconds", 1_000), ("microseconds", 1_000_000)];
     let usual = |per_second: i64| [first, last].iter().all(|time| USUAL_TIMES_S.contains(&(time / per_second)));
@@ -173,7 +174,8 @@ pub(super) fn in_storage(datasets: &[DatasetEntry]) -> Vec<Problem> {
     problems
 }
 
-/// Reading one sample costs this many times its size, and at least these bytes, before it is called expensive.
+/// Reading one sample costs this many times its size, and at least these bytes, before it is called
+/// expensive.
 const EXPENSIVE_RATIO: usize = 16;
 const EXPENSIVE_BYTES: usize = 1 << 20;
 

@@ -59,7 +59,8 @@ pub(super) fn scan(table: &Table, names: Vec<String>) -> Result<Vec<ColumnStatis
     Ok(columns.into_iter().zip(names).map(|(column, name)| column.finish(name, lines_a_row)).collect())
 }
 
-/// Sums of one column. Deviations are taken from the first finite value, which keeps the squares from cancelling.
+/// Sums of one column. Deviations are taken from the first finite value, which keeps the squares
+/// from cancelling.
 #[derive(Clone, Debug, Default)]
 struct Column {
     count: u64,

@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 
 /// Batches out of chunks that a thread reads ahead.
 ///
-/// Which samples are in a chunk is decided here, on the consumer's side: the thread knows lists and memory only.
+/// Which samples are in a chunk is decided here, on the consumer's side: the thread knows lists and
+/// memory only.
 pub(super) struct Ahead<I: Iterator> {
     reader: Arc<dyn Reader>,
     lists: Lists<I>,
@@ -73,7 +74,8 @@ impl<I: Iterator<Item = Vec<usize>>> Ahead<I> {
         Ok(true)
     }
 
-    /// Has the next batches read into `chunk`, if there are any; its memory is given back if there are none.
+    /// Has the next batches read into `chunk`, if there are any; its memory is given back if there
+    /// are none.
     fn give(&mut self, mut chunk: Chunk) -> Result<()> {
         let Some(thread) = &self.thread else { return Ok(()) };
         let Some(room) = self.lists.next_into(&mut chunk) else { return Ok(()) };

@@ -73,7 +73,8 @@ impl<'a> LoadedBatch<'a> {
         }
     }
 
-    /// The bars of the k-th timeframe and the ends of the batch's windows in them; `None` for samples of a windows file.
+    /// The bars of the k-th timeframe and the ends of the batch's windows in them; `None` for
+    /// samples of a windows file.
     ///
     /// # Panics
     /// If there are not so many timeframes.

@@ -6,7 +6,8 @@ use megabatch_gpu_core::{Buffer, Error, Scope};
 use crate::cost::ReadCost;
 use crate::shape::{SampleSlices, Shape, TimeframeShape};
 
-/// The samples of consecutive batches, one after the other as the batches have them, and memory for them that is used again.
+/// The samples of consecutive batches, one after the other as the batches have them, and memory for
+/// them that is used again.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     samples: Vec<usize>,
@@ -75,8 +76,8 @@ impl<I: Iterator<Item = Vec<usize>>> Lists<I> {
         Lists { batches: batches.peekable(), chunk_samples }
     }
 
-    /// Makes `chunk` that of the next batches, as many as fit and one at least. The samples that it needs room for, or `None` where
-    /// no batches are left.
+    /// Makes `chunk` that of the next batches, as many as fit and one at least. The samples that it
+    /// needs room for, or `None` where no batches are left.
     pub(super) fn next_into(&mut self, chunk: &mut Chunk) -> Option<usize> {
         chunk.samples.clear();
         chunk.batch_ends.clear();

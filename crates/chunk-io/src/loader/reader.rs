@@ -29,7 +29,8 @@ impl Reader for Source {
         Source::shape(self)
     }
 
-    /// In one request, so that each chunk of the file is decoded once for all samples that are in it.
+    /// In one request, so that each chunk of the file is decoded once for all samples that are in
+    /// it.
     fn read_list(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
         match samples {
             [] => Ok(ReadCost::default()),
@@ -69,7 +70,8 @@ impl ReaderThread {
     /// Has `chunk` filled, after those given before it.
     pub(super) fn give(&self, chunk: Chunk) {
         let empty = self.empty.as_ref().expect("there until the thread is dropped");
-        // A thread that has ended left an error or a panic behind, which is told when the chunk is asked for.
+        // A thread that has ended left an error or a panic behind, which is told when the chunk is
+        // asked for.
         let _ = empty.send(chunk);
     }
 
@@ -85,7 +87,8 @@ impl ReaderThread {
 
 impl Drop for ReaderThread {
     fn drop(&mut self) {
-        // With nobody to give to and nobody to take from, the thread ends after the chunk that it is at.
+        // With nobody to give to and nobody to take from, the thread ends after the chunk that it
+        // is at.
         self.empty = None;
         self.filled = None;
         if let Some(thread) = self.thread.take() {

@@ -9,7 +9,8 @@ use crate::cost::ReadCost;
 pub struct Stalls {
     /// Time in which the consumer waited for data: `disk`, `decode` and `copy` together.
     pub waited: Duration,
-    /// The part of it that was due to reading from the file. Each wait is shared out as the time was that went into the chunk waited for.
+    /// The part of it that was due to reading from the file. Each wait is shared out as the time
+    /// was that went into the chunk waited for.
     pub disk: Duration,
     /// The part that was due to undoing filters.
     pub decode: Duration,

@@ -1,4 +1,5 @@
-//! What becomes of faults, of a consumer that leaves early and of time, with a stand-in for the source.
+//! What becomes of faults, of a consumer that leaves early and of time, with a stand-in for the
+//! source.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -2,12 +2,14 @@
 
 use serde::Serialize;
 
-/// How much more of a chunked dataset is read and decoded than is asked for, because HDF5 stores whole chunks.
+/// How much more of a chunked dataset is read and decoded than is asked for, because HDF5 stores
+/// whole chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReadAmplification {
     /// Rows asked for.
     pub rows: u64,
-    /// Rows in the chunks that have to be decoded for them, each once for every chunk of the loader that needs it.
+    /// Rows in the chunks that have to be decoded for them, each once for every chunk of the loader
+    /// that needs it.
     pub rows_decoded: u64,
 }
 
@@ -18,9 +20,10 @@ impl ReadAmplification {
     }
 }
 
-/// Counts what an epoch over the samples of `order` decodes of a dataset of `rows` rows that is stored in chunks of `stored_rows`, when
-/// the loader takes `samples_per_chunk` of them at a time and decodes each stored chunk once for those. Exact, in one pass over the
-/// order; memory of a number for each stored chunk.
+/// Counts what an epoch over the samples of `order` decodes of a dataset of `rows` rows that is
+/// stored in chunks of `stored_rows`, when the loader takes `samples_per_chunk` of them at a time
+/// and decodes each stored chunk once for those. Exact, in one pass over the order; memory of a
+/// number for each stored chunk.
 ///
 /// # Panics
 /// If `stored_rows` or `samples_per_chunk` is 0, or the order names a row that there is not.

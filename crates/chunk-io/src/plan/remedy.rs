@@ -30,8 +30,9 @@ impl Remedy {
     }
 }
 
-/// A better storage of a dataset of `rows` rows of `row_bytes` in chunks of `stored_rows`, if an epoch over `order` decodes much more
-/// than it asks for: the largest halving of the chunks that mends it; contiguous where only tiny chunks would.
+/// A better storage of a dataset of `rows` rows of `row_bytes` in chunks of `stored_rows`, if an
+/// epoch over `order` decodes much more than it asks for: the largest halving of the chunks that
+/// mends it; contiguous where only tiny chunks would.
 ///
 /// # Panics
 /// As [`read_amplification`].

@@ -119,7 +119,8 @@ fn amplification_counts_what_every_chunk_of_the_loader_decodes() {
     let count =
         |order: &[usize], rows, stored, loaded| read_amplification(order.iter().copied(), (rows, stored), loaded);
     let in_order: Vec<usize> = (0..10).collect();
-    // Four chunks of the file, the last of one row; the loader's chunks end with them, and then between them.
+    // Four chunks of the file, the last of one row; the loader's chunks end with them, and then
+    // between them.
     assert_eq!(count(&in_order, 10, 3, 6), ReadAmplification { rows: 10, rows_decoded: 10 });
     assert_eq!(count(&in_order, 10, 3, 5), ReadAmplification { rows: 10, rows_decoded: 13 });
     assert_eq!(count(&[0, 9, 3, 8, 1], 10, 5, 1).factor(), 5.0);

@@ -13,8 +13,9 @@ use super::scratch::{Aligned, PAGE_BYTES};
 use super::{Direct, NonFinite, Reading};
 use crate::error::{Error, Result};
 
-/// Once a task has found the page cache empty, the system is kept fetching this much of what the next ones will read: enough for a disk
-/// to have several requests at hand, little enough to stay in the cache until its turn.
+/// Once a task has found the page cache empty, the system is kept fetching this much of what the
+/// next ones will read: enough for a disk to have several requests at hand, little enough to stay
+/// in the cache until its turn.
 const AHEAD_BYTES: usize = 16 << 20;
 /// Each of them is a call.
 const EXTENTS_AHEAD_MAX: usize = 256;
@@ -50,7 +51,8 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Reads `extent`, a part of those of `task`, to memory of the thread's own, and tells which part of that it is.
+    /// Reads `extent`, a part of those of `task`, to memory of the thread's own, and tells which
+    /// part of that it is.
     pub(super) fn read_staged(&self, task: usize, extent: Extent, staging: &mut Aligned) -> Result<Range<usize>> {
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
         let cached = self.read_cached(task, extent, out)?;
@@ -88,8 +90,8 @@ impl<'a> Access<'a> {
         self.file.file.read_exact_at(out, extent.offset).map_err(|error| self.file.failed(error))
     }
 
-    /// Reads the pages around `extent` past the page cache, and tells where in `staging` it is; `None` where that is not wanted, or
-    /// where the file system refuses it, which is noted.
+    /// Reads the pages around `extent` past the page cache, and tells where in `staging` it is;
+    /// `None` where that is not wanted, or where the file system refuses it, which is noted.
     fn read_past_cache(&self, extent: Extent, staging: &mut Aligned) -> Result<Option<Range<usize>>> {
         let Some(direct) = self.file.direct.as_ref().filter(|_| self.may_pass_cache()) else { return Ok(None) };
         let start = extent.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
@@ -118,7 +120,8 @@ impl<'a> Access<'a> {
         self.file.direct.is_some() && self.reading.direct_refused().is_none()
     }
 
-    /// Has the system fetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of it, and what it was not told of yet.
+    /// Has the system fetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of it,
+    /// and what it was not told of yet.
     fn fetch_ahead(&self, task: usize) {
         let first = self.extents.partition_point(|&(of, _)| of < task);
         let mut bytes = 0;

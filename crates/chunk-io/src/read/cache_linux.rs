@@ -11,8 +11,8 @@ use std::path::Path;
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-/// Reads what the page cache holds from `offset` on, up to the first page that it does not, and tells how many bytes that is; 0 where
-/// the file system cannot tell.
+/// Reads what the page cache holds from `offset` on, up to the first page that it does not, and
+/// tells how many bytes that is; 0 where the file system cannot tell.
 pub(super) fn read_cached(file: &File, offset: u64, out: &mut [u8]) -> io::Result<usize> {
     match preadv2(file, &mut [IoSliceMut::new(out)], offset, ReadWriteFlags::NOWAIT) {
         Ok(bytes) => Ok(bytes),
@@ -21,7 +21,8 @@ pub(super) fn read_cached(file: &File, offset: u64, out: &mut [u8]) -> io::Resul
     }
 }
 
-/// Has the system fetch a part of the file that will be read soon. It is a hint: where it fails, reading is as slow as without.
+/// Has the system fetch a part of the file that will be read soon. It is a hint: where it fails,
+/// reading is as slow as without.
 pub(super) fn fetch_ahead(file: &File, offset: u64, bytes: u64) {
     let _ = fadvise(file, offset, NonZeroU64::new(bytes), Advice::WillNeed);
 }

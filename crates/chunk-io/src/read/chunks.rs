@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Rows out of chunks: each chunk that holds one of them is read and decoded once, and its values go straight to their places.
+//! Rows out of chunks: each chunk that holds one of them is read and decoded once, and its values
+//! go straight to their places.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -17,12 +18,14 @@ use super::{Reading, check};
 use crate::decode::{Corrupt, Decoded, Decoder, Pipeline};
 use crate::error::{Error, Result};
 
-/// Chunks that are decoded at the same time take no more than this with what they are decoded from, beyond the first.
+/// Chunks that are decoded at the same time take no more than this with what they are decoded from,
+/// beyond the first.
 const CHUNKS_AT_ONCE_BYTES: u64 = 1 << 30;
 /// A thread is not worth starting for less.
 const BYTES_A_THREAD: u64 = 64 << 10;
 
-/// Rows of one chunk that are consecutive in the caller's memory: of a *band*, the steps that a chunk covers, which are consecutive in a row.
+/// Rows of one chunk that are consecutive in the caller's memory: of a *band*, the steps that a
+/// chunk covers, which are consecutive in a row.
 struct Piece<'a> {
     /// Place of the chunk along the first and the second axis.
     at: [usize; 2],
@@ -34,8 +37,8 @@ struct Piece<'a> {
     out: &'a mut [f32],
 }
 
-/// The chunks of one band of the same rows, one beside the other along the last axis. Their places in the caller's memory lie between each
-/// other's, so that one thread fills them all.
+/// The chunks of one band of the same rows, one beside the other along the last axis. Their places
+/// in the caller's memory lie between each other's, so that one thread fills them all.
 struct Band<'a> {
     at: [usize; 2],
     /// `None` where a chunk was never written.
@@ -65,7 +68,8 @@ impl Stored {
     /// Reads `rows` of a dataset whose chunks are to be decoded.
     pub(super) fn read_chunks(
         &self,
-        (index, pipeline): (&ChunkIndex, &Pipeline),
+        index: &ChunkIndex,
+        pipeline: &Pipeline,
         rows: &Rows<'_>,
         out: &mut [f32],
         reading: &Reading,
@@ -99,7 +103,8 @@ impl Stored {
             (self.grid.shape, self.grid.chunk, self.grid.counts);
         let mut pieces = Vec::new();
         for run in rows.runs() {
-            // Rows of several bands are apart in the caller's memory, those of a single one are not.
+            // Rows of several bands are apart in the caller's memory, those of a single one are
+            // not.
             let unit = if bands == 1 { chunk_rows } else { 1 };
             for together in cut(run, unit) {
                 let (block, within) = (together.start / chunk_rows, together.start % chunk_rows);
@@ -187,7 +192,7 @@ impl Request<'_> {
                     }
                 };
                 let stored = entry.map(|entry| (entry, staging.part(stored)));
-                self.scatter((&mut band, column), stored, decoder, &mut done)?;
+                self.scatter(&mut band, column, stored, decoder, &mut done)?;
             }
             for piece in &mut band.pieces {
                 done.found.merge(check(self.access.non_finite(), piece.first, piece.out));
@@ -207,7 +212,8 @@ impl Request<'_> {
     /// Decodes a chunk of a band, and copies what is wanted of it to its places.
     fn scatter(
         &self,
-        (band, column): (&mut Band<'_>, usize),
+        band: &mut Band<'_>,
+        column: usize,
         stored: Option<(Entry, &[u8])>,
         decoder: &mut Decoder,
         done: &mut Done,
@@ -229,7 +235,8 @@ impl Request<'_> {
 }
 
 impl Stored {
-    /// Calls `copy` with each run of consecutive elements of the chunk at `place` and its place in the caller's memory.
+    /// Calls `copy` with each run of consecutive elements of the chunk at `place` and its place in
+    /// the caller's memory.
     fn copy_runs(&self, place: [usize; 3], pieces: &mut [Piece<'_>], mut copy: impl FnMut(Range<usize>, &mut [f32])) {
         let [_, chunk_steps, chunk_features] = self.grid.chunk;
         let features = self.grid.shape[2];

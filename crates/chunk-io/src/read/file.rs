@@ -73,10 +73,11 @@ pub(crate) struct RawFile {
 }
 
 impl RawFile {
-    /// The file from which HDF5 reads `dataset`, which an external link may have led to. `main` is the file that was opened by name,
-    /// as it was then.
+    /// The file from which HDF5 reads `dataset`, which an external link may have led to. `main` is
+    /// the file that was opened by name, as it was then.
     ///
-    /// `None` if HDF5 does not read it by plain system calls, or may have values of it in memory that are not written yet.
+    /// `None` if HDF5 does not read it by plain system calls, or may have values of it in memory
+    /// that are not written yet.
     pub(super) fn open(dataset: &Dataset, main: &Identity, reading: &Reading) -> Result<Option<Self>> {
         let Ok(of_hdf5) = dataset.file() else { return Ok(None) };
         let sec2 = of_hdf5.access_plist().is_ok_and(|access| matches!(access.get_driver(), Ok(FileDriver::Sec2)));

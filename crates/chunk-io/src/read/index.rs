@@ -35,7 +35,8 @@ impl Grid {
         self.chunk.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis))
     }
 
-    /// Whether a chunk is a number of whole rows of the dataset, as they are in the caller's memory.
+    /// Whether a chunk is a number of whole rows of the dataset, as they are in the caller's
+    /// memory.
     pub(crate) fn has_whole_rows(&self) -> bool {
         self.chunk[1..] == self.shape[1..]
     }
@@ -45,7 +46,8 @@ impl Grid {
         (place[0] * self.counts[1] + place[1]) * self.counts[2] + place[2]
     }
 
-    /// Number of the chunk that begins with the element `origin`, `None` where that is outside the dataset or within a chunk.
+    /// Number of the chunk that begins with the element `origin`, `None` where that is outside the
+    /// dataset or within a chunk.
     fn number_of_origin(&self, origin: &[u64]) -> Option<usize> {
         let mut place = [0; 3];
         for (axis, &first) in origin.iter().enumerate() {
@@ -102,9 +104,9 @@ pub(crate) enum Unusable {
 }
 
 impl ChunkIndex {
-    /// Asks HDF5 for the places of all chunks. All of its indices tell them in the order of their numbers, but the one that
-    /// `misplaces_chunks` is about; one that goes in a circle is noticed by that, and by `file_bytes`, the length of the file, which no
-    /// index can outgrow.
+    /// Asks HDF5 for the places of all chunks. All of its indices tell them in the order of their
+    /// numbers, but the one that `misplaces_chunks` is about; one that goes in a circle is noticed
+    /// by that, and by `file_bytes`, the length of the file, which no index can outgrow.
     pub(crate) fn read(dataset: &Dataset, grid: &Grid, file_bytes: u64) -> Result<Self, Unusable> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut promised = 0_u64;

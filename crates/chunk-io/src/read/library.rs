@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Rows by way of the HDF5 library, for what this crate does not read itself. It runs under one lock: one thread reads.
+//! Rows by way of the HDF5 library, for what this crate does not read itself. It runs under one
+//! lock: one thread reads.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -18,8 +19,9 @@ use crate::decode::FloatWidth;
 use crate::slab::{Element, read_rows};
 use crate::stored::ieee_float;
 
-/// Who makes f32 of the elements. HDF5's own code for what the processor does in one instruction is slow, and gives a NaN other
-/// bits in one byte order than in the other; so that it only swaps bytes for the common types.
+/// Who makes f32 of the elements. HDF5's own code for what the processor does in one instruction is
+/// slow, and gives a NaN other bits in one byte order than in the other; so that it only swaps
+/// bytes for the common types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ToF32 {
     /// HDF5: 32-bit floats, and narrow ones of unusual form.
@@ -140,8 +142,8 @@ impl LibraryRows<'_> {
         Ok(done)
     }
 
-    /// Neighbours in the order of the file are read at once if they touch, or if one chunk holds both: decoding it twice would cost
-    /// more than reading the rows between them.
+    /// Neighbours in the order of the file are read at once if they touch, or if one chunk holds
+    /// both: decoding it twice would cost more than reading the rows between them.
     fn read_together(&self, earlier: usize, later: usize) -> bool {
         let same_chunk = || self.chunk_rows.is_some_and(|rows| earlier / rows == later / rows);
         later - earlier <= 1 || same_chunk()

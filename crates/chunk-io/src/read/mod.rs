@@ -2,9 +2,10 @@
 
 //! Rows of a dataset as f32 in the caller's memory, as fast as they come from the disk.
 //!
-//! A dataset that lies in its file in one of the usual forms is read past the HDF5 library, which runs under one lock: its place in
-//! the file, or the index of its chunks, is asked of the library once ([`placement`]); from then on rows are positional reads
-//! ([`positional`]) or chunks decoded here ([`chunks`]), over several threads. All else goes through the library ([`library`]).
+//! A dataset that lies in its file in one of the usual forms is read past the HDF5 library, which
+//! runs under one lock: its place in the file, or the index of its chunks, is asked of the library
+//! once ([`placement`]); from then on rows are positional reads ([`positional`]) or chunks decoded
+//! here ([`chunks`]), over several threads. All else goes through the library ([`library`]).
 
 mod access;
 #[cfg(target_os = "linux")]
@@ -39,15 +40,17 @@ pub(crate) use placement::{Question, Way, way};
 pub(crate) use rows::Rows;
 use scratch::Scratch;
 
-/// Whether data pass the page cache by (`O_DIRECT`). Where the file system refuses, they are read as if it were `Off`, and
-/// [`Source::notes`](crate::Source::notes) says so.
+/// Whether data pass the page cache by (`O_DIRECT`). Where the file system refuses, they are read
+/// as if it were `Off`, and [`Source::notes`](crate::Source::notes) says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direct {
-    /// Through the page cache, which keeps what was read for the next time as long as memory allows.
+    /// Through the page cache, which keeps what was read for the next time as long as memory
+    /// allows.
     #[default]
     Off,
-    /// What the page cache holds is taken from there, the rest past it: the cache keeps what it has.
+    /// What the page cache holds is taken from there, the rest past it: the cache keeps what it
+    /// has.
     WhenCold,
     /// Always past it.
     On,

@@ -62,7 +62,8 @@ const EXPONENT: u32 = 0x7f80_0000;
 /// Values looked at in one go: a test of all of them takes few instructions, and most data pass it.
 const STRIDE: usize = 512;
 
-/// Looks at `values`, the first of which has the flat index `first` in its dataset, and does to them what `rule` says.
+/// Looks at `values`, the first of which has the flat index `first` in its dataset, and does to
+/// them what `rule` says.
 pub(crate) fn check(rule: NonFinite, first: usize, values: &mut [f32]) -> Tally {
     let mut tally = Tally::default();
     if rule == NonFinite::Pass {

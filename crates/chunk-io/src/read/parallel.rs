@@ -22,8 +22,8 @@ impl Done {
     }
 }
 
-/// Does the tasks in their order on `workers` threads, this one among them. The error is that of the first task in order that
-/// fails, whatever the number of threads.
+/// Does the tasks in their order on `workers` threads, this one among them. The error is that of
+/// the first task in order that fails, whatever the number of threads.
 pub(super) fn in_parallel<T: Send>(
     reading: &Reading,
     workers: usize,
@@ -65,7 +65,8 @@ struct Queue<I> {
 }
 
 impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
-    /// Takes tasks until there are none or one has failed. Those taken before it, which are earlier in the order, are completed.
+    /// Takes tasks until there are none or one has failed. Those taken before it, which are earlier
+    /// in the order, are completed.
     fn work_off(&self, mut work: impl FnMut(usize, T) -> Result<Done>) -> Result<Done, (usize, Box<Error>)> {
         let mut done = Done::default();
         while !self.failed.load(Ordering::Relaxed) {

@@ -59,7 +59,8 @@ pub(crate) struct Question<'a> {
 /// How the dataset is read.
 ///
 /// # Errors
-/// If its file is another than the one that was opened, or if what its header or index says cannot be true.
+/// If its file is another than the one that was opened, or if what its header or index says cannot
+/// be true.
 pub(crate) fn way(question: &Question<'_>, reading: &Reading) -> Result<Way> {
     let Question { dataset, object, shape, .. } = *question;
     let failed = |error| Error::hdf5(question.path, object, "look at the storage")(error);
@@ -108,7 +109,8 @@ pub(crate) fn way(question: &Question<'_>, reading: &Reading) -> Result<Way> {
     Ok(Way::Own(Box::new(stored)))
 }
 
-/// Registered numbers of the filters that are undone here (HDF5 File Format Specification, IV.A.2.l, and h5py's registration of LZF).
+/// Registered numbers of the filters that are undone here (HDF5 File Format Specification,
+/// IV.A.2.l, and h5py's registration of LZF).
 const DEFLATE: i32 = 1;
 const SHUFFLE: i32 = 2;
 const FLETCHER32: i32 = 3;
@@ -202,7 +204,8 @@ impl Stored {
         })
     }
 
-    /// Refuses an extent beyond the end of the file: of the chunk that begins with the element `chunk`, or of a contiguous dataset.
+    /// Refuses an extent beyond the end of the file: of the chunk that begins with the element
+    /// `chunk`, or of a contiguous dataset.
     pub(super) fn require_within(&self, extent: Extent, chunk: impl FnOnce() -> Vec<usize>) -> Result<()> {
         if extent.end() <= self.file.bytes() {
             return Ok(());

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Rows that lie in the file as they are: read straight to their place where they are f32 of this machine, or else converted on the way.
+//! Rows that lie in the file as they are: read straight to their place where they are f32 of this
+//! machine, or else converted on the way.
 
 use std::time::Instant;
 
@@ -17,9 +18,11 @@ use crate::cost::ReadCost;
 use crate::decode::to_f32;
 use crate::error::{Error, Result};
 
-/// A piece of fewer bytes is copied from where it was read together with its neighbours; a larger one is worth a call of its own.
+/// A piece of fewer bytes is copied from where it was read together with its neighbours; a larger
+/// one is worth a call of its own.
 const LARGE_BYTES: usize = 64 << 10;
-/// Reads under way at once past the page cache, whatever the number of threads: they wait for the disk and take no processor.
+/// Reads under way at once past the page cache, whatever the number of threads: they wait for the
+/// disk and take no processor.
 const IN_FLIGHT: usize = 4;
 /// A thread is not worth starting for less.
 const BYTES_A_THREAD: usize = 512 << 10;
@@ -57,7 +60,7 @@ impl Stored {
             _ => reading.threads().min(bytes / BYTES_A_THREAD + 1),
         };
         done.merge(in_parallel(reading, workers, spans, |scratch, task, span| {
-            self.read_span((&access, task), scratch, span)
+            self.read_span(&access, task, scratch, span)
         })?);
         Ok(done)
     }
@@ -77,7 +80,7 @@ impl Stored {
                 let out = take(&mut out, together.len() * row_len);
                 let first = together.start * row_len;
                 match self.offset_of(together.start)? {
-                    Some(offset) => self.cut_to_blocks((offset, first), out, &mut pieces)?,
+                    Some(offset) => self.cut_to_blocks(offset, first, out, &mut pieces)?,
                     None => {
                         out.fill(self.fill);
                         done.found.merge(check(reading.options.non_finite, first, out));
@@ -119,11 +122,12 @@ impl Stored {
         Ok(Some(entry.offset + (row % self.grid.chunk[0]) as u64 * row_bytes))
     }
 
-    /// Adds `out`, which lies at `offset` and has the flat index `first`, in pieces that end at multiples of a block in the file, so that
-    /// no page is read twice.
+    /// Adds `out`, which lies at `offset` and has the flat index `first`, in pieces that end at
+    /// multiples of a block in the file, so that no page is read twice.
     fn cut_to_blocks<'a>(
         &self,
-        (mut offset, mut first): (u64, usize),
+        mut offset: u64,
+        mut first: usize,
         mut out: &'a mut [f32],
         pieces: &mut Vec<Piece<'a>>,
     ) -> Result<()> {
@@ -142,7 +146,8 @@ impl Stored {
 
     fn read_span(
         &self,
-        (access, task): (&Access<'_>, usize),
+        access: &Access<'_>,
+        task: usize,
         scratch: &mut Scratch,
         span: Span<Piece<'_>>,
     ) -> Result<Done> {

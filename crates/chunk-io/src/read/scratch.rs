@@ -5,10 +5,12 @@ use std::ops::Range;
 
 use crate::decode::Decoder;
 
-/// Alignment of addresses, offsets and lengths for reads past the page cache; no disk in use asks for more.
+/// Alignment of addresses, offsets and lengths for reads past the page cache; no disk in use asks
+/// for more.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// What a thread works with. It grows to what its largest piece needs, a block or a chunk, and is kept for the next request.
+/// What a thread works with. It grows to what its largest piece needs, a block or a chunk, and is
+/// kept for the next request.
 pub(crate) struct Scratch {
     pub(super) staging: Aligned,
     pub(super) decoder: Decoder,

@@ -2,8 +2,8 @@
 
 use super::file::Extent;
 
-/// What one call reads at once: large enough for a disk to run at its rate, small enough to be still in the processor's cache when what
-/// was read is looked at.
+/// What one call reads at once: large enough for a disk to run at its rate, small enough to be
+/// still in the processor's cache when what was read is looked at.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
 /// Holes up to this size are read along: a page is the least that comes from a disk.
@@ -25,7 +25,8 @@ pub(super) struct Span<T> {
     pub(super) pieces: Vec<T>,
 }
 
-/// Puts pieces in the order of the file, and those together that are small and lie close to each other.
+/// Puts pieces in the order of the file, and those together that are small and lie close to each
+/// other.
 pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<Span<T>> {
     pieces.sort_by_key(|piece| piece.extent().map(|extent| extent.offset));
     let mut spans: Vec<Span<T>> = Vec::new();

@@ -6,15 +6,17 @@ use super::rows::Rows;
 use super::{Reading, check};
 use crate::error::Result;
 
-/// A range is read in parts of no more pieces than this, so that what is known of them takes little memory beside the values.
+/// A range is read in parts of no more pieces than this, so that what is known of them takes little
+/// memory beside the values.
 const PIECES_MAX: usize = 1 << 16;
 
 impl Stored {
     /// Reads `rows` into `out`, row-major, as f32.
     ///
     /// # Errors
-    /// If the file has changed since it was opened, cannot be read, or holds less than its index says or something that its filters
-    /// cannot be undone from. The same file gives the same error with any number of threads.
+    /// If the file has changed since it was opened, cannot be read, or holds less than its index
+    /// says or something that its filters cannot be undone from. The same file gives the same error
+    /// with any number of threads.
     pub(crate) fn read(&self, rows: &Rows<'_>, out: &mut [f32], reading: &Reading) -> Result<Done> {
         if out.is_empty() {
             return Ok(Done::default());
@@ -55,7 +57,7 @@ impl Stored {
                 Ok(done)
             }
             Place::Contiguous { .. } | Place::PlainChunks { .. } => self.read_positional(rows, out, reading),
-            Place::Chunks { index, pipeline } => self.read_chunks((index, pipeline), rows, out, reading),
+            Place::Chunks { index, pipeline } => self.read_chunks(index, pipeline, rows, out, reading),
         }
     }
 }

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The rules of the series layout that concern indices and times. Writer and reader apply the same ones.
+//! The rules of the series layout that concern indices and times. Writer and reader apply the same
+//! ones.
 
 use std::ops::Range;
 
@@ -153,7 +154,8 @@ fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Resu
     }
 }
 
-/// A window must lie within its instrument and end with the last bar that had closed at the sample's time.
+/// A window must lie within its instrument and end with the last bar that had closed at the
+/// sample's time.
 fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Range<usize>) -> Result<(), Fault> {
     let fault = |expected: String, found: String, fix: &str| Fault {
         object: format!("/samples/end/{}", timeframe.name),

@@ -26,7 +26,8 @@ pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &
 
 /// A series file, open and checked: every index and time in it obeys the rules of docs/formats.md.
 ///
-/// Index arrays are in memory, booked on the scope given to [`SeriesFile::open`]; values and targets are read on demand.
+/// Index arrays are in memory, booked on the scope given to [`SeriesFile::open`]; values and
+/// targets are read on demand.
 #[derive(Debug)]
 pub struct SeriesFile {
     file: InputFile,
@@ -43,8 +44,8 @@ impl SeriesFile {
     /// Opens and checks the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the object, what was expected of it and what was found; the other variants are about the file
-    /// as a whole or about memory.
+    /// [`Error::Invalid`] names the object, what was expected of it and what was found; the other
+    /// variants are about the file as a whole or about memory.
     pub fn open(path: impl AsRef<Path>, scope: &Scope) -> Result<Self> {
         Self::from_file(InputFile::open(path.as_ref())?, scope)
     }
@@ -137,7 +138,8 @@ impl SeriesFile {
         self.sample_time.as_slice()
     }
 
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where the file tells it.
+    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
+    /// the file tells it.
     pub fn sample_reach_times(&self) -> Option<&[i64]> {
         self.spans.reach_times()
     }

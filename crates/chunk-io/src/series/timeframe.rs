@@ -84,18 +84,20 @@ impl SeriesTimeframeFile {
         self.close_time.as_slice()
     }
 
-    /// Index of the last bar of each sample's window, `[N]`. The window is the bars `end + 1 - steps ..= end`.
+    /// Index of the last bar of each sample's window, `[N]`. The window is the bars `end + 1 -
+    /// steps ..= end`.
     pub fn sample_ends(&self) -> &[i64] {
         self.sample_end.as_slice()
     }
 
-    /// First bar of each instrument and, last, the number of bars, `[I + 1]`; empty where the file names no instruments.
+    /// First bar of each instrument and, last, the number of bars, `[I + 1]`; empty where the file
+    /// names no instruments.
     pub fn instrument_starts(&self) -> &[i64] {
         &self.instrument_start
     }
 
-    /// First bar of each segment, `[S]`, increasing: a stretch of bars of one instrument without a hole that windows must not
-    /// cross. Empty where every instrument is one segment.
+    /// First bar of each segment, `[S]`, increasing: a stretch of bars of one instrument without a
+    /// hole that windows must not cross. Empty where every instrument is one segment.
     pub fn segment_starts(&self) -> &[i64] {
         &self.segment_start
     }

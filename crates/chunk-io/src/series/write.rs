@@ -13,11 +13,13 @@ use crate::timeframe::name_problem;
 
 /// Writes `series` in the series layout (docs/formats.md).
 ///
-/// The file appears whole or not at all: until the last moment it is a temporary file in the same folder.
+/// The file appears whole or not at all: until the last moment it is a temporary file in the same
+/// folder.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the series breaks a rule of the layout: nothing that [`SeriesFile::open`](crate::SeriesFile::open)
-/// would refuse is written. [`Error::NotWritable`], [`Error::Io`] and [`Error::Hdf5`] as they say.
+/// [`Error::Invalid`] if the series breaks a rule of the layout: nothing that
+/// [`SeriesFile::open`](crate::SeriesFile::open) would refuse is written. [`Error::NotWritable`],
+/// [`Error::Io`] and [`Error::Hdf5`] as they say.
 pub fn write_series(path: impl AsRef<Path>, series: &Series, options: &WriteOptions) -> Result<()> {
     let path = path.as_ref();
     check_series(series).map_err(|fault| Error::invalid(path, fault))?;

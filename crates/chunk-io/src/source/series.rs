@@ -46,8 +46,8 @@ impl ResidentSeries {
         self.targets.as_slice()
     }
 
-    /// Close time of the first bar of each sample's window, `[N]`, ns since 1970 UTC: nothing in the window is older than the bar
-    /// that closed then.
+    /// Close time of the first bar of each sample's window, `[N]`, ns since 1970 UTC: nothing in
+    /// the window is older than the bar that closed then.
     pub fn window_start_times(&self, timeframe: usize) -> impl Iterator<Item = i64> + '_ {
         let timeframe = &self.file.timeframes()[timeframe];
         let (close_times, steps) = (timeframe.close_times(), timeframe.steps());

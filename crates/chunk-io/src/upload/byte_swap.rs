@@ -7,7 +7,8 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 /// Bytes that a thread of the kernel takes.
 const THREAD_BYTES: usize = 16;
 
-/// Turns the bytes of every element around, in place: big-endian numbers become little-endian ones, and the other way round.
+/// Turns the bytes of every element around, in place: big-endian numbers become little-endian ones,
+/// and the other way round.
 ///
 /// On a GPU the order is that of its default stream.
 ///
@@ -31,8 +32,9 @@ fn cuda<T: Pod>(device: &Cuda, data: &mut Buffer<T>) -> Result<()> {
     let (name, launch) = kernel_for::<T>(data.len());
     let kernel = Kernel { module: "chunk-io/byte_swap", ptx: megabatch_gpu_core::ptx!("byte_swap"), name: &name };
     let arguments = arguments![data.address(), data.len() as u64];
-    // SAFETY: a thread reads and writes sixteen bytes of the buffer's own, fewer at its end; buffers are aligned to more than that. What is
-    // submitted to the default stream later runs after it.
+    // SAFETY: a thread reads and writes sixteen bytes of the buffer's own, fewer at its end;
+    // buffers are aligned to more than that. What is submitted to the default stream later runs
+    // after it.
     unsafe { kernel.submit(device, launch, &arguments) }
 }
 

@@ -27,7 +27,8 @@ impl Staged {
         Ok(Staged { gpu, stream, under_way: VecDeque::with_capacity(PIECES) })
     }
 
-    /// Copies `from` to the beginning of `to`, which is as long or longer. When this returns, `from` has been read.
+    /// Copies `from` to the beginning of `to`, which is as long or longer. When this returns,
+    /// `from` has been read.
     pub(super) fn copy(&mut self, from: &[f32], to: &mut Buffer<f32>) -> Result<()> {
         assert!(from.len() <= to.len(), "{} numbers have room among {}", from.len(), to.len());
         for (piece, address) in from.chunks(PIECE).zip((to.address()..).step_by(PIECE * size_of::<f32>())) {
@@ -37,8 +38,9 @@ impl Staged {
             }
             let mut pinned = self.gpu.pinned::<f32>(piece.len())?;
             pinned.as_mut_slice().copy_from_slice(piece);
-            // SAFETY: the piece lies within `to`, which is live. Its memory stays mapped until the copy is done, also if the buffer is dropped
-            // before: unmapping waits, and its next owner begins on the default stream, after this. Who had it before and read it on
+            // SAFETY: the piece lies within `to`, which is live. Its memory stays mapped until the
+            // copy is done, also if the buffer is dropped before: unmapping waits, and its next
+            // owner begins on the default stream, after this. Who had it before and read it on
             // another stream than the default one has made this stream wait.
             self.under_way.push_back(unsafe { self.stream.upload(pinned, address) }?);
         }

@@ -1,4 +1,5 @@
-//! Copies to a GPU in a build without the feature `cuda` of this crate, which cannot name streams: the host waits for each.
+//! Copies to a GPU in a build without the feature `cuda` of this crate, which cannot name streams:
+//! the host waits for each.
 #![forbid(unsafe_code)]
 
 use megabatch_gpu_core::{Buffer, Cuda, Result};

@@ -20,7 +20,8 @@ const TIMESTAMPS: Expect = Expect { what: "integers [N], ns since 1970 UTC", kin
 const SAMPLE_INSTRUMENT: &str = "/samples/instrument";
 const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Integer], ranks: 1..=1 };
 
-/// A windows file, open and checked: its datasets are there, of the right kinds and ranks, and agree on N.
+/// A windows file, open and checked: its datasets are there, of the right kinds and ranks, and
+/// agree on N.
 #[derive(Debug)]
 pub struct WindowsFile {
     file: InputFile,
@@ -33,7 +34,8 @@ pub struct WindowsFile {
 }
 
 impl WindowsFile {
-    /// Opens and checks the file at `path`; the timestamps, if any, are read into memory booked on `scope`.
+    /// Opens and checks the file at `path`; the timestamps, if any, are read into memory booked on
+    /// `scope`.
     ///
     /// # Errors
     /// As [`SeriesFile::open`](crate::SeriesFile::open).

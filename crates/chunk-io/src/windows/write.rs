@@ -23,14 +23,15 @@ pub struct WindowsHeader<'a> {
     pub attributes: &'a BTreeMap<String, AttributeValue>,
 }
 
-/// Writes a windows file (docs/formats.md), its samples in batches: `fill` pushes exactly N of them.
+/// Writes a windows file (docs/formats.md), its samples in batches: `fill` pushes exactly N of
+/// them.
 ///
-/// The file appears whole or not at all, as with [`write_series`](crate::write_series): an error of `fill` leaves what was at
-/// the path.
+/// The file appears whole or not at all, as with [`write_series`](crate::write_series): an error of
+/// `fill` leaves what was at the path.
 ///
 /// # Errors
-/// Those of `fill`; [`Error::Invalid`] if the header or the number of samples pushed breaks a rule of the layout;
-/// [`Error::NotWritable`], [`Error::Io`] and [`Error::Hdf5`] as they say.
+/// Those of `fill`; [`Error::Invalid`] if the header or the number of samples pushed breaks a rule
+/// of the layout; [`Error::NotWritable`], [`Error::Io`] and [`Error::Hdf5`] as they say.
 pub fn write_windows<E: From<Error>>(
     path: impl AsRef<Path>,
     header: &WindowsHeader<'_>,
@@ -79,7 +80,8 @@ impl<'a> WindowsWriter<'a> {
     /// Appends the samples of `block`, whose timeframes are in the order of the header's.
     ///
     /// # Errors
-    /// [`Error::BadRequest`] if the block has other dimensions or more samples than are left; [`Error::Hdf5`].
+    /// [`Error::BadRequest`] if the block has other dimensions or more samples than are left;
+    /// [`Error::Hdf5`].
     pub fn push(&mut self, block: &SampleBlock) -> Result<()> {
         let left = self.shape.samples - self.written;
         let lengths: Vec<usize> = block.features.iter().map(Vec::len).collect();

@@ -1,4 +1,5 @@
-//! A process of its own that reads files, so that one that crashes or hangs the HDF5 library ends that process and no test.
+//! A process of its own that reads files, so that one that crashes or hangs the HDF5 library ends
+//! that process and no test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -110,7 +111,8 @@ fn parse(line: &str) -> Outcome {
     Outcome { ending, cpu_s: cpu_s.parse().unwrap(), peak_bytes: peak_bytes.parse().unwrap() }
 }
 
-/// Answers for each file named on standard input, if this is the process that reads; nothing otherwise.
+/// Answers for each file named on standard input, if this is the process that reads; nothing
+/// otherwise.
 pub(crate) fn serve() {
     if std::env::var_os(CHILD).is_none() {
         return;
@@ -132,7 +134,8 @@ fn read(path: &Path) -> (&'static str, String) {
     for (object, ours) in objects.iter().zip(&ours) {
         let Some(library) = read_by_library(path, object, ours.len()) else { continue };
         let differs = |place: &usize| ours[*place].to_bits() != library[*place].to_bits();
-        // Where the library no longer finds a chunk, it makes up zeros: what was written is as good.
+        // Where the library no longer finds a chunk, it makes up zeros: what was written is as
+        // good.
         let wrong = |place: &usize| differs(place) && ours[*place] != written(object, *place);
         if let Some(place) = (0..ours.len()).find(wrong) {
             return ("differs", format!("{object} at value {place}: {} and {}", ours[place], library[place]));
@@ -146,7 +149,8 @@ pub(crate) fn written(object: &str, place: usize) -> f32 {
     if object == "/features" { (place % 23) as f32 * 0.5 } else { 0.25 }
 }
 
-/// As many samples as are few enough, by a range and by a list; features by timeframe, then targets.
+/// As many samples as are few enough, by a range and by a list; features by timeframe, then
+/// targets.
 fn read_ours(path: &Path, options: SourceOptions) -> Result<(Vec<String>, Vec<Vec<f32>>), megabatch_chunk_io::Error> {
     let source = Source::open_with(path, &Device::cpu().scope("data"), options)?;
     let objects = source.storage()?.into_iter().map(|dataset| dataset.object).collect();

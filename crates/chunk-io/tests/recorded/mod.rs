@@ -10,7 +10,8 @@ pub(crate) struct Recording {
     pub(crate) samples: usize,
     /// Base bars from one sample to the next.
     pub(crate) stride: usize,
-    /// Steps from a sample to the next that are other ones: 0 repeats the sample, large ones leave a hole.
+    /// Steps from a sample to the next that are other ones: 0 repeats the sample, large ones leave
+    /// a hole.
     pub(crate) odd: Vec<(usize, usize)>,
     /// Minutes since 1970 at which it begins.
     pub(crate) start: usize,
@@ -40,7 +41,7 @@ pub(crate) struct Windows {
 }
 
 /// Any bits at all, NaN of any payload and -0.0 often among them.
-fn value(instrument: usize, timeframe: usize, (bar, feature): (usize, usize)) -> f32 {
+fn value(instrument: usize, timeframe: usize, bar: usize, feature: usize) -> f32 {
     let seed = ((instrument * 4 + timeframe) * 100_000_000 + bar) as u64 * 8 + feature as u64;
     let mixed = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -68,7 +69,8 @@ impl Windows {
         Windows { timeframes: timeframes.to_vec(), rows, timed: true }
     }
 
-    /// Writes the file as other programs do: chunked, without attributes; a timeframe named "" is `/features` itself.
+    /// Writes the file as other programs do: chunked, without attributes; a timeframe named "" is
+    /// `/features` itself.
     pub(crate) fn write(&self, path: &Path) {
         let file = hdf5::File::create(path).unwrap();
         let n = self.rows.len();
@@ -91,11 +93,11 @@ fn row(instrument: usize, minute: usize, timeframes: &[(&'static str, usize, usi
     let window = |(k, &(_, per, steps, features)): (usize, &(&'static str, usize, usize, usize))| {
         let last = minute / per;
         let bars = last + 1 - steps..=last;
-        bars.flat_map(|bar| (0..features).map(move |feature| value(instrument, k, (bar, feature)))).collect()
+        bars.flat_map(|bar| (0..features).map(move |feature| value(instrument, k, bar, feature))).collect()
     };
     Row {
         time: minute as i64 * MINUTE_NS,
         windows: timeframes.iter().enumerate().map(window).collect(),
-        targets: [value(instrument, 3, (minute, 0)), value(instrument, 3, (minute, 1))],
+        targets: [value(instrument, 3, minute, 0), value(instrument, 3, minute, 1)],
     }
 }

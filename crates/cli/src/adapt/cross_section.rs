@@ -19,8 +19,9 @@ use super::stored::Seen;
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// The samples of a data file by their times. A cross-section has every sample of its time, in the order of the instruments; its edges are those
-/// of the last graph that was known by then, as far as both ends have a sample.
+/// The samples of a data file by their times. A cross-section has every sample of its time, in the
+/// order of the instruments; its edges are those of the last graph that was known by then, as far
+/// as both ends have a sample.
 pub(crate) struct CrossSections {
     source: SourceSamples,
     graph: PathBuf,
@@ -78,7 +79,7 @@ impl CrossSections {
                 let attributes = seen.attributes(file.schema(), &stored);
                 let members = &samples[offsets[section]..offsets[section + 1]];
                 let rows = members.iter().map(|&sample| places[of_sample[sample] as usize]);
-                restrict((&stored, &attributes), &rows.collect::<Vec<_>>()).with_context(|| graph.display().to_string())
+                restrict(&stored, &attributes, &rows.collect::<Vec<_>>()).with_context(|| graph.display().to_string())
             })
             .collect();
         let (edges, strangers): (Vec<Edges>, Vec<usize>) = joined?.into_iter().unzip();
@@ -254,7 +255,8 @@ impl KnownGraphs {
     }
 }
 
-/// The distinct times of the samples, ascending; the samples by time, those of one time by instrument; and where those of each time begin.
+/// The distinct times of the samples, ascending; the samples by time, those of one time by
+/// instrument; and where those of each time begin.
 fn by_time(source: &SourceSamples) -> Result<(Vec<i64>, Vec<usize>, Vec<usize>)> {
     let file = source.source();
     let (Some(times), Some(instruments), Some(_)) = (file.sample_times(), file.sample_instruments(), file.series())
@@ -274,16 +276,17 @@ fn by_time(source: &SourceSamples) -> Result<(Vec<i64>, Vec<usize>, Vec<usize>)>
     Ok((distinct, samples, offsets))
 }
 
-/// The place of each instrument among the names of the graphs, where it has one; `None` if no instrument has.
+/// The place of each instrument among the names of the graphs, where it has one; `None` if no
+/// instrument has.
 fn places_of(instruments: &[String], names: &[String]) -> Option<Vec<Option<u32>>> {
     let place: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
     let places: Vec<Option<u32>> = instruments.iter().map(|name| place.get(name.as_str()).copied()).collect();
     places.iter().any(Option::is_some).then_some(places)
 }
 
-/// The edges of a graph, with their attributes, between nodes with the names `rows`, each node at the row of its name; and the number of rows
-/// that the graph does not have.
-fn restrict((graph, attributes): (&StoredGraph<'_>, &[f32]), rows: &[Option<u32>]) -> Result<(Edges, usize)> {
+/// The edges of a graph, with their attributes, between nodes with the names `rows`, each node at
+/// the row of its name; and the number of rows that the graph does not have.
+fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -> Result<(Edges, usize)> {
     let row_of: HashMap<u32, u32> = rows.iter().zip(0..).filter_map(|(name, row)| Some(((*name)?, row))).collect();
     let node_of: HashMap<u32, usize> = graph.nodes().iter().zip(0..).map(|(&name, node)| (name, node)).collect();
     // The row of each node of the graph, where it has one.
@@ -344,7 +347,8 @@ mod tests {
         }
     }
 
-    /// Bars of A and B that close on days 1 to 6, and of C from day 4 on, in windows of two; joined with graphs that were known on these days.
+    /// Bars of A and B that close on days 1 to 6, and of C from day 4 on, in windows of two; joined
+    /// with graphs that were known on these days.
     fn join(folder: &Path, known_days: [i64; 2], names: [&str; 4]) -> Result<CrossSections> {
         let days = [1..=6, 1..=6, 4..=6];
         let timeframe = SeriesTimeframe {
@@ -392,7 +396,8 @@ mod tests {
             let view = Graphs::graph(&sections, section).unwrap();
             (view.csr.row_ptr().to_vec(), view.csr.col().to_vec(), view.attributes.to_vec())
         };
-        // Rows are instruments in order: A ← B at first, then B ← C, C ← B and C ← A; Z has no sample.
+        // Rows are instruments in order: A ← B at first, then B ← C, C ← B and C ← A; Z has no
+        // sample.
         assert_eq!(edges(1), (vec![0, 1, 1], vec![1], vec![0.5]));
         assert_eq!(edges(2), (vec![0, 0, 1, 3], vec![2, 1, 0], vec![0.25, 0.75, 1.0]));
         assert_eq!((sections.largest(), sections.edge_attributes()), ((3, 3), 1));

@@ -24,7 +24,8 @@ pub(crate) struct DataFile {
     pub(crate) fingerprint: String,
 }
 
-/// The samples of a job. What its order counts, the units, are samples, or graphs whose nodes are samples.
+/// The samples of a job. What its order counts, the units, are samples, or graphs whose nodes are
+/// samples.
 pub(crate) enum Data {
     /// Samples of a data file, each by itself.
     Samples(SourceSamples),
@@ -135,7 +136,8 @@ impl Data {
         }
     }
 
-    /// What comes before graph attention and what is predicted, where the user leaves it to the data.
+    /// What comes before graph attention and what is predicted, where the user leaves it to the
+    /// data.
     pub(crate) fn model_of_graphs(&self) -> (Encoder, Readout) {
         match self {
             Data::Graphs(graphs) if graphs.targets_graphs() => (Encoder::LastBar, Readout::Mean),
@@ -218,7 +220,8 @@ impl Data {
         }
     }
 
-    /// What a user should know of how data and graphs fit together, one sentence each, without its stop.
+    /// What a user should know of how data and graphs fit together, one sentence each, without its
+    /// stop.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
             Data::CrossSections(sections) => sections.notes(),

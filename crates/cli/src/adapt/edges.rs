@@ -14,7 +14,8 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// The edges of `nodes` nodes, given row by row: the columns of each row, which are places below `nodes`, and their attributes.
+    /// The edges of `nodes` nodes, given row by row: the columns of each row, which are places
+    /// below `nodes`, and their attributes.
     pub(crate) fn of_rows<'r>(nodes: usize, rows: impl Iterator<Item = (&'r [u32], &'r [f32])>) -> Result<Self> {
         let (mut row_ptr, mut col, mut attributes) = (vec![0], Vec::new(), Vec::new());
         for (columns, of_columns) in rows {
@@ -22,15 +23,15 @@ impl Edges {
             attributes.extend_from_slice(of_columns);
             row_ptr.push(u32::try_from(col.len())?);
         }
-        Edges::new(nodes, (row_ptr, col), attributes)
+        Edges::new(nodes, row_ptr, col, attributes)
     }
 
     /// The edges of a graph, whose attributes are their weights.
     pub(crate) fn of(graph: Graph) -> Result<Self> {
-        Edges::new(graph.len(), (graph.row_ptr, graph.col), graph.weights)
+        Edges::new(graph.len(), graph.row_ptr, graph.col, graph.weights)
     }
 
-    fn new(nodes: usize, (row_ptr, col): (Vec<u32>, Vec<u32>), attributes: Vec<f32>) -> Result<Self> {
+    fn new(nodes: usize, row_ptr: Vec<u32>, col: Vec<u32>, attributes: Vec<f32>) -> Result<Self> {
         let by_column = Csr::new(&row_ptr, &col, nodes)?.transposed()?;
         Ok(Edges { row_ptr, col, by_column, attributes })
     }

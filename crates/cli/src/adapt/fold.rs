@@ -9,7 +9,8 @@ use crate::failure::Failure;
 /// The division is the same for every run, whatever its seed, so that runs can be compared.
 const SEED: u64 = 0;
 
-/// Cross-validation: the part `fold` is for the test, the next for validation, the others for training.
+/// Cross-validation: the part `fold` is for the test, the next for validation, the others for
+/// training.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Folds {
     pub(super) folds: usize,

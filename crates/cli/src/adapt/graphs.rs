@@ -19,7 +19,8 @@ use crate::failure::Failure;
 /// Keys of graphs that say what their targets are for.
 const PARTS: [&str; 3] = ["train", "validation", "test"];
 
-/// A file of graphs as the trainer reads it. A sample is a node, with a window of one row: its features.
+/// A file of graphs as the trainer reads it. A sample is a node, with a window of one row: its
+/// features.
 pub(crate) struct GraphSamples {
     path: PathBuf,
     file: GraphFile,
@@ -40,7 +41,8 @@ impl GraphSamples {
     /// Opens the file of graphs at `path`.
     ///
     /// # Errors
-    /// What is wrong with the file; a usage failure where nodes have no features, or nothing has targets.
+    /// What is wrong with the file; a usage failure where nodes have no features, or nothing has
+    /// targets.
     pub(crate) fn open(path: &Path, config: &Config, device: &Device) -> Result<Self> {
         let file = GraphFile::open(path)?;
         let schema = file.schema();
@@ -122,8 +124,8 @@ impl GraphSamples {
         Meaning::of_nodes(&self.file.schema().node_features)
     }
 
-    /// Splits the graphs: by their keys, where these are `train`, `validation` and `test`; or else by chance, into folds or by the fractions that
-    /// `config` has.
+    /// Splits the graphs: by their keys, where these are `train`, `validation` and `test`; or else
+    /// by chance, into folds or by the fractions that `config` has.
     ///
     /// # Errors
     /// A usage failure for a fold that there is not, or a part without graphs.
@@ -171,8 +173,8 @@ impl GraphSamples {
         }
     }
 
-    /// The class of each graph, by which folds are made even: the largest of its targets; one and the same where nodes have the targets or
-    /// there is but one target.
+    /// The class of each graph, by which folds are made even: the largest of its targets; one and
+    /// the same where nodes have the targets or there is but one target.
     fn classes(&self) -> Vec<usize> {
         let outputs = self.shape.outputs;
         let class = |graph: usize| {

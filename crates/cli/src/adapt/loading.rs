@@ -28,8 +28,9 @@ impl Chunks {
         Chunks { scope: scope.clone(), samples, samples_beside: samples, loaders: AtomicUsize::new(0) }
     }
 
-    /// Chunks of `samples`. A validation, which loads beside training, does with two batches at a time: a plan counts batches in
-    /// work and being read for both, of which training needs none where it has chunks.
+    /// Chunks of `samples`. A validation, which loads beside training, does with two batches at a
+    /// time: a plan counts batches in work and being read for both, of which training needs none
+    /// where it has chunks.
     pub(super) fn set_samples(&mut self, samples: usize, batch_size: usize) {
         (self.samples, self.samples_beside) = (samples, samples.min(2 * batch_size));
     }
@@ -123,8 +124,8 @@ mod tests {
         written.unwrap();
     }
 
-    /// Trains for two epochs and validates: the weights, the loss of each step and of each validation, the bytes read, and the peak
-    /// of the chunks' memory.
+    /// Trains for two epochs and validates: the weights, the loss of each step and of each
+    /// validation, the bytes read, and the peak of the chunks' memory.
     fn train(samples: &SourceSamples, device: &Device) -> (Vec<u32>, Vec<f64>, u64, usize) {
         let config = Config {
             model: ModelConfig { hidden: 4, layers: 1, ..ModelConfig::default() },

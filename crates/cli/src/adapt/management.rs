@@ -1,4 +1,5 @@
-//! NVIDIA's management library as the doctor wants to hear it, and how busy a GPU is while it trains.
+//! NVIDIA's management library as the doctor wants to hear it, and how busy a GPU is while it
+//! trains.
 
 use megabatch_doctor::{Capability, CudaVersion, Gpu, Holder, Management, Version};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -9,12 +10,14 @@ use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_
 
 use crate::gpu::{GpuSample, Sampler};
 
-/// The name under which drivers install it; the one without a number comes with development packages only.
+/// The name under which drivers install it; the one without a number comes with development
+/// packages only.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 /// Characters of a process's name that are asked for.
 const NAME_LENGTH: usize = 256;
 
-/// What makes a GPU slower than it could be, in words. That it idles or was told a clock is none of them.
+/// What makes a GPU slower than it could be, in words. That it idles or was told a clock is none of
+/// them.
 const SLOWDOWNS: &[(ThrottleReasons, &str)] = &[
     (ThrottleReasons::HW_THERMAL_SLOWDOWN, "hardware thermal slowdown"),
     (ThrottleReasons::SW_THERMAL_SLOWDOWN, "software thermal slowdown"),

@@ -1,4 +1,5 @@
-//! What the numbers of a data file stand for, so that a model is not asked about numbers of another kind.
+//! What the numbers of a data file stand for, so that a model is not asked about numbers of another
+//! kind.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use anyhow::Result;
 use megabatch_chunk_io::{AttributeValue, SeriesFile, Source};
 use serde::{Deserialize, Serialize};
 
-/// Names of features, kind of targets, kind of scaling. Empty for a windows file, which does not tell.
+/// Names of features, kind of targets, kind of scaling. Empty for a windows file, which does not
+/// tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meaning {
     /// By timeframe.
@@ -74,7 +76,8 @@ impl Meaning {
         &self.instruments
     }
 
-    /// The first thing in which `other` means something else than this, in words; `None` where nothing tells a difference.
+    /// The first thing in which `other` means something else than this, in words; `None` where
+    /// nothing tells a difference.
     pub(crate) fn difference(&self, other: &Meaning) -> Option<String> {
         let features = self.features.iter().filter_map(|(timeframe, ours)| {
             // Another number of features is another shape, of which the model itself speaks.

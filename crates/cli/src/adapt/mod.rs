@@ -1,4 +1,5 @@
-//! Where the libraries meet: each file here puts one library's data into the shape that another asks for.
+//! Where the libraries meet: each file here puts one library's data into the shape that another
+//! asks for.
 
 pub(crate) mod cross_section;
 pub(crate) mod data;

@@ -8,7 +8,8 @@ pub(crate) fn time_s() -> Option<f64> {
 /// The kernel counts in hundredths of a second there, whatever its own clock is.
 const TICKS_PER_S: f64 = 100.0;
 
-/// User and system time of a line of Linux's /proc/PID/stat, its fields 14 and 15. The second field is the program's name in parentheses, which may hold anything.
+/// User and system time of a line of Linux's /proc/PID/stat, its fields 14 and 15. The second field
+/// is the program's name in parentheses, which may hold anything.
 fn of_stat(line: &str) -> Option<f64> {
     let (_, after_name) = line.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);

@@ -17,8 +17,8 @@ const FINGERPRINT_SAMPLES: usize = 32;
 /// Bytes of windows that are read at once for a fingerprint.
 const FINGERPRINT_READ_BYTES: u64 = 64 << 20;
 
-/// Windows up to this size are looked at whole for a fingerprint, whether they are in memory or not: it must not depend on how much
-/// memory there is.
+/// Windows up to this size are looked at whole for a fingerprint, whether they are in memory or
+/// not: it must not depend on how much memory there is.
 const FINGERPRINT_BYTES: u64 = 1 << 30;
 
 /// A data file as the trainer reads it.
@@ -32,7 +32,8 @@ pub(crate) struct SourceSamples {
 }
 
 impl SourceSamples {
-    /// Opens `path`. Windows of up to `resident_bytes_max` stay in memory; larger ones are read when they are asked for.
+    /// Opens `path`. Windows of up to `resident_bytes_max` stay in memory; larger ones are read
+    /// when they are asked for.
     pub(crate) fn open(path: &Path, device: &Device, resident_bytes_max: usize) -> megabatch_chunk_io::Result<Self> {
         let options = SourceOptions { resident_bytes_max, ..SourceOptions::default() };
         let source = Source::open_with(path, &device.scope("data"), options)?;
@@ -51,10 +52,11 @@ impl SourceSamples {
         Arc::get_mut(&mut self.source).expect("no loader is at work").hold()
     }
 
-    /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies and however it is compressed.
+    /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies
+    /// and however it is compressed.
     ///
-    /// Of windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the samples, the first and the last
-    /// among them; of everything else every number.
+    /// Of windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the
+    /// samples, the first and the last among them; of everything else every number.
     pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
         let mut hash = Xxh3::new();
         hash.update(self.shape.to_string().as_bytes());
@@ -80,7 +82,8 @@ impl SourceSamples {
             true => (0..=last).collect(),
             false => (0..FINGERPRINT_SAMPLES).map(|k| last * k / (FINGERPRINT_SAMPLES - 1)).collect(),
         };
-        // Many at once, so that a compressed chunk is decoded seldom; hashed in small blocks, by which the fingerprint is defined.
+        // Many at once, so that a compressed chunk is decoded seldom; hashed in small blocks, by
+        // which the fingerprint is defined.
         let blocks = FINGERPRINT_READ_BYTES / (self.source.shape().sample_bytes().max(1) * FINGERPRINT_SAMPLES as u64);
         for samples in looked_at.chunks(FINGERPRINT_SAMPLES * blocks.max(1) as usize) {
             let mut read = SampleBlock::zeros(self.source.shape(), samples.len());
@@ -97,7 +100,8 @@ impl SourceSamples {
         Ok(())
     }
 
-    /// Has what does not stay in memory read `chunk_samples` at once, for training in batches of `batch_size`.
+    /// Has what does not stay in memory read `chunk_samples` at once, for training in batches of
+    /// `batch_size`.
     pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize) {
         self.chunks.set_samples(chunk_samples, batch_size);
     }

@@ -16,7 +16,8 @@ use crate::settings::walk_forward;
 /// Splits the samples of `source` as `config` says.
 ///
 /// # Errors
-/// A part that should have samples is left without, or the scaler of the file saw samples that are not for training.
+/// A part that should have samples is left without, or the scaler of the file saw samples that are
+/// not for training.
 pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     let division = Division::of(config);
     let times = times(source);
@@ -167,7 +168,8 @@ fn explain_reach(error: trainer::Error, times: &[i64], reach_ns: &[i64]) -> anyh
 
 const DAY_NS: f64 = 86_400e9;
 
-/// A scaler that was fitted on bars of the validation or test span carries knowledge of them into training.
+/// A scaler that was fitted on bars of the validation or test span carries knowledge of them into
+/// training.
 fn check_scalers(source: &Source, split: &Split) -> Result<()> {
     let Some(series) = source.series() else { return Ok(()) };
     for timeframe in series.file().timeframes() {

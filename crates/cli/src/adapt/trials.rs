@@ -1,4 +1,5 @@
-//! What megabatch itself does on every GPU, in small, to see whether it works there: kernels, copies, its memory pool.
+//! What megabatch itself does on every GPU, in small, to see whether it works there: kernels,
+//! copies, its memory pool.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +23,8 @@ const POOL: &[ops::conformance::Case] = &[
     ("defragmentation keeps contents", defragmentation_keeps_contents),
 ];
 
-/// Tries every GPU that the driver lists. None where there is no driver, which is for others to tell.
+/// Tries every GPU that the driver lists. None where there is no driver, which is for others to
+/// tell.
 pub(crate) fn run() -> Vec<Trial> {
     let count = match Gpu::count() {
         Ok(count) => count,
@@ -66,7 +68,8 @@ fn tried<E: Display>(device: &Device, name: &str, run: impl FnOnce() -> Result<O
     Trial { device: device.to_string(), name: name.to_owned(), result, fault }
 }
 
-/// What torch_scatter.scatter_max is asked, of our own kernel: rows by an index that is not sorted, with an empty segment.
+/// What torch_scatter.scatter_max is asked, of our own kernel: rows by an index that is not sorted,
+/// with an empty segment.
 fn scatter_max(device: &Device) -> Trial {
     tried(device, "scatter_max gives the right result", || {
         let scope = device.scope("doctor");
@@ -80,7 +83,8 @@ fn scatter_max(device: &Device) -> Trial {
     })
 }
 
-/// Blocks of many sizes, every other one given back and asked for anew, each holding what was written to it.
+/// Blocks of many sizes, every other one given back and asked for anew, each holding what was
+/// written to it.
 fn blocks_keep_their_contents(device: &Device) -> Result<()> {
     let scope = device.scope("doctor");
     let block = |number: usize| Buffer::from_slice(&scope, &vec![number as u32; 1 + number * number * 97]);

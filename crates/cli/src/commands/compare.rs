@@ -13,8 +13,9 @@ use crate::report::comparison::Comparison;
 
 /// Put several runs side by side: in what they differ, and what came of each
 ///
-/// Settings that differ, best validation loss, errors beside baselines, speed and time by phase, peaks of memory; with --out, also the learning
-/// curves, on one page that needs nothing else. Runs that have not ended are shown as far as they got, and runs on other samples are told apart.
+/// Settings that differ, best validation loss, errors beside baselines, speed and time by phase,
+/// peaks of memory; with --out, also the learning curves, on one page that needs nothing else. Runs
+/// that have not ended are shown as far as they got, and runs on other samples are told apart.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch compare runs/first runs/second

@@ -1,4 +1,5 @@
-//! `megabatch convert`: windows into a series and back, and files into other chunks or another compression.
+//! `megabatch convert`: windows into a series and back, and files into other chunks or another
+//! compression.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -21,11 +22,13 @@ use crate::output;
 use crate::plan::bytes;
 use crate::progress::Progress;
 
-/// Turn windows into a series or a series into windows, or store a file in other chunks; checked bit for bit
+/// Turn windows into a series or a series into windows, or store a file in other chunks; checked
+/// bit for bit
 ///
-/// Windows that overlap become a series, which holds every bar once: hundreds of times smaller, and the same samples. Without
-/// --to the layout becomes the other one, or stays where the storage is chosen. Interrupted or killed, the same command goes on
-/// where it was; OUT appears whole or not at all.
+/// Windows that overlap become a series, which holds every bar once: hundreds of times smaller, and
+/// the same samples. Without --to the layout becomes the other one, or stays where the storage is
+/// chosen. Interrupted or killed, the same command goes on where it was; OUT appears whole or not
+/// at all.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch convert windows.h5 series.h5
@@ -49,7 +52,8 @@ pub(crate) struct Args {
     /// Compression of chunks: none, gzip:LEVEL (0 to 9) or lzf
     #[arg(long, value_name = "none|gzip:LEVEL|lzf")]
     compression: Option<Filter>,
-    /// Name in the series for the one timeframe of a file that has its windows in /features, such as M1
+    /// Name in the series for the one timeframe of a file that has its windows in /features, such
+    /// as M1
     #[arg(long, value_name = "NAME")]
     timeframe: Option<String>,
     /// Memory for values, about
@@ -117,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         if interruption.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let scope = Device::cpu().scope("convert");
-    let done = convert(&args.input, &args.out, &options, (&scope, &mut observe));
+    let done = convert(&args.input, &args.out, &options, &scope, &mut observe);
     drop(progress);
     Ok(answer(args, &done?, start.elapsed().as_secs_f64()))
 }

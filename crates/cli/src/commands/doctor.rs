@@ -19,9 +19,10 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// Find what is wrong with a GPU training set-up, and the command that mends it
 ///
-/// Looks at the GPU, its driver, the way to it out of a container, environment variables, megabatch's own kernels, and a Python environment:
-/// PyTorch and the packages that are built for it, by running them. Nothing is changed. Exits with 0 where training on a GPU can begin,
-/// and with 6 where a problem is in its way.
+/// Looks at the GPU, its driver, the way to it out of a container, environment variables,
+/// megabatch's own kernels, and a Python environment: PyTorch and the packages that are built for
+/// it, by running them. Nothing is changed. Exits with 0 where training on a GPU can begin, and
+/// with 6 where a problem is in its way.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch doctor
@@ -31,7 +32,8 @@ pub(crate) struct Args {
     /// The interpreter of the environment to look at; else the active one, or the first on the path
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// Write a script that mends the Python environment and proves it on the GPU; it is for you to read and run
+    /// Write a script that mends the Python environment and proves it on the GPU; it is for you to
+    /// read and run
     #[arg(long, value_name = "FILE")]
     fix_script: Option<PathBuf>,
     /// Print a page instead

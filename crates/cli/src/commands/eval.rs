@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// Data file; the one trained on if not given
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Which part of the data, split as in training; the test split if not given, or validation or all where it is empty
+    /// Which part of the data, split as in training; the test split if not given, or validation or
+    /// all where it is empty
     #[arg(long, value_enum)]
     split: Option<Part>,
     /// Which checkpoint
@@ -133,10 +134,10 @@ fn evaluate(args: &Args, run: &Path) -> Result<OfRun> {
         None => (errors, None),
         Some(mut int8) => {
             let of_int8 = int8.evaluate(selection, loss, Some(&baselines))?;
-            (of_int8, Some(Report::of(errors.metrics, [predictor, &mut int8], selection)?))
+            (of_int8, Some(Report::of(errors.metrics, predictor, &mut int8, selection)?))
         }
     };
-    let evaluation = Evaluation::new((part, *step, loss), errors, data);
+    let evaluation = Evaluation::new(part, *step, loss, errors, data);
     let device = predictor.device();
     let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
     let evaluated = Evaluated { evaluation, int8, gpu, units, notes: std::mem::take(notes) };

@@ -17,7 +17,8 @@ use crate::output;
 use crate::run::RunFolder;
 use crate::trained::{Which, trained_model, weights_file};
 
-/// Write a model for other programs: its weights with PyTorch's names, shapes and gate order, or all of it as ONNX
+/// Write a model for other programs: its weights with PyTorch's names, shapes and gate order, or
+/// all of it as ONNX
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch export --run runs/first --format safetensors --out model.safetensors
@@ -43,7 +44,8 @@ pub(crate) struct Args {
 enum Format {
     /// Named tensors, as `safetensors.torch.load_file` reads them
     Safetensors,
-    /// The model as a graph of operators (opset 17), for ONNX Runtime 1.14 or newer and MetaTrader 5
+    /// The model as a graph of operators (opset 17), for ONNX Runtime 1.14 or newer and MetaTrader
+    /// 5
     Onnx,
 }
 

@@ -1,4 +1,5 @@
-//! `megabatch import`: weights from elsewhere become a run that can be evaluated, used and trained on.
+//! `megabatch import`: weights from elsewhere become a run that can be evaluated, used and trained
+//! on.
 
 use std::path::PathBuf;
 

@@ -18,7 +18,8 @@ use crate::plan::bytes;
 use crate::recipe::{Recipe, Recordings};
 use crate::universe;
 
-/// Read bars and write aligned series: closed bars only, features, targets, scaled on the training span
+/// Read bars and write aligned series: closed bars only, features, targets, scaled on the training
+/// span
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch ingest DAT_ASCII_EURUSD_M1_2018.csv.gz --out eurusd.h5 --stride 15
@@ -119,8 +120,8 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A warning where so many rows were dropped that the files are probably not what their reader takes them for. Copies of rows are no
-/// sign of that.
+/// A warning where so many rows were dropped that the files are probably not what their reader
+/// takes them for. Copies of rows are no sign of that.
 fn few_kept(recordings: &Recordings) -> Vec<String> {
     let few = recordings.universe.recordings.iter().filter_map(|recording| {
         let summary = &recording.summary;

@@ -190,7 +190,7 @@ fn instruments(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
             .collect()
     };
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(inspection.instruments.iter().map(row)).collect();
-    format!("\ninstruments\n{}", table(&rows, [0, 0]))
+    format!("\ninstruments\n{}", table(&rows, 0, 0))
 }
 
 fn columns(columns: &[ColumnStatistics]) -> String {
@@ -201,12 +201,13 @@ fn columns(columns: &[ColumnStatistics]) -> String {
         std::iter::once(name.clone()).chain([min, max, mean, std].map(|value| number(*value))).collect()
     };
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(columns.iter().map(row)).collect();
-    table(&rows, [24, 10])
+    table(&rows, 24, 10)
 }
 
-/// Lines of cells, two blanks apart: the first flush left, the others flush right. The tables of a page have the same shape where
-/// their cells are within the `widths` of the first column and of the others.
-fn table(rows: &[Vec<String>], [first, others]: [usize; 2]) -> String {
+/// Lines of cells, two blanks apart: the first flush left, the others flush right. The tables of a
+/// page have the same shape where their cells are within the `widths` of the first column and of
+/// the others.
+fn table(rows: &[Vec<String>], first: usize, others: usize) -> String {
     let width = |k: usize| {
         let longest = rows.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
         longest.max(if k == 0 { first } else { others })
@@ -254,7 +255,7 @@ mod tests {
             "  volume  -2050000.0000  2290000.0000".to_owned(),
             format!("  {:<6}  {:>13}  {:>12}", "€", "0.0000", "1.0000"),
         ];
-        assert_eq!(table(&rows, [0, 10]).lines().collect::<Vec<_>>(), expected);
-        assert!(table(&rows[2..], [24, 10]).starts_with(&format!("  {:<24}      0.0000", "€")));
+        assert_eq!(table(&rows, 0, 10).lines().collect::<Vec<_>>(), expected);
+        assert!(table(&rows[2..], 24, 10).starts_with(&format!("  {:<24}      0.0000", "€")));
     }
 }

@@ -46,7 +46,8 @@ const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
 pub(crate) struct Args {
     /// A series file, as `ingest` writes it
     file: PathBuf,
-    /// The files of bars that it was made of, or folders with them, where they are not where they were
+    /// The files of bars that it was made of, or folders with them, where they are not where they
+    /// were
     #[arg(long, num_args = 1..)]
     source: Vec<PathBuf>,
     /// Samples drawn at random
@@ -150,7 +151,8 @@ fn split_text(split: &SplitProof) -> String {
     }
 }
 
-/// Where the account of a file has its instruments: those that are in it, and those that could not be.
+/// Where the account of a file has its instruments: those that are in it, and those that could not
+/// be.
 const LISTS: [&str; 2] = ["instruments", "left_out"];
 
 /// What a file says of where it comes from.
@@ -166,7 +168,8 @@ impl<'a> Source<'a> {
         Ok(Source { path, json, recipe })
     }
 
-    /// The recipe with the files where they are now, once their bytes are known to be those that were read.
+    /// The recipe with the files where they are now, once their bytes are known to be those that
+    /// were read.
     fn recipe_with(&self, moved: &[PathBuf]) -> Result<Recipe> {
         let mut recipe = self.recipe.clone();
         if !moved.is_empty() {
@@ -278,7 +281,8 @@ fn moments(args: &Args, series: &AlignedSeries, zones: &[TimeZone]) -> Moments {
     for segment in &series.segments {
         let times = &series.sample_time[segment.samples.clone()];
         for &change in changes.iter().filter(|&&change| times[0] <= change && change <= times[times.len() - 1]) {
-            // The last sample before the change, the first after it, and the first after the hour that is missing or came twice.
+            // The last sample before the change, the first after it, and the first after the hour
+            // that is missing or came twice.
             let after = |time: i64| times.partition_point(|&sample| sample < time);
             let around = [after(change).saturating_sub(1), after(change), after(change + HOUR_NS)];
             chosen.extend(around.into_iter().filter(|&n| n < times.len()).map(|n| segment.samples.start + n));
@@ -359,7 +363,8 @@ struct Proofs<'a> {
 }
 
 impl Proofs<'_> {
-    /// Whether any bar follows the span that the scalers were fitted on; then, that none of them has a part in the scalers.
+    /// Whether any bar follows the span that the scalers were fitted on; then, that none of them
+    /// has a part in the scalers.
     fn prove_scalers(&self) -> Result<bool> {
         let time = self.scalers.fit_end_time;
         let follows = self.instruments.iter().any(|instrument| instrument.bars.open_time.last() > Some(&time));

@@ -1,4 +1,5 @@
-//! The commands, one file each: arguments at the top, then what it does. Each returns an [`Answer`].
+//! The commands, one file each: arguments at the top, then what it does. Each returns an
+//! [`Answer`].
 
 mod bench;
 mod compare;
@@ -29,8 +30,8 @@ use crate::answer::{Answer, Form};
 
 /// A training runtime for recurrent models on market data
 ///
-/// Bars become aligned multi-timeframe series (ingest), series train an LSTM (train), and every error is shown beside baselines (eval).
-/// `megabatch demo` does all of it on made-up bars.
+/// Bars become aligned multi-timeframe series (ingest), series train an LSTM (train), and every
+/// error is shown beside baselines (eval). `megabatch demo` does all of it on made-up bars.
 #[derive(Parser)]
 #[command(
     name = "megabatch",

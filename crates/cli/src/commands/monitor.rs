@@ -29,9 +29,10 @@ const PRINTED: (u16, u16) = (100, 30);
 
 /// Follow a run: loss, speed, time left, waiting for data, memory, warnings
 ///
-/// Reads what `train` writes into the run's folder, and nothing else: it can be started and ended at any time, on a run that trains, one that has
-/// ended, or one on a disk that another machine trains on. The screen works over ssh; q ends it. Where standard output is no terminal, one screen
-/// is printed. Of a run that walks forward the last fold that has begun is shown.
+/// Reads what `train` writes into the run's folder, and nothing else: it can be started and ended
+/// at any time, on a run that trains, one that has ended, or one on a disk that another machine
+/// trains on. The screen works over ssh; q ends it. Where standard output is no terminal, one
+/// screen is printed. Of a run that walks forward the last fold that has begun is shown.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch monitor runs/first
@@ -45,7 +46,8 @@ pub(crate) struct Args {
     /// Print one screen and end
     #[arg(long)]
     once: bool,
-    /// Also answer GET /metrics at this address in the text format of Prometheus; without a terminal, do only that, until ended
+    /// Also answer GET /metrics at this address in the text format of Prometheus; without a
+    /// terminal, do only that, until ended
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "once")]
     prometheus: Option<String>,
 }

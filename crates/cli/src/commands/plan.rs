@@ -27,13 +27,15 @@ pub(crate) struct Args {
     /// cpu, auto, cuda or cuda:N; a GPU need not be here
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Plan for a device with so much memory, in units of 10^9 bytes, instead of what is free here; with --device cuda:N, for a GPU with so much
+    /// Plan for a device with so much memory, in units of 10^9 bytes, instead of what is free here;
+    /// with --device cuda:N, for a GPU with so much
     #[arg(long)]
     memory_gb: Option<f64>,
     /// Optimizer steps, whatever training.epochs says
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     max_steps: Option<u64>,
-    /// Also list every tensor with its bytes and the phases of a step that use it; --json always does
+    /// Also list every tensor with its bytes and the phases of a step that use it; --json always
+    /// does
     #[arg(long)]
     tensors: bool,
     /// Set a configuration key; may be repeated

@@ -38,12 +38,14 @@ pub(crate) struct Args {
     /// Data file; the one trained on if not given
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Samples A..B, or graphs where a model predicts these as wholes, half-open, from 0; all if not given
+    /// Samples A..B, or graphs where a model predicts these as wholes, half-open, from 0; all if
+    /// not given
     #[arg(long, value_name = "A..B")]
     samples: Option<SampleRange>,
-    /// File to write, needed but with --follow: .h5, with a dataset `predictions` [n, K], or .csv; of several quantiles, `predictions` is the one nearest to the median,
-    /// and each has a dataset too, such as `predictions_q0.1`; of classes, `predictions` is the most probable one, and each has a dataset of its
-    /// probabilities, such as `predictions_p0`
+    /// File to write, needed but with --follow: .h5, with a dataset `predictions` [n, K], or .csv;
+    /// of several quantiles, `predictions` is the one nearest to the median, and each has a dataset
+    /// too, such as `predictions_q0.1`; of classes, `predictions` is the most probable one, and
+    /// each has a dataset of its probabilities, such as `predictions_p0`
     #[arg(long, required_unless_present = "follow")]
     out: Option<PathBuf>,
     /// Which checkpoint
@@ -265,7 +267,8 @@ fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec
     (most_probable, named)
 }
 
-/// One line a sample: its index, its time and its instrument where known, and a column a horizon; then those that have a name.
+/// One line a sample: its index, its time and its instrument where known, and a column a horizon;
+/// then those that have a name.
 fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
     let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
     let mut csv = "sample".to_owned();

@@ -26,7 +26,8 @@ use crate::synth::{bars, samples, shares};
   megabatch synth windows.h5 --layout windows --samples 1000 --steps 360 --features 167
   megabatch synth series.h5 --layout series --samples 5000 --timeframes M1:480,H1:96")]
 pub(crate) struct Args {
-    /// The file to write: bars if it ends in .csv, samples if it ends in .h5 or .hdf5; with --shares a folder
+    /// The file to write: bars if it ends in .csv, samples if it ends in .h5 or .hdf5; with
+    /// --shares a folder
     out: PathBuf,
     /// Number of shares, a file of daily bars each, in the folder that is named
     #[arg(long)]

@@ -62,7 +62,8 @@ pub(crate) struct Args {
     /// Start from these weights, with PyTorch's names
     #[arg(long, conflicts_with = "resume")]
     pub(crate) init: Option<PathBuf>,
-    /// Go on from the last checkpoint in the run's folder, bit for bit as if it had not been interrupted
+    /// Go on from the last checkpoint in the run's folder, bit for bit as if it had not been
+    /// interrupted
     #[arg(long, conflicts_with = "config")]
     pub(crate) resume: bool,
     /// End after this many optimizer steps, whatever training.epochs says
@@ -79,10 +80,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
     match FoldPlan::of(&config)? {
-        Some(folds) => walk_forward::train_folds(args, (folder, config), folds),
+        Some(folds) => walk_forward::train_folds(args, folder, config, folds),
         None => {
             let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
-            Ok(train(args, (folder, config), begin)?.answer)
+            Ok(train(args, folder, config, begin)?.answer)
         }
     }
 }
@@ -96,7 +97,7 @@ struct Trained {
 }
 
 /// Trains one model.
-fn train(args: &Args, (folder, config): (RunFolder, Config), begin: Begin) -> Result<Trained> {
+fn train(args: &Args, folder: RunFolder, config: Config, begin: Begin) -> Result<Trained> {
     let mut job = Job::open(Request {
         config,
         data: args.data.as_deref(),
@@ -129,8 +130,8 @@ fn train(args: &Args, (folder, config): (RunFolder, Config), begin: Begin) -> Re
     })
 }
 
-/// Checkpoints say where training stood among its samples, and how well it did on others; on other samples, or with another split,
-/// that would mean something else.
+/// Checkpoints say where training stood among its samples, and how well it did on others; on other
+/// samples, or with another split, that would mean something else.
 fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
     let saved = folder.saved_plan();
     let changed = changed_files(folder, &plan.data.files, &plan.data.fingerprint);
@@ -150,7 +151,8 @@ fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The folder and the configuration of a new run, which leaves no trace until its data and its plan are found good.
+/// The folder and the configuration of a new run, which leaves no trace until its data and its plan
+/// are found good.
 fn start(args: &Args) -> Result<(RunFolder, Config)> {
     let mut config = Config::load(args.config.as_deref(), &args.set)?;
     let out = args.out.clone().or_else(|| config.path("output.dir"));
@@ -239,7 +241,7 @@ impl Session {
             self.plan.uses.iter().for_each(|line| eprintln!("after training: {line}"));
         }
         let start = Instant::now();
-        let mut watch = Watch::new(&self.folder, &self.job, (standing, self.plan.steps))?;
+        let mut watch = Watch::new(&self.folder, &self.job, standing, self.plan.steps)?;
         let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
         let Watched { mut peaks, waited, validation_s } = watch.finish()?;
         let training_s = start.elapsed().as_secs_f64() - validation_s;
@@ -255,7 +257,7 @@ impl Session {
         drop(trainer);
         self.write_report(evaluation.as_ref(), &memory)?;
         let times = Times { training_s, validation_s, evaluation_s, all_s: start.elapsed().as_secs_f64() };
-        let answer = self.answer(outcome, (times, waited), (evaluation.as_ref(), peak_bytes), warning.as_deref());
+        let answer = self.answer(outcome, times, waited, evaluation.as_ref(), peak_bytes, warning.as_deref());
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
     }
 
@@ -288,8 +290,8 @@ impl Session {
         }
     }
 
-    /// The errors of the best weights, which `eval` takes by default too, on what the run did not train on; `None` for a run
-    /// that was stopped.
+    /// The errors of the best weights, which `eval` takes by default too, on what the run did not
+    /// train on; `None` for a run that was stopped.
     fn evaluate(&self, trainer: &mut Trainer, outcome: Outcome) -> Result<Option<Evaluation>> {
         if outcome.end == End::Stopped {
             return Ok(None);
@@ -302,7 +304,7 @@ impl Session {
         let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new((part, step, training.loss), errors, data);
+        let evaluation = Evaluation::new(part, step, training.loss, errors, data);
         write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
     }
@@ -367,8 +369,10 @@ impl Session {
     fn answer(
         &self,
         outcome: Outcome,
-        (times, waited): (Times, Waited),
-        (evaluation, measured): (Option<&Evaluation>, usize),
+        times: Times,
+        waited: Waited,
+        evaluation: Option<&Evaluation>,
+        measured: usize,
         warning: Option<&str>,
     ) -> Answer {
         let took = times.sentence();

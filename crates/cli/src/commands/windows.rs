@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use megabatch_bars::Timeframe;
 
-/// `M1:480,H1:96`: window lengths in bars by timeframe, shortest timeframe first whatever the order given.
+/// `M1:480,H1:96`: window lengths in bars by timeframe, shortest timeframe first whatever the order
+/// given.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Windows(pub(crate) Vec<(Timeframe, usize)>);
 

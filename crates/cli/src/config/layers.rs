@@ -1,4 +1,5 @@
-//! Where settings come from: YAML file < environment < `--set`. Each setting keeps its origin for error messages.
+//! Where settings come from: YAML file < environment < `--set`. Each setting keeps its origin for
+//! error messages.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -119,8 +120,9 @@ fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null")
 }
 
-/// The settings among the environment's variables: `MEGABATCH_TRAINING__LR`, or `MEGABATCH_TRAINING_LR`, is `training.lr`. A
-/// variable that names no section is none of the configuration's.
+/// The settings among the environment's variables: `MEGABATCH_TRAINING__LR`, or
+/// `MEGABATCH_TRAINING_LR`, is `training.lr`. A variable that names no section is none of the
+/// configuration's.
 ///
 /// # Errors
 /// A setting whose value is not UTF-8. Names that are not are none of the configuration's.

@@ -1,4 +1,5 @@
-//! The configuration of a run: YAML < environment < `--set`, every key known, every value checked where it was written.
+//! The configuration of a run: YAML < environment < `--set`, every key known, every value checked
+//! where it was written.
 
 mod error;
 mod keys;
@@ -30,7 +31,8 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads `file`, then the environment, then `arguments` of `--set`, each over the one before, over the defaults.
+    /// Reads `file`, then the environment, then `arguments` of `--set`, each over the one before,
+    /// over the defaults.
     ///
     /// # Errors
     /// The first setting that is wrong, with the place where it was written.
@@ -176,7 +178,8 @@ impl Config {
         self.text(path).map(PathBuf::from)
     }
 
-    /// Sets the key `path`, which takes text, to a path that came by another way than the configuration.
+    /// Sets the key `path`, which takes text, to a path that came by another way than the
+    /// configuration.
     ///
     /// # Errors
     /// Where it is not UTF-8, which YAML cannot hold.
@@ -191,7 +194,8 @@ impl Config {
         self.settings.insert(path, (word.to_owned(), Value::Text(word.to_owned())));
     }
 
-    /// Sets the key `path`, which takes a count, to one that came by another way than the configuration.
+    /// Sets the key `path`, which takes a count, to one that came by another way than the
+    /// configuration.
     pub(crate) fn set_count(&mut self, path: &'static str, count: u64) {
         self.settings.insert(path, (count.to_string(), Value::Count(count)));
     }

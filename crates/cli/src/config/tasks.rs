@@ -10,7 +10,8 @@ use super::value::parse_ascending;
 /// What each entry of the list can say.
 const KEYS: [&str; 8] = ["targets", "loss", "weight", "huber_delta", "quantile", "quantiles", "classes", "thresholds"];
 
-/// The tasks as they are written: the last may go on to the last target, and weights may be left out.
+/// The tasks as they are written: the last may go on to the last target, and weights may be left
+/// out.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TaskList(Vec<Entry>);
 

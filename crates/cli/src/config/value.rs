@@ -1,4 +1,5 @@
-//! The values that configuration keys take, read from the text a user wrote in a file, a variable or an argument.
+//! The values that configuration keys take, read from the text a user wrote in a file, a variable
+//! or an argument.
 
 use megabatch_trainer::Ascending;
 
@@ -20,7 +21,8 @@ pub(crate) enum Kind {
     /// A number from 0 to below 1.
     Probability,
     Text,
-    /// One of the words in `now`. A value such as `later` belongs to a feature that this version does not have.
+    /// One of the words in `now`. A value such as `later` belongs to a feature that this version
+    /// does not have.
     Choice {
         now: &'static [&'static str],
         later: &'static str,

@@ -1,4 +1,5 @@
-//! How busy a GPU is while it trains: what one look at it gives, and gpu.csv, which keeps the looks.
+//! How busy a GPU is while it trains: what one look at it gives, and gpu.csv, which keeps the
+//! looks.
 
 mod recorder;
 
@@ -20,7 +21,8 @@ pub(crate) trait Sampler: Send {
 /// What a GPU told of itself at one moment; `None` what it does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct GpuSample {
-    /// Share of the last moments, a sixth of a second to a second, in which a kernel ran, in percent.
+    /// Share of the last moments, a sixth of a second to a second, in which a kernel ran, in
+    /// percent.
     pub(crate) busy_percent: Option<f64>,
     /// By all programs.
     pub(crate) memory_used_bytes: Option<f64>,
@@ -98,7 +100,8 @@ pub(crate) fn last(path: &Path) -> io::Result<Option<GpuRow>> {
     let mut tail = Vec::new();
     file.read_to_end(&mut tail)?;
     let tail = String::from_utf8_lossy(&tail);
-    // The first line may be the end of one, which has too few cells or another time: the last one that is whole is asked for.
+    // The first line may be the end of one, which has too few cells or another time: the last one
+    // that is whole is asked for.
     Ok(whole(&tail).filter_map(GpuRow::parse).last())
 }
 

@@ -1,4 +1,5 @@
-//! A thread that looks at a GPU now and then and writes down what it sees, so that training never waits for an answer.
+//! A thread that looks at a GPU now and then and writes down what it sees, so that training never
+//! waits for an answer.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -40,7 +41,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Mean share of time in which the GPU was busy; none where it was not looked at, or does not tell.
+    /// Mean share of time in which the GPU was busy; none where it was not looked at, or does not
+    /// tell.
     pub(crate) fn busy_share(&self) -> Option<f64> {
         (self.looks > 0).then(|| self.busy_percent_sum / f64::from(self.looks) / 100.0)
     }

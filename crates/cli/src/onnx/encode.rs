@@ -1,9 +1,11 @@
-//! A graph as the bytes of an ONNX file: messages and field numbers are those of `onnx/onnx.proto` in <https://github.com/onnx/onnx>.
+//! A graph as the bytes of an ONNX file: messages and field numbers are those of `onnx/onnx.proto`
+//! in <https://github.com/onnx/onnx>.
 
 use super::graph::{Attribute, Constant, Extent, Graph, Node, Port, Values};
 use super::wire::Message;
 
-/// The version of the file format, and of the operators: what ONNX Runtime 1.14 reads, and with it MetaTrader 5.
+/// The version of the file format, and of the operators: what ONNX Runtime 1.14 reads, and with it
+/// MetaTrader 5.
 const IR_VERSION: i64 = 8;
 const OPSET_VERSION: i64 = 17;
 

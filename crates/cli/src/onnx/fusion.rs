@@ -1,5 +1,5 @@
-//! How the vectors of the timeframes come together: side by side, or through one layer of a transformer, torch.nn.TransformerEncoderLayer with its
-//! norms last and ReLU, and their mean.
+//! How the vectors of the timeframes come together: side by side, or through one layer of a
+//! transformer, torch.nn.TransformerEncoderLayer with its norms last and ReLU, and their mean.
 
 use super::Weights;
 use super::graph::{Graph, Node};
@@ -21,17 +21,18 @@ pub(super) fn attention(
     graph: &mut Graph,
     weights: Weights<'_>,
     vectors: &[String],
-    (hidden, heads): (usize, usize),
+    hidden: usize,
+    heads: usize,
 ) -> String {
     let tokens = as_tokens(graph, vectors);
-    let seen = self_attention(graph, weights, &tokens, (vectors.len(), hidden / heads, heads));
+    let seen = self_attention(graph, weights, &tokens, vectors.len(), hidden / heads, heads);
     let added = graph.add(Node::new("Add", &[&tokens, &seen], "fusion.first"));
-    let first = layer_norm(graph, weights, (&added, "fusion.norm1"));
-    let wide = linear(graph, weights, (&first, "fusion.linear1"));
+    let first = layer_norm(graph, weights, &added, "fusion.norm1");
+    let wide = linear(graph, weights, &first, "fusion.linear1");
     let wide = graph.add(Node::new("Relu", &[&wide], "fusion.relu"));
-    let narrow = linear(graph, weights, (&wide, "fusion.linear2"));
+    let narrow = linear(graph, weights, &wide, "fusion.linear2");
     let added = graph.add(Node::new("Add", &[&first, &narrow], "fusion.second"));
-    let second = layer_norm(graph, weights, (&added, "fusion.norm2"));
+    let second = layer_norm(graph, weights, &added, "fusion.norm2");
     graph.add(Node::new("ReduceMean", &[&second], "fusion.mean").ints("axes", &[1]).int("keepdims", 0))
 }
 
@@ -49,11 +50,13 @@ fn self_attention(
     graph: &mut Graph,
     weights: Weights<'_>,
     tokens: &str,
-    (count, width, heads): (usize, usize, usize),
+    count: usize,
+    width: usize,
+    heads: usize,
 ) -> String {
     let hidden = (width * heads) as i64;
     let input = ("fusion.self_attn.in_proj_weight", "fusion.self_attn.in_proj_bias");
-    let projected = weights.map(graph, (tokens, "fusion.qkv"), input);
+    let projected = weights.map(graph, tokens, "fusion.qkv", input);
     let mut split = Node::new("Split", &[&projected], "fusion.q").int("axis", 2);
     split.outputs.extend(["fusion.k", "fusion.v"].map(str::to_owned));
     graph.add(split);
@@ -73,10 +76,10 @@ fn self_attention(
     let turned = graph.add(Node::new("Transpose", &[&seen], "fusion.seen_turned").ints("perm", &[0, 2, 1, 3]));
     let joined = graph.whole_numbers(&[-1, count as i64, hidden]);
     let seen = graph.add(Node::new("Reshape", &[&turned, &joined], "fusion.seen"));
-    linear(graph, weights, (&seen, "fusion.self_attn.out_proj"))
+    linear(graph, weights, &seen, "fusion.self_attn.out_proj")
 }
 
 /// torch.nn.Linear `<name>` of the last dimension of [B, n, ..].
-fn linear(graph: &mut Graph, weights: Weights<'_>, (x, name): (&str, &str)) -> String {
-    weights.map(graph, (x, &format!("{name}.out")), (&format!("{name}.weight"), &format!("{name}.bias")))
+fn linear(graph: &mut Graph, weights: Weights<'_>, x: &str, name: &str) -> String {
+    weights.map(graph, x, &format!("{name}.out"), (&format!("{name}.weight"), &format!("{name}.bias")))
 }

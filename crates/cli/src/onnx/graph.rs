@@ -9,7 +9,8 @@ pub(super) struct Graph {
     pub(super) outputs: Vec<Port>,
 }
 
-/// One operator of ONNX's default domain. Values are connected by their names; an input or output that is left out has an empty one.
+/// One operator of ONNX's default domain. Values are connected by their names; an input or output
+/// that is left out has an empty one.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) operator: &'static str,

@@ -27,19 +27,19 @@ impl Reader<'_> {
         let mut x = graph.add(turned);
         let top = self.config.layers - 1;
         for layer in 0..top {
-            x = self.layer(graph, (&x, layer), Outputs::EveryStep);
+            x = self.layer(graph, &x, layer, Outputs::EveryStep);
         }
         match self.config.pooling {
-            Pooling::Last => self.layer(graph, (&x, top), Outputs::LastStep),
+            Pooling::Last => self.layer(graph, &x, top, Outputs::LastStep),
             Pooling::Attention { heads } => {
-                let states = self.layer(graph, (&x, top), Outputs::EveryStep);
-                pooling::add_to(graph, self, (&states, heads))
+                let states = self.layer(graph, &x, top, Outputs::EveryStep);
+                pooling::add_to(graph, self, &states, heads)
             }
         }
     }
 
     /// A layer and its norm: from [T, B, ..] to [T, B, H], or [B, H] after the last step.
-    fn layer(&self, graph: &mut Graph, (x, layer): (&str, usize), outputs: Outputs) -> String {
+    fn layer(&self, graph: &mut Graph, x: &str, layer: usize, outputs: Outputs) -> String {
         let mut node = Node::new("LSTM", &[x], "").int("hidden_size", self.config.hidden as i64);
         node.inputs.extend(self.lstm_constants(graph, layer));
         // [T, 1, B, H] and [1, B, H]: the 1 is that of a single direction.
@@ -54,7 +54,7 @@ impl Reader<'_> {
             return states;
         }
         let norm = self.parameter("norm", &format!("l{layer}"));
-        layer_norm(graph, self.weights, (&states, &norm))
+        layer_norm(graph, self.weights, &states, &norm)
     }
 
     /// W [1, 4H, F], R [1, 4H, H] and, of LSTMs that have biases, B [1, 8H].
@@ -98,7 +98,7 @@ enum Outputs {
 }
 
 /// torch.nn.LayerNorm of the last dimension, with the parameters `<norm>.weight` and `<norm>.bias`.
-pub(super) fn layer_norm(graph: &mut Graph, weights: Weights<'_>, (x, norm): (&str, &str)) -> String {
+pub(super) fn layer_norm(graph: &mut Graph, weights: Weights<'_>, x: &str, norm: &str) -> String {
     let [weight, bias] = ["weight", "bias"].map(|part| weights.vector(graph, &format!("{norm}.{part}")));
     let node = Node::new("LayerNormalization", &[x, &weight, &bias], format!("{norm}.normed"));
     graph.add(node.int("axis", -1).float("epsilon", EPSILON))

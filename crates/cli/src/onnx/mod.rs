@@ -1,7 +1,8 @@
 //! Models as ONNX files.
 //!
-//! `graph` says what a graph of operators is; `lstm`, `pooling` and `fusion` put the parts of a model into one; `encode` turns it into bytes with
-//! `wire`. The operators are those of opset 17, all of which ONNX Runtime 1.14 computes on the CPU in f32.
+//! `graph` says what a graph of operators is; `lstm`, `pooling` and `fusion` put the parts of a
+//! model into one; `encode` turns it into bytes with `wire`. The operators are those of opset 17,
+//! all of which ONNX Runtime 1.14 computes on the CPU in f32.
 
 mod encode;
 mod fusion;
@@ -20,7 +21,8 @@ use graph::{Extent, Graph, Node, Port};
 use lstm::Reader;
 use weights::Weights;
 
-/// A model of LSTMs, and how it is to be written. `scaling` and `input_docs` have one entry a timeframe, in the model's order.
+/// A model of LSTMs, and how it is to be written. `scaling` and `input_docs` have one entry a
+/// timeframe, in the model's order.
 pub(crate) struct Export<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet<f32>,
@@ -70,9 +72,9 @@ impl Export<'_> {
         }
         let fused = match config.fusion {
             Fusion::Concat => fusion::concat(&mut graph, &vectors),
-            Fusion::Attention { heads, .. } => fusion::attention(&mut graph, weights, &vectors, (config.hidden, heads)),
+            Fusion::Attention { heads, .. } => fusion::attention(&mut graph, weights, &vectors, config.hidden, heads),
         };
-        let name = weights.linear(&mut graph, (&fused, "head"), "predictions");
+        let name = weights.linear(&mut graph, &fused, "head", "predictions");
         let shape = vec![batch, Extent::Fixed(self.model.outputs())];
         graph.outputs.push(Port { name, shape, doc: self.output_doc.clone() });
         graph
@@ -82,7 +84,8 @@ impl Export<'_> {
 impl Scaling {
     /// From raw windows [B, T, F] to scaled ones.
     fn add_to(&self, graph: &mut Graph, reader: &Reader<'_>, windows: &str) -> String {
-        // A centre far from zero beside its scale would lose digits as one f32: it is taken off in two parts, what f32 holds of it and the rest.
+        // A centre far from zero beside its scale would lose digits as one f32: it is taken off in
+        // two parts, what f32 holds of it and the rest.
         let coarse: Vec<f32> = self.center.iter().map(|&center| center as f32).collect();
         let rest = self.center.iter().zip(&coarse).map(|(&center, &coarse)| (center - f64::from(coarse)) as f32);
         let rest = rest.collect();

@@ -1,5 +1,5 @@
-//! Attention of one learned query over a window's states: torch.nn.MultiheadAttention, of which all that is the same for every window is computed
-//! here, once. With d = H / heads numbers of a head:
+//! Attention of one learned query over a window's states: torch.nn.MultiheadAttention, of which all
+//! that is the same for every window is computed here, once. With d = H / heads numbers of a head:
 //!
 //! ```text
 //! u = W_kᵀ (W_q query + b_q) / √d      the key of a head [H]; b_k adds the same to all scores of a head, and changes nothing
@@ -11,7 +11,7 @@ use super::graph::{Graph, Node};
 use super::lstm::Reader;
 
 /// From states [T, B, H] to [B, H].
-pub(super) fn add_to(graph: &mut Graph, reader: &Reader<'_>, (states, heads): (&str, usize)) -> String {
+pub(super) fn add_to(graph: &mut Graph, reader: &Reader<'_>, states: &str, heads: usize) -> String {
     let (hidden, weights) = (reader.config.hidden, reader.weights);
     let width = hidden / heads;
     let parameter = |rest: &str| reader.parameter("pooling", rest);
@@ -27,7 +27,7 @@ pub(super) fn add_to(graph: &mut Graph, reader: &Reader<'_>, (states, heads): (&
     let axes = graph.whole_numbers(&[2]);
     let rows = graph.add(Node::new("Unsqueeze", &[&sums, &axes], value("rows")));
     let in_weight = weights.get(&parameter("attention.in_proj_weight"));
-    let turned = transposed_blocks(&in_weight[2 * hidden * hidden..], (width, hidden));
+    let turned = transposed_blocks(&in_weight[2 * hidden * hidden..], width, hidden);
     let value_weight = graph.constant(parameter("values"), &[heads, hidden, width], turned);
     let by_head = graph.add(Node::new("MatMul", &[&rows, &value_weight], value("values_by_head")));
     let shape = graph.whole_numbers(&[-1, hidden as i64]);
@@ -35,7 +35,7 @@ pub(super) fn add_to(graph: &mut Graph, reader: &Reader<'_>, (states, heads): (&
     let in_bias = weights.get(&parameter("attention.in_proj_bias"));
     let bias = graph.constant(parameter("values_bias"), &[hidden], in_bias[2 * hidden..].to_vec());
     let values = graph.add(Node::new("Add", &[&joined, &bias], value("values")));
-    weights.linear(graph, (&values, &parameter("attention.out_proj")), &value("pooled"))
+    weights.linear(graph, &values, &parameter("attention.out_proj"), &value("pooled"))
 }
 
 /// The keys side by side, [H, heads].
@@ -56,7 +56,7 @@ fn keys(reader: &Reader<'_>, heads: usize) -> Vec<f32> {
 }
 
 /// Blocks [rows, columns], one after the other, each transposed.
-fn transposed_blocks(blocks: &[f32], (rows, columns): (usize, usize)) -> Vec<f32> {
+fn transposed_blocks(blocks: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     let turned = |block: &[f32]| -> Vec<f32> {
         (0..columns * rows).map(|place| block[place % rows * columns + place / rows]).collect()
     };
@@ -71,6 +71,6 @@ mod tests {
     fn each_block_is_transposed_by_itself() {
         let blocks: Vec<f32> = (0..12u8).map(f32::from).collect();
         let expected = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11u8].map(f32::from);
-        assert_eq!(transposed_blocks(&blocks, (2, 3)), expected);
+        assert_eq!(transposed_blocks(&blocks, 2, 3), expected);
     }
 }

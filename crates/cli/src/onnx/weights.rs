@@ -20,8 +20,9 @@ impl<'a> Weights<'a> {
         graph.constant(name, &[values.len()], values.to_vec())
     }
 
-    /// torch.nn.Linear with the parameters `<name>.weight` `[N, D]` and `<name>.bias`: from x `[B, D]` to `output` `[B, N]`.
-    pub(super) fn linear(self, graph: &mut Graph, (x, name): (&str, &str), output: &str) -> String {
+    /// torch.nn.Linear with the parameters `<name>.weight` `[N, D]` and `<name>.bias`: from x `[B,
+    /// D]` to `output` `[B, N]`.
+    pub(super) fn linear(self, graph: &mut Graph, x: &str, name: &str, output: &str) -> String {
         let bias = self.vector(graph, &format!("{name}.bias"));
         let values = self.get(&format!("{name}.weight"));
         let rows = self.get(&bias).len();
@@ -29,8 +30,9 @@ impl<'a> Weights<'a> {
         graph.add(Node::new("Gemm", &[x, &weight, &bias], output).int("transB", 1))
     }
 
-    /// The same of tensors of more than two dimensions, with parameters of any names: from x [.., D] to `output` [.., N].
-    pub(super) fn map(self, graph: &mut Graph, (x, output): (&str, &str), (weight, bias): (&str, &str)) -> String {
+    /// The same of tensors of more than two dimensions, with parameters of any names: from x [..,
+    /// D] to `output` [.., N].
+    pub(super) fn map(self, graph: &mut Graph, x: &str, output: &str, (weight, bias): (&str, &str)) -> String {
         let values = self.get(weight);
         let bias = self.vector(graph, bias);
         let rows = self.get(&bias).len();

@@ -1,7 +1,8 @@
-//! Protocol buffers as bytes, as far as ONNX files need them: <https://protobuf.dev/programming-guides/encoding>.
+//! Protocol buffers as bytes, as far as ONNX files need them:
+//! <https://protobuf.dev/programming-guides/encoding>.
 //!
-//! Written by hand: eight messages that are only ever written take fewer lines than a generator's set-up, and no compiler of `.proto` files at build
-//! time.
+//! Written by hand: eight messages that are only ever written take fewer lines than a generator's
+//! set-up, and no compiler of `.proto` files at build time.
 
 /// A message that is being written, field after field.
 #[derive(Default)]

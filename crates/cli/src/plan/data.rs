@@ -22,7 +22,8 @@ pub(crate) struct DataPlan {
     pub(crate) fingerprint: String,
     /// The files behind the samples, each with its fingerprint, to name the one that has changed.
     pub(crate) files: Vec<DataFile>,
-    /// What the model sees and predicts, where the file tells: a model is used on data of the same meaning only.
+    /// What the model sees and predicts, where the file tells: a model is used on data of the same
+    /// meaning only.
     pub(crate) meaning: Meaning,
     /// `series`, `windows` or `graphs`.
     pub(crate) layout: String,

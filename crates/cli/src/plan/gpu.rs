@@ -1,4 +1,5 @@
-//! The memory of a run on a GPU by what it is for and by phase of a step, and what to change where it is too much.
+//! The memory of a run on a GPU by what it is for and by phase of a step, and what to change where
+//! it is too much.
 
 use anyhow::Result;
 use megabatch_trainer::{self as trainer, GpuFootprint, PlannedTensor};
@@ -18,7 +19,8 @@ pub(crate) struct GpuPlan {
     /// What the GPU could hand out when the plan was made; not known of one that is elsewhere.
     pub(crate) available_bytes: Option<usize>,
     pub(crate) parts: Vec<Phase>,
-    /// What each phase of an optimizer step reads and writes of it. All of it is held from the first batch of full size to the run's end.
+    /// What each phase of an optimizer step reads and writes of it. All of it is held from the
+    /// first batch of full size to the run's end.
     pub(crate) step_phases: Vec<Phase>,
     pub(crate) tensors: Vec<PlannedTensor>,
 }
@@ -57,19 +59,20 @@ impl GpuPlan {
 
     pub(super) fn to_text(&self) -> String {
         let GpuPlan { device, total_bytes, available_bytes, parts, step_phases, .. } = self;
-        let lines = |of: &[Phase]| of.iter().map(|phase| line((phase.name, phase.bytes))).collect::<String>();
+        let lines = |of: &[Phase]| of.iter().map(|phase| line(phase.name, phase.bytes)).collect::<String>();
         let available =
-            available_bytes.map_or("  available      not known here\n".to_owned(), |size| line(("available", size)));
+            available_bytes.map_or("  available      not known here\n".to_owned(), |size| line("available", size));
         format!(
             "\npeak memory of {device}, besides\n{}{}{available}\nused by the phases of a step there\n{}",
             lines(parts),
-            line(("total", *total_bytes)),
+            line("total", *total_bytes),
             lines(step_phases)
         )
     }
 }
 
-/// The largest batch that takes no more than `available` bytes and divides the samples of an optimizer step, so that accumulation makes up for it.
+/// The largest batch that takes no more than `available` bytes and divides the samples of an
+/// optimizer step, so that accumulation makes up for it.
 fn largest_batch(job: &Job, available: usize) -> Result<Option<usize>> {
     let step_samples = job.training.step_samples();
     for batch_size in (1..job.training.batch_size).rev().filter(|size| step_samples.is_multiple_of(*size)) {

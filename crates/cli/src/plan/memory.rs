@@ -19,7 +19,8 @@ pub(crate) struct MemoryPlan {
     /// What the device could hand out when the plan was made.
     pub(crate) available_bytes: usize,
     pub(crate) phases: Vec<Phase>,
-    /// What each phase of an optimizer step reads and writes of it, without the data. All of it is held from the first step to the last.
+    /// What each phase of an optimizer step reads and writes of it, without the data. All of it is
+    /// held from the first step to the last.
     pub(crate) step_phases: Vec<Phase>,
     /// All but the data, tensor by tensor.
     pub(crate) tensors: Vec<PlannedTensor>,
@@ -66,9 +67,9 @@ impl MemoryPlan {
             ("total", *total_bytes),
             ("available", *available_bytes),
         ];
-        let parts: String = parts.into_iter().map(line).collect();
-        let phases: String = phases.iter().map(|phase| line((phase.name, phase.bytes))).collect();
-        let of_step: String = step_phases.iter().map(|phase| line((phase.name, phase.bytes))).collect();
+        let parts: String = parts.into_iter().map(|(name, size)| line(name, size)).collect();
+        let phases: String = phases.iter().map(|phase| line(phase.name, phase.bytes)).collect();
+        let of_step: String = step_phases.iter().map(|phase| line(phase.name, phase.bytes)).collect();
         format!(
             "peak memory\n{parts}\npeak memory by phase\n{phases}\nused by the phases of a step, beside the data\n{of_step}"
         )
@@ -97,7 +98,7 @@ pub(super) fn tensors_text(tensors: &[PlannedTensor]) -> String {
 }
 
 /// A line of a size and what it is of.
-pub(super) fn line((name, size): (&str, usize)) -> String {
+pub(super) fn line(name: &str, size: usize) -> String {
     format!("  {name:<12}{:>12}\n", bytes(size))
 }
 
@@ -125,7 +126,8 @@ pub(super) fn smaller_batch(job: &Job, batch: usize) -> String {
     )
 }
 
-/// The failure of a job whose data cannot pass through memory, with the nearest setting that would do.
+/// The failure of a job whose data cannot pass through memory, with the nearest setting that would
+/// do.
 pub(super) fn no_way_through(job: &Job, shortage: &Shortage) -> Result<anyhow::Error> {
     match *shortage {
         Shortage::Chunk { chunk_bytes, fitting_bytes } => Ok(Failure::capacity(format!(
@@ -155,7 +157,8 @@ pub(super) fn no_way_through(job: &Job, shortage: &Shortage) -> Result<anyhow::E
     }
 }
 
-/// `error`, if it says that a run came to the end of what could be cut, with a model that would fit into what is free now.
+/// `error`, if it says that a run came to the end of what could be cut, with a model that would fit
+/// into what is free now.
 pub(crate) fn advise_smaller_model(job: &Job, error: anyhow::Error) -> anyhow::Error {
     let at_end = error.chain().any(|cause| matches!(cause.downcast_ref(), Some(trainer::Error::NothingToCut { .. })));
     if !at_end {
@@ -170,7 +173,8 @@ pub(crate) fn advise_smaller_model(job: &Job, error: anyhow::Error) -> anyhow::E
     error.context(format!("{told}; {advice}; with more memory, --resume goes on"))
 }
 
-/// The largest halving of the model's width with which a run on these data, one sample at a time, takes no more than `free` bytes beside them.
+/// The largest halving of the model's width with which a run on these data, one sample at a time,
+/// takes no more than `free` bytes beside them.
 fn smaller_model(job: &Job, free: usize) -> Option<usize> {
     let halved = std::iter::successors(Some(job.training.model.hidden / 2), |hidden| Some(hidden / 2));
     halved.take_while(|&hidden| hidden > 0).find(|&hidden| {
@@ -190,7 +194,8 @@ fn gigabytes(bytes: u64) -> f64 {
     (bytes / 1_000_000) as f64 / 1e3
 }
 
-/// The largest batch that fits and divides the samples of an optimizer step, so that accumulation makes up for it.
+/// The largest batch that fits and divides the samples of an optimizer step, so that accumulation
+/// makes up for it.
 fn largest_batch(job: &Job) -> Result<Option<usize>> {
     let step_samples = job.training.step_samples();
     let fits = |batch_size: usize| -> Result<bool> {

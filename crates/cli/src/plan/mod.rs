@@ -40,7 +40,8 @@ pub(crate) struct Plan {
     pub(crate) parameters: usize,
     pub(crate) batch_size: usize,
     pub(crate) accumulation_steps: usize,
-    /// Consecutive samples that stay together in the order; frozen here, so that a resumed run keeps it.
+    /// Consecutive samples that stay together in the order; frozen here, so that a resumed run
+    /// keeps it.
     pub(crate) run_length: usize,
     /// Why it is so long, where the data decided.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +74,8 @@ pub(crate) struct SplitPlan {
     pub(crate) validation: usize,
     pub(crate) test: usize,
     pub(crate) purged: usize,
-    /// Time of the first sample to validate, ns since 1970 UTC; absent where there is none, or no times.
+    /// Time of the first sample to validate, ns since 1970 UTC; absent where there is none, or no
+    /// times.
     pub(crate) validation_start_ns: Option<i64>,
     pub(crate) test_start_ns: Option<i64>,
 }
@@ -82,7 +84,8 @@ impl Plan {
     /// The plan of `job`.
     ///
     /// # Errors
-    /// A capacity failure where the data cannot pass through memory, which names the nearest setting with which they could.
+    /// A capacity failure where the data cannot pass through memory, which names the nearest
+    /// setting with which they could.
     pub(crate) fn of(job: &Job) -> Result<Self> {
         let chunks = match &job.chunks {
             Ok(chunks) => *chunks,
@@ -233,7 +236,8 @@ pub(crate) fn bytes(size: usize) -> String {
     if unit == "B" { format!("{value} B") } else { format!("{value:.3} {unit}") }
 }
 
-/// `text` with every large number of bytes as people read it: sizes that libraries tell to the byte.
+/// `text` with every large number of bytes as people read it: sizes that libraries tell to the
+/// byte.
 pub(crate) fn with_readable_sizes(text: &str) -> String {
     const UNIT: &str = " bytes";
     const DIGITS_MIN: usize = 6;

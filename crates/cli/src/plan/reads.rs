@@ -1,4 +1,5 @@
-//! What an epoch of training reads of a windows file that passes through memory, and how the file would be stored better.
+//! What an epoch of training reads of a windows file that passes through memory, and how the file
+//! would be stored better.
 
 use anyhow::Result;
 use megabatch_chunk_io::{ReadBy, Source, StoredDataset, read_amplification, remedy};
@@ -13,8 +14,8 @@ use crate::job::Job;
 pub(crate) struct DatasetReads {
     #[serde(flatten)]
     stored: StoredDataset,
-    /// Rows that are read for each that is asked for; above 1 where a compressed chunk holds rows for which it is decoded at different
-    /// times.
+    /// Rows that are read for each that is asked for; above 1 where a compressed chunk holds rows
+    /// for which it is decoded at different times.
     read_amplification: f64,
     /// Bytes that come from the file in an epoch.
     epoch_bytes: u64,

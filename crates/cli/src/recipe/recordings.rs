@@ -13,7 +13,8 @@ use super::lists::PipSizes;
 use super::{Calendar, Recipe};
 use crate::failure::Failure;
 
-/// The bars of the instruments that can be used, with the size of a pip of each, and the instruments that cannot.
+/// The bars of the instruments that can be used, with the size of a pip of each, and the
+/// instruments that cannot.
 pub(crate) struct Recordings {
     pub(crate) universe: Universe,
     /// One size an instrument; 1 where pips have no part in the series.
@@ -29,8 +30,8 @@ impl Recordings {
             .collect()
     }
 
-    /// The series that the recipe makes of them. Where errors are to be passed over, an instrument that cannot be in it joins those that
-    /// are left out.
+    /// The series that the recipe makes of them. Where errors are to be passed over, an instrument
+    /// that cannot be in it joins those that are left out.
     pub(crate) fn align(&mut self, recipe: &Recipe) -> Result<AlignedSeries> {
         let spec = recipe.spec();
         if recipe.on_error == OnError::Fail {
@@ -82,7 +83,8 @@ impl Recipe {
         self.files().into_iter().filter(move |path| options.symbol_of(path).is_ok_and(|found| found == symbol))
     }
 
-    /// A size for a symbol that is not there is a slip of the keyboard, and the true symbol would get another size.
+    /// A size for a symbol that is not there is a slip of the keyboard, and the true symbol would
+    /// get another size.
     fn require_known_symbols(&self, recordings: &[Recording]) -> Result<()> {
         let Some(PipSizes::BySymbol(sizes)) = &self.pip_size else { return Ok(()) };
         let symbols: Vec<&str> = recordings.iter().map(|recording| recording.symbol.as_str()).collect();

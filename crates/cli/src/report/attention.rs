@@ -1,4 +1,5 @@
-//! Where the model looks: in its windows, a chart a timeframe and a line a head, and among its timeframes.
+//! Where the model looks: in its windows, a chart a timeframe and a line a head, and among its
+//! timeframes.
 
 use super::chart::{Axis, Chart, Mark, Row, Series, Size, Span, Timeline, Words};
 use super::html::{Section, Table, paragraph, side_by_side};

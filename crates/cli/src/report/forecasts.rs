@@ -13,7 +13,7 @@ const GROUPS: usize = 10;
 const TAIL: f64 = 0.005;
 
 /// `unit` is that of the targets.
-pub(crate) fn section(forecasts: &Forecasts, (bar, unit): (&str, &str)) -> Section {
+pub(crate) fn section(forecasts: &Forecasts, bar: &str, unit: &str) -> Section {
     let (drawn, all) = (forecasts.len().min(POINTS_MAX), plural(forecasts.len(), "sample"));
     let chosen = if drawn < forecasts.len() {
         format!(", {} of them drawn at even distances; correlations are over all", grouped(drawn as u64))
@@ -25,14 +25,13 @@ pub(crate) fn section(forecasts: &Forecasts, (bar, unit): (&str, &str)) -> Secti
         "On the dashed line, a prediction equals what came. The dots are means of ten groups of equally many samples, from the lowest predictions to the \
          highest: where they follow the line, predictions can be taken at their word. The highest and the lowest half of a percent lie beyond the edges.",
     ));
-    let clouds: Vec<String> =
-        forecasts.pairs.iter().map(|pairs| cloud(&pairs.known(), (bar, unit)).to_html()).collect();
+    let clouds: Vec<String> = forecasts.pairs.iter().map(|pairs| cloud(&pairs.known(), bar, unit).to_html()).collect();
     body.push_str(&side_by_side(&clouds));
-    body.push_str(&stretch(forecasts, (bar, unit)));
+    body.push_str(&stretch(forecasts, bar, unit));
     Section { id: "forecasts", title: "Predicted against actual", body }
 }
 
-fn cloud(pairs: &Pairs, (bar, unit): (&str, &str)) -> Chart {
+fn cloud(pairs: &Pairs, bar: &str, unit: &str) -> Chart {
     let correlation = correlation(&pairs.predicted, &pairs.actual);
     let (x, y) = (middle(&pairs.predicted), middle(&pairs.actual));
     let inside = |&(px, py): &(f64, f64)| (x.0..=x.1).contains(&px) && (y.0..=y.1).contains(&py);
@@ -76,7 +75,7 @@ fn horizon(horizon: usize, bar: &str) -> String {
     format!("{horizon} {bar}")
 }
 
-fn stretch(forecasts: &Forecasts, (bar, unit): (&str, &str)) -> String {
+fn stretch(forecasts: &Forecasts, bar: &str, unit: &str) -> String {
     let Some((range, pairs)) = forecasts.stretch() else { return String::new() };
     let x: Vec<f64> = match &forecasts.times {
         Some(times) => times[range.clone()].iter().map(|&time| time as f64).collect(),
@@ -134,7 +133,8 @@ fn middle(values: &[f32]) -> (f64, f64) {
     (value(TAIL), value(1.0 - TAIL))
 }
 
-/// Mean prediction and mean outcome of groups of equally many samples, from the lowest prediction to the highest.
+/// Mean prediction and mean outcome of groups of equally many samples, from the lowest prediction
+/// to the highest.
 fn group_means(pairs: &Pairs) -> Vec<(f64, f64)> {
     let len = pairs.predicted.len();
     if len < 5 * GROUPS {
@@ -207,7 +207,7 @@ mod tests {
     fn a_cloud_says_its_horizon_and_correlation_and_leaves_out_tails() {
         let mut predicted: Vec<f32> = (0..1000).map(|k| k as f32).collect();
         predicted[500] = 1e9;
-        let chart = cloud(&pairs(predicted.clone(), predicted), ("bars of M1", "pips"));
+        let chart = cloud(&pairs(predicted.clone(), predicted), "bars of M1", "pips");
         assert_eq!(chart.words.title, "3 bars of M1 ahead: correlation 1.000, RMSE 0.000");
         assert!(chart.series[0].points.iter().all(|point| point.0 < 2000.0));
         assert!(horizon(1, "bars of M1") == "1 bar of M1");

@@ -25,10 +25,10 @@ pub(crate) fn section(rows: &[GpuRow]) -> Option<Section> {
     let title =
         if mean.is_finite() { format!("Busy for {} of the time", percent(mean / 100.0)) } else { "Busy".to_owned() };
     let charts = [
-        chart((&title, "busy, percent"), rows, (|sample| sample.busy_percent, 1.0)),
-        chart(("Memory held by all programs", "GB"), rows, (|sample| sample.memory_used_bytes, 1e9)),
-        chart(("Power", "W"), rows, (|sample| sample.power_w, 1.0)),
-        chart(("Clock of the multiprocessors", "MHz"), rows, (|sample| sample.sm_mhz, 1.0)),
+        chart(&title, "busy, percent", rows, |sample| sample.busy_percent, 1.0),
+        chart("Memory held by all programs", "GB", rows, |sample| sample.memory_used_bytes, 1e9),
+        chart("Power", "W", rows, |sample| sample.power_w, 1.0),
+        chart("Clock of the multiprocessors", "MHz", rows, |sample| sample.sm_mhz, 1.0),
     ];
     body.push_str(&side_by_side(&charts));
     body.push_str(&table(rows).to_html());
@@ -39,7 +39,7 @@ fn values(rows: &[GpuRow], value: Value) -> Vec<f64> {
     rows.iter().filter_map(|row| value(&row.sample)).collect()
 }
 
-fn chart((title, label): (&str, &str), rows: &[GpuRow], (value, unit): (Value, f64)) -> String {
+fn chart(title: &str, label: &str, rows: &[GpuRow], value: Value, unit: f64) -> String {
     let points: Vec<(f64, f64)> =
         rows.iter().filter_map(|row| Some((row.time_s * 1e9, value(&row.sample)? / unit))).collect();
     let ends = points.first().zip(points.last()).map_or(Vec::new(), |(first, last)| vec![first.0, last.0]);

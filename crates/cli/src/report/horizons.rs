@@ -42,7 +42,7 @@ const DIRECTION_CHART: ErrorChart<'static> = ErrorChart {
 };
 
 /// A line a contender; `unit` is that of the targets.
-pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Section {
+pub(crate) fn section(evaluation: &Evaluation, bar: &str, unit: &str) -> Section {
     let seen = match evaluation.split {
         Part::Validation | Part::Test => ", none of which the model was trained on",
         Part::Train | Part::All => ", which the model was trained on",
@@ -53,17 +53,17 @@ pub(crate) fn section(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> Sec
         plural(evaluation.samples, evaluation.nouns.row),
         evaluation.split.name(),
     ));
-    body.push_str(&errors(evaluation, (bar, unit)));
+    body.push_str(&errors(evaluation, bar, unit));
     for (name, task) in evaluation.by_task() {
         body.push_str(&format!("<h3>{}</h3>", escape(&name)));
-        body.push_str(&errors(&task, (bar, unit)));
+        body.push_str(&errors(&task, bar, unit));
     }
     let title = if evaluation.nouns.target == "horizon" { "Error by horizon" } else { "Error by target" };
     Section { id: "horizons", title, body }
 }
 
 /// Charts and tables; of several tasks only the table by instrument, for each has its own.
-fn errors(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> String {
+fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
     let mut body = String::new();
     if !evaluation.tasks.is_empty() {
         return body;
@@ -104,7 +104,8 @@ fn errors(evaluation: &Evaluation, (bar, unit): (&str, &str)) -> String {
     body
 }
 
-/// A contender without directions, as `no_change` is, has no line of them: one at zero would only squeeze the others.
+/// A contender without directions, as `no_change` is, has no line of them: one at zero would only
+/// squeeze the others.
 fn line((name, metrics): (&str, &Metrics), color: usize, metric: Metric) -> Series {
     let all = (0..metrics.rmse.len()).map(|k| ((k + 1) as f64, metric(metrics, k)));
     let points: Vec<(f64, f64)> = all.filter(|point| point.1.is_finite()).collect();
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn several_instruments_have_a_table_of_their_own() {
         let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)]);
-        let body = |evaluation: &Evaluation| section(evaluation, ("bars of M1", "pips")).body;
+        let body = |evaluation: &Evaluation| section(evaluation, "bars of M1", "pips").body;
         assert!(!body(&one).contains("Errors by instrument"));
         let html = body(&one.of_two_instruments());
         let row = html.split("<th scope=\"row\">USDJPY</th>").nth(1).unwrap_or_else(|| panic!("{html}"));

@@ -54,7 +54,7 @@ pub(crate) fn paragraph(text: &str) -> String {
 }
 
 /// A drawing under its title, with a legend of (classes, name).
-pub(crate) fn figure(title: &str, size: Size, (svg, legend): (&str, &[(String, String)])) -> String {
+pub(crate) fn figure(title: &str, size: Size, svg: &str, legend: &[(String, String)]) -> String {
     let entries: String = legend
         .iter()
         .map(|(class, name)| {
@@ -80,7 +80,8 @@ pub(crate) fn side_by_side(figures: &[String]) -> String {
     format!("<div class=\"pair\">\n{}</div>\n", figures.concat())
 }
 
-/// A table. The first column names what a row is about, set in where the name begins with a blank; columns of numbers are set flush right.
+/// A table. The first column names what a row is about, set in where the name begins with a blank;
+/// columns of numbers are set flush right.
 pub(crate) struct Table {
     pub(crate) caption: String,
     pub(crate) head: Vec<String>,
@@ -141,10 +142,12 @@ fn is_number(cell: &str) -> bool {
 
 /// Longer cells are given room to break their lines in.
 const SENTENCE_MIN: usize = 40;
-/// Characters of the longest number with its units: `59 min 59 s`, and more. Longer cells are sentences that begin with a number.
+/// Characters of the longest number with its units: `59 min 59 s`, and more. Longer cells are
+/// sentences that begin with a number.
 const NUMBER_MAX: usize = 16;
 
-/// Line colours are Okabe and Ito's, which colour-blind readers can tell apart, lighter on dark paper.
+/// Line colours are Okabe and Ito's, which colour-blind readers can tell apart, lighter on dark
+/// paper.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
 #[cfg(test)]

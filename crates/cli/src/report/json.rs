@@ -1,4 +1,5 @@
-//! Facts of any form as tables: what a program wrote about its work, read by someone who does not know its keys.
+//! Facts of any form as tables: what a program wrote about its work, read by someone who does not
+//! know its keys.
 
 mod cell;
 
@@ -126,7 +127,8 @@ fn records(name: &str, records: &[Owned<'_>]) -> String {
     Table { caption: title(name), head, rows }.to_html() + &rest_of(records.len())
 }
 
-/// Keys of objects in the order of their first appearance, of which any has a value that is `wanted`.
+/// Keys of objects in the order of their first appearance, of which any has a value that is
+/// `wanted`.
 fn keys<'a>(objects: &[Owned<'a>], wanted: fn(&Value) -> bool) -> Vec<&'a str> {
     let mut keys: Vec<&str> = Vec::new();
     for (key, value) in objects.iter().filter_map(|(_, object)| object.as_object()).flatten() {
@@ -175,7 +177,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Whether an object holds nothing but records by name, such as counts of rows by what was wrong with them.
+/// Whether an object holds nothing but records by name, such as counts of rows by what was wrong
+/// with them.
 fn is_tally(value: &Value) -> bool {
     let is_record = |value: &Value| value.as_object().is_some_and(|record| !record.values().any(is_nested));
     value.as_object().is_some_and(|object| object.values().all(is_record))

@@ -48,9 +48,9 @@ fn by_step(metrics: &[Value]) -> Chart {
         x: Axis::number("optimizer step"),
         y: Axis::number("loss"),
         series: vec![
-            series("training, each step", (Mark::Faint, 0), raw),
-            series("training, smoothed", (Mark::Line, 0), smoothed),
-            series("validation", (Mark::Dots, 1), points(metrics, "validation", "loss")),
+            series("training, each step", Mark::Faint, 0, raw),
+            series("training, smoothed", Mark::Line, 0, smoothed),
+            series("validation", Mark::Dots, 1, points(metrics, "validation", "loss")),
         ],
     }
 }
@@ -79,12 +79,14 @@ fn by_epoch(metrics: &[Value]) -> Chart {
         series: vec![
             series(
                 "training, mean of the epoch",
-                (Mark::Dots, 0),
+                Mark::Dots,
+                0,
                 training.into_iter().map(|(epoch, (sum, count))| (epoch as f64, sum / count)).collect(),
             ),
             series(
                 "validation, at its end",
-                (Mark::Dots, 1),
+                Mark::Dots,
+                1,
                 validation.into_iter().map(|(epoch, loss)| (epoch as f64, loss)).collect(),
             ),
         ],
@@ -97,7 +99,7 @@ fn learning_rate(metrics: &[Value]) -> Chart {
         size: Size::Half,
         x: Axis::number("optimizer step"),
         y: Axis::number("learning rate").with_zero(),
-        series: vec![series("learning rate", (Mark::Line, 2), points(metrics, "step", "lr"))],
+        series: vec![series("learning rate", Mark::Line, 2, points(metrics, "step", "lr"))],
     }
 }
 
@@ -111,9 +113,9 @@ fn gradients(metrics: &[Value], clip_norm: Option<f64>) -> Chart {
         x: Axis::number("optimizer step"),
         y: Axis::number("norm before clipping").with_zero(),
         series: vec![
-            series("smoothed", (Mark::Line, 3), smooth(&norms)),
-            series("each step", (Mark::Faint, 3), norms),
-            series("clipped to", (Mark::Guide, 6), limit.unwrap_or_default()),
+            series("smoothed", Mark::Line, 3, smooth(&norms)),
+            series("each step", Mark::Faint, 3, norms),
+            series("clipped to", Mark::Guide, 6, limit.unwrap_or_default()),
         ],
     }
 }
@@ -122,11 +124,12 @@ fn words(title: &str, description: &str) -> Words {
     Words { title: title.to_owned(), description: description.to_owned() }
 }
 
-fn series(name: &str, (mark, color): (Mark, usize), points: Vec<(f64, f64)>) -> Series {
+fn series(name: &str, mark: Mark, color: usize, points: Vec<(f64, f64)>) -> Series {
     Series { name: name.to_owned(), mark, color, points }
 }
 
-/// The exponential moving average of a line, free of the bias towards its start (Kingma and Ba, 2015, section 3).
+/// The exponential moving average of a line, free of the bias towards its start (Kingma and Ba,
+/// 2015, section 3).
 pub(super) fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let (mut average, mut weight) = (0.0, 0.0);
     let smoothed = points.iter().map(|&(x, y)| {

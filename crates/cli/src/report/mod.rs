@@ -63,14 +63,14 @@ pub(crate) struct Report<'a> {
 impl Report<'_> {
     /// The page as HTML.
     pub(crate) fn to_html(&self) -> String {
-        let names = (self.data.bar.as_str(), self.data.unit);
+        let (bar, unit) = (self.data.bar.as_str(), self.data.unit);
         let learning = learning::section(self.metrics, self.config.optional_number("training.clip_norm"));
         let sections = [
             Some(learning),
             // Outputs of a model of ranks have no unit, so that their errors say nothing.
-            self.evaluation.filter(|it| !it.ranks).map(|evaluation| horizons::section(evaluation, names)),
+            self.evaluation.filter(|it| !it.ranks).map(|evaluation| horizons::section(evaluation, bar, unit)),
             self.evaluation.and_then(information::section),
-            self.forecasts.map(|forecasts| forecasts::section(forecasts, names)),
+            self.forecasts.map(|forecasts| forecasts::section(forecasts, bar, unit)),
             self.attention.map(attention::section),
             self.day.map(day::section),
             Some(data::section(self.data)),

@@ -1,4 +1,5 @@
-//! Which samples the model was trained, validated and tested on, and what was left out between them.
+//! Which samples the model was trained, validated and tested on, and what was left out between
+//! them.
 
 use super::chart::{Axis, Row, Span, Timeline, Words};
 use super::html::{Section, Table, paragraph};

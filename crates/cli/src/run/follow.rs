@@ -7,12 +7,14 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-/// A reader of a log that grows, and that a rollback or a resumed run writes anew without its last lines.
+/// A reader of a log that grows, and that a rollback or a resumed run writes anew without its last
+/// lines.
 pub(crate) struct LogFollower {
     path: PathBuf,
     /// Bytes up to the end of the last whole line that was read.
     read_bytes: u64,
-    /// That line, with its end. While it stands where it was read, what lies before it is as it was.
+    /// That line, with its end. While it stands where it was read, what lies before it is as it
+    /// was.
     last: Vec<u8>,
     /// When the log was last written to.
     pub(crate) written: Option<SystemTime>,
@@ -33,7 +35,8 @@ impl LogFollower {
         LogFollower { path, read_bytes: 0, last: Vec::new(), written: None }
     }
 
-    /// What has come. A last line without its end is not read until it has one; a line that is no JSON is passed over.
+    /// What has come. A last line without its end is not read until it has one; a line that is no
+    /// JSON is passed over.
     ///
     /// # Errors
     /// A log that is there and cannot be read.

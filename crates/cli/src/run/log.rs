@@ -49,11 +49,13 @@ impl Standing {
     }
 }
 
-/// Events whose whole duration lies between the line before theirs and their own, and the key that tells it.
+/// Events whose whole duration lies between the line before theirs and their own, and the key that
+/// tells it.
 const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), ("checkpoint", "save_s")];
 
 impl MetricsLog {
-    /// Opens the log of `run` where it stands: what lies beyond, which a resumed run will write again, is dropped.
+    /// Opens the log of `run` where it stands: what lies beyond, which a resumed run will write
+    /// again, is dropped.
     pub(crate) fn open_at(run: &RunFolder, standing: Standing) -> Result<Self> {
         let kept: String =
             run.metrics()?.iter().filter(|metric| standing.has(metric)).map(|metric| format!("{metric}\n")).collect();
@@ -62,8 +64,8 @@ impl MetricsLog {
         Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now(), line: Vec::new() })
     }
 
-    /// Appends one line, to be called as soon as what it tells of is over: validations and checkpoints get the time since the
-    /// line before.
+    /// Appends one line, to be called as soon as what it tells of is over: validations and
+    /// checkpoints get the time since the line before.
     pub(crate) fn push(&mut self, metric: &Value) -> Result<()> {
         let seconds = self.since.elapsed().as_secs_f64();
         let mut line = metric.clone();

@@ -1,8 +1,9 @@
-//! Made-up one-minute bars of a currency pair, with the shape of real ones: weeks from Sunday 22:00 to Friday 22:00 UTC, a
-//! daily rhythm of volatility, missing minutes when trading is thin.
+//! Made-up one-minute bars of a currency pair, with the shape of real ones: weeks from Sunday 22:00
+//! to Friday 22:00 UTC, a daily rhythm of volatility, missing minutes when trading is thin.
 //!
-//! The log price is a random walk plus a mean-reverting part, `x[t] = 0.97 x[t-1] + noise` (an autoregressive process of order
-//! one). The second part makes the next half hour partly predictable from the recent past, so that a model that learns shows it.
+//! The log price is a random walk plus a mean-reverting part, `x[t] = 0.97 x[t-1] + noise` (an
+//! autoregressive process of order one). The second part makes the next half hour partly
+//! predictable from the recent past, so that a model that learns shows it.
 
 use std::io::{self, Write};
 
@@ -14,7 +15,8 @@ const DAY_S: i64 = 86_400;
 const START_S: i64 = 1_514_764_800;
 const START_PRICE: f64 = 1.2;
 const REVERSION: f64 = 0.97;
-/// Standard deviation of the walk's and the reverting part's steps in a minute of average volatility.
+/// Standard deviation of the walk's and the reverting part's steps in a minute of average
+/// volatility.
 const WALK_STEP: f64 = 0.3e-4;
 const REVERTING_STEP: f64 = 2.0e-4;
 

@@ -1,4 +1,5 @@
-//! Made-up data: the demo and the tests run on them, and a user tries a set-up with them before his own are ready.
+//! Made-up data: the demo and the tests run on them, and a user tries a set-up with them before his
+//! own are ready.
 
 pub(crate) mod bars;
 pub(crate) mod random;

@@ -1,5 +1,6 @@
-//! Made-up samples in both HDF5 layouts. Features follow an autoregressive process; each target is a fixed mix of the shortest
-//! timeframe's last bar plus noise of the same size, so that half of its variance can be learnt.
+//! Made-up samples in both HDF5 layouts. Features follow an autoregressive process; each target is
+//! a fixed mix of the shortest timeframe's last bar plus noise of the same size, so that half of
+//! its variance can be learnt.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -75,7 +76,7 @@ pub(crate) fn write_series_file(path: &Path, spec: &Spec, options: &WriteOptions
     let base_ns = windows[0].0.duration_ns();
     let sample_time: Vec<i64> = (1..=spec.samples as i64).map(|n| START_NS + n * base_ns).collect();
     let timeframes: Vec<SeriesTimeframe> =
-        windows.iter().map(|window| make_timeframe(&mut random, window, (&sample_time, spec.features))).collect();
+        windows.iter().map(|window| make_timeframe(&mut random, window, &sample_time, spec.features)).collect();
     let base = &timeframes[0];
     let mut targets = vec![0.0; spec.samples * spec.targets];
     for (targets, &end) in targets.chunks_exact_mut(spec.targets).zip(&base.sample_end) {
@@ -88,10 +89,12 @@ pub(crate) fn write_series_file(path: &Path, spec: &Spec, options: &WriteOptions
 fn make_timeframe(
     random: &mut Random,
     &(timeframe, steps): &(Timeframe, usize),
-    (sample_time, features): (&[i64], usize),
+    sample_time: &[i64],
+    features: usize,
 ) -> SeriesTimeframe {
     let duration_ns = timeframe.duration_ns();
-    // The bar that ends a window closed last before or at the sample's time; bar 0 begins the first sample's window.
+    // The bar that ends a window closed last before or at the sample's time; bar 0 begins the first
+    // sample's window.
     let closed_by = |time: i64| time.div_euclid(duration_ns);
     let first_bar = closed_by(sample_time[0]) - (steps as i64 - 1);
     let sample_end: Vec<i64> = sample_time.iter().map(|&time| closed_by(time) - first_bar).collect();
@@ -110,8 +113,8 @@ fn make_timeframe(
 }
 
 impl Spec {
-    /// Bytes that are held while the samples are made, at the least: times, indices and targets of all of them, and a window of each
-    /// timeframe.
+    /// Bytes that are held while the samples are made, at the least: times, indices and targets of
+    /// all of them, and a window of each timeframe.
     pub(crate) fn held_bytes(&self) -> usize {
         let timeframes = match &self.windows {
             SynthWindows::Unnamed(_) => 1,
@@ -153,7 +156,8 @@ fn fill(random: &mut Random, bars: &mut [f32], features: usize) {
     }
 }
 
-/// How targets come from a bar: `target[k] = Σ weight[k, f] · bar[f] + noise`, both parts of variance 1.
+/// How targets come from a bar: `target[k] = Σ weight[k, f] · bar[f] + noise`, both parts of
+/// variance 1.
 struct Mix {
     weights: Vec<f64>,
 }

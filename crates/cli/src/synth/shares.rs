@@ -1,7 +1,8 @@
 //! Made-up daily bars of shares in sectors: what graphs between instruments can be tried on.
 //!
-//! A share's log return is the sum of the market's, its sector's, its own, and a part of what its sector did the day before: a model that knows
-//! a share's neighbours sees more of the sector than one that knows the share alone.
+//! A share's log return is the sum of the market's, its sector's, its own, and a part of what its
+//! sector did the day before: a model that knows a share's neighbours sees more of the sector than
+//! one that knows the share alone.
 
 use std::fmt::Write as _;
 

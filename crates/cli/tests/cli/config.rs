@@ -2,7 +2,8 @@
 
 use crate::stage::{SMALL, Stage};
 
-/// Trains a step with `arguments` and the environment `variables`; the run's configuration, one line a setting.
+/// Trains a step with `arguments` and the environment `variables`; the run's configuration, one
+/// line a setting.
 fn saved(stage: &Stage, arguments: &str, variables: &[(&str, &str)]) -> String {
     let mut command = stage.command(&format!("train --data series.h5 --out run --max-steps 1 {arguments}"));
     command.envs(variables.iter().copied());

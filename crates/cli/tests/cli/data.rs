@@ -1,4 +1,5 @@
-//! From bars to what the model sees: checked against the CSV and the HDF5 file, read by nothing of ours.
+//! From bars to what the model sees: checked against the CSV and the HDF5 file, read by nothing of
+//! ours.
 
 use crate::stage::{SMALL, Stage, bits, dataset, tensor};
 
@@ -181,7 +182,8 @@ fn windows_without_timestamps_are_split_by_position() {
         let targets = file.new_dataset::<f32>().shape([200, 2]).create("targets").unwrap();
         targets.write_raw(&vec![0.5f32; 400]).unwrap();
     });
-    // Two bars of M5 are ten of M1, one a sample, and two more are labels: twelve samples apart, eleven are left out at each split.
+    // Two bars of M5 are ten of M1, one a sample, and two more are labels: twelve samples apart,
+    // eleven are left out at each split.
     let plan = stage.succeeds("plan --data windows.h5");
     assert_eq!(plan["split"]["purged"], 22, "{plan}");
     assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=0s")["split"]["purged"], 0);

@@ -89,7 +89,8 @@ fn every_gpu_of_the_driver_is_tried() {
     for name in ["scatter_max gives", "segment kernels: extrema"] {
         assert!(named(name)["fault"].is_string(), "without kernels, {name} cannot work");
     }
-    // The made-up driver of this process has no kernels, and a trial that fails is a problem that is told.
+    // The made-up driver of this process has no kernels, and a trial that fails is a problem that
+    // is told.
     let failed = named("kernels: fill")["fault"].is_string();
     let is_told = answer["findings"].as_array().unwrap().iter().any(|finding| finding["id"] == "megabatch-failed");
     assert_eq!(failed, is_told, "{answer}");

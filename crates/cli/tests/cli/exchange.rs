@@ -62,7 +62,8 @@ fn both_forms_of_predictions_agree() {
     assert_eq!(csv.lines().count(), 46);
 }
 
-/// Errors of one horizon, in double precision: root mean square, mean absolute, and the share of signs that are right.
+/// Errors of one horizon, in double precision: root mean square, mean absolute, and the share of
+/// signs that are right.
 fn errors(predictions: &[f32], targets: &[f32], horizon: usize) -> [f64; 3] {
     let at = |values: &[f32]| -> Vec<f64> { values.iter().skip(horizon).step_by(2).copied().map(f64::from).collect() };
     let pairs: Vec<(f64, f64)> = at(predictions).into_iter().zip(at(targets)).collect();

@@ -39,8 +39,8 @@ fn by_time(csv: &str) -> BTreeMap<String, String> {
     csv.lines().skip(1).map(row).collect()
 }
 
-/// Every prediction of the whole series after `after` is followed as `is_same` demands of the two rows;
-/// what is followed besides are the last bars of segments, whose future is not known.
+/// Every prediction of the whole series after `after` is followed as `is_same` demands of the two
+/// rows; what is followed besides are the last bars of segments, whose future is not known.
 fn assert_followed_as(followed: &str, whole: &str, after: &str, is_same: fn(&str, &str) -> bool) -> usize {
     let (followed, mut whole) = (by_time(followed), by_time(whole));
     whole.retain(|time, _| time.as_str() > after);

@@ -1,4 +1,5 @@
-//! `graph`: graphs from files into one file, what is in it, and what becomes of it when something changes.
+//! `graph`: graphs from files into one file, what is in it, and what becomes of it when something
+//! changes.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +23,8 @@ fn with_files(folder: &str, files: &[(&str, &str)]) -> Stage {
     stage
 }
 
-/// Daily bars of a few shares whose returns repeat: A and B go together, C against them, and D has only a few days.
+/// Daily bars of a few shares whose returns repeat: A and B go together, C against them, and D has
+/// only a few days.
 fn with_shares() -> Stage {
     let stage = Stage::new();
     fs::create_dir(stage.path("shares")).unwrap();

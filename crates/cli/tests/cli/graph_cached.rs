@@ -1,4 +1,5 @@
-//! `graph build --cache`: a folder of graphs that were built, found by what they are of, within a limit.
+//! `graph build --cache`: a folder of graphs that were built, found by what they are of, within a
+//! limit.
 
 use std::fs;
 

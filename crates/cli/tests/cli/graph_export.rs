@@ -59,7 +59,8 @@ fn write_folder(stage: &Stage, folder: &str, files: &[(&str, &str)]) {
     files.iter().for_each(|(name, text)| stage.write(&format!("{folder}/{name}"), text));
 }
 
-/// Both files hold the same graphs: all of them, as the format that keeps everything has them, are the same bytes.
+/// Both files hold the same graphs: all of them, as the format that keeps everything has them, are
+/// the same bytes.
 fn assert_same_graphs(stage: &Stage, one: &str, other: &str) {
     let everything = |file: &str| {
         stage.succeeds(&format!("graph export {file} --format edge-index --out everything.safetensors"));
@@ -106,7 +107,8 @@ fn graphs_are_chosen_by_key_in_the_order_of_the_keys() {
     assert_eq!(answer["keys"], json!(["2", "1"]));
     assert_eq!((&answer["nodes"], &answer["edges"]), (&json!(5), &json!(4)));
     let (shape, attributes) = tensor(&stage.read("both.safetensors"), "edge_attr");
-    // By receiving node: of the second graph its first node receives from its second, as the edge `5, 4` says.
+    // By receiving node: of the second graph its first node receives from its second, as the edge
+    // `5, 4` says.
     assert_eq!((shape, attributes), (vec![4, 2], vec![0.25, 1.0, 7.0, 8.0, 1.0, 0.0, 0.5, 2.0]));
     // One graph is the same as `inspect --dump` has it.
     stage.succeeds("graph export g.mbg --key 2 --format edge-index --out one.safetensors");

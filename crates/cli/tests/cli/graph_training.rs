@@ -1,4 +1,5 @@
-//! Training on graphs: on cross-sections of shares, on one graph whose nodes are classified, on many that are classified as wholes.
+//! Training on graphs: on cross-sections of shares, on one graph whose nodes are classified, on
+//! many that are classified as wholes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -39,7 +40,8 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     let text = stage.said("eval --run run");
     assert!(text.contains("rank IC linear") && text.contains("at the first horizon, mean over"), "{text}");
 
-    // Each day has its correlations and its time, and the report shows them with the graph of the last day.
+    // Each day has its correlations and its time, and the report shows them with the graph of the
+    // last day.
     let days = evaluation["graphs"].as_array().unwrap();
     assert_eq!(days.len() as u64, plan["split"]["test"].as_u64().unwrap());
     let times: Vec<i64> = days.iter().map(|day| day["time_ns"].as_i64().unwrap()).collect();
@@ -141,7 +143,8 @@ fn graphs_that_do_not_belong_to_the_data_are_refused() {
     }
 }
 
-/// Twenty nodes in two groups. Only the neighbours' features tell a node's group: a model without edges is left to guess.
+/// Twenty nodes in two groups. Only the neighbours' features tell a node's group: a model without
+/// edges is left to guess.
 fn write_groups(stage: &Stage) {
     let (mut edges, mut features, mut labels) =
         ("src,dst\n".to_owned(), "node,a,b\n".to_owned(), "node,label,split\n".to_owned());

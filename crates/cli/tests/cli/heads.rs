@@ -1,4 +1,5 @@
-//! Targets that are not known, several quantiles, and classes, from the data file to the predictions.
+//! Targets that are not known, several quantiles, and classes, from the data file to the
+//! predictions.
 
 use serde_json::json;
 

@@ -7,7 +7,8 @@ use crate::stage::{SMALL, Stage, dataset, numbers};
 /// The instruments, in the order of the file.
 const NAMES: [&str; 2] = ["EURUSD", "USDJPY"];
 
-/// `series.h5` of two instruments of the same days, so that each part of the split has samples of both.
+/// `series.h5` of two instruments of the same days, so that each part of the split has samples of
+/// both.
 fn two() -> Stage {
     let stage = Stage::new();
     for (seed, name) in NAMES.into_iter().enumerate() {

@@ -42,7 +42,8 @@ fn a_replay_answers_with_the_keys_that_programs_read() {
         assert!(answer["driver_calls"].as_u64().unwrap() > 0, "{answer}");
         assert_eq!(answer["bytes_copied"], 0, "{answer}");
     }
-    // Both holes go back to the device, 80 MiB in all, and no piece of it is too small for pages or granules.
+    // Both holes go back to the device, 80 MiB in all, and no piece of it is too small for pages or
+    // granules.
     assert_eq!(answer("pytorch", "125829120")["oom"], false);
 }
 

@@ -1,4 +1,5 @@
-//! A run as others see it: `monitor` on the screen and for Prometheus, TensorBoard's events, and the trace of its steps.
+//! A run as others see it: `monitor` on the screen and for Prometheus, TensorBoard's events, and
+//! the trace of its steps.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

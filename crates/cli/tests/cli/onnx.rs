@@ -1,4 +1,5 @@
-//! Models as ONNX files: what is in them, seen from outside. `cargo xtask peers onnx` computes with them.
+//! Models as ONNX files: what is in them, seen from outside. `cargo xtask peers onnx` computes with
+//! them.
 
 use serde_json::{Value, json};
 

@@ -10,7 +10,8 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// One command of a `sh` block: the line on which it begins, and its text with continuations joined.
+/// One command of a `sh` block: the line on which it begins, and its text with continuations
+/// joined.
 #[derive(Debug, PartialEq)]
 struct Shown {
     line: usize,

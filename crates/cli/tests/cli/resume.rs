@@ -1,4 +1,5 @@
-//! A run that was ended, asked to stop or killed goes on as if it had not been: same weights, same moments, same log.
+//! A run that was ended, asked to stop or killed goes on as if it had not been: same weights, same
+//! moments, same log.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -30,8 +31,8 @@ fn check_same(stage: &Stage, settings: &str, steps: u64) {
     assert_eq!(resumed, log("whole"));
 }
 
-/// Compares the best weights of the two runs of [`check_same`]. A run that was ended before does not have the same: it was
-/// validated there.
+/// Compares the best weights of the two runs of [`check_same`]. A run that was ended before does
+/// not have the same: it was validated there.
 fn check_same_best(stage: &Stage) {
     assert_eq!(stage.succeeds("eval --run run"), stage.succeeds("eval --run whole"));
 }
@@ -134,7 +135,8 @@ impl Long {
         let line = format!("train --data series.h5 --out run --max-steps 50000 {SMALL} --json");
         let mut process = stage.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(process.stderr.take().unwrap());
-        // The checkpoint of an epoch's end follows the line on its validation, and precedes that of the next.
+        // The checkpoint of an epoch's end follows the line on its validation, and precedes that of
+        // the next.
         let mut line = String::new();
         for epoch in 1..=2 {
             line.clear();

@@ -57,8 +57,9 @@ impl Stage {
         String::from_utf8(self.read(name)).unwrap()
     }
 
-    /// Lets `write` make or change the HDF5 file `name`. Processes that other tests start meanwhile inherit HDF5's open files with
-    /// their locks; hence it writes elsewhere, and a copy, which nobody has open, comes to the name.
+    /// Lets `write` make or change the HDF5 file `name`. Processes that other tests start meanwhile
+    /// inherit HDF5's open files with their locks; hence it writes elsewhere, and a copy, which
+    /// nobody has open, comes to the name.
     pub(crate) fn with_hdf5(&self, name: &str, write: impl FnOnce(&Path)) {
         let elsewhere = tempfile::tempdir().unwrap();
         let draft = elsewhere.path().join(name);
@@ -69,7 +70,8 @@ impl Stage {
         fs::copy(&draft, self.path(name)).unwrap();
     }
 
-    /// `megabatch LINE`, the words of the line being parted by blanks; settings of the developer's environment have no say.
+    /// `megabatch LINE`, the words of the line being parted by blanks; settings of the developer's
+    /// environment have no say.
     pub(crate) fn command(&self, line: &str) -> std::process::Command {
         let mut command = std::process::Command::new(cargo_bin!("megabatch"));
         command.args(line.split_whitespace()).current_dir(self.folder.path());
@@ -101,7 +103,8 @@ impl Stage {
         serde_json::from_slice(&assert.get_output().stdout).expect("standard output is one JSON value")
     }
 
-    /// Runs `megabatch LINE`, which must fail with `exit_code` and answer nothing, as text and as JSON; both messages.
+    /// Runs `megabatch LINE`, which must fail with `exit_code` and answer nothing, as text and as
+    /// JSON; both messages.
     pub(crate) fn fails(&self, line: &str, exit_code: i32) -> [String; 2] {
         let stderr = |line: &str| {
             let assert = self.run(line).code(exit_code).stdout("");

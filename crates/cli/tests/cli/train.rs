@@ -1,4 +1,5 @@
-//! Training by the program: it learns, it repeats itself to the bit, and it leaves what it promises.
+//! Training by the program: it learns, it repeats itself to the bit, and it leaves what it
+//! promises.
 
 use serde_json::Value;
 
@@ -254,7 +255,8 @@ fn a_run_that_no_longer_improves_ends_early_and_stays_ended() {
     let line = format!("train --data series.h5 --out run {SMALL} {patience} --set training.validate_every_steps=2");
     let answer = stage.succeeds(&line);
     assert_eq!((&answer["finished"], &answer["ended_early"]), (&true.into(), &true.into()));
-    // The first of the validations, two steps apart, sets the mark that three more do not better by a thousand.
+    // The first of the validations, two steps apart, sets the mark that three more do not better by
+    // a thousand.
     assert_eq!(answer["steps"], 8);
     assert!(answer["evaluation"]["rmse"].is_array(), "a run that ended early is evaluated");
     let again = stage.succeeds("train --out run --resume");
@@ -270,13 +272,15 @@ fn huber_is_gentler_with_large_errors() {
         stage.succeeds(&format!("train --data series.h5 --out {run} --max-steps 1 {SMALL} {loss}"));
     }
     let [mse, huber] = ["mse", "huber"].map(|run| losses(&stage, run, "step")[0]);
-    // Of an error e far above 0.1 it makes 0.1 (|e| - 0.05), and its mean is at most that of the root of the mean square.
+    // Of an error e far above 0.1 it makes 0.1 (|e| - 0.05), and its mean is at most that of the
+    // root of the mean square.
     assert!(huber < 0.1 * mse.sqrt() && huber > 0.04 * mse.sqrt(), "{huber} for {mse}");
     let evaluation: Value = serde_json::from_str(&stage.text("huber/evaluation.json")).unwrap();
     assert_eq!(evaluation, stage.succeeds("eval --run huber"), "eval judges by the loss of the run");
 }
 
-/// Settings under which states are carried, units dropped, and runs short enough for the two to matter.
+/// Settings under which states are carried, units dropped, and runs short enough for the two to
+/// matter.
 const CARRYING: &str =
     "--set training.carry_state=true --set model.layers=2 --set model.dropout=0.25 --set training.run_length=4";
 

@@ -6,7 +6,8 @@ use crate::stage::{Stage, dataset};
 
 const MADE: &str = "--timeframes D1:5 --features log_return,range --target log_return --horizon 2";
 
-/// A share of `days` days from the `first`-th of 2020 on, as Alpha Vantage writes it, newest first: split 2:1 on its 30th day.
+/// A share of `days` days from the `first`-th of 2020 on, as Alpha Vantage writes it, newest first:
+/// split 2:1 on its 30th day.
 fn share(first: i64, days: i64, phase: f64) -> String {
     let header = "timestamp,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient\n";
     let row = |k: i64| {

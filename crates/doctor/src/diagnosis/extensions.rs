@@ -1,4 +1,5 @@
-//! Extensions of PyTorch, such as torch_scatter: built for this PyTorch, for its CUDA, and for GPUs at all?
+//! Extensions of PyTorch, such as torch_scatter: built for this PyTorch, for its CUDA, and for GPUs
+//! at all?
 
 use super::Case;
 use crate::explain::Topic;
@@ -18,7 +19,8 @@ struct Misfit<'a> {
 const WHY: &str = "An extension is compiled for one release of PyTorch and one version of CUDA, and works with these alone; pip does not \
 check that it does. The commands replace it by the build that fits.";
 
-/// The findings, and the repair of the environment: of PyTorch by `wheel` if one is given, and of the extensions.
+/// The findings, and the repair of the environment: of PyTorch by `wheel` if one is given, and of
+/// the extensions.
 pub(super) fn findings(case: &Case<'_>, wheel: Option<Wheel>) -> (Vec<Finding>, Option<Repair>) {
     let Some((python, torch)) = case.python.zip(case.torch()) else { return (Vec::new(), None) };
     let misfits: Vec<Misfit<'_>> =
@@ -28,7 +30,7 @@ pub(super) fn findings(case: &Case<'_>, wheel: Option<Wheel>) -> (Vec<Finding>, 
         Some(_) => python.extensions.iter().collect(),
         None => misfits.iter().map(|misfit| misfit.extension).collect(),
     };
-    let repair = repair(case, (python, torch), wheel, &leaving);
+    let repair = repair(case, python, torch, wheel, &leaving);
     let findings = misfits.iter().enumerate().map(|(k, misfit)| finding(misfit, k == 0, repair.as_ref())).collect();
     (findings, repair)
 }
@@ -93,7 +95,8 @@ fn finding(misfit: &Misfit<'_>, is_first: bool, repair: Option<&Repair>) -> Find
 
 fn repair(
     case: &Case<'_>,
-    (python, torch): (&Python, &Torch),
+    python: &Python,
+    torch: &Torch,
     wheel: Option<Wheel>,
     leaving: &[&Installed],
 ) -> Option<Repair> {

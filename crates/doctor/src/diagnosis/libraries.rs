@@ -1,4 +1,5 @@
-//! Several CUDA runtimes where programs look for one, and a cuDNN that is not what PyTorch asks for.
+//! Several CUDA runtimes where programs look for one, and a cuDNN that is not what PyTorch asks
+//! for.
 
 use std::collections::BTreeSet;
 

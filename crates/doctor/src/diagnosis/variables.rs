@@ -6,8 +6,9 @@ use crate::finding::Finding;
 
 const OLD_NAME: &str = "PYTORCH_CUDA_ALLOC_CONF";
 const NEW_NAME: &str = "PYTORCH_ALLOC_CONF";
-/// The first release that reads [`NEW_NAME`] and warns about [`OLD_NAME`]. Confirmed by its own warning, `PYTORCH_CUDA_ALLOC_CONF is
-/// deprecated, use PYTORCH_ALLOC_CONF instead`; the release by use.
+/// The first release that reads [`NEW_NAME`] and warns about [`OLD_NAME`]. Confirmed by its own
+/// warning, `PYTORCH_CUDA_ALLOC_CONF is deprecated, use PYTORCH_ALLOC_CONF instead`; the release by
+/// use.
 const RENAMED_IN: (u32, u32) = (2, 9);
 
 pub(super) fn findings(case: &Case<'_>) -> Vec<Finding> {
@@ -119,8 +120,8 @@ fn names_of_settings(case: &Case<'_>) -> Option<Finding> {
     Some(finding.explained_by(Topic::Allocator))
 }
 
-/// Settings that PyTorch knows. Source: <https://docs.pytorch.org/docs/stable/notes/cuda.html>; the first six confirmed by what was quoted
-/// of it, the others from use.
+/// Settings that PyTorch knows. Source: <https://docs.pytorch.org/docs/stable/notes/cuda.html>; the
+/// first six confirmed by what was quoted of it, the others from use.
 const KNOWN: &[&str] = &[
     "backend",
     "max_split_size_mb",

@@ -15,8 +15,9 @@ const fn driver(major: u32, minor: u32, version: &'static str) -> Driver {
     Driver { cuda: CudaVersion::new(major, minor), version }
 }
 
-/// The drivers that the versions of CUDA came with, newest first. Source, all confirmed: table 3 of NVIDIA's release notes,
-/// <https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html>; those before 12.1 from use.
+/// The drivers that the versions of CUDA came with, newest first. Source, all confirmed: table 3 of
+/// NVIDIA's release notes, <https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html>;
+/// those before 12.1 from use.
 pub const DRIVERS: &[Driver] = &[
     driver(13, 2, "595.45.04"),
     driver(13, 1, "590.44.01"),
@@ -34,13 +35,15 @@ pub const DRIVERS: &[Driver] = &[
     driver(11, 7, "515.43.04"),
 ];
 
-/// By the first number of a CUDA version, the oldest driver that runs programs made with any of its versions, in so far as they bring
-/// machine code for the GPU. Source, confirmed: <https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html>, which
-/// gives the branches 580, 525 and 450; the full numbers are those of the drivers that CUDA 13.0 and 12.0 came with, and 450.80.02 as
-/// NVIDIA's release notes have it.
+/// By the first number of a CUDA version, the oldest driver that runs programs made with any of its
+/// versions, in so far as they bring machine code for the GPU. Source, confirmed:
+/// <https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html>, which
+/// gives the branches 580, 525 and 450; the full numbers are those of the drivers that CUDA 13.0
+/// and 12.0 came with, and 450.80.02 as NVIDIA's release notes have it.
 pub const OLDEST_DRIVERS: &[(u32, &str)] = &[(13, "580.65.06"), (12, "525.60.13"), (11, "450.80.02")];
 
-/// The newest CUDA version that came with `driver` or an older one; `None` for drivers older than the table.
+/// The newest CUDA version that came with `driver` or an older one; `None` for drivers older than
+/// the table.
 pub fn cuda_of_driver(driver: &Version) -> Option<CudaVersion> {
     let came_with = |row: &&Driver| version(row.version) <= *driver;
     DRIVERS.iter().find(came_with).map(|row| row.cuda)

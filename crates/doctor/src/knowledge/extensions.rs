@@ -12,10 +12,12 @@ pub struct Extension {
     pub package: &'static str,
 }
 
-/// Those that are looked at, in the order in which they are installed: torch_sparse uses torch_scatter.
+/// Those that are looked at, in the order in which they are installed: torch_sparse uses
+/// torch_scatter.
 ///
-/// Their wheels carry what they were built for in their version: `2.1.2+pt27cu128` is for PyTorch 2.7 and CUDA 12.8, `2.1.2+pt27cpu` for no
-/// GPU. Confirmed: <https://data.pyg.org/whl/torch-2.8.0+cu128.html>.
+/// Their wheels carry what they were built for in their version: `2.1.2+pt27cu128` is for PyTorch
+/// 2.7 and CUDA 12.8, `2.1.2+pt27cpu` for no GPU. Confirmed:
+/// <https://data.pyg.org/whl/torch-2.8.0+cu128.html>.
 pub const EXTENSIONS: &[Extension] = &[
     Extension { module: "torch_scatter", package: "torch-scatter" },
     Extension { module: "torch_sparse", package: "torch-sparse" },
@@ -23,7 +25,8 @@ pub const EXTENSIONS: &[Extension] = &[
     Extension { module: "pyg_lib", package: "pyg-lib" },
 ];
 
-/// Indexes of wheels that were looked at, by release of PyTorch and CUDA version. Others follow the pattern, unseen.
+/// Indexes of wheels that were looked at, by release of PyTorch and CUDA version. Others follow the
+/// pattern, unseen.
 pub const KNOWN_INDEXES: &[((u32, u32), CudaVersion, Source)] = &[
     ((2, 0), CudaVersion::new(11, 8), Source::Confirmed("https://data.pyg.org/whl/torch-2.0.1+cu118.html")),
     ((2, 4), CudaVersion::new(12, 4), Source::Confirmed("https://data.pyg.org/whl/torch-2.4.0+cu124.html")),
@@ -34,16 +37,18 @@ pub const KNOWN_INDEXES: &[((u32, u32), CudaVersion, Source)] = &[
     ((2, 12), CudaVersion::new(13, 0), Source::Confirmed("https://data.pyg.org/whl/torch-2.12.0+cu130.html")),
 ];
 
-/// The address where the wheels for a PyTorch and a CUDA are listed: `https://data.pyg.org/whl/torch-${TORCH}+${CUDA}.html`, in which the
-/// last number of PyTorch's version is 0, because wheels serve all patches of a release. Confirmed: <https://github.com/pyg-team/pyg-lib>.
+/// The address where the wheels for a PyTorch and a CUDA are listed:
+/// `https://data.pyg.org/whl/torch-${TORCH}+${CUDA}.html`, in which the last number of PyTorch's
+/// version is 0, because wheels serve all patches of a release. Confirmed:
+/// <https://github.com/pyg-team/pyg-lib>.
 pub fn index(torch: &Version, cuda: CudaVersion) -> String {
     let (major, minor) = torch.minor();
     format!("https://data.pyg.org/whl/torch-{major}.{minor}.0+{}.html", cuda.tag())
 }
 
-/// Whether the extensions have CUDA wheels for `processor`. Confirmed for aarch64, where there are none: the indexes of 2.8 (CUDA 12.8) and
-/// 2.12 (CUDA 13.0) list `linux_x86_64` alone. The index of 2.12 *without* CUDA has `linux_aarch64` wheels of torch_scatter, which do not
-/// use a GPU.
+/// Whether the extensions have CUDA wheels for `processor`. Confirmed for aarch64, where there are
+/// none: the indexes of 2.8 (CUDA 12.8) and 2.12 (CUDA 13.0) list `linux_x86_64` alone. The index
+/// of 2.12 *without* CUDA has `linux_aarch64` wheels of torch_scatter, which do not use a GPU.
 pub fn has_cuda_wheels(processor: Processor) -> bool {
     processor == Processor::X86
 }

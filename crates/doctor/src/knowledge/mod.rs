@@ -1,6 +1,8 @@
-//! What is known of PyTorch's wheels, of the extensions built for it and of NVIDIA's drivers: dated tables, each row with its source.
+//! What is known of PyTorch's wheels, of the extensions built for it and of NVIDIA's drivers: dated
+//! tables, each row with its source.
 //!
-//! What the tables do not have is unknown, and said to be: nothing is extrapolated from the rows that are there.
+//! What the tables do not have is unknown, and said to be: nothing is extrapolated from the rows
+//! that are there.
 
 mod drivers;
 mod extensions;
@@ -15,7 +17,8 @@ pub use wheel::{Need, Wheel, choose};
 /// The day on which the tables were last compared with their sources.
 pub const AS_OF: &str = "2026-11-22";
 
-/// The releases of PyTorch with the CUDA and cuDNN of each, and the GPUs that those of 2.12 to 2.14 were compiled for.
+/// The releases of PyTorch with the CUDA and cuDNN of each, and the GPUs that those of 2.12 to 2.14
+/// were compiled for.
 pub const RELEASE_MATRIX: &str = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md";
 
 /// How a fact came into a table.
@@ -37,7 +40,8 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// By the name that Linux and Python have for it; `None` for those that no CUDA wheels are made for.
+    /// By the name that Linux and Python have for it; `None` for those that no CUDA wheels are made
+    /// for.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "x86_64" | "AMD64" => Some(Processor::X86),

@@ -23,7 +23,8 @@ pub struct Build {
     pub cuda: CudaVersion,
     /// The cuDNN that it was built with and asks for.
     pub cudnn: &'static str,
-    /// GPUs that the wheels for x86-64 are for, as a list for compilers; empty where it is not known.
+    /// GPUs that the wheels for x86-64 are for, as a list for compilers; empty where it is not
+    /// known.
     pub x86: &'static str,
     /// GPUs that those for aarch64 are for; `None` where there are no such wheels.
     pub arm: Option<&'static str>,
@@ -107,9 +108,10 @@ pub const NEWEST: (u32, u32) = RELEASES[0].version;
 /// The releases, newest first, as of [`AS_OF`](super::AS_OF).
 ///
 /// Wheels for aarch64: 2.7's for CUDA 12.8 is on PyTorch's index; 2.8's for 12.8 is named by
-/// <https://github.com/pytorch/pytorch/issues/160162> and that for 12.9 by <https://huggingface.co/docs/kernels/builder/build-variants>,
-/// which also has those of 2.9 to 2.12. 2.6's for 12.6 is known from use. `pip install torch` without an index gave the CPU build on
-/// aarch64 up to 2.9 at least: <https://github.com/pytorch/pytorch/issues/168065>.
+/// <https://github.com/pytorch/pytorch/issues/160162> and that for 12.9 by
+/// <https://huggingface.co/docs/kernels/builder/build-variants>, which also has those of 2.9 to
+/// 2.12. 2.6's for 12.6 is known from use. `pip install torch` without an index gave the CPU build
+/// on aarch64 up to 2.9 at least: <https://github.com/pytorch/pytorch/issues/168065>.
 pub const RELEASES: &[Release] = &[
     release_of(
         (2, 14),

@@ -36,9 +36,10 @@ impl Wheel {
 
 /// The wheel to install; `None` where the table has none that suits.
 ///
-/// The release that is there is kept if one of its wheels suits. Else it is a wheel for the CUDA version that the driver was made for or
-/// the next before it, with which extensions are compiled where they have to be, and of those the newest release. Where there is none of
-/// that generation, it is the newest release that has any.
+/// The release that is there is kept if one of its wheels suits. Else it is a wheel for the CUDA
+/// version that the driver was made for or the next before it, with which extensions are compiled
+/// where they have to be, and of those the newest release. Where there is none of that generation,
+/// it is the newest release that has any.
 pub fn choose(need: &Need) -> Option<Wheel> {
     kept(need).or_else(|| newest(need))
 }

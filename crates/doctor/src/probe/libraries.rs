@@ -1,5 +1,5 @@
-//! CUDA's shared libraries, where the dynamic loader looks for them and in its order: `LD_LIBRARY_PATH`, then what `/etc/ld.so.conf` lists,
-//! then the system's own folders (ld.so(8)).
+//! CUDA's shared libraries, where the dynamic loader looks for them and in its order:
+//! `LD_LIBRARY_PATH`, then what `/etc/ld.so.conf` lists, then the system's own folders (ld.so(8)).
 
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,8 @@ fn configured(system: &System) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Files whose names are `stem`, or begin with it where it ends with a point; each file once, under the first name that leads to it.
+/// Files whose names are `stem`, or begin with it where it ends with a point; each file once, under
+/// the first name that leads to it.
 fn found(system: &System, folders: &[PathBuf], stem: &str) -> Vec<Library> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut libraries = Vec::new();

@@ -8,7 +8,8 @@ use crate::system::System;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 const NVIDIA: &str = "0x10de";
-/// First byte of the class of displays and of 3D controllers, which accelerators without a display are.
+/// First byte of the class of displays and of 3D controllers, which accelerators without a display
+/// are.
 const DISPLAY: &str = "0x03";
 
 /// An NVIDIA GPU on the PCI bus.

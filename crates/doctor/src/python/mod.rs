@@ -1,4 +1,5 @@
-//! A Python environment: what it answers when it is asked, and what its files say where it cannot answer.
+//! A Python environment: what it answers when it is asked, and what its files say where it cannot
+//! answer.
 
 mod answer;
 mod find;
@@ -78,7 +79,8 @@ pub struct Installed {
     pub module: &'static str,
     /// Its version, with what it was built for, such as `2.1.2+pt27cu128`.
     pub version: Option<Version>,
-    /// What it says itself about the CUDA version it was built with: `Some(None)` for a build without CUDA, `None` where it says nothing.
+    /// What it says itself about the CUDA version it was built with: `Some(None)` for a build
+    /// without CUDA, `None` where it says nothing.
     pub tells: Option<Option<CudaVersion>>,
     /// Why it cannot be imported.
     pub import_error: Option<String>,
@@ -117,7 +119,8 @@ impl Installed {
         }
     }
 
-    /// The release of PyTorch that it was built for: 2 and 7 of `pt27cu128`, 2 and 12 of `pt212cu130`.
+    /// The release of PyTorch that it was built for: 2 and 7 of `pt27cu128`, 2 and 12 of
+    /// `pt212cu130`.
     pub(crate) fn built_for_torch(&self) -> Option<(u32, u32)> {
         let digits = self.version.as_ref()?.local()?.strip_prefix("pt")?;
         let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
@@ -133,7 +136,8 @@ impl Python {
     }
 }
 
-/// Finds the environment that `named` says, or the active one, and asks it; `None` where there is none.
+/// Finds the environment that `named` says, or the active one, and asks it; `None` where there is
+/// none.
 pub(crate) fn look(system: &System, named: Option<&Path>, limit: Duration) -> Option<Python> {
     let (executable, found_by) = find::interpreter(system, named)?;
     let answer = answer::ask(system, &executable, limit);

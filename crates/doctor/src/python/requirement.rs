@@ -28,7 +28,8 @@ impl Requirement {
         (!name.is_empty()).then(|| Requirement { name: normal(name), versions, marker: marker.trim().to_owned() })
     }
 
-    /// Whether it is asked for on a machine of `architecture`, as far as its marker is understood: what only an extra asks for is not.
+    /// Whether it is asked for on a machine of `architecture`, as far as its marker is understood:
+    /// what only an extra asks for is not.
     pub fn applies(&self, architecture: &str) -> bool {
         let marker = self.marker.replace('\'', "\"");
         let names = |machine: &str| marker.contains(&format!("platform_machine == \"{machine}\""));

@@ -11,7 +11,8 @@ use crate::patient::{CUDA_12_8, PYTHON, Patient, extension, found, ids, run, tor
 const OF_2_7_CU128: &[&str] = &["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"];
 const OF_CU126: &[&str] = &["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"];
 
-/// PyTorch 2.7.0 for CUDA 12.8 with a torch_scatter for the CPU: it is imported, and fails when it is used.
+/// PyTorch 2.7.0 for CUDA 12.8 with a torch_scatter for the CPU: it is imported, and fails when it
+/// is used.
 pub(crate) fn cpu_scatter() -> Patient {
     Patient::with_gpu("x86_64", "570.124.06", (9, 0))
         .python(&[

@@ -1,4 +1,5 @@
-//! Cases from the field, each a made-up machine: what is said about it, and the commands that are given.
+//! Cases from the field, each a made-up machine: what is said about it, and the commands that are
+//! given.
 #![cfg(target_os = "linux")]
 
 mod environment;

@@ -1,4 +1,5 @@
-//! Checks and measures megabatch on the GPU of this machine, and prints a table row by row. `scripts/gpu-check` builds it and runs it.
+//! Checks and measures megabatch on the GPU of this machine, and prints a table row by row.
+//! `scripts/gpu-check` builds it and runs it.
 
 mod check;
 mod watch;

@@ -1,11 +1,13 @@
-//! Checks of a device, one after another in a process of their own: where it ends, hangs, or loses its device, another one goes on behind the check that it had come to.
+//! Checks of a device, one after another in a process of their own: where it ends, hangs, or loses
+//! its device, another one goes on behind the check that it had come to.
 //!
 //! ```text
 //! program        │ spawns itself with --from 0; passes on each row that comes; waits so long for a row, and no longer
 //! program --from │ a row as each check ends; ends behind one after which the device does not work any more
 //! ```
 //!
-//! A GPU's context that has failed fails in every later call, and a kernel that waits for ever lets nothing else run.
+//! A GPU's context that has failed fails in every later call, and a kernel that waits for ever lets
+//! nothing else run.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -38,7 +40,8 @@ impl<'c> Check<'c> {
     }
 }
 
-/// Runs the checks from number `from` on, and writes a row for each as it ends. `settle` waits for the device after every one.
+/// Runs the checks from number `from` on, and writes a row for each as it ends. `settle` waits for
+/// the device after every one.
 ///
 /// # Errors
 /// Of writing.
@@ -59,7 +62,7 @@ pub(crate) fn work(
         if outcome.is_err() {
             code = FAILED;
         }
-        tell(out, name, (&outcome, start.elapsed()))?;
+        tell(out, name, &outcome, start.elapsed())?;
         if is_lost {
             return Ok(LOST);
         }
@@ -67,7 +70,8 @@ pub(crate) fn work(
     Ok(code)
 }
 
-/// A table of the checks of these names, which processes of `worker` do, each told where to begin: their rows are passed on, and a check that gives none fails.
+/// A table of the checks of these names, which processes of `worker` do, each told where to begin:
+/// their rows are passed on, and a check that gives none fails.
 ///
 /// # Errors
 /// Of starting a process, or of writing.
@@ -99,7 +103,7 @@ pub(crate) fn watch(
         // One that lost its device has told of it.
         if told < names.len() && ending.code != Some(i32::from(LOST)) {
             code = FAILED;
-            tell(out, &names[told], (&Err(ending.text), start.elapsed()))?;
+            tell(out, &names[told], &Err(ending.text), start.elapsed())?;
             told += 1;
         }
     }
@@ -156,7 +160,7 @@ fn with_causes(error: &dyn Error) -> String {
     causes.fold(error.to_string(), |text, cause| if text.contains(&cause) { text } else { format!("{text}: {cause}") })
 }
 
-fn tell(out: &mut dyn Write, name: &str, (outcome, took): (&Result<String, String>, Duration)) -> io::Result<()> {
+fn tell(out: &mut dyn Write, name: &str, outcome: &Result<String, String>, took: Duration) -> io::Result<()> {
     let result = match outcome {
         Ok(text) => in_a_cell(text),
         Err(fault) => format!("**failed**: {}", in_a_cell(fault)),

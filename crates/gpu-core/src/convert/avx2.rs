@@ -24,7 +24,8 @@ macro_rules! eights {
             let (from, from_rest) = from.as_chunks::<LANES>();
             let (to, to_rest) = to.as_chunks_mut::<LANES>();
             for (from, to) in from.iter().zip(to) {
-                // SAFETY: a chunk is eight elements, which is what is loaded and stored, and neither asks for alignment.
+                // SAFETY: a chunk is eight elements, which is what is loaded and stored, and
+                // neither asks for alignment.
                 unsafe { $store(to.as_mut_ptr().cast(), $kernel($load(from.as_ptr().cast()))) }
             }
             portable::$name(from_rest, to_rest);

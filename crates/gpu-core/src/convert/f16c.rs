@@ -18,7 +18,8 @@ pub(super) unsafe fn f32_to_f16(from: &[f32], to: &mut [f16]) {
     let (from, from_rest) = from.as_chunks::<LANES>();
     let (to, to_rest) = to.as_chunks_mut::<LANES>();
     for (from, to) in from.iter().zip(to) {
-        // SAFETY: a chunk is eight elements, 32 and 16 bytes, and neither access asks for alignment.
+        // SAFETY: a chunk is eight elements, 32 and 16 bytes, and neither access asks for
+        // alignment.
         unsafe {
             let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.as_ptr()));
             _mm_storeu_si128(to.as_mut_ptr().cast::<__m128i>(), halves);

@@ -1,8 +1,9 @@
 //! Slices of 16-bit floats to and from f32, rounded to nearest even, on the CPU.
 //!
-//! Each conversion is IEEE 754's: exact where the target can hold the value, else to the nearest, ties to even; too large becomes
-//! infinite, too small a subnormal or a zero of the same sign. A NaN stays one: it keeps its sign and the leading bits of its payload, and
-//! becomes quiet. All forms give the same bits; the instruction set is chosen when a slice is converted.
+//! Each conversion is IEEE 754's: exact where the target can hold the value, else to the nearest,
+//! ties to even; too large becomes infinite, too small a subnormal or a zero of the same sign. A
+//! NaN stays one: it keeps its sign and the leading bits of its payload, and becomes quiet. All
+//! forms give the same bits; the instruction set is chosen when a slice is converted.
 
 mod portable;
 

@@ -16,8 +16,8 @@ pub(super) fn f16_of(value: f32) -> f16 {
     let magnitude = bits & 0x7fff_ffff;
     let rounded = match magnitude {
         0..0x3880_0000 => f16_subnormal(magnitude),
-        // The exponent's bias is 112 less, the fraction 13 bits shorter. A carry out of the fraction is right: it is the next
-        // power of two, and above the largest half infinity.
+        // The exponent's bias is 112 less, the fraction 13 bits shorter. A carry out of the
+        // fraction is right: it is the next power of two, and above the largest half infinity.
         0x3880_0000..0x4780_0000 => round_off(magnitude - (112 << 23), 13) as u16,
         0x4780_0000..=F32_INFINITY => 0x7c00,
         _ => 0x7c00 | F16_QUIET | (magnitude >> 13) as u16 & 0x03ff,

@@ -1,12 +1,12 @@
-//! The portable form against the `half` crate, and every other form against it: all 16-bit values, and of the f32 all exponents
-//! with the fractions at which rounding turns, and many at random.
+//! The portable form against the `half` crate, and every other form against it: all 16-bit values,
+//! and of the f32 all exponents with the fractions at which rounding turns, and many at random.
 
 use half::{bf16, f16};
 
 use super::portable;
 
-/// For each 16-bit pattern as the upper half of an f32: lower halves around every rounding boundary of bf16, and in the
-/// fractions that f16 drops.
+/// For each 16-bit pattern as the upper half of an f32: lower halves around every rounding boundary
+/// of bf16, and in the fractions that f16 drops.
 fn telling_f32s() -> Vec<f32> {
     let tails = [0u32, 1, 0x0fff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xffff];
     let dense = (0..=u16::MAX).flat_map(|upper| tails.map(|tail| u32::from(upper) << 16 | tail));
@@ -77,7 +77,8 @@ fn rounding_is_to_nearest_with_ties_to_even() {
     }
 }
 
-/// Checks one form of a conversion on every length near a vector's, at every offset, and on all of `from`.
+/// Checks one form of a conversion on every length near a vector's, at every offset, and on all of
+/// `from`.
 macro_rules! check {
     ($from:expr, $form:expr, $portable:expr, $to:ty) => {{
         let from = $from;
@@ -135,7 +136,8 @@ mod x86_64 {
     macro_rules! form {
         ($module:ident::$name:ident) => {
             |from: &[_], to: &mut [_]| {
-                // SAFETY: the test has seen that the processor has the instructions, and gives slices of one length.
+                // SAFETY: the test has seen that the processor has the instructions, and gives
+                // slices of one length.
                 unsafe { $module::$name(from, to) }
             }
         };

@@ -16,7 +16,8 @@ pub(super) struct Apart {
     context: Arc<Context>,
 }
 
-// SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a time.
+// SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a
+// time.
 unsafe impl Send for Apart {}
 // SAFETY: as above.
 unsafe impl Sync for Apart {}
@@ -61,7 +62,8 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // Where the context cannot be current, it is gone, and the stream with it. What was submitted to it ends nevertheless.
+        // Where the context cannot be current, it is gone, and the stream with it. What was
+        // submitted to it ends nevertheless.
         if self.context.enter_aside().is_ok() {
             // SAFETY: the stream is ours, and nobody has it after this.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };

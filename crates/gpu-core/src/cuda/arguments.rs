@@ -5,7 +5,8 @@ use std::ffi::c_void;
 /// The alignment of every value in an argument list: that of the widest type that PTX passes.
 const ALIGN_BYTES: usize = 16;
 
-/// A value that a kernel can take as a parameter: a number, an address in the GPU's memory, or a `#[repr(C)]` struct of such.
+/// A value that a kernel can take as a parameter: a number, an address in the GPU's memory, or a
+/// `#[repr(C)]` struct of such.
 pub trait Argument: bytemuck::Pod {}
 
 impl<T: bytemuck::Pod> Argument for T {}
@@ -48,7 +49,8 @@ impl Arguments {
         self.values.iter().map(|value| (value.text, value.bytes))
     }
 
-    /// The address of each value, which the driver only reads from. They are good as long as `self` is not changed.
+    /// The address of each value, which the driver only reads from. They are good as long as `self`
+    /// is not changed.
     pub(super) fn addresses(&self) -> Vec<*mut c_void> {
         self.values.iter().map(|value| self.words[value.first_word..].as_ptr().cast_mut().cast()).collect()
     }

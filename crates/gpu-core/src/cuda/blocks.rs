@@ -1,5 +1,5 @@
-//! What buffers do with blocks of a GPU's memory: on the default stream, so that it comes after all that was submitted before on any
-//! stream, and before all that is submitted later.
+//! What buffers do with blocks of a GPU's memory: on the default stream, so that it comes after all
+//! that was submitted before on any stream, and before all that is submitted later.
 
 use std::fmt;
 
@@ -26,7 +26,8 @@ impl Gpu {
 
     /// Sets a live block to zero. The caller does not wait.
     pub(crate) fn zero_block(&self, address: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the block is live. It stays mapped until the work is done, also if it is freed before: unmapping waits.
+        // SAFETY: the block is live. It stays mapped until the work is done, also if it is freed
+        // before: unmapping waits.
         self.on_default(|on| unsafe { on.fill(Stretch { address, bytes }, 0) })
     }
 
@@ -46,7 +47,8 @@ impl Gpu {
 
     /// Copies between two live blocks. The caller does not wait.
     pub(crate) fn copy_block(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: both blocks are live and not the same. They stay mapped until the work is done, also if they are freed before.
+        // SAFETY: both blocks are live and not the same. They stay mapped until the work is done,
+        // also if they are freed before.
         self.on_default(|on| unsafe { on.copy(from, Stretch { address: to, bytes }) })
     }
 
@@ -72,8 +74,9 @@ impl<T: Pod> Buffer<T> {
     /// If the lengths differ, or if the buffer is not in the memory of the stream's GPU.
     pub fn upload(&mut self, stream: &Stream, from: Pinned<T>) -> Result<Transfer<T>> {
         self.assert_fits(stream, from.len());
-        // SAFETY: the buffer is live and of this length. Its memory stays mapped until the copy is done, also if the buffer is dropped before:
-        // unmapping waits, and its next owner begins on the default stream, after this.
+        // SAFETY: the buffer is live and of this length. Its memory stays mapped until the copy is
+        // done, also if the buffer is dropped before: unmapping waits, and its next owner begins on
+        // the default stream, after this.
         unsafe { stream.upload(from, self.address()) }
     }
 

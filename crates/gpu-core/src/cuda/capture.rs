@@ -12,7 +12,8 @@ use super::context::Context;
 use super::fault::{Fault, checked};
 use super::work::Work;
 
-/// A stream that runs nothing: work is captured on it. Other threads may use the default stream meanwhile.
+/// A stream that runs nothing: work is captured on it. Other threads may use the default stream
+/// meanwhile.
 #[derive(Debug)]
 pub(super) struct Recorder {
     stream: Apart,
@@ -67,7 +68,8 @@ pub(super) struct Capture {
     context: Arc<Context>,
 }
 
-// SAFETY: the handle is a number to the driver, which any thread may pass it, one at a time, as `&mut self` and drops see to.
+// SAFETY: the handle is a number to the driver, which any thread may pass it, one at a time, as
+// `&mut self` and drops see to.
 unsafe impl Send for Capture {}
 
 impl Capture {
@@ -85,7 +87,8 @@ impl Capture {
         Ok(Capture { executable, context: Arc::clone(recorder.stream.context()) })
     }
 
-    /// Has the capture do `work` from now on, which is [like](Work::is_like) what it did; where it fails, it does what it did.
+    /// Has the capture do `work` from now on, which is [like](Work::is_like) what it did; where it
+    /// fails, it does what it did.
     ///
     /// # Safety
     /// As [`Capture::new`].
@@ -94,7 +97,8 @@ impl Capture {
         let graph = unsafe { recorder.record(work) }?;
         // A number: drivers have reasons that the bindings' enum does not list.
         let (mut node, mut reason) = (ptr::null_mut(), 0i32);
-        // SAFETY: both graphs are live, and the addresses those of variables of this function; the enum behind the last one has the size of its number.
+        // SAFETY: both graphs are live, and the addresses those of variables of this function; the
+        // enum behind the last one has the size of its number.
         let code = unsafe { sys::cuGraphExecUpdate(self.executable, graph.0, &raw mut node, (&raw mut reason).cast()) };
         checked("cuGraphExecUpdate", format_args!("{} nodes, reason {reason}", work.len()), code)
     }
@@ -112,7 +116,8 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Where the context cannot be current, it is gone, and the graph with it. One that is running ends when it is done.
+        // Where the context cannot be current, it is gone, and the graph with it. One that is
+        // running ends when it is done.
         if self.context.enter_aside().is_ok() {
             // SAFETY: the driver gave the executable, and nobody else has it.
             let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };

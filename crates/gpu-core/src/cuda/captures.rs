@@ -17,10 +17,12 @@ const CAPTURES_MAX: usize = 16;
 /// How long something is remembered that was submitted once.
 const SEEN_MAX: usize = 64;
 
-/// Shorter work is submitted thing by thing: to launch a graph takes the driver as long as a few kernels.
+/// Shorter work is submitted thing by thing: to launch a graph takes the driver as long as a few
+/// kernels.
 const WORK_MIN: usize = 4;
 
-/// Work that came again, captured. It is found by all that it does, the addresses that it works on included, so that a capture never does anything but what it stands for.
+/// Work that came again, captured. It is found by all that it does, the addresses that it works on
+/// included, so that a capture never does anything but what it stands for.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     /// The GPU, from the first use on.
@@ -55,7 +57,8 @@ impl Captures {
         self.kept.len()
     }
 
-    /// Submits `work` to the default stream of the GPU whose context is current: captured where it came before, and thing by thing where it did not, or where the driver does not capture it.
+    /// Submits `work` to the default stream of the GPU whose context is current: captured where it
+    /// came before, and thing by thing where it did not, or where the driver does not capture it.
     ///
     /// # Safety
     /// As [`Work::submit`].
@@ -103,7 +106,8 @@ impl Captures {
         false
     }
 
-    /// A capture of `work`: that of other work where there are enough, changed if the driver can do so.
+    /// A capture of `work`: that of other work where there are enough, changed if the driver can do
+    /// so.
     ///
     /// # Safety
     /// As [`Capture::new`].

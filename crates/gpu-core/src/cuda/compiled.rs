@@ -1,4 +1,5 @@
-//! PTX that the driver has compiled for the GPU whose context is current, and what its compiler says where it cannot. Straight to the driver, as cust does not pass that on.
+//! PTX that the driver has compiled for the GPU whose context is current, and what its compiler
+//! says where it cannot. Straight to the driver, as cust does not pass that on.
 //!
 //! Source: CUDA driver API, "Module Management".
 
@@ -17,7 +18,8 @@ pub(super) struct Compiled {
     module: CUmodule,
 }
 
-// SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a time.
+// SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a
+// time.
 unsafe impl Send for Compiled {}
 // SAFETY: as above.
 unsafe impl Sync for Compiled {}
@@ -30,7 +32,8 @@ impl Compiled {
         let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         // The second is no address: the driver takes numbers in the place of one.
         let mut values: [*mut c_void; 2] = [(&raw mut log).cast(), ptr::without_provenance_mut(LOG_BYTES)];
-        // SAFETY: the text ends with a zero; options and values are as many as is said, and they, the text, the log with its length and `module` live until the call returns.
+        // SAFETY: the text ends with a zero; options and values are as many as is said, and they,
+        // the text, the log with its length and `module` live until the call returns.
         let code = unsafe {
             let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
             sys::cuModuleLoadDataEx(&raw mut module, text.as_ptr().cast(), 2, options, values)
@@ -43,7 +46,8 @@ impl Compiled {
     pub(super) fn function(&self, name: &str) -> Result<CUfunction, Fault> {
         let text = CString::new(name).expect("a name has no zero in it");
         let mut function = ptr::null_mut();
-        // SAFETY: the module is loaded as long as `self` lives; the name ends with a zero, and `function` is a variable of this function.
+        // SAFETY: the module is loaded as long as `self` lives; the name ends with a zero, and
+        // `function` is a variable of this function.
         let code = unsafe { sys::cuModuleGetFunction(&raw mut function, self.module, text.as_ptr()) };
         checked("cuModuleGetFunction", format_args!("{name}"), code)?;
         Ok(function)

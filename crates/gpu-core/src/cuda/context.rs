@@ -30,13 +30,15 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Makes the context current on this thread, which every call to the driver needs first, and submits what was deferred.
+    /// Makes the context current on this thread, which every call to the driver needs first, and
+    /// submits what was deferred.
     pub(crate) fn enter(&self) -> Result<(), Fault> {
         self.enter_aside()?;
         self.deferred().submit()
     }
 
-    /// The same for calls that neither submit work nor learn anything of it, so that deferred work can wait on.
+    /// The same for calls that neither submit work nor learn anything of it, so that deferred work
+    /// can wait on.
     pub(super) fn enter_aside(&self) -> Result<(), Fault> {
         CurrentContext::set_current(&self.primary).checked("cuCtxSetCurrent", format_args!("{}", self.name))
     }

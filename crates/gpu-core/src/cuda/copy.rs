@@ -27,8 +27,9 @@ impl On<'_> {
     /// Copies host memory to the GPU.
     ///
     /// # Safety
-    /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked, nobody writes it until the copy is done;
-    /// other host memory has been read when the call returns.
+    /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
+    /// nobody writes it until the copy is done; other host memory has been read when the call
+    /// returns.
     pub(crate) unsafe fn upload(self, from: *const c_void, to: Stretch) -> Result<(), Fault> {
         self.transfer("cuMemcpyHtoDAsync", to, format_args!("from host {from:?}"), |stream| {
             // SAFETY: as the caller promised.
@@ -39,8 +40,9 @@ impl On<'_> {
     /// Copies the GPU's memory to the host.
     ///
     /// # Safety
-    /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked, nobody touches it until the copy is done;
-    /// other host memory has been written when the stream is next synchronised.
+    /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
+    /// nobody touches it until the copy is done; other host memory has been written when the stream
+    /// is next synchronised.
     pub(crate) unsafe fn download(self, from: Stretch, to: *mut c_void) -> Result<(), Fault> {
         self.transfer("cuMemcpyDtoHAsync", from, format_args!("to host {to:?}"), |stream| {
             // SAFETY: as the caller promised.
@@ -73,10 +75,12 @@ impl On<'_> {
         if of.bytes == 0 { Ok(()) } else { unsafe { self.submit(work) } }
     }
 
-    /// Submits what needs nothing of the host, which on the default stream may be [deferred](super::deferred).
+    /// Submits what needs nothing of the host, which on the default stream may be
+    /// [deferred](super::deferred).
     ///
     /// # Safety
-    /// What `work` reads and writes is allocated for as long as it takes, and nobody else uses it meanwhile, unless ordered by the streams.
+    /// What `work` reads and writes is allocated for as long as it takes, and nobody else uses it
+    /// meanwhile, unless ordered by the streams.
     pub(super) unsafe fn submit(self, work: Work) -> Result<(), Fault> {
         let context = self.streams.context();
         let work = match self.id {

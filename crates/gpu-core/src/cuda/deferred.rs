@@ -1,7 +1,10 @@
-//! Work for the default stream that is held back until something else is asked of the GPU, so that what comes again is captured once and replayed.
+//! Work for the default stream that is held back until something else is asked of the GPU, so that
+//! what comes again is captured once and replayed.
 //!
-//! Nobody can tell held-back work from submitted work. [`Context::enter`], without which nothing is asked of the driver, submits it first, on whichever thread: what looks at the stream or
-//! waits for it, what is submitted to any other stream, what takes mappings away. Memory that was freed meanwhile is used by its next owner after that, too.
+//! Nobody can tell held-back work from submitted work. [`Context::enter`], without which nothing is
+//! asked of the driver, submits it first, on whichever thread: what looks at the stream or waits
+//! for it, what is submitted to any other stream, what takes mappings away. Memory that was freed
+//! meanwhile is used by its next owner after that, too.
 
 use std::sync::Arc;
 
@@ -34,7 +37,8 @@ impl Deferred {
     /// Submits what waits. The context is current.
     pub(super) fn submit(&mut self) -> Result<(), Fault> {
         let Some(captures) = self.captures.as_mut().filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
-        // SAFETY: whoever gave the work promised that it may be submitted, and nothing was asked of the driver since.
+        // SAFETY: whoever gave the work promised that it may be submitted, and nothing was asked of
+        // the driver since.
         let submitted = unsafe { captures.submit(std::mem::take(&mut self.waiting)) };
         if let Err(fault) = &submitted {
             self.failed.get_or_insert_with(|| fault.clone());
@@ -81,7 +85,8 @@ impl Drop for Deferral<'_> {
     }
 }
 
-/// While there is one, work that comes is not held back: it is to be measured as it is. What waited before was submitted.
+/// While there is one, work that comes is not held back: it is to be measured as it is. What waited
+/// before was submitted.
 pub(super) struct Pause<'a> {
     context: &'a Context,
 }

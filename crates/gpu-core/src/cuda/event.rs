@@ -1,4 +1,5 @@
-//! Events: moments in the order of a stream. Straight to the driver, as cust's cannot wait for one twice.
+//! Events: moments in the order of a stream. Straight to the driver, as cust's cannot wait for one
+//! twice.
 
 use std::ptr;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ pub struct Event {
     context: Arc<Context>,
 }
 
-// SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a time.
+// SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a
+// time.
 unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
@@ -33,7 +35,8 @@ impl Event {
         Ok(Event { event, context: Arc::clone(context) })
     }
 
-    /// Records the moment after all that was submitted to `stream` so far, in place of what was recorded before.
+    /// Records the moment after all that was submitted to `stream` so far, in place of what was
+    /// recorded before.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
@@ -44,7 +47,8 @@ impl Event {
     /// Whether the recorded moment has passed; true where nothing was recorded. Does not wait.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and
+    /// failed.
     pub fn is_done(&self) -> Result<bool> {
         self.query().map_err(|fault| self.context.error(fault))
     }
@@ -52,7 +56,8 @@ impl Event {
     /// Waits until the recorded moment has passed.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and
+    /// failed.
     pub fn wait(&self) -> Result<()> {
         let wait = || {
             self.context.enter()?;
@@ -63,10 +68,12 @@ impl Event {
         wait().map_err(|fault| self.context.error(fault))
     }
 
-    /// Milliseconds from the moment that `earlier` recorded to the one that this event did, to half a microsecond or so.
+    /// Milliseconds from the moment that `earlier` recorded to the one that this event did, to half
+    /// a microsecond or so.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) where one of the two has recorded nothing or its moment has not passed.
+    /// [`Error::Driver`](crate::Error::Driver) where one of the two has recorded nothing or its
+    /// moment has not passed.
     pub fn elapsed_ms_since(&self, earlier: &Event) -> Result<f32> {
         let elapsed = || {
             self.context.enter()?;
@@ -81,15 +88,18 @@ impl Event {
 
     pub(crate) fn record_on(&self, stream: CUstream, id: StreamId) -> Result<(), Fault> {
         self.context.enter()?;
-        // SAFETY: both handles are live: the event is ours, and streams live as long as their table.
+        // SAFETY: both handles are live: the event is ours, and streams live as long as their
+        // table.
         let code = unsafe { sys::cuEventRecord(self.event, stream) };
         checked("cuEventRecord", format_args!("stream {}", id.0), code)
     }
 
-    /// Makes a stream wait for what is recorded now: recording anew afterwards does not change what it waits for.
+    /// Makes a stream wait for what is recorded now: recording anew afterwards does not change what
+    /// it waits for.
     pub(crate) fn order(&self, waiting: CUstream, id: StreamId) -> Result<(), Fault> {
         self.context.enter()?;
-        // SAFETY: both handles are live: the event is ours, and streams live as long as their table.
+        // SAFETY: both handles are live: the event is ours, and streams live as long as their
+        // table.
         let code = unsafe { sys::cuStreamWaitEvent(waiting, self.event, 0) };
         checked("cuStreamWaitEvent", format_args!("stream {}", id.0), code)
     }
@@ -108,7 +118,8 @@ impl Drop for Event {
     fn drop(&mut self) {
         // Where the context cannot be entered, it is gone, and the event with it.
         if self.context.enter_aside().is_ok() {
-            // SAFETY: the event is ours, and nobody has it after this. What waits for it goes on waiting for what was recorded.
+            // SAFETY: the event is ours, and nobody has it after this. What waits for it goes on
+            // waiting for what was recorded.
             let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
         }
     }

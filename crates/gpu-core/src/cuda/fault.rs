@@ -31,11 +31,7 @@ impl Fault {
     }
 
     /// A failed call to a library above the driver, which has codes and words of its own.
-    pub(super) fn of_library(
-        call: &'static str,
-        operands: impl fmt::Display,
-        (code, words): (i32, Description),
-    ) -> Self {
+    pub(super) fn of_library(call: &'static str, operands: impl fmt::Display, code: i32, words: Description) -> Self {
         Fault { call, operands: operands.to_string(), code, of_library: Some(words) }
     }
 

@@ -34,12 +34,14 @@ impl Lane {
         Ok(Lane { stream, released: [gpu.event()?, gpu.event()?], under_way: VecDeque::new() })
     }
 
-    /// Lets block number `block` be written once all is done that was submitted to the default stream so far.
+    /// Lets block number `block` be written once all is done that was submitted to the default
+    /// stream so far.
     pub(crate) fn release(&self, gpu: &Gpu, block: usize) -> Result<()> {
         self.released[block].record(&gpu.default_stream())
     }
 
-    /// Copies `from` to block number `block`, which is live, from `to` on, for what is submitted to the default stream from now on. When this returns, `from` has been read.
+    /// Copies `from` to block number `block`, which is live, from `to` on, for what is submitted to
+    /// the default stream from now on. When this returns, `from` has been read.
     pub(crate) fn send(&mut self, gpu: &Gpu, from: &[u8], (block, to): (usize, u64)) -> Result<()> {
         // What was waited for goes back, and is handed out again.
         while self.under_way.len() >= self.released.len() {
@@ -53,7 +55,8 @@ impl Lane {
             gpu.default_stream().wait_for(pinned.event())
         });
         if ordered.is_err() {
-            // Nobody but this stream knows of the copy, if it was submitted: it must not outlive its memory on either side.
+            // Nobody but this stream knows of the copy, if it was submitted: it must not outlive
+            // its memory on either side.
             let _ = self.stream.synchronize();
         }
         ordered?;
@@ -63,8 +66,10 @@ impl Lane {
 
     fn submit(&self, (from, to): (&Pinned<u8>, u64), block: usize) -> Result<(), Fault> {
         self.released[block].order(self.stream.raw(), Apart::ID)?;
-        // SAFETY: the block is live, and all that the default stream had to do with its memory was submitted before it was released. It stays mapped until the copy is done, also if it is
-        // freed before: what takes the memory next begins on the default stream, which waits for the copy. The pinned memory is kept until then.
+        // SAFETY: the block is live, and all that the default stream had to do with its memory was
+        // submitted before it was released. It stays mapped until the copy is done, also if it is
+        // freed before: what takes the memory next begins on the default stream, which waits for
+        // the copy. The pinned memory is kept until then.
         let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.address(), from.as_slice().len(), self.stream.raw()) };
         let operands = format_args!("{to:#x}, {} bytes, stream {}", from.as_slice().len(), Apart::ID.0);
         checked("cuMemcpyHtoDAsync", operands, code)

@@ -1,4 +1,5 @@
-//! Launching kernels, with everything checked first that the driver would take on trust or refuse without saying why.
+//! Launching kernels, with everything checked first that the driver would take on trust or refuse
+//! without saying why.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use super::stream::Stream;
 use super::work::Work;
 use crate::error::{Error, Result};
 
-/// How many threads run a kernel, the shared memory of each block, and whether blocks may wait for each other.
+/// How many threads run a kernel, the shared memory of each block, and whether blocks may wait for
+/// each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grid {
     /// Blocks in the grid, by dimension (x, y, z).
@@ -48,22 +50,25 @@ impl Kernel<'_> {
     /// Submits the kernel to `stream`. Does not wait for it.
     ///
     /// # Errors
-    /// [`Error::KernelArguments`], [`Error::KernelArgument`] or [`Error::LaunchLimit`] for what the kernel or the GPU cannot take;
-    /// [`Error::Driver`] where a call fails. Nothing is submitted then.
+    /// [`Error::KernelArguments`], [`Error::KernelArgument`] or [`Error::LaunchLimit`] for what the
+    /// kernel or the GPU cannot take; [`Error::Driver`] where a call fails. Nothing is submitted
+    /// then.
     ///
     /// # Panics
     /// If the stream is another GPU's.
     ///
     /// # Safety
-    /// The kernel reads and writes through the addresses among its arguments. Until it is done, the memory behind them stays allocated, and nobody
-    /// else writes what it reads or touches what it writes, unless ordered by the streams. It stays within that memory for this grid
-    /// and these arguments.
+    /// The kernel reads and writes through the addresses among its arguments. Until it is done, the
+    /// memory behind them stays allocated, and nobody else writes what it reads or touches what it
+    /// writes, unless ordered by the streams. It stays within that memory for this grid and these
+    /// arguments.
     pub unsafe fn launch(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<()> {
         assert!(Arc::ptr_eq(stream.context(), self.context()), "a kernel runs on a stream of its own GPU");
         self.check_arguments(arguments)?;
         self.check_grid(grid, self.context().properties())?;
         self.check_residence(grid)?;
-        // SAFETY: the arguments are of the number and the sizes that the kernel's signature has; for the rest the caller answers.
+        // SAFETY: the arguments are of the number and the sizes that the kernel's signature has;
+        // for the rest the caller answers.
         unsafe { self.submit(stream, grid, arguments) }.map_err(|fault| self.context().error(fault))
     }
 
@@ -103,7 +108,8 @@ impl Kernel<'_> {
         Ok(())
     }
 
-    /// How many blocks with `grid`'s threads and shared memory run at once on a GPU that does nothing else: 0 where it cannot promise that.
+    /// How many blocks with `grid`'s threads and shared memory run at once on a GPU that does
+    /// nothing else: 0 where it cannot promise that.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -119,7 +125,8 @@ impl Kernel<'_> {
     fn blocks_of_a_multiprocessor(&self, grid: &Grid) -> Result<u32, Fault> {
         self.context().enter_aside()?;
         let (threads, mut blocks) = (grid.threads.iter().product::<u32>(), 0);
-        // SAFETY: the function is of a module that `self` keeps loaded, and `blocks` is a variable of this function.
+        // SAFETY: the function is of a module that `self` keeps loaded, and `blocks` is a variable
+        // of this function.
         let code = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &raw mut blocks,

@@ -1,8 +1,10 @@
-//! NVIDIA GPUs, through the driver that the machine has: streams, events, pinned memory, copies, kernels. Feature `cuda`.
+//! NVIDIA GPUs, through the driver that the machine has: streams, events, pinned memory, copies,
+//! kernels. Feature `cuda`.
 //!
-//! Work is submitted to a [`Stream`] and runs in the order of submission. The default stream is ordered with every other: what is submitted
-//! to it runs after all that was submitted before to any stream, and before all that is submitted later. Two other streams are
-//! ordered by events only.
+//! Work is submitted to a [`Stream`] and runs in the order of submission. The default stream is
+//! ordered with every other: what is submitted to it runs after all that was submitted before to
+//! any stream, and before all that is submitted later. Two other streams are ordered by events
+//! only.
 //!
 //! Every handle keeps its GPU's context alive, and may be used and dropped on any thread.
 //!
@@ -93,17 +95,20 @@ impl Gpu {
     /// Number of GPUs that the driver lists.
     ///
     /// # Errors
-    /// [`Error::DriverAbsent`](crate::Error::DriverAbsent), [`Error::DriverTooOld`](crate::Error::DriverTooOld), or
+    /// [`Error::DriverAbsent`](crate::Error::DriverAbsent),
+    /// [`Error::DriverTooOld`](crate::Error::DriverTooOld), or
     /// [`Error::Driver`](crate::Error::Driver) where a call fails.
     pub fn count() -> Result<u32> {
         context::count("cuda")
     }
 
-    /// The GPU `ordinal`, counted from 0 as the driver counts them (which `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` change).
+    /// The GPU `ordinal`, counted from 0 as the driver counts them (which `CUDA_VISIBLE_DEVICES`
+    /// and `CUDA_DEVICE_ORDER` change).
     ///
     /// # Errors
-    /// As [`Gpu::count`]; [`Error::NoSuchDevice`](crate::Error::NoSuchDevice) where there are fewer;
-    /// [`Error::DeviceUnfit`](crate::Error::DeviceUnfit) for a GPU that lacks what megabatch needs.
+    /// As [`Gpu::count`]; [`Error::NoSuchDevice`](crate::Error::NoSuchDevice) where there are
+    /// fewer; [`Error::DeviceUnfit`](crate::Error::DeviceUnfit) for a GPU that lacks what megabatch
+    /// needs.
     pub fn open(ordinal: u32) -> Result<Self> {
         let context = Arc::new(context::open(ordinal)?);
         Ok(Gpu {
@@ -121,7 +126,8 @@ impl Gpu {
         self.context().properties()
     }
 
-    /// How much memory the GPU has, and how much of it nobody holds now, in this process or another.
+    /// How much memory the GPU has, and how much of it nobody holds now, in this process or
+    /// another.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
@@ -150,8 +156,8 @@ impl Gpu {
         Event::new(self.context()).map_err(|fault| self.context().error(fault))
     }
 
-    /// `len` elements of page-locked host memory, from and to which the GPU copies without a detour. What is in them is left from an earlier
-    /// use, or zero.
+    /// `len` elements of page-locked host memory, from and to which the GPU copies without a
+    /// detour. What is in them is left from an earlier use, or zero.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver), also where the system can lock no more pages.
@@ -186,19 +192,22 @@ impl Gpu {
     /// Waits until all work submitted to every stream is done.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and
+    /// failed.
     pub fn synchronize(&self) -> Result<()> {
         self.context().synchronize().map_err(|fault| self.context().error(fault))
     }
 
-    /// Does `work`, holding back what it submits to the default stream, to be captured where it comes again; and what the GPU says of that.
+    /// Does `work`, holding back what it submits to the default stream, to be captured where it
+    /// comes again; and what the GPU says of that.
     pub(crate) fn hold_back<R>(&self, captures: &mut Captures, work: impl FnOnce() -> R) -> (R, Result<()>) {
         let Some(deferral) = Deferral::begin(self.context(), captures) else { return (work(), Ok(())) };
         let done = work();
         (done, deferral.end().map_err(|fault| self.context().error(fault)))
     }
 
-    /// What `work` gives, and the milliseconds that take what it submits to the default stream, where it is not held back meanwhile.
+    /// What `work` gives, and the milliseconds that take what it submits to the default stream,
+    /// where it is not held back meanwhile.
     pub(crate) fn elapsed_ms<R>(&self, work: impl FnOnce() -> R) -> Result<(R, f32)> {
         let (stream, start, end) = (self.default_stream(), self.event()?, self.event()?);
         start.record(&stream)?;

@@ -71,7 +71,8 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // The driver wants the context current. Where it cannot be, it is gone, and the module with it.
+        // The driver wants the context current. Where it cannot be, it is gone, and the module with
+        // it.
         if self.context.enter_aside().is_ok() {
             drop(self.compiled.take());
         }

@@ -1,5 +1,5 @@
-//! Page-locked host memory: copies between it and a GPU run without a detour and without the host waiting. Locking pages takes the driver long,
-//! so that blocks are kept and handed out again.
+//! Page-locked host memory: copies between it and a GPU run without a detour and without the host
+//! waiting. Locking pages takes the driver long, so that blocks are kept and handed out again.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -77,7 +77,8 @@ impl PinnedPool {
         bytes
     }
 
-    /// A block of at least `bytes`: a kept one of the same class that the GPU is done with, or a new one.
+    /// A block of at least `bytes`: a kept one of the same class that the GPU is done with, or a
+    /// new one.
     fn take(&self, bytes: usize) -> Result<Block, Fault> {
         let bytes = class_bytes(bytes);
         let mut state = self.state();
@@ -118,13 +119,15 @@ impl PinnedPool {
         Ok(Block { start, bytes, event, in_flight: false })
     }
 
-    /// Waits for the last copy: that the driver does is not promised. Where it refuses, the context is gone, and the memory with it.
+    /// Waits for the last copy: that the driver does is not promised. Where it refuses, the context
+    /// is gone, and the memory with it.
     fn unlock(&self, Block { start, event, in_flight, .. }: Block) {
         if in_flight {
             let _ = event.wait();
         }
         if self.context.enter_aside().is_ok() {
-            // SAFETY: the block came from cuMemHostAlloc, and this function consumes it. No copy is under way.
+            // SAFETY: the block came from cuMemHostAlloc, and this function consumes it. No copy is
+            // under way.
             let _ = unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) };
         }
     }
@@ -140,14 +143,16 @@ impl Drop for PinnedPool {
     }
 }
 
-/// What a block for `bytes` is large: one of four sizes between a power of two and the next, so that at most a fifth of it is for nothing.
+/// What a block for `bytes` is large: one of four sizes between a power of two and the next, so
+/// that at most a fifth of it is for nothing.
 fn class_bytes(bytes: usize) -> usize {
     let bytes = bytes.max(BLOCK_BYTES_MIN);
     let step = (bytes.next_power_of_two() / 8).max(1);
     bytes.next_multiple_of(step)
 }
 
-/// `len` elements of page-locked host memory. From [`Gpu::pinned`](super::Gpu::pinned); goes back there when dropped.
+/// `len` elements of page-locked host memory. From [`Gpu::pinned`](super::Gpu::pinned); goes back
+/// there when dropped.
 pub struct Pinned<T: Pod> {
     /// `None` only while dropping.
     block: Option<Block>,
@@ -181,8 +186,9 @@ impl<T: Pod> Pinned<T> {
 
     /// The elements.
     pub fn as_slice(&self) -> &[T] {
-        // SAFETY: the block holds at least `len` elements, initialised when it was made and aligned to a page; any bytes are a valid `Pod`;
-        // no copy is under way while there is a `Pinned`, and `&self` excludes writers on the host.
+        // SAFETY: the block holds at least `len` elements, initialised when it was made and aligned
+        // to a page; any bytes are a valid `Pod`; no copy is under way while there is a `Pinned`,
+        // and `&self` excludes writers on the host.
         unsafe { std::slice::from_raw_parts(self.block().start.cast::<T>().as_ptr(), self.len) }
     }
 
@@ -195,7 +201,8 @@ impl<T: Pod> Pinned<T> {
     /// Notes that a copy from or to this memory was submitted to `stream` last.
     pub(super) fn depart(&mut self, stream: &Stream) -> Result<()> {
         let block = self.block.as_mut().expect("the block is there until it is dropped");
-        // First, so that the block is not handed out again where the event cannot be recorded: it is then queried in vain.
+        // First, so that the block is not handed out again where the event cannot be recorded: it
+        // is then queried in vain.
         block.in_flight = true;
         if let Err(error) = block.event.record(stream) {
             // The copy's end is not known, and the event may tell of an earlier one.
@@ -206,7 +213,8 @@ impl<T: Pod> Pinned<T> {
         Ok(())
     }
 
-    /// The same of a stream apart. Where it fails, the copy's end is not known: the caller waits for the stream.
+    /// The same of a stream apart. Where it fails, the copy's end is not known: the caller waits
+    /// for the stream.
     pub(super) fn depart_on(&mut self, stream: &Apart) -> Result<()> {
         let block = self.block.as_mut().expect("the block is there until it is dropped");
         let recorded = block.event.record_on(stream.raw(), Apart::ID);

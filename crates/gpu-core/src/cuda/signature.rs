@@ -1,4 +1,5 @@
-//! What parameters a kernel has, read off its PTX: the driver does not tell, and reads past the end of what it is given.
+//! What parameters a kernel has, read off its PTX: the driver does not tell, and reads past the end
+//! of what it is given.
 //!
 //! Source: PTX ISA, "Kernel Function Parameters" and ".entry".
 
@@ -15,7 +16,8 @@ pub(super) fn signatures(ptx: &str) -> BTreeMap<String, Signature> {
     text.split(".entry").skip(1).filter_map(signature).collect()
 }
 
-/// From what follows `.entry`: a name, and in parentheses the parameters. A kernel without parameters may go without parentheses.
+/// From what follows `.entry`: a name, and in parentheses the parameters. A kernel without
+/// parameters may go without parentheses.
 fn signature(text: &str) -> Option<(String, Signature)> {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_alphanumeric() && !"_$%".contains(c))?;
@@ -30,7 +32,8 @@ fn signature(text: &str) -> Option<(String, Signature)> {
     Some((name.to_owned(), parameters))
 }
 
-/// The size of `.param .align 8 .b8 name[24]` or `.param .u64 .ptr .global .align 4 name`: that of its type, times the number in brackets.
+/// The size of `.param .align 8 .b8 name[24]` or `.param .u64 .ptr .global .align 4 name`: that of
+/// its type, times the number in brackets.
 fn size(parameter: &str) -> Option<usize> {
     let bits = parameter.split_whitespace().find_map(|word| {
         let kind = word.strip_prefix(['.'])?;

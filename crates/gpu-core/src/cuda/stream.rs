@@ -14,7 +14,8 @@ use super::fault::{Checked as _, Fault, checked};
 use crate::error::Result;
 use crate::source::StreamId;
 
-/// All streams of a GPU that were ever created. They end with the table, so that a number once given stays good.
+/// All streams of a GPU that were ever created. They end with the table, so that a number once
+/// given stays good.
 pub(crate) struct Streams {
     table: Mutex<Table>,
     context: Arc<Context>,
@@ -83,7 +84,8 @@ impl Streams {
 
     fn create(&self, table: &mut Table) -> Result<StreamId, Fault> {
         self.context.enter()?;
-        // cust leaves out NON_BLOCKING, so that the stream is ordered with the default stream, which Gpu promises.
+        // cust leaves out NON_BLOCKING, so that the stream is ordered with the default stream,
+        // which Gpu promises.
         let stream = Created::new(StreamFlags::DEFAULT, None)
             .checked("cuStreamCreateWithPriority", format_args!("priority 0"))?;
         table.created.push(stream);
@@ -97,7 +99,8 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        // The streams end after this, and the driver wants their context current. Where it cannot be, it is gone, and they with it.
+        // The streams end after this, and the driver wants their context current. Where it cannot
+        // be, it is gone, and they with it.
         let _ = self.context.enter_aside();
     }
 }
@@ -124,11 +127,13 @@ impl Stream {
     /// Waits until all work submitted to the stream is done.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and
+    /// failed.
     pub fn synchronize(&self) -> Result<()> {
         let wait = || {
             self.context().enter()?;
-            // SAFETY: the stream is of this context and lives as long as the table, which `self` keeps.
+            // SAFETY: the stream is of this context and lives as long as the table, which `self`
+            // keeps.
             let code = unsafe { sys::cuStreamSynchronize(self.raw()) };
             checked("cuStreamSynchronize", format_args!("stream {}", self.id.0), code)
         };
@@ -138,12 +143,14 @@ impl Stream {
     /// Whether all work submitted to the stream is done. Does not wait.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and
+    /// failed.
     pub fn is_idle(&self) -> Result<bool> {
         self.streams.is_idle(self.id).map_err(|fault| self.context().error(fault))
     }
 
-    /// Makes what is submitted to this stream from now on wait until what `event` has recorded is done. The caller does not wait.
+    /// Makes what is submitted to this stream from now on wait until what `event` has recorded is
+    /// done. The caller does not wait.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
@@ -166,7 +173,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Work may still be running on it: whoever takes the stream next is ordered after that work.
+        // Work may still be running on it: whoever takes the stream next is ordered after that
+        // work.
         if self.id != StreamId(0) {
             self.streams.table().idle.push(self.id);
         }

@@ -7,8 +7,9 @@ use super::pinned::Pinned;
 use super::stream::Stream;
 use crate::error::Result;
 
-/// Pinned memory that a copy is under way from or to. Nobody can touch it before the copy is done: [`Transfer::wait`] gives it back.
-/// Dropped, it goes back to the pool, which hands it out again once the copy is done.
+/// Pinned memory that a copy is under way from or to. Nobody can touch it before the copy is done:
+/// [`Transfer::wait`] gives it back. Dropped, it goes back to the pool, which hands it out again
+/// once the copy is done.
 #[derive(Debug)]
 #[must_use = "what is copied to the host is had by waiting for it"]
 pub struct Transfer<T: Pod> {
@@ -19,7 +20,8 @@ impl<T: Pod> Transfer<T> {
     /// Waits until the copy is done, and gives the memory back.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and failed.
+    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and
+    /// failed.
     pub fn wait(mut self) -> Result<Pinned<T>> {
         self.pinned.land()?;
         Ok(self.pinned)
@@ -41,12 +43,13 @@ impl Stream {
     /// [`Error::Driver`](crate::Error::Driver).
     ///
     /// # Safety
-    /// From `to` on, memory of this stream's GPU is allocated for all of `from` until the copy is done, and nothing uses it meanwhile that the
-    /// streams do not order.
+    /// From `to` on, memory of this stream's GPU is allocated for all of `from` until the copy is
+    /// done, and nothing uses it meanwhile that the streams do not order.
     pub unsafe fn upload<T: Pod>(&self, from: Pinned<T>, to: u64) -> Result<Transfer<T>> {
         let to = Stretch { address: to, bytes: size_of_val(from.as_slice()) };
         self.transfer(from, |on, host| {
-            // SAFETY: the GPU's side as the caller promised; the host's belongs to the transfer, which keeps everybody off it.
+            // SAFETY: the GPU's side as the caller promised; the host's belongs to the transfer,
+            // which keeps everybody off it.
             unsafe { on.upload(host, to) }
         })
     }
@@ -57,12 +60,13 @@ impl Stream {
     /// [`Error::Driver`](crate::Error::Driver).
     ///
     /// # Safety
-    /// From `from` on, memory of this stream's GPU is allocated for all of `to` until the copy is done, and nothing writes it meanwhile that the
-    /// streams do not order.
+    /// From `from` on, memory of this stream's GPU is allocated for all of `to` until the copy is
+    /// done, and nothing writes it meanwhile that the streams do not order.
     pub unsafe fn download<T: Pod>(&self, from: u64, to: Pinned<T>) -> Result<Transfer<T>> {
         let from = Stretch { address: from, bytes: size_of_val(to.as_slice()) };
         self.transfer(to, |on, host| {
-            // SAFETY: the GPU's side as the caller promised; the host's belongs to the transfer, which keeps everybody off it.
+            // SAFETY: the GPU's side as the caller promised; the host's belongs to the transfer,
+            // which keeps everybody off it.
             unsafe { on.download(from, host) }
         })
     }
@@ -73,8 +77,8 @@ impl Stream {
     /// [`Error::Driver`](crate::Error::Driver).
     ///
     /// # Safety
-    /// Both ranges are allocated memory of this stream's GPU until the copy is done and do not overlap, and nothing uses them meanwhile that the
-    /// streams do not order.
+    /// Both ranges are allocated memory of this stream's GPU until the copy is done and do not
+    /// overlap, and nothing uses them meanwhile that the streams do not order.
     pub unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         // SAFETY: as the caller promised.
         unsafe { self.on().copy(from, Stretch { address: to, bytes }) }.map_err(|fault| self.context().error(fault))
@@ -86,13 +90,15 @@ impl Stream {
     /// [`Error::Driver`](crate::Error::Driver).
     ///
     /// # Safety
-    /// The range is allocated memory of this stream's GPU until it is done, and nothing uses it meanwhile that the streams do not order.
+    /// The range is allocated memory of this stream's GPU until it is done, and nothing uses it
+    /// meanwhile that the streams do not order.
     pub unsafe fn zero(&self, address: u64, bytes: usize) -> Result<()> {
         // SAFETY: as the caller promised.
         unsafe { self.on().fill(Stretch { address, bytes }, 0) }.map_err(|fault| self.context().error(fault))
     }
 
-    /// Submits a copy and records its end. Where it cannot be recorded, the host waits for it, as the memory must not be touched before.
+    /// Submits a copy and records its end. Where it cannot be recorded, the host waits for it, as
+    /// the memory must not be touched before.
     fn transfer<T: Pod>(
         &self,
         mut pinned: Pinned<T>,

@@ -16,7 +16,8 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Copies `from` to a live block on the default stream. When this returns, `from` has been read.
+    /// Copies `from` to a live block on the default stream. When this returns, `from` has been
+    /// read.
     pub(crate) fn send(&mut self, gpu: &Gpu, from: &[u8], to: u64) -> Result<()> {
         // The block of the copy that was waited for goes back, and is handed out again.
         while self.copies.len() >= COPIES {
@@ -24,8 +25,8 @@ impl UnderWay {
         }
         let mut pinned = gpu.pinned::<u8>(from.len())?;
         pinned.as_mut_slice().copy_from_slice(from);
-        // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed before: unmapping waits, and its next owner begins on the
-        // default stream, after this.
+        // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed
+        // before: unmapping waits, and its next owner begins on the default stream, after this.
         self.copies.push_back(unsafe { gpu.default_stream().upload(pinned, to) }?);
         Ok(())
     }
@@ -38,10 +39,12 @@ pub(crate) struct Coming {
 }
 
 impl Coming {
-    /// Copies so many bytes of a live block, as they are after all that was submitted to the default stream so far.
+    /// Copies so many bytes of a live block, as they are after all that was submitted to the
+    /// default stream so far.
     pub(crate) fn new(gpu: &Gpu, from: u64, bytes: usize) -> Result<Self> {
         let to = gpu.pinned::<u8>(bytes)?;
-        // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed before, as for copies to it.
+        // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed
+        // before, as for copies to it.
         Ok(Coming { copy: unsafe { gpu.default_stream().download(from, to) }? })
     }
 

@@ -1,6 +1,8 @@
-//! Virtual memory management, which cust does not have: physical memory and the addresses at which it is seen.
+//! Virtual memory management, which cust does not have: physical memory and the addresses at which
+//! it is seen.
 //!
-//! Source: CUDA driver API, "Virtual Memory Management". All functions work on the GPU whose context is current.
+//! Source: CUDA driver API, "Virtual Memory Management". All functions work on the GPU whose
+//! context is current.
 
 use cust::sys::{
     self, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
@@ -20,7 +22,8 @@ impl VirtualMemory {
         VirtualMemory { device: i32::try_from(ordinal).expect("a machine has fewer GPUs") }
     }
 
-    /// The size of physical memory in bytes, of which all sizes are multiples, that the driver recommends.
+    /// The size of physical memory in bytes, of which all sizes are multiples, that the driver
+    /// recommends.
     pub(crate) fn granule_bytes(&self) -> Result<usize, Fault> {
         let (mut bytes, prop) = (0, self.prop());
         let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
@@ -63,7 +66,8 @@ impl VirtualMemory {
     }
 }
 
-/// A range of addresses; its first, a multiple of `align_bytes`, a power of two: what the driver aligns to unasked it does not say.
+/// A range of addresses; its first, a multiple of `align_bytes`, a power of two: what the driver
+/// aligns to unasked it does not say.
 pub(crate) fn reserve(bytes: usize, align_bytes: usize) -> Result<u64, Fault> {
     let mut address = 0;
     // SAFETY: the address is that of a variable that lives until the call returns.

@@ -31,7 +31,8 @@ pub(super) enum Work {
         to: Stretch,
         value: u8,
     },
-    /// By a library, whose launches nobody here sees: a plan launches the same for the same addresses.
+    /// By a library, whose launches nobody here sees: a plan launches the same for the same
+    /// addresses.
     Product {
         plan: Arc<Plan>,
         at: MatrixAddresses,
@@ -42,13 +43,14 @@ impl Work {
     /// Hands it to the driver, whose context is current.
     ///
     /// # Safety
-    /// What it reads and writes is allocated for as long as it takes, and nobody else uses it meanwhile, unless ordered by the streams; arguments are of the kernel's signature, and the
+    /// What it reads and writes is allocated for as long as it takes, and nobody else uses it
+    /// meanwhile, unless ordered by the streams; arguments are of the kernel's signature, and the
     /// stream exists.
     pub(super) unsafe fn submit(&self, (id, stream): (StreamId, CUstream)) -> Result<(), Fault> {
         match self {
             Work::Kernel { entry, grid, arguments } => {
                 // SAFETY: as the caller promised.
-                unsafe { launch((entry, grid, arguments), (id, stream)) }
+                unsafe { launch(entry, grid, arguments, id, stream) }
             }
             Work::Copy { from, to: Stretch { address, bytes } } => {
                 // SAFETY: as the caller promised.
@@ -110,14 +112,18 @@ impl Hash for Work {
 /// # Safety
 /// As [`Work::submit`].
 unsafe fn launch(
-    (entry, grid, arguments): (&Entry, &Grid, &Arguments),
-    (id, stream): (StreamId, CUstream),
+    entry: &Entry,
+    grid: &Grid,
+    arguments: &Arguments,
+    id: StreamId,
+    stream: CUstream,
 ) -> Result<(), Fault> {
     let (Grid { blocks, threads, shared_bytes, cooperative }, mut addresses) = (*grid, arguments.addresses());
     let call = if cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" };
     let ([x, y, z], [of_x, of_y, of_z]) = (blocks, threads);
     let (function, given) = (entry.function, addresses.as_mut_ptr());
-    // SAFETY: as the caller promised; the driver has copied the values behind the addresses when the call returns.
+    // SAFETY: as the caller promised; the driver has copied the values behind the addresses when
+    // the call returns.
     let code = unsafe {
         if cooperative {
             sys::cuLaunchCooperativeKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, stream, given)

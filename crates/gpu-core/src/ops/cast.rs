@@ -12,7 +12,8 @@ use crate::kernel::{Arguments, Kernel, Launch};
 /// Elements that a thread of the kernel converts.
 const PER_THREAD: usize = 4;
 
-/// An element type that converts to `To`: f32 to and from f16 and bf16, f16 to and from bf16, f64 to f32.
+/// An element type that converts to `To`: f32 to and from f16 and bf16, f16 to and from bf16, f64
+/// to f32.
 pub trait CastTo<To: Pod>: Pod + private::Sealed {
     /// The kernel in `cast.cu`.
     #[doc(hidden)]
@@ -27,8 +28,9 @@ mod private {
     pub trait Sealed {}
 }
 
-/// Converts every element of `from` to the type of `to`, rounded to nearest with ties to even. What is too large becomes infinite; a NaN stays
-/// one, but its bits are the device's: the CPU keeps sign and leading payload, a GPU has one NaN only.
+/// Converts every element of `from` to the type of `to`, rounded to nearest with ties to even. What
+/// is too large becomes infinite; a NaN stays one, but its bits are the device's: the CPU keeps
+/// sign and leading payload, a GPU has one NaN only.
 ///
 /// # Errors
 /// What the device says of the launch; the CPU nothing.
@@ -49,8 +51,8 @@ fn cuda<From: CastTo<To>, To: Pod>(device: &Cuda, from: &Buffer<From>, to: &mut 
     let kernel = Kernel { module: "cast", ptx: crate::ptx!("cast"), name: From::KERNEL };
     let arguments =
         Arguments::new().with("from", from.address()).with("to", to.address()).with("len", from.len() as u64);
-    // SAFETY: the kernel reads and writes `len` elements of its types, which both buffers have; what is submitted to the default
-    // stream later, the memory's next use included, runs after it.
+    // SAFETY: the kernel reads and writes `len` elements of its types, which both buffers have;
+    // what is submitted to the default stream later, the memory's next use included, runs after it.
     unsafe { kernel.submit(device, Launch::over(from.len().div_ceil(PER_THREAD)), &arguments) }
 }
 

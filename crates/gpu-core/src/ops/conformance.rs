@@ -11,7 +11,8 @@ use crate::captures::Captures;
 use crate::device::Device;
 use crate::error::Result;
 
-/// A case by the name of what it asserts. It fails with the device's error, and panics where the device's answer is wrong.
+/// A case by the name of what it asserts. It fails with the device's error, and panics where the
+/// device's answer is wrong.
 pub type Case = (&'static str, fn(&Device) -> Result<()>);
 
 /// The cases.
@@ -159,7 +160,8 @@ fn check_reduction<T: Reducible>(device: &Device, x: &[T], rows: usize) -> Resul
     Ok(())
 }
 
-/// Kernels, zeros and copies, of which each comes three times: as it is, captured, and replayed. There is more of it than captures are kept, so that some are changed.
+/// Kernels, zeros and copies, of which each comes three times: as it is, captured, and replayed.
+/// There is more of it than captures are kept, so that some are changed.
 fn replays(device: &Device) -> Result<()> {
     let (scope, mut captures) = (device.scope("replays"), Captures::default());
     let zeros = || Buffer::<u32>::zeros(&scope, 3000);

@@ -1,4 +1,5 @@
-//! Copies a box of elements from one strided layout to another: transposes, slices, gathers every n-th, broadcasts.
+//! Copies a box of elements from one strided layout to another: transposes, slices, gathers every
+//! n-th, broadcasts.
 
 use bytemuck::Pod;
 
@@ -10,8 +11,8 @@ use crate::kernel::{Arguments, Kernel, Launch};
 /// Most dimensions of a box, after those that can be walked as one are merged.
 const DIMENSIONS_MAX: usize = 6;
 
-/// One dimension of a box: how many elements, and how far apart they lie on either side, counted in elements. A `from_stride` of 0
-/// repeats an element.
+/// One dimension of a box: how many elements, and how far apart they lie on either side, counted in
+/// elements. A `from_stride` of 0 repeats an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimension {
     /// Number of elements along it.
@@ -22,7 +23,8 @@ pub struct Dimension {
     pub to_stride: usize,
 }
 
-/// What [`copy_strided`] copies: the box's dimensions, outermost first, and where it begins on either side, in elements.
+/// What [`copy_strided`] copies: the box's dimensions, outermost first, and where it begins on
+/// either side, in elements.
 #[derive(Clone, Copy, Debug)]
 pub struct StridedCopy<'d> {
     /// Index of the first element in the source.
@@ -39,8 +41,9 @@ pub struct StridedCopy<'d> {
 /// What the device says of the launch; the CPU nothing.
 ///
 /// # Panics
-/// If the box reaches outside a buffer, if two of its elements may go to the same place in `to`, or if more than six dimensions are left
-/// after merging. At compile time, if an element has another size than 1, 2, 4 or 8 bytes.
+/// If the box reaches outside a buffer, if two of its elements may go to the same place in `to`, or
+/// if more than six dimensions are left after merging. At compile time, if an element has another
+/// size than 1, 2, 4 or 8 bytes.
 pub fn copy_strided<T: Pod>(from: &Buffer<T>, to: &mut Buffer<T>, copy: &StridedCopy<'_>) -> Result<()> {
     const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 8) };
     let dimensions = merged(copy.dimensions);
@@ -48,16 +51,16 @@ pub fn copy_strided<T: Pod>(from: &Buffer<T>, to: &mut Buffer<T>, copy: &Strided
         return Ok(());
     }
     let copy = StridedCopy { dimensions: &dimensions, ..*copy };
-    copy.check((from.len(), to.len()));
+    copy.check(from.len(), to.len());
     from.scope().device().assert_beside(to.scope().device());
     match to.scope().device().clone() {
         Device::Cpu(_) => cpu(from.as_slice(), to.as_mut_slice(), &copy),
-        Device::Cuda(device) => cuda(&device, (from, to), &copy)?,
+        Device::Cuda(device) => cuda(&device, from, to, &copy)?,
     }
     Ok(())
 }
 
-fn cuda<T: Pod>(device: &Cuda, (from, to): (&Buffer<T>, &mut Buffer<T>), copy: &StridedCopy<'_>) -> Result<()> {
+fn cuda<T: Pod>(device: &Cuda, from: &Buffer<T>, to: &mut Buffer<T>, copy: &StridedCopy<'_>) -> Result<()> {
     let name = format!("copy_strided_{}", size_of::<T>());
     let kernel = Kernel { module: "copy_strided", ptx: crate::ptx!("copy_strided"), name: &name };
     let address = |buffer: &Buffer<T>, start: usize| buffer.address() + (start * size_of::<T>()) as u64;
@@ -66,8 +69,8 @@ fn cuda<T: Pod>(device: &Cuda, (from, to): (&Buffer<T>, &mut Buffer<T>), copy: &
         .with("from", address(from, copy.from_start))
         .with("to", address(to, copy.to_start))
         .with("box", packed);
-    // SAFETY: the box lies within both buffers, as `check` has seen; what is submitted to the default stream later, the memory's
-    // next use included, runs after it.
+    // SAFETY: the box lies within both buffers, as `check` has seen; what is submitted to the
+    // default stream later, the memory's next use included, runs after it.
     unsafe { kernel.submit(device, Launch::over(packed.count as usize), &arguments) }
 }
 
@@ -89,7 +92,7 @@ fn cpu<T: Pod>(from: &[T], to: &mut [T], copy: &StridedCopy<'_>) {
 
 impl StridedCopy<'_> {
     /// Panics unless the box, of which no dimension is empty, lies within buffers of these lengths.
-    fn check(&self, (from_len, to_len): (usize, usize)) {
+    fn check(&self, from_len: usize, to_len: usize) {
         assert!(
             self.dimensions.len() <= DIMENSIONS_MAX,
             "a strided copy has at most {DIMENSIONS_MAX} dimensions that cannot be merged: {:?}",
@@ -109,7 +112,8 @@ impl StridedCopy<'_> {
         assert!(self.targets_are_distinct(), "{self:?} writes an element of the target twice");
     }
 
-    /// Whether each stride of the target passes over all that the smaller ones reach: then no two indices meet.
+    /// Whether each stride of the target passes over all that the smaller ones reach: then no two
+    /// indices meet.
     fn targets_are_distinct(&self) -> bool {
         let mut by_stride: Vec<&Dimension> = self.dimensions.iter().collect();
         by_stride.sort_by_key(|dimension| dimension.to_stride);
@@ -122,7 +126,8 @@ impl StridedCopy<'_> {
     }
 }
 
-/// The same box in as few dimensions as can be: without those of one element, and with neighbours that are walked as one on both sides merged.
+/// The same box in as few dimensions as can be: without those of one element, and with neighbours
+/// that are walked as one on both sides merged.
 fn merged(dimensions: &[Dimension]) -> Vec<Dimension> {
     let mut merged: Vec<Dimension> = Vec::with_capacity(dimensions.len());
     for &inner in dimensions.iter().filter(|dimension| dimension.len != 1) {

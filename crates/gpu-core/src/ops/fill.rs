@@ -35,8 +35,8 @@ fn cuda<T: Pod>(device: &Cuda, to: &mut Buffer<T>, value: T) -> Result<()> {
     let kernel = Kernel { module: "fill", ptx: crate::ptx!("fill"), name: "fill" };
     let arguments =
         Arguments::new().with("to", to.address()).with("pattern", pattern(value)).with("bytes", bytes as u64);
-    // SAFETY: the kernel writes `bytes` bytes from `to` on, which the buffer has; what is submitted to the default stream later,
-    // the memory's next use included, runs after it.
+    // SAFETY: the kernel writes `bytes` bytes from `to` on, which the buffer has; what is submitted
+    // to the default stream later, the memory's next use included, runs after it.
     unsafe { kernel.submit(device, Launch::over(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
 }
 

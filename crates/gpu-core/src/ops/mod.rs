@@ -1,5 +1,5 @@
-//! Operations on buffers, each in a file of its own: the function, its plain form on the CPU, and the launch of its kernel, whose source
-//! lies beside it as `.cu`.
+//! Operations on buffers, each in a file of its own: the function, its plain form on the CPU, and
+//! the launch of its kernel, whose source lies beside it as `.cu`.
 
 mod cast;
 pub mod conformance;

@@ -1,9 +1,10 @@
 //! Sums and maxima of rows, the same bits on every device and at every time.
 //!
-//! The order of the arithmetic is part of the definition. A row is cut into chunks of 8192 elements. In a chunk, lane `j` of 256
-//! starts from the identity (0 for a sum, −∞ for a maximum) and takes elements `j`, `j + 256`, … in turn, in f32; then the upper half of the
-//! lanes is folded onto the lower, lane `j + 128` onto `j`, and so on down to one. The results of a row's chunks are a row of f32,
-//! which is reduced in the same way until one number is left.
+//! The order of the arithmetic is part of the definition. A row is cut into chunks of 8192
+//! elements. In a chunk, lane `j` of 256 starts from the identity (0 for a sum, −∞ for a maximum)
+//! and takes elements `j`, `j + 256`, … in turn, in f32; then the upper half of the lanes is folded
+//! onto the lower, lane `j + 128` onto `j`, and so on down to one. The results of a row's chunks
+//! are a row of f32, which is reduced in the same way until one number is left.
 //!
 //! Of a maximum, a NaN is the greatest.
 
@@ -46,19 +47,20 @@ mod private {
 /// Reduces each row of `x`, `[rows, columns]`, to an element of `out`, `[rows]`.
 ///
 /// # Errors
-/// Of [`Buffer::zeros`], where a row has more than 8192 elements: the results of the chunks need memory, on the scope of `out`. What the device
-/// says of the launch.
+/// Of [`Buffer::zeros`], where a row has more than 8192 elements: the results of the chunks need
+/// memory, on the scope of `out`. What the device says of the launch.
 ///
 /// # Panics
-/// If the length of `x` is not that of `out` times a number of columns; with no rows, if `x` has elements.
+/// If the length of `x` is not that of `out` times a number of columns; with no rows, if `x` has
+/// elements.
 pub fn reduce<T: Reducible>(reduction: Reduction, x: &Buffer<T>, out: &mut Buffer<f32>) -> Result<()> {
     let (rows, len) = (out.len(), x.len());
     let columns = len.checked_div(rows).unwrap_or(0);
     assert_eq!(rows * columns, len, "{len} elements are not {rows} rows of the same length");
     x.scope().device().assert_beside(out.scope().device());
     match out.scope().device().clone() {
-        Device::Cpu(_) => cpu(reduction, (x.as_slice(), columns), out.as_mut_slice()),
-        Device::Cuda(device) => cuda(&device, reduction, (x, columns), out)?,
+        Device::Cpu(_) => cpu(reduction, x.as_slice(), columns, out.as_mut_slice()),
+        Device::Cuda(device) => cuda(&device, reduction, x, columns, out)?,
     }
     Ok(())
 }
@@ -67,23 +69,25 @@ pub fn reduce<T: Reducible>(reduction: Reduction, x: &Buffer<T>, out: &mut Buffe
 fn cuda<T: Reducible>(
     device: &Cuda,
     reduction: Reduction,
-    (x, columns): (&Buffer<T>, usize),
+    x: &Buffer<T>,
+    columns: usize,
     out: &mut Buffer<f32>,
 ) -> Result<()> {
     let chunks = chunk_count(columns);
     if chunks == 1 {
-        return pass(device, reduction, (x, columns), out);
+        return pass(device, reduction, x, columns, out);
     }
     let mut partial = Buffer::zeros(out.scope(), out.len() * chunks)?;
-    pass(device, reduction, (x, columns), &mut partial)?;
-    cuda(device, reduction, (&partial, chunks), out)
+    pass(device, reduction, x, columns, &mut partial)?;
+    cuda(device, reduction, &partial, chunks, out)
 }
 
 /// Reduces each chunk of `x`, `[rows, columns]`, to an element of `out`, `[rows, chunks]`.
 fn pass<T: Reducible>(
     device: &Cuda,
     reduction: Reduction,
-    (x, columns): (&Buffer<T>, usize),
+    x: &Buffer<T>,
+    columns: usize,
     out: &mut Buffer<f32>,
 ) -> Result<()> {
     let name = kernel::<T>(reduction);
@@ -93,12 +97,13 @@ fn pass<T: Reducible>(
         .with("out", out.address())
         .with("columns", columns as u64)
         .with("chunks", chunk_count(columns) as u32);
-    // SAFETY: a block reads within its chunk of a row of `x` and writes its own element of `out`, of which there are as many as blocks;
-    // what is submitted to the default stream later, the memory's next use included, runs after it.
+    // SAFETY: a block reads within its chunk of a row of `x` and writes its own element of `out`,
+    // of which there are as many as blocks; what is submitted to the default stream later, the
+    // memory's next use included, runs after it.
     unsafe { kernel.submit(device, Launch::of_blocks(out.len()), &arguments) }
 }
 
-fn cpu<T: Reducible>(reduction: Reduction, (x, columns): (&[T], usize), out: &mut [f32]) {
+fn cpu<T: Reducible>(reduction: Reduction, x: &[T], columns: usize, out: &mut [f32]) {
     let mut chunks = Vec::new();
     for (row, out) in out.iter_mut().enumerate() {
         let row = &x[row * columns..][..columns];
@@ -193,7 +198,7 @@ mod tests {
     use super::*;
 
     /// One pass of the kernel: [rows, columns] → [rows, chunks].
-    fn by_kernel<T: Reducible>(reduction: Reduction, x: &[T], (rows, columns): (usize, usize)) -> Vec<f32> {
+    fn by_kernel<T: Reducible>(reduction: Reduction, x: &[T], rows: usize, columns: usize) -> Vec<f32> {
         let chunks = chunk_count(columns);
         let mut out = vec![0.0f32; rows * chunks];
         let launch = Launch::of_blocks(rows * chunks);
@@ -211,10 +216,10 @@ mod tests {
             let mut expected = Buffer::<f32>::zeros(&scope, rows).unwrap();
             reduce(reduction, &Buffer::from_slice(&scope, x).unwrap(), &mut expected).unwrap();
 
-            let mut found = by_kernel(reduction, x, (rows, columns));
+            let mut found = by_kernel(reduction, x, rows, columns);
             while found.len() > rows {
                 let columns = found.len() / rows;
-                found = by_kernel(reduction, &found, (rows, columns));
+                found = by_kernel(reduction, &found, rows, columns);
             }
             for (found, expected) in found.iter().zip(expected.as_slice()) {
                 let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
@@ -260,7 +265,7 @@ mod tests {
             check(x, 1);
             let of = |reduction| {
                 let mut out = [0.0];
-                cpu(reduction, (x, x.len()), &mut out);
+                cpu(reduction, x, x.len(), &mut out);
                 out[0]
             };
             assert_eq!(of(Reduction::Sum).to_bits() & 0x7fc0_0000, sum.to_bits() & 0x7fc0_0000, "{x:?}");
@@ -268,15 +273,17 @@ mod tests {
         }
     }
 
-    /// The error of the fixed order is bounded by the depth of its tree, not by the length of the row.
+    /// The error of the fixed order is bounded by the depth of its tree, not by the length of the
+    /// row.
     #[test]
     fn a_long_sum_is_close_to_that_in_f64() {
         let x = noise(1 << 20);
         let mut out = [0.0];
-        cpu(Reduction::Sum, (&x, x.len()), &mut out);
+        cpu(Reduction::Sum, &x, x.len(), &mut out);
         let exact: f64 = x.iter().map(|&x| f64::from(x)).sum();
         let magnitude: f64 = x.iter().map(|&x| f64::from(x.abs())).sum();
-        // A lane adds 32 times, 8 levels fold the lanes; 128 chunks take one more pass of at most 9: 49 roundings.
+        // A lane adds 32 times, 8 levels fold the lanes; 128 chunks take one more pass of at most
+        // 9: 49 roundings.
         assert!((f64::from(out[0]) - exact).abs() <= 49.0 * f64::from(f32::EPSILON) / 2.0 * magnitude);
     }
 

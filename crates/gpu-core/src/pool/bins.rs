@@ -10,8 +10,8 @@ const BINS_PER_OCTAVE: usize = 32;
 /// Enough for 2^46 units: more than any address space.
 const BINS: usize = 44 * BINS_PER_OCTAVE;
 const WORDS: usize = BINS / 64;
-/// How many tiles of a bin are compared for the tightest. All of them would make the search as long as the bin, and sizes in a bin
-/// differ by a 32nd at most.
+/// How many tiles of a bin are compared for the tightest. All of them would make the search as long
+/// as the bin, and sizes in a bin differ by a 32nd at most.
 const LOOKS: usize = 8;
 
 /// Tiles in bins of like size, each bin a list through the tiles.
@@ -63,7 +63,8 @@ impl Bins {
         }
     }
 
-    /// A tile of at least `bytes`: nearly the smallest there is, of equal ones that with the lowest address. Finds one if there is one.
+    /// A tile of at least `bytes`: nearly the smallest there is, of equal ones that with the lowest
+    /// address. Finds one if there is one.
     pub(super) fn find(&self, tiling: &Tiling, bytes: usize) -> Option<TileId> {
         let bin = bin_of(bytes);
         // Of the own bin some may be too small; of the bins above all fit.
@@ -93,7 +94,8 @@ impl Bins {
         best
     }
 
-    /// All tiles of at least `bytes`, and perhaps some that are hardly smaller, from small to large bins.
+    /// All tiles of at least `bytes`, and perhaps some that are hardly smaller, from small to large
+    /// bins.
     pub(super) fn iter_from<'a>(&'a self, tiling: &'a Tiling, bytes: usize) -> impl Iterator<Item = TileId> + 'a {
         std::iter::successors(self.filled_from(bin_of(bytes)), |bin| self.filled_from(bin + 1))
             .flat_map(|bin| self.bin(tiling, bin))
@@ -161,7 +163,8 @@ mod tests {
     }
 
     proptest! {
-        /// A tile is found if and only if one is large enough, and it is at most a sixteenth larger than the smallest that would do.
+        /// A tile is found if and only if one is large enough, and it is at most a sixteenth larger
+        /// than the smallest that would do.
         #[test]
         fn what_is_found_is_nearly_the_tightest(
             sizes in prop::collection::vec(1usize..4_000, 1..60),

@@ -1,10 +1,11 @@
-//! Compaction: at a step boundary, blocks that may move are copied so that the free bytes below the granule, where stitching does not help,
-//! come together.
+//! Compaction: at a step boundary, blocks that may move are copied so that the free bytes below the
+//! granule, where stitching does not help, come together.
 //!
-//! Stages from cheap to dear, each of which ends as soon as there is room: slabs of a class are merged, the emptiest into the fullest;
-//! blocks are moved, small ones first, into holes where they free more granules than they touch; all blocks slide towards low addresses. Slabs
-//! and blocks in views stand in the way of the last; if nothing at home is fixed, granules are lined up anew first (`rehome.rs`), and
-//! then the blocks slide until no byte is free between them.
+//! Stages from cheap to dear, each of which ends as soon as there is room: slabs of a class are
+//! merged, the emptiest into the fullest; blocks are moved, small ones first, into holes where they
+//! free more granules than they touch; all blocks slide towards low addresses. Slabs and blocks in
+//! views stand in the way of the last; if nothing at home is fixed, granules are lined up anew
+//! first (`rehome.rs`), and then the blocks slide until no byte is free between them.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +22,8 @@ use crate::source::Refusal;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Goal {
     want: Want,
-    /// If live blocks touch no more granules than this, the rest suffices for the block by stitching; `None` if nothing suffices.
+    /// If live blocks touch no more granules than this, the rest suffices for the block by
+    /// stitching; `None` if nothing suffices.
     touched_max: Option<usize>,
 }
 
@@ -39,7 +41,8 @@ impl Pool {
         if self.stats.allocated_bytes.now + want.bytes > attainable * self.home.granule_bytes() {
             return Ok(None);
         }
-        // Copies run after the work of every stream; so may the blocks that are given of what they free.
+        // Copies run after the work of every stream; so may the blocks that are given of what they
+        // free.
         self.settle()?;
         let goal = self.goal(want, attainable);
         let mut place = self.place_in_room(want);
@@ -70,7 +73,8 @@ impl Pool {
         goal.touched_max.is_some_and(|touched| self.home.touched() <= touched) || fits()
     }
 
-    /// The ladder again, as far as it leads without compaction. What it cannot do now is no failure of the compaction.
+    /// The ladder again, as far as it leads without compaction. What it cannot do now is no failure
+    /// of the compaction.
     fn place_in_room(&mut self, want: &Want) -> Option<Place> {
         let found = self.fit(want);
         let found = found.or_else(|| self.stitch(want).ok().flatten());
@@ -78,7 +82,8 @@ impl Pool {
         found.or_else(|| self.squeeze(want))
     }
 
-    /// Moves the blocks of the emptiest slabs of each class into the fullest, so that one slab of a class and stream at most is not full.
+    /// Moves the blocks of the emptiest slabs of each class into the fullest, so that one slab of a
+    /// class and stream at most is not full.
     fn merge_slabs(&mut self, goal: &Goal) -> Result<(), Refusal> {
         let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (index, live) in self.blocks.iter() {
@@ -100,7 +105,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Empties slabs from the first on into those from the last on, while there is room in one that is not to be emptied itself.
+    /// Empties slabs from the first on into those from the last on, while there is room in one that
+    /// is not to be emptied itself.
     fn merge(
         &mut self,
         slabs: &[u32],
@@ -128,7 +134,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Moves blocks into holes where they touch fewer granules more than they leave untouched, the cheapest to copy first.
+    /// Moves blocks into holes where they touch fewer granules more than they leave untouched, the
+    /// cheapest to copy first.
     fn evacuate(&mut self, goal: &Goal) -> Result<(), Refusal> {
         let movable = self.blocks.iter().filter(|&(index, _)| self.is_movable(index));
         let whole = movable.filter_map(|(index, live)| match live.place {
@@ -180,7 +187,8 @@ impl Pool {
         let (start, bytes) = (self.home.get(free).start, self.home.get(block).bytes);
         let (from, to) = (self.home.address(self.home.get(block).start), self.home.address(start));
         self.source.copy(from, to, bytes)?;
-        // The two ranges may overlap, so that the new place cannot be taken before the old one is given back.
+        // The two ranges may overlap, so that the new place cannot be taken before the old one is
+        // given back.
         self.home.give_back(block, Tag::NOBODY);
         let joined = self.home.tiling().at(start);
         let tile = self.home.take(joined, start..start + bytes, Kind::Live(index));
@@ -190,7 +198,8 @@ impl Pool {
         Ok(self.home.tiling().after(tile))
     }
 
-    /// Copies a live block to a place that was taken for it. If the copy fails, the place is given back.
+    /// Copies a live block to a place that was taken for it. If the copy fails, the place is given
+    /// back.
     fn relocate(&mut self, index: u32, to: Place) -> Result<(), Refusal> {
         let bytes = self.blocks.at(index).bytes;
         let (from, address) = (self.blocks.at(index).address, self.address_of(&to));

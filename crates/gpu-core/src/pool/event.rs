@@ -92,7 +92,8 @@ pub enum Event {
 /// Whoever wants to be told of a pool's events.
 pub type Observer = Box<dyn FnMut(&Event) + Send>;
 
-/// A place for an observer. Without one an event is not even made, so that the hot path pays for a test of a pointer.
+/// A place for an observer. Without one an event is not even made, so that the hot path pays for a
+/// test of a pointer.
 #[derive(Default)]
 pub(super) struct Watch(Option<Observer>);
 

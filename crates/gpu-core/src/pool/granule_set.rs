@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-/// A set of granule indices: one bit each, and one bit for each word of bits, so that neighbours are found in a few steps.
+/// A set of granule indices: one bit each, and one bit for each word of bits, so that neighbours
+/// are found in a few steps.
 #[derive(Debug, Default)]
 pub(super) struct GranuleSet {
     words: Vec<u64>,

@@ -1,4 +1,5 @@
-//! Growth: granules are created where the fewest are needed, and given back when the user empties the cache.
+//! Growth: granules are created where the fewest are needed, and given back when the user empties
+//! the cache.
 
 #![forbid(unsafe_code)]
 
@@ -26,14 +27,16 @@ impl Window {
 }
 
 impl Pool {
-    /// The rung: creates the granules that are missing. If filling voids at home takes no more of them than stitching would, the block
-    /// gets a place at home; otherwise just what the stitch lacks is created.
+    /// The rung: creates the granules that are missing. If filling voids at home takes no more of
+    /// them than stitching would, the block gets a place at home; otherwise just what the stitch
+    /// lacks is created.
     pub(super) fn grow(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
         if want.class.is_some() {
             return self.grow_by(1, want);
         }
         let plan = if self.source.can_alias() { self.home.plan(want.bytes, want.tag) } else { Err(usize::MAX) };
-        // A plan without a lack means that the source refused to map it: then only memory at home is left.
+        // A plan without a lack means that the source refused to map it: then only memory at home
+        // is left.
         let missing = plan.err().unwrap_or(usize::MAX);
         match self.home.window(want.bytes, want.tag) {
             Some(window) if window.granules() <= missing => {
@@ -53,8 +56,8 @@ impl Pool {
         }
     }
 
-    /// The rung for a source that cannot stitch, on a device whose memory others use too: what the pool caches in one place can only
-    /// help in another by way of the device.
+    /// The rung for a source that cannot stitch, on a device whose memory others use too: what the
+    /// pool caches in one place can only help in another by way of the device.
     pub(super) fn release_cached(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
         if self.source.can_alias() || self.empty_cache() == 0 {
             return Ok(None);
@@ -124,7 +127,8 @@ impl Pool {
 
     /// Gives every granule without live bytes back to the source; returns their bytes.
     pub fn empty_cache(&mut self) -> usize {
-        // So that free neighbours of different streams join. Should it fail, a granule that they share is kept.
+        // So that free neighbours of different streams join. Should it fail, a granule that they
+        // share is kept.
         let _ = self.settle();
         let runs = self.home.whole_free();
         let mut gone = GranuleSet::default();
@@ -191,9 +195,11 @@ impl Home {
         voids.map(|tile| (tile, self.whole(self.get(tile).start..self.get(tile).end())))
     }
 
-    /// The range of `bytes` without live bytes that lacks the fewest granules, of equal ones the lowest.
+    /// The range of `bytes` without live bytes that lacks the fewest granules, of equal ones the
+    /// lowest.
     ///
-    /// The best such range begins with a free tile or a void, or ends with one, and has a void in it: else `fit` would have found it.
+    /// The best such range begins with a free tile or a void, or ends with one, and has a void in
+    /// it: else `fit` would have found it.
     fn window(&self, bytes: usize, tag: Tag) -> Option<Window> {
         let windows = self.void_tiles().flat_map(|(void, _)| {
             let (before, after) = (self.tiling().before(void), self.tiling().after(void));

@@ -1,5 +1,6 @@
-//! The home segment: one range of addresses as large as the capacity, at which every granule is mapped for as long as it exists.
-//! Its tiles are the whole truth about who uses which byte; a view only lets pieces of it be seen side by side.
+//! The home segment: one range of addresses as large as the capacity, at which every granule is
+//! mapped for as long as it exists. Its tiles are the whole truth about who uses which byte; a view
+//! only lets pieces of it be seen side by side.
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +24,8 @@ pub(super) struct Home {
     granules: Vec<u64>,
     /// Granules that exist.
     held: usize,
-    /// By slot: live tiles that begin or end in the granule. A tile that covers a granule with room on either side is not counted: it
-    /// has the granule for itself.
+    /// By slot: live tiles that begin or end in the granule. A tile that covers a granule with room
+    /// on either side is not counted: it has the granule for itself.
     edges: Vec<u32>,
     /// Granules with a live byte.
     touched: usize,
@@ -148,7 +149,8 @@ impl Home {
         slots.len() - usize::from(self.edges[first] > 0) - usize::from(shared_last)
     }
 
-    /// The free range that a range lies in, if it does: `None` where a byte is live, void, or of a stream that `usable` does not accept.
+    /// The free range that a range lies in, if it does: `None` where a byte is live, void, or of a
+    /// stream that `usable` does not accept.
     pub(super) fn free_at(&self, range: &Bytes, usable: impl Fn(Tag) -> bool) -> Option<TileId> {
         let tile = self.tiling.at(range.start);
         let found = self.get(tile);
@@ -177,8 +179,9 @@ impl Home {
         })
     }
 
-    /// Where in a free tile to put `bytes`: at the end that breaks into fewer whole granules, at the lower one if both are as good.
-    /// What a neighbour has begun to use is so used up before a granule is begun that could still go wherever it is needed.
+    /// Where in a free tile to put `bytes`: at the end that breaks into fewer whole granules, at
+    /// the lower one if both are as good. What a neighbour has begun to use is so used up before a
+    /// granule is begun that could still go wherever it is needed.
     pub(super) fn cut(&self, tile: TileId, bytes: usize) -> Bytes {
         let found = self.get(tile);
         let low = found.start..found.start + bytes;
@@ -274,9 +277,11 @@ impl Home {
         cut
     }
 
-    /// Joins a tile that is in no bin with the free neighbours that it may be joined with, and puts the whole in its bin.
+    /// Joins a tile that is in no bin with the free neighbours that it may be joined with, and puts
+    /// the whole in its bin.
     ///
-    /// Nobody's memory joins that of any stream and is the stream's from then on: to wait for the stream without need is safe.
+    /// Nobody's memory joins that of any stream and is the stream's from then on: to wait for the
+    /// stream without need is safe.
     fn become_free(&mut self, mut tile: TileId, mut tag: Tag) {
         if let Some((after, joined)) = self.tiling.after(tile).and_then(|after| self.joinable(after, tag)) {
             self.tiling.join(tile, after);
@@ -291,7 +296,8 @@ impl Home {
         self.bins[tag.index()].insert(&mut self.tiling, tile);
     }
 
-    /// If a neighbour is free and may be joined with memory of `tag`: the neighbour, taken out of its bin, and the tag of the whole.
+    /// If a neighbour is free and may be joined with memory of `tag`: the neighbour, taken out of
+    /// its bin, and the tag of the whole.
     fn joinable(&mut self, neighbour: TileId, tag: Tag) -> Option<(TileId, Tag)> {
         let Kind::Free(other) = self.get(neighbour).kind else { return None };
         let joined = tag.joined(other)?;

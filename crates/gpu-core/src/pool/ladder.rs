@@ -9,7 +9,8 @@ use super::tiling::{Kind, TileId};
 use super::{Bytes, Pool, Shortage};
 use crate::source::Refusal;
 
-/// A way to come by a block: `None` if it leads nowhere, a refusal if the source stood in the way. Either way no live block has changed.
+/// A way to come by a block: `None` if it leads nowhere, a refusal if the source stood in the way.
+/// Either way no live block has changed.
 type Rung = fn(&mut Pool, &Want) -> Result<Option<Place>, Refusal>;
 
 /// The rungs below the first, [`Pool::fit`], from cheap to dear.
@@ -57,12 +58,12 @@ impl Pool {
     #[cold]
     fn fit_slab(&mut self, class: usize, want: &Want) -> Option<Place> {
         let (tile, granule) = self.home.fit_granule(want.tag)?;
-        self.add_slab((tile, granule), (class, want.tag));
+        self.add_slab(tile, granule, (class, want.tag));
         self.slabs.take(class, want.tag).map(|(slab, slot)| Place::Slot { slab, slot })
     }
 
-    /// A place in any hole for a small block. Only when no granule can be had for a slab: a hole that small blocks have begun to fill
-    /// serves nobody else.
+    /// A place in any hole for a small block. Only when no granule can be had for a slab: a hole
+    /// that small blocks have begun to fill serves nobody else.
     pub(super) fn squeeze(&mut self, want: &Want) -> Option<Place> {
         want.class.and_then(|_| self.fit_whole(want))
     }
@@ -75,7 +76,7 @@ impl Pool {
     }
 
     /// Makes a slab in a granule of a free tile.
-    pub(super) fn add_slab(&mut self, (tile, granule): (TileId, usize), kind: (usize, Tag)) {
+    pub(super) fn add_slab(&mut self, tile: TileId, granule: usize, kind: (usize, Tag)) {
         let slots = class_slots(kind.0, self.home.granule_bytes());
         let range = self.home.range(&(granule..granule + 1));
         let tile = self.home.take(tile, range, Kind::Slab(self.slabs.next()));

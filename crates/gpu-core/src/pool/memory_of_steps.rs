@@ -1,28 +1,36 @@
 //! Memory of steps: why a step that is repeated makes no call to the driver.
 //!
-//! Between two step boundaries the pool notes, of every allocation, a *key* and the *seat* that was given. The key digests what lives at that
-//! moment (address, size and stream of every live block) and the request. When a later step comes to the same key as a noted one at the
-//! same index, and the seat is free, the block gets that very seat; else it is searched as usual.
+//! Between two step boundaries the pool notes, of every allocation, a *key* and the *seat* that was
+//! given. The key digests what lives at that moment (address, size and stream of every live block)
+//! and the request. When a later step comes to the same key as a noted one at the same index, and
+//! the seat is free, the block gets that very seat; else it is searched as usual.
 //!
-//! **Claim.** Let a step begin with the same live blocks at the same addresses as an earlier step among the last few noted, and make the same
-//! requests and frees in the same order; and let nothing have been unmapped since. Then every block gets the address that it had, no
-//! granule is created, and nothing is mapped or unmapped.
+//! **Claim.** Let a step begin with the same live blocks at the same addresses as an earlier step
+//! among the last few noted, and make the same requests and frees in the same order; and let
+//! nothing have been unmapped since. Then every block gets the address that it had, no granule is
+//! created, and nothing is mapped or unmapped.
 //!
-//! *Proof* by induction over the allocations. Before allocation k both steps have the same live blocks at the same addresses: at the start by
-//! assumption, then because the earlier allocations got the same seats and the frees are the same. So the key is the same and the note is found.
-//! In the earlier step the seat was free at this point, which means that no live block overlapped it and its granules existed; the same
-//! blocks live now, and granules vanish only when the cache is emptied. A seat in a view is also still mapped: views are unmapped
-//! only when the cache is emptied, when compaction moves granules, or, least recently used first, when a new one would pass the limit, and the repeated
-//! step makes no new one. So the seat is given, and nothing is asked of the driver. Afterwards the same blocks live at the same addresses, and the next step
+//! *Proof* by induction over the allocations. Before allocation k both steps have the same live
+//! blocks at the same addresses: at the start by assumption, then because the earlier allocations
+//! got the same seats and the frees are the same. So the key is the same and the note is found. In
+//! the earlier step the seat was free at this point, which means that no live block overlapped it
+//! and its granules existed; the same blocks live now, and granules vanish only when the cache is
+//! emptied. A seat in a view is also still mapped: views are unmapped only when the cache is
+//! emptied, when compaction moves granules, or, least recently used first, when a new one would
+//! pass the limit, and the repeated step makes no new one. So the seat is given, and nothing is
+//! asked of the driver. Afterwards the same blocks live at the same addresses, and the next step
 //! begins as this one did. ∎
 //!
-//! A first step of training makes what stays (the optimizer's state); the second begins with all that and ends with the same blocks; the
-//! third begins as the second did. So from the third repetition on nothing is called; if memory is so tight that compaction has to move in
-//! the second what the first left, from the fourth on. What is left is an order of streams where
-//! one takes over memory that another used within the step: that is the price of sharing, and it is paid each time.
+//! A first step of training makes what stays (the optimizer's state); the second begins with all
+//! that and ends with the same blocks; the third begins as the second did. So from the third
+//! repetition on nothing is called; if memory is so tight that compaction has to move in the second
+//! what the first left, from the fourth on. What is left is an order of streams where one takes
+//! over memory that another used within the step: that is the price of sharing, and it is paid each
+//! time.
 //!
-//! Several steps are kept, so that steps of training and of evaluation may alternate, and blocks may be kept over a boundary in turns. What is
-//! kept is bounded: steps of more than [`NOTES_MAX`] allocations are searched as usual from there on.
+//! Several steps are kept, so that steps of training and of evaluation may alternate, and blocks
+//! may be kept over a boundary in turns. What is kept is bounded: steps of more than [`NOTES_MAX`]
+//! allocations are searched as usual from there on.
 
 #![forbid(unsafe_code)]
 
@@ -81,7 +89,8 @@ impl StepMemory {
         if let Some(seat) = self.steps.get(self.following).and_then(noted) {
             return Some(seat);
         }
-        // Equal keys mean equal blocks so far, so that a step which agrees here may as well be followed from its beginning.
+        // Equal keys mean equal blocks so far, so that a step which agrees here may as well be
+        // followed from its beginning.
         let step = self.steps.iter().position(|step| noted(step).is_some())?;
         self.following = step;
         self.repeats = self.steps[step].1[..index] == self.now[..];
@@ -138,8 +147,9 @@ impl StepMemory {
 /// 2^64 divided by the golden ratio: odd, and its bits look random.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A digest of one block; that of a set of blocks is the sum of theirs. Two multiplications let every bit of address, size and stream
-/// reach every bit of the sum. Should two sets share a digest all the same, a seat is tried in vain.
+/// A digest of one block; that of a set of blocks is the sum of theirs. Two multiplications let
+/// every bit of address, size and stream reach every bit of the sum. Should two sets share a digest
+/// all the same, a seat is tried in vain.
 pub(super) fn digest(address: u64, bytes: usize, tag: usize) -> u64 {
     let x = (address ^ (bytes as u64).rotate_left(24) ^ (tag as u64).rotate_left(56)).wrapping_mul(ODD);
     (x ^ (x >> 32)).wrapping_mul(ODD)

@@ -1,18 +1,24 @@
-//! The memory pool: which bytes of which granules belong to whom. Arithmetic only; a [`Source`] acts.
+//! The memory pool: which bytes of which granules belong to whom. Arithmetic only; a [`Source`]
+//! acts.
 //!
-//! Physical memory comes in *granules* (2 MiB on CUDA). Each is mapped once at its home, a range of addresses as large as the pool's
-//! capacity, and tiles of that range say of every byte whether it is live, free, or not there. Blocks are cut from free tiles by best
-//! fit; small ones share slabs. When no free tile is large enough, free granules from anywhere are mapped side by side a second time: a
-//! *view* (virtual aliasing). The bytes of a block in a view are live at home as well, as pieces, and each byte is used through one of
-//! its addresses only; so there is one truth about what is free, and a view is but a translation. What is tried before a request
-//! fails, in order, is the ladder (`ladder.rs`).
+//! Physical memory comes in *granules* (2 MiB on CUDA). Each is mapped once at its home, a range of
+//! addresses as large as the pool's capacity, and tiles of that range say of every byte whether it
+//! is live, free, or not there. Blocks are cut from free tiles by best fit; small ones share slabs.
+//! When no free tile is large enough, free granules from anywhere are mapped side by side a second
+//! time: a *view* (virtual aliasing). The bytes of a block in a view are live at home as well, as
+//! pieces, and each byte is used through one of its addresses only; so there is one truth about
+//! what is free, and a view is but a translation. What is tried before a request fails, in order,
+//! is the ladder (`ladder.rs`).
 //!
 //! What holds at every moment, and is asserted by [`Pool::check`]:
 //!
-//! - A request succeeds whenever its granules and those touched by live blocks together are within the capacity, unless the source refuses.
-//! - At a step boundary, if all blocks are relocatable: whenever the granules of one slab for each full slab's worth of small blocks of a
-//!   class and stream, and the bytes of the other blocks and of the request, are.
-//! - A step that is repeated makes no call to the driver from its third repetition on (`memory_of_steps.rs`).
+//! - A request succeeds whenever its granules and those touched by live blocks together are within
+//!   the capacity, unless the source refuses.
+//! - At a step boundary, if all blocks are relocatable: whenever the granules of one slab for each
+//!   full slab's worth of small blocks of a class and stream, and the bytes of the other blocks and
+//!   of the request, are.
+//! - A step that is repeated makes no call to the driver from its third repetition on
+//!   (`memory_of_steps.rs`).
 
 #![forbid(unsafe_code)]
 
@@ -62,7 +68,8 @@ type Bytes = Range<usize>;
 /// What a pool may take from its source and keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Physical memory in bytes that the pool may hold, of which it uses whole granules; `None` for all that the source has.
+    /// Physical memory in bytes that the pool may hold, of which it uses whole granules; `None` for
+    /// all that the source has.
     pub capacity_bytes: Option<usize>,
 }
 
@@ -71,7 +78,8 @@ pub struct Settings {
 pub struct Request {
     /// Size in bytes; the block is at least that large.
     pub bytes: usize,
-    /// The stream that will use the block first. Its address is safe to use on this stream, and on others once they are ordered after it.
+    /// The stream that will use the block first. Its address is safe to use on this stream, and on
+    /// others once they are ordered after it.
     pub stream: StreamId,
     /// Whose memory it is: a label of a scope, such as `model/gradients`.
     pub owner: Arc<str>,
@@ -92,7 +100,8 @@ pub enum Mobility {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(u64);
 
-/// Why a pool has no block for a request. The pool is as it was, apart from cached memory that it may have rearranged or given back.
+/// Why a pool has no block for a request. The pool is as it was, apart from cached memory that it
+/// may have rearranged or given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// More than the pool may ever hold.
@@ -149,8 +158,8 @@ impl Pool {
         let found = self.want(request).and_then(|want| {
             let key = self.memory.key(want.bytes, want.tag.index());
             match self.recall(key, &want).or_else(|| self.fit(&want)) {
-                Some(place) => Ok(self.enter(request, (want, key), place)),
-                None => self.climb(&want).map(|place| self.enter(request, (want, key), place)),
+                Some(place) => Ok(self.enter(request, want, key, place)),
+                None => self.climb(&want).map(|place| self.enter(request, want, key, place)),
             }
         });
         found.inspect_err(|_| {
@@ -191,8 +200,9 @@ impl Pool {
         self.blocks.get(block).expect("the block is live").address
     }
 
-    /// Tells the pool that a step of the work ends here: what follows is likely to repeat what lay between the last two boundaries, and
-    /// relocatable blocks may move until the next block is freed.
+    /// Tells the pool that a step of the work ends here: what follows is likely to repeat what lay
+    /// between the last two boundaries, and relocatable blocks may move until the next block is
+    /// freed.
     pub fn step(&mut self) {
         self.memory.turn();
         self.at_boundary = true;
@@ -209,7 +219,8 @@ impl Pool {
         Stats { driver_calls_total: self.source.driver_calls(), ..self.stats }
     }
 
-    /// The momentary figures that an out-of-memory report needs. What others hold is not asked of the device: see [`Shortage::NotNow`].
+    /// The momentary figures that an out-of-memory report needs. What others hold is not asked of
+    /// the device: see [`Shortage::NotNow`].
     pub fn counts(&self) -> Counts {
         let granule_bytes = self.home.granule_bytes();
         let reserved_bytes = self.home.held() * granule_bytes;
@@ -252,7 +263,7 @@ impl Pool {
     }
 
     /// Books a block that has its place.
-    fn enter(&mut self, request: &Request, (want, key): (Want, u64), place: Place) -> BlockId {
+    fn enter(&mut self, request: &Request, want: Want, key: u64, place: Place) -> BlockId {
         let address = self.address_of(&place);
         let form = match &place {
             Place::Whole(_) => Form::Whole,

@@ -54,8 +54,9 @@ impl Streams {
 }
 
 impl Pool {
-    /// Makes free memory of other streams usable: first of those that have nothing left to do, then, by an order that the device
-    /// keeps and nobody waits for, of the first stream that has enough, then of all.
+    /// Makes free memory of other streams usable: first of those that have nothing left to do,
+    /// then, by an order that the device keeps and nobody waits for, of the first stream that has
+    /// enough, then of all.
     ///
     /// All of a stream's memory is taken over at once: one order covers it.
     pub(super) fn share(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
@@ -82,7 +83,8 @@ impl Pool {
         Ok(None)
     }
 
-    /// Makes all free memory of `from` memory of `to`, ordered after the work that `from` still has to do.
+    /// Makes all free memory of `from` memory of `to`, ordered after the work that `from` still has
+    /// to do.
     pub(super) fn adopt(&mut self, from: Tag, to: Tag) -> Result<(), Refusal> {
         let (on, waiting) = (self.streams.stream(from), self.streams.stream(to));
         if self.source.is_idle(on) {

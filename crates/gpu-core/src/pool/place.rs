@@ -22,7 +22,8 @@ pub(super) struct Want {
 }
 
 impl Want {
-    /// Bytes that the home segment must have free side by side: a granule where a slab is to be made.
+    /// Bytes that the home segment must have free side by side: a granule where a slab is to be
+    /// made.
     pub(super) fn home_bytes(&self, granule_bytes: usize) -> usize {
         if self.class.is_some() { granule_bytes } else { self.bytes }
     }
@@ -75,7 +76,8 @@ struct Entry {
     live: Option<Live>,
 }
 
-/// The live blocks by index. A block's name holds its index and how many had it before, so that no name is given twice.
+/// The live blocks by index. A block's name holds its index and how many had it before, so that no
+/// name is given twice.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     entries: Vec<Entry>,

@@ -34,7 +34,7 @@ impl Pool {
         let slot = (start - base) / want.bytes;
         if self.slabs.in_granule(granule).is_none() {
             let tile = self.free_at(&(base..base + self.home.granule_bytes()), want)?;
-            self.add_slab((tile, granule), (class, want.tag));
+            self.add_slab(tile, granule, (class, want.tag));
         }
         let slab = self.slabs.in_granule(granule).expect("it was made if there was none");
         let found = self.slabs.get(slab);
@@ -58,7 +58,8 @@ impl Pool {
         Some(self.enter_view(want, (view, offset), &pieces))
     }
 
-    /// The free tile that a range lies in, after taking over from other streams what they freed there.
+    /// The free tile that a range lies in, after taking over from other streams what they freed
+    /// there.
     fn free_at(&mut self, range: &Bytes, want: &Want) -> Option<TileId> {
         loop {
             if let Some(tile) = self.home.free_at(range, |tag| tag.serves(want.tag)) {
@@ -74,7 +75,8 @@ impl Pool {
                     _ => return None,
                 }
             }
-            // Each turn makes one stream's memory usable, so that there are no more turns than streams.
+            // Each turn makes one stream's memory usable, so that there are no more turns than
+            // streams.
             self.adopt(foreign?, want.tag).ok()?;
         }
     }

@@ -1,9 +1,11 @@
 //! Lining granules up anew, so that every block is at home as one range and slides like any other.
 //!
-//! Blocks in views are pieces at home, and slabs stay where their granule is; a block cannot slide across either. But the order of the
-//! granules at home is free as long as nothing at home is fixed. So the granules are mapped in another order into a fresh range, without
-//! copying: slabs first, then chains of granules that blocks continue across, then what is free. The chains have no cycles: a block at home
-//! continues from a granule to the one after it, and the granules of a block in a view begin or end a chain (see `stitch.rs`).
+//! Blocks in views are pieces at home, and slabs stay where their granule is; a block cannot slide
+//! across either. But the order of the granules at home is free as long as nothing at home is
+//! fixed. So the granules are mapped in another order into a fresh range, without copying: slabs
+//! first, then chains of granules that blocks continue across, then what is free. The chains have
+//! no cycles: a block at home continues from a granule to the one after it, and the granules of a
+//! block in a view begin or end a chain (see `stitch.rs`).
 //!
 //! Nothing has changed until the whole fresh range is mapped, so that a refusal is harmless.
 
@@ -95,7 +97,8 @@ impl Pool {
         Ok(address)
     }
 
-    /// Makes a fresh range the home segment, and gives the old one and the views that it does without back.
+    /// Makes a fresh range the home segment, and gives the old one and the views that it does
+    /// without back.
     fn move_home(&mut self, address: u64, order: &[usize]) {
         let layout = self.layout(order);
         let granules: Vec<Granule> = order.iter().map(|&slot| self.home.granule(slot)).collect();
@@ -118,7 +121,8 @@ impl Pool {
         self.source.release(old.address(0), old.slots() << old.granule_shift());
     }
 
-    /// What will be where: the tiles cut at the granules' boundaries, in the new order, and joined again.
+    /// What will be where: the tiles cut at the granules' boundaries, in the new order, and joined
+    /// again.
     fn layout(&self, order: &[usize]) -> Vec<(Bytes, Kind)> {
         let granule_bytes = self.home.granule_bytes();
         let mut layout: Vec<(Bytes, Kind)> = Vec::new();

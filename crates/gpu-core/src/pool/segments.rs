@@ -26,9 +26,11 @@ pub struct SegmentInfo {
 /// What the addresses of a segment are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// Where granules are mapped for as long as they exist. The bytes of all home segments are the reserved bytes.
+    /// Where granules are mapped for as long as they exist. The bytes of all home segments are the
+    /// reserved bytes.
     Home,
-    /// A second address of granules, made by stitching: the bytes of its blocks are lent at home, and count once.
+    /// A second address of granules, made by stitching: the bytes of its blocks are lent at home,
+    /// and count once.
     View,
 }
 
@@ -43,7 +45,8 @@ pub struct BlockInfo {
     pub requested_bytes: usize,
     /// Whether it is in use.
     pub state: BlockState,
-    /// The stream that uses it, or used it last; 0 as well when no stream's work is outstanding on it.
+    /// The stream that uses it, or used it last; 0 as well when no stream's work is outstanding on
+    /// it.
     pub stream: StreamId,
     /// Whose it is, if live.
     pub owner: Option<Arc<str>>,
@@ -58,12 +61,14 @@ pub enum BlockState {
     Live,
     /// Can be given.
     Free,
-    /// Used, or free, at another address: at home, bytes of a block that is in a view; in a view, bytes beside its blocks.
+    /// Used, or free, at another address: at home, bytes of a block that is in a view; in a view,
+    /// bytes beside its blocks.
     Lent,
 }
 
 impl Pool {
-    /// All that is mapped, as maximal runs of addresses in order of address, each with its blocks. Views that hold no live block are left out.
+    /// All that is mapped, as maximal runs of addresses in order of address, each with its blocks.
+    /// Views that hold no live block are left out.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let mut slots: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
         let mut viewed: BTreeMap<u32, BTreeMap<usize, u32>> = BTreeMap::new();
@@ -148,7 +153,8 @@ impl Pool {
         blocks
     }
 
-    /// A view by its live blocks. What lies between them is in use, or free, at home, and shown as lent; granules that are gone divide it.
+    /// A view by its live blocks. What lies between them is in use, or free, at home, and shown as
+    /// lent; granules that are gone divide it.
     fn view_segments(&self, view: u32, blocks: &BTreeMap<usize, u32>) -> Vec<SegmentInfo> {
         let (view, shift) = (self.views.get(view), self.home.granule_shift());
         let mut segments = Vec::new();

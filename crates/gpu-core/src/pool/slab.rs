@@ -1,7 +1,9 @@
-//! Small blocks: a slab is one granule of equal blocks, so that thousands of them neither scatter over granules nor split large memory.
+//! Small blocks: a slab is one granule of equal blocks, so that thousands of them neither scatter
+//! over granules nor split large memory.
 //!
-//! Size classes are multiples of 512 bytes, four to an octave, up to a 64th of a granule (32 KiB where a granule is 2 MiB). A block is at
-//! most a quarter larger than what was asked for, and what is left at the end of a slab's granule is less than one block.
+//! Size classes are multiples of 512 bytes, four to an octave, up to a 64th of a granule (32 KiB
+//! where a granule is 2 MiB). A block is at most a quarter larger than what was asked for, and what
+//! is left at the end of a slab's granule is less than one block.
 
 #![forbid(unsafe_code)]
 
@@ -101,7 +103,8 @@ impl Slab {
 pub(super) struct Slabs {
     slabs: Vec<Option<Slab>>,
     vacant: Vec<u32>,
-    /// By tag and class: the granules of slabs with a free block. The lowest is filled first, so that the others may empty.
+    /// By tag and class: the granules of slabs with a free block. The lowest is filled first, so
+    /// that the others may empty.
     open: Vec<Vec<GranuleSet>>,
     /// By granule: 1 + the slab in it; 0 for none.
     by_granule: Vec<u32>,
@@ -137,7 +140,8 @@ impl Slabs {
         }
     }
 
-    /// Gives a slot back. Whether the slab is then without live blocks: the caller takes it away then.
+    /// Gives a slot back. Whether the slab is then without live blocks: the caller takes it away
+    /// then.
     pub(super) fn give_back(&mut self, index: u32, slot: u32) -> bool {
         let slab = self.get_mut(index);
         let was_full = slab.is_full();
@@ -184,7 +188,8 @@ impl Slabs {
         slab
     }
 
-    /// Tells a slab that its granule is at another slot of the home segment. Two slabs may be told in turn that they change places.
+    /// Tells a slab that its granule is at another slot of the home segment. Two slabs may be told
+    /// in turn that they change places.
     pub(super) fn relocate(&mut self, moves: &[(u32, usize, TileId)]) {
         for &(index, ..) in moves {
             let (granule, class, tag) = (self.get(index).granule, self.get(index).class, self.get(index).tag);

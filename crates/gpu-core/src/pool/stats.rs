@@ -85,7 +85,8 @@ pub struct Counts {
     pub largest_free_block_bytes: usize,
     /// Bytes of held granules without any live byte: what stitching could use.
     pub whole_free_granules_bytes: usize,
-    /// Bytes that the device has and that others hold (other processes, contexts), where it can be told.
+    /// Bytes that the device has and that others hold (other processes, contexts), where it can be
+    /// told.
     pub held_by_others_bytes: Option<usize>,
 }
 

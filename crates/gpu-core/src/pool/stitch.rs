@@ -1,10 +1,13 @@
-//! Stitching: free granules from anywhere are mapped side by side, without copying and without moving a live block.
+//! Stitching: free granules from anywhere are mapped side by side, without copying and without
+//! moving a live block.
 //!
-//! A block that is stitched takes whole granules and, for what is less than a granule at its end, the free part of a granule that has
-//! live bytes already: that granule is then mapped at both addresses, and each of its bytes is used through one of them. So a stitched
-//! block wastes no more than one cut from free memory. The piece is either the last of the block (the free part begins where the granule
-//! begins) or the first (it ends where the granule ends), and never both: every view then begins or ends on a granule's boundary, the
-//! granules that blocks continue across form chains without cycles, and compaction can line them up again (see `rehome`).
+//! A block that is stitched takes whole granules and, for what is less than a granule at its end,
+//! the free part of a granule that has live bytes already: that granule is then mapped at both
+//! addresses, and each of its bytes is used through one of them. So a stitched block wastes no more
+//! than one cut from free memory. The piece is either the last of the block (the free part begins
+//! where the granule begins) or the first (it ends where the granule ends), and never both: every
+//! view then begins or ends on a granule's boundary, the granules that blocks continue across form
+//! chains without cycles, and compaction can line them up again (see `rehome`).
 
 #![forbid(unsafe_code)]
 
@@ -16,8 +19,9 @@ use super::view::{GONE, push_joined};
 use super::{Bytes, Event, Pool, UNIT_BYTES};
 use crate::source::{Granule, Refusal};
 
-/// Views may have this many times the pool's capacity mapped, the dormant included. The least recently used dormant ones go first. More
-/// would do no harm on a GPU, but on a host every piece of a mapping is counted against a limit of the system.
+/// Views may have this many times the pool's capacity mapped, the dormant included. The least
+/// recently used dormant ones go first. More would do no harm on a GPU, but on a host every piece
+/// of a mapping is counted against a limit of the system.
 const MAPPED_MAX: usize = 8;
 /// Dormant views that are looked at before a new one is made.
 const LOOKS: usize = 16;
@@ -27,7 +31,8 @@ const EDGES: usize = 256;
 /// Which free bytes a block would be stitched from.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// In the order of the block. All but the first begin at a granule, all but the last end at one.
+    /// In the order of the block. All but the first begin at a granule, all but the last end at
+    /// one.
     pieces: Vec<Bytes>,
 }
 
@@ -159,8 +164,8 @@ impl Home {
         Ok(Plan { pieces })
     }
 
-    /// Where `bytes`, less than a granule, fit at the beginning or the end of a granule that is in use already; the tightest of the places in
-    /// the smallest free tiles.
+    /// Where `bytes`, less than a granule, fit at the beginning or the end of a granule that is in
+    /// use already; the tightest of the places in the smallest free tiles.
     fn edge(&self, bytes: usize, tag: Tag) -> Option<Bytes> {
         let mask = self.granule_bytes() - 1;
         let edges = self.free_tiles(bytes, tag).take(EDGES).flat_map(|tile| {

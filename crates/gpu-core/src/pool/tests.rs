@@ -1,4 +1,5 @@
-//! The pool on a source that keeps the contents of memory, against a model that knows only which blocks live.
+//! The pool on a source that keeps the contents of memory, against a model that knows only which
+//! blocks live.
 
 mod examples;
 mod ground;
@@ -138,8 +139,8 @@ fn run(play: &mut Play, act: Act) -> bool {
 }
 
 proptest! {
-    /// Whatever happens, contents of live blocks stay, invariants hold, and a request succeeds whenever its granules and those of the live blocks
-    /// are within the capacity.
+    /// Whatever happens, contents of live blocks stay, invariants hold, and a request succeeds
+    /// whenever its granules and those of the live blocks are within the capacity.
     #[test]
     fn what_fits_by_granules_succeeds(acts in acts(false)) {
         let mut play = Play::new(48);
@@ -171,7 +172,8 @@ proptest! {
         prop_assert_eq!(play.pool.stats().stitches_total, 0);
     }
 
-    /// A failing source moves no block except at a step boundary, spoils nothing, and what it failed at succeeds when it is asked again.
+    /// A failing source moves no block except at a step boundary, spoils nothing, and what it
+    /// failed at succeeds when it is asked again.
     #[test]
     fn a_failure_of_the_source_changes_nothing(acts in acts(true)) {
         let mut play = Play::new(48);
@@ -193,7 +195,8 @@ proptest! {
     }
 }
 
-/// Slabs and bytes that the live blocks need at least when all of them may move: granules for each class and stream, and bytes of the others.
+/// Slabs and bytes that the live blocks need at least when all of them may move: granules for each
+/// class and stream, and bytes of the others.
 fn needed_at_best(blocks: &[(usize, u32)]) -> usize {
     let mut small: std::collections::BTreeMap<(usize, u32), usize> = std::collections::BTreeMap::new();
     let mut large = 0;
@@ -209,8 +212,8 @@ fn needed_at_best(blocks: &[(usize, u32)]) -> usize {
 }
 
 proptest! {
-    /// At a step boundary, when all blocks may move, a request succeeds whenever slabs and bytes are within the capacity: compaction
-    /// leaves no byte free between them.
+    /// At a step boundary, when all blocks may move, a request succeeds whenever slabs and bytes
+    /// are within the capacity: compaction leaves no byte free between them.
     #[test]
     fn at_a_step_boundary_what_fits_by_bytes_succeeds(acts in acts(false), wishes in prop::collection::vec((sizes(), 0u32..3), 1..8)) {
         let mut play = Play::new(24);
@@ -228,8 +231,9 @@ proptest! {
         }
     }
 
-    /// The same with failures: what was copied before one is intact, and so is the pool when the request is made again. Whether it succeeds then is
-    /// not promised: what a compaction that was broken off has moved may be in the way of the next.
+    /// The same with failures: what was copied before one is intact, and so is the pool when the
+    /// request is made again. Whether it succeeds then is not promised: what a compaction that was
+    /// broken off has moved may be in the way of the next.
     #[test]
     fn a_failure_during_compaction_spoils_nothing(acts in acts(false), bytes in GRANULE..12 * GRANULE, calls in 0u64..60) {
         let mut play = Play::new(24);
@@ -270,7 +274,8 @@ proptest! {
     }
 }
 
-/// A step of a program: what it allocates and frees, in order. Numbers name blocks; what it does not free itself stays.
+/// A step of a program: what it allocates and frees, in order. Numbers name blocks; what it does
+/// not free itself stays.
 #[derive(Clone, Debug)]
 struct Program {
     acts: Vec<(usize, usize, bool)>,
@@ -304,8 +309,8 @@ impl Program {
 }
 
 proptest! {
-    /// From its third repetition on, a step makes no call to the driver, and gives every block the address it had; also where memory is so tight that blocks
-    /// are stitched.
+    /// From its third repetition on, a step makes no call to the driver, and gives every block the
+    /// address it had; also where memory is so tight that blocks are stitched.
     #[test]
     fn a_repeated_step_makes_no_call(program in programs()) {
         // As tight as the first step allows.
@@ -315,7 +320,8 @@ proptest! {
         let mut play = Play::new(live_granules + 4);
         program.step(&mut play, true);
         program.step(&mut play, false);
-        // Where memory is so tight that the second step has to move what stays, the third is the first to begin as another did.
+        // Where memory is so tight that the second step has to move what stays, the third is the
+        // first to begin as another did.
         if play.pool.stats().copied_bytes_total > 0 {
             program.step(&mut play, false);
         }

@@ -58,15 +58,16 @@ impl Tile {
 
 /// Tiles that cover the segment without gap or overlap, linked in order of address.
 ///
-/// For each granule it is known which tile is the first to start in it, so that the tile at an offset is found without a search tree:
-/// splitting and joining then cost a few stores.
+/// For each granule it is known which tile is the first to start in it, so that the tile at an
+/// offset is found without a search tree: splitting and joining then cost a few stores.
 #[derive(Debug)]
 pub(super) struct Tiling {
     tiles: Vec<Tile>,
     vacant: Vec<u32>,
     first: u32,
     granule_shift: u32,
-    /// By granule: 1 + the first tile that starts in it; 0 for none (and not [`NONE`]: pages of zeros cost nothing until they are used).
+    /// By granule: 1 + the first tile that starts in it; 0 for none (and not [`NONE`]: pages of
+    /// zeros cost nothing until they are used).
     starts: Vec<u32>,
     started: GranuleSet,
 }
@@ -220,7 +221,8 @@ mod tests {
     const SHIFT: u32 = 12;
 
     proptest! {
-        /// Cutting and joining anywhere keeps the tiles in order, and every offset finds the tile that a walk finds.
+        /// Cutting and joining anywhere keeps the tiles in order, and every offset finds the tile
+        /// that a walk finds.
         #[test]
         fn the_tile_at_an_offset_is_the_one_that_holds_it(cuts in prop::collection::vec((0usize..64 * 8, any::<bool>()), 1..200)) {
             let mut tiling = Tiling::new(64, SHIFT, Kind::Void);

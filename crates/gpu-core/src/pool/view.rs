@@ -1,7 +1,9 @@
-//! Views: second addresses of granules, at which pieces from anywhere in the home segment lie side by side.
+//! Views: second addresses of granules, at which pieces from anywhere in the home segment lie side
+//! by side.
 //!
-//! A view says nothing of who uses which byte; only the tiles of the home segment do. It serves a block when the pieces that the block
-//! would have are free at home. A view without a live block is *dormant*: it stays mapped, and costs no driver call when it is used again.
+//! A view says nothing of who uses which byte; only the tiles of the home segment do. It serves a
+//! block when the pieces that the block would have are free at home. A view without a live block is
+//! *dormant*: it stays mapped, and costs no driver call when it is used again.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +28,8 @@ pub(super) struct View {
 }
 
 impl View {
-    /// The pieces of the home segment that `bytes` of the view are, joined where they follow each other; `None` if a granule is gone.
+    /// The pieces of the home segment that `bytes` of the view are, joined where they follow each
+    /// other; `None` if a granule is gone.
     pub(super) fn pieces(&self, bytes: &Bytes, granule_shift: u32) -> Option<Vec<Bytes>> {
         let mut pieces: Vec<Bytes> = Vec::new();
         let mut at = bytes.start;
@@ -122,7 +125,8 @@ impl Views {
         }
     }
 
-    /// Forgets the granules that are `gone` in a view that is in use otherwise; returns which they were in it, for the caller to unmap.
+    /// Forgets the granules that are `gone` in a view that is in use otherwise; returns which they
+    /// were in it, for the caller to unmap.
     pub(super) fn lose(&mut self, index: u32, gone: &GranuleSet) -> Vec<usize> {
         let view = self.views[index as usize].as_mut().expect("the view exists");
         let is_gone = |slot: u32| slot != GONE && gone.contains(slot as usize);

@@ -29,7 +29,8 @@ impl Pool {
         self.home.tiling().iter().map(|id| (id, self.home.get(id)))
     }
 
-    /// Tiles follow each other from the first byte to the last, and neighbours that could be one are one.
+    /// Tiles follow each other from the first byte to the last, and neighbours that could be one
+    /// are one.
     fn check_tiles(&self) {
         let mut end = 0;
         let mut last = None;

@@ -1,4 +1,5 @@
-//! What a pool did: the last events, the course of memory over the whole time, and snapshots at the moments that matter.
+//! What a pool did: the last events, the course of memory over the whole time, and snapshots at the
+//! moments that matter.
 
 #![forbid(unsafe_code)]
 
@@ -35,8 +36,8 @@ impl fmt::Debug for RecordingSettings {
     }
 }
 
-/// An observer of one pool, and the snapshots that it took. Whoever frees blocks calls [`Recording::before_free`] first, whoever is
-/// refused memory calls [`Recording::failed`].
+/// An observer of one pool, and the snapshots that it took. Whoever frees blocks calls
+/// [`Recording::before_free`] first, whoever is refused memory calls [`Recording::failed`].
 pub struct Recording {
     watched: Arc<Mutex<Watched>>,
     clock: Clock,
@@ -56,15 +57,16 @@ struct Watched {
     trace: Option<TraceWriter<Box<dyn Write + Send>>>,
 }
 
-/// A snapshot of the peak is taken anew when the peak has grown by more than one part in this. So a run has a bounded number of them,
-/// whatever its course, and the last one shows all but a hundredth of the highest.
+/// A snapshot of the peak is taken anew when the peak has grown by more than one part in this. So a
+/// run has a bounded number of them, whatever its course, and the last one shows all but a
+/// hundredth of the highest.
 const PEAK_PARTS: usize = 100;
 
 impl Recording {
     /// Observes `pool` from now on; another observer ends.
     pub fn begin(pool: &mut Pool, settings: RecordingSettings) -> Self {
         let RecordingSettings { events_max, clock } = settings;
-        let recorder = Recorder::begin((events_max, clock()), (&pool.segments(), pool.stats().reserved_bytes.now));
+        let recorder = Recorder::begin(events_max, clock(), &pool.segments(), pool.stats().reserved_bytes.now);
         let watched = Arc::new(Mutex::new(Watched { recorder, trace: None }));
         let (observed, time) = (Arc::clone(&watched), Arc::clone(&clock));
         pool.set_observer(Some(Box::new(move |event| {
@@ -75,7 +77,8 @@ impl Recording {
         Recording { watched, clock, peak: None, failure: None }
     }
 
-    /// Also writes every allocation, free and step to `out`, beginning with the blocks of `pool` that are live now.
+    /// Also writes every allocation, free and step to `out`, beginning with the blocks of `pool`
+    /// that are live now.
     pub fn write_trace(&mut self, pool: &Pool, out: Box<dyn Write + Send>) {
         lock(&self.watched).trace = Some(TraceWriter::begin(out, &pool.segments()));
     }
@@ -99,7 +102,8 @@ impl Recording {
         self.snapshot(pool, Reason::Asked)
     }
 
-    /// The pool as it was when most was allocated, to a hundredth, with the course of memory up to now.
+    /// The pool as it was when most was allocated, to a hundredth, with the course of memory up to
+    /// now.
     pub fn peak(&mut self, pool: &Pool) -> Snapshot {
         self.before_free(pool);
         let mut peak = self.peak.clone().unwrap_or_else(|| self.now(pool));
@@ -121,7 +125,7 @@ impl Recording {
     }
 
     fn snapshot(&self, pool: &Pool, reason: Reason) -> Snapshot {
-        Snapshot::of(pool, (reason, (self.clock)()), Some(&lock(&self.watched).recorder))
+        Snapshot::of(pool, reason, (self.clock)(), Some(&lock(&self.watched).recorder))
     }
 }
 

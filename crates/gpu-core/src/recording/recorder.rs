@@ -16,12 +16,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of at most `events_max` events that begins at `time_us`, when a pool has `segments` and as many reserved bytes.
-    pub fn begin((events_max, time_us): (usize, u64), (segments, reserved_bytes): (&[SegmentInfo], usize)) -> Self {
+    /// A recorder of at most `events_max` events that begins at `time_us`, when a pool has
+    /// `segments` and as many reserved bytes.
+    pub fn begin(events_max: usize, time_us: u64, segments: &[SegmentInfo], reserved_bytes: usize) -> Self {
         let mut timeline = Timeline::begin(time_us, reserved_bytes);
         let live = segments.iter().flat_map(|segment| &segment.blocks).filter(|block| block.state == BlockState::Live);
         for block in live {
-            timeline.allocate(time_us, (block.owner.as_deref().unwrap_or_default(), block.bytes));
+            timeline.allocate(time_us, block.owner.as_deref().unwrap_or_default(), block.bytes);
         }
         Recorder { events_max, events: VecDeque::new(), dropped_total: 0, timeline }
     }
@@ -29,8 +30,8 @@ impl Recorder {
     /// Notes what happened at `time_us`.
     pub fn note(&mut self, time_us: u64, event: &Event) {
         match event {
-            Event::Allocated { bytes, owner, .. } => self.timeline.allocate(time_us, (owner, *bytes)),
-            Event::Freed { bytes, owner, .. } => self.timeline.free(time_us, (owner, *bytes)),
+            Event::Allocated { bytes, owner, .. } => self.timeline.allocate(time_us, owner, *bytes),
+            Event::Freed { bytes, owner, .. } => self.timeline.free(time_us, owner, *bytes),
             Event::Grown { bytes, .. } => self.timeline.grow(time_us, *bytes),
             Event::Released { bytes, .. } => self.timeline.shrink(time_us, *bytes),
             _ => {}

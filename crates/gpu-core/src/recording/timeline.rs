@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// How much memory was allocated by whom, over time, in bounded room: time is cut into at most [`Timeline::SPANS_MAX`] spans of equal
-/// length, and of each span the highest moment is kept, so that no peak is lost.
+/// How much memory was allocated by whom, over time, in bounded room: time is cut into at most
+/// [`Timeline::SPANS_MAX`] spans of equal length, and of each span the highest moment is kept, so
+/// that no peak is lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Who allocated, in the order of their first appearance.
@@ -27,7 +28,8 @@ pub struct Span {
     pub index: u64,
     /// Before anything happened in it.
     pub entry: Level,
-    /// When most was allocated in it. The reserved bytes are the most of the span, whenever that was.
+    /// When most was allocated in it. The reserved bytes are the most of the span, whenever that
+    /// was.
     pub peak: Level,
 }
 
@@ -40,7 +42,8 @@ pub struct Level {
     pub allocated_bytes: usize,
     /// Bytes of the granules that the pool holds.
     pub reserved_bytes: usize,
-    /// Bytes of each owner's live blocks, in the order of [`Timeline::owners`]; owners that appeared later are left out.
+    /// Bytes of each owner's live blocks, in the order of [`Timeline::owners`]; owners that
+    /// appeared later are left out.
     pub owners_bytes: Vec<usize>,
 }
 
@@ -57,7 +60,7 @@ impl Timeline {
         Timeline { start_us: time_us, span_us: SPAN_US, now, ..Timeline::default() }
     }
 
-    pub(super) fn allocate(&mut self, time_us: u64, (owner, bytes): (&str, usize)) {
+    pub(super) fn allocate(&mut self, time_us: u64, owner: &str, bytes: usize) {
         let place = self.place(owner);
         self.change(time_us, |now| {
             now.owners_bytes[place] += bytes;
@@ -65,7 +68,7 @@ impl Timeline {
         });
     }
 
-    pub(super) fn free(&mut self, time_us: u64, (owner, bytes): (&str, usize)) {
+    pub(super) fn free(&mut self, time_us: u64, owner: &str, bytes: usize) {
         let place = self.place(owner);
         self.change(time_us, |now| {
             now.owners_bytes[place] -= bytes;
@@ -124,7 +127,8 @@ impl Timeline {
         peak.reserved_bytes = reserved_bytes;
     }
 
-    /// The span of `time_us`; spans are made longer until it is one of the first [`Timeline::SPANS_MAX`].
+    /// The span of `time_us`; spans are made longer until it is one of the first
+    /// [`Timeline::SPANS_MAX`].
     fn index(&mut self, time_us: u64) -> u64 {
         while (time_us - self.start_us) / self.span_us >= Timeline::SPANS_MAX {
             self.span_us *= 2;
@@ -159,11 +163,11 @@ mod tests {
     #[test]
     fn a_span_keeps_its_highest_moment_and_how_it_began() {
         let mut timeline = Timeline::begin(5_000, 64);
-        timeline.allocate(5_000, ("a", 10));
-        timeline.allocate(5_900, ("b", 7));
-        timeline.free(5_950, ("a", 10));
+        timeline.allocate(5_000, "a", 10);
+        timeline.allocate(5_900, "b", 7);
+        timeline.free(5_950, "a", 10);
         timeline.grow(5_960, 36);
-        timeline.allocate(9_100, ("a", 1));
+        timeline.allocate(9_100, "a", 1);
         let [first, second] = timeline.spans.as_slice() else { panic!("{timeline:?}") };
         assert_eq!((first.index, first.entry.allocated_bytes, first.entry.reserved_bytes), (0, 0, 64));
         assert_eq!(
@@ -178,15 +182,16 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_does_no_harm() {
         let mut timeline = Timeline::begin(5_000, 0);
-        timeline.allocate(1_000, ("a", 10));
-        timeline.allocate(9_000, ("a", 10));
-        timeline.allocate(2_000, ("a", 10));
+        timeline.allocate(1_000, "a", 10);
+        timeline.allocate(9_000, "a", 10);
+        timeline.allocate(2_000, "a", 10);
         assert_eq!(timeline.now.time_us, 9_000);
         assert_eq!(timeline.now.allocated_bytes, 30);
     }
 
     proptest! {
-        /// However long it lasts, the room is bounded, the highest moment is kept, and every span's peak is one that there was.
+        /// However long it lasts, the room is bounded, the highest moment is kept, and every span's
+        /// peak is one that there was.
         #[test]
         fn no_peak_is_lost(events in prop::collection::vec((0u64..100_000, 0usize..3, 1usize..100, any::<bool>()), 1..400)) {
             let mut timeline = Timeline::begin(0, 0);
@@ -197,10 +202,10 @@ mod tests {
                 if is_free {
                     let bytes = bytes.min(live[owner]);
                     live[owner] -= bytes;
-                    timeline.free(time_us, (name, bytes));
+                    timeline.free(time_us, name, bytes);
                 } else {
                     live[owner] += bytes;
-                    timeline.allocate(time_us, (name, bytes));
+                    timeline.allocate(time_us, name, bytes);
                 }
                 history.push((time_us, live.iter().sum::<usize>()));
             }

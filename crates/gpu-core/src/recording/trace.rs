@@ -7,8 +7,9 @@ use crate::pool::{BlockId, BlockState, Event, SegmentInfo};
 use crate::replay;
 use crate::source::StreamId;
 
-/// Writes what is asked of a pool as the lines that `megabatch memory replay` reads: `{"op":"alloc","id":7,"bytes":1048576,"stream":0}`,
-/// `{"op":"free","id":7}` and `{"op":"step"}`. Bytes are those asked for, ids count from 0.
+/// Writes what is asked of a pool as the lines that `megabatch memory replay` reads:
+/// `{"op":"alloc","id":7,"bytes":1048576,"stream":0}`, `{"op":"free","id":7}` and `{"op":"step"}`.
+/// Bytes are those asked for, ids count from 0.
 #[derive(Debug)]
 pub struct TraceWriter<W: Write> {
     out: W,
@@ -24,7 +25,7 @@ impl<W: Write> TraceWriter<W> {
         let mut trace = TraceWriter { out, ids: HashMap::new(), ids_total: 0, failure: None };
         for block in segments.iter().flat_map(|segment| &segment.blocks) {
             if let (BlockState::Live, Some(id)) = (block.state, block.id) {
-                trace.allocated(id, (block.requested_bytes, block.stream));
+                trace.allocated(id, block.requested_bytes, block.stream);
             }
         }
         trace
@@ -33,7 +34,7 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the line of `event`, if it has one.
     pub fn note(&mut self, event: &Event) {
         match event {
-            Event::Allocated { id, requested_bytes, stream, .. } => self.allocated(*id, (*requested_bytes, *stream)),
+            Event::Allocated { id, requested_bytes, stream, .. } => self.allocated(*id, *requested_bytes, *stream),
             Event::Freed { id, .. } => {
                 let id = self.ids.remove(id).expect("a block is allocated before it is freed");
                 self.write(&replay::Event::Free { id });
@@ -60,7 +61,7 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    fn allocated(&mut self, block: BlockId, (bytes, stream): (usize, StreamId)) {
+    fn allocated(&mut self, block: BlockId, bytes: usize, stream: StreamId) {
         let id = self.next_id();
         self.ids.insert(block, id);
         self.write(&replay::Event::Alloc { id, bytes, stream });

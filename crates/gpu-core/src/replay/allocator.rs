@@ -5,7 +5,8 @@ pub(super) trait Allocator {
     /// A live block.
     type Block;
 
-    /// A block of at least `bytes`, one or more, for work on `stream`; `None` when memory has run out.
+    /// A block of at least `bytes`, one or more, for work on `stream`; `None` when memory has run
+    /// out.
     fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<Self::Block>;
 
     /// Takes a block back.
@@ -27,7 +28,8 @@ pub(super) struct Levels {
     pub(super) allocated_bytes: usize,
     /// Longest run of free bytes that one block could have as it is.
     pub(super) largest_free_bytes: usize,
-    /// Free bytes that cannot go back to the device, because live bytes share their segment, page or granule.
+    /// Free bytes that cannot go back to the device, because live bytes share their segment, page
+    /// or granule.
     pub(super) inactive_split_bytes: usize,
     pub(super) driver_calls: u64,
     pub(super) copied_bytes: u64,

@@ -1,9 +1,10 @@
 //! Recorded allocations, played again on a pool or on a model of another allocator.
 //!
-//! A *trace* is what a program asked of its allocator, in order: [`Event`]s. [`replay`] asks the same of one [`Policy`] with a given amount
-//! of memory and tells what it took ([`Outcome`]). The policies are this crate's [`Pool`](crate::pool::Pool) over a simulated device, and
-//! two models of PyTorch's CUDA caching allocator ([`pytorch`]) to compare it with. [`corpus`] makes traces of the patterns that fragment
-//! memory in the field.
+//! A *trace* is what a program asked of its allocator, in order: [`Event`]s. [`replay`] asks the
+//! same of one [`Policy`] with a given amount of memory and tells what it took ([`Outcome`]). The
+//! policies are this crate's [`Pool`](crate::pool::Pool) over a simulated device, and two models of
+//! PyTorch's CUDA caching allocator ([`pytorch`]) to compare it with. [`corpus`] makes traces of
+//! the patterns that fragment memory in the field.
 //!
 //! ```
 //! use megabatch_gpu_core::replay::{Policy, corpus, replay};
@@ -40,17 +41,18 @@ use pytorch::{CachingAllocator, Growth, Settings};
 /// Granule of the simulated device in bytes: that of CUDA's devices.
 pub const GRANULE_BYTES: usize = 2 << 20;
 
-/// Plays a trace under `policy`. The first request that cannot be met ends the replay; the rest of the trace is still read, so that an
-/// error in it is told whatever the policy.
+/// Plays a trace under `policy`. The first request that cannot be met ends the replay; the rest of
+/// the trace is still read, so that an error in it is told whatever the policy.
 ///
-/// The device runs nothing: every stream is idle at any moment, so that memory which our pool takes over from another stream needs no
-/// event. A block of zero bytes takes no memory.
+/// The device runs nothing: every stream is idle at any moment, so that memory which our pool takes
+/// over from another stream needs no event. A block of zero bytes takes no memory.
 ///
 /// # Errors
 /// What `trace` fails with.
 ///
 /// # Panics
-/// If an id is allocated while it is live, or freed while it is not; [`Reader`] lets no such trace through.
+/// If an id is allocated while it is live, or freed while it is not; [`Reader`] lets no such trace
+/// through.
 pub fn replay<E>(
     trace: impl IntoIterator<Item = Result<Line, E>>,
     policy: Policy,
@@ -86,7 +88,7 @@ struct Player<A: Allocator> {
 impl<A: Allocator> Player<A> {
     fn play(&mut self, line: Line) {
         match line.event {
-            Event::Alloc { id, bytes, stream } => self.allocate(line.number, id, (bytes, stream)),
+            Event::Alloc { id, bytes, stream } => self.allocate(line.number, id, bytes, stream),
             Event::Free { id } => {
                 let (bytes, block) = self.live.remove(&id).expect("what is freed is live");
                 if let Some(block) = block {
@@ -101,12 +103,12 @@ impl<A: Allocator> Player<A> {
         }
     }
 
-    fn allocate(&mut self, line: u64, id: u64, (bytes, stream): (usize, StreamId)) {
+    fn allocate(&mut self, line: u64, id: u64, bytes: usize, stream: StreamId) {
         let block = match bytes {
             0 => None,
             _ => match self.allocator.allocate(bytes, stream) {
                 Some(block) => Some(block),
-                None => return self.observer.ran_out((line, bytes), &self.allocator.levels()),
+                None => return self.observer.ran_out(line, bytes, &self.allocator.levels()),
             },
         };
         let before = self.live.insert(id, (bytes, block));

@@ -4,7 +4,8 @@ use super::allocator::Levels;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The request that could not be met, if there was one. All other figures are then those until it.
+    /// The request that could not be met, if there was one. All other figures are then those until
+    /// it.
     pub out_of_memory: Option<OutOfMemory>,
     /// Events that were played.
     pub events: u64,
@@ -14,7 +15,8 @@ pub struct Outcome {
     pub peak_live_bytes: usize,
     /// Most physical memory that was held.
     pub peak_reserved_bytes: usize,
-    /// Most free bytes that shared their segment (PyTorch), page (expandable segments) or granule (ours) with live bytes.
+    /// Most free bytes that shared their segment (PyTorch), page (expandable segments) or granule
+    /// (ours) with live bytes.
     pub peak_inactive_split_bytes: usize,
     /// Largest value of 1 − largest free block / free bytes, looked at after every event.
     pub fragmentation_max: f64,
@@ -22,7 +24,8 @@ pub struct Outcome {
     pub driver_calls: u64,
     /// Calls to the driver in the last whole step.
     pub driver_calls_last_step: u64,
-    /// Steps at the end, without interruption, in which the driver was not called and the memory held did not grow.
+    /// Steps at the end, without interruption, in which the driver was not called and the memory
+    /// held did not grow.
     pub quiet_steps: u64,
     /// Requests for which memory was mapped side by side.
     pub stitches: u64,
@@ -93,7 +96,7 @@ impl Observer {
     }
 
     /// The request of `bytes` on `line` was not met.
-    pub(super) fn ran_out(&mut self, (line, bytes): (u64, usize), levels: &Levels) {
+    pub(super) fn ran_out(&mut self, line: u64, bytes: usize, levels: &Levels) {
         self.look(levels);
         self.outcome.out_of_memory = Some(OutOfMemory {
             line,

@@ -50,8 +50,8 @@ impl FromStr for Policy {
 pub struct Limits {
     /// Physical memory of the device in bytes.
     pub capacity_bytes: usize,
-    /// PyTorch's `max_split_size_mb`, in bytes: blocks of this size or more are not split. `None` is its default, no such limit.
-    /// Our pool has no such setting.
+    /// PyTorch's `max_split_size_mb`, in bytes: blocks of this size or more are not split. `None`
+    /// is its default, no such limit. Our pool has no such setting.
     pub max_split_bytes: Option<usize>,
 }
 

@@ -16,7 +16,8 @@ pub struct Entry {
     pub action: Action,
 }
 
-/// What happened in a pool, as [`pool::Event`](crate::pool::Event) defines it; a file has no use for the names of blocks.
+/// What happened in a pool, as [`pool::Event`](crate::pool::Event) defines it; a file has no use
+/// for the names of blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -1,12 +1,14 @@
 #![forbid(unsafe_code)]
 
-//! The past as PyTorch's viewer takes it. The viewer starts from the segments and blocks of the snapshot and undoes one line after
-//! the other, the last first; every block that it puts back must then lie inside a segment, and every segment that it takes away must
-//! be inside one that is there. So the past is told backwards here too, from what is shown to what was.
+//! The past as PyTorch's viewer takes it. The viewer starts from the segments and blocks of the
+//! snapshot and undoes one line after the other, the last first; every block that it puts back must
+//! then lie inside a segment, and every segment that it takes away must be inside one that is
+//! there. So the past is told backwards here too, from what is shown to what was.
 //!
-//! A byte is shown once, at the address at which it is used or free: home segments have gaps where bytes are lent, and of a view its live
-//! blocks are there. Events do not say which granules a view took; hence before the snapshot lent bytes may show at home too, and the
-//! sum of the segments is exact at the snapshot only.
+//! A byte is shown once, at the address at which it is used or free: home segments have gaps where
+//! bytes are lent, and of a view its live blocks are there. Events do not say which granules a view
+//! took; hence before the snapshot lent bytes may show at home too, and the sum of the segments is
+//! exact at the snapshot only.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -99,11 +101,11 @@ impl Past {
             Action::Freed { address, bytes, requested_bytes, stream, owner } => {
                 let owner = Arc::clone(owner);
                 let live = Live { bytes: *bytes, requested_bytes: *requested_bytes, stream: *stream, owner };
-                self.undo_freed(time_us, (*address, live));
+                self.undo_freed(time_us, *address, live);
             }
             Action::Moved { from, to, .. } => {
                 if let Some(live) = self.undo_allocated(time_us, *to) {
-                    self.undo_freed(time_us, (*from, live));
+                    self.undo_freed(time_us, *from, live);
                 }
             }
             Action::Grown { address, bytes } => {
@@ -126,7 +128,7 @@ impl Past {
 
     fn undo_allocated(&mut self, time_us: u64, address: u64) -> Option<Live> {
         let live = self.live.remove(&address)?;
-        self.push_block(time_us, "alloc", (address, &live));
+        self.push_block(time_us, "alloc", address, &live);
         let block = range(address, live.bytes);
         if self.is_in_view(&block) {
             self.undo_mapped(time_us, &block);
@@ -134,15 +136,15 @@ impl Past {
         Some(live)
     }
 
-    fn undo_freed(&mut self, time_us: u64, (address, live): (u64, Live)) {
+    fn undo_freed(&mut self, time_us: u64, address: u64, live: Live) {
         let block = range(address, live.bytes);
         let granule = self.granule_bytes;
         let granules = block.start / granule * granule..block.end.next_multiple_of(granule);
         if !self.shown.missing(&block).is_empty() {
             self.show(time_us, if self.is_in_view(&block) { &block } else { &granules });
         }
-        self.push_block(time_us, "free_completed", (address, &live));
-        self.push_block(time_us, "free_requested", (address, &live));
+        self.push_block(time_us, "free_completed", address, &live);
+        self.push_block(time_us, "free_requested", address, &live);
         self.live.insert(address, live);
     }
 
@@ -170,7 +172,7 @@ impl Past {
         self.views.iter().any(|view| view.start <= block.start && block.end <= view.end)
     }
 
-    fn push_block(&mut self, time_us: u64, action: &'static str, (address, live): (u64, &Live)) {
+    fn push_block(&mut self, time_us: u64, action: &'static str, address: u64, live: &Live) {
         let (bytes, stream, owner) = (live.requested_bytes, live.stream, Some(Arc::clone(&live.owner)));
         self.lines.push(Line { time_us, action, address, bytes, stream, owner });
     }

@@ -16,8 +16,9 @@ impl Snapshot {
     /// The snapshot that `text` describes.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] for text that is no snapshot of this version, and for one whose parts contradict each other: blocks that do
-    /// not tile their segment, segments that overlap, addresses of 2^53 or more.
+    /// [`Error::Snapshot`] for text that is no snapshot of this version, and for one whose parts
+    /// contradict each other: blocks that do not tile their segment, segments that overlap,
+    /// addresses of 2^53 or more.
     pub fn from_json(text: &str) -> Result<Self> {
         let snapshot: Snapshot = serde_json::from_str(text).map_err(|reason| refuse("the file", reason.to_string()))?;
         if snapshot.format_version != FORMAT_VERSION {
@@ -69,7 +70,8 @@ impl Snapshot {
     }
 }
 
-/// Whether the blocks lie one after the other from the beginning of their segment to its end; the block that does not, and why.
+/// Whether the blocks lie one after the other from the beginning of their segment to its end; the
+/// block that does not, and why.
 fn check_blocks(segment: &Segment) -> Result<(), (usize, String)> {
     let mut at = segment.address;
     for (k, block) in segment.blocks.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! What a pool looks like at one moment: every segment with its blocks, the counters, and what led there. A plain value that is
-//! written as JSON ([`Snapshot::to_json`]) or for PyTorch's memory viewer ([`Snapshot::to_pickle`]).
+//! What a pool looks like at one moment: every segment with its blocks, the counters, and what led
+//! there. A plain value that is written as JSON ([`Snapshot::to_json`]) or for PyTorch's memory
+//! viewer ([`Snapshot::to_pickle`]).
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +46,8 @@ pub struct Snapshot {
     pub shortage: Option<Shortage>,
     /// All mapped memory in order of address. Views without a live block are left out.
     pub segments: Vec<Segment>,
-    /// How memory went from the beginning of the recording to this moment; empty where nothing was recorded.
+    /// How memory went from the beginning of the recording to this moment; empty where nothing was
+    /// recorded.
     pub timeline: Timeline,
     /// The last events before this moment, the oldest first.
     pub events: Vec<Entry>,
@@ -150,13 +152,15 @@ pub enum State {
     Live,
     /// Can be given.
     Free,
-    /// Used, or free, at another address: at home, bytes of a block that is in a view; in a view, bytes beside its blocks.
+    /// Used, or free, at another address: at home, bytes of a block that is in a view; in a view,
+    /// bytes beside its blocks.
     Lent,
 }
 
 impl Snapshot {
-    /// `pool` as it is at `time_us`, microseconds since 1970 UTC, with what `recorder` noted, if there is one.
-    pub fn of(pool: &Pool, (reason, time_us): (Reason, u64), recorder: Option<&Recorder>) -> Self {
+    /// `pool` as it is at `time_us`, microseconds since 1970 UTC, with what `recorder` noted, if
+    /// there is one.
+    pub fn of(pool: &Pool, reason: Reason, time_us: u64, recorder: Option<&Recorder>) -> Self {
         let segments: Vec<Segment> = pool.segments().into_iter().map(Segment::from).collect();
         let totals = Totals { largest_free_block_bytes: largest_free_block_bytes(&segments), ..Totals::of(pool) };
         Snapshot {

@@ -1,9 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! Writing Python's pickle format, version 4, for plain values: dictionaries, lists, texts, whole numbers, truth values.
+//! Writing Python's pickle format, version 4, for plain values: dictionaries, lists, texts, whole
+//! numbers, truth values.
 //!
-//! PyTorch's viewer reads pickles with an unpickler of its own, which knows few operations; these are among them. It takes a list's
-//! elements as the arguments of one call, hence lists are built a thousand elements at a time, as Python itself does.
+//! PyTorch's viewer reads pickles with an unpickler of its own, which knows few operations; these
+//! are among them. It takes a list's elements as the arguments of one call, hence lists are built a
+//! thousand elements at a time, as Python itself does.
 
 use std::collections::HashMap;
 
@@ -103,17 +105,17 @@ impl<'a> Pickler<'a> {
 
     fn put_text(&mut self, text: &'a str) {
         if let Some(&known) = self.memo.get(text) {
-            return self.put_place((BINGET, LONG_BINGET), known);
+            return self.put_place(BINGET, LONG_BINGET, known);
         }
         let place = u32::try_from(self.memo.len()).expect("texts of one snapshot are counted in 32 bits");
         self.memo.insert(text, place);
         self.bytes.push(BINUNICODE);
         self.bytes.extend(u32::try_from(text.len()).expect("a label is shorter than 4 GiB").to_le_bytes());
         self.bytes.extend(text.as_bytes());
-        self.put_place((BINPUT, LONG_BINPUT), place);
+        self.put_place(BINPUT, LONG_BINPUT, place);
     }
 
-    fn put_place(&mut self, (short, long): (u8, u8), place: u32) {
+    fn put_place(&mut self, short: u8, long: u8, place: u32) {
         if let Ok(small) = u8::try_from(place) {
             self.bytes.extend([short, small]);
         } else {

@@ -1,4 +1,5 @@
-//! Snapshots of made-up pools, and PyTorch's viewer as an oracle: `Viewer` does what its "Allocator State History" does.
+//! Snapshots of made-up pools, and PyTorch's viewer as an oracle: `Viewer` does what its "Allocator
+//! State History" does.
 
 mod viewer;
 
@@ -26,7 +27,8 @@ fn segment(kind: Kind, blocks: Vec<Block>) -> Segment {
     Segment { address: blocks[0].address, bytes: blocks.iter().map(|block| block.bytes).sum(), kind, blocks }
 }
 
-/// Seven granules at home of which a block in a view uses one and a little of another, after a history in which another view came and went.
+/// Seven granules at home of which a block in a view uses one and a little of another, after a
+/// history in which another view came and went.
 fn stitched() -> Snapshot {
     let granule = GRANULE as u64;
     let (home, view, gone) = (0x7f00_0000_0000, 0x7e00_0000_0000, 0x7e00_0100_0000);
@@ -105,7 +107,8 @@ fn request(bytes: usize, owner: &str) -> Request {
     Request { bytes, stream: StreamId(0), owner: owner.into(), mobility: Mobility::Relocatable }
 }
 
-/// A pool of 64 granules on which `steps` were done: an allocation of so many bytes, or a free of one of the live blocks; recorded.
+/// A pool of 64 granules on which `steps` were done: an allocation of so many bytes, or a free of
+/// one of the live blocks; recorded.
 fn exercised(steps: &[(usize, bool)], events_max: usize) -> Snapshot {
     let source = Simulated::new(64 * GRANULE, GRANULE);
     let mut pool = Pool::new(Box::new(source), Settings { capacity_bytes: None });
@@ -205,7 +208,8 @@ fn every_byte_is_shown_once_and_the_past_can_be_undone_line_by_line() {
 }
 
 proptest! {
-    /// Whatever a pool did, and however little of it was kept, the viewer finds each block in a segment.
+    /// Whatever a pool did, and however little of it was kept, the viewer finds each block in a
+    /// segment.
     #[test]
     fn the_viewer_can_undo_what_was_recorded(
         steps in prop::collection::vec((1usize..9 << 20, any::<bool>()), 0..200),
@@ -226,7 +230,8 @@ proptest! {
     }
 }
 
-/// Reads a pickle with Python's own module, allows the viewer's operations only, and holds the blocks against their segments.
+/// Reads a pickle with Python's own module, allows the viewer's operations only, and holds the
+/// blocks against their segments.
 const CHECK: &str = r#"
 import json, pickle, pickletools, sys
 blob = sys.stdin.buffer.read()

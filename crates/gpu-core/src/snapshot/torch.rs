@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 
-//! A snapshot for PyTorch's memory viewer (<https://pytorch.org/memory_viz>), as `torch.cuda.memory._dump_snapshot` would write it.
-//! How a pool that maps memory twice is shown there is told in `history.rs`.
+//! A snapshot for PyTorch's memory viewer (<https://pytorch.org/memory_viz>), as
+//! `torch.cuda.memory._dump_snapshot` would write it. How a pool that maps memory twice is shown
+//! there is told in `history.rs`.
 
 use std::ops::Range;
 
@@ -14,8 +15,8 @@ use super::{Block, Snapshot, State};
 const DEVICE: i64 = 0;
 
 impl Snapshot {
-    /// The pickle that PyTorch's memory viewer opens. A scope stands where PyTorch has a stack of calls; what happened before the events
-    /// that the snapshot holds is unknown to the viewer.
+    /// The pickle that PyTorch's memory viewer opens. A scope stands where PyTorch has a stack of
+    /// calls; what happened before the events that the snapshot holds is unknown to the viewer.
     pub fn to_pickle(&self) -> Vec<u8> {
         pickle(&value_of(self))
     }

@@ -6,7 +6,8 @@ use super::Granule;
 
 /// Which ranges a source has reserved and which granule is seen at each of their addresses.
 ///
-/// Every misuse that the contract of [`Source`](super::Source) excludes is a panic here, so that no source has to trust its caller.
+/// Every misuse that the contract of [`Source`](super::Source) excludes is a panic here, so that no
+/// source has to trust its caller.
 #[derive(Debug)]
 pub(super) struct AddressSpace {
     granule_bytes: u64,
@@ -94,12 +95,14 @@ impl AddressSpace {
         self.addresses_of.get(&granule).copied().unwrap_or(0)
     }
 
-    /// Maximal runs of consecutive granules at consecutive addresses: as many mappings as a system needs to know.
+    /// Maximal runs of consecutive granules at consecutive addresses: as many mappings as a system
+    /// needs to know.
     pub(super) fn runs(&self) -> usize {
         self.runs
     }
 
-    /// The pieces of any range of bytes, granule by granule: the granule, the offset in it and the length.
+    /// The pieces of any range of bytes, granule by granule: the granule, the offset in it and the
+    /// length.
     ///
     /// # Panics
     /// If something in the range is not mapped.
@@ -116,7 +119,8 @@ impl AddressSpace {
         })
     }
 
-    /// Changes what is seen at one address and keeps the count of runs, which that address and the next can begin.
+    /// Changes what is seen at one address and keeps the count of runs, which that address and the
+    /// next can begin.
     fn change(&mut self, at: u64, change: impl FnOnce(&mut BTreeMap<u64, Granule>)) {
         let before = self.begins_run(at) + self.begins_run(at + self.granule_bytes);
         change(&mut self.seen);

@@ -19,7 +19,8 @@ pub struct Cuda {
     memory: VirtualMemory,
     space: AddressSpace,
     granules: BTreeSet<Granule>,
-    /// Orders one stream after another. One serves for all: a stream waits for what was recorded when it was told to.
+    /// Orders one stream after another. One serves for all: a stream waits for what was recorded
+    /// when it was told to.
     event: Event,
     calls: u64,
     /// A failure in a call that has no way to report it. The next one that can does.
@@ -109,10 +110,12 @@ impl Cuda {
     /// Takes `count` mappings away that the GPU does not use.
     fn unmap_each(&mut self, address: u64, count: usize) {
         let bytes = self.granule_bytes;
-        // One call a granule: the driver takes back whole mappings, and each granule was mapped by itself.
+        // One call a granule: the driver takes back whole mappings, and each granule was mapped by
+        // itself.
         for at in self.slots(address, count) {
-            // SAFETY: all work that used it is done: `Source::unmap` has waited for it, and in a failed `map` nobody was given the address
-            // yet. That nobody comes back to it is the contract of `Source::unmap`.
+            // SAFETY: all work that used it is done: `Source::unmap` has waited for it, and in a
+            // failed `map` nobody was given the address yet. That nobody comes back to it is the
+            // contract of `Source::unmap`.
             self.call_unreported(|_| unsafe { virtual_memory::unmap(at, bytes) });
         }
     }
@@ -131,15 +134,18 @@ impl Cuda {
     fn copy_apart(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
         self.call(|source| {
             let on = On { streams: &source.streams, id: StreamId(0) };
-            // SAFETY: both ranges are mapped, as the pool promises, and unmapping waits for the work on them.
+            // SAFETY: both ranges are mapped, as the pool promises, and unmapping waits for the
+            // work on them.
             unsafe { on.copy(from, Stretch { address: to, bytes }) }
         })
     }
 
-    /// Copies between ranges of which one begins within the other: piece by piece, from the end that the copy does not write first.
+    /// Copies between ranges of which one begins within the other: piece by piece, from the end
+    /// that the copy does not write first.
     fn copy_sliding(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
         let distance = from.abs_diff(to) as usize;
-        // A piece no longer than the distance does not overlap its copy. Where that would make many pieces, they go through the scratch.
+        // A piece no longer than the distance does not overlap its copy. Where that would make many
+        // pieces, they go through the scratch.
         let through_scratch = distance < self.granule_bytes;
         let piece = if through_scratch { self.granule_bytes } else { distance };
         let pieces = bytes.div_ceil(piece);
@@ -156,19 +162,22 @@ impl Cuda {
         Ok(())
     }
 
-    /// Copies between ranges at different addresses that share granules, which no order of pieces could do in general: through the host.
+    /// Copies between ranges at different addresses that share granules, which no order of pieces
+    /// could do in general: through the host.
     fn copy_through_host(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
         let mut host = vec![0u8; bytes];
         let start = host.as_mut_ptr();
         self.call(|source| {
             let on = On { streams: &source.streams, id: StreamId(0) };
-            // SAFETY: the range is mapped, as the pool promises, and `host` is as long and lives until the work is done, below.
+            // SAFETY: the range is mapped, as the pool promises, and `host` is as long and lives
+            // until the work is done, below.
             unsafe { on.download(Stretch { address: from, bytes }, start.cast()) }
         })?;
         self.call(|source| source.context.synchronize())?;
         self.call(|source| {
             let on = On { streams: &source.streams, id: StreamId(0) };
-            // SAFETY: the range is mapped, as the pool promises, and `host` lives until the work is done, below.
+            // SAFETY: the range is mapped, as the pool promises, and `host` lives until the work is
+            // done, below.
             unsafe { on.upload(start.cast(), Stretch { address: to, bytes }) }
         })?;
         self.call(|source| source.context.synchronize())
@@ -239,7 +248,8 @@ impl Source for Cuda {
         if bytes == 0 || from == to {
             return Ok(());
         }
-        // The default stream runs it after what was submitted to any stream, and before what is submitted later.
+        // The default stream runs it after what was submitted to any stream, and before what is
+        // submitted later.
         if from.abs_diff(to) < bytes as u64 {
             self.copy_sliding(from, to, bytes)?;
         } else if self.granules_within(from, bytes).is_disjoint(&self.granules_within(to, bytes)) {
@@ -277,7 +287,8 @@ impl Source for Cuda {
 }
 
 impl Drop for Cuda {
-    /// Gives everything back. Nobody could be told of a failure, and after one the driver takes all back when the process ends.
+    /// Gives everything back. Nobody could be told of a failure, and after one the driver takes all
+    /// back when the process ends.
     fn drop(&mut self) {
         let _ = self.context.synchronize();
         let mapped: Vec<u64> = self.space.seen().collect();

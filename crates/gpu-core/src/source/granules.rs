@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::{Granule, Refusal};
 
-/// The granules of a source that numbers them from 0: which exist, and which still are as the system gave them.
+/// The granules of a source that numbers them from 0: which exist, and which still are as the
+/// system gave them.
 #[derive(Debug)]
 pub(super) struct Granules {
     capacity: usize,
@@ -31,7 +32,8 @@ impl Granules {
         self.states.len() - self.destroyed.len()
     }
 
-    /// A granule all of zeros. The lowest number that is free, so that granules which are created one after another are neighbours.
+    /// A granule all of zeros. The lowest number that is free, so that granules which are created
+    /// one after another are neighbours.
     pub(super) fn create(&mut self) -> Result<Granule, Refusal> {
         if self.len() == self.capacity {
             return Err(Refusal::OutOfMemory);
@@ -50,7 +52,8 @@ impl Granules {
         self.destroyed.insert(granule.0);
     }
 
-    /// Notes that a granule's bytes may differ from zero from now on; returns whether they could before.
+    /// Notes that a granule's bytes may differ from zero from now on; returns whether they could
+    /// before.
     pub(super) fn claim(&mut self, granule: Granule) -> bool {
         self.assert_exists(granule);
         std::mem::replace(&mut self.states[granule.0 as usize], State::Used) == State::Used
@@ -62,7 +65,8 @@ impl Granules {
     }
 }
 
-/// What [`Source::unclean`](super::Source::unclean) says of a range that starts at `address` and lies in these pieces of granules.
+/// What [`Source::unclean`](super::Source::unclean) says of a range that starts at `address` and
+/// lies in these pieces of granules.
 pub(super) fn unclean(
     granules: &mut Granules,
     pieces: impl Iterator<Item = (Granule, usize, usize)>,

@@ -1,4 +1,5 @@
-//! Host memory of Linux that can be stitched: a file in memory whose pages are mapped wherever they are wanted.
+//! Host memory of Linux that can be stitched: a file in memory whose pages are mapped wherever they
+//! are wanted.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -15,13 +16,15 @@ use super::granules::Granules;
 use super::{Granule, Refusal, Source, StreamId};
 use crate::free_memory;
 
-/// Mappings that Linux allows a process unless told otherwise (`vm.max_map_count` of proc_sys_vm(5)).
+/// Mappings that Linux allows a process unless told otherwise (`vm.max_map_count` of
+/// proc_sys_vm(5)).
 const MAPS_MAX_DEFAULT: usize = 65_530;
 
 /// Granules of a file in memory (memfd_create(2)): granule `n` is the pages from `n` granules on.
 ///
-/// A granule can be mapped at many addresses at once (`mmap(MAP_FIXED | MAP_SHARED)`), and its pages take memory only once they are touched. The
-/// addresses are pointers into this process. There are no streams: work is done when it has been called.
+/// A granule can be mapped at many addresses at once (`mmap(MAP_FIXED | MAP_SHARED)`), and its
+/// pages take memory only once they are touched. The addresses are pointers into this process.
+/// There are no streams: work is done when it has been called.
 #[derive(Debug)]
 pub struct Memfd {
     file: OwnedFd,
@@ -36,7 +39,8 @@ pub struct Memfd {
 }
 
 impl Memfd {
-    /// A file for up to `capacity_bytes`, in granules of `granule_bytes`: a power of two and at least a page.
+    /// A file for up to `capacity_bytes`, in granules of `granule_bytes`: a power of two and at
+    /// least a page.
     ///
     /// # Errors
     /// [`Refusal::Failed`] if the system makes no such file.
@@ -62,8 +66,9 @@ impl Memfd {
         self.calls += 1;
         let offset = run[0].0 * self.granule_bytes as u64;
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        // SAFETY: `Memfd::map` has asserted that the range lies in a reservation of this source and that nothing is mapped there, so that
-        // only a mapping without access is replaced, into which no reference can point.
+        // SAFETY: `Memfd::map` has asserted that the range lies in a reservation of this source and
+        // that nothing is mapped there, so that only a mapping without access is replaced, into
+        // which no reference can point.
         let mapped =
             unsafe { mmap(pointer(address), run.len() * self.granule_bytes, protection, flags, &self.file, offset) };
         mapped.map(drop).map_err(refusal("mmap"))
@@ -73,16 +78,19 @@ impl Memfd {
     fn clear(&mut self, address: u64, bytes: usize) {
         self.calls += 1;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-        // SAFETY: the caller has asserted that the range lies in a reservation of this source. Nobody holds a reference into it: that is the
-        // contract of `Source::unmap`, and in a failed `map` nobody was given the addresses yet.
+        // SAFETY: the caller has asserted that the range lies in a reservation of this source.
+        // Nobody holds a reference into it: that is the contract of `Source::unmap`, and in a
+        // failed `map` nobody was given the addresses yet.
         let cleared = unsafe { mmap_anonymous(pointer(address), bytes, ProtFlags::empty(), flags) };
-        // It fails where a mapping would have to be split and the process has too many, for which `runs_max` leaves room.
+        // It fails where a mapping would have to be split and the process has too many, for which
+        // `runs_max` leaves room.
         cleared.expect("the system replaces a mapping by a reservation");
     }
 
     fn unreserve(address: u64, bytes: usize) {
-        // SAFETY: the range was returned by `mmap_anonymous` to this source, which gives it back once, and nobody holds a reference into
-        // it: that is the contract of `Source::release`, and when the source is dropped, of its owner.
+        // SAFETY: the range was returned by `mmap_anonymous` to this source, which gives it back
+        // once, and nobody holds a reference into it: that is the contract of `Source::release`,
+        // and when the source is dropped, of its owner.
         unsafe { munmap(pointer(address), bytes) }.expect("the system takes a reservation back");
     }
 }
@@ -109,7 +117,8 @@ impl Source for Memfd {
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal> {
-        // The system aligns to pages; one granule more holds an aligned range, and what is around it goes back.
+        // The system aligns to pages; one granule more holds an aligned range, and what is around
+        // it goes back.
         let all = bytes.checked_add(self.granule_bytes).ok_or(Refusal::OutOfMemory)?;
         self.calls += 3;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -135,8 +144,9 @@ impl Source for Memfd {
     }
 
     fn create(&mut self) -> Result<Granule, Refusal> {
-        // A page that the system does not have would end the process when it is touched, which is too late for an error. Asking takes as long
-        // as touching some hundred pages, so that it is asked again after half of what was left.
+        // A page that the system does not have would end the process when it is touched, which is
+        // too late for an error. Asking takes as long as touching some hundred pages, so that it is
+        // asked again after half of what was left.
         if self.unasked == 0 {
             self.calls += 1;
             let left = free_memory::free_bytes().unwrap_or(usize::MAX) / self.granule_bytes;
@@ -195,11 +205,14 @@ impl Source for Memfd {
         }
         let overlap = from.abs_diff(to) < bytes as u64;
         if !overlap && !read.is_disjoint(&written) {
-            // The same pages may be behind different addresses, which no comparison of addresses tells.
+            // The same pages may be behind different addresses, which no comparison of addresses
+            // tells.
             let mut third = vec![0; bytes];
-            // SAFETY: the range is mapped, as `pieces` has asserted, and nobody writes it meanwhile: the contract of `Source::copy`.
+            // SAFETY: the range is mapped, as `pieces` has asserted, and nobody writes it
+            // meanwhile: the contract of `Source::copy`.
             unsafe { ptr::copy_nonoverlapping(pointer(from).cast::<u8>(), third.as_mut_ptr(), bytes) };
-            // Two copies through a place of its own are one to the compiler, which takes different addresses for different memory.
+            // Two copies through a place of its own are one to the compiler, which takes different
+            // addresses for different memory.
             let third = std::hint::black_box(third);
             // SAFETY: as above, and nobody reads the range meanwhile.
             unsafe { ptr::copy_nonoverlapping(third.as_ptr(), pointer(to).cast::<u8>(), bytes) };
@@ -237,8 +250,9 @@ fn pointer(address: u64) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// Runs of granules that one source may map: a mapping each, and at worst one more for the gap behind each. A quarter of the process's
-/// mappings is left to other sources, libraries and threads, and to `unmap`, which must be able to split one.
+/// Runs of granules that one source may map: a mapping each, and at worst one more for the gap
+/// behind each. A quarter of the process's mappings is left to other sources, libraries and
+/// threads, and to `unmap`, which must be able to split one.
 fn runs_max() -> usize {
     let allowed = fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|text| text.trim().parse().ok());
     allowed.unwrap_or(MAPS_MAX_DEFAULT) / 8 * 3

@@ -1,4 +1,5 @@
-//! Where a pool's memory comes from: address ranges that are reserved, and physical granules that are mapped into them.
+//! Where a pool's memory comes from: address ranges that are reserved, and physical granules that
+//! are mapped into them.
 
 mod address_space;
 #[doc(hidden)]
@@ -22,7 +23,8 @@ pub use simulated::{Completion, Simulated};
 
 use thiserror::Error;
 
-/// An order of work on a device: what is submitted to one stream runs in the order of submission. 0 is the default stream.
+/// An order of work on a device: what is submitted to one stream runs in the order of submission. 0
+/// is the default stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
@@ -52,8 +54,9 @@ pub enum Refusal {
 
 /// Physical memory of one device and the addresses at which it is seen.
 ///
-/// Every method either does all of what it says or nothing. Addresses and lengths are multiples of [`Source::granule_bytes`].
-/// What the pool asks for is always within what it reserved; a source may assert it.
+/// Every method either does all of what it says or nothing. Addresses and lengths are multiples of
+/// [`Source::granule_bytes`]. What the pool asks for is always within what it reserved; a source
+/// may assert it.
 pub trait Source: Send + std::fmt::Debug {
     /// What the memory is, for messages: `cuda:0`, `cpu`.
     fn name(&self) -> String;
@@ -82,33 +85,39 @@ pub trait Source: Send + std::fmt::Debug {
     /// Gives a granule back that is mapped nowhere.
     fn destroy(&mut self, granule: Granule);
 
-    /// Maps `granules` side by side from `address` on, readable and writable. Nothing was mapped there.
+    /// Maps `granules` side by side from `address` on, readable and writable. Nothing was mapped
+    /// there.
     fn map(&mut self, address: u64, granules: &[Granule]) -> Result<(), Refusal>;
 
-    /// Takes away what is mapped in a range, once the device's work on it is done (the source waits if it must).
+    /// Takes away what is mapped in a range, once the device's work on it is done (the source waits
+    /// if it must).
     fn unmap(&mut self, address: u64, bytes: usize);
 
-    /// The part of a mapped range of bytes, on any boundaries, that has to be zeroed before all of it is zeros: the shortest one outside of
-    /// which the bytes are still the zeros that they were created as. The caller may write the whole range from then on. A source that
-    /// cannot tell says that all of it has to be.
+    /// The part of a mapped range of bytes, on any boundaries, that has to be zeroed before all of
+    /// it is zeros: the shortest one outside of which the bytes are still the zeros that they were
+    /// created as. The caller may write the whole range from then on. A source that cannot tell
+    /// says that all of it has to be.
     fn unclean(&mut self, address: u64, bytes: usize) -> Range<u64> {
         address..address + bytes as u64
     }
 
-    /// Copies `bytes` from one mapped address to another, as if through a third place: the ranges may overlap. Runs in the order of the
-    /// default stream, after the work submitted to every stream and before what is submitted later.
+    /// Copies `bytes` from one mapped address to another, as if through a third place: the ranges
+    /// may overlap. Runs in the order of the default stream, after the work submitted to every
+    /// stream and before what is submitted later.
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal>;
 
-    /// Whether all work submitted to `stream` so far is done, waits for other streams included. Does not wait.
+    /// Whether all work submitted to `stream` so far is done, waits for other streams included.
+    /// Does not wait.
     fn is_idle(&mut self, stream: StreamId) -> bool;
 
-    /// Makes work submitted to `waiting` from now on run after the work submitted to `on` so far (an event recorded on one and
-    /// waited for by the other). The caller does not wait.
+    /// Makes work submitted to `waiting` from now on run after the work submitted to `on` so far
+    /// (an event recorded on one and waited for by the other). The caller does not wait.
     fn order(&mut self, waiting: StreamId, on: StreamId) -> Result<(), Refusal>;
 
     /// Waits until all work submitted to every stream is done.
     fn synchronize(&mut self) -> Result<(), Refusal>;
 
-    /// Calls made to the driver (or the system) so far. What the pool can answer by itself makes none.
+    /// Calls made to the driver (or the system) so far. What the pool can answer by itself makes
+    /// none.
     fn driver_calls(&self) -> u64;
 }

@@ -12,10 +12,12 @@ use crate::free_memory;
 
 /// Granules that are places in what the system allocator gave.
 ///
-/// A reservation is one lazily zeroed allocation; creating and mapping a granule is bookkeeping. A granule belongs to the first address at which
-/// it is mapped, and can be mapped there only, also after it was unmapped: [`Refusal::CannotAlias`] everywhere else. So memory is
-/// given back to the system when a reservation is released, and a granule that is destroyed stays resident until then. The addresses
-/// are pointers into this process. There are no streams: work is done when it has been called.
+/// A reservation is one lazily zeroed allocation; creating and mapping a granule is bookkeeping. A
+/// granule belongs to the first address at which it is mapped, and can be mapped there only, also
+/// after it was unmapped: [`Refusal::CannotAlias`] everywhere else. So memory is given back to the
+/// system when a reservation is released, and a granule that is destroyed stays resident until
+/// then. The addresses are pointers into this process. There are no streams: work is done when it
+/// has been called.
 #[derive(Debug)]
 pub struct Plain {
     granule_bytes: usize,
@@ -31,7 +33,8 @@ pub struct Plain {
     calls: u64,
 }
 
-/// A piece of memory of the system allocator. The address is a number, so that the source can be sent to another thread.
+/// A piece of memory of the system allocator. The address is a number, so that the source can be
+/// sent to another thread.
 #[derive(Debug)]
 struct Allocation {
     start: usize,
@@ -76,7 +79,8 @@ impl Source for Plain {
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal> {
-        // Zeroed memory of ordinary alignment comes straight from the system, untouched. Of a larger alignment it would be written through.
+        // Zeroed memory of ordinary alignment comes straight from the system, untouched. Of a
+        // larger alignment it would be written through.
         let all = bytes.checked_add(self.granule_bytes).ok_or(Refusal::OutOfMemory)?;
         let layout = Layout::from_size_align(all, 1).map_err(|_| Refusal::OutOfMemory)?;
         self.calls += 1;
@@ -148,8 +152,9 @@ impl Source for Plain {
             self.granules.claim(granule);
         }
         let pointer = |address: u64| ptr::with_exposed_provenance_mut::<u8>(address as usize);
-        // SAFETY: both ranges are mapped, as `pieces` has asserted, which is to say within live allocations, and nobody uses the bytes
-        // meanwhile: the contract of `Source::copy`. They may overlap, as `ptr::copy` allows.
+        // SAFETY: both ranges are mapped, as `pieces` has asserted, which is to say within live
+        // allocations, and nobody uses the bytes meanwhile: the contract of `Source::copy`. They
+        // may overlap, as `ptr::copy` allows.
         unsafe { ptr::copy(pointer(from), pointer(to), bytes) };
         Ok(())
     }
@@ -179,8 +184,9 @@ impl Drop for Plain {
 
 impl Allocation {
     fn free(self) {
-        // SAFETY: `start` came from `alloc_zeroed` with this layout and its provenance was exposed; the allocation is owned and freed once.
-        // Nobody holds a reference into it: the contract of `Source::release`, and when the source is dropped, of its owner.
+        // SAFETY: `start` came from `alloc_zeroed` with this layout and its provenance was exposed;
+        // the allocation is owned and freed once. Nobody holds a reference into it: the contract of
+        // `Source::release`, and when the source is dropped, of its owner.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(self.start), self.layout) }
     }
 }

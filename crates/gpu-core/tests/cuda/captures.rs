@@ -19,7 +19,8 @@ pub(super) fn scale(numbers: &Buffer<f32>, factor: f32) -> Result<()> {
     let arguments = arguments![numbers.address(), factor, numbers.len() as u32];
     (0..LAUNCHES).try_for_each(|_| {
         let launch = Launch::of_blocks(1).map(|launch| launch.with_threads(32));
-        // SAFETY: the kernel scales the buffer's numbers, of which there are as many; what comes later on the default stream runs after it.
+        // SAFETY: the kernel scales the buffer's numbers, of which there are as many; what comes
+        // later on the default stream runs after it.
         unsafe { kernel.submit(cuda, launch, &arguments) }
     })
 }
@@ -161,7 +162,8 @@ fn a_few_captures_are_kept_and_the_oldest_one_changed() {
         (0..2).for_each(|_| run(factor));
     }
     assert_eq!(calls(&driver)[1..], [16, 16]);
-    // The first is used again, so that the second one is the oldest; then one that the driver does not change.
+    // The first is used again, so that the second one is the oldest; then one that the driver does
+    // not change.
     run(1.0);
     (0..2).for_each(|_| run(100.0));
     assert_eq!((calls(&driver)[2], driver.calls("cuGraphExecUpdate")), (16, 1));
@@ -240,7 +242,8 @@ fn the_fake_driver_refuses_what_has_no_place_in_a_capture() {
         // SAFETY: the stream is a variable of this function.
         assert_eq!(unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, 0) }, CUresult::CUDA_SUCCESS);
         let unsupported = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        // SAFETY: of all that follow: the stream is live, the memory a variable of this function, the addresses those of a buffer.
+        // SAFETY: of all that follow: the stream is live, the memory a variable of this function,
+        // the addresses those of a buffer.
         unsafe {
             refused(stream, &|| sys::cuStreamSynchronize(stream), unsupported);
             refused(stream, &|| sys::cuStreamQuery(stream), unsupported);

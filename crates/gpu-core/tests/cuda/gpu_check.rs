@@ -1,4 +1,5 @@
-//! The program of `scripts/gpu-check`, on the fake driver, and how it goes on where a check takes its process with it.
+//! The program of `scripts/gpu-check`, on the fake driver, and how it goes on where a check takes
+//! its process with it.
 
 use std::process::Command;
 use std::time::Duration;

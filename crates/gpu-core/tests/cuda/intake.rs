@@ -21,7 +21,8 @@ fn values_come_while_the_gpu_works_on_those_before() {
         intake.take(&values).unwrap();
         // They have been read, and whatever becomes of them changes nothing.
         values.fill(77.0);
-        // Each waits for the copy two before it. The fifth is the first to wait for one that had to wait itself: for the work on the first values.
+        // Each waits for the copy two before it. The fifth is the first to wait for one that had to
+        // wait itself: for the work on the first values.
         assert_eq!(driver.launches() == none, k < 4, "{k}");
         scale(intake.values(), 2.0).unwrap();
         result.copy_from_buffer(intake.values()).unwrap();

@@ -26,7 +26,8 @@ pub(super) const PTX: &str = "
 { ret; }
 ";
 
-/// What `shape` does; CUDA C++ does not tell a kernel how much dynamic shared memory it has. What `scale` does is in scale.cu.
+/// What `shape` does; CUDA C++ does not tell a kernel how much dynamic shared memory it has. What
+/// `scale` does is in scale.cu.
 const SHAPE: &str = r#"
 #include <cstddef>
 extern "C" int simt_shape(const unsigned grid[3], const unsigned block[3], size_t shared, void** params) {
@@ -64,7 +65,8 @@ fn a_kernel_runs_in_the_order_of_its_stream() {
     let buffer = Buffer::from_slice(&device.scope("test"), &[1.0f32, 2.0, 3.0]).unwrap();
     for factor in [2.0f32, 5.0] {
         let arguments = arguments![buffer.address(), factor, buffer.len() as u32];
-        // SAFETY: the kernel scales the buffer's elements, of which there are as many, and the buffer lives until they are read.
+        // SAFETY: the kernel scales the buffer's elements, of which there are as many, and the
+        // buffer lives until they are read.
         unsafe { kernel.launch(&stream, &Grid::of(2, 32), &arguments) }.unwrap();
     }
     assert_eq!(buffer.to_vec().unwrap(), [10.0, 20.0, 30.0]);
@@ -189,7 +191,8 @@ fn blocks_of_a_cooperative_launch_may_wait_for_each_other() {
     let message = "kernel `meet` cannot be launched with 33 blocks that run at once: 1 to 32 are possible";
     assert_eq!(refused.to_string(), message);
     assert_eq!(driver.calls("cuLaunchCooperativeKernel"), 1);
-    // SAFETY: as above; without a promise the first block waits in vain, and the driver says that the kernel failed.
+    // SAFETY: as above; without a promise the first block waits in vain, and the driver says that
+    // the kernel failed.
     unsafe { kernel.launch(&stream, &Grid::of(32, 256), &arguments![met.address()]) }.unwrap();
     assert!(matches!(met.to_vec(), Err(Error::Driver { code: 719, .. })));
 }

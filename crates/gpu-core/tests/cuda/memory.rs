@@ -4,7 +4,8 @@ use megabatch_gpu_core::{Buffer, Device, Error, Staging};
 use megabatch_simt::driver::{FakeDriver, OUT_OF_MEMORY, Setting};
 use proptest::prelude::*;
 
-/// Every device that a test of buffers runs on; the fake driver's GPU does its work as late as it may.
+/// Every device that a test of buffers runs on; the fake driver's GPU does its work as late as it
+/// may.
 fn devices(driver: &FakeDriver) -> [Device; 2] {
     driver.set(Setting::Deferred, 1);
     [Device::cpu(), Device::select("cuda:0").unwrap()]

@@ -1,6 +1,7 @@
 //! A pool in lockstep with a naive model: events drawn from a seed, compared after each.
 //!
-//! A failure prints its seed; `cargo xtask simulate --seed S --events N` repeats it, and runs many more events than the ordinary tests have time for.
+//! A failure prints its seed; `cargo xtask simulate --seed S --events N` repeats it, and runs many
+//! more events than the ordinary tests have time for.
 
 mod memory;
 mod model;
@@ -87,13 +88,14 @@ impl Drop for Told {
     }
 }
 
-/// Runs of a setting, each with a seed of its own from `seed` on, until so many events have happened.
+/// Runs of a setting, each with a seed of its own from `seed` on, until so many events have
+/// happened.
 fn simulate(setting: Setting, seed: u64, events: u64) {
     let mut told = Told { seed, setting, event: 0 };
     let mut left = events;
     while left > 0 {
         let (mut world, allowed) = setting.world();
-        let mut script = Script::new(told.seed, allowed, (CAPACITY_BYTES, GRANULE_BYTES));
+        let mut script = Script::new(told.seed, allowed, CAPACITY_BYTES, GRANULE_BYTES);
         for event in 0..left.min(RUN_EVENTS) {
             told.event = event;
             world.happen(&script.next(world.live_bytes()));
@@ -130,7 +132,8 @@ fn plain() {
     simulate(Setting::Plain, SEED, EVENTS);
 }
 
-/// As many events as `cargo xtask simulate` asks for, shared among the settings; none in the ordinary tests.
+/// As many events as `cargo xtask simulate` asks for, shared among the settings; none in the
+/// ordinary tests.
 #[test]
 fn as_long_as_asked() {
     let asked = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
@@ -151,16 +154,16 @@ fn each_call_is_refused_once() {
     let (mut call, mut calls) = (1, 1);
     while call <= calls {
         let _told = Told { seed: SEED, setting: Setting::Streams, event: call };
-        calls = calls.max(with_one_refusal((SEED, SHORT_EVENTS), call));
+        calls = calls.max(with_one_refusal(SEED, SHORT_EVENTS, call));
         call += 1;
     }
     assert!(calls > 50, "the run hardly calls the driver");
 }
 
 /// Runs with the call of this number refused; returns how many calls the run made.
-fn with_one_refusal((seed, events): (u64, u64), call: u64) -> u64 {
+fn with_one_refusal(seed: u64, events: u64, call: u64) -> u64 {
     let (mut world, allowed) = Setting::Streams.world();
-    let mut script = Script::new(seed, allowed, (CAPACITY_BYTES, GRANULE_BYTES));
+    let mut script = Script::new(seed, allowed, CAPACITY_BYTES, GRANULE_BYTES);
     let refusal = if call.is_multiple_of(2) { Refusal::OutOfMemory } else { script::failed() };
     world.refuse_call(call, refusal);
     (0..events).for_each(|_| world.happen(&script.next(world.live_bytes())));

@@ -1,6 +1,7 @@
 use megabatch_gpu_core::source::{Simulated, StreamId};
 
-/// Bytes between the places of a block that are written and looked at: several a granule, so that a granule in a wrong place is seen.
+/// Bytes between the places of a block that are written and looked at: several a granule, so that a
+/// granule in a wrong place is seen.
 const STRIDE: usize = 8 << 10;
 /// Bytes looked at in each place.
 const PLACE: usize = 8;
@@ -50,7 +51,8 @@ impl Memory {
             Memory::Simulated(device) => device.write(address, bytes),
             Memory::Host => {
                 let to = std::ptr::with_exposed_provenance_mut(address as usize);
-                // SAFETY: the simulation writes into live blocks only, which are mapped memory that nothing else refers to.
+                // SAFETY: the simulation writes into live blocks only, which are mapped memory that
+                // nothing else refers to.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
             }
         }

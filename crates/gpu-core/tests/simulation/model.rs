@@ -55,7 +55,8 @@ impl Model {
     /// Takes over where the blocks are now.
     ///
     /// # Panics
-    /// If two share an address, or if one moved that may not: all of them unless `may_move`, and else those that are fixed.
+    /// If two share an address, or if one moved that may not: all of them unless `may_move`, and
+    /// else those that are fixed.
     pub(crate) fn refresh(&mut self, may_move: bool, address_of: impl Fn(BlockId) -> u64) {
         let mut moved = false;
         for live in &mut self.live {

@@ -87,7 +87,7 @@ enum Habit {
 }
 
 impl Script {
-    pub(crate) fn new(seed: u64, allowed: Allowed, (capacity_bytes, granule_bytes): (usize, usize)) -> Self {
+    pub(crate) fn new(seed: u64, allowed: Allowed, capacity_bytes: usize, granule_bytes: usize) -> Self {
         let mut random = Random::new(seed);
         let phase = Phase::draw(&mut random);
         Script { random, allowed, granule_bytes, capacity_bytes, phase, events_left: 0 }

@@ -55,7 +55,7 @@ impl World {
     pub(crate) fn happen(&mut self, event: &Event) {
         self.refusals_before = self.refusals();
         match event {
-            &Event::Allocate { bytes, stream, mobility } => self.allocate(bytes, (stream, mobility)),
+            &Event::Allocate { bytes, stream, mobility } => self.allocate(bytes, stream, mobility),
             Event::Free(index) if !self.model.live.is_empty() => self.free(index % self.model.live.len()),
             Event::Work(index) if !self.model.live.is_empty() => {
                 let live = self.model.live[index % self.model.live.len()];
@@ -95,7 +95,7 @@ impl World {
         self.walk();
     }
 
-    fn allocate(&mut self, bytes: usize, (stream, mobility): (StreamId, Mobility)) {
+    fn allocate(&mut self, bytes: usize, stream: StreamId, mobility: Mobility) {
         let request = Request { bytes, stream, owner: Arc::clone(&self.owner), mobility };
         match self.pool.allocate(&request) {
             Ok(id) => {
@@ -120,8 +120,9 @@ impl World {
         }
     }
 
-    /// Asserts that a request could not have been met: neither by rearranging granules nor, at the boundary of a step, by moving blocks. Of a
-    /// source that cannot map a granule twice nothing of the kind is promised.
+    /// Asserts that a request could not have been met: neither by rearranging granules nor, at the
+    /// boundary of a step, by moving blocks. Of a source that cannot map a granule twice nothing of
+    /// the kind is promised.
     fn assert_due(&mut self, bytes: usize, shortage: &Shortage) {
         let reserved = self.pool.stats().reserved_bytes.now;
         match shortage {
@@ -142,8 +143,9 @@ impl World {
         }
     }
 
-    /// Granules that certainly suffice for all that lives and `bytes` more when everything is pushed together: none, unless all blocks may
-    /// move. Each stream may have a slab of each class that is nearly empty.
+    /// Granules that certainly suffice for all that lives and `bytes` more when everything is
+    /// pushed together: none, unless all blocks may move. Each stream may have a slab of each class
+    /// that is nearly empty.
     fn granules_compact(&self, bytes: usize) -> Option<usize> {
         let all_move = self.model.live.iter().all(|live| live.mobility == Mobility::Relocatable);
         let streams: BTreeSet<_> = self.model.live.iter().map(|live| live.stream).collect();
@@ -201,7 +203,8 @@ impl World {
         }
     }
 
-    /// Granules that hold a byte of a live block: counted where the device can tell, and else what the pool says.
+    /// Granules that hold a byte of a live block: counted where the device can tell, and else what
+    /// the pool says.
     fn granules_touched(&self) -> usize {
         let counts = self.pool.counts();
         let said = (counts.reserved_bytes - counts.whole_free_granules_bytes) / self.granule_bytes;

@@ -9,10 +9,12 @@ use megabatch_segment::Index;
 use crate::error::Result;
 use crate::file::{GraphFile, StoredGraph};
 
-/// Graphs of a file as one graph without edges between them, whose adjacency matrix has theirs on its diagonal. It is the list of the graphs
-/// and where the nodes and edges of each begin in the whole: no edge is copied, none is renumbered, and each block is a graph where it lies.
+/// Graphs of a file as one graph without edges between them, whose adjacency matrix has theirs on
+/// its diagonal. It is the list of the graphs and where the nodes and edges of each begin in the
+/// whole: no edge is copied, none is renumbered, and each block is a graph where it lies.
 ///
-/// The lists are used again from batch to batch, and a batch of the same graphs as before costs a comparison.
+/// The lists are used again from batch to batch, and a batch of the same graphs as before costs a
+/// comparison.
 ///
 /// ```
 /// # use megabatch_graph_cache::{BuildOptions, BlockDiagonal, Builder, Graph, GraphFile, Identity, Result, Schema, build_cached};
@@ -57,8 +59,8 @@ impl<I: Index> BlockDiagonal<I> {
     /// Makes it the batch of `graphs`, which may come in any order and more than once.
     ///
     /// # Errors
-    /// [`Error::NoGraph`](crate::Error::NoGraph), [`Error::IndexWidth`](crate::Error::IndexWidth) or
-    /// [`Error::Damaged`](crate::Error::Damaged); the batch is then what it was.
+    /// [`Error::NoGraph`](crate::Error::NoGraph), [`Error::IndexWidth`](crate::Error::IndexWidth)
+    /// or [`Error::Damaged`](crate::Error::Damaged); the batch is then what it was.
     pub fn set(&mut self, graphs: &[usize]) -> Result<()> {
         if self.graphs == graphs {
             return Ok(());
@@ -140,8 +142,9 @@ impl<I: Index> BlockDiagonal<I> {
         (0..self.len()).map(|place| self.block(place))
     }
 
-    /// The whole as PyTorch Geometric's `edge_index`, for exporters and tests: the nodes that edges come from, `[edges]`, and those that they
-    /// go to, in the order of the blocks and of their rows.
+    /// The whole as PyTorch Geometric's `edge_index`, for exporters and tests: the nodes that edges
+    /// come from, `[edges]`, and those that they go to, in the order of the blocks and of their
+    /// rows.
     pub fn edge_index(&self) -> [Vec<i64>; 2] {
         let [mut from, mut to] = [(); 2].map(|()| Vec::with_capacity(self.edges()));
         for (block, &start) in self.blocks().zip(&self.node_offsets) {

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// What repeats in space: a parallelepiped, the unit cell of a crystal or the box of a simulation with periodic boundaries in all three directions.
+/// What repeats in space: a parallelepiped, the unit cell of a crystal or the box of a simulation
+/// with periodic boundaries in all three directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     vectors: [[f64; 3]; 3],
@@ -14,7 +15,8 @@ impl Cell {
     /// The cell of three edges, each a vector.
     ///
     /// # Errors
-    /// [`Error::Option`] where they span no space, or so flat a one that it cannot be told from none.
+    /// [`Error::Option`] where they span no space, or so flat a one that it cannot be told from
+    /// none.
     pub fn new(vectors: [[f64; 3]; 3]) -> Result<Self> {
         let [a, b, c] = vectors;
         let volume = dot(a, cross(b, c));

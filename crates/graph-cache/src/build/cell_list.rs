@@ -6,16 +6,19 @@ use super::cell::Cell;
 use super::points::Points;
 use crate::error::{Error, Result};
 
-/// How much larger than the radius bins are at least, so that no rounding of where a point lies puts one that is near two bins away.
+/// How much larger than the radius bins are at least, so that no rounding of where a point lies
+/// puts one that is near two bins away.
 const SLACK: f64 = 1.0 + 1e-6;
 
-/// How many cells away from the first one a point may lie for its place in the cell to be told well within that.
+/// How many cells away from the first one a point may lie for its place in the cell to be told well
+/// within that.
 const CELLS_AWAY_MAX: f64 = 1e4;
 
 /// Bins for each point there may be, so that memory does not grow with the emptiness of space.
 const BINS_PER_POINT: f64 = 4.0;
 
-/// Points of space in bins of a size no smaller than a radius, or in one bin along an edge of a periodic cell that is shorter than it.
+/// Points of space in bins of a size no smaller than a radius, or in one bin along an edge of a
+/// periodic cell that is shorter than it.
 pub(crate) struct CellList<'p> {
     points: Points<'p>,
     periodic: Option<Cell>,
@@ -89,7 +92,8 @@ impl<'p> CellList<'p> {
         ((i * self.bins[1] + j) * self.bins[2] + k) as usize
     }
 
-    /// Calls `found` with each point, or image of one, near `point`, itself left out, and with the square of its distance.
+    /// Calls `found` with each point, or image of one, near `point`, itself left out, and with the
+    /// square of its distance.
     pub(crate) fn near(&self, point: usize, mut found: impl FnMut(u32, f64)) {
         let [reach_a, reach_b, reach_c] = self.reach;
         for a in -reach_a..=reach_a {
@@ -117,7 +121,7 @@ impl<'p> CellList<'p> {
             if other as usize == point && times == [0; 3] {
                 continue;
             }
-            let square = self.square_of((point, other as usize), times);
+            let square = self.square_of(point, other as usize, times);
             if square <= self.square {
                 found(other, square);
             }
@@ -125,7 +129,7 @@ impl<'p> CellList<'p> {
     }
 
     /// ‖y + shift − x‖², of which that from the other end is the same bits.
-    fn square_of(&self, (x, y): (usize, usize), times: [i64; 3]) -> f64 {
+    fn square_of(&self, x: usize, y: usize, times: [i64; 3]) -> f64 {
         let (x, y) = (self.points.row(x), self.points.row(y));
         let shift = self.periodic.map_or([0.0; 3], |cell| cell.shift(times));
         let along = |k: usize| (y[k] - x[k]) + shift[k];
@@ -133,7 +137,8 @@ impl<'p> CellList<'p> {
     }
 }
 
-/// The least corner of the points, and a box from there that holds them, no thinner than the radius.
+/// The least corner of the points, and a box from there that holds them, no thinner than the
+/// radius.
 fn bounding_box(points: &Points<'_>, radius: f64) -> Result<([f64; 3], Cell)> {
     let corner = |least: f64, pick: fn(f64, f64) -> f64| {
         points.rows().fold([least; 3], |corner, row| std::array::from_fn(|k| pick(corner[k], row[k])))

@@ -6,7 +6,8 @@ use super::assemble::Edges;
 use super::panel::Panel;
 use crate::error::{Error, Result};
 
-/// A similarity of two nodes that becomes an attribute of their edges, such as of size or of sector.
+/// A similarity of two nodes that becomes an attribute of their edges, such as of size or of
+/// sector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
     /// What the attribute is called.
@@ -17,15 +18,17 @@ pub struct Channel {
 
 /// What a [`Channel`] compares.
 ///
-/// Values that a graph sees are those of the day before it, where they come by days. One value for all days is seen by all graphs: it should be
-/// what was known before the first.
+/// Values that a graph sees are those of the day before it, where they come by days. One value for
+/// all days is seen by all graphs: it should be what was known before the first.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelValues {
-    /// Positive numbers, such as market capitalisations: the ratio of the smaller to the larger, min(a, b) / max(a, b), which is 1 for equals (the
-    /// Ružička or weighted Jaccard similarity of two numbers). `[N]` for the nodes of the panel, or `[N, D]` for each day. 0 where
-    /// either is not a positive finite number.
+    /// Positive numbers, such as market capitalisations: the ratio of the smaller to the larger,
+    /// min(a, b) / max(a, b), which is 1 for equals (the Ružička or weighted Jaccard similarity of
+    /// two numbers). `[N]` for the nodes of the panel, or `[N, D]` for each day. 0 where either is
+    /// not a positive finite number.
     Sizes(Vec<f64>),
-    /// Labels, such as sectors, `[N]`: 1 where they are equal, else 0. An empty one is not known, and equal to none.
+    /// Labels, such as sectors, `[N]`: 1 where they are equal, else 0. An empty one is not known,
+    /// and equal to none.
     Labels(Vec<String>),
 }
 
@@ -48,7 +51,7 @@ impl Channel {
     }
 
     /// The similarity of two nodes of the panel, `nodes` in all, as the graph of day `t` sees it.
-    fn between(&self, (a, b): (usize, usize), (nodes, t): (usize, usize)) -> f32 {
+    fn between(&self, (a, b): (usize, usize), nodes: usize, t: usize) -> f32 {
         match &self.values {
             ChannelValues::Sizes(sizes) => {
                 let days = if sizes.len() == nodes { 1 } else { sizes.len() / nodes };
@@ -63,17 +66,13 @@ impl Channel {
 }
 
 /// [E, A] of the edges of the graph of day `t`, whose nodes are `nodes` of the panel.
-pub(crate) fn attributes(
-    channels: &[Channel],
-    (nodes, of_panel, t): (&[u32], usize, usize),
-    edges: &Edges,
-) -> Vec<f32> {
+pub(crate) fn attributes(channels: &[Channel], nodes: &[u32], of_panel: usize, t: usize, edges: &Edges) -> Vec<f32> {
     if channels.is_empty() {
         return Vec::new();
     }
     let place = |node: usize| nodes[node] as usize;
     let ends = edges.ends().map(|(row, column)| (place(row), place(column)));
-    ends.flat_map(|ends| channels.iter().map(move |channel| channel.between(ends, (of_panel, t)))).collect()
+    ends.flat_map(|ends| channels.iter().map(move |channel| channel.between(ends, of_panel, t))).collect()
 }
 
 #[cfg(test)]
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     fn between(values: ChannelValues, t: usize) -> f32 {
-        Channel { name: "similarity".into(), values }.between((0, 1), (2, t))
+        Channel { name: "similarity".into(), values }.between((0, 1), 2, t)
     }
 
     #[test]

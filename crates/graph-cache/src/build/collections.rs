@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::schema::Schema;
 
-/// The correlation graphs of a panel: one for each day that has a whole look-back of days before it, the first on which anything was observed
-/// among them. Its key is the [day's](Panel::keys).
+/// The correlation graphs of a panel: one for each day that has a whole look-back of days before
+/// it, the first on which anything was observed among them. Its key is the [day's](Panel::keys).
 pub struct CorrelationGraphs<'a> {
     options: Correlation,
     panel: Panel<'a>,

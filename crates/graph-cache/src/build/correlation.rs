@@ -14,29 +14,39 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::schema::Schema;
 
-/// Graphs of the k nearest neighbours by Pearson's correlation over a look-back window of a [`Panel`].
+/// Graphs of the k nearest neighbours by Pearson's correlation over a look-back window of a
+/// [`Panel`].
 ///
-/// The graph of day t sees days t − W to t − 1, and nothing of day t or later; W is the `lookback`. With x, y the observations of two nodes on those
-/// days, and w = 1 or, with a half-life of h, w = 2^(−a / h) for the day that is a days before t − 1:
+/// The graph of day t sees days t − W to t − 1, and nothing of day t or later; W is the `lookback`.
+/// With x, y the observations of two nodes on those days, and w = 1 or, with a half-life of h, w =
+/// 2^(−a / h) for the day that is a days before t − 1:
 ///
 /// ```text
 /// x̄ = Σ w x / Σ w        r = Σ w (x − x̄)(y − ȳ) / √(Σ w (x − x̄)² · Σ w (y − ȳ)²)
 /// ```
 ///
-/// * *Nodes* are those of the panel with at least `min_observations` in the window, in the order of their names in the panel.
-/// * *Missing observations*: where both nodes have all of the window, sums go over it; else over the days that both have
-///   (pairwise-complete, as pandas' `DataFrame.corr`), of which there must be `min_observations`.
-/// * A node that does *not vary* over those days, but for rounding (10⁻¹² of its largest value), has no correlation. It stays a node.
-/// * *Neighbours* of a node are the k others with the largest r, or |r|, which send to it: edges go neighbour → node. Of equal ones those
-///   that come first. Those below the `threshold` are none, but for the `min_degree` nearest.
-/// * Edges of the result are then made [symmetric](Symmetry) if asked for, of which the `min_degree` nearest of each node are part in any case.
+/// * *Nodes* are those of the panel with at least `min_observations` in the window, in the order of
+///   their names in the panel.
+/// * *Missing observations*: where both nodes have all of the window, sums go over it; else over
+///   the days that both have (pairwise-complete, as pandas' `DataFrame.corr`), of which there must
+///   be `min_observations`.
+/// * A node that does *not vary* over those days, but for rounding (10⁻¹² of its largest value),
+///   has no correlation. It stays a node.
+/// * *Neighbours* of a node are the k others with the largest r, or |r|, which send to it: edges go
+///   neighbour → node. Of equal ones those that come first. Those below the `threshold` are none,
+///   but for the `min_degree` nearest.
+/// * Edges of the result are then made [symmetric](Symmetry) if asked for, of which the
+///   `min_degree` nearest of each node are part in any case.
 /// * *Weights* are r, with its sign, rounded to single precision; that of a self-loop is 1.
 ///
-/// Sums are in double precision, in one order, so that graphs are the same bits on every processor and for any number of threads.
+/// Sums are in double precision, in one order, so that graphs are the same bits on every processor
+/// and for any number of threads.
 ///
-/// Sources: Pearson, *Notes on regression and inheritance in the case of two parents* (Proc. R. Soc. Lond. 58, 1895), for r; Pozzi, Di Matteo & Aste,
-/// *Exponential smoothing weighted correlations* (Eur. Phys. J. B 85:175, 2012), eq. 4, for weights; Mantegna, *Hierarchical structure in financial
-/// markets* (Eur. Phys. J. B 11, 1999), for correlations of log returns as edges.
+/// Sources: Pearson, *Notes on regression and inheritance in the case of two parents* (Proc. R.
+/// Soc. Lond. 58, 1895), for r; Pozzi, Di Matteo & Aste, *Exponential smoothing weighted
+/// correlations* (Eur. Phys. J. B 85:175, 2012), eq. 4, for weights; Mantegna, *Hierarchical
+/// structure in financial markets* (Eur. Phys. J. B 11, 1999), for correlations of log returns as
+/// edges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correlation {
     /// W, in days of the panel: 60.
@@ -69,7 +79,8 @@ pub enum Demeaning {
     /// Nothing.
     #[default]
     None,
-    /// The mean of the day over all nodes of the panel that have an observation on it: of returns, that of an equally weighted market.
+    /// The mean of the day over all nodes of the panel that have an observation on it: of returns,
+    /// that of an equally weighted market.
     CrossSectional,
 }
 
@@ -127,7 +138,8 @@ impl Correlation {
     /// Looks the options over, and whether channels fit the panel.
     ///
     /// # Errors
-    /// [`Error::Option`] for one that is out of its range; [`Error::Data`] for a channel with too few or too many values.
+    /// [`Error::Option`] for one that is out of its range; [`Error::Data`] for a channel with too
+    /// few or too many values.
     pub fn check(&self, panel: &Panel<'_>) -> Result<()> {
         let half_life_is_positive = self.half_life.is_none_or(|h| h.is_finite() && h > 0.0);
         let threshold_is_a_correlation = self.threshold.is_none_or(|r| (-1.0..=1.0).contains(&r));
@@ -150,7 +162,8 @@ impl Correlation {
         self.channels.iter().try_for_each(|channel| channel.check(panel))
     }
 
-    /// The graph of day `t`, which sees days before it only; `t` may be the day after the last. It is known when day `t` − 1 is.
+    /// The graph of day `t`, which sees days before it only; `t` may be the day after the last. It
+    /// is known when day `t` − 1 is.
     ///
     /// All threads of rayon's current pool share the work.
     ///
@@ -165,7 +178,7 @@ impl Correlation {
             window.fill(self, panel, t);
             let pearson = Pearson::new(window, self.min_observations, Products);
             let neighbours = search(&pearson, self.choice(), Spread::Rows);
-            self.graph(panel, t, (window, &neighbours))
+            self.graph(panel, t, window, &neighbours)
         })
     }
 
@@ -173,15 +186,10 @@ impl Correlation {
         Choice { k: self.k, sign: self.sign, threshold: self.threshold, kept: self.min_degree }
     }
 
-    pub(crate) fn graph(
-        &self,
-        panel: &Panel<'_>,
-        t: usize,
-        (window, neighbours): (&Window, &Neighbours),
-    ) -> Result<Graph> {
+    pub(crate) fn graph(&self, panel: &Panel<'_>, t: usize, window: &Window, neighbours: &Neighbours) -> Result<Graph> {
         let parts = Parts { symmetry: self.symmetry, self_loops: self.self_loops, own: 1.0 };
         let edges = assemble(neighbours, parts)?;
-        let attributes = attributes(&self.channels, (&window.nodes, panel.names().len(), t), &edges);
+        let attributes = attributes(&self.channels, &window.nodes, panel.names().len(), t, &edges);
         Ok(Graph {
             nodes: window.nodes.clone(),
             weights: edges.values.iter().map(|&r| r as f32).collect(),

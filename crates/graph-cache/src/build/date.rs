@@ -3,10 +3,12 @@
 const SECOND_NS: i64 = 1_000_000_000;
 const DAY_NS: i64 = 86_400 * SECOND_NS;
 
-/// An instant in ns since 1970 UTC as ISO 8601 has it: `2021-04-21T14:30:00Z`, with a fraction where there is one.
+/// An instant in ns since 1970 UTC as ISO 8601 has it: `2021-04-21T14:30:00Z`, with a fraction
+/// where there is one.
 ///
-/// The date is that of the proleptic Gregorian calendar, by the arithmetic of Hinnant, *chrono-compatible low-level date algorithms* (2013),
-/// `civil_from_days`: eras of 400 years, which have 146,097 days, of years that begin in March.
+/// The date is that of the proleptic Gregorian calendar, by the arithmetic of Hinnant,
+/// *chrono-compatible low-level date algorithms* (2013), `civil_from_days`: eras of 400 years,
+/// which have 146,097 days, of years that begin in March.
 pub(crate) fn iso(time_ns: i64) -> String {
     let (days, in_day) = (time_ns.div_euclid(DAY_NS), time_ns.rem_euclid(DAY_NS));
     let day = days + 719_468;

@@ -22,8 +22,9 @@ pub(crate) const RUN_DAYS: usize = DAYS_MAX + 1;
 const RUNS_PER_THREAD: usize = 2;
 
 impl Correlation {
-    /// The graphs of `days`, handed to `sink` in order. Each is the one that [`build`](Self::build) makes, bit for bit: what is carried from day to
-    /// day tells only where to look. All threads of rayon's current pool share the work, each a run of days.
+    /// The graphs of `days`, handed to `sink` in order. Each is the one that [`build`](Self::build)
+    /// makes, bit for bit: what is carried from day to day tells only where to look. All threads of
+    /// rayon's current pool share the work, each a run of days.
     ///
     /// # Errors
     /// As [`check`](Self::check), and what `sink` fails with, at once.
@@ -57,12 +58,12 @@ impl Correlation {
             window.fill(self, panel, t);
             // A window that still grows loses no day for the one that it gains.
             let neighbours = if t >= self.lookback && Sliding::pays(&window) {
-                sliding.advance(&window, (self.lookback, self.half_life));
+                sliding.advance(&window, self.lookback, self.half_life);
                 search(&Pearson::new(&window, self.min_observations, &sliding), self.choice(), Spread::Alone)
             } else {
                 search(&Pearson::new(&window, self.min_observations, Products), self.choice(), Spread::Alone)
             };
-            self.graph(panel, t, (&window, &neighbours)).map(|graph| (t, graph))
+            self.graph(panel, t, &window, &neighbours).map(|graph| (t, graph))
         })
     }
 }

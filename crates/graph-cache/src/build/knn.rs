@@ -16,12 +16,14 @@ use crate::schema::Schema;
 
 /// Graphs of the k nearest neighbours among rows of features.
 ///
-/// Each node hears from the k others that are most like it, of equal ones those that come first; edges go neighbour → node, and are then made
-/// [symmetric](Symmetry) if asked for. Distances and cosines are in double precision, so that graphs are the same bits on every processor; edges are
+/// Each node hears from the k others that are most like it, of equal ones those that come first;
+/// edges go neighbour → node, and are then made [symmetric](Symmetry) if asked for. Distances and
+/// cosines are in double precision, so that graphs are the same bits on every processor; edges are
 /// those of PyTorch Geometric's `knn_graph`, but for ties.
 ///
-/// Source: Cover & Hart, *Nearest neighbor pattern classification* (IEEE Trans. Inf. Theory 13, 1967), for neighbours; Salton & McGill, *Introduction to
-/// Modern Information Retrieval* (1983), for the cosine.
+/// Source: Cover & Hart, *Nearest neighbor pattern classification* (IEEE Trans. Inf. Theory 13,
+/// 1967), for neighbours; Salton & McGill, *Introduction to Modern Information Retrieval* (1983),
+/// for the cosine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knn {
     /// What nearness is.
@@ -37,7 +39,8 @@ pub struct Knn {
 /// What makes rows of features near.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
-    /// Σ x·y / (‖x‖·‖y‖), the larger the nearer, which becomes the weight of edges. A row of zeros has no cosine, and no neighbours.
+    /// Σ x·y / (‖x‖·‖y‖), the larger the nearer, which becomes the weight of edges. A row of zeros
+    /// has no cosine, and no neighbours.
     #[default]
     Cosine,
     /// √Σ (x − y)², the smaller the nearer, which becomes the attribute `distance` of edges.
@@ -170,15 +173,15 @@ impl Similarity for Cosines {
         if self.is_zero(row as u32) {
             return to.fill(f64::NAN);
         }
-        self.rows.between(Isa::best(), Measure::Product, (row as u32, columns), to);
+        self.rows.between(Isa::best(), Measure::Product, row as u32, columns, to);
         for (&column, cosine) in columns.iter().zip(to) {
             *cosine = if self.is_zero(column) { f64::NAN } else { cosine.clamp(-1.0, 1.0) };
         }
     }
 }
 
-/// −‖x − y‖². Of ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only what is in brackets tells the columns y of a row x apart: it is proposed, of rows about
-/// their mean and with norms up to 1.
+/// −‖x − y‖². Of ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only what is in brackets tells the columns y
+/// of a row x apart: it is proposed, of rows about their mean and with norms up to 1.
 struct Distances {
     rows: Rows,
 }
@@ -222,7 +225,7 @@ impl Similarity for Distances {
     }
 
     fn values(&self, row: usize, columns: &[u32], to: &mut [f64]) {
-        self.rows.between(Isa::best(), Measure::SquaredDistance, (row as u32, columns), to);
+        self.rows.between(Isa::best(), Measure::SquaredDistance, row as u32, columns, to);
         to.iter_mut().for_each(|square| *square = -*square);
     }
 }

@@ -1,7 +1,9 @@
-//! What graphs are built by: the correlation of observations, the likeness of features, nearness in space.
+//! What graphs are built by: the correlation of observations, the likeness of features, nearness in
+//! space.
 //!
-//! All of it is arithmetic on slices, without files. What a builder makes is a function of its data and options alone, bit for bit: not of the
-//! processor, of the number of threads, or of whether a graph was made from the one before it.
+//! All of it is arithmetic on slices, without files. What a builder makes is a function of its data
+//! and options alone, bit for bit: not of the processor, of the number of threads, or of whether a
+//! graph was made from the one before it.
 
 mod assemble;
 mod cell;

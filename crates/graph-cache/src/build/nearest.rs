@@ -4,11 +4,14 @@
 //! for each row i:  the k columns j ≠ i with the largest key(i, j) ≥ threshold, of equal keys the lower columns
 //! ```
 //!
-//! Departure from that loop: the keys of all pairs are never formed. Every pair has a *proposal*, its key to within some ε, which is cheap.
+//! Departure from that loop: the keys of all pairs are never formed. Every pair has a *proposal*,
+//! its key to within some ε, which is cheap.
 //!
-//! 1. The columns of a row are dealt into groups, and each group has its largest proposal. The k-th largest of these is at most the k-th
-//!    largest of all proposals: at least k columns have keys of that less ε or more.
-//! 2. Only columns whose proposals are that less 2ε or more can be among the k, and only of these are keys formed, in double precision.
+//! 1. The columns of a row are dealt into groups, and each group has its largest proposal. The k-th
+//!    largest of these is at most the k-th largest of all proposals: at least k columns have keys
+//!    of that less ε or more.
+//! 2. Only columns whose proposals are that less 2ε or more can be among the k, and only of these
+//!    are keys formed, in double precision.
 //!
 //! So the answer is that of the loop, bit for bit, whatever made the proposals.
 
@@ -29,13 +32,15 @@ pub(crate) trait Similarity: Sync {
     /// Columns of an array of proposals: all there are, and some to whole pairs of panels.
     fn columns(&self) -> usize;
 
-    /// Writes the proposals of the sixteen rows of a panel, `to` [16, columns], before any [`Sign`].
+    /// Writes the proposals of the sixteen rows of a panel, `to` [16, columns], before any
+    /// [`Sign`].
     fn propose(&self, panel: usize, to: &mut [f32]);
 
     /// The most that a proposal is off.
     fn error(&self) -> f32;
 
-    /// Columns of a row that no proposal is of worth for, ascending: their values are always formed.
+    /// Columns of a row that no proposal is of worth for, ascending: their values are always
+    /// formed.
     fn unproposed(&self, row: usize) -> &[u32];
 
     /// Writes the value of a pair for each of the columns: NaN where there is none.
@@ -232,7 +237,7 @@ impl<'s, S: Similarity> Seeker<'s, S> {
     /// Takes the k nearest of a few candidates, unless they are too many for that.
     fn take_few(&mut self) -> bool {
         let Choice { sign, k, .. } = self.choice;
-        let Some(nearest) = self.few.nearest(self.isa, (&self.places, &self.values), (sign, k)) else { return false };
+        let Some(nearest) = self.few.nearest(self.isa, &self.places, &self.values, sign, k) else { return false };
         self.counts.push(nearest.len());
         self.found.extend_from_slice(nearest);
         true
@@ -256,7 +261,8 @@ impl<'s, S: Similarity> Seeker<'s, S> {
         self.found.extend_from_slice(&self.ranked);
     }
 
-    /// Leaves the k nearest of the candidates, which are in the order of their columns, and marks those that are kept in any case.
+    /// Leaves the k nearest of the candidates, which are in the order of their columns, and marks
+    /// those that are kept in any case.
     fn keep_nearest(&mut self) {
         let Choice { k, sign, kept, .. } = self.choice;
         if self.ranked.len() <= kept.min(k) {
@@ -295,14 +301,10 @@ impl Default for Few {
 }
 
 impl Few {
-    /// The k nearest of columns with their values, in the order of the columns. `None` where they are too many, where one without a value is
-    /// wanting, and where equal ones are both the last of the k and the first that is none.
-    fn nearest(
-        &mut self,
-        isa: Isa,
-        (columns, values): (&[u32], &[f64]),
-        (sign, k): (Sign, usize),
-    ) -> Option<&[Neighbour]> {
+    /// The k nearest of columns with their values, in the order of the columns. `None` where they
+    /// are too many, where one without a value is wanting, and where equal ones are both the last
+    /// of the k and the first that is none.
+    fn nearest(&mut self, isa: Isa, columns: &[u32], values: &[f64], sign: Sign, k: usize) -> Option<&[Neighbour]> {
         let keys = self.keys.get_mut(..values.len())?;
         keys.iter_mut().zip(values).for_each(|(key, &value)| *key = sign.key(value));
         isa.run(Hold { few: self, len: values.len() });
@@ -337,7 +339,8 @@ impl Loops for Hold<'_> {
     }
 }
 
-/// The place of each among all by their keys, the nearest being 0; of equal keys that of the lower column comes first.
+/// The place of each among all by their keys, the nearest being 0; of equal keys that of the lower
+/// column comes first.
 fn ranks(ranked: &[Neighbour], sign: Sign) -> Vec<usize> {
     let key = |place: usize| sign.key(ranked[place].value);
     let mut order: Vec<usize> = (0..ranked.len()).collect();
@@ -377,7 +380,7 @@ mod tests {
                 let neighbour = |(&column, &value)| Neighbour { column, kept: false, value };
                 let all: Vec<Neighbour> = columns.iter().zip(&values).map(neighbour).collect();
                 let mut few = Few::default();
-                let found = few.nearest(Isa::best(), (&columns, &values), (sign, k));
+                let found = few.nearest(Isa::best(), &columns, &values, sign, k);
                 let known: Vec<Neighbour> = all.iter().filter(|neighbour| !neighbour.value.is_nan()).copied().collect();
                 let ranks = ranks(&known, sign);
                 let key = |rank: usize| sign.key(known[ranks.iter().position(|&other| other == rank).unwrap()].value);

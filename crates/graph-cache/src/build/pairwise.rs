@@ -8,7 +8,8 @@ use super::kernel::{Measure, sum};
 use super::nearest::Similarity;
 use super::window::{Kind, Window, varies};
 
-/// The correlations of a window's nodes. Proposals are products of standard rows, and so are the values where both nodes are complete.
+/// The correlations of a window's nodes. Proposals are products of standard rows, and so are the
+/// values where both nodes are complete.
 pub(crate) struct Pearson<'w, P> {
     pub(crate) window: &'w Window,
     pub(crate) proposals: P,
@@ -85,7 +86,7 @@ impl<P: Proposals> Similarity for Pearson<'_, P> {
             // Those of other kinds come after them, see `candidates`.
             let proposed = columns.partition_point(|&column| window.kinds[column as usize] == Kind::Complete);
             let (complete, others) = to.split_at_mut(proposed);
-            window.standard.between(Isa::best(), Measure::Product, (row as u32, &columns[..proposed]), complete);
+            window.standard.between(Isa::best(), Measure::Product, row as u32, &columns[..proposed], complete);
             complete.iter_mut().for_each(|r| *r = r.clamp(-1.0, 1.0));
             Isa::best().run(Pairs { of: self, row, columns: &columns[proposed..], to: others });
         } else {
@@ -108,14 +109,15 @@ impl<P: Proposals> Loops for Pairs<'_, P> {
     #[inline(always)]
     fn run(self) {
         for (&column, to) in self.columns.iter().zip(self.to) {
-            *to = pair(self.of.window, self.of.min_observations, (self.row, column as usize));
+            *to = pair(self.of.window, self.of.min_observations, self.row, column as usize);
         }
     }
 }
 
-/// Pearson's r over the days that both nodes have; NaN where these are fewer than `min_observations` or one of the two does not vary over them.
+/// Pearson's r over the days that both nodes have; NaN where these are fewer than
+/// `min_observations` or one of the two does not vary over them.
 #[inline(always)]
-fn pair(window: &Window, min_observations: usize, (i, j): (usize, usize)) -> f64 {
+fn pair(window: &Window, min_observations: usize, i: usize, j: usize) -> f64 {
     if window.kinds[i] == Kind::Constant || window.kinds[j] == Kind::Constant {
         return f64::NAN;
     }

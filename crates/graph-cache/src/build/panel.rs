@@ -7,9 +7,11 @@ use std::collections::HashSet;
 use super::date::iso;
 use crate::error::{Error, Result};
 
-/// Observations of N nodes on D days, or at any other instants: what correlation graphs are built from. A view.
+/// Observations of N nodes on D days, or at any other instants: what correlation graphs are built
+/// from. A view.
 ///
-/// What is no number, or above 10¹⁰⁰ in magnitude, so that its square is none that is of use, counts as not observed.
+/// What is no number, or above 10¹⁰⁰ in magnitude, so that its square is none that is of use,
+/// counts as not observed.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel<'a> {
     names: &'a [String],
@@ -19,14 +21,16 @@ pub struct Panel<'a> {
 }
 
 impl<'a> Panel<'a> {
-    /// The panel of nodes called `names` `[N]`, no two alike, with `values` `[N, D]` row-major, a node a row, at `times`.
+    /// The panel of nodes called `names` `[N]`, no two alike, with `values` `[N, D]` row-major, a
+    /// node a row, at `times`.
     ///
-    /// `times` are two arrays `[D]` in ns since 1970 UTC: what each day is called by, such as when it begins, increasing; and when its
-    /// observations were known, which never decreases.
+    /// `times` are two arrays `[D]` in ns since 1970 UTC: what each day is called by, such as when
+    /// it begins, increasing; and when its observations were known, which never decreases.
     ///
     /// # Errors
-    /// [`Error::Data`] where lengths do not fit together, names are equal or times are out of order.
-    pub fn new(names: &'a [String], (times, known): (&'a [i64], &'a [i64]), values: &'a [f64]) -> Result<Self> {
+    /// [`Error::Data`] where lengths do not fit together, names are equal or times are out of
+    /// order.
+    pub fn new(names: &'a [String], times: &'a [i64], known: &'a [i64], values: &'a [f64]) -> Result<Self> {
         let data = |object: String, expected: String| Err(Error::Data { object, expected });
         if known.len() != times.len() {
             return data(format!("{} times of knowing", known.len()), format!("one for each of {} days", times.len()));
@@ -85,8 +89,8 @@ impl<'a> Panel<'a> {
         &self.values[node * self.days()..][..self.days()]
     }
 
-    /// The key of a day's graph: its date, such as `2021-04-21`, or date and time where days of this panel are less than a date apart, such as
-    /// `2021-04-21T14:30:00Z`.
+    /// The key of a day's graph: its date, such as `2021-04-21`, or date and time where days of
+    /// this panel are less than a date apart, such as `2021-04-21T14:30:00Z`.
     pub fn keys(&self) -> Vec<String> {
         let whole: Vec<String> = self.times.iter().map(|&time| iso(time)).collect();
         let date = |key: &String| key[..key.find('T').expect("an instant has a date and a time")].to_owned();
@@ -120,7 +124,7 @@ mod tests {
     #[test]
     fn a_day_is_called_by_its_date_where_dates_tell_days_apart() {
         let names = names(1);
-        let keys = |times: &[i64]| Panel::new(&names, (times, times), &vec![0.0; times.len()]).unwrap().keys();
+        let keys = |times: &[i64]| Panel::new(&names, times, times, &vec![0.0; times.len()]).unwrap().keys();
         assert_eq!(keys(&[0, DAY_NS, 3 * DAY_NS + 1]), ["1970-01-01", "1970-01-02", "1970-01-04"]);
         assert_eq!(keys(&[0, DAY_NS - 1]), ["1970-01-01T00:00:00Z", "1970-01-01T23:59:59.999999999Z"]);
     }
@@ -134,18 +138,18 @@ mod tests {
             (&[1, 2], &[1, 0], 4, "day 1, known at 1970-01-01T00:00:00Z: expected known no earlier than day 0"),
         ];
         for &(times, known, values, expected) in cases {
-            let error = Panel::new(&names(2), (times, known), &vec![0.0; values]).unwrap_err().to_string();
+            let error = Panel::new(&names(2), times, known, &vec![0.0; values]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
         let twice = ["A".to_owned(), "A".to_owned()];
-        let error = Panel::new(&twice, (&[0], &[0]), &[0.0; 2]).unwrap_err().to_string();
+        let error = Panel::new(&twice, &[0], &[0], &[0.0; 2]).unwrap_err().to_string();
         assert!(error.contains("\"A\""), "{error}");
     }
 
     #[test]
     fn days_before_the_first_observation_are_known() {
         let (names, nan) = (names(2), f64::NAN);
-        let first = |values: &[f64]| Panel::new(&names, (&[0, 1, 2], &[0, 1, 2]), values).unwrap().first_observed();
+        let first = |values: &[f64]| Panel::new(&names, &[0, 1, 2], &[0, 1, 2], values).unwrap().first_observed();
         assert_eq!(first(&[nan, 0.0, 1.0, nan, nan, 1.0]), 1);
         assert_eq!(first(&[f64::INFINITY, nan, nan, nan, nan, nan]), 3);
     }

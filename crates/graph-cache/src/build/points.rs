@@ -18,7 +18,8 @@ impl<'a> Points<'a> {
     /// The rows of `values`, `[N, width]` row-major.
     ///
     /// # Errors
-    /// [`Error::Data`] where the values are no whole rows, or one is not finite or above 10¹⁰⁰ in magnitude.
+    /// [`Error::Data`] where the values are no whole rows, or one is not finite or above 10¹⁰⁰ in
+    /// magnitude.
     pub fn new(values: &'a [f64], width: usize) -> Result<Self> {
         if width == 0 || !values.len().is_multiple_of(width) {
             let object = format!("{} numbers of points", values.len());

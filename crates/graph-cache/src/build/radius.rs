@@ -13,14 +13,17 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::schema::Schema;
 
-/// Graphs of the points of three-dimensional space that are at most a radius apart, such as the atoms of a molecule.
+/// Graphs of the points of three-dimensional space that are at most a radius apart, such as the
+/// atoms of a molecule.
 ///
-/// An edge goes each way between two points i and j with ‖xⱼ − xᵢ‖ ≤ radius, and has that distance as its attribute `distance`. In a periodic
-/// [`Cell`] each point stands for all of its images: there is an edge from j to i for every image of j near i, also where j is i itself. Edges
-/// of one row are in the order of their columns, and those of one column by distance.
+/// An edge goes each way between two points i and j with ‖xⱼ − xᵢ‖ ≤ radius, and has that distance
+/// as its attribute `distance`. In a periodic [`Cell`] each point stands for all of its images:
+/// there is an edge from j to i for every image of j near i, also where j is i itself. Edges of one
+/// row are in the order of their columns, and those of one column by distance.
 ///
-/// Points are found in a list of cells no smaller than the radius, of which a point looks through its own and those around it (Allen & Tildesley,
-/// *Computer Simulation of Liquids*, 2017, section 5.3.2; for periodic images, section 1.6.4).
+/// Points are found in a list of cells no smaller than the radius, of which a point looks through
+/// its own and those around it (Allen & Tildesley, *Computer Simulation of Liquids*, 2017, section
+/// 5.3.2; for periodic images, section 1.6.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Radius {
     /// In the unit of the coordinates.
@@ -57,9 +60,9 @@ impl Radius {
     /// The graph of points in space, on all threads of rayon's current pool.
     ///
     /// # Errors
-    /// [`Error::Option`] for a radius that is not a positive number; [`Error::Data`] for points of another dimension than three, and for one that
-    /// lies more than ten thousand cells away, and for
-    /// more edges than a `u32` counts.
+    /// [`Error::Option`] for a radius that is not a positive number; [`Error::Data`] for points of
+    /// another dimension than three, and for one that lies more than ten thousand cells away, and
+    /// for more edges than a `u32` counts.
     pub fn build(&self, points: &Points<'_>) -> Result<Graph> {
         if !(self.radius > 0.0 && self.radius <= 1e100) {
             let found = self.radius.to_string();

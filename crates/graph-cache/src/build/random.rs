@@ -15,14 +15,16 @@ use crate::schema::Schema;
 
 /// The graphs of another builder with their neighbours drawn by chance.
 ///
-/// Nodes, features, targets and the time from which a graph may be used stay as they are. Every node keeps its number of neighbours, which are drawn
-/// evenly among all other nodes, none twice; an edge from a node to itself stays. Weights and attributes stay with the receiving node, in their
-/// order, so that they are spread as before and tell nothing of who sends. What a model gains from the graphs and not from these, it gains from who is
-/// whose neighbour.
+/// Nodes, features, targets and the time from which a graph may be used stay as they are. Every
+/// node keeps its number of neighbours, which are drawn evenly among all other nodes, none twice;
+/// an edge from a node to itself stays. Weights and attributes stay with the receiving node, in
+/// their order, so that they are spread as before and tell nothing of who sends. What a model gains
+/// from the graphs and not from these, it gains from who is whose neighbour.
 ///
-/// What is drawn is a function of the seed, the graph's key and the node alone. Subsets are Floyd's (Bentley & Floyd, *A sample of brilliance*, Comm. ACM
-/// 30(9), 1987), numbers those of `SplitMix64` (Steele, Lea & Flood, *Fast splittable pseudorandom number generators*, 2014), whose n-th is computed
-/// from n.
+/// What is drawn is a function of the seed, the graph's key and the node alone. Subsets are Floyd's
+/// (Bentley & Floyd, *A sample of brilliance*, Comm. ACM 30(9), 1987), numbers those of
+/// `SplitMix64` (Steele, Lea & Flood, *Fast splittable pseudorandom number generators*, 2014),
+/// whose n-th is computed from n.
 pub struct Rewired<'a> {
     graphs: &'a dyn Builder,
     seed: u64,
@@ -91,7 +93,7 @@ impl Draws {
         let others = nodes - 1;
         let mut chosen = BTreeSet::new();
         for last in others - count..others {
-            let drawn = self.below(last + 1, (node, last));
+            let drawn = self.below(last + 1, node, last);
             let place = if chosen.insert(drawn as u32) { continue } else { last };
             chosen.insert(place as u32);
         }
@@ -100,7 +102,7 @@ impl Draws {
     }
 
     /// A number from 0 to `end` - 1; how much likelier one is than another is below 2⁻³².
-    fn below(&self, end: usize, (node, draw): (usize, usize)) -> usize {
+    fn below(&self, end: usize, node: usize, draw: usize) -> usize {
         let counter = (node as u64) << 32 | draw as u64;
         let mut z = self.seed.wrapping_add(counter.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

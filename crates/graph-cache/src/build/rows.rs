@@ -6,8 +6,8 @@ use megabatch_gpu_core::isa::Isa;
 
 use super::kernel::{self, COLUMNS_TOGETHER, LANES, Measure, PANEL};
 
-/// N rows of `depth` numbers, twice: in double precision, of which similarities are made, and in single precision, which only tells where to look
-/// for the largest of them.
+/// N rows of `depth` numbers, twice: in double precision, of which similarities are made, and in
+/// single precision, which only tells where to look for the largest of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     len: usize,
@@ -52,7 +52,8 @@ impl Rows {
         &mut self.exact[row * stride..][..stride]
     }
 
-    /// Writes a row in single precision, `of` each number and its place, and what its proposals start from.
+    /// Writes a row in single precision, `of` each number and its place, and what its proposals
+    /// start from.
     pub(crate) fn propose_by(&mut self, row: usize, start: f32, of: impl Fn(usize, f64) -> f32) {
         self.start[row] = start;
         let from = &self.exact[row * self.depth.next_multiple_of(LANES)..][..self.depth];
@@ -62,13 +63,15 @@ impl Rows {
         }
     }
 
-    /// The proposals of sixteen rows, `to` [16, columns]: their products with all rows, and what these start from.
+    /// The proposals of sixteen rows, `to` [16, columns]: their products with all rows, and what
+    /// these start from.
     pub(crate) fn propose(&self, isa: Isa, panel: usize, to: &mut [f32]) {
-        kernel::scores(isa, (&self.panels, self.depth), panel, &self.start, to);
+        kernel::scores(isa, &self.panels, self.depth, panel, &self.start, to);
     }
 
-    /// The most that a proposal is off the measure of the same rows in exact arithmetic, or in double precision, where no row's norm is above 1 in
-    /// single precision and nothing starts from more than 1/2.
+    /// The most that a proposal is off the measure of the same rows in exact arithmetic, or in
+    /// double precision, where no row's norm is above 1 in single precision and nothing starts from
+    /// more than 1/2.
     ///
     /// Both factors of each product are rounded, and each sum of at most depth + 1 terms is (Higham, *Accuracy and Stability of Numerical
     /// Algorithms*, 2002, section 3.1): at most depth + 3 roundings by u = 2⁻²⁴ of Σ|x·y| + |start| ≤ 3/2. Three more leave room for roundings of
@@ -80,8 +83,8 @@ impl Rows {
     }
 
     /// The measure between a row and each of `columns`.
-    pub(crate) fn between(&self, isa: Isa, measure: Measure, (row, columns): (u32, &[u32]), to: &mut [f64]) {
-        kernel::between(isa, (measure, &self.exact, self.stride()), (row, columns), to);
+    pub(crate) fn between(&self, isa: Isa, measure: Measure, row: u32, columns: &[u32], to: &mut [f64]) {
+        kernel::between(isa, measure, &self.exact, self.stride(), row, columns, to);
     }
 }
 

@@ -1,17 +1,19 @@
 //! Proposals that are carried from one day to the next.
 //!
-//! The graph of day t + 1 sees one day more than that of day t, and one less. With x̃ the observations less a centre and over a scale, which stay what
-//! mean and norm were when the sums began,
+//! The graph of day t + 1 sees one day more than that of day t, and one less. With x̃ the
+//! observations less a centre and over a scale, which stay what mean and norm were when the sums
+//! began,
 //!
 //! ```text
 //! S_ij(t + 1) = λ S_ij(t) + x̃_i(t) x̃_j(t) − λ^W x̃_i(t − W) x̃_j(t − W)        λ = 2^(−1 / half-life), or 1
 //! r_ij = (S_ij − Σw · m_i m_j) / (s_i s_j)
 //! ```
 //!
-//! where means m and norms s, in the same centre and scale, are those of the day's window, formed afresh. That takes four operations a pair where
-//! the products take 2 W. Sums are in single precision: they propose, and what a graph holds is made of the window alone, so that it is the same
-//! bits with or without them. How far they may be off is carried along with them, and they begin anew where that is too much, after some
-//! days, and when nodes come, go, or have gaps.
+//! where means m and norms s, in the same centre and scale, are those of the day's window, formed
+//! afresh. That takes four operations a pair where the products take 2 W. Sums are in single
+//! precision: they propose, and what a graph holds is made of the window alone, so that it is the
+//! same bits with or without them. How far they may be off is carried along with them, and they
+//! begin anew where that is too much, after some days, and when nodes come, go, or have gaps.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +29,8 @@ pub(crate) const DAYS_MAX: usize = 64;
 /// The largest error for which few candidates are looked at in vain.
 const ERROR_MAX: f64 = 1e-3;
 
-/// Look-backs from which four operations a pair, on sums that lie in memory, are less than the products.
+/// Look-backs from which four operations a pair, on sums that lie in memory, are less than the
+/// products.
 const LOOKBACK_MIN: usize = 32;
 
 /// The largest array of sums, which each thread has.
@@ -69,11 +72,11 @@ impl Sliding {
     }
 
     /// Goes on to the window of the next day, or begins with it. `lookback` is W.
-    pub(crate) fn advance(&mut self, window: &Window, (lookback, half_life): (usize, Option<f64>)) {
+    pub(crate) fn advance(&mut self, window: &Window, lookback: usize, half_life: Option<f64>) {
         let goes_on = self.days < DAYS_MAX
             && self.of.as_ref().is_some_and(|(nodes, kinds)| *nodes == window.nodes && *kinds == window.kinds);
         if goes_on {
-            self.slide(window, (lookback, half_life));
+            self.slide(window, lookback, half_life);
             self.measure(window, lookback);
         }
         if !goes_on || f64::from(self.error) > ERROR_MAX {
@@ -106,7 +109,7 @@ impl Sliding {
         self.days = 0;
     }
 
-    fn slide(&mut self, window: &Window, (lookback, half_life): (usize, Option<f64>)) {
+    fn slide(&mut self, window: &Window, lookback: usize, half_life: Option<f64>) {
         let decay = half_life.map_or(1.0, |half_life| power_of_two(-1.0 / half_life));
         let of_first = decay.powi(lookback as i32) as f32;
         let columns = self.centres.len();
@@ -134,8 +137,10 @@ impl Sliding {
             (self.inverse[node], self.means[node]) = ((1.0 / norm) as f32, (mean / norm) as f32);
             worst = worst.max(if *largest > LARGEST_MAX { f64::INFINITY } else { *largest / norm });
         }
-        // In units of u = 2⁻²⁴ times the largest √(Σ w x̃²) of both nodes: lookback + 3 roundings when the sums began, as for products; 16 a day for
-        // the factors of two products, these, their difference, the decay and the sum, of terms up to twice as large; 12 for the proposal.
+        // In units of u = 2⁻²⁴ times the largest √(Σ w x̃²) of both nodes: lookback + 3 roundings
+        // when the sums began, as for products; 16 a day for the factors of two products, these,
+        // their difference, the decay and the sum, of terms up to twice as large; 12 for the
+        // proposal.
         let roundings = (lookback + 16 * self.days + 16) as f64;
         let underflow = (lookback + self.days) as f64 * f64::from(f32::MIN_POSITIVE);
         self.error = (((roundings * 1.01 / (1u64 << 24) as f64) + underflow) * worst * worst) as f32;

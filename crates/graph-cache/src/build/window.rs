@@ -12,13 +12,15 @@ use super::kernel::{LANES, sum};
 use super::panel::{Panel, is_observed};
 use super::rows::Rows;
 
-/// A series is constant where its deviations are no more than this part of its largest value, which rounding makes of equal numbers.
+/// A series is constant where its deviations are no more than this part of its largest value, which
+/// rounding makes of equal numbers.
 const CONSTANT: f64 = 1e-12;
 
 /// Observations of a window that a thread keeps: 8 MB, and as much in standard rows.
 const KEPT_MAX: usize = 1 << 20;
 
-/// What a graph is made of: the observations of its nodes on the days that it looks back on, and on none other.
+/// What a graph is made of: the observations of its nodes on the days that it looks back on, and on
+/// none other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     /// Places of the nodes in the panel, ascending.
@@ -58,13 +60,15 @@ impl Window {
         t.saturating_sub(options.lookback)..t
     }
 
-    /// Hands the window that this thread used last, or a new one, to `work`. What one graph is made of is made again for each, but not the memory
-    /// that it takes, which the system would bring to zero page by page.
+    /// Hands the window that this thread used last, or a new one, to `work`. What one graph is made
+    /// of is made again for each, but not the memory that it takes, which the system would bring to
+    /// zero page by page.
     pub(crate) fn with_last<R>(work: impl FnOnce(&mut Window) -> R) -> R {
         thread_local! {
             static LAST: Cell<Window> = Cell::default();
         }
-        // Another graph may be begun on this thread while it waits for its others; that has a new window.
+        // Another graph may be begun on this thread while it waits for its others; that has a new
+        // window.
         let mut window = LAST.take();
         let result = work(&mut window);
         if window.values.capacity() <= KEPT_MAX {
@@ -205,8 +209,8 @@ impl Loops for Standardise<'_> {
     }
 }
 
-/// 2ˣ for x ≤ 0, within two units in the last place, and 0 where that is subnormal. Not `f64::exp2`, which fuses where the processor can, and gives
-/// other bits there.
+/// 2ˣ for x ≤ 0, within two units in the last place, and 0 where that is subnormal. Not
+/// `f64::exp2`, which fuses where the processor can, and gives other bits there.
 pub(crate) fn power_of_two(x: f64) -> f64 {
     let whole = x.round();
     let exponent = (x - whole) * std::f64::consts::LN_2;
@@ -215,14 +219,16 @@ pub(crate) fn power_of_two(x: f64) -> f64 {
     series * 2f64.powi(whole as i32)
 }
 
-/// Whether numbers whose weighted squared deviations add up to `squares` vary by more than rounding.
+/// Whether numbers whose weighted squared deviations add up to `squares` vary by more than
+/// rounding.
 #[inline(always)]
 pub(crate) fn varies(squares: f64, weight: f64, values: &[f64]) -> bool {
     let noise = CONSTANT * largest(values);
     squares > noise * noise * weight
 }
 
-/// The largest magnitude of numbers of which none is NaN, a multiple of eight of them: eight at a time, as each comparison of one waits for the last.
+/// The largest magnitude of numbers of which none is NaN, a multiple of eight of them: eight at a
+/// time, as each comparison of one waits for the last.
 #[inline(always)]
 fn largest(values: &[f64]) -> f64 {
     let larger = |one: f64, other: f64| if other > one { other } else { one };

@@ -1,4 +1,5 @@
-//! The blocks of a collection: kept where an earlier file has them, built otherwise, on several threads and in order.
+//! The blocks of a collection: kept where an earlier file has them, built otherwise, on several
+//! threads and in order.
 
 #![forbid(unsafe_code)]
 
@@ -26,11 +27,11 @@ impl Kept<'_> {
     /// The block of a graph, if the earlier file has it whole.
     fn block(&self, index: usize) -> Option<Block> {
         let file = self.earlier.as_deref()?;
-        Entry::whole(file, (self.collection, index)).map(|entry| block_of(file, &entry))
+        Entry::whole(file, self.collection, index).map(|entry| block_of(file, &entry))
     }
 
     fn is_missing(&self, index: usize) -> bool {
-        let is_whole = |file: &Bytes| Entry::whole(file, (self.collection, index)).is_some();
+        let is_whole = |file: &Bytes| Entry::whole(file, self.collection, index).is_some();
         !self.earlier.as_ref().is_some_and(is_whole)
     }
 
@@ -48,7 +49,8 @@ impl Kept<'_> {
 pub(super) fn build(
     kept: &Kept<'_>,
     builder: &dyn Builder,
-    (first, threads): (usize, usize),
+    first: usize,
+    threads: usize,
     mut sink: impl FnMut(Block) -> Result<()>,
 ) -> Result<()> {
     let run_length = builder.run_length().max(1);
@@ -59,7 +61,7 @@ pub(super) fn build(
         loop {
             let start = next_run.fetch_add(1, Relaxed).saturating_mul(run_length);
             let run = start..start.saturating_add(run_length).min(kept.len());
-            if run.is_empty() || build_run((kept, first), builder, run, &window).is_err() {
+            if run.is_empty() || build_run(kept, first, builder, run, &window).is_err() {
                 break;
             }
         }
@@ -75,12 +77,7 @@ pub(super) fn build(
 }
 
 /// Puts the blocks of a run from graph `first` on; fails when there is no more to do.
-fn build_run(
-    (kept, first): (&Kept<'_>, usize),
-    builder: &dyn Builder,
-    run: Range<usize>,
-    window: &Window,
-) -> Result<()> {
+fn build_run(kept: &Kept<'_>, first: usize, builder: &dyn Builder, run: Range<usize>, window: &Window) -> Result<()> {
     let mut next = run.start;
     let last_missing = (run.start.max(first)..run.end).rev().find(|&index| kept.is_missing(index));
     if let Some(last) = last_missing {

@@ -1,4 +1,5 @@
-//! A folder of files of graphs, which are found by what they are made of and removed when there are too many.
+//! A folder of files of graphs, which are found by what they are made of and removed when there are
+//! too many.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +17,8 @@ use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::file::{Collection, Description, GraphFile};
 
-/// A folder in which files of graphs have the names of what they are made of. Any number of processes may use it at once.
+/// A folder in which files of graphs have the names of what they are made of. Any number of
+/// processes may use it at once.
 ///
 /// When its files take more bytes than they may, those go first whose use is longest ago. A file
 /// that is open somewhere stays, and so does one that is being built. Only files with the names
@@ -59,10 +61,12 @@ impl GraphCache {
         Ok(GraphCache { folder, limit_bytes })
     }
 
-    /// The file of the graphs of `builder`, built if it is not there: [`build_cached`]. Others may be removed for it.
+    /// The file of the graphs of `builder`, built if it is not there: [`build_cached`]. Others may
+    /// be removed for it.
     ///
     /// # Errors
-    /// As [`build_cached`]; there are no stale files here, as graphs of something else have another name.
+    /// As [`build_cached`]; there are no stale files here, as graphs of something else have another
+    /// name.
     pub fn get(
         &self,
         builder: &dyn Builder,
@@ -71,7 +75,8 @@ impl GraphCache {
     ) -> Result<Fetched> {
         let options = BuildOptions { stale: Stale::Replace, ..options.clone() };
         let file = build_cached(self.path(builder, &options)?, builder, &options, progress)?;
-        // The time of the last use. Where it cannot be set, because the file is another user's, its age is counted from its making.
+        // The time of the last use. Where it cannot be set, because the file is another user's, its
+        // age is counted from its making.
         let _ = File::open(file.path()).and_then(|opened| opened.set_modified(SystemTime::now()));
         let collected = self.collect()?;
         Ok(Fetched { file, collected })

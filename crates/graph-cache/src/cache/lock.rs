@@ -11,8 +11,8 @@ use megabatch_atomic_file::{beside, open_sibling};
 use super::Progress;
 use crate::error::{Error, Result};
 
-/// Held by locking a file beside the one that is built. The system gives it back when a process ends, however it ends; the file may be left
-/// behind then, and is used again.
+/// Held by locking a file beside the one that is built. The system gives it back when a process
+/// ends, however it ends; the file may be left behind then, and is used again.
 #[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
@@ -21,7 +21,8 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Waits for the right to build the file at `path`; `None` if another process had it meanwhile, and may have built it.
+    /// Waits for the right to build the file at `path`; `None` if another process had it meanwhile,
+    /// and may have built it.
     pub(super) fn take(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Option<Self>> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "lock it for building", source };
         let (lock_path, file) = open(path).map_err(failed)?;

@@ -1,4 +1,5 @@
-//! Files of graphs that are built once, whoever asks first, and never read when they are of something else.
+//! Files of graphs that are built once, whoever asks first, and never read when they are of
+//! something else.
 
 #![forbid(unsafe_code)]
 
@@ -57,7 +58,8 @@ pub enum Progress {
         /// one.
         intact: usize,
     },
-    /// So many graphs are in the new file, of all; some may have been found in what an earlier process left.
+    /// So many graphs are in the new file, of all; some may have been found in what an earlier
+    /// process left.
     Written {
         /// Number of graphs that are.
         graphs: usize,
@@ -105,8 +107,9 @@ pub enum Progress {
 /// ```
 ///
 /// # Errors
-/// Those of [`Builder::build`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a file that is left alone; [`Error::Full`] and
-/// [`Error::Io`], which leave an earlier file as it was; [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
+/// Those of [`Builder::build`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a
+/// file that is left alone; [`Error::Full`] and [`Error::Io`], which leave an earlier file as it
+/// was; [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
 /// [`Error::TooLargeForF16`] for graphs that cannot be stored.
 pub fn build_cached(
     path: impl AsRef<Path>,
@@ -127,7 +130,7 @@ pub fn build_cached(
         if let Some(file) = usable(path, &collection, options.stale)? {
             return Ok(file);
         }
-        write((path, &collection), builder, options, progress)?;
+        write(path, &collection, builder, options, progress)?;
         drop(lock);
         return GraphFile::open(path);
     }
@@ -191,7 +194,8 @@ fn stale(file: &GraphFile, collection: &Collection) -> Error {
 
 /// Builds the file, as the only one who does.
 fn write(
-    (path, collection): (&Path, &Collection),
+    path: &Path,
+    collection: &Collection,
     builder: &dyn Builder,
     options: &BuildOptions,
     progress: &mut dyn FnMut(Progress),
@@ -202,13 +206,13 @@ fn write(
     let kept = earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(Bytes::of)).transpose();
     let kept = Kept { earlier: kept.map_err(failed("open the file"))?, collection };
     let unfinished = beside(path, "partial");
-    let mut partial = Partial::open((&unfinished, path), collection)?;
+    let mut partial = Partial::open(&unfinished, path, collection)?;
     let of = collection.keys.len();
     let written = |partial: &Partial<'_>| Progress::Written { graphs: partial.len(), of, bytes: partial.end() };
     progress(Progress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
     progress(written(&partial));
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
-    blocks::build(&kept, builder, (partial.len(), threads), |block| {
+    blocks::build(&kept, builder, partial.len(), threads, |block| {
         partial.append(&block)?;
         progress(written(&partial));
         Ok(())

@@ -1,7 +1,9 @@
-//! A file of graphs that is not finished: as the finished one, but for its header, which is zeros, and the entries and blocks that it lacks.
+//! A file of graphs that is not finished: as the finished one, but for its header, which is zeros,
+//! and the entries and blocks that it lacks.
 //!
-//! An entry is written after its block, and has a checksum over both. Whatever moment a process is killed at, or the power fails, the graphs up to
-//! the first without a whole entry and block are kept.
+//! An entry is written after its block, and has a checksum over both. Whatever moment a process is
+//! killed at, or the power fails, the graphs up to the first without a whole entry and block are
+//! kept.
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +50,7 @@ pub(super) struct Partial<'c, M = File> {
 
 impl<'c> Partial<'c> {
     /// What there is at `unfinished` of the file that will be at `path`.
-    pub(super) fn open((unfinished, path): (&Path, &Path), collection: &'c Collection) -> Result<Self> {
+    pub(super) fn open(unfinished: &Path, path: &Path, collection: &'c Collection) -> Result<Self> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "write the new file beside it", source };
         let file = open_sibling(unfinished).map_err(failed)?;
         let entries = if file.metadata().map_err(failed)?.len() > 0 {
@@ -57,13 +59,13 @@ impl<'c> Partial<'c> {
         } else {
             Vec::new()
         };
-        Partial::over(file, path.to_owned(), (collection, entries))
+        Partial::over(file, path.to_owned(), collection, entries)
     }
 }
 
 impl<'c, M: Medium> Partial<'c, M> {
     /// Goes on behind the blocks of `entries`, which are on the medium.
-    fn over(medium: M, path: PathBuf, (collection, entries): (&'c Collection, Vec<Entry>)) -> Result<Self> {
+    fn over(medium: M, path: PathBuf, collection: &'c Collection, entries: Vec<Entry>) -> Result<Self> {
         let mut partial = Partial { path, medium, collection, entries };
         let end = partial.end();
         let mut begun = vec![0; PAGE];
@@ -118,7 +120,7 @@ impl<'c, M: Medium> Partial<'c, M> {
 fn whole(file: &[u8], collection: &Collection) -> Vec<Entry> {
     let mut end = collection.blocks_start() as u64;
     let next = |index| {
-        let entry = Entry::whole(file, (collection, index)).filter(|entry| entry.offset == end)?;
+        let entry = Entry::whole(file, collection, index).filter(|entry| entry.offset == end)?;
         end += entry.bytes;
         Some(entry)
     };
@@ -130,7 +132,8 @@ mod tests {
     use super::*;
     use crate::file::{Description, GraphFile};
 
-    /// A medium whose `left`-th call and all after it fail, the first of them with half of its bytes written.
+    /// A medium whose `left`-th call and all after it fail, the first of them with half of its
+    /// bytes written.
     #[derive(Debug, Default)]
     struct Filling {
         bytes: Vec<u8>,
@@ -185,7 +188,7 @@ mod tests {
         // The bytes outlive the failure as they do on a disk.
         let mut kept = medium;
         let written = (|| {
-            let mut partial = Partial::over(&mut kept, "graphs.mbg".into(), (&collection, entries))?;
+            let mut partial = Partial::over(&mut kept, "graphs.mbg".into(), &collection, entries)?;
             (partial.len()..4).try_for_each(|index| partial.append(&block(index)))?;
             partial.finish().map(drop)
         })();

@@ -8,8 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, Result};
 use crate::file::Block;
 
-/// Between threads that make blocks and one that takes them in order. Who is far ahead waits, so that what is made and not taken stays small; who has
-/// the block that is taken next never waits.
+/// Between threads that make blocks and one that takes them in order. Who is far ahead waits, so
+/// that what is made and not taken stays small; who has the block that is taken next never waits.
 #[derive(Debug)]
 pub(super) struct Window {
     ahead_bytes_max: usize,
@@ -78,7 +78,8 @@ impl Window {
     }
 }
 
-/// Closes a window when a thread that makes blocks for it panics, as nobody would wait for it otherwise in vain.
+/// Closes a window when a thread that makes blocks for it panics, as nobody would wait for it
+/// otherwise in vain.
 pub(super) struct ClosedByPanic<'w>(pub(super) &'w Window);
 
 impl Drop for ClosedByPanic<'_> {

@@ -11,10 +11,12 @@ use crate::error::Result;
 use crate::graph::{Graph, Targets};
 use crate::schema::{Schema, TargetLevel};
 
-/// The bytes of a safetensors file with the graphs of `indices`, as [`import::edge_index`](crate::import::edge_index()) reads them, with all that
-/// they have: `edge_index` [2, E] int64 (row 0: where an edge comes from), `edge_weight`, `edge_attr`, `x` and `y` as there are any, and names in
-/// the metadata. The same graphs give the same bytes. Several graphs have `ptr`, and where nodes have names `n_id`, the place of each in `node_names`; of a single graph `node_names`
-/// are those of its nodes, in their order.
+/// The bytes of a safetensors file with the graphs of `indices`, as
+/// [`import::edge_index`](crate::import::edge_index()) reads them, with all that they have:
+/// `edge_index` [2, E] int64 (row 0: where an edge comes from), `edge_weight`, `edge_attr`, `x` and
+/// `y` as there are any, and names in the metadata. The same graphs give the same bytes. Several
+/// graphs have `ptr`, and where nodes have names `n_id`, the place of each in `node_names`; of a
+/// single graph `node_names` are those of its nodes, in their order.
 ///
 /// # Errors
 /// Those of building the graphs.
@@ -30,12 +32,13 @@ pub fn edge_index(builder: &dyn Builder, indices: &[usize]) -> Result<Vec<u8>> {
         let view = TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes);
         (*name, view.expect("the shape is that of the values"))
     });
-    let metadata = metadata(schema, (&keys, &graphs));
+    let metadata = metadata(schema, &keys, &graphs);
     let bytes = serialize(views, Some(metadata));
     bytes.map(in_order).map_err(|error| refused("safetensors", error.to_string(), "choose fewer graphs"))
 }
 
-/// The same file with the entries of its header in the order of their names: metadata come in that of a hash, another in every process.
+/// The same file with the entries of its header in the order of their names: metadata come in that
+/// of a hash, another in every process.
 fn in_order(mut file: Vec<u8>) -> Vec<u8> {
     let (len, rest) = file.split_first_chunk_mut().expect("a file begins with the length of its header");
     let header = &mut rest[..u64::from_le_bytes(*len) as usize];
@@ -112,7 +115,7 @@ fn targets(graph: &Graph) -> &[f32] {
     }
 }
 
-fn metadata(schema: &Schema, (keys, graphs): (&[&String], &[Graph])) -> HashMap<String, String> {
+fn metadata(schema: &Schema, keys: &[&String], graphs: &[Graph]) -> HashMap<String, String> {
     let mut entries = vec![("keys", json!(keys))];
     match graphs {
         [graph] if !schema.names.is_empty() => {

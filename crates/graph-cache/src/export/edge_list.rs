@@ -13,12 +13,13 @@ const FORMAT: &str = "an edge list";
 /// A matrix is written sparsely where at most one value in this many is not zero.
 const SPARSE_FROM: usize = 4;
 
-/// The CSV files of one graph, as [`import::edge_list`](crate::import::edge_list) reads them. Keys named `train`, `validation` and `test` become
-/// a split; any other single key is not kept, nor is the known time.
+/// The CSV files of one graph, as [`import::edge_list`](crate::import::edge_list) reads them. Keys
+/// named `train`, `validation` and `test` become a split; any other single key is not kept, nor is
+/// the known time.
 ///
 /// # Errors
-/// [`Error::NotExportable`](crate::Error::NotExportable) for several graphs that are not parts of one, and for targets of graphs; those of
-/// building the graphs.
+/// [`Error::NotExportable`](crate::Error::NotExportable) for several graphs that are not parts of
+/// one, and for targets of graphs; those of building the graphs.
 pub fn edge_list(builder: &dyn Builder) -> Result<Vec<Text>> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
     let split = split(builder.keys());
@@ -31,7 +32,7 @@ pub fn edge_list(builder: &dyn Builder) -> Result<Vec<Text>> {
     if !schema.node_features.is_empty() {
         texts.push(features(schema, first, &names)?);
     }
-    texts.push(known(schema, (&graphs, split), &names)?);
+    texts.push(known(schema, &graphs, split, &names)?);
     Ok(texts)
 }
 
@@ -111,7 +112,7 @@ fn features(schema: &Schema, graph: &Graph, names: &[String]) -> Result<Text> {
 }
 
 /// What is known of the nodes, all of which it names.
-fn known(schema: &Schema, (graphs, split): (&[Graph], Option<&[String]>), names: &[String]) -> Result<Text> {
+fn known(schema: &Schema, graphs: &[Graph], split: Option<&[String]>, names: &[String]) -> Result<Text> {
     let width = schema.targets.len();
     let mut known: Vec<(&str, Option<&[f32]>)> = vec![("none", None); names.len()];
     for (place, graph) in graphs.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Graphs as files for others, in the formats of [`import`](crate::import): what was imported from a format and exported to it is imported again
-//! as the same graphs.
+//! Graphs as files for others, in the formats of [`import`](crate::import): what was imported from
+//! a format and exported to it is imported again as the same graphs.
 //!
 //! A text format keeps what it has a place for. [`edge_index`] keeps everything.
 
@@ -25,7 +25,8 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::import::Text;
 
-/// Writes texts into a folder, which is made where it is missing. Each is written beside its place, synced and renamed.
+/// Writes texts into a folder, which is made where it is missing. Each is written beside its place,
+/// synced and renamed.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -14,18 +14,19 @@ const FORMAT: &str = "SDF";
 /// What three columns count.
 const ATOMS_MAX: usize = 999;
 
-/// The molecules in one SDF file, version V2000, as [`import::sdf`](crate::import::sdf) reads them. Nodes have the features that it gives them, with their positions;
-/// each pair of nodes with the order of a bond becomes one; keys become titles, and targets data items.
+/// The molecules in one SDF file, version V2000, as [`import::sdf`](crate::import::sdf) reads them.
+/// Nodes have the features that it gives them, with their positions; each pair of nodes with the
+/// order of a bond becomes one; keys become titles, and targets data items.
 ///
 /// # Errors
-/// [`Error::NotExportable`] for nodes that are not atoms with positions, for more than 999 of them, and for targets of nodes; those of building
-/// the graphs.
+/// [`Error::NotExportable`] for nodes that are not atoms with positions, for more than 999 of them,
+/// and for targets of nodes; those of building the graphs.
 pub fn sdf(builder: &dyn Builder) -> Result<Text> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
     let columns = Columns::of(schema)?;
     let mut text = String::new();
     for (key, graph) in builder.keys().iter().zip(&graphs) {
-        molecule(&mut text, (key, graph), (schema, &columns))?;
+        molecule(&mut text, key, graph, schema, &columns)?;
     }
     Ok(Text::plain("molecules.sdf", text.into_bytes()))
 }
@@ -64,8 +65,8 @@ impl Columns {
     }
 }
 
-fn molecule(text: &mut String, (key, graph): (&str, &Graph), (schema, columns): (&Schema, &Columns)) -> Result<()> {
-    let bonds = bonds(graph, (schema.edge_attributes.len(), &columns.orders));
+fn molecule(text: &mut String, key: &str, graph: &Graph, schema: &Schema, columns: &Columns) -> Result<()> {
+    let bonds = bonds(graph, schema.edge_attributes.len(), &columns.orders);
     if graph.len().max(bonds.len()) > ATOMS_MAX {
         let what = format!("{} atoms and {} bonds in molecule {key}", graph.len(), bonds.len());
         return Err(refused(FORMAT, what, "version V2000 counts to 999; export edge_index instead"));
@@ -125,7 +126,7 @@ fn position_too_long(coordinate: &str) -> Error {
 }
 
 /// Pairs of nodes with the order of their bond, each once.
-fn bonds(graph: &Graph, (width, orders): (usize, &[usize])) -> Vec<(u32, u32, usize)> {
+fn bonds(graph: &Graph, width: usize, orders: &[usize]) -> Vec<(u32, u32, usize)> {
     let order = |edge: usize| {
         let attributes = row(&graph.edge_attributes, (edge, width));
         orders.iter().position(|&column| attributes[column] == 1.0).map(|place| place + 1)

@@ -12,12 +12,14 @@ use crate::schema::{Schema, TargetLevel};
 
 /// The texts of a TU dataset, as [`import::tu`](crate::import::tu) reads them.
 ///
-/// Columns whose names are a word and an integer, such as `label=3`, and whose rows are one-hot, are labels; others are attributes, and so is the
-/// weight of an edge, before the others. Targets whose names are integers and whose rows are one-hot are labels of graphs, others attributes.
+/// Columns whose names are a word and an integer, such as `label=3`, and whose rows are one-hot,
+/// are labels; others are attributes, and so is the weight of an edge, before the others. Targets
+/// whose names are integers and whose rows are one-hot are labels of graphs, others attributes.
 /// Keys, the names of nodes and columns, and known times have no place in the format.
 ///
 /// # Errors
-/// [`Error::NotExportable`](crate::Error::NotExportable) for targets of nodes; those of building the graphs.
+/// [`Error::NotExportable`](crate::Error::NotExportable) for targets of nodes; those of building
+/// the graphs.
 pub fn tu(builder: &dyn Builder, dataset: &str) -> Result<Vec<Text>> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
     if schema.target_level == TargetLevel::Node {

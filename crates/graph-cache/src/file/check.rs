@@ -7,9 +7,9 @@ use megabatch_segment::{Csc, Csr, Index};
 use super::encode::{array, unnamed};
 use super::layout::{BlockLayout, IndexWidth, Shape};
 
-/// Looks through a block once: that its edges go between nodes that there are, are the same by rows and by columns, and that nodes have names.
-/// What is wrong is said in words.
-pub(crate) fn check((shape, layout): (&Shape, &BlockLayout), block: &[u8]) -> Result<(), String> {
+/// Looks through a block once: that its edges go between nodes that there are, are the same by rows
+/// and by columns, and that nodes have names. What is wrong is said in words.
+pub(crate) fn check(shape: &Shape, layout: &BlockLayout, block: &[u8]) -> Result<(), String> {
     match shape.widths.indices {
         IndexWidth::U32 => check_topology::<u32>(layout, block)?,
         IndexWidth::U64 => check_topology::<u64>(layout, block)?,

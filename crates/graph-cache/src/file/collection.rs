@@ -61,7 +61,7 @@ impl Collection {
             has_known_time: block.known_time.is_some().into(),
             ..Entry::default()
         };
-        entry.checksum = entry.checksum_of((self.seal, entries.len()), &block.bytes);
+        entry.checksum = entry.checksum_of(self.seal, entries.len(), &block.bytes);
         entry
     }
 

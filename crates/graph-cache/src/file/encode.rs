@@ -22,11 +22,12 @@ pub(crate) struct Block {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The block of `graph`, whose key is for messages, once it has what all graphs of its collection have.
+/// The block of `graph`, whose key is for messages, once it has what all graphs of its collection
+/// have.
 pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
     check(shape, key, graph)?;
     let (nodes, edges) = (graph.len() as u64, graph.col.len() as u64);
-    let layout = BlockLayout::of(shape, (nodes, edges)).expect("the graph's own arrays are in memory");
+    let layout = BlockLayout::of(shape, nodes, edges).expect("the graph's own arrays are in memory");
     let mut bytes = vec![0; layout.bytes];
     let mut put = |range: &Range<usize>, values: &[u8]| bytes[range.clone()].copy_from_slice(values);
     put(&layout.nodes, bytemuck::cast_slice(&graph.nodes));
@@ -52,7 +53,7 @@ pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
     for (range, array, values, width) in floats {
         match width {
             FloatWidth::F32 => put(range, bytemuck::cast_slice(values)),
-            FloatWidth::F16 => put(range, bytemuck::cast_slice(&narrowed((key, array), values)?)),
+            FloatWidth::F16 => put(range, bytemuck::cast_slice(&narrowed(key, array, values)?)),
         }
     }
     match &graph.targets {
@@ -62,7 +63,8 @@ pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
     Ok(Block { nodes, edges, known_time: graph.known_time, bytes })
 }
 
-/// That a graph's arrays have the lengths that the schema gives them, and that its places in the list of names are some.
+/// That a graph's arrays have the lengths that the schema gives them, and that its places in the
+/// list of names are some.
 fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
     graph.csr().map_err(|error| error.of_graph(key))?;
     let (nodes, edges) = (graph.len(), graph.col.len());
@@ -92,7 +94,8 @@ fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
     }
 }
 
-/// The first of a graph's nodes that is not one of `names`, or, where there are no names, not at its own place.
+/// The first of a graph's nodes that is not one of `names`, or, where there are no names, not at
+/// its own place.
 pub(crate) fn unnamed(nodes: &[u32], names: usize) -> Option<usize> {
     if names == 0 {
         return (0..).zip(nodes).position(|(place, &node): (u32, _)| place != node);
@@ -100,7 +103,8 @@ pub(crate) fn unnamed(nodes: &[u32], names: usize) -> Option<usize> {
     nodes.iter().position(|&node| node as usize >= names)
 }
 
-/// The edges by the nodes that they come from: offsets, rows and places. A graph is small, and several are encoded at once.
+/// The edges by the nodes that they come from: offsets, rows and places. A graph is small, and
+/// several are encoded at once.
 fn transposed(graph: &Graph) -> [Vec<u32>; 3] {
     let mut offsets = vec![0; graph.len() + 1];
     graph.col.iter().for_each(|&column| offsets[column as usize + 1] += 1);
@@ -121,7 +125,7 @@ fn widened(indices: &[u32]) -> Vec<u64> {
 }
 
 /// The values in half the bytes; what is finite stays so.
-fn narrowed((graph, array): (&str, &'static str), values: &[f32]) -> Result<Vec<f16>> {
+fn narrowed(graph: &str, array: &'static str, values: &[f32]) -> Result<Vec<f16>> {
     let mut narrow = vec![f16::ZERO; values.len()];
     f32_to_f16(values, &mut narrow);
     match values.iter().zip(&narrow).position(|(value, narrow)| value.is_finite() && narrow.is_infinite()) {

@@ -30,9 +30,9 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The checksum that graph `index` has, of the collection with `seal`, if `block` is its block: XXH3-64 of all that makes the graph what
-    /// it is.
-    pub(crate) fn checksum_of(&self, (seal, index): (Seal, usize), block: &[u8]) -> u64 {
+    /// The checksum that graph `index` has, of the collection with `seal`, if `block` is its block:
+    /// XXH3-64 of all that makes the graph what it is.
+    pub(crate) fn checksum_of(&self, seal: Seal, index: usize, block: &[u8]) -> u64 {
         let mut hasher = Xxh3::new();
         let said = [seal.0, seal.1, index as u64, self.nodes, self.edges, self.known_time as u64, self.has_known_time];
         hasher.update(bytemuck::bytes_of(&said));
@@ -40,14 +40,15 @@ impl Entry {
         hasher.digest()
     }
 
-    /// The bytes of the block, at `start` as the blocks follow one another and within a file of `file_bytes`, with its arrays.
+    /// The bytes of the block, at `start` as the blocks follow one another and within a file of
+    /// `file_bytes`, with its arrays.
     pub(crate) fn place(
         &self,
         shape: &Shape,
         (start, file_bytes): (u64, u64),
     ) -> Result<(Range<usize>, BlockLayout), Fault> {
         let fault = |reason| Err(Fault::new("index", reason));
-        let Some(layout) = BlockLayout::of(shape, (self.nodes, self.edges)) else {
+        let Some(layout) = BlockLayout::of(shape, self.nodes, self.edges) else {
             return fault(format!("no memory holds {} nodes and {} edges", self.nodes, self.edges));
         };
         if (self.offset, self.bytes) != (start, layout.bytes as u64) {
@@ -65,11 +66,12 @@ impl Entry {
         Ok((start as usize..end, layout))
     }
 
-    /// The entry of graph `index` in a file of the collection, finished or not, if it and its block are whole.
-    pub(crate) fn whole(file: &[u8], (collection, index): (&Collection, usize)) -> Option<Self> {
+    /// The entry of graph `index` in a file of the collection, finished or not, if it and its block
+    /// are whole.
+    pub(crate) fn whole(file: &[u8], collection: &Collection, index: usize) -> Option<Self> {
         let entry: Entry = bytemuck::pod_read_unaligned(file.get(collection.entry_range(index))?);
         let (range, _) = entry.place(&collection.shape, (entry.offset, file.len() as u64)).ok()?;
-        (entry.checksum_of((collection.seal, index), &file[range]) == entry.checksum).then_some(entry)
+        (entry.checksum_of(collection.seal, index, &file[range]) == entry.checksum).then_some(entry)
     }
 
     /// The block of a file that it is the entry of.
@@ -118,11 +120,11 @@ mod tests {
     #[test]
     fn a_block_is_bound_to_its_place_in_its_collection() {
         let entry = Entry { nodes: 1, ..Entry::default() };
-        let checksum = |entry: Entry, seal, index| entry.checksum_of((seal, index), b"block");
+        let checksum = |entry: Entry, seal, index| entry.checksum_of(seal, index, b"block");
         let right = checksum(entry, Seal(1, 2), 3);
         assert_ne!(right, checksum(entry, Seal(2, 1), 3));
         assert_ne!(right, checksum(entry, Seal(1, 2), 4));
         assert_ne!(right, checksum(Entry { has_known_time: 1, ..entry }, Seal(1, 2), 3));
-        assert_ne!(right, entry.checksum_of((Seal(1, 2), 3), b"blocks"));
+        assert_ne!(right, entry.checksum_of(Seal(1, 2), 3, b"blocks"));
     }
 }

@@ -20,7 +20,7 @@ impl Fault {
     }
 
     /// Of bytes that do not have their checksum.
-    pub(crate) fn checksum(object: impl Into<String>, (found, written): (u64, u64)) -> Self {
+    pub(crate) fn checksum(object: impl Into<String>, found: u64, written: u64) -> Self {
         Fault::new(
             object,
             format!("its bytes have the XXH3-64 {found:016x}, and those that were written {written:016x}"),
@@ -50,7 +50,8 @@ impl<'f> Reading<'f> {
         Fault::new(self.object, reason)
     }
 
-    /// The bytes of an array of `count` elements; what fills it up to a multiple of 8 is passed over.
+    /// The bytes of an array of `count` elements; what fills it up to a multiple of 8 is passed
+    /// over.
     pub(crate) fn array(&mut self, count: u64, element_bytes: usize) -> Result<Range<usize>, Fault> {
         let left = self.end - self.at;
         let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(element_bytes));

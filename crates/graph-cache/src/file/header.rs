@@ -52,7 +52,7 @@ impl Header {
         let number = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"));
         let (found, written) = (xxh3_64(&page[..CHECKSUM_AT]), number(CHECKSUM_AT));
         if found != written {
-            return Err(Fault::checksum("header", (found, written)));
+            return Err(Fault::checksum("header", found, written));
         }
         let section = |k: usize| Section {
             offset: number(40 + 24 * k),
@@ -97,7 +97,7 @@ impl Header {
         for ((section, name), range) in self.sections.iter().zip(SECTIONS).zip(ranges) {
             let found = if name == "blocks" { 0 } else { xxh3_64(&file[range.clone()]) };
             if found != section.checksum {
-                return Err(Fault::checksum(name, (found, section.checksum)));
+                return Err(Fault::checksum(name, found, section.checksum));
             }
         }
         Ok(())

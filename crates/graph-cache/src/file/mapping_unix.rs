@@ -30,8 +30,9 @@ impl Deref for Mapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped for reading until `self` is dropped. Whoever writes files of graphs writes new ones and renames them, and
-        // never changes one in its place, so that these bytes stay what they are; `GraphFile::open` asks the same of everybody else.
+        // SAFETY: `len` bytes are mapped for reading until `self` is dropped. Whoever writes files
+        // of graphs writes new ones and renames them, and never changes one in its place, so that
+        // these bytes stay what they are; `GraphFile::open` asks the same of everybody else.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -1,4 +1,5 @@
-//! Files of graphs, `.mbg`: written once, mapped into memory, and used where they lie. docs/formats.md has the layout.
+//! Files of graphs, `.mbg`: written once, mapped into memory, and used where they lie.
+//! docs/formats.md has the layout.
 
 #[cfg(target_endian = "big")]
 compile_error!("files of graphs are little-endian and used where they lie");
@@ -47,8 +48,9 @@ use strings::StringList;
 
 /// An open file of graphs. Clones share it.
 ///
-/// Graphs are used where the file is mapped: opening takes no longer for large graphs than for small ones, and memory is the system's, which takes
-/// it back when it is short. What the header and the index say is looked through when the file is opened; a graph's block is looked through
+/// Graphs are used where the file is mapped: opening takes no longer for large graphs than for
+/// small ones, and memory is the system's, which takes it back when it is short. What the header
+/// and the index say is looked through when the file is opened; a graph's block is looked through
 /// when it is first asked for, its checksum included, and never again.
 #[derive(Clone, Debug)]
 pub struct GraphFile {
@@ -72,8 +74,8 @@ struct Inner {
 }
 
 impl GraphFile {
-    /// Opens the file at `path`. It must not be changed in its place as long as it is open, which nothing here does: a file that takes its
-    /// place, or its removal, does no harm.
+    /// Opens the file at `path`. It must not be changed in its place as long as it is open, which
+    /// nothing here does: a file that takes its place, or its removal, does no harm.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::NotAFile`]; [`Error::NotGraphs`] and [`Error::Version`] for other
@@ -87,7 +89,8 @@ impl GraphFile {
         if metadata.len() == 0 {
             return Err(Error::NotGraphs { path: path.to_owned() });
         }
-        // Says that the file is in use to whoever would remove it for want of room. Some file systems have no locks.
+        // Says that the file is in use to whoever would remove it for want of room. Some file
+        // systems have no locks.
         let _ = file.try_lock_shared();
         Self::over(path, Bytes::of(file).map_err(io)?)
     }
@@ -210,7 +213,8 @@ impl GraphFile {
     /// A graph of a file whose indices are u32.
     ///
     /// # Errors
-    /// [`Error::NoGraph`]; [`Error::IndexWidth`]; [`Error::Damaged`] when its block is looked through for the first time.
+    /// [`Error::NoGraph`]; [`Error::IndexWidth`]; [`Error::Damaged`] when its block is looked
+    /// through for the first time.
     pub fn graph(&self, index: usize) -> Result<StoredGraph<'_>> {
         self.stored(index)
     }
@@ -232,7 +236,8 @@ impl GraphFile {
         first.map_or(Ok(()), |fault| Err(fault.in_file(self.path())))
     }
 
-    /// The graphs whose blocks are not as they were written, in order, with what is wrong with each; looks through all of them.
+    /// The graphs whose blocks are not as they were written, in order, with what is wrong with
+    /// each; looks through all of them.
     pub fn damaged(&self) -> Vec<(usize, Error)> {
         let damaged = |index| self.inner.check(index).err().map(|fault: Fault| (index, fault.in_file(self.path())));
         (0..self.len()).into_par_iter().filter_map(damaged).collect()
@@ -241,16 +246,16 @@ impl GraphFile {
     pub(crate) fn stored<I: Index>(&self, index: usize) -> Result<StoredGraph<'_, I>> {
         let (block, layout) = self.block::<I>(index)?;
         let known_time = self.inner.entries()[index].known_time();
-        // SAFETY: `block` has looked through the bytes under this shape and layout, and that indices are of type `I`.
-        Ok(unsafe { StoredGraph::new_unchecked((self.inner.shape, layout), block, known_time) })
+        // SAFETY: `block` has looked through the bytes under this shape and layout, and that
+        // indices are of type `I`.
+        Ok(unsafe { StoredGraph::new_unchecked(self.inner.shape, layout, block, known_time) })
     }
 
     /// A graph's block, looked through, and where its arrays lie in it.
     pub(crate) fn block<I: Index>(&self, index: usize) -> Result<(&[u8], BlockLayout)> {
         self.ready::<I>(index)?;
         let entry = &self.inner.entries()[index];
-        let layout =
-            BlockLayout::of(&self.inner.shape, (entry.nodes, entry.edges)).expect("opening had no other answer");
+        let layout = BlockLayout::of(&self.inner.shape, entry.nodes, entry.edges).expect("opening had no other answer");
         Ok((self.inner.block(index), layout))
     }
 
@@ -315,12 +320,12 @@ impl Inner {
     fn check(&self, index: usize) -> Result<(), Fault> {
         let (entry, block) = (&self.entries()[index], self.block(index));
         let object = || format!("graph {:?}", self.keys.get(&self.bytes, index));
-        let found = entry.checksum_of((self.seal, index), block);
+        let found = entry.checksum_of(self.seal, index, block);
         if found != entry.checksum {
-            return Err(Fault::checksum(object(), (found, entry.checksum)));
+            return Err(Fault::checksum(object(), found, entry.checksum));
         }
-        let layout = BlockLayout::of(&self.shape, (entry.nodes, entry.edges)).expect("opening had no other answer");
-        check::check((&self.shape, &layout), block).map_err(|reason| Fault::new(object(), reason))?;
+        let layout = BlockLayout::of(&self.shape, entry.nodes, entry.edges).expect("opening had no other answer");
+        check::check(&self.shape, &layout, block).map_err(|reason| Fault::new(object(), reason))?;
         self.checked[index].store(true, Relaxed);
         Ok(())
     }

@@ -10,8 +10,8 @@ use super::layout::{BlockLayout, FloatWidth, Shape};
 use crate::graph::{Graph, Targets};
 use crate::schema::TargetLevel;
 
-/// A graph in the memory of a file or of a device on the host: nothing of it is copied. N nodes, E edges; A, F and K as in the
-/// [`Schema`](crate::Schema).
+/// A graph in the memory of a file or of a device on the host: nothing of it is copied. N nodes, E
+/// edges; A, F and K as in the [`Schema`](crate::Schema).
 #[derive(Clone, Debug)]
 pub struct StoredGraph<'a, I = u32> {
     shape: Shape,
@@ -25,9 +25,11 @@ impl<'a, I: Index> StoredGraph<'a, I> {
     /// The graph of a block.
     ///
     /// # Safety
-    /// [`check`](super::check::check) has found nothing wrong with the block, under this shape and this layout, for indices of type `I`.
+    /// [`check`](super::check::check) has found nothing wrong with the block, under this shape and
+    /// this layout, for indices of type `I`.
     pub(crate) unsafe fn new_unchecked(
-        (shape, layout): (Shape, BlockLayout),
+        shape: Shape,
+        layout: BlockLayout,
         block: &'a [u8],
         known_time: Option<i64>,
     ) -> Self {
@@ -61,11 +63,11 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         let BlockLayout { csc_offsets, csc_rows, csc_edges, .. } = &self.layout;
         // SAFETY: as above, of `Csc::new`.
         unsafe {
-            Csc::new_unchecked((
+            Csc::new_unchecked(
                 array(self.block, csc_offsets),
                 array(self.block, csc_rows),
                 array(self.block, csc_edges),
-            ))
+            )
         }
     }
 
@@ -84,7 +86,8 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         Floats::of(array(self.block, &self.layout.node_features), self.shape.widths.features)
     }
 
-    /// [N, K] row-major, `[K]`, or none, as [`Schema::target_level`](crate::Schema::target_level) says. One that is not known is NaN.
+    /// [N, K] row-major, `[K]`, or none, as [`Schema::target_level`](crate::Schema::target_level)
+    /// says. One that is not known is NaN.
     pub fn targets(&self) -> &'a [f32] {
         array(self.block, &self.layout.targets)
     }

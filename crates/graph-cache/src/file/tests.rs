@@ -175,8 +175,8 @@ impl Hostile {
     }
 
     /// The u32 at `place` of an array of the last graph, a ring of three nodes.
-    fn put_index(&mut self, array: impl FnOnce(&BlockLayout) -> Range<usize>, (place, index): (usize, u32)) {
-        let layout = BlockLayout::of(&Shape::new(&schema(), Widths::default()), (3, 3)).unwrap();
+    fn put_index(&mut self, array: impl FnOnce(&BlockLayout) -> Range<usize>, place: usize, index: u32) {
+        let layout = BlockLayout::of(&Shape::new(&schema(), Widths::default()), 3, 3).unwrap();
         let at = self.bytes.len() - layout.bytes + array(&layout).start + 4 * place;
         self.bytes[at..at + 4].copy_from_slice(&index.to_le_bytes());
     }
@@ -191,7 +191,7 @@ impl Hostile {
             let entry: Entry = bytemuck::pod_read_unaligned(&self.bytes[at..at + size_of::<Entry>()]);
             let end = entry.offset.saturating_add(entry.bytes).min(self.bytes.len() as u64) as usize;
             let block = &self.bytes[end.min(entry.offset as usize)..end];
-            let checksum = entry.checksum_of((seal, graph), block);
+            let checksum = entry.checksum_of(seal, graph, block);
             self.put(at + 16, checksum);
         }
         let sums = [seal.0, seal.1, xxh3_64(&self.bytes[index])];
@@ -230,17 +230,14 @@ fn files_with_right_checksums_and_wrong_contents_are_refused() {
         (|file| file.put(file.sections[2].start + 24, u64::MAX), "index: no memory holds"),
         (|file| file.put(file.sections[2].start + 32, 1 << 40), "index: a block has"),
         (|file| file.put(file.sections[2].start + 48, 9), "index: the time of a block is 9 and"),
-        (|file| file.put_index(|block| block.row_ptr.clone(), (0, 1)), "\"day 2\": row_ptr[0] is 1"),
-        (|file| file.put_index(|block| block.row_ptr.clone(), (1, 9)), "\"day 2\": row_ptr[2] is 2, less than the 9"),
-        (|file| file.put_index(|block| block.col.clone(), (1, 3)), "\"day 2\": col[1] is 3"),
-        (
-            |file| file.put_index(|block| block.csc_offsets.clone(), (3, 2)),
-            "\"day 2\": by columns, row_ptr ends with 2",
-        ),
-        (|file| file.put_index(|block| block.csc_rows.clone(), (0, 77)), "\"day 2\": by columns, col[0] is 77"),
-        (|file| file.put_index(|block| block.csc_edges.clone(), (0, 77)), "\"day 2\": by columns, edges[0] is 77"),
-        (|file| file.put_index(|block| block.csc_edges.clone(), (0, 0)), "\"day 2\": its edges by columns are not"),
-        (|file| file.put_index(|block| block.nodes.clone(), (2, 9)), "\"day 2\": node 2 has the name 9 of 9"),
+        (|file| file.put_index(|block| block.row_ptr.clone(), 0, 1), "\"day 2\": row_ptr[0] is 1"),
+        (|file| file.put_index(|block| block.row_ptr.clone(), 1, 9), "\"day 2\": row_ptr[2] is 2, less than the 9"),
+        (|file| file.put_index(|block| block.col.clone(), 1, 3), "\"day 2\": col[1] is 3"),
+        (|file| file.put_index(|block| block.csc_offsets.clone(), 3, 2), "\"day 2\": by columns, row_ptr ends with 2"),
+        (|file| file.put_index(|block| block.csc_rows.clone(), 0, 77), "\"day 2\": by columns, col[0] is 77"),
+        (|file| file.put_index(|block| block.csc_edges.clone(), 0, 77), "\"day 2\": by columns, edges[0] is 77"),
+        (|file| file.put_index(|block| block.csc_edges.clone(), 0, 0), "\"day 2\": its edges by columns are not"),
+        (|file| file.put_index(|block| block.nodes.clone(), 2, 9), "\"day 2\": node 2 has the name 9 of 9"),
     ];
     assert!(GraphFile::from_bytes("x", &Hostile::new().seal()).unwrap().verify().is_ok(), "sealing is no harm");
     for (spoil, message) in cases {
@@ -303,7 +300,8 @@ fn assert_same<I: Index>(stored: &StoredGraph<'_, I>, graph: &Graph) {
 }
 
 proptest! {
-    /// Graphs of any schema come back from files of any widths, with the edges by columns that segment makes of them.
+    /// Graphs of any schema come back from files of any widths, with the edges by columns that
+    /// segment makes of them.
     #[test]
     fn any_graph_comes_back(
         schema in any_schema(),

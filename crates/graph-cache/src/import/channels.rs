@@ -9,13 +9,15 @@ use crate::error::Result;
 use crate::import::table::Table;
 use crate::import::text::Text;
 
-/// The columns of a CSV as [`Channel`]s of the nodes called `names`: a header, whose first column is that of the nodes' names, and a row a node, in any
-/// order. A column whose fields are all numbers or empty has sizes, any other one labels. Rows of other nodes are passed over; a node without a row,
-/// and an empty field, are not known.
+/// The columns of a CSV as [`Channel`]s of the nodes called `names`: a header, whose first column
+/// is that of the nodes' names, and a row a node, in any order. A column whose fields are all
+/// numbers or empty has sizes, any other one labels. Rows of other nodes are passed over; a node
+/// without a row, and an empty field, are not known.
 ///
 /// # Errors
-/// [`Error::Field`](crate::Error::Field) for a node with two rows and a row that is too short or too long;
-/// [`Error::Contradiction`](crate::Error::Contradiction) for a file with one column or of none of the nodes.
+/// [`Error::Field`](crate::Error::Field) for a node with two rows and a row that is too short or
+/// too long; [`Error::Contradiction`](crate::Error::Contradiction) for a file with one column or of
+/// none of the nodes.
 pub fn channels(text: &Text, names: &[String]) -> Result<Vec<Channel>> {
     let (mut table, header) = Table::with_header(text)?;
     if header.len() < 2 {

@@ -1,4 +1,5 @@
-//! Graphs as PyTorch Geometric holds them, `edge_index` and what belongs to it, as tensors in a safetensors file.
+//! Graphs as PyTorch Geometric holds them, `edge_index` and what belongs to it, as tensors in a
+//! safetensors file.
 
 #![forbid(unsafe_code)]
 
@@ -29,10 +30,11 @@ use tensors::{Tensor, Tensors};
 /// | `n_id` | `[N]` integers | the place of each node's name |
 /// | `train_mask`, `val_mask`, `test_mask` | `[N]` | of a single graph: a key for each, with the targets of its nodes alone |
 ///
-/// All but `edge_index` may be missing. The metadata may have lists in JSON: `keys`, `node_names`, `node_features`, `edge_attributes`, `targets`,
-/// `known_time` (ns since 1970 UTC, or null), and `target_level`, `"node"` or `"graph"`, which else is told from the shape of `y`. This is what
-/// [`export::edge_index`](crate::export::edge_index) writes. Without `keys` the key of a single graph is `graph`, those of several are numbers
-/// from 1.
+/// All but `edge_index` may be missing. The metadata may have lists in JSON: `keys`, `node_names`,
+/// `node_features`, `edge_attributes`, `targets`, `known_time` (ns since 1970 UTC, or null), and
+/// `target_level`, `"node"` or `"graph"`, which else is told from the shape of `y`. This is what
+/// [`export::edge_index`](crate::export::edge_index) writes. Without `keys` the key of a single
+/// graph is `graph`, those of several are numbers from 1.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Contradiction`] for what does not fit together.
@@ -47,22 +49,22 @@ pub fn edge_index(path: &Path) -> Result<Imported> {
 pub fn edge_index_bytes(path: &Path, bytes: &[u8]) -> Result<Imported> {
     let file = File { tensors: Tensors::new(path, bytes)?, bytes: bytes.len() };
     let (ends, edges) = file.ends()?;
-    let weights = file.matrix("edge_weight", ("edges", edges), "weight")?;
+    let weights = file.matrix("edge_weight", "edges", edges, "weight")?;
     if weights.width() > 1 {
         return Err(file
             .tensors
             .contradiction("`edge_weight` has several columns", "one; more of them are `edge_attr`"));
     }
-    let attributes = file.matrix("edge_attr", ("edges", edges), "edge_attributes")?;
+    let attributes = file.matrix("edge_attr", "edges", edges, "edge_attributes")?;
     let offsets = file.offsets(&ends)?;
     let nodes = *offsets.last().expect("offsets have an end");
-    let features = file.matrix("x", ("nodes", nodes), "node_features")?;
+    let features = file.matrix("x", "nodes", nodes, "node_features")?;
     let list = EdgeList { weights: weights.values, attributes: attributes.values, ..file.edge_list(&ends, &offsets)? };
     let block = Graph { node_features: features.values, ..list.into_graph(nodes)? };
     let mut graphs = split(&block, &offsets);
     let names = file.name_nodes(&mut graphs, &offsets)?;
     let (targets, level) = file.targets(&offsets)?;
-    place_targets(&mut graphs, (&targets, level));
+    place_targets(&mut graphs, &targets, level);
     file.known_times(&mut graphs)?;
     let (keys, graphs) = file.keyed(graphs)?;
     Ok(Imported {
@@ -82,7 +84,7 @@ pub fn edge_index_bytes(path: &Path, bytes: &[u8]) -> Result<Imported> {
 }
 
 /// Gives each graph its rows of the targets.
-fn place_targets(graphs: &mut [Graph], (targets, level): (&Columns, TargetLevel)) {
+fn place_targets(graphs: &mut [Graph], targets: &Columns, level: TargetLevel) {
     let mut rest = targets.values.as_slice();
     let mut take = |rows: usize| {
         let (taken, left) = rest.split_at(rows * targets.width());
@@ -100,7 +102,8 @@ fn place_targets(graphs: &mut [Graph], (targets, level): (&Columns, TargetLevel)
 
 struct File<'b> {
     tensors: Tensors<'b>,
-    /// Its length, beyond which it cannot speak of nodes: each has an edge, a feature or a place in `batch`, or is one of few that have none.
+    /// Its length, beyond which it cannot speak of nodes: each has an edge, a feature or a place in
+    /// `batch`, or is one of few that have none.
     bytes: usize,
 }
 
@@ -120,18 +123,19 @@ impl File<'_> {
     }
 
     /// Floats, a row each of `rows` things, with the names of their columns.
-    fn matrix(&self, name: &str, (things, rows): (&str, usize), key: &str) -> Result<Columns> {
+    fn matrix(&self, name: &str, things: &str, rows: usize, key: &str) -> Result<Columns> {
         let Some(tensor) = self.tensors.floats(name)? else { return Ok(Columns::default()) };
         let (found, width) = tensor.rows();
         if found != rows || tensor.shape.is_empty() {
             let expected = format!("a row for each of {rows} {things}");
             return Err(self.tensors.contradiction(format!("`{name}` is {:?}", tensor.shape), expected));
         }
-        Ok(Columns { names: self.names(key, (name, width))?, values: tensor.values })
+        Ok(Columns { names: self.names(key, name, width)?, values: tensor.values })
     }
 
-    /// The list of names under a key of the metadata, or the tensor's name and the numbers of its columns.
-    fn names(&self, key: &str, (tensor, width): (&str, usize)) -> Result<Vec<String>> {
+    /// The list of names under a key of the metadata, or the tensor's name and the numbers of its
+    /// columns.
+    fn names(&self, key: &str, tensor: &str, width: usize) -> Result<Vec<String>> {
         if width > self.bytes {
             let found = format!("`{tensor}` has {width} columns and no rows");
             return Err(self.tensors.contradiction(found, "columns of values"));

@@ -37,26 +37,33 @@ pub enum FeatureRows {
     /// They stay as they are.
     #[default]
     AsGiven,
-    /// They are divided by their sum, where that is not zero: of the words of a document, the share of each.
+    /// They are divided by their sum, where that is not zero: of the words of a document, the share
+    /// of each.
     Normalized,
 }
 
 /// The graph in a folder of CSV files, each with a header:
 ///
-/// - `edges.csv`: `src,dst`, and any columns of numbers. One named `weight` is the weight of edges, the others are attributes.
-/// - `features.csv`: `node` and a column a feature, a row a node; or `features_sparse.csv`: `node,feature` or `node,feature,value`, a row a
-///   feature that is not zero. Features are numbered from 0, or have names.
-/// - `labels.csv`: `node`, and, as there are, `label` and `split`; or `targets.csv`: `node`, a column of numbers a target, and `split`. An empty
-///   field is a label or target that is not known.
+/// - `edges.csv`: `src,dst`, and any columns of numbers. One named `weight` is the weight of edges,
+///   the others are attributes.
+/// - `features.csv`: `node` and a column a feature, a row a node; or `features_sparse.csv`:
+///   `node,feature` or `node,feature,value`, a row a feature that is not zero. Features are
+///   numbered from 0, or have names.
+/// - `labels.csv`: `node`, and, as there are, `label` and `split`; or `targets.csv`: `node`, a
+///   column of numbers a target, and `split`. An empty field is a label or target that is not
+///   known.
 ///
-/// All but the edges may be missing. Nodes are in the order of their numbers; where any has a name that is no number, in that in which the files
-/// first name them: labels or targets, features, edges. Labels become one-hot targets. With a column `split` there is a key for each part that
-/// occurs (`train`, `validation`, which may be written `val`, and `test`): the same graph, whose targets are known at the nodes of that part alone;
-/// nodes of `none` are of no part. Without it the key is `graph`.
+/// All but the edges may be missing. Nodes are in the order of their numbers; where any has a name
+/// that is no number, in that in which the files first name them: labels or targets, features,
+/// edges. Labels become one-hot targets. With a column `split` there is a key for each part that
+/// occurs (`train`, `validation`, which may be written `val`, and `test`): the same graph, whose
+/// targets are known at the nodes of that part alone; nodes of `none` are of no part. Without it
+/// the key is `graph`.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io), [`Error::Field`](crate::Error::Field), and
-/// [`Error::Contradiction`](crate::Error::Contradiction) for a file that is missing, there twice, or without the columns that it has.
+/// [`Error::Contradiction`](crate::Error::Contradiction) for a file that is missing, there twice,
+/// or without the columns that it has.
 pub fn edge_list(folder: &Path, options: EdgeListOptions) -> Result<Imported> {
     let texts = Text::in_folder(folder, &[EDGES, FEATURES[0], FEATURES[1], KNOWN[0], KNOWN[1]])?;
     match texts.is_empty() {
@@ -97,7 +104,7 @@ pub fn edge_list_texts(texts: &[Text], options: EdgeListOptions) -> Result<Impor
         },
         keys,
         graphs: Graphs::Parts { graph, targets },
-        identity: identity(&used, ("edge-list/1", format!(r#"{{"normalize_features":{normalized}}}"#))),
+        identity: identity(&used, "edge-list/1", format!(r#"{{"normalize_features":{normalized}}}"#)),
         notes: Vec::new(),
     })
 }

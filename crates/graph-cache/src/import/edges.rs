@@ -20,13 +20,14 @@ pub(super) struct EdgeList {
 }
 
 impl EdgeList {
-    /// The graph of `nodes` nodes; the edges of a row in the order of their columns, those of equal ends in their own.
+    /// The graph of `nodes` nodes; the edges of a row in the order of their columns, those of equal
+    /// ends in their own.
     pub(super) fn into_graph(self, nodes: usize) -> Result<Graph> {
         let ends = |source| crate::Error::Csr { graph: String::new(), source };
         // A stable sort by column and then by row gives columns in order within every row.
-        let by_column = Compressed::from_edges((&self.from, &self.to), (nodes, nodes)).map_err(ends)?;
+        let by_column = Compressed::from_edges(&self.from, &self.to, nodes, nodes).map_err(ends)?;
         let from: Vec<u32> = by_column.edges.iter().map(|&edge| self.from[edge as usize]).collect();
-        let by_row = Compressed::from_edges((&by_column.indices, &from), (nodes, nodes)).map_err(ends)?;
+        let by_row = Compressed::from_edges(&by_column.indices, &from, nodes, nodes).map_err(ends)?;
         let order: Vec<usize> = by_row.edges.iter().map(|&edge| by_column.edges[edge as usize] as usize).collect();
         Ok(Graph {
             nodes: (0..nodes as u32).collect(),
@@ -44,8 +45,8 @@ fn in_order(values: &[f32], order: &[usize]) -> Vec<f32> {
     order.iter().flat_map(|&edge| &values[edge * width..(edge + 1) * width]).copied().collect()
 }
 
-/// The graphs whose nodes lie one after the other in `block`, which has no edge between two of them: graph g has the nodes from `offsets[g]` to
-/// `offsets[g + 1]`.
+/// The graphs whose nodes lie one after the other in `block`, which has no edge between two of
+/// them: graph g has the nodes from `offsets[g]` to `offsets[g + 1]`.
 pub(super) fn split(block: &Graph, offsets: &[usize]) -> Vec<Graph> {
     let edges = block.col.len();
     let width = |values: &[f32], rows: usize| values.len().checked_div(rows).unwrap_or(0);

@@ -7,11 +7,12 @@
 //! | SDF, molecules | [`sdf`] | one a molecule |
 //! | `edge_index` as in PyTorch Geometric, in safetensors | [`edge_index`] | one, or as many as `ptr` or `batch` says |
 //!
-//! [`points`] reads rows of numbers, which [`build`](crate::build) makes graphs of; [`channels`] what is known of nodes
-//! beside what they are joined by.
+//! [`points`] reads rows of numbers, which [`build`](crate::build) makes graphs of; [`channels`]
+//! what is known of nodes beside what they are joined by.
 //!
-//! Texts may be compressed with gzip. What a file holds bounds the memory that reading it takes, whatever numbers stand in it. Edges of a node are
-//! in the order of the nodes that they come from; edges given twice, and from a node to itself, are kept.
+//! Texts may be compressed with gzip. What a file holds bounds the memory that reading it takes,
+//! whatever numbers stand in it. Edges of a node are in the order of the nodes that they come from;
+//! edges given twice, and from a node to itself, are kept.
 
 #![forbid(unsafe_code)]
 
@@ -96,8 +97,9 @@ fn numbered(graphs: usize) -> Vec<String> {
     (1..=graphs).map(|number| number.to_string()).collect()
 }
 
-/// What tells imported graphs from others: the bytes and names of the files, the importer, and what it was told.
-fn identity(texts: &[&Text], (builder, parameters): (&str, String)) -> Identity {
+/// What tells imported graphs from others: the bytes and names of the files, the importer, and what
+/// it was told.
+fn identity(texts: &[&Text], builder: &str, parameters: String) -> Identity {
     let parts = texts.iter().flat_map(|text| [text.name().as_bytes(), text.bytes()]);
     Identity { data: Identity::hash(parts), builder: builder.to_owned(), parameters }
 }

@@ -11,17 +11,19 @@ use crate::import::text::Text;
 pub struct PointTable {
     /// Names of the columns, `[F]`.
     pub columns: Vec<String>,
-    /// Names of the nodes, `[N]`: those of a first column called `node`, or the numbers of the rows from 0.
+    /// Names of the nodes, `[N]`: those of a first column called `node`, or the numbers of the rows
+    /// from 0.
     pub names: Vec<String>,
     /// `[N, F]` row-major.
     pub values: Vec<f64>,
 }
 
-/// The numbers of a CSV: a header, and in each row as many numbers, after the node's name where the first column is called `node`.
+/// The numbers of a CSV: a header, and in each row as many numbers, after the node's name where the
+/// first column is called `node`.
 ///
 /// # Errors
-/// [`Error::Field`](crate::Error::Field) for what is no finite number; [`Error::Contradiction`](crate::Error::Contradiction) for a file without columns
-/// of numbers.
+/// [`Error::Field`](crate::Error::Field) for what is no finite number;
+/// [`Error::Contradiction`](crate::Error::Contradiction) for a file without columns of numbers.
 pub fn points(text: &Text) -> Result<PointTable> {
     let (mut table, header) = Table::with_header(text)?;
     let first = usize::from(header[0] == "node");

@@ -9,7 +9,8 @@ use csv::{ByteRecord, Reader, ReaderBuilder, Trim};
 use crate::error::{Error, Result};
 use crate::import::text::Text;
 
-/// The rows of a text whose fields are separated by commas, with or without quotes and blanks around them. Empty lines are passed over.
+/// The rows of a text whose fields are separated by commas, with or without quotes and blanks
+/// around them. Empty lines are passed over.
 pub(super) struct Table<'t> {
     text: &'t Text,
     reader: Reader<&'t [u8]>,
@@ -47,7 +48,8 @@ impl<'t> Table<'t> {
         Ok(Some(Row { text: self.text, line: self.line(), record: &self.record }))
     }
 
-    /// The position of a record is where the reader began to look for it, before empty lines and the second half of CR LF.
+    /// The position of a record is where the reader began to look for it, before empty lines and
+    /// the second half of CR LF.
     fn line(&self) -> u64 {
         let Some(position) = self.record.position() else { return 0 };
         let ahead = self.text.bytes().get(position.byte() as usize..).unwrap_or_default();
@@ -103,7 +105,8 @@ impl Row<'_> {
             .ok_or_else(|| self.error(column, "a finite number"))
     }
 
-    /// The field as the number of a target: NaN, which stands for one that is not known, where it is empty or says so.
+    /// The field as the number of a target: NaN, which stands for one that is not known, where it
+    /// is empty or says so.
     pub(super) fn target(&self, column: usize) -> Result<f32> {
         match self.bytes(column) {
             [] | b"nan" | b"NaN" | b"NAN" => Ok(f32::NAN),
@@ -116,7 +119,8 @@ impl Row<'_> {
         match self.len() == fields {
             true => Ok(()),
             false => Err(self.text.field(
-                (self.line, fields.min(self.len()) + 1),
+                self.line,
+                fields.min(self.len()) + 1,
                 self.bytes(fields),
                 format!("{fields} fields in every row, but here are {}", self.len()),
             )),
@@ -125,7 +129,7 @@ impl Row<'_> {
 
     /// That another thing was expected in a column from 0.
     pub(super) fn error(&self, column: usize, expected: impl Into<String>) -> Error {
-        self.text.field((self.line, column + 1), self.bytes(column), expected)
+        self.text.field(self.line, column + 1, self.bytes(column), expected)
     }
 }
 

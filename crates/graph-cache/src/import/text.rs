@@ -10,8 +10,9 @@ use flate2::read::MultiGzDecoder;
 use crate::error::{Error, Result};
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
-/// What a compressed text may expand to: as many times its own length, and so many bytes that small files never reach it. Text of numbers
-/// expands three- to tenfold, deflate goes up to a thousandfold.
+/// What a compressed text may expand to: as many times its own length, and so many bytes that small
+/// files never reach it. Text of numbers expands three- to tenfold, deflate goes up to a
+/// thousandfold.
 const EXPANSION_MAX: (usize, usize) = (100, 1 << 20);
 
 /// A text file in memory, decompressed.
@@ -33,7 +34,8 @@ impl Text {
     /// The text in `bytes`, plain or compressed with gzip; `path` is what errors call it.
     ///
     /// # Errors
-    /// [`Error::Io`] for a stream that breaks off; [`Error::Contradiction`] for one that expands more than a hundredfold.
+    /// [`Error::Io`] for a stream that breaks off; [`Error::Contradiction`] for one that expands
+    /// more than a hundredfold.
     pub fn new(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
         let path = path.into();
         if !bytes.starts_with(GZIP_MAGIC) {
@@ -55,7 +57,8 @@ impl Text {
         Text { path: path.into(), bytes }
     }
 
-    /// The texts in a folder whose names, without `.gz`, end in one of `endings`, in the order of their names.
+    /// The texts in a folder whose names, without `.gz`, end in one of `endings`, in the order of
+    /// their names.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -92,7 +95,7 @@ impl Text {
     }
 
     /// The error of a field at a line and a column, both from 1.
-    pub(super) fn field(&self, (line, column): (u64, usize), found: &[u8], expected: impl Into<String>) -> Error {
+    pub(super) fn field(&self, line: u64, column: usize, found: &[u8], expected: impl Into<String>) -> Error {
         Error::Field { path: self.path.clone(), line, column, expected: expected.into(), found: shortened(found) }
     }
 }
@@ -109,7 +112,8 @@ fn decompressed(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
     Ok((text.len() <= limit).then_some(text))
 }
 
-/// `text` cut to a length that fits a message, with marks in place of what would disturb a terminal.
+/// `text` cut to a length that fits a message, with marks in place of what would disturb a
+/// terminal.
 fn shortened(text: &[u8]) -> String {
     const CHARS_MAX: usize = 60;
     let text = String::from_utf8_lossy(&text[..text.len().min(8 * CHARS_MAX)]);

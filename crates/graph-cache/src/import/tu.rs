@@ -1,6 +1,7 @@
 //! TU datasets: graphs in a folder of texts, `DS_A.txt` and those beside it.
 //!
-//! Source: Morris et al., "TUDataset: A collection of benchmark datasets for learning with graphs", 2020, and the README.txt of every dataset.
+//! Source: Morris et al., "TUDataset: A collection of benchmark datasets for learning with graphs",
+//! 2020, and the README.txt of every dataset.
 
 #![forbid(unsafe_code)]
 
@@ -30,13 +31,16 @@ const ENDINGS: [&str; 8] = [
 
 /// The graphs of a TU dataset in the folder of its texts.
 ///
-/// Keys are the numbers of the graphs in the files, from 1. A line `i, j` of `DS_A.txt` is an edge from i to j, as PyTorch Geometric reads it.
-/// Features of nodes are their attributes (`attribute_1`, …) and then their labels, one-hot (`label=0`, …; `label_2=0` for a second column);
-/// attributes of edges likewise. Targets are the attributes of graphs where there are any, or else their labels, one-hot.
+/// Keys are the numbers of the graphs in the files, from 1. A line `i, j` of `DS_A.txt` is an edge
+/// from i to j, as PyTorch Geometric reads it. Features of nodes are their attributes
+/// (`attribute_1`, …) and then their labels, one-hot (`label=0`, …; `label_2=0` for a second
+/// column); attributes of edges likewise. Targets are the attributes of graphs where there are any,
+/// or else their labels, one-hot.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io), [`Error::Field`](crate::Error::Field), and
-/// [`Error::Contradiction`](crate::Error::Contradiction) for a file that is missing or of another length.
+/// [`Error::Contradiction`](crate::Error::Contradiction) for a file that is missing or of another
+/// length.
 pub fn tu(folder: &Path) -> Result<Imported> {
     let texts = Text::in_folder(folder, &ENDINGS)?;
     match texts.is_empty() {
@@ -77,7 +81,7 @@ pub fn tu_texts(texts: &[Text]) -> Result<Imported> {
         },
         keys: numbered(graphs.len()),
         graphs: Graphs::Each(graphs),
-        identity: identity(&used, ("tu/1", "{}".to_owned())),
+        identity: identity(&used, "tu/1", "{}".to_owned()),
         notes: Vec::new(),
     })
 }
@@ -183,7 +187,8 @@ impl Owners {
         let mut table = Table::new(text);
         while let Some(row) = table.next()? {
             row.check_len(1)?;
-            // Where no line describes it, a graph has nodes: any number would be believed otherwise.
+            // Where no line describes it, a graph has nodes: any number would be believed
+            // otherwise.
             let first = offsets.len();
             let end = described.unwrap_or(first + usize::from(!graph_of.is_empty()));
             let expected = || {
@@ -213,7 +218,7 @@ fn rows(text: &Text) -> Result<usize> {
     Ok(rows)
 }
 
-fn check_rows(text: &Text, (found, expected): (usize, usize)) -> Result<()> {
+fn check_rows(text: &Text, found: usize, expected: usize) -> Result<()> {
     match found == expected {
         true => Ok(()),
         false => Err(text
@@ -233,7 +238,7 @@ fn attributes(text: &Text, expected: usize) -> Result<Columns> {
         }
         rows += 1;
     }
-    check_rows(text, (rows, expected))?;
+    check_rows(text, rows, expected)?;
     Ok(Columns { names: (1..=width).map(|number| format!("attribute_{number}")).collect(), values })
 }
 
@@ -251,7 +256,7 @@ fn labels(text: &Text, expected: usize) -> Result<Vec<Classes<i64>>> {
         }
         rows += 1;
     }
-    check_rows(text, (rows, expected))?;
+    check_rows(text, rows, expected)?;
     columns.iter().map(|labels| Classes::of(text, labels)).collect()
 }
 

@@ -7,7 +7,7 @@ use crate::data::Data;
 
 #[test]
 fn days_with_a_whole_look_back_have_a_graph() {
-    let mut data = Data::new(20, 100, (4, 0.0));
+    let mut data = Data::new(20, 100, 4, 0.0);
     // Returns have none on the first day.
     (0..20).for_each(|node| data.values[node * 100] = f64::NAN);
     let options = Correlation { lookback: 30, k: 3, min_observations: 25, ..Correlation::default() };
@@ -35,7 +35,7 @@ fn days_with_a_whole_look_back_have_a_graph() {
 
 #[test]
 fn identities_tell_data_and_options_apart() {
-    let data = Data::new(5, 70, (4, 0.0));
+    let data = Data::new(5, 70, 4, 0.0);
     let sized = |size: f64| Correlation {
         channels: vec![Channel { name: "size".into(), values: ChannelValues::Sizes(vec![size; 5]) }],
         ..Correlation::default()

@@ -36,7 +36,7 @@ proptest! {
     fn graphs_are_those_of_the_formula(
         options in options(), nodes in 0usize..50, seed in any::<u64>(), days in 2usize..60, hole in 0usize..3,
     ) {
-        let data = Data::new(nodes, days, (seed, [0.0, 0.01, 0.3][hole]));
+        let data = Data::new(nodes, days, seed, [0.0, 0.01, 0.3][hole]);
         check(&data, &options, days);
         check(&data, &options, days - 1);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Data {
 
 impl Data {
     /// Steps of random walks that move together somewhat, of which a part `holes` is missing.
-    pub(crate) fn new(nodes: usize, days: usize, (seed, holes): (u64, f64)) -> Data {
+    pub(crate) fn new(nodes: usize, days: usize, seed: u64, holes: f64) -> Data {
         let mut random = Random(seed);
         let market: Vec<f64> = (0..days).map(|_| random.next() - 0.5).collect();
         let value = |random: &mut Random, day: usize| match random.next() < holes {
@@ -47,6 +47,6 @@ impl Data {
     }
 
     pub(crate) fn panel(&self) -> Panel<'_> {
-        Panel::new(&self.names, (&self.times, &self.times), &self.values).unwrap()
+        Panel::new(&self.names, &self.times, &self.times, &self.values).unwrap()
     }
 }

@@ -34,7 +34,8 @@ proptest! {
         let mut random = Random(seed);
         let offset = [0.0, 1.0, 1e3][offset];
         let mut values: Vec<f64> = (0..nodes * width).map(|_| random.next() - 0.5 + offset).collect();
-        // A point so far away that proposals tell nothing of the others; a row of zeros, which has no cosine.
+        // A point so far away that proposals tell nothing of the others; a row of zeros, which has
+        // no cosine.
         if outlier && nodes > 3 {
             values[width..2 * width].fill(1e7);
             values[2 * width..3 * width].fill(0.0);
@@ -45,7 +46,8 @@ proptest! {
             symmetry: [Symmetry::None, Symmetry::Union, Symmetry::Mutual][symmetry],
             self_loops: if kinds[1] { SelfLoops::Added } else { SelfLoops::None },
         };
-        // One number's cosine is 1 or -1 with every other, and a far level leaves few bits to tell cosines apart.
+        // One number's cosine is 1 or -1 with every other, and a far level leaves few bits to tell
+        // cosines apart.
         if knn.metric == Metric::Euclidean || width > 2 && offset < 1e3 {
             check(&values, width, &knn);
         }

@@ -70,7 +70,8 @@ pub(crate) fn edges(options: &Correlation, values: &[Vec<f64>]) -> Edges {
     (0..values.len()).map(row).collect()
 }
 
-/// Holds a graph to its oracle: the same edges, and numbers of its edges that are the values rounded to single precision once.
+/// Holds a graph to its oracle: the same edges, and numbers of its edges that are the values
+/// rounded to single precision once.
 pub(crate) fn check(graph: &Graph, numbers: &[f32], edges: &Edges) {
     let csr = graph.csr().unwrap();
     assert_eq!((csr.rows(), csr.edges()), (edges.len(), numbers.len()));

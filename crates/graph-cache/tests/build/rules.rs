@@ -18,7 +18,7 @@ fn columns(graph: &Graph) -> Vec<Vec<u32>> {
 
 #[test]
 fn a_graph_does_not_see_its_own_day_or_any_later_one() {
-    let data = Data::new(60, 90, (1, 0.02));
+    let data = Data::new(60, 90, 1, 0.02);
     let t = 70;
     for demeaning in [Demeaning::None, Demeaning::CrossSectional] {
         let sizes = ChannelValues::Sizes(data.values.iter().map(|x| x.abs()).collect());
@@ -50,7 +50,7 @@ fn a_graph_does_not_see_its_own_day_or_any_later_one() {
 #[test]
 fn few_nodes_and_few_days_make_small_graphs() {
     let of = |nodes: usize, days: usize, k: usize| {
-        let data = Data::new(nodes, days, (5, 0.0));
+        let data = Data::new(nodes, days, 5, 0.0);
         columns(&options(10, k).build(&data.panel(), days).unwrap())
     };
     assert_eq!(of(0, 10, 3), [[0; 0]; 0]);
@@ -99,7 +99,7 @@ fn what_does_not_vary_or_is_hardly_there_has_no_edges() {
 
 #[test]
 fn the_nearest_are_kept_whatever_the_threshold_says() {
-    let data = Data::new(30, 20, (9, 0.0));
+    let data = Data::new(30, 20, 9, 0.0);
     let base = options(20, 6);
     let degrees = |options: &Correlation| {
         let graph = options.build(&data.panel(), 20).unwrap();
@@ -125,16 +125,16 @@ fn signs_count_or_do_not() {
 
 #[test]
 fn a_graph_is_known_when_the_last_day_that_it_sees_is() {
-    let data = Data::new(3, 5, (2, 0.0));
+    let data = Data::new(3, 5, 2, 0.0);
     let known = [10, 20, 30, 40, 86_400_000_000_005];
-    let panel = Panel::new(&data.names, (&data.times, &known), &data.values).unwrap();
+    let panel = Panel::new(&data.names, &data.times, &known, &data.values).unwrap();
     let build = |t| options(3, 1).build(&panel, t).unwrap().known_time;
     assert_eq!([0, 1, 4, 5].map(build), [None, Some(10), Some(40), Some(86_400_000_000_005)]);
 }
 
 #[test]
 fn channels_are_attributes_of_edges() {
-    let data = Data::new(4, 8, (11, 0.0));
+    let data = Data::new(4, 8, 11, 0.0);
     let labels = ["Energy", "Health", "Energy", ""].map(str::to_owned).to_vec();
     let channels = vec![
         Channel { name: "size".into(), values: ChannelValues::Sizes(vec![1.0, 2.0, 4.0, 8.0]) },
@@ -150,7 +150,7 @@ fn channels_are_attributes_of_edges() {
 
 #[test]
 fn options_out_of_range_are_refused() {
-    let data = Data::new(3, 8, (2, 0.0));
+    let data = Data::new(3, 8, 2, 0.0);
     let base = options(5, 2);
     let cases: &[(Correlation, &str)] = &[
         (Correlation { lookback: 1, ..base.clone() }, "option lookback: expected 2 days or more, found 1"),

@@ -24,7 +24,7 @@ proptest! {
     fn a_run_has_the_graphs_that_are_built_alone(
         options in options(), nodes in 0usize..40, seed in any::<u64>(), days in 2usize..120, hole in 0usize..3,
     ) {
-        let data = Data::new(nodes, days, (seed, [0.0, 0.001, 0.05][hole]));
+        let data = Data::new(nodes, days, seed, [0.0, 0.001, 0.05][hole]);
         check(&Correlation { lookback: options.lookback + 20, ..options }, &data.panel());
     }
 }
@@ -66,7 +66,7 @@ fn sums_outlive_what_would_spoil_them() {
 
 #[test]
 fn threads_change_nothing() {
-    let data = Data::new(100, 150, (3, 0.001));
+    let data = Data::new(100, 150, 3, 0.001);
     let panel = data.panel();
     let options = Correlation::default();
     let of = |threads: usize| {

@@ -13,7 +13,8 @@ fn file() -> (MadeUp, GraphFile) {
 }
 
 proptest! {
-    /// The edges of a batch are those of its graphs, each with the nodes of the graphs before it added.
+    /// The edges of a batch are those of its graphs, each with the nodes of the graphs before it
+    /// added.
     #[test]
     fn edges_are_those_of_the_graphs_with_their_nodes_moved_on(
         batches in prop::collection::vec(prop::collection::vec(0usize..20, 0..12), 1..5)

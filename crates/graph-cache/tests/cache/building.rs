@@ -160,7 +160,8 @@ fn what_is_around_the_blocks_is_made_anew_and_the_blocks_kept() {
     let builder = MadeUp::new(1, 20, 1);
     build(&path, &builder).unwrap();
     let before = fs::read(&path).unwrap();
-    // In the header, the description, the keys, the padding of the index; and the entry of one graph.
+    // In the header, the description, the keys, the padding of the index; and the entry of one
+    // graph.
     for (at, rebuilt) in [(30, 0), (4100, 0), (8200, 0), (16383, 0), (12288 + 64 * 3 + 20, 1)] {
         let mut bytes = before.clone();
         bytes[at] ^= 1;

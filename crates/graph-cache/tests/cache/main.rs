@@ -1,4 +1,5 @@
-//! Files of graphs that are built once: by one process or several, killed or not, and what becomes of them.
+//! Files of graphs that are built once: by one process or several, killed or not, and what becomes
+//! of them.
 
 mod batches;
 mod building;
@@ -9,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_graph_cache::{Builder, Graph, Identity, Result, Schema, TargetLevel, Targets};
 
-/// Graphs that look random and are functions of their index and a seed. Within a run, a graph also depends on how far it is from the run's
-/// beginning, as one that is made of those before it does.
+/// Graphs that look random and are functions of their index and a seed. Within a run, a graph also
+/// depends on how far it is from the run's beginning, as one that is made of those before it does.
 pub(crate) struct MadeUp {
     seed: u64,
     schema: Schema,

@@ -16,7 +16,8 @@ fn builder() -> MadeUp {
     MadeUp::new(9, GRAPHS, 8)
 }
 
-/// In a child of the other tests: builds the file and tells each graph that is written, and at last how many it has built itself.
+/// In a child of the other tests: builds the file and tells each graph that is written, and at last
+/// how many it has built itself.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(PATH) else { return };

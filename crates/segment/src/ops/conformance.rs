@@ -10,7 +10,8 @@ use super::{
 use crate::error::Result;
 use crate::plan::SegmentPlan;
 
-/// A case by the name of what it asserts. It fails with the device's error, and panics where the device's answer is wrong.
+/// A case by the name of what it asserts. It fails with the device's error, and panics where the
+/// device's answer is wrong.
 pub type Case = (&'static str, fn(&Device) -> Result<()>);
 
 /// The cases.
@@ -20,7 +21,8 @@ pub const CASES: &[Case] = &[
     ("softmax of segments and its gradient have the CPU's bits", |device| same(device, softmaxes)),
 ];
 
-/// Segments of which some are empty, one is a piece, one a piece and a row, and one several levels deep.
+/// Segments of which some are empty, one is a piece, one a piece and a row, and one several levels
+/// deep.
 const LENGTHS: [u32; 9] = [3, 0, 1, 512, 513, 0, 5000, 40, 0];
 
 const COLUMNS: [usize; 4] = [1, 4, 7, 64];
@@ -40,7 +42,8 @@ struct Example {
 /// What an operation leaves, as bits, of which a NaN has one form.
 type Bits = Vec<u32>;
 
-/// Runs `operate` on `device` and on the CPU, with sorted rows and with unsorted ones, and compares.
+/// Runs `operate` on `device` and on the CPU, with sorted rows and with unsorted ones, and
+/// compares.
 fn same(device: &Device, operate: fn(&mut Example) -> Result<Bits>) -> Result<()> {
     let segment_of = || LENGTHS.iter().zip(0u32..).flat_map(|(&len, segment)| (0..len).map(move |_| segment));
     let sorted: Vec<u32> = segment_of().collect();
@@ -94,7 +97,7 @@ fn extrema(on: &mut Example) -> Result<Bits> {
         bits.extend(argument.to_vec()?);
         extremum_backward(&on.plan, &argument, &on.values, &mut on.d_x)?;
         keep(&mut bits, &on.d_x)?;
-        extremum_backward_shared(&on.plan, (&on.x, &on.out), &on.values, &mut on.d_x)?;
+        extremum_backward_shared(&on.plan, &on.x, &on.out, &on.values, &mut on.d_x)?;
         keep(&mut bits, &on.d_x)?;
     }
     Ok(bits)

@@ -1,5 +1,5 @@
-//! The exponential function of numbers that are not positive, from additions and multiplications alone: the same bits on every device, and as many
-//! numbers at a time as the processor takes.
+//! The exponential function of numbers that are not positive, from additions and multiplications
+//! alone: the same bits on every device, and as many numbers at a time as the processor takes.
 
 #![forbid(unsafe_code)]
 
@@ -16,8 +16,9 @@ const LEAST: f32 = -105.0;
 
 /// eˣ for x ≤ 0, and NaN for NaN; to 2 units in the last place where the result is a normal number.
 ///
-/// x = n ln 2 + r with |r| ≤ ln 2 / 2, and a polynomial of r with Cephes' coefficients (S. L. Moshier, `expf`), times 2ⁿ. The power is applied in
-/// two halves, which are normal numbers where the result is not.
+/// x = n ln 2 + r with |r| ≤ ln 2 / 2, and a polynomial of r with Cephes' coefficients (S. L.
+/// Moshier, `expf`), times 2ⁿ. The power is applied in two halves, which are normal numbers where
+/// the result is not.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     let x = if x < LEAST { LEAST } else { x };

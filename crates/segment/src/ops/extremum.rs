@@ -28,13 +28,16 @@ impl Extremum {
     }
 }
 
-/// The greatest of each segment's rows in each column, and which row it is in: `x` `[rows, D]` → `out` and `argument` `[segments, D]`.
+/// The greatest of each segment's rows in each column, and which row it is in: `x` `[rows, D]` →
+/// `out` and `argument` `[segments, D]`.
 ///
-/// Of several that are equal, the argument is the first row. A NaN is greater than all numbers, and the first is the argument. An empty segment has 0
-/// and, as argument, the number of rows, which no row has.
+/// Of several that are equal, the argument is the first row. A NaN is greater than all numbers, and
+/// the first is the argument. An empty segment has 0 and, as argument, the number of rows, which no
+/// row has.
 ///
-/// Values are those of `torch.zeros(segments, D).scatter_reduce(0, index, x, "amax", include_self=False)`; arguments, and what stands
-/// for an empty segment, those of `torch_scatter.scatter_max`, which does not see NaN, however.
+/// Values are those of `torch.zeros(segments, D).scatter_reduce(0, index, x, "amax",
+/// include_self=False)`; arguments, and what stands for an empty segment, those of
+/// `torch_scatter.scatter_max`, which does not see NaN, however.
 ///
 /// # Errors
 /// As [`sum`](super::sum()).
@@ -45,7 +48,8 @@ pub fn max(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buf
     extremum(Extremum::Max, plan, x, out)
 }
 
-/// The least of each segment's rows in each column, and which row it is in. As [`max`], with less for greater; a NaN is less than all numbers.
+/// The least of each segment's rows in each column, and which row it is in. As [`max`], with less
+/// for greater; a NaN is less than all numbers.
 ///
 /// # Errors
 /// As [`max`].
@@ -56,7 +60,8 @@ pub fn min(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buf
     extremum(Extremum::Min, plan, x, out)
 }
 
-/// Values and the rows they are in, `[rows, columns]`. Without arguments each number's is its own row.
+/// Values and the rows they are in, `[rows, columns]`. Without arguments each number's is its own
+/// row.
 #[derive(Clone, Copy)]
 struct From<'a> {
     x: &'a Buffer<f32>,
@@ -83,11 +88,11 @@ fn extremum(
         let (x, found) = partial.as_ref().map_or((x, None), |(x, argument)| (x, Some(argument)));
         let from = From { x, argument: found, columns, none: plan.rows() as u32 };
         if depth == last {
-            return pass(which, level, from, (out, argument));
+            return pass(which, level, from, out, argument);
         }
         let len = (level.offsets.len() - 1) * columns;
         let (mut pieces, mut arguments) = (Buffer::zeros(out.scope(), len)?, Buffer::zeros(out.scope(), len)?);
-        pass(which, level, from, (&mut pieces, &mut arguments))?;
+        pass(which, level, from, &mut pieces, &mut arguments)?;
         partial = Some((pieces, arguments));
     }
     Ok(())
@@ -97,15 +102,16 @@ fn pass(
     which: Extremum,
     level: Level<'_>,
     from: From<'_>,
-    (out, argument): (&mut Buffer<f32>, &mut Buffer<u32>),
+    out: &mut Buffer<f32>,
+    argument: &mut Buffer<u32>,
 ) -> Result<()> {
     match out.scope().device().clone() {
-        Device::Cuda(device) => cuda(&device, (which, level), from, (out, argument)),
+        Device::Cuda(device) => cuda(&device, which, level, from, out, argument),
         _ => {
             let (out, argument) = (out.as_mut_slice(), argument.as_mut_slice());
             match which {
-                Extremum::Max => cpu::<Greater>(level, from, (out, argument)),
-                Extremum::Min => cpu::<Less>(level, from, (out, argument)),
+                Extremum::Max => cpu::<Greater>(level, from, out, argument),
+                Extremum::Min => cpu::<Less>(level, from, out, argument),
             }
             Ok(())
         }
@@ -114,9 +120,11 @@ fn pass(
 
 fn cuda(
     device: &Cuda,
-    (which, level): (Extremum, Level<'_>),
+    which: Extremum,
+    level: Level<'_>,
     from: From<'_>,
-    (out, argument): (&mut Buffer<f32>, &mut Buffer<u32>),
+    out: &mut Buffer<f32>,
+    argument: &mut Buffer<u32>,
 ) -> Result<()> {
     let kernel = Kernel { module: "segment/extremum", ptx: megabatch_gpu_core::ptx!("extremum"), name: which.kernel() };
     let arguments = arguments![
@@ -130,14 +138,16 @@ fn cuda(
         from.columns as u64,
         out.len() as u64,
     ];
-    // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them, and the arrays have as many rows and
-    // outputs of `columns`; a thread writes one number of each output. What is submitted to the default stream later runs after it.
+    // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them,
+    // and the arrays have as many rows and outputs of `columns`; a thread writes one number of each
+    // output. What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
 }
 
 /// Which of two numbers is kept.
 trait Better {
-    /// Whether `new`, from a later row, takes the place of `old`. A NaN takes that of every number, and keeps it.
+    /// Whether `new`, from a later row, takes the place of `old`. A NaN takes that of every number,
+    /// and keeps it.
     fn takes(new: f32, old: f32) -> bool;
 }
 
@@ -159,7 +169,7 @@ impl Better for Less {
     }
 }
 
-fn cpu<B: Better>(level: Level<'_>, from: From<'_>, (out, argument): (&mut [f32], &mut [u32])) {
+fn cpu<B: Better>(level: Level<'_>, from: From<'_>, out: &mut [f32], argument: &mut [u32]) {
     let columns = from.columns;
     if columns == 0 {
         return;
@@ -201,15 +211,17 @@ impl<B: Better> Outputs<'_, B> {
         let (out, argument) = self.to;
         let to = out.chunks_exact_mut(self.columns).zip(argument.chunks_exact_mut(self.columns));
         for (output, to) in (self.first..).zip(to) {
-            one::<B>((order, self.inputs.of(output)), self.from, to);
+            one::<B>(order, self.inputs.of(output), self.from, to);
         }
     }
 }
 
-/// One output, `[columns]` of values and of arguments. Columns are taken as many at a time as stay in registers from row to row.
+/// One output, `[columns]` of values and of arguments. Columns are taken as many at a time as stay
+/// in registers from row to row.
 #[inline(always)]
 fn one<B: Better>(
-    (order, places): (impl Order, Range<usize>),
+    order: impl Order,
+    places: Range<usize>,
     (x, found, none): (&[f32], Option<&[u32]>, u32),
     (out, argument): (&mut [f32], &mut [u32]),
 ) {
@@ -304,7 +316,8 @@ mod tests {
         });
     }
 
-    /// 599 empty segments and one of two pieces, the second of which has the number that stands for no row.
+    /// 599 empty segments and one of two pieces, the second of which has the number that stands for
+    /// no row.
     #[test]
     fn a_piece_is_not_taken_for_no_row() {
         let mut offsets = vec![0u32; 600];

@@ -8,8 +8,9 @@ use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
 
-/// The backward pass of [`max`](super::max) and [`min`](super::min): `argument` and `d_out` `[segments, D]` → `d_x` `[rows, D]`, where the row that is the argument has
-/// all of the gradient and the others 0.
+/// The backward pass of [`max`](super::max) and [`min`](super::min): `argument` and `d_out`
+/// `[segments, D]` → `d_x` `[rows, D]`, where the row that is the argument has all of the gradient
+/// and the others 0.
 ///
 /// So does `torch_scatter`. PyTorch shares it among equals: [`extremum_backward_shared`].
 ///
@@ -30,29 +31,31 @@ pub fn extremum_backward(
     plan.device().assert_beside(d_out.scope().device());
     plan.device().assert_beside(d_x.scope().device());
     match plan.device() {
-        Device::Cuda(device) => cuda_found(device, plan, (argument, d_out, columns), d_x),
+        Device::Cuda(device) => cuda_found(device, plan, argument, d_out, columns, d_x),
         _ => {
-            cpu_found(plan.segment().as_slice(), (argument.as_slice(), d_out.as_slice(), columns), d_x.as_mut_slice());
+            cpu_found(plan.segment().as_slice(), argument.as_slice(), d_out.as_slice(), columns, d_x.as_mut_slice());
             Ok(())
         }
     }
 }
 
-/// The backward pass of [`max`](super::max) and [`min`](super::min) that PyTorch's `scatter_reduce` has: `x` `[rows, D]`, and `out` and `d_out`
-/// `[segments, D]` → `d_x` `[rows, D]`, where the rows that are equal to the extremum have equal shares of the gradient and the others 0.
+/// The backward pass of [`max`](super::max) and [`min`](super::min) that PyTorch's `scatter_reduce`
+/// has: `x` `[rows, D]`, and `out` and `d_out` `[segments, D]` → `d_x` `[rows, D]`, where the rows
+/// that are equal to the extremum have equal shares of the gradient and the others 0.
 ///
-/// It reads `x` again, and takes two passes more than [`extremum_backward`]. As there, a NaN is equal to none, and makes the column of its
-/// segment NaN.
+/// It reads `x` again, and takes two passes more than [`extremum_backward`]. As there, a NaN is
+/// equal to none, and makes the column of its segment NaN.
 ///
 /// # Errors
-/// [`Error::Device`](crate::Error::Device): what the device says of a launch, or that there is no memory for the numbers of equals, 4 bytes a segment
-/// and column on the scope of `d_x`.
+/// [`Error::Device`](crate::Error::Device): what the device says of a launch, or that there is no
+/// memory for the numbers of equals, 4 bytes a segment and column on the scope of `d_x`.
 ///
 /// # Panics
 /// If the lengths are not those of one number of columns, and if the arrays are on several devices.
 pub fn extremum_backward_shared(
     plan: &SegmentPlan,
-    (x, out): (&Buffer<f32>, &Buffer<f32>),
+    x: &Buffer<f32>,
+    out: &Buffer<f32>,
     d_out: &Buffer<f32>,
     d_x: &mut Buffer<f32>,
 ) -> Result<()> {
@@ -70,7 +73,9 @@ pub fn extremum_backward_shared(
 fn cuda_found(
     device: &Cuda,
     plan: &SegmentPlan,
-    (argument, d_out, columns): (&Buffer<u32>, &Buffer<f32>, usize),
+    argument: &Buffer<u32>,
+    d_out: &Buffer<f32>,
+    columns: usize,
     d_x: &mut Buffer<f32>,
 ) -> Result<()> {
     let name = "segment_extremum_backward";
@@ -84,13 +89,14 @@ fn cuda_found(
         columns as u64,
         d_x.len() as u64,
     ];
-    // SAFETY: the plan has a segment below the number of segments for each row, and the arrays have as many segments and rows of
-    // `columns`; a thread writes one number of `d_x`. What is submitted to the default stream later runs after it.
+    // SAFETY: the plan has a segment below the number of segments for each row, and the arrays have
+    // as many segments and rows of `columns`; a thread writes one number of `d_x`. What is
+    // submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, Launch::over(d_x.len()), &arguments) }?)
 }
 
-fn cpu_found(segment: &[u32], (argument, d_out, columns): (&[u32], &[f32], usize), d_x: &mut [f32]) {
-    each_row((segment, columns), &[bytemuck::cast_slice(argument), d_out], d_x, |number, segment, d_x| {
+fn cpu_found(segment: &[u32], argument: &[u32], d_out: &[f32], columns: usize, d_x: &mut [f32]) {
+    each_row(segment, columns, &[bytemuck::cast_slice(argument), d_out], d_x, |number, segment, d_x| {
         let argument = &argument[segment * columns..][..columns];
         let d_out = row(d_out, segment, columns);
         for ((d_x, &argument), &d_out) in d_x.iter_mut().zip(argument).zip(d_out) {
@@ -126,15 +132,15 @@ impl<'a> Step<'a> {
 
 fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     match plan.device() {
-        Device::Cuda(device) => cuda(device, plan, (step, columns), to),
+        Device::Cuda(device) => cuda(device, plan, step, columns, to),
         _ => {
-            cpu(plan.segment().as_slice(), (step, columns), to.as_mut_slice());
+            cpu(plan.segment().as_slice(), step, columns, to.as_mut_slice());
             Ok(())
         }
     }
 }
 
-fn cuda(device: &Cuda, plan: &SegmentPlan, (step, columns): (Step<'_>, usize), to: &mut Buffer<f32>) -> Result<()> {
+fn cuda(device: &Cuda, plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     let kernel = Kernel {
         module: "segment/extremum_backward",
         ptx: megabatch_gpu_core::ptx!("extremum_backward"),
@@ -149,19 +155,20 @@ fn cuda(device: &Cuda, plan: &SegmentPlan, (step, columns): (Step<'_>, usize), t
         columns as u64,
         to.len() as u64,
     ];
-    // SAFETY: the plan has a segment below the number of segments for each row, and the arrays have as many rows and segments of
-    // `columns`; a thread writes one number of `to`. What is submitted to the default stream later runs after it.
+    // SAFETY: the plan has a segment below the number of segments for each row, and the arrays have
+    // as many rows and segments of `columns`; a thread writes one number of `to`. What is submitted
+    // to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, Launch::over(to.len()), &arguments) }?)
 }
 
-fn cpu(segment: &[u32], (step, columns): (Step<'_>, usize), to: &mut [f32]) {
+fn cpu(segment: &[u32], step: Step<'_>, columns: usize, to: &mut [f32]) {
     let [one, other] = step.operands().map(Buffer::as_slice);
     match step {
-        Step::Equal { .. } => each_row((segment, columns), &[other], to, |number, segment, to| {
+        Step::Equal { .. } => each_row(segment, columns, &[other], to, |number, segment, to| {
             let operands = row(one, number, columns).iter().zip(row(other, segment, columns));
             to.iter_mut().zip(operands).for_each(|(to, (x, out))| *to = if x == out { 1.0 } else { 0.0 });
         }),
-        Step::Share { .. } => each_row((segment, columns), &[one, other], to, |_, segment, to| {
+        Step::Share { .. } => each_row(segment, columns, &[one, other], to, |_, segment, to| {
             let operands = row(one, segment, columns).iter().zip(row(other, segment, columns));
             to.iter_mut().zip(operands).for_each(|(to, (d_out, equals))| *to *= d_out / equals);
         }),

@@ -31,13 +31,16 @@ impl Fold {
     }
 }
 
-/// The sum of each segment's rows: `x` `[rows, D]` → `out` `[segments, D]`. An empty segment's is 0; a NaN makes the sum NaN.
+/// The sum of each segment's rows: `x` `[rows, D]` → `out` `[segments, D]`. An empty segment's is
+/// 0; a NaN makes the sum NaN.
 ///
-/// As `torch.zeros(segments, D).scatter_reduce(0, index, x, "sum")`; up to 512 rows are added in the same order.
+/// As `torch.zeros(segments, D).scatter_reduce(0, index, x, "sum")`; up to 512 rows are added in
+/// the same order.
 ///
 /// # Errors
-/// [`Error::Device`](crate::Error::Device): what the device says of the launch; where a segment has more than 512 rows, that there is no memory for
-/// intermediate results, which are on the scope of `out`.
+/// [`Error::Device`](crate::Error::Device): what the device says of the launch; where a segment has
+/// more than 512 rows, that there is no memory for intermediate results, which are on the scope of
+/// `out`.
 ///
 /// # Panics
 /// If the lengths are not those of one number of columns, and if the arrays are on several devices.
@@ -45,7 +48,8 @@ pub fn sum(plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Buffer<f32>) -> Result
     fold(Fold::Sum, plan, x, out)
 }
 
-/// The mean of each segment's rows: `x` `[rows, D]` → `out` `[segments, D]`. An empty segment's is 0; a NaN makes the mean NaN.
+/// The mean of each segment's rows: `x` `[rows, D]` → `out` `[segments, D]`. An empty segment's is
+/// 0; a NaN makes the mean NaN.
 ///
 /// As `torch.zeros(segments, D).scatter_reduce(0, index, x, "mean", include_self=False)`.
 ///
@@ -68,29 +72,30 @@ pub(super) fn fold(fold: Fold, plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Bu
         let input = (partial.as_ref().unwrap_or(x), columns);
         if depth == last {
             let counts = (fold == Fold::Mean).then(|| plan.offsets());
-            return pass(fold, level, input, (out, counts));
+            return pass(fold, level, input, out, counts);
         }
         let mut pieces = Buffer::zeros(out.scope(), (level.offsets.len() - 1) * columns)?;
-        pass(fold, level, input, (&mut pieces, None))?;
+        pass(fold, level, input, &mut pieces, None)?;
         partial = Some(pieces);
     }
     Ok(())
 }
 
-/// One reduction of `x`, `[inputs, columns]`, to `out`, `[outputs, columns]`. With `counts`, offsets of as many outputs, it is divided by the numbers of
-/// rows that they say.
+/// One reduction of `x`, `[inputs, columns]`, to `out`, `[outputs, columns]`. With `counts`,
+/// offsets of as many outputs, it is divided by the numbers of rows that they say.
 fn pass(
     fold: Fold,
     level: Level<'_>,
     (x, columns): (&Buffer<f32>, usize),
-    (out, counts): (&mut Buffer<f32>, Option<&Buffer<u32>>),
+    out: &mut Buffer<f32>,
+    counts: Option<&Buffer<u32>>,
 ) -> Result<()> {
     match out.scope().device().clone() {
-        Device::Cuda(device) => cuda(&device, (fold, level), (x, columns), (out, counts)),
+        Device::Cuda(device) => cuda(&device, fold, level, x, columns, out, counts),
         _ => {
             let inputs = Inputs { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
             let counts = counts.map(Buffer::as_slice);
-            cpu(fold, inputs, (x.as_slice(), columns), (out.as_mut_slice(), counts));
+            cpu(fold, inputs, x.as_slice(), columns, out.as_mut_slice(), counts);
             Ok(())
         }
     }
@@ -98,9 +103,12 @@ fn pass(
 
 fn cuda(
     device: &Cuda,
-    (fold, level): (Fold, Level<'_>),
-    (x, columns): (&Buffer<f32>, usize),
-    (out, counts): (&mut Buffer<f32>, Option<&Buffer<u32>>),
+    fold: Fold,
+    level: Level<'_>,
+    x: &Buffer<f32>,
+    columns: usize,
+    out: &mut Buffer<f32>,
+    counts: Option<&Buffer<u32>>,
 ) -> Result<()> {
     let kernel = Kernel { module: "segment/fold", ptx: megabatch_gpu_core::ptx!("fold"), name: fold.kernel() };
     let arguments = arguments![
@@ -112,23 +120,20 @@ fn cuda(
         columns as u64,
         out.len() as u64,
     ];
-    // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them, and `x` and `out` have as many rows
-    // and outputs of `columns`; a thread writes one number of `out`. What is submitted to the default stream later runs after it.
+    // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them,
+    // and `x` and `out` have as many rows and outputs of `columns`; a thread writes one number of
+    // `out`. What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
 }
 
-fn cpu(fold: Fold, inputs: Inputs<'_>, (x, columns): (&[f32], usize), (out, counts): (&mut [f32], Option<&[u32]>)) {
+fn cpu(fold: Fold, inputs: Inputs<'_>, x: &[f32], columns: usize, out: &mut [f32], counts: Option<&[u32]>) {
     match fold {
-        Fold::Sum | Fold::Mean => in_tasks::<Sum>(inputs, (x, columns), (out, counts)),
-        Fold::Greatest => in_tasks::<Greatest>(inputs, (x, columns), (out, counts)),
+        Fold::Sum | Fold::Mean => in_tasks::<Sum>(inputs, (x, columns), out, counts),
+        Fold::Greatest => in_tasks::<Greatest>(inputs, (x, columns), out, counts),
     }
 }
 
-fn in_tasks<C: Combine + Sync + Send>(
-    inputs: Inputs<'_>,
-    x: (&[f32], usize),
-    (out, counts): (&mut [f32], Option<&[u32]>),
-) {
+fn in_tasks<C: Combine + Sync + Send>(inputs: Inputs<'_>, x: (&[f32], usize), out: &mut [f32], counts: Option<&[u32]>) {
     let columns = x.1;
     if columns == 0 {
         return;
@@ -166,7 +171,7 @@ impl<C: Combine> Outputs<'_, C> {
     fn in_order(self, order: impl Order) {
         let (x, columns) = self.x;
         for (output, out) in (self.first..).zip(self.out.chunks_exact_mut(columns)) {
-            one::<C>((order, self.inputs.of(output)), x, out);
+            one::<C>(order, self.inputs.of(output), x, out);
             if let Some(counts) = self.counts {
                 let count = (counts[output + 1] - counts[output]).max(1) as f32;
                 out.iter_mut().for_each(|out| *out /= count);
@@ -204,9 +209,10 @@ impl Combine for Greatest {
     }
 }
 
-/// One output, `[columns]`. Columns are taken as many at a time as stay in registers from row to row.
+/// One output, `[columns]`. Columns are taken as many at a time as stay in registers from row to
+/// row.
 #[inline(always)]
-fn one<C: Combine>((order, places): (impl Order, Range<usize>), x: &[f32], out: &mut [f32]) {
+fn one<C: Combine>(order: impl Order, places: Range<usize>, x: &[f32], out: &mut [f32]) {
     let (columns, mut first) = (out.len(), 0);
     while first < columns {
         let (from, rows) = ((x, columns, first), (order, places.clone()));

@@ -9,7 +9,8 @@ use crate::plan::SegmentPlan;
 
 /// The row of each row's segment: `values` `[segments, D]` → `out` `[rows, D]`.
 ///
-/// With a plan of an index, `values[index]` of PyTorch. It is the backward pass of [`sum`](super::sum()), and `sum` is its own.
+/// With a plan of an index, `values[index]` of PyTorch. It is the backward pass of
+/// [`sum`](super::sum()), and `sum` is its own.
 ///
 /// # Errors
 /// [`Error::Device`](crate::Error::Device): what the device says of the launch.
@@ -20,8 +21,8 @@ pub fn gather(plan: &SegmentPlan, values: &Buffer<f32>, out: &mut Buffer<f32>) -
     divided(plan, values, None, out)
 }
 
-/// The backward pass of [`mean`](super::mean): `d_out` `[segments, D]` → `d_x` `[rows, D]`, where each row has its segment's gradient divided by the
-/// number of the segment's rows.
+/// The backward pass of [`mean`](super::mean): `d_out` `[segments, D]` → `d_x` `[rows, D]`, where
+/// each row has its segment's gradient divided by the number of the segment's rows.
 ///
 /// # Errors
 /// As [`gather`].
@@ -43,10 +44,10 @@ fn divided(
     plan.device().assert_beside(values.scope().device());
     plan.device().assert_beside(out.scope().device());
     match plan.device() {
-        Device::Cuda(device) => cuda(device, plan, (values, columns, counts), out),
+        Device::Cuda(device) => cuda(device, plan, values, columns, counts, out),
         _ => {
             let counts = counts.map(Buffer::as_slice);
-            cpu(plan.segment().as_slice(), (values.as_slice(), columns, counts), out.as_mut_slice());
+            cpu(plan.segment().as_slice(), values.as_slice(), columns, counts, out.as_mut_slice());
             Ok(())
         }
     }
@@ -55,7 +56,9 @@ fn divided(
 fn cuda(
     device: &Cuda,
     plan: &SegmentPlan,
-    (values, columns, counts): (&Buffer<f32>, usize, Option<&Buffer<u32>>),
+    values: &Buffer<f32>,
+    columns: usize,
+    counts: Option<&Buffer<u32>>,
     out: &mut Buffer<f32>,
 ) -> Result<()> {
     let kernel = Kernel { module: "segment/gather", ptx: megabatch_gpu_core::ptx!("gather"), name: "segment_gather" };
@@ -67,13 +70,14 @@ fn cuda(
         columns as u64,
         out.len() as u64,
     ];
-    // SAFETY: the plan has a segment below the number of segments for each row, `values` and `out` have as many segments and rows of
-    // `columns`; a thread writes one number of `out`. What is submitted to the default stream later runs after it.
+    // SAFETY: the plan has a segment below the number of segments for each row, `values` and `out`
+    // have as many segments and rows of `columns`; a thread writes one number of `out`. What is
+    // submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
 }
 
-fn cpu(segment: &[u32], (values, columns, counts): (&[f32], usize, Option<&[u32]>), out: &mut [f32]) {
-    each_row((segment, columns), &[values], out, |_, segment, out| {
+fn cpu(segment: &[u32], values: &[f32], columns: usize, counts: Option<&[u32]>, out: &mut [f32]) {
+    each_row(segment, columns, &[values], out, |_, segment, out| {
         let values = row(values, segment, columns);
         match counts {
             None => out.copy_from_slice(values),

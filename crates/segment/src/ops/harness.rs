@@ -51,7 +51,8 @@ impl fmt::Display for Case {
     }
 }
 
-/// No rows, none in a segment, one, a piece and one more, several levels, unsorted; columns on either side of a tile.
+/// No rows, none in a segment, one, a piece and one more, several levels, unsorted; columns on
+/// either side of a tile.
 pub(super) fn each_case(check: impl Fn(&Case)) {
     let scope = Device::cpu().scope("test");
     let sorted = |offsets: &[u32]| SegmentPlan::of_offsets(&scope, offsets).unwrap();
@@ -60,11 +61,11 @@ pub(super) fn each_case(check: impl Fn(&Case)) {
             Case::new("nothing", sorted(&[0]), columns),
             Case::new("no rows", sorted(&[0, 0, 0]), columns),
             Case::new("sorted", sorted(&[0, 3, 3, 4, 40]), columns),
-            Case::new("unsorted", scattered(&scope, (50, 7)), columns),
+            Case::new("unsorted", scattered(&scope, 50, 7), columns),
         ];
         if columns == 3 {
             cases.push(Case::new("two levels", sorted(&[0, 512, 1025, 1025, 1026]), columns));
-            cases.push(Case::new("two levels, unsorted", scattered(&scope, (3000, 2)), columns));
+            cases.push(Case::new("two levels, unsorted", scattered(&scope, 3000, 2), columns));
         }
         if columns == 1 {
             cases.push(Case::new("three levels", sorted(&[0, 1, 512 * 512 + 2]), columns));
@@ -73,7 +74,7 @@ pub(super) fn each_case(check: impl Fn(&Case)) {
     }
 }
 
-fn scattered(scope: &Scope, (rows, segments): (u32, u32)) -> SegmentPlan {
+fn scattered(scope: &Scope, rows: u32, segments: u32) -> SegmentPlan {
     let index: Vec<u32> = (0..rows).map(|row| row.wrapping_mul(2_654_435_761) % segments).collect();
     SegmentPlan::of_index(scope, &index, segments as usize).unwrap()
 }

@@ -1,12 +1,15 @@
-//! Operations on rows in segments, each in a file of its own: the function, its plain form on the CPU, and the launch of its kernel, whose
-//! source lies beside it as `.cu`.
+//! Operations on rows in segments, each in a file of its own: the function, its plain form on the
+//! CPU, and the launch of its kernel, whose source lies beside it as `.cu`.
 //!
-//! All arrays are row-major f32: `[rows, D]` with a row for each of the plan's rows, `[segments, D]` with one for each of its segments, D being
-//! what their lengths make it. Each column is an operation of its own. Every array is on the plan's device.
+//! All arrays are row-major f32: `[rows, D]` with a row for each of the plan's rows, `[segments,
+//! D]` with one for each of its segments, D being what their lengths make it. Each column is an
+//! operation of its own. Every array is on the plan's device.
 //!
-//! Arithmetic is in a fixed order: a segment's rows as they lie, up to 512 of them one after the other; of a longer segment, each 512 rows give a
-//! row of intermediate results, and those are reduced in the same way. The results are the same bits on every device, with any number of
-//! threads, and whether the rows are sorted or not. On the CPU, operations run on the rayon pool that they are called from.
+//! Arithmetic is in a fixed order: a segment's rows as they lie, up to 512 of them one after the
+//! other; of a longer segment, each 512 rows give a row of intermediate results, and those are
+//! reduced in the same way. The results are the same bits on every device, with any number of
+//! threads, and whether the rows are sorted or not. On the CPU, operations run on the rayon pool
+//! that they are called from.
 //!
 //! | forward | backward |
 //! | --- | --- |

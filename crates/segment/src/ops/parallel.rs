@@ -1,4 +1,5 @@
-//! How the CPU's forms share their work: by outputs, so that no two threads write one number, and none waits for another.
+//! How the CPU's forms share their work: by outputs, so that no two threads write one number, and
+//! none waits for another.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +10,8 @@ use rayon::prelude::*;
 
 use super::prefetch::prefetch;
 
-/// Numbers that a task reads: enough to be worth handing to a thread, few enough that all have some.
+/// Numbers that a task reads: enough to be worth handing to a thread, few enough that all have
+/// some.
 const TASK_NUMBERS: usize = 1 << 16;
 
 /// The inputs of each output, on the CPU.
@@ -73,7 +75,8 @@ impl Order for Listed<'_> {
     }
 }
 
-/// How many rows ahead memory is asked for one: what it takes to answer, over what a row takes to come.
+/// How many rows ahead memory is asked for one: what it takes to answer, over what a row takes to
+/// come.
 const AHEAD: usize = 12;
 
 /// The columns from `first` on of `row`, and a word to memory about those of one that comes later.
@@ -89,10 +92,12 @@ pub(super) fn tile_of<const WIDTH: usize>(
     &x[order.row(place) * columns + first..][..WIDTH]
 }
 
-/// Calls `write` for every row of `to`, `[rows, columns]`, with its number, its segment and the row itself. `of_segments`, `[segments, columns]`, are
-/// the arrays from which it takes the row of the segment.
+/// Calls `write` for every row of `to`, `[rows, columns]`, with its number, its segment and the row
+/// itself. `of_segments`, `[segments, columns]`, are the arrays from which it takes the row of the
+/// segment.
 pub(super) fn each_row(
-    (segment, columns): (&[u32], usize),
+    segment: &[u32],
+    columns: usize,
     of_segments: &[&[f32]],
     to: &mut [f32],
     write: impl Fn(usize, usize, &mut [f32]) + Sync,

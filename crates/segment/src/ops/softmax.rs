@@ -9,18 +9,21 @@ use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
 
-/// The softmax of each segment's rows, each column for itself: `x` `[rows, D]` → `y` `[rows, D]`, yᵣ = exp(xᵣ − m) / Σ exp(xᵢ − m), where m is the
-/// segment's maximum and the sum goes over its rows. Attention has a column a head.
+/// The softmax of each segment's rows, each column for itself: `x` `[rows, D]` → `y` `[rows, D]`,
+/// yᵣ = exp(xᵣ − m) / Σ exp(xᵢ − m), where m is the segment's maximum and the sum goes over its
+/// rows. Attention has a column a head.
 ///
-/// As `torch_geometric.utils.softmax`, which adds 10⁻¹⁶ to the sum: it is at least 1, and in f32 that changes nothing. A NaN or +∞ in a
-/// segment makes its whole column NaN, and so does a column of −∞ only; a −∞ beside numbers has 0. exp is exact to 2 units in the last place.
+/// As `torch_geometric.utils.softmax`, which adds 10⁻¹⁶ to the sum: it is at least 1, and in f32
+/// that changes nothing. A NaN or +∞ in a segment makes its whole column NaN, and so does a column
+/// of −∞ only; a −∞ beside numbers has 0. exp is exact to 2 units in the last place.
 ///
 /// # Errors
-/// [`Error::Device`](crate::Error::Device): what the device says of a launch, or that there is no memory for the maxima and the sums,
-/// 8 bytes a segment and column on the scope of `y`.
+/// [`Error::Device`](crate::Error::Device): what the device says of a launch, or that there is no
+/// memory for the maxima and the sums, 8 bytes a segment and column on the scope of `y`.
 ///
 /// # Panics
-/// If `x` and `y` are not as long as one another or are no rows of one number of columns, and if the arrays are on several devices.
+/// If `x` and `y` are not as long as one another or are no rows of one number of columns, and if
+/// the arrays are on several devices.
 pub fn softmax(plan: &SegmentPlan, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Result<()> {
     let columns = columns(plan, &[x, y]);
     let mut maxima = Buffer::zeros(y.scope(), plan.segments() * columns)?;
@@ -31,8 +34,8 @@ pub fn softmax(plan: &SegmentPlan, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Resu
     rows(plan, Step::Divide { sums: &sums }, columns, y)
 }
 
-/// The backward pass of [`softmax`]: `y`, which it gave, and `d_y` `[rows, D]` → `d_x` `[rows, D]`, d_xᵣ = yᵣ (d_yᵣ − Σ yᵢ d_yᵢ), where the sum goes over the
-/// rows of the segment.
+/// The backward pass of [`softmax`]: `y`, which it gave, and `d_y` `[rows, D]` → `d_x` `[rows, D]`,
+/// d_xᵣ = yᵣ (d_yᵣ − Σ yᵢ d_yᵢ), where the sum goes over the rows of the segment.
 ///
 /// # Errors
 /// As [`softmax`], with 4 bytes a segment and column on the scope of `d_x`.
@@ -95,49 +98,50 @@ fn columns(plan: &SegmentPlan, arrays: &[&Buffer<f32>]) -> usize {
 
 fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     match plan.device() {
-        Device::Cuda(device) => cuda(device, plan, (step, columns), to),
+        Device::Cuda(device) => cuda(device, plan, step, columns, to),
         _ => {
-            cpu(plan.segment().as_slice(), (step, columns), to.as_mut_slice());
+            cpu(plan.segment().as_slice(), step, columns, to.as_mut_slice());
             Ok(())
         }
     }
 }
 
-fn cuda(device: &Cuda, plan: &SegmentPlan, (step, columns): (Step<'_>, usize), to: &mut Buffer<f32>) -> Result<()> {
+fn cuda(device: &Cuda, plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     let kernel = Kernel { module: "segment/softmax", ptx: megabatch_gpu_core::ptx!("softmax"), name: step.kernel() };
     let [one, other, of_segments] = step.operands().map(|operand| operand.map_or(0, Buffer::address));
     let arguments =
         arguments![plan.segment().address(), one, other, of_segments, to.address(), columns as u64, to.len() as u64,];
-    // SAFETY: the plan has a segment below the number of segments for each row, and the arrays that the step has have as many rows and
-    // segments of `columns`; a thread writes one number of `to`. What is submitted to the default stream later runs after it.
+    // SAFETY: the plan has a segment below the number of segments for each row, and the arrays that
+    // the step has have as many rows and segments of `columns`; a thread writes one number of `to`.
+    // What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, Launch::over(to.len()), &arguments) }?)
 }
 
-fn cpu(segment: &[u32], (step, columns): (Step<'_>, usize), to: &mut [f32]) {
+fn cpu(segment: &[u32], step: Step<'_>, columns: usize, to: &mut [f32]) {
     match step {
         Step::Exp { x, maxima } => {
             let (x, maxima) = (x.as_slice(), maxima.as_slice());
-            each_row((segment, columns), &[maxima], to, |number, segment, to| {
+            each_row(segment, columns, &[maxima], to, |number, segment, to| {
                 let (x, maxima) = (row(x, number, columns), row(maxima, segment, columns));
                 to.iter_mut().zip(x).zip(maxima).for_each(|((to, x), maximum)| *to = exp(x - maximum));
             });
         }
         Step::Divide { sums } => {
             let sums = sums.as_slice();
-            each_row((segment, columns), &[sums], to, |_, segment, to| {
+            each_row(segment, columns, &[sums], to, |_, segment, to| {
                 to.iter_mut().zip(row(sums, segment, columns)).for_each(|(to, sum)| *to /= sum);
             });
         }
         Step::Product { y, d_y } => {
             let (y, d_y) = (y.as_slice(), d_y.as_slice());
-            each_row((segment, columns), &[], to, |number, _, to| {
+            each_row(segment, columns, &[], to, |number, _, to| {
                 let (y, d_y) = (row(y, number, columns), row(d_y, number, columns));
                 to.iter_mut().zip(y).zip(d_y).for_each(|((to, y), d_y)| *to = y * d_y);
             });
         }
         Step::Backward { y, d_y, dots } => {
             let (y, d_y, dots) = (y.as_slice(), d_y.as_slice(), dots.as_slice());
-            each_row((segment, columns), &[dots], to, |number, segment, to| {
+            each_row(segment, columns, &[dots], to, |number, segment, to| {
                 let (y, d_y) = (row(y, number, columns), row(d_y, number, columns));
                 let operands = y.iter().zip(d_y).zip(row(dots, segment, columns));
                 to.iter_mut().zip(operands).for_each(|(to, ((y, d_y), dot))| *to = y * (d_y - dot));

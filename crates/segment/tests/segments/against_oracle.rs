@@ -34,7 +34,8 @@ fn long_example() -> Example {
     (index, 9, 3, x)
 }
 
-/// A result may be off by `roundings` of f32 in proportion to `magnitude`, the sum of the absolute values that went into it.
+/// A result may be off by `roundings` of f32 in proportion to `magnitude`, the sum of the absolute
+/// values that went into it.
 fn check(found: &[f32], expected: &[f64], magnitude: &[f64], roundings: f64) -> Result<(), TestCaseError> {
     prop_assert_eq!(found.len(), expected.len());
     for (k, (&found, &expected)) in found.iter().zip(expected).enumerate() {
@@ -80,7 +81,8 @@ fn check_softmax((index, segments, columns, x): &Example) -> Result<(), TestCase
     let rows = Rows { index, segments: *segments, columns: *columns };
     let y = filled(x.len(), |y| ops::softmax(&plan(index, *segments), &buffer(x), y).unwrap());
     let expected = rows.softmax(&wide(x));
-    // x − m rounds once, and exp makes of that an error in proportion to |x − m|, which where exp is not 0 is at most 104.
+    // x − m rounds once, and exp makes of that an error in proportion to |x − m|, which where exp
+    // is not 0 is at most 104.
     check(&y, &expected, &expected, 2.0 * 104.0 + index.len() as f64 + 8.0)
 }
 

@@ -6,7 +6,8 @@ use megabatch_segment::ops;
 use crate::oracle::Rows;
 use crate::{EXTREMA, buffer, filled, plan, scope};
 
-/// Half the distance between the two points of a difference. In f64 its error is of the order of its square.
+/// Half the distance between the two points of a difference. In f64 its error is of the order of
+/// its square.
 const STEP: f64 = 1e-5;
 
 const INDEX: [u32; 11] = [3, 0, 3, 1, 3, 0, 5, 3, 1, 5, 3];
@@ -66,7 +67,7 @@ fn of_extrema() {
         let backward = |d_x: &mut Buffer<f32>| ops::extremum_backward(&plan, &argument, &d_out_there, d_x).unwrap();
         check(&filled(x.len(), backward), &expected, "extremum");
         let shared =
-            |d_x: &mut Buffer<f32>| ops::extremum_backward_shared(&plan, (&x_there, &out), &d_out_there, d_x).unwrap();
+            |d_x: &mut Buffer<f32>| ops::extremum_backward_shared(&plan, &x_there, &out, &d_out_there, d_x).unwrap();
         check(&filled(x.len(), shared), &expected, "extremum, shared");
     }
 }
@@ -87,6 +88,6 @@ fn equal_rows_share_and_the_first_takes_all() {
     ops::max(&plan, &x, (&mut out, &mut argument)).unwrap();
     let all = filled(4, |d_x| ops::extremum_backward(&plan, &argument, &d_out, d_x).unwrap());
     assert_eq!(all, [6.0, 7.0, 0.0, 0.0]);
-    let shared = filled(4, |d_x| ops::extremum_backward_shared(&plan, (&x, &out), &d_out, d_x).unwrap());
+    let shared = filled(4, |d_x| ops::extremum_backward_shared(&plan, &x, &out, &d_out, d_x).unwrap());
     assert_eq!(shared, [3.0, 7.0, 3.0, 0.0]);
 }

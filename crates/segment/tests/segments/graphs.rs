@@ -59,14 +59,15 @@ fn what_is_wrong_with_segments_is_said() {
         many.to_string(),
         "4294967296 rows in 1 segments are more than indices of 32 bits count; divide them among several plans"
     );
-    let ends = Compressed::from_edges((&[0u32, 1], &[0]), (2, 2)).unwrap_err();
+    let ends = Compressed::from_edges(&[0u32, 1], &[0], 2, 2).unwrap_err();
     assert_eq!(ends.to_string(), "2 edges have a row and 1 a column: both arrays list the same edges");
-    let row = Compressed::from_edges((&[0u32, 2], &[0, 0]), (2, 1)).unwrap_err();
+    let row = Compressed::from_edges(&[0u32, 2], &[0, 0], 2, 1).unwrap_err();
     assert_eq!(row.to_string(), "row[1] is 2, but indices go from 0 to below 2");
 }
 
 proptest! {
-    /// Both forms list the edges that they were made of, those of a row (column) in their own order.
+    /// Both forms list the edges that they were made of, those of a row (column) in their own
+    /// order.
     #[test]
     fn compressed_forms_have_the_edges(
         (rows, columns, ends) in (1usize..20, 1usize..20).prop_flat_map(|(rows, columns)| {
@@ -75,7 +76,7 @@ proptest! {
         })
     ) {
         let (row, col): (Vec<u64>, Vec<u64>) = ends.iter().copied().unzip();
-        let by_row = Compressed::from_edges((&row, &col), (rows, columns)).unwrap();
+        let by_row = Compressed::from_edges(&row, &col, rows, columns).unwrap();
         let csr = by_row.csr(columns).unwrap();
         prop_assert_eq!((csr.rows(), csr.columns(), csr.edges()), (rows, columns, ends.len()));
         let mut expected: Vec<u64> = (0..ends.len() as u64).collect();

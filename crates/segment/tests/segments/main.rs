@@ -1,4 +1,5 @@
-//! The operations beside a naive float64 oracle, finite differences and PyTorch, and the arrays that are refused.
+//! The operations beside a naive float64 oracle, finite differences and PyTorch, and the arrays
+//! that are refused.
 
 mod against_oracle;
 mod gradients;

@@ -9,7 +9,8 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// For each segment and column the numbers of `x` with their rows, as `reduce` makes one of them: [segments, columns].
+    /// For each segment and column the numbers of `x` with their rows, as `reduce` makes one of
+    /// them: [segments, columns].
     fn reduced<T>(&self, x: &[f64], reduce: impl Fn(&[(usize, f64)]) -> T) -> Vec<T> {
         let mut out = Vec::new();
         for segment in 0..self.segments {
@@ -30,7 +31,8 @@ impl Rows<'_> {
         self.reduced(x, |numbers| numbers.iter().map(|(_, x)| x).sum::<f64>() / numbers.len().max(1) as f64)
     }
 
-    /// The first of the greatest of `x` times `sign`, a NaN being greater than all: its value and its row.
+    /// The first of the greatest of `x` times `sign`, a NaN being greater than all: its value and
+    /// its row.
     pub(crate) fn extremum(&self, x: &[f64], sign: f64) -> Vec<(f64, usize)> {
         let greater = |a: f64, b: f64| a * sign > b * sign || a.is_nan() && !b.is_nan();
         self.reduced(x, |numbers| {

@@ -43,7 +43,8 @@ pub(super) fn driver(flavour: Flavour) -> PathBuf {
     object("libcuda.so.1", sources, &options)
 }
 
-/// The fake cuBLASLt, which is known to the loader by the name of CUDA 12's and finds the fake driver by its own.
+/// The fake cuBLASLt, which is known to the loader by the name of CUDA 12's and finds the fake
+/// driver by its own.
 pub(super) fn cublaslt() -> PathBuf {
     object("libcublasLt.so.12", CUBLASLT, &["-Wl,-soname,libcublasLt.so.12"])
 }
@@ -53,7 +54,8 @@ pub(super) fn source(text: &str) -> PathBuf {
     object("kernels.so", &[("kernels.cpp", text)], &["-fvisibility=default"])
 }
 
-/// The shared object `name` that `sources` make, which is compiled only if these very texts and options never were.
+/// The shared object `name` that `sources` make, which is compiled only if these very texts and
+/// options never were.
 fn object(name: &str, sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
     let compiler = cache::compiler();
     let version = cache::compiler_version().unwrap_or_else(|error| panic!("{error}"));

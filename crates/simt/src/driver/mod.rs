@@ -1,12 +1,16 @@
-//! A CUDA driver without a GPU: a `libcuda.so.1` compiled when the tests run, for the paths that no machine takes on demand.
+//! A CUDA driver without a GPU: a `libcuda.so.1` compiled when the tests run, for the paths that no
+//! machine takes on demand.
 //!
-//! It emulates the driver on the CPU: contexts, attributes, virtual memory over a memfd (so that mapping a granule twice is real), streams,
-//! events, copies, modules, launches and the capture of graphs. It is stricter than the driver where a caller could go wrong unseen, and fails where a test
-//! asks it to. What it cannot show is how a real driver behaves.
+//! It emulates the driver on the CPU: contexts, attributes, virtual memory over a memfd (so that
+//! mapping a granule twice is real), streams, events, copies, modules, launches and the capture of
+//! graphs. It is stricter than the driver where a caller could go wrong unseen, and fails where a
+//! test asks it to. What it cannot show is how a real driver behaves.
 //!
-//! Loaded first, by its path, it is found by every later `dlopen("libcuda.so.1")` of the process, which goes by that name.
+//! Loaded first, by its path, it is found by every later `dlopen("libcuda.so.1")` of the process,
+//! which goes by that name.
 //!
-//! Beside it comes a fake cuBLASLt, which multiplies on the CPU what its descriptors say and refuses what the library would, or what no algorithm that it gave is for.
+//! Beside it comes a fake cuBLASLt, which multiplies on the CPU what its descriptors say and
+//! refuses what the library would, or what no algorithm that it gave is for.
 
 mod compile;
 
@@ -36,13 +40,17 @@ pub enum Setting {
     VirtualMemory,
     /// Bytes that others hold of the GPU: 0.
     HeldByOthersBytes,
-    /// Threads that one of its four multiprocessors holds at once, whatever else a block takes: 2048.
+    /// Threads that one of its four multiprocessors holds at once, whatever else a block takes:
+    /// 2048.
     ResidentThreads,
-    /// 1: kernels of which no object is known do nothing, so that what is left is the host's work. 0: there are no such kernels.
+    /// 1: kernels of which no object is known do nothing, so that what is left is the host's work.
+    /// 0: there are no such kernels.
     EmptyKernels,
-    /// 0: work is done when it is submitted. 1: only when somebody waits for it, and no more of it than that takes.
+    /// 0: work is done when it is submitted. 1: only when somebody waits for it, and no more of it
+    /// than that takes.
     Deferred,
-    /// Version of cuBLASLt as the library counts, such as 120405: 0, which is too old to be used. What it computes is counted and timed as the kernel `cublasLtMatmul`.
+    /// Version of cuBLASLt as the library counts, such as 120405: 0, which is too old to be used.
+    /// What it computes is counted and timed as the kernel `cublasLtMatmul`.
     CublasLtVersion,
 }
 
@@ -98,7 +106,8 @@ impl FakeDriver {
         driver
     }
 
-    /// A folder with the whole driver as `libcuda.so.1`: a program that is started with it in `LD_LIBRARY_PATH` finds the driver there.
+    /// A folder with the whole driver as `libcuda.so.1`: a program that is started with it in
+    /// `LD_LIBRARY_PATH` finds the driver there.
     ///
     /// # Panics
     /// If it cannot be compiled.
@@ -116,7 +125,8 @@ impl FakeDriver {
         assert_eq!(known, 1, "the fake driver has no setting {setting:?}");
     }
 
-    /// Makes the `nth` call of the driver's function `call` from now on, or of cuBLASLt's, counted from 1, do nothing and return `code`.
+    /// Makes the `nth` call of the driver's function `call` from now on, or of cuBLASLt's, counted
+    /// from 1, do nothing and return `code`.
     pub fn fail(&self, call: &str, nth: u64, code: i32) {
         let call = text(call);
         // SAFETY: this is the function's type in context.cpp; the text lives until it returns.
@@ -138,13 +148,15 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_calls_total")() }
     }
 
-    /// A number for all kernels that ran since this was asked last, in launches of their own or in graphs: which, their grids and arguments, in their order.
+    /// A number for all kernels that ran since this was asked last, in launches of their own or in
+    /// graphs: which, their grids and arguments, in their order.
     pub fn launches(&self) -> u64 {
         // SAFETY: this is the function's type in modules.cpp.
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_launches")() }
     }
 
-    /// Lets `kernel` take so many microseconds by the GPU's events. Once a test has said so of any, kernels of which nothing was said take no time.
+    /// Lets `kernel` take so many microseconds by the GPU's events. Once a test has said so of any,
+    /// kernels of which nothing was said take no time.
     pub fn takes(&self, kernel: &str, us: u64) {
         let kernel = text(kernel);
         // SAFETY: this is the function's type in modules.cpp; the text lives until it returns.
@@ -164,7 +176,8 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_physical_bytes")() }
     }
 
-    /// Reservations, mappings, streams, events, modules, graphs and blocks of pinned memory that exist.
+    /// Reservations, mappings, streams, events, modules, graphs and blocks of pinned memory that
+    /// exist.
     pub fn live_objects(&self) -> u64 {
         // SAFETY: this is the function's type in context.cpp.
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_live_objects")() }
@@ -185,9 +198,11 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> c_int>("fake_contexts_retained")() }
     }
 
-    /// Lets the entries of modules stand for the functions `simt_<entry>` of a shared object:
-    /// `int simt_<entry>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void** params)`, which returns 0 unless the
-    /// kernel went wrong; a cooperative launch takes `simt_cooperative_<entry>`, where there is one. [`Kernels::path`](crate::Kernels::path) is such an object.
+    /// Lets the entries of modules stand for the functions `simt_<entry>` of a shared object: `int
+    /// simt_<entry>(const unsigned grid[3], const unsigned block[3], size_t dynamic_shared, void**
+    /// params)`, which returns 0 unless the kernel went wrong; a cooperative launch takes
+    /// `simt_cooperative_<entry>`, where there is one. [`Kernels::path`](crate::Kernels::path) is
+    /// such an object.
     ///
     /// # Panics
     /// If the object cannot be loaded.
@@ -208,7 +223,8 @@ impl FakeDriver {
     }
 
     fn reset(&self) {
-        // SAFETY: this is the function's type in context.cpp. No test is running but the one that holds `self`.
+        // SAFETY: this is the function's type in context.cpp. No test is running but the one that
+        // holds `self`.
         unsafe { self.function::<unsafe extern "C" fn()>("fake_reset")() }
     }
 
@@ -237,7 +253,8 @@ impl Echo {
 
     /// The first `count` arguments of the last call, each widened to 64 bits.
     pub fn given(&self, count: usize) -> Vec<u64> {
-        // SAFETY: this is the function's type in echo.cpp; what it points at lives as long as the library.
+        // SAFETY: this is the function's type in echo.cpp; what it points at lives as long as the
+        // library.
         let given = unsafe { self.library.get::<unsafe extern "C" fn() -> *const [u64; 16]>(b"echo_given") };
         // SAFETY: as above.
         let words = unsafe { *given.expect("echo.cpp has it")() };
@@ -259,7 +276,8 @@ fn loaded(flavour: Flavour) -> &'static Library {
         // SAFETY: the library's initialisation constructs a few maps.
         let driver = unsafe { Library::new(&path) }.expect("the fake driver can be loaded");
         if flavour == Flavour::Whole {
-            // Also for tests that use none, lest a true one that the machine may have meet the fake driver.
+            // Also for tests that use none, lest a true one that the machine may have meet the fake
+            // driver.
             cublaslt();
         }
         (flavour, driver)

@@ -7,7 +7,8 @@ use megabatch_gpu_core::Device;
 /// What `megabatch` itself exits with where a device cannot be had.
 const NO_DEVICE: u8 = 6;
 
-/// The device that the command line `words` of the example `program` names, or what to exit with once that was told.
+/// The device that the command line `words` of the example `program` names, or what to exit with
+/// once that was told.
 pub(crate) fn named(program: &str, usage: &str, words: &[String]) -> Result<Device, ExitCode> {
     let name = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => "cuda:0".to_owned(),

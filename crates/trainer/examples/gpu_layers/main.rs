@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 
-//! How long LSTM layers take on a GPU, made of the operations in `ops` as a training step makes them: a case a line in, an answer a line out, both JSON,
-//! so that another program can be asked in turn. `benches/peers/gpu_speed.py` does, and prints a table; `scripts/gpu-check` runs that.
+//! How long LSTM layers take on a GPU, made of the operations in `ops` as a training step makes
+//! them: a case a line in, an answer a line out, both JSON, so that another program can be asked in
+//! turn. `benches/peers/gpu_speed.py` does, and prints a table; `scripts/gpu-check` runs that.
 //!
 //! `echo '{"hidden":128,"layers":1,"features":16,"batch":64,"steps":256,"precision":"bf16","budget_s":0.1}' |
 //!  cargo run --release -p megabatch-trainer --example gpu_layers -- [--device N | --device cpu]`
@@ -32,7 +33,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Answers until there are no more cases. What the device refuses, as where memory is short, is an answer too: the next case may be smaller.
+/// Answers until there are no more cases. What the device refuses, as where memory is short, is an
+/// answer too: the next case may be smaller.
 fn answer(device: &Device) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {

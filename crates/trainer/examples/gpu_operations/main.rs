@@ -1,8 +1,10 @@
 #![forbid(unsafe_code)]
 
-//! The suites of operations of segment, amp and trainer on a device of this machine, and whole runs, as a table that grows row by row. `scripts/gpu-check` builds it and runs it.
+//! The suites of operations of segment, amp and trainer on a device of this machine, and whole
+//! runs, as a table that grows row by row. `scripts/gpu-check` builds it and runs it.
 //!
-//! `cargo run --release -p megabatch-trainer --example gpu_operations -- [--device N | --device cpu]`
+//! `cargo run --release -p megabatch-trainer --example gpu_operations -- [--device N | --device
+//! cpu]`
 
 #[path = "../device/mod.rs"]
 mod device;

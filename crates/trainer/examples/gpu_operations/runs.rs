@@ -1,4 +1,5 @@
-//! Whole runs on a device beside the same on the processor: the losses of every step, and those of validations.
+//! Whole runs on a device beside the same on the processor: the losses of every step, and those of
+//! validations.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -64,7 +65,8 @@ fn windows() -> InMemory {
     InMemory::new(shape(), features, wave(2 * SAMPLES, 0.03)).expect("the arrays have the shape's sizes")
 }
 
-/// Two epochs and some of samples in short runs, so that batches are of several shapes and most come again.
+/// Two epochs and some of samples in short runs, so that batches are of several shapes and most
+/// come again.
 fn of(precision: Precision) -> Config {
     let model = ModelConfig { hidden: 20, layers: 1, ..ModelConfig::default() };
     let mut config = Config { model, precision, batch_size: 32, threads: 1, seed: 11, ..Config::default() };
@@ -76,15 +78,17 @@ fn of(precision: Precision) -> Config {
 fn whole() -> Config {
     let mut config = of(Precision::Bf16);
     config.dropout = 0.2;
-    // The bias of keys has no gradient but what rounding leaves, of which AdamW would follow the sign.
+    // The bias of keys has no gradient but what rounding leaves, of which AdamW would follow the
+    // sign.
     config.optimizer.epsilon = 1e-4;
     let attention = Fusion::Attention { heads: 4, feed_forward: 2 };
     let model = ModelConfig { layers: 2, layer_norm: true, fusion: attention, ..config.model };
     Config { model: ModelConfig { pooling: Pooling::Attention { heads: 2 }, ..model }, ..config }
 }
 
-/// By how much a loss may be off, of the largest: by the order of sums and the GPU's exponentials in single precision, in 16 bits by what rounding on either side of a middle makes of numbers with 11
-/// significant bits or with 8; TF32 has 11, too.
+/// By how much a loss may be off, of the largest: by the order of sums and the GPU's exponentials
+/// in single precision, in 16 bits by what rounding on either side of a middle makes of numbers
+/// with 11 significant bits or with 8; TF32 has 11, too.
 fn tolerance(config: &Config) -> f64 {
     match config.precision {
         Precision::Fp32 if config.tf32 => 2e-2,

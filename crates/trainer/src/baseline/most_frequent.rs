@@ -17,7 +17,8 @@ impl ClassCounts {
         ClassCounts { classes, counts: vec![0; horizons * classes.count()] }
     }
 
-    /// Counts the classes of `targets` [.., K] that are known; of nodes and graphs, where all of a row are.
+    /// Counts the classes of `targets` [.., K] that are known; of nodes and graphs, where all of a
+    /// row are.
     pub(super) fn add(&mut self, targets: &[f32], are_of_graphs: bool) -> Result<()> {
         Loss::Classes(self.classes).check_rows(targets, 1)?;
         let width = self.classes.count();
@@ -34,8 +35,8 @@ impl ClassCounts {
         self.counts.iter().all(|&count| count == 0)
     }
 
-    /// What a model would put out for the shares of the classes, [K, C]: their logarithms. Each class is counted once more than it came, so that
-    /// none has the probability 0.
+    /// What a model would put out for the shares of the classes, [K, C]: their logarithms. Each
+    /// class is counted once more than it came, so that none has the probability 0.
     pub(super) fn outputs(&self) -> Vec<f32> {
         let width = self.classes.count();
         let of_horizon = |counts: &[usize]| {

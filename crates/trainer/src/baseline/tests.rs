@@ -6,7 +6,8 @@ use super::*;
 use crate::model::{SampleShape, Timeframe};
 use crate::samples::{Batch, InMemory, Samples};
 
-/// Two timeframes; targets are linear in the last bars, the second one constant; one feature repeats another.
+/// Two timeframes; targets are linear in the last bars, the second one constant; one feature
+/// repeats another.
 fn linear_samples(samples: usize) -> InMemory {
     let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 2 };
     let shape = SampleShape { timeframes: vec![timeframe("M1", 3), timeframe("H1", 2)], outputs: 2 };
@@ -35,12 +36,14 @@ fn linear_targets_are_predicted_and_means_are_means() {
     assert!(zeros.iter().all(|&y| y == 0.0));
     let training: f64 = (0..150).map(|n| f64::from(samples_target(&samples, n))).sum::<f64>() / 150.0;
     assert!((f64::from(means[0]) - training).abs() < 1e-6 && means[1] == 3.0, "{means:?}");
-    // The ridge moves the coefficients by about its share, 1e-8, and single precision rounds the result.
+    // The ridge moves the coefficients by about its share, 1e-8, and single precision rounds the
+    // result.
     let error = linear.iter().zip(batch.view().targets()).map(|(y, target)| (y - target).abs()).fold(0.0, f32::max);
     assert!(error < 1e-5, "{error}");
 }
 
-/// Targets that are not known leave each horizon with the coefficients that its other samples have by themselves.
+/// Targets that are not known leave each horizon with the coefficients that its other samples have
+/// by themselves.
 #[test]
 fn a_horizon_is_fitted_on_its_known_targets() {
     let whole = linear_samples(150);

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::form::Form;
 use crate::kernel::Isa;
 
-/// How the numbers of a run are computed. Another form or another machine changes how sums are rounded, and nothing else.
+/// How the numbers of a run are computed. Another form or another machine changes how sums are
+/// rounded, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arithmetic {
     /// The model's form.

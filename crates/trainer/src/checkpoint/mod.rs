@@ -2,11 +2,12 @@
 
 //! Checkpoints: folders `step-NNNNNNNN` that appear whole or not at all.
 //!
-//! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and `exp_avg_sq.<name>`; empty for an optimizer
-//! without moments), `carried.safetensors` for a run that carries states (see [`carried`](crate::carried)), `state.json`
-//! ([`State`]), the caller's `config.yaml`, and the checksums of them all. It is written under another name beside its place,
-//! every file and the folder are flushed to the disk, and then it is renamed: what has the right name is complete, and what was
-//! damaged later is found out when it is read.
+//! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and
+//! `exp_avg_sq.<name>`; empty for an optimizer without moments), `carried.safetensors` for a run
+//! that carries states (see [`carried`](crate::carried)), `state.json` ([`State`]), the caller's
+//! `config.yaml`, and the checksums of them all. It is written under another name beside its place,
+//! every file and the folder are flushed to the disk, and then it is renamed: what has the right
+//! name is complete, and what was damaged later is found out when it is read.
 
 mod arithmetic;
 mod checksums;
@@ -32,13 +33,14 @@ use crate::weights::{TensorFile, encode};
 use storage::{Disk, Storage};
 
 const PREFIX: &str = "step-";
-/// Before the name of a checkpoint that is being written or removed. What a run that was killed leaves of it is removed.
+/// Before the name of a checkpoint that is being written or removed. What a run that was killed
+/// leaves of it is removed.
 const UNFINISHED: &str = ".unfinished-";
 /// Before the name of a checkpoint that could not be read when a run went on from an older one. It
 /// is kept for whoever wants to look into it.
 const UNREADABLE: &str = "unreadable-";
-/// Before the name of a checkpoint that makes way for another one of the same step. It goes back to its place if the run was
-/// killed before the other one came.
+/// Before the name of a checkpoint that makes way for another one of the same step. It goes back to
+/// its place if the run was killed before the other one came.
 const REPLACED: &str = ".replaced-";
 
 const MODEL: &str = "model.safetensors";
@@ -58,7 +60,8 @@ pub struct Checkpoints {
     pub keep_last: usize,
     /// Whether the one with the best validation loss is kept beside them.
     pub keep_best: bool,
-    /// Optimizer steps between checkpoints, beside those at each epoch's end and at the end of training.
+    /// Optimizer steps between checkpoints, beside those at each epoch's end and at the end of
+    /// training.
     pub every_steps: Option<u64>,
     /// Text saved as `config.yaml` in each.
     pub config_text: String,
@@ -76,11 +79,12 @@ pub struct Resumed {
     /// Their folders. [`Trainer::train`](crate::Trainer::train) renames them to
     /// `unreadable-step-NNNNNNNN`.
     pub skipped_paths: Vec<PathBuf>,
-    /// Settings that are not the checkpoint's and may differ, see [`RunSettings`]. With any, the run goes on in another way than
-    /// the uninterrupted one would have.
+    /// Settings that are not the checkpoint's and may differ, see [`RunSettings`]. With any, the
+    /// run goes on in another way than the uninterrupted one would have.
     pub changed: Vec<ChangedSetting>,
-    /// How the run is computed from now on, where that is not how the checkpoint was (`state.arithmetic`). With one, the run
-    /// goes on as the uninterrupted one would have up to rounding only.
+    /// How the run is computed from now on, where that is not how the checkpoint was
+    /// (`state.arithmetic`). With one, the run goes on as the uninterrupted one would have up to
+    /// rounding only.
     pub other_arithmetic: Option<Arithmetic>,
 }
 
@@ -99,7 +103,8 @@ impl Checkpoints {
         }
     }
 
-    /// Saves a checkpoint, then removes those that are no longer kept. After a failure at any point, those before it are there.
+    /// Saves a checkpoint, then removes those that are no longer kept. After a failure at any
+    /// point, those before it are there.
     pub(crate) fn save<S: Scalar>(
         &self,
         state: &State,
@@ -139,7 +144,8 @@ impl Checkpoints {
         let path = self.folder.join(&name);
         let saved = write(storage, &unfinished, files).and_then(|()| self.put(storage, &unfinished, &path));
         if saved.is_err() && unfinished.exists() {
-            // Gives back the room on a full disk. Why it failed is what the caller must know; this may fail for the same reason.
+            // Gives back the room on a full disk. Why it failed is what the caller must know; this
+            // may fail for the same reason.
             let _ = storage.remove_folder(&unfinished);
         }
         saved?;
@@ -147,13 +153,14 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Renames a folder that is complete to `path`. A checkpoint that is there already, damaged or of the same run, makes way.
+    /// Renames a folder that is complete to `path`. A checkpoint that is there already, damaged or
+    /// of the same run, makes way.
     fn put(&self, storage: &dyn Storage, unfinished: &Path, path: &Path) -> Result<()> {
         let replaced = self.folder.join(format!("{REPLACED}{}", file_name(path)));
         if path.exists() {
             remove(storage, &replaced)?;
         }
-        let moved = exchange(storage, (unfinished, path), &replaced);
+        let moved = exchange(storage, unfinished, path, &replaced);
         if moved.is_err() && replaced.exists() && !path.exists() {
             // Where this fails too, it is done when the run is resumed.
             let _ = storage.rename(&replaced, path);
@@ -191,14 +198,16 @@ impl Checkpoints {
     }
 
     fn drop_one(&self, storage: &dyn Storage, path: &Path) -> Result<()> {
-        // Renamed first, so that a removal that is interrupted leaves no half checkpoint under a good name.
+        // Renamed first, so that a removal that is interrupted leaves no half checkpoint under a
+        // good name.
         let aside = self.folder.join(format!("{UNFINISHED}{}", file_name(path)));
         remove(storage, &aside)?;
         storage.rename(path, &aside).map_err(Error::file(path, "rename before its removal"))?;
         remove(storage, &aside)
     }
 
-    /// The complete checkpoints, oldest first: number of steps and folder. None where the folder does not exist.
+    /// The complete checkpoints, oldest first: number of steps and folder. None where the folder
+    /// does not exist.
     ///
     /// # Errors
     /// [`Error::File`] when the folder cannot be read.
@@ -235,24 +244,26 @@ impl Checkpoints {
         entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed())).collect()
     }
 
-    /// Loads the latest checkpoint of less than `before` steps that can be read, for a run with these settings that is computed so;
-    /// `None` when there is no such checkpoint at all.
+    /// Loads the latest checkpoint of less than `before` steps that can be read, for a run with
+    /// these settings that is computed so; `None` when there is no such checkpoint at all.
     pub(crate) fn load_latest<S: Scalar>(
         &self,
         before: u64,
         (run, arithmetic): (&RunSettings, &Arithmetic),
-        (parameters, optimizer): (&mut TensorSet<S>, &mut Optimizer<S>),
+        parameters: &mut TensorSet<S>,
+        optimizer: &mut Optimizer<S>,
         mut carried: Option<&mut TensorSet<f32>>,
     ) -> Result<Option<Resumed>> {
         self.clean()?;
         let (mut skipped, mut skipped_paths) = (Vec::new(), Vec::new());
         for (_, path) in self.list()?.into_iter().rev().filter(|(step, _)| *step < before) {
-            match load(&path, run, (parameters, optimizer), carried.as_deref_mut()) {
+            match load(&path, run, parameters, optimizer, carried.as_deref_mut()) {
                 Ok((state, changed)) => {
                     let other_arithmetic = (state.arithmetic != *arithmetic).then(|| arithmetic.clone());
                     return Ok(Some(Resumed { path, state, skipped, skipped_paths, changed, other_arithmetic }));
                 }
-                // The settings are at fault and not the checkpoint: an older one would be no better.
+                // The settings are at fault and not the checkpoint: an older one would be no
+                // better.
                 Err(error @ Error::OtherRun { .. }) => return Err(error),
                 Err(error) => {
                     skipped.push(error);
@@ -280,7 +291,7 @@ fn write(storage: &dyn Storage, folder: &Path, mut files: Files) -> Result<()> {
 }
 
 /// Moves what is at `path` to `aside`, if anything is, and `new` to `path`.
-fn exchange(storage: &dyn Storage, (new, path): (&Path, &Path), aside: &Path) -> Result<()> {
+fn exchange(storage: &dyn Storage, new: &Path, path: &Path, aside: &Path) -> Result<()> {
     if path.exists() {
         storage.rename(path, aside).map_err(Error::file(path, "move aside"))?;
     }
@@ -291,7 +302,8 @@ fn exchange(storage: &dyn Storage, (new, path): (&Path, &Path), aside: &Path) ->
 fn load<S: Scalar>(
     path: &Path,
     run: &RunSettings,
-    (parameters, optimizer): (&mut TensorSet<S>, &mut Optimizer<S>),
+    parameters: &mut TensorSet<S>,
+    optimizer: &mut Optimizer<S>,
     carried: Option<&mut TensorSet<f32>>,
 ) -> Result<(State, Vec<ChangedSetting>)> {
     let (state, files) = State::read(path)?;

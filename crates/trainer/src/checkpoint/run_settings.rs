@@ -19,17 +19,19 @@ use crate::tuning::Tuning;
 
 /// The settings that decide the course of a run, kept in its checkpoints.
 ///
-/// A resumed run must have the checkpoint's where its numbers would mean something else under others: the samples and the
-/// model (weights), whether states are carried, the optimizer's rule, decays and ε (moments), the loss and the number of
-/// validation samples (best validation, early stopping), what the order of samples depends on (position), and the curve of the
-/// learning rate, which is drawn over the whole run. Where it is not level, that includes the number of steps.
+/// A resumed run must have the checkpoint's where its numbers would mean something else under
+/// others: the samples and the model (weights), whether states are carried, the optimizer's rule,
+/// decays and ε (moments), the loss and the number of validation samples (best validation, early
+/// stopping), what the order of samples depends on (position), and the curve of the learning rate,
+/// which is drawn over the whole run. Where it is not level, that includes the number of steps.
 ///
-/// What only decides how the next steps are made may be changed on purpose: learning rate, weight decay, limit of the norm,
-/// dropout, how the loss scale changes. Resuming tells these changes.
+/// What only decides how the next steps are made may be changed on purpose: learning rate, weight
+/// decay, limit of the norm, dropout, how the loss scale changes. Resuming tells these changes.
 ///
-/// What is not here may change without a word: when to end, validate and save (early stopping and, at a constant rate, the
-/// number of steps among them), what to do about divergence, gradient checkpointing, and the number of
-/// threads. The form is told apart, see [`Arithmetic`](crate::Arithmetic).
+/// What is not here may change without a word: when to end, validate and save (early stopping and,
+/// at a constant rate, the number of steps among them), what to do about divergence, gradient
+/// checkpointing, and the number of threads. The form is told apart, see
+/// [`Arithmetic`](crate::Arithmetic).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
     /// What a sample is made of.
@@ -102,7 +104,8 @@ impl fmt::Display for ChangedSetting {
 type Settings = Vec<(&'static str, String)>;
 
 impl RunSettings {
-    /// What a run with the settings `now` has changed, if it may go on from the checkpoint at `path`, whose settings these are.
+    /// What a run with the settings `now` has changed, if it may go on from the checkpoint at
+    /// `path`, whose settings these are.
     pub(super) fn compare(&self, path: &Path, now: &RunSettings) -> Result<Vec<ChangedSetting>> {
         let ((fixed, free), (fixed_now, free_now)) = (self.settings(), now.settings());
         if let Some(ChangedSetting { setting, before, now }) = differences(fixed, fixed_now).next() {
@@ -111,7 +114,8 @@ impl RunSettings {
         Ok(differences(free, free_now).collect())
     }
 
-    /// Those that must be equal and those that may be changed. A setting that only another one gives a meaning follows that one.
+    /// Those that must be equal and those that may be changed. A setting that only another one
+    /// gives a meaning follows that one.
     fn settings(&self) -> (Settings, Settings) {
         // Every field by name, so that a new one is not forgotten here.
         let RunSettings {

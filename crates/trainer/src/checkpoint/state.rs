@@ -31,13 +31,15 @@ pub struct State {
     pub best: Option<Best>,
     /// For how long the validation loss has not improved, where early stopping watches it.
     pub plateau: Plateau,
-    /// Rollbacks so far, and the losses by which a divergence is told. Nothing, in checkpoints from before there were any.
+    /// Rollbacks so far, and the losses by which a divergence is told. Nothing, in checkpoints from
+    /// before there were any.
     #[serde(default)]
     pub course: Course,
     /// The loss scale, for a run in fp16.
     #[serde(default)]
     pub scaler: Option<ScalerState>,
-    /// Whether what follows the last step, such as its validation, is still to be done: memory ran short for it.
+    /// Whether what follows the last step, such as its validation, is still to be done: memory ran
+    /// short for it.
     #[serde(default)]
     pub unfinished: bool,
     /// Steps that changed the weights, by which Adam corrects its moments: all but those that
@@ -65,10 +67,12 @@ struct Version {
 impl State {
     pub(crate) const VERSION: u32 = 2;
 
-    /// The state of the checkpoint in the folder `path`, all of whose files are checked to be as they were written.
+    /// The state of the checkpoint in the folder `path`, all of whose files are checked to be as
+    /// they were written.
     ///
     /// # Errors
-    /// [`Error::File`] when a file cannot be read; [`Error::Checkpoint`] when it is damaged or not what this build writes.
+    /// [`Error::File`] when a file cannot be read; [`Error::Checkpoint`] when it is damaged or not
+    /// what this build writes.
     pub fn of_checkpoint(path: &Path) -> Result<Self> {
         let (state, files) = Self::read(path)?;
         let carried = state.run.carry_state.then_some(CARRIED);
@@ -91,7 +95,8 @@ impl State {
     }
 }
 
-/// Refuses another version, which may have other checksums or none. What cannot be understood is left for them to judge.
+/// Refuses another version, which may have other checksums or none. What cannot be understood is
+/// left for them to judge.
 fn check_version(path: &Path) -> Result<()> {
     let text = fs::read(path).map_err(Error::file(path, "read"))?;
     match serde_json::from_slice(&text) {

@@ -6,7 +6,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Where checkpoints are written. Each operation may fail before, within or after its effect; only a rename is never half done.
+/// Where checkpoints are written. Each operation may fail before, within or after its effect; only
+/// a rename is never half done.
 pub(super) trait Storage {
     /// Makes a folder and those that it lies in.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;

@@ -1,4 +1,5 @@
-//! Faults while saving: whatever fails, and wherever, the checkpoints before are there, and none is half.
+//! Faults while saving: whatever fails, and wherever, the checkpoints before are there, and none is
+//! half.
 
 use std::cell::Cell;
 use std::io;
@@ -151,7 +152,7 @@ fn resume(checkpoints: &Checkpoints) -> Option<(u64, f32)> {
     let (mut parameters, mut optimizer) = numbers(f32::NAN);
     let State { run, arithmetic, .. } = state(0);
     let resumed =
-        checkpoints.load_latest(u64::MAX, (&run, &arithmetic), (&mut parameters, &mut optimizer), None).unwrap()?;
+        checkpoints.load_latest(u64::MAX, (&run, &arithmetic), &mut parameters, &mut optimizer, None).unwrap()?;
     assert!(resumed.skipped.is_empty() && resumed.changed.is_empty(), "{resumed:?}");
     Some((resumed.state.step, parameters.values()[0]))
 }
@@ -164,8 +165,8 @@ fn hidden(checkpoints: &Checkpoints) -> usize {
     checkpoints.entries().unwrap().iter().filter(|path| file_name(path).starts_with('.')).count()
 }
 
-/// Saves step `step` with the number 9 after `saved` (number = step) with every fault; checks what is left, and that the run
-/// can go on.
+/// Saves step `step` with the number 9 after `saved` (number = step) with every fault; checks what
+/// is left, and that the run can go on.
 fn check(saved: &[u64], step: u64) {
     let mut at = 0;
     loop {

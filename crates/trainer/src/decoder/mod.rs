@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! What becomes of the samples' encodings, the same in both forms: fusion, graph attention, a readout, the linear head, each where the
-//! model has it.
+//! What becomes of the samples' encodings, the same in both forms: fusion, graph attention, a
+//! readout, the linear head, each where the model has it.
 
 mod attend;
 #[cfg(test)]
@@ -60,7 +60,8 @@ pub(crate) struct GraphShard<'a> {
 }
 
 impl Decoder {
-    /// Appends the parameters to `layout`, for encodings of `width` numbers, `timeframes` times as many units, and K = `outputs`.
+    /// Appends the parameters to `layout`, for encodings of `width` numbers, `timeframes` times as
+    /// many units, and K = `outputs`.
     pub(crate) fn new(
         config: ModelConfig,
         (timeframes, width, outputs): (usize, usize, usize),
@@ -76,7 +77,7 @@ impl Decoder {
         };
         let fused = if fusion.is_some() { hidden } else { width };
         let attention =
-            config.graph.map(|graph| GraphAttention::new(graph, (fused, config.edge_attributes, outputs), layout));
+            config.graph.map(|graph| GraphAttention::new(graph, fused, config.edge_attributes, outputs, layout));
         let has_head = config.graph.is_none_or(|graph| graph.output == GraphOutput::Linear);
         let top = attention.as_ref().map_or(fused, GraphAttention::width);
         let head = has_head.then(|| Head::new(top, outputs, layout));
@@ -123,7 +124,8 @@ impl Decoder {
         self.widths.readout.rows(samples)
     }
 
-    /// Numbers in the buffers of [`Decoding`], apart from attention's own, in the order of its fields.
+    /// Numbers in the buffers of [`Decoding`], apart from attention's own, in the order of its
+    /// fields.
     fn lens(&self, room: Room) -> [usize; 9] {
         let Widths { encoding, fused, top, outputs, readout } = self.widths;
         let (encodings, outputs) = (room.samples * encoding, self.rows(room.samples) * outputs);
@@ -155,7 +157,8 @@ impl Decoder {
         self.fusion.map_or(0, |fusion| FusionMemory::<f32>::len(fusion.sizes, room.samples, purpose))
     }
 
-    /// Whether the encodings' gradient is formed: for an encoder that learns, and where it is that of what the head reads.
+    /// Whether the encodings' gradient is formed: for an encoder that learns, and where it is that
+    /// of what the head reads.
     fn has_d_encodings(&self) -> bool {
         self.encoder_learns || self.attention.is_none()
     }
@@ -164,7 +167,8 @@ impl Decoder {
     fn head_backward<S: Scalar>(
         &self,
         parameters: &TensorSet<S>,
-        (read, d_outputs): (&[S], &[S]),
+        read: &[S],
+        d_outputs: &[S],
         d_read: &mut [S],
         gradients: &mut TensorSet<S>,
     ) {
@@ -183,7 +187,7 @@ impl Decoder {
 
     /// Numbers in the memory of the fast form for shards of up to `room`.
     pub(crate) fn fast_len(&self, room: Room, purpose: Purpose) -> usize {
-        let len = |attention| AttentionPass::len(attention, (room.samples, room.edges), passes(purpose));
+        let len = |attention| AttentionPass::len(attention, room.samples, room.edges, passes(purpose));
         let own = self.lens(room).iter().sum::<usize>() + self.fusion_len(room, purpose);
         own + self.attention.as_ref().map_or(0, len)
     }
@@ -204,7 +208,8 @@ pub(crate) fn passes(purpose: Purpose) -> Passes {
     }
 }
 
-/// The memory from a shard's encodings to its outputs and back. B samples, of which R rows of outputs are made: one each, or one of all.
+/// The memory from a shard's encodings to its outputs and back. B samples, of which R rows of
+/// outputs are made: one each, or one of all.
 #[derive(Debug)]
 pub(crate) struct Decoding<S: Scalar, A> {
     /// B now.
@@ -276,7 +281,8 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
     pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut Trace) {
         let Widths { encoding, top, readout, .. } = self.widths;
         trace.look(
-            ("the encoder", "what it gives of each sample [B, D]"),
+            "the encoder",
+            "what it gives of each sample [B, D]",
             &self.encodings.as_slice()[..self.samples * encoding],
         );
         if let (Some(fusion), Some(memory)) = (&decoder.fusion, &self.fusion) {
@@ -284,14 +290,15 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         }
         if decoder.attention.is_some() {
             trace.look(
-                ("graph attention", "what it gives of each node [N, W]"),
+                "graph attention",
+                "what it gives of each node [N, W]",
                 &self.attended.as_slice()[..self.samples * top],
             );
         }
         if readout != Readout::Node {
-            trace.look(("the readout", "what it gives of the graph [W]"), self.pooled.as_slice());
+            trace.look("the readout", "what it gives of the graph [W]", self.pooled.as_slice());
         }
-        trace.look(("head", "outputs"), self.outputs());
+        trace.look("head", "outputs", self.outputs());
     }
 
     /// The encodings' gradient [B, D], after [`Decoding::backward`] for an encoder that learns.
@@ -310,7 +317,8 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         (&self.outputs.as_slice()[..len], &mut self.d_outputs.as_mut_slice()[..len])
     }
 
-    /// The weights [heads, n, n] of fusion by attention of one sample, after [`Decoding::forward`]; none without it.
+    /// The weights [heads, n, n] of fusion by attention of one sample, after [`Decoding::forward`];
+    /// none without it.
     pub(crate) fn fusion_weights(&self, decoder: &Decoder, sample: usize) -> &[S] {
         match (&decoder.fusion, &self.fusion) {
             (Some(fusion), Some(memory)) => memory.weights(fusion, sample),
@@ -322,7 +330,8 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         self.widths.readout.rows(self.samples) * self.widths.outputs
     }
 
-    /// Computes the outputs from the encodings; `graph` is that of the samples, for a model over graphs.
+    /// Computes the outputs from the encodings; `graph` is that of the samples, for a model over
+    /// graphs.
     pub(crate) fn forward(
         &mut self,
         decoder: &Decoder,
@@ -366,7 +375,8 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         self.forward(decoder, weights, graph);
     }
 
-    /// Goes back from the outputs' gradient to that of the encodings; adds the parameters' gradients to `gradients`.
+    /// Goes back from the outputs' gradient to that of the encodings; adds the parameters'
+    /// gradients to `gradients`.
     pub(crate) fn backward(
         &mut self,
         decoder: &Decoder,
@@ -396,7 +406,8 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         }
     }
 
-    /// Goes back through the head and the readout, to what they read: attention's outputs or, without it, the fused vectors or encodings.
+    /// Goes back through the head and the readout, to what they read: attention's outputs or,
+    /// without it, the fused vectors or encodings.
     fn backward_to_attended(&mut self, decoder: &Decoder, parameters: &TensorSet<S>, gradients: &mut TensorSet<S>) {
         let (nodes, d_nodes) = match (&decoder.attention, &decoder.fusion, &self.fusion) {
             (Some(_), ..) => (self.attended.as_slice(), &mut self.d_attended),
@@ -407,10 +418,10 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         let (nodes, d_nodes) = (&nodes[..len], &mut d_nodes.as_mut_slice()[..len]);
         let d_outputs = &self.d_outputs.as_slice()[..self.widths.readout.rows(self.samples) * self.widths.outputs];
         if self.widths.readout == Readout::Node {
-            decoder.head_backward(parameters, (nodes, d_outputs), d_nodes, gradients);
+            decoder.head_backward(parameters, nodes, d_outputs, d_nodes, gradients);
         } else {
             let d_pooled = self.d_pooled.as_mut_slice();
-            decoder.head_backward(parameters, (self.pooled.as_slice(), d_outputs), d_pooled, gradients);
+            decoder.head_backward(parameters, self.pooled.as_slice(), d_outputs, d_pooled, gradients);
             self.widths.readout.backward(d_pooled, &self.arguments, d_nodes);
         }
     }

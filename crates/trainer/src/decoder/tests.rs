@@ -1,4 +1,5 @@
-//! Gradients of whole models over graphs against finite differences, in double precision: encoder, attention, readout, head and loss.
+//! Gradients of whole models over graphs against finite differences, in double precision: encoder,
+//! attention, readout, head and loss.
 
 use std::sync::Arc;
 
@@ -36,9 +37,9 @@ struct Problem {
 }
 
 impl Problem {
-    fn new(scope: &Scope, model: Model, (nodes, edges): (usize, &[(u32, u32)]), (loss, drops): (Loss, bool)) -> Self {
+    fn new(scope: &Scope, model: Model, nodes: usize, edges: &[(u32, u32)], loss: Loss, drops: bool) -> Self {
         let (to, from): (Vec<u32>, Vec<u32>) = edges.iter().map(|&(a, b)| (a % nodes as u32, b % nodes as u32)).unzip();
-        let by_row = Compressed::from_edges((&to, &from), (nodes, nodes)).unwrap();
+        let by_row = Compressed::from_edges(&to, &from, nodes, nodes).unwrap();
         let by_column = by_row.csr(nodes).unwrap().transposed().unwrap();
         let outputs = model.shape().outputs;
         let mut targets = numbers(99, model.decoder().rows(nodes) * outputs);
@@ -90,13 +91,13 @@ impl Problem {
         let mut gradients = TensorSet::zeros(scope, &Arc::clone(self.model.layout())).unwrap();
         self.forward(pass);
         let (y, d_y) = pass.outputs_and_gradient_mut();
-        self.loss.graph_gradient((y, &self.targets), (self.model.shape().outputs, self.count()), d_y);
+        self.loss.graph_gradient(y, &self.targets, self.model.shape().outputs, self.count(), d_y);
         pass.backward((&self.model, &self.parameters), Some(self.graph()), &mut gradients);
         gradients
     }
 
     /// Checks the gradient of a tensor by central differences at up to 10 of its numbers.
-    fn check(&mut self, pass: &mut Pass<f64>, (name, gradient): (&str, &[f64])) {
+    fn check(&mut self, pass: &mut Pass<f64>, name: &str, gradient: &[f64]) {
         const STEP: f64 = 1e-6;
         for index in (0..gradient.len()).step_by(gradient.len().div_ceil(10).max(1)) {
             let at = self.parameters.get(name).unwrap()[index];
@@ -107,8 +108,9 @@ impl Problem {
             let [above, middle, below] = [loss_at(at + STEP), loss_at(at), loss_at(at - STEP)];
             let slopes = [(above - middle) / STEP, (middle - below) / STEP, (above - below) / (2.0 * STEP)];
             self.parameters.get_mut(name).unwrap()[index] = at;
-            // The step's square times a third derivative, which norms make large, and a rounding of 1e-16 divided by the step; where a kink lies
-            // within the step, one side is right up to the step times a second derivative of order 10.
+            // The step's square times a third derivative, which norms make large, and a rounding of
+            // 1e-16 divided by the step; where a kink lies within the step, one side is right up to
+            // the step times a second derivative of order 10.
             let apart = slopes.iter().map(|slope| (slope - gradient[index]).abs()).fold(f64::MAX, f64::min);
             assert!(
                 apart < 3e-5 * (1.0 + gradient[index].abs()),
@@ -163,7 +165,7 @@ proptest! {
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| Timeframe { name: format!("T{k}"), steps, features };
         let shape = SampleShape { timeframes: windows.iter().enumerate().map(timeframe).collect(), outputs };
         let scope = Device::cpu().scope("gradients");
-        let mut problem = Problem::new(&scope, Model::new(shape, config).unwrap(), (nodes, &edges), (loss, drops));
+        let mut problem = Problem::new(&scope, Model::new(shape, config).unwrap(), nodes, &edges, loss, drops);
         let room = Room { samples: nodes, edges: edges.len(), run: 1 };
         let mut pass = Pass::with_room(&scope, &problem.model, room, InputGradients::Skip).unwrap();
         if lstm {
@@ -171,7 +173,7 @@ proptest! {
         }
         let gradients = problem.gradients(&mut pass, &scope);
         for (name, _, gradient) in gradients.tensors() {
-            problem.check(&mut pass, (name, gradient));
+            problem.check(&mut pass, name, gradient);
         }
     }
 }

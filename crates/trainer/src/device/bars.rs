@@ -50,7 +50,7 @@ impl Bars {
     }
 
     /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
-    pub(super) fn tally<T: Operand>(tally: &mut Tally<'_>, (k, sizes): (usize, Sizes)) {
+    pub(super) fn tally<T: Operand>(tally: &mut Tally<'_>, k: usize, sizes: Sizes) {
         let (batch, name) = (tally.batch, tally.model.shape().timeframes[k].name.clone());
         let (features, bars) = (sizes.features, batch.bars[k]);
         match &batch.series {
@@ -81,7 +81,8 @@ impl Bars {
         self.series.is_some()
     }
 
-    /// Finds the distinct windows of a batch in timeframe `k`; with `runs`, numbers of samples that follow one another, those of each run are one.
+    /// Finds the distinct windows of a batch in timeframe `k`; with `runs`, numbers of samples that
+    /// follow one another, those of each run are one.
     pub(super) fn find(&mut self, batch: &BatchView<'_>, k: usize, runs: &[usize]) {
         let steps = self.sizes.steps;
         let (starts, ends) = (batch.starts(k), batch.ends(k));
@@ -93,7 +94,9 @@ impl Bars {
         self.windows.set((&self.starts, ends), steps, runs);
     }
 
-    /// Has the windows that were found go on to so many `steps`, and lists the bars that they cover. Of what comes after the last bar that a sample reads, nothing is read: it stands in for it.
+    /// Has the windows that were found go on to so many `steps`, and lists the bars that they
+    /// cover. Of what comes after the last bar that a sample reads, nothing is read: it stands in
+    /// for it.
     pub(super) fn lay(&mut self, steps: usize) -> Result<()> {
         self.windows.go_on_to(steps);
         let last = self.bars_read().saturating_sub(1);
@@ -115,7 +118,8 @@ impl Bars {
         make_room(&mut self.wide, bars * self.sizes.features)
     }
 
-    /// Gives `mail` what the device has to know of them. The bars themselves, where it does not keep the series, go there beside the work of the batch before.
+    /// Gives `mail` what the device has to know of them. The bars themselves, where it does not
+    /// keep the series, go there beside the work of the batch before.
     pub(super) fn post<'a>(
         &'a mut self,
         (batch, k): (&BatchView<'_>, usize),
@@ -202,7 +206,8 @@ impl Bars {
     }
 }
 
-/// So many elements, and some more for those that follow to begin where products load 16 bytes at a time.
+/// So many elements, and some more for those that follow to begin where products load 16 bytes at a
+/// time.
 fn padded(len: usize) -> usize {
     len.next_multiple_of(8)
 }

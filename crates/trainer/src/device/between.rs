@@ -22,7 +22,8 @@ pub(super) struct Between<T: Operand> {
 }
 
 impl<T: Operand> Between<T> {
-    /// Between layer `l` of a model and the one above; memory on `scope` is taken when batches come.
+    /// Between layer `l` of a model and the one above; memory on `scope` is taken when batches
+    /// come.
     pub(super) fn new(scope: &Scope, model: &Model, l: usize) -> Result<Self> {
         Ok(Between {
             norms: Norms::new(scope, model, l)?,
@@ -41,7 +42,8 @@ impl<T: Operand> Between<T> {
         normed * hidden * size_of::<f32>() + changed * hidden * size_of::<T>() + Norms::bytes(model, rows)
     }
 
-    /// Makes of `outputs` what the layer above reads; `dropped` tells what is dropped in a timeframe.
+    /// Makes of `outputs` what the layer above reads; `dropped` tells what is dropped in a
+    /// timeframe.
     pub(super) fn forward<'d>(
         &mut self,
         outputs: Outputs<'_, T>,
@@ -79,7 +81,8 @@ impl<T: Operand> Between<T> {
         Rows { part: Part { buffer: &self.changed, start: outputs.start_of_all(k) }, ..of }
     }
 
-    /// Turns the gradients of what the layer above read, `d` `[Σ T·B, H]`, into those of `outputs`; adds those of the norms.
+    /// Turns the gradients of what the layer above read, `d` `[Σ T·B, H]`, into those of `outputs`;
+    /// adds those of the norms.
     pub(super) fn backward<'d>(
         &mut self,
         outputs: Outputs<'_, T>,
@@ -91,7 +94,7 @@ impl<T: Operand> Between<T> {
         for k in outputs.timeframes() {
             let start = outputs.start_of_all(k);
             if let Some(dropped) = dropped(k) {
-                drop_gradients(dropped, (&mut *d, start))?;
+                drop_gradients(dropped, &mut *d, start)?;
             }
             if let Some(norms) = &mut self.norms {
                 norms.backward((k, weights), outputs.all(k), (&mut *d, start), gradients)?;

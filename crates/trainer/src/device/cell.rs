@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The weights of one layer of all timeframes as the kernels read them, and the way back of their gradients.
+//! The weights of one layer of all timeframes as the kernels read them, and the way back of their
+//! gradients.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -75,7 +76,8 @@ impl Shared {
     }
 }
 
-/// Rows that go into a layer's gradients: d_gates `[rows, H, 4]`, and the hidden states before each of these steps, `[rows, H]`.
+/// Rows that go into a layer's gradients: d_gates `[rows, H, 4]`, and the hidden states before each
+/// of these steps, `[rows, H]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps<'a, T: Operand> {
     pub(super) d_gates: Part<'a, T>,
@@ -87,7 +89,8 @@ impl OfTimeframe {
     /// Those of layers that read rows of such widths; and the ends, of weights and gradients.
     fn all(hidden: usize, inputs: &[usize]) -> (Vec<Self>, [usize; 2]) {
         let gates = 4 * hidden;
-        // Each where products load 16 bytes at a time. The biases' come last, so that they are set to zero at once.
+        // Each where products load 16 bytes at a time. The biases' come last, so that they are set
+        // to zero at once.
         let (mut weight, mut gradients, mut biases) = (0, 0, inputs.iter().map(|input| gates * (input + hidden)).sum());
         let timeframe = |&input: &usize| {
             let of = OfTimeframe { input, weight, gradients: [gradients, gradients + gates * input, biases] };
@@ -103,7 +106,7 @@ impl OfTimeframe {
 
 impl<T: Operand> Cells<T> {
     /// The cells of layer `l`, on `scope`, whose products are by `arithmetic`.
-    pub(super) fn new(scope: &Scope, (model, l): (&Model, usize), arithmetic: Arithmetic) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, l: usize, arithmetic: Arithmetic) -> Result<Self> {
         let hidden = model.config().hidden;
         let (timeframes, [weights, _]) = OfTimeframe::all(hidden, &inputs(model, l));
         let of_timeframes = || timeframes.iter().zip(model.lstms());
@@ -148,13 +151,13 @@ impl<T: Operand> Cells<T> {
         [weights * size_of::<T>() + sums + tables, gradients * size_of::<f32>()]
     }
 
-    /// Numbers that the operations of one cell ask [`Shared`] for: over so many rows of what it reads, and steps of windows, at most.
-    pub(super) fn parts(hidden: usize, (input, has_bias): (usize, bool), [rows, steps]: [usize; 2]) -> usize {
+    /// Numbers that the operations of one cell ask [`Shared`] for: over so many rows of what it
+    /// reads, and steps of windows, at most.
+    pub(super) fn parts(hidden: usize, input: usize, has_bias: bool, rows: usize, steps: usize) -> usize {
         let gates = 4 * hidden;
         let sums = [[gates, hidden, steps], [gates, input, rows]].map(parts_of_sum);
         // A product that starts from a bias is not split.
-        let of_bias =
-            if has_bias { column_sum_parts([rows.max(1), gates]) } else { parts_of_rows([rows, gates, input]) };
+        let of_bias = if has_bias { column_sum_parts(rows.max(1), gates) } else { parts_of_rows([rows, gates, input]) };
         sums[0].max(sums[1]).max(of_bias).max(parts_of_rows([steps, input, gates]))
     }
 
@@ -180,7 +183,8 @@ impl<T: Operand> Cells<T> {
         interleave(of_parameters, parameters, sums)
     }
 
-    /// Hands W_ih and the sums of the biases, as they were [loaded](Cells::load), to a recurrence that projects what it reads.
+    /// Hands W_ih and the sums of the biases, as they were [loaded](Cells::load), to a recurrence
+    /// that projects what it reads.
     pub(super) fn set_input(&self, input: &mut InputWeights<T>) -> Result<()> {
         (0..self.timeframes.len()).try_for_each(|k| input.set(k, self.weight(k), self.bias(k)))
     }
@@ -193,7 +197,8 @@ impl<T: Operand> Cells<T> {
         self.bias.as_ref().map(|bias| Part { buffer: &bias.sums, start: 4 * self.hidden * k })
     }
 
-    /// x · W_ihᵀ + b of so many rows `x` `[rows, input]` of timeframe `k`, to `to` from element number `start` on.
+    /// x · W_ihᵀ + b of so many rows `x` `[rows, input]` of timeframe `k`, to `to` from element
+    /// number `start` on.
     pub(super) fn project(
         &self,
         k: usize,
@@ -210,7 +215,8 @@ impl<T: Operand> Cells<T> {
         multiply(&Product { start, ..of }, Output::Overwrite, to, &mut shared.scratch)
     }
 
-    /// The gradient of what the cell of timeframe `k` read, `[rows, input]`, to `to` from element number `start` on.
+    /// The gradient of what the cell of timeframe `k` read, `[rows, input]`, to `to` from element
+    /// number `start` on.
     pub(super) fn d_input(
         &self,
         k: usize,
@@ -234,7 +240,8 @@ impl<T: Operand> Cells<T> {
         }
     }
 
-    /// Finds the gradients of W_hh of timeframe `k`, and those of W_ih and the biases from rows that the cell read step by step, `[rows, input]`.
+    /// Finds the gradients of W_hh of timeframe `k`, and those of W_ih and the biases from rows
+    /// that the cell read step by step, `[rows, input]`.
     pub(super) fn learn_by_step(
         &mut self,
         k: usize,
@@ -243,7 +250,7 @@ impl<T: Operand> Cells<T> {
         shared: &mut Shared,
     ) -> Result<()> {
         self.learn_recurrent(k, steps, &mut shared.scratch)?;
-        self.learn_input(k, [steps.d_gates, x], steps.rows, &mut shared.scratch)
+        self.learn_input(k, steps.d_gates, x, steps.rows, &mut shared.scratch)
     }
 
     /// The same where the cell read bars, `[bars, input]`, whose d_gates were summed by bar.
@@ -251,11 +258,12 @@ impl<T: Operand> Cells<T> {
         &mut self,
         k: usize,
         steps: &Steps<'_, T>,
-        (x, bars): (&Buffer<f32>, usize),
+        x: &Buffer<f32>,
+        bars: usize,
         Shared { by_bar, scratch, .. }: &mut Shared,
     ) -> Result<()> {
         self.learn_recurrent(k, steps, scratch)?;
-        self.learn_input(k, [(&*by_bar).into(), x.into()], bars, scratch)
+        self.learn_input(k, (&*by_bar).into(), x.into(), bars, scratch)
     }
 
     fn learn_recurrent(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
@@ -267,7 +275,8 @@ impl<T: Operand> Cells<T> {
     fn learn_input<S: Operand>(
         &mut self,
         k: usize,
-        [d_gates, x]: [Part<'_, S>; 2],
+        d_gates: Part<'_, S>,
+        x: Part<'_, S>,
         rows: usize,
         scratch: &mut Scratch,
     ) -> Result<()> {
@@ -277,7 +286,7 @@ impl<T: Operand> Cells<T> {
         if self.bias.is_none() {
             return Ok(());
         }
-        add_column_sums(d_gates, [rows, gates], (&mut self.gradients, biases), scratch)
+        add_column_sums(d_gates, [rows, gates], &mut self.gradients, biases, scratch)
     }
 
     /// Adds what was found of all timeframes to the gradients of the parameters.

@@ -69,7 +69,8 @@ impl Fusion {
         fuse(weights, tokens, memory, fused)
     }
 
-    /// Goes back from the gradient of what was fused, to that of the tokens; adds those of the parameters.
+    /// Goes back from the gradient of what was fused, to that of the tokens; adds those of the
+    /// parameters.
     pub(super) fn backward<T: Operand>(
         &mut self,
         d_fused: &Buffer<f32>,
@@ -77,7 +78,7 @@ impl Fusion {
     ) -> Result<()> {
         let weights = self.weights(parameters);
         let Fusion { tokens, memory, .. } = self;
-        fuse_backward::<T>(weights, (tokens, d_fused), memory, gradients)
+        fuse_backward::<T>(weights, tokens, d_fused, memory, gradients)
     }
 
     /// The gradient of the tokens, `[B, n, H]`.

@@ -64,7 +64,7 @@ impl<T: Operand> Head<T> {
     ///
     /// # Panics
     /// If attention over graphs gives the outputs.
-    pub(super) fn new(scope: &Scope, model: &Model, (loss, arithmetic): (Loss, Arithmetic)) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, loss: Loss, arithmetic: Arithmetic) -> Result<Self> {
         let head = model.decoder().head().expect("a model of samples that stand alone has a head");
         let (weights, batches) = (scope.child("model/parameters/packed"), scope.child("batches"));
         let [weight, bias] = head.slots().map(|slot| model.layout().place(slot));
@@ -103,7 +103,7 @@ impl<T: Operand> Head<T> {
         }
         let samples = batch.sizes.iter().copied().max().unwrap_or(0);
         let sums = [[outputs, width, samples], [samples, width, outputs]];
-        let parts = parts_of_sum(sums[0]).max(parts_of_rows(sums[1])).max(column_sum_parts([samples, outputs]));
+        let parts = parts_of_sum(sums[0]).max(parts_of_rows(sums[1])).max(column_sum_parts(samples, outputs));
         let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_parts(samples * targets)));
         let terms = size_of::<Terms>();
         tally.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
@@ -133,7 +133,8 @@ impl<T: Operand> Head<T> {
         })
     }
 
-    /// Gives `mail` the targets of the batch, and what the terms of their losses are divided by, after [`Head::begin`].
+    /// Gives `mail` the targets of the batch, and what the terms of their losses are divided by,
+    /// after [`Head::begin`].
     pub(super) fn post<'a>(&'a mut self, goal: Goal<'_>, mail: &mut Mail<'a>) -> Result<()> {
         let room = self.rooms.now_mut();
         assert_eq!(goal.targets.len(), room.targets.len(), "targets of the batch's samples");
@@ -170,11 +171,13 @@ impl<T: Operand> Head<T> {
         &self.rooms.now().outputs
     }
 
-    /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the head's gradients, and leaves those of what was read.
+    /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the
+    /// head's gradients, and leaves those of what was read.
     pub(super) fn learn(
         &mut self,
         scale: &Buffer<f32>,
-        (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
+        parameters: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         self.predict(parameters)?;
         let Head { width, outputs, arithmetic, .. } = *self;
@@ -188,7 +191,7 @@ impl<T: Operand> Head<T> {
         let d_outputs = Part::from(&room.d_outputs);
         let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTurned);
         multiply(&of_weight, Output::Add, (gradients, self.weight_start), scratch)?;
-        add_column_sums(d_outputs, [room.samples, outputs], (gradients, self.bias_start), scratch)?;
+        add_column_sums(d_outputs, [room.samples, outputs], gradients, self.bias_start, scratch)?;
         let of_read = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTurned);
         multiply(&of_read, Output::Overwrite, (&mut room.d_read, 0), scratch)
     }

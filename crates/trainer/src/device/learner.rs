@@ -35,7 +35,8 @@ pub(super) trait Learn: Debug + Send {
     /// Begins a step with `parameters`.
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()>;
 
-    /// Has the LSTMs multiply by matrices in eight bits from now on, made of `parameters`, for predictions in single precision.
+    /// Has the LSTMs multiply by matrices in eight bits from now on, made of `parameters`, for
+    /// predictions in single precision.
     fn quantize(&mut self, scope: &Scope, model: &Model, parameters: &TensorSet<f32>) -> Result<()>;
 
     /// Adds the gradients of a batch's loss.
@@ -68,7 +69,7 @@ pub(super) struct Drawn {
 }
 
 /// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses.
-pub(super) fn learner(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Box<dyn Learn>> {
+pub(super) fn learner(scope: &Scope, model: &Model, config: &Config, tuner: &Tuner) -> Result<Box<dyn Learn>> {
     let of = (config, tuner);
     if model.config().is_over_graphs() {
         return Ok(Box::new(GraphLearner::new(scope, model, of)?));
@@ -101,7 +102,7 @@ impl<T: Operand> Learner<T> {
     fn new(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Self> {
         let arithmetic = config.products();
         let lstms = Lstms::new(scope, model, (config, tuner))?;
-        let head = Head::new(scope, model, (config.loss, arithmetic))?;
+        let head = Head::new(scope, model, config.loss, arithmetic)?;
         let working = WorkingCopy::new(scope, model)?;
         let delivery = Delivery::new(&scope.child("batches"))?;
         Ok(Learner { lstms, fusion: Fusion::new(scope, model, arithmetic)?, head, working, delivery })
@@ -160,7 +161,7 @@ impl<T: Operand> Learn for Learner<T> {
         self.encode((batch, drawn), Some(goal), parameters)?;
         let Learner { lstms, fusion, head, working, .. } = self;
         let weights = working.as_ref().map_or(parameters, WorkingCopy::values);
-        head.learn(scale, (parameters, &mut *gradients))?;
+        head.learn(scale, parameters, &mut *gradients)?;
         let Some(fusion) = fusion else { return lstms.backward(head.d_read(), (weights, gradients)) };
         fusion.backward::<T>(head.d_read(), (weights, &mut *gradients))?;
         lstms.backward(fusion.d_tokens(), (weights, gradients))

@@ -2,8 +2,9 @@
 
 //! The LSTMs of all timeframes on a device, forward and backward.
 //!
-//! Buffers grow to what the largest batch takes and are used again. Arrays of several timeframes follow one another in the order of the model's timeframes: B
-//! distinct windows of T steps each, or in dense training of as many as the longest run of samples has.
+//! Buffers grow to what the largest batch takes and are used again. Arrays of several timeframes
+//! follow one another in the order of the model's timeframes: B distinct windows of T steps each,
+//! or in dense training of as many as the longest run of samples has.
 
 mod counting;
 mod laying;
@@ -44,15 +45,18 @@ pub(super) struct Lstms<T: Operand> {
     /// Bars of all timeframes, rounded, each timeframe's from an element on.
     rows: Buffer<T>,
     row_starts: Vec<usize>,
-    /// For windows that share no bar, whose recurrence projects them itself, if they are narrow enough.
+    /// For windows that share no bar, whose recurrence projects them itself, if they are narrow
+    /// enough.
     input: Option<InputWeights<T>>,
     layers: Vec<Layer<T>>,
-    /// What the first layer works on, which reads bars, and those above, which read the layer below.
+    /// What the first layer works on, which reads bars, and those above, which read the layer
+    /// below.
     over_bars: WorkList,
     over_states: WorkList,
     projected: Buffer<f32>, // [rows, H, 4] of the layer that is computed
     back: Gradients<T>,
-    /// Of what each layer gives to the one above, and the top one to pooling, [Σ T·B, H]; none without either.
+    /// Of what each layer gives to the one above, and the top one to pooling, [Σ T·B, H]; none
+    /// without either.
     d_outputs: Option<Buffer<f32>>,
     shared: Shared,
     top: Top,
@@ -61,7 +65,8 @@ pub(super) struct Lstms<T: Operand> {
     vectors: Vectors,
     /// For dense training: how samples that follow one another become one window.
     runs: Option<Runs>,
-    /// Of the batch: whether it has dropout, and then the masks of what layers give to those above, [layers - 1, timeframes].
+    /// Of the batch: whether it has dropout, and then the masks of what layers give to those above,
+    /// [layers - 1, timeframes].
     dropout: Option<Dropout>,
     masks: Buffer<MaskNumbers>,
     paces: Choices<Windows, Pace>,
@@ -82,7 +87,8 @@ struct Layer<T: Operand> {
 }
 
 impl<T: Operand> Lstms<T> {
-    /// The LSTMs of `model` in a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses. Memory for batches is taken when they come.
+    /// The LSTMs of `model` in a run with `config`, on scopes below `scope`, whose kernels `tuner`
+    /// chooses. Memory for batches is taken when they come.
     pub(super) fn new(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Self> {
         let (arithmetic, runs) = (config.products(), config.purpose().runs());
         let (weights, activations, batches) =
@@ -93,7 +99,7 @@ impl<T: Operand> Lstms<T> {
         let layer = |l: usize| {
             let starts = model.lstms().iter().map(|lstm| model.layout().place(lstm.layers[l].weight_hh).start);
             Ok(Layer {
-                cells: Cells::new(&weights, (model, l), arithmetic)?,
+                cells: Cells::new(&weights, model, l, arithmetic)?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, &starts.collect::<Vec<_>>())?,
                 in_bytes: None,
                 states: States::zeros(&activations, &over_bars)?,
@@ -169,7 +175,8 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Finds the windows of a batch, and gives `mail` what the device has to know of them. Takes memory for gradients where the batch `learns`.
+    /// Finds the windows of a batch, and gives `mail` what the device has to know of them. Takes
+    /// memory for gradients where the batch `learns`.
     pub(super) fn post<'a>(
         &'a mut self,
         (batch, Drawn { between_layers: dropout, position, .. }): (&BatchView<'_>, Drawn),
@@ -177,7 +184,7 @@ impl<T: Operand> Lstms<T> {
         mail: &mut Mail<'a>,
     ) -> Result<()> {
         self.dropout = dropout;
-        self.find((batch, position), learns)?;
+        self.find(batch, position, learns)?;
         self.fill_up()?;
         self.lay_out(learns)?;
         if learns {
@@ -196,7 +203,8 @@ impl<T: Operand> Lstms<T> {
         reads.post(mail)
     }
 
-    /// Takes the windows that were found from their first bar to their last, and makes a vector of each.
+    /// Takes the windows that were found from their first bar to their last, and makes a vector of
+    /// each.
     pub(super) fn forward(&mut self, weights: &Buffer<f32>) -> Result<()> {
         let starts = self.row_starts.iter();
         self.bars.iter_mut().zip(starts).try_for_each(|(bars, &start)| bars.take((&mut self.rows, start)))?;
@@ -214,26 +222,27 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Has the outputs of layer `l` become what is read of them: by the layer above, or of the top one.
+    /// Has the outputs of layer `l` become what is read of them: by the layer above, or of the top
+    /// one.
     fn pass_up(&mut self, l: usize, weights: &Buffer<f32>) -> Result<()> {
         let Lstms { over_bars: list, layers, top, reads, bars, masks, dropout, .. } = self;
         let Layer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
         let masks = dropout.map(|_| &*masks);
         match between {
-            Some(between) => between.forward(outputs, |k| Some(dropped((masks?, l), bars, k)), weights),
+            Some(between) => between.forward(outputs, |k| Some(dropped(masks?, l, bars, k)), weights),
             None => top.forward(outputs, reads, weights),
         }
     }
 
     /// From the gradients of what the layer above layer `l` read to those of its outputs.
-    fn pass_down(&mut self, l: usize, (weights, gradients): (&Buffer<f32>, &mut Buffer<f32>)) -> Result<()> {
+    fn pass_down(&mut self, l: usize, weights: &Buffer<f32>, gradients: &mut Buffer<f32>) -> Result<()> {
         let Lstms { over_bars: list, layers, bars, masks, dropout, d_outputs, .. } = self;
         let Layer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
         let (Some(between), Some(d_outputs)) = (between, d_outputs) else { return Ok(()) };
         let masks = dropout.map(|_| &*masks);
-        between.backward(outputs, |k| Some(dropped((masks?, l), bars, k)), d_outputs, (weights, gradients))
+        between.backward(outputs, |k| Some(dropped(masks?, l, bars, k)), d_outputs, (weights, gradients))
     }
 
     /// Joins the vectors of each sample's windows, `[samples, N · H]`, after [`Lstms::forward`].
@@ -242,7 +251,8 @@ impl<T: Operand> Lstms<T> {
         self.top.join(Outputs { list: &self.over_bars, hidden: &states.hidden }, &self.reads, joined)
     }
 
-    /// Goes back from the gradients of what was joined, after [`Lstms::join`] of the same batch; adds those of the parameters.
+    /// Goes back from the gradients of what was joined, after [`Lstms::join`] of the same batch;
+    /// adds those of the parameters.
     pub(super) fn backward(
         &mut self,
         d_joined: &Buffer<f32>,
@@ -260,7 +270,7 @@ impl<T: Operand> Lstms<T> {
             self.unwind(l)?;
             self.add_gradients(l, gradients)?;
             if l > 0 {
-                self.pass_down(l - 1, (weights, gradients))?;
+                self.pass_down(l - 1, weights, gradients)?;
             }
         }
         Ok(())
@@ -295,7 +305,7 @@ impl<T: Operand> Lstms<T> {
             match below.last() {
                 None => {
                     sum_by_bar(&self.over_bars, k, &self.back.gates, &mut self.shared.by_bar)?;
-                    cells.learn_by_bar(k, &steps, (&bars.wide, bars.count()), &mut self.shared)?;
+                    cells.learn_by_bar(k, &steps, &bars.wide, bars.count(), &mut self.shared)?;
                 }
                 Some(below) => {
                     let read = below.read(k, &self.over_bars).part;
@@ -323,7 +333,7 @@ fn all_are_read(model: &Model, runs: Option<Runs>) -> bool {
 }
 
 /// What is dropped of what layer `l` gives in timeframe `k`.
-fn dropped<'a>((masks, l): (&'a Buffer<MaskNumbers>, usize), all: &'a [Bars], k: usize) -> Dropped<'a> {
+fn dropped<'a>(masks: &'a Buffer<MaskNumbers>, l: usize, all: &'a [Bars], k: usize) -> Dropped<'a> {
     let (mask, bars) = ((masks, l * all.len() + k), &all[k]);
     Dropped { mask, ends: (&bars.ends, 0), shape: [bars.steps(), bars.windows(), bars.hidden()] }
 }

@@ -60,7 +60,8 @@ pub(crate) struct Accelerator {
     device: Device,
     learner: Box<dyn Learn>,
     resident: Resident,
-    /// Of what steps and validations submit, each part of which comes again with the next batch of the same shape.
+    /// Of what steps and validations submit, each part of which comes again with the next batch of
+    /// the same shape.
     captures: Captures,
     tuner: Tuner,
     newest: Newest,
@@ -86,12 +87,13 @@ impl Accelerator {
     /// Steps of a run with `config`; memory for batches is taken when they come.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting) for what a GPU does not compute yet, [`Error::Memory`](crate::Error::Memory).
+    /// [`Error::Setting`](crate::Error::Setting) for what a GPU does not compute yet,
+    /// [`Error::Memory`](crate::Error::Memory).
     pub(crate) fn new(device: &Device, model: &Model, config: &Config) -> Result<Self> {
         check(config)?;
         let scope = device.scope("gpu");
         let tuner = Tuner::new(config.tuning);
-        let learner = learner(&scope, model, (config, &tuner))?;
+        let learner = learner(&scope, model, config, &tuner)?;
         Ok(Accelerator {
             tuner,
             resident: Resident::new(&scope, model.layout(), config.optimizer.kind)?,
@@ -169,7 +171,8 @@ impl Accelerator {
         captures.run(device, || learner.learn((batch, drawn), goal, (values, gradients)))
     }
 
-    /// Ends a step: has the device judge losses and gradients as `of` says, and follow these where nothing speaks against it. Does not wait.
+    /// Ends a step: has the device judge losses and gradients as `of` says, and follow these where
+    /// nothing speaks against it. Does not wait.
     pub(crate) fn finish(&mut self, of: &StepSettings) -> Result<()> {
         self.newest = Newest::Device;
         let Accelerator { device, learner, resident, captures, .. } = self;
@@ -179,7 +182,8 @@ impl Accelerator {
         Ok(())
     }
 
-    /// How the step went that was finished last. Waits for its end, and for nothing that was submitted since.
+    /// How the step went that was finished last. Waits for its end, and for nothing that was
+    /// submitted since.
     ///
     /// # Panics
     /// If that was told before, or no step was finished.

@@ -21,12 +21,14 @@ pub(super) struct Norms {
 struct Norm {
     /// Where γ and β begin among all parameters.
     starts: [usize; 2],
-    /// Of the rows normalised last, `[rows, 2]`: the mean of each, and one over its standard deviation.
+    /// Of the rows normalised last, `[rows, 2]`: the mean of each, and one over its standard
+    /// deviation.
     moments: Buffer<f32>,
 }
 
 impl Norms {
-    /// Those of layer `l` of a model, if it has norms; memory on `scope` is taken when batches come.
+    /// Those of layer `l` of a model, if it has norms; memory on `scope` is taken when batches
+    /// come.
     pub(super) fn new(scope: &Scope, model: &Model, l: usize) -> Result<Option<Self>> {
         if !model.config().layer_norm {
             return Ok(None);
@@ -40,12 +42,13 @@ impl Norms {
         Ok(Some(Norms { hidden: model.config().hidden, timeframes, scratch: Scratch::empty(scope)? }))
     }
 
-    /// Bytes of the norms of a layer once they had so many rows of each timeframe; 0 for a model without norms.
+    /// Bytes of the norms of a layer once they had so many rows of each timeframe; 0 for a model
+    /// without norms.
     pub(super) fn bytes(model: &Model, rows: &[usize]) -> usize {
         if !model.config().layer_norm {
             return 0;
         }
-        let parts = rows.iter().map(|&rows| norm_parts([rows, model.config().hidden])).max().unwrap_or(0);
+        let parts = rows.iter().map(|&rows| norm_parts(rows, model.config().hidden)).max().unwrap_or(0);
         2 * rows.iter().sum::<usize>() * size_of::<f32>() + Scratch::bytes::<f32>(parts)
     }
 
@@ -59,10 +62,11 @@ impl Norms {
         let Norm { starts, moments } = &mut self.timeframes[k];
         make_room(moments, 2 * of.rows)?;
         let [weight, bias] = starts.map(|start| Part { buffer: weights, start });
-        layer_norm(of.part, NormWeights { weight, bias }, [of.rows, self.hidden], (to, moments))
+        layer_norm(of.part, NormWeights { weight, bias }, [of.rows, self.hidden], to, moments)
     }
 
-    /// Replaces the gradients `d`, from its start on, of what [`Norms::forward`] made of the same outputs by those of the outputs; adds those of γ and β.
+    /// Replaces the gradients `d`, from its start on, of what [`Norms::forward`] made of the same
+    /// outputs by those of the outputs; adds those of γ and β.
     pub(super) fn backward<From: Operand>(
         &mut self,
         (k, weights): (usize, &Buffer<f32>),

@@ -24,21 +24,22 @@ impl<'a, T: Operand> Outputs<'a, T> {
     /// Those of timeframe `k` after each step, `[T·B, H]`.
     pub(super) fn all(self, k: usize) -> Rows<'a, T> {
         let [steps, windows] = self.list.steps_and_windows(k);
-        self.after((k, 0), steps * windows)
+        self.after(k, 0, steps * windows)
     }
 
     /// Those of timeframe `k` after the last step, `[B, H]`.
     pub(super) fn last(self, k: usize) -> Rows<'a, T> {
         let [steps, windows] = self.list.steps_and_windows(k);
-        self.after((k, steps - 1), windows)
+        self.after(k, steps - 1, windows)
     }
 
-    fn after(self, (k, step): (usize, usize), rows: usize) -> Rows<'a, T> {
+    fn after(self, k: usize, step: usize, rows: usize) -> Rows<'a, T> {
         let start = self.list.states_row_after(k, step) * self.list.hidden();
         Rows { part: Part { buffer: self.hidden, start }, rows }
     }
 
-    /// Where what belongs to the outputs of timeframe `k` after each step begins in arrays `[Σ T·B, H]`.
+    /// Where what belongs to the outputs of timeframe `k` after each step begins in arrays `[Σ T·B,
+    /// H]`.
     pub(super) fn start_of_all(self, k: usize) -> usize {
         self.list.gates_row(k) * self.list.hidden()
     }

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Attention pooling on a device: from the top layer's outputs of all timeframes to a vector for each window.
+//! Attention pooling on a device: from the top layer's outputs of all timeframes to a vector for
+//! each window.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -40,7 +41,7 @@ impl OfTimeframe {
 
 impl Pooled {
     /// The pooling of a model with so many heads; memory on `scope` is taken when batches come.
-    pub(super) fn new(scope: &Scope, (model, heads): (&Model, usize), arithmetic: Arithmetic) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, heads: usize, arithmetic: Arithmetic) -> Result<Self> {
         let (hidden, layers) = (model.config().hidden, model.config().layers);
         let timeframe = |(of, lstm): (&AttentionPooling, &Lstm)| {
             let [steps, heads, hidden] = [lstm.sizes.steps, heads, hidden].map(|size| size as u32);
@@ -59,8 +60,9 @@ impl Pooled {
         })
     }
 
-    /// Bytes of the pooling of so many windows of each timeframe, of so many rows, beside the vectors and their gradients.
-    pub(super) fn bytes(model: &Model, heads: usize, (windows, rows): (&[usize], &[usize])) -> usize {
+    /// Bytes of the pooling of so many windows of each timeframe, of so many rows, beside the
+    /// vectors and their gradients.
+    pub(super) fn bytes(model: &Model, heads: usize, windows: &[usize], rows: &[usize]) -> usize {
         let hidden = model.config().hidden;
         let memory = |(lstm, &windows): (&Lstm, &usize)| {
             let [steps, windows, heads, hidden] = [lstm.sizes.steps, windows, heads, hidden].map(|size| size as u32);
@@ -93,7 +95,8 @@ impl Pooled {
         Ok(())
     }
 
-    /// Goes back from [`Pooled::d_vectors`] after [`Pooled::forward`] of the same: writes the gradients of `outputs` to `d_outputs` `[Σ T·B, H]`, and adds those of the parameters.
+    /// Goes back from [`Pooled::d_vectors`] after [`Pooled::forward`] of the same: writes the
+    /// gradients of `outputs` to `d_outputs` `[Σ T·B, H]`, and adds those of the parameters.
     pub(super) fn backward<T: Operand>(
         &mut self,
         outputs: Outputs<'_, T>,

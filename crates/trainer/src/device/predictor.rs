@@ -46,17 +46,20 @@ pub(crate) struct Trained {
 }
 
 impl Trained {
-    /// `model` with `parameters`, which predicts in `precision`, or with the LSTMs' matrices in eight bits; memory for batches is taken when they come.
+    /// `model` with `parameters`, which predicts in `precision`, or with the LSTMs' matrices in
+    /// eight bits; memory for batches is taken when they come.
     pub(crate) fn new(
         device: &Device,
-        (model, parameters): (&Model, &TensorSet<f32>),
-        (precision, in_bytes): (Precision, bool),
+        model: &Model,
+        parameters: &TensorSet<f32>,
+        precision: Precision,
+        in_bytes: bool,
     ) -> Result<Self> {
         let scope = device.scope("gpu");
         // The loss is never asked for.
         let config = Config { precision, model: model.config(), ..Config::default() };
         // A few passes are no more than what it would take to measure kernels.
-        let mut learner = learner(&scope, model, (&config, &Tuner::off()))?;
+        let mut learner = learner(&scope, model, &config, &Tuner::off())?;
         let weights = Buffer::from_slice(&scope.child("model/parameters"), parameters.values())?;
         learner.load(&weights)?;
         if in_bytes {
@@ -70,7 +73,8 @@ impl Trained {
         &self.device
     }
 
-    /// Keeps the series of `samples` on the device, if their windows are slices of some, in the place of those before.
+    /// Keeps the series of `samples` on the device, if their windows are slices of some, in the
+    /// place of those before.
     pub(crate) fn keep_series(&mut self, samples: &dyn Samples) -> Result<()> {
         self.learner.keep_series(samples)
     }

@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 
-/// What batches of so many samples take, by that number. There are few in a run: that of a batch, and of the last one of an epoch or a validation.
+/// What batches of so many samples take, by that number. There are few in a run: that of a batch,
+/// and of the last one of an epoch or a validation.
 #[derive(Debug)]
 pub(super) struct Rooms<R> {
     all: Vec<(usize, R)>,
@@ -16,7 +17,8 @@ impl<R> Default for Rooms<R> {
 }
 
 impl<R> Rooms<R> {
-    /// Has the batch that follows use the room for so many samples, which is made where there is none.
+    /// Has the batch that follows use the room for so many samples, which is made where there is
+    /// none.
     pub(super) fn enter(&mut self, samples: usize, make: impl FnOnce() -> Result<R>) -> Result<()> {
         let found = self.all.iter().position(|(of, _)| *of == samples);
         if found.is_none() {

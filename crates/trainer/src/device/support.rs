@@ -38,7 +38,8 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a model that a device does not compute, trained or not, by the name of the setting that makes it one.
+/// Refuses a model that a device does not compute, trained or not, by the name of the setting that
+/// makes it one.
 ///
 /// # Errors
 /// [`Error::Setting`].

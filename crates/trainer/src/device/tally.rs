@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The memory that a run takes of a GPU, counted by those who take it, from shapes and before anything is taken.
+//! The memory that a run takes of a GPU, counted by those who take it, from shapes and before
+//! anything is taken.
 
 use megabatch_amp::Precision;
 
@@ -48,7 +49,7 @@ impl Tally<'_> {
 
 /// The tensors of a run with `config`, of which `batch` is the most that one brings.
 pub(crate) fn tensors(model: &Model, config: &Config, batch: &LargestBatch) -> Vec<PlannedTensor> {
-    let batch = &*round_largest((model, config), batch);
+    let batch = &*round_largest(model, config, batch);
     let rows = batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect();
     let mut tally = Tally { model, config, batch, rows, tensors: Vec::new(), mail: Vec::new() };
     Resident::tally(&mut tally);

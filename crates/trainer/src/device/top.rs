@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! What is read of the top layer on a device: a vector for each window or, where windows are runs of samples, for each of their steps.
+//! What is read of the top layer on a device: a vector for each window or, where windows are runs
+//! of samples, for each of their steps.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -26,7 +27,7 @@ impl Top {
     /// That of a model; memory on `scope` is taken when batches come.
     pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Result<Self> {
         if let Pooling::Attention { heads } = model.config().pooling {
-            return Ok(Top::Pooled(Pooled::new(scope, (model, heads), arithmetic)?));
+            return Ok(Top::Pooled(Pooled::new(scope, model, heads, arithmetic)?));
         }
         Ok(match Norms::new(scope, model, model.config().layers - 1)? {
             Some(norms) => Top::Normed { norms, vectors: Buffer::zeros(scope, 0)? },
@@ -34,11 +35,12 @@ impl Top {
         })
     }
 
-    /// Bytes of what is read of windows, so many `vectors` of each timeframe, which has so many rows.
+    /// Bytes of what is read of windows, so many `vectors` of each timeframe, which has so many
+    /// rows.
     pub(super) fn bytes(model: &Model, vectors: &[usize], rows: &[usize]) -> usize {
         let bytes = vectors.iter().sum::<usize>() * model.config().hidden * size_of::<f32>();
         match model.config().pooling {
-            Pooling::Attention { heads } => 2 * bytes + Pooled::bytes(model, heads, (vectors, rows)),
+            Pooling::Attention { heads } => 2 * bytes + Pooled::bytes(model, heads, vectors, rows),
             Pooling::Last if model.config().layer_norm => bytes + Norms::bytes(model, vectors),
             Pooling::Last => 0,
         }
@@ -88,8 +90,9 @@ impl Top {
         }
     }
 
-    /// Goes back from the gradients of what was joined to those of the outputs, in `back`: of the last ones, or where all of them are read in `d_outputs` `[Σ T·B, H]`. Adds those of
-    /// the parameters.
+    /// Goes back from the gradients of what was joined to those of the outputs, in `back`: of the
+    /// last ones, or where all of them are read in `d_outputs` `[Σ T·B, H]`. Adds those of the
+    /// parameters.
     pub(super) fn backward<T: Operand>(
         &mut self,
         outputs: Outputs<'_, T>,

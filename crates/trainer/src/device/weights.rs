@@ -81,7 +81,8 @@ impl Resident {
         Ok(())
     }
 
-    /// Judges the gradients and `losses` `[2]`, their sum and the number of its terms, and follows the gradients where nothing speaks against it. Does not wait.
+    /// Judges the gradients and `losses` `[2]`, their sum and the number of its terms, and follows
+    /// the gradients where nothing speaks against it. Does not wait.
     pub(super) fn follow(&mut self, losses: &Buffer<f64>) -> Result<()> {
         let Resident { values, gradients, moments, tensors, control, .. } = self;
         examine(tensors, Examinee { gradients, losses }, control)?;

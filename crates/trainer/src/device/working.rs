@@ -13,7 +13,8 @@ use crate::footprint::BOTH;
 use crate::model::Model;
 use crate::ops::{Operand, round_part};
 
-/// All parameters, of which the matrices of pooling and of fusion are rounded to `T`. LSTMs and the head have forms of their own of theirs.
+/// All parameters, of which the matrices of pooling and of fusion are rounded to `T`. LSTMs and the
+/// head have forms of their own of theirs.
 #[derive(Debug)]
 pub(super) struct WorkingCopy<T: Operand> {
     values: Buffer<f32>,

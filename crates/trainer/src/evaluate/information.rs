@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The targets of graphs without a model: how far they spread, and the loss of outputs that know nothing of them.
+//! The targets of graphs without a model: how far they spread, and the loss of outputs that know
+//! nothing of them.
 
 use megabatch_gpu_core::Device;
 
@@ -9,8 +10,9 @@ use crate::loss::{Loss, is_labelled, labelled_rows};
 use crate::predict::Selection;
 use crate::samples::Targets;
 
-/// The deviation of targets within a graph: the root of the mean, over graphs and horizons, of the variance of labelled nodes. None where all
-/// nodes of each graph have the same targets, or none is known.
+/// The deviation of targets within a graph: the root of the mean, over graphs and horizons, of the
+/// variance of labelled nodes. None where all nodes of each graph have the same targets, or none is
+/// known.
 ///
 /// # Errors
 /// [`Error::Setting`] for samples that are not nodes of graphs, and those of reading them.
@@ -33,7 +35,8 @@ pub fn cross_sectional_deviation(device: &Device, selection: Selection<'_>) -> R
     Ok(Some(deviation).filter(|deviation| *deviation > 0.0 && deviation.is_finite()))
 }
 
-/// The mean loss of outputs that are the same for all nodes, for a loss of ranks: what a model begins with that has no information. None where no graph has a term of it.
+/// The mean loss of outputs that are the same for all nodes, for a loss of ranks: what a model
+/// begins with that has no information. None where no graph has a term of it.
 ///
 /// # Errors
 /// As [`cross_sectional_deviation`].

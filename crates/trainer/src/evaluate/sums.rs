@@ -9,8 +9,8 @@ use super::{InstrumentEvaluation, TaskEvaluation};
 use crate::loss::{Group, Loss, known_targets};
 use crate::metrics::{GraphCorrelations, Metrics, MetricsSum};
 
-/// What a model and the baselines predict for the samples of a batch, or its graphs, and what came, [R, K]. The model's outputs are those of one group
-/// of targets after the other, [K, M] each.
+/// What a model and the baselines predict for the samples of a batch, or its graphs, and what came,
+/// [R, K]. The model's outputs are those of one group of targets after the other, [K, M] each.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) predictions: &'a [f32],
@@ -30,7 +30,8 @@ impl MeanLoss {
         MeanLoss { groups: groups.iter().map(|group| (0.0, 0, group.weight)).collect() }
     }
 
-    /// Adds a batch's outputs and targets term by term, so that it does not matter where batches end.
+    /// Adds a batch's outputs and targets term by term, so that it does not matter where batches
+    /// end.
     pub(super) fn add(&mut self, groups: &[Group], (outputs, targets): (&[f32], &[f32])) {
         let last = groups.last().expect("there is a group");
         let (width, outputs_width) = (last.targets.end, last.outputs.end);
@@ -189,7 +190,8 @@ struct RowsOfGroup<'a> {
 }
 
 impl<'a> RowsOfGroup<'a> {
-    /// Of a batch whose targets are one group, all; else the k-th group's baselines alone mean something.
+    /// Of a batch whose targets are one group, all; else the k-th group's baselines alone mean
+    /// something.
     fn of(Rows { predictions, targets, baselines }: Rows<'a>, k: usize) -> Self {
         RowsOfGroup { predictions, targets, baselines: baselines.get(k).map_or(&[], Vec::as_slice) }
     }

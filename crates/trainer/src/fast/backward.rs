@@ -9,8 +9,9 @@
 //!     dx = dgates · W_ih, which the layer below receives                             (1)
 //! ```
 //!
-//! 1. A block of steps at a time, so that its gradients are still in the cache and never kept. In the first layer, where windows
-//!    overlap, the gradients are summed by bar on the way, and dW_ih and db are formed once a bar at the end.
+//! 1. A block of steps at a time, so that its gradients are still in the cache and never kept. In
+//!    the first layer, where windows overlap, the gradients are summed by bar on the way, and dW_ih
+//!    and db are formed once a bar at the end.
 
 use std::ops::Range;
 
@@ -27,8 +28,8 @@ use crate::profile::Work;
 use crate::tensor::TensorSet;
 
 impl Sequence {
-    /// Goes back from the gradients of the top layer's outputs, set in `scratch` by [`Sequence::add_d_top`], and adds the gradients of the
-    /// parameters at `slots` to `gradients`.
+    /// Goes back from the gradients of the top layer's outputs, set in `scratch` by
+    /// [`Sequence::add_d_top`], and adds the gradients of the parameters at `slots` to `gradients`.
     pub(super) fn backward(
         &mut self,
         isa: Isa,
@@ -41,19 +42,19 @@ impl Sequence {
             for block in self.blocks().rev() {
                 let start = self.clock.start();
                 if !self.is_by_bar(l) {
-                    self.take_input(isa, (l, all), &block, (bars, scratch));
+                    self.take_input(isa, l, all, &block, bars, scratch);
                 }
-                self.restore(isa, (l, weights), &block, (bars, scratch));
+                self.restore(isa, l, weights, &block, bars, scratch);
                 if !weights.norm.is_empty() {
                     self.denormalise_block(l, weights.norm.as_slice(), block.clone(), scratch);
                 }
                 for t in block.clone().rev() {
-                    self.unwind_step(isa, (l, weights), (t, t - block.start), scratch);
+                    self.unwind_step(isa, l, weights, t, t - block.start, scratch);
                 }
-                self.clock.stop_layer(start, (l, Work::Backward));
+                self.clock.stop_layer(start, l, Work::Backward);
                 let start = self.clock.start();
                 self.add_block(isa, l, block.clone(), scratch);
-                self.clock.stop_layer(start, (l, Work::WeightGradients));
+                self.clock.stop_layer(start, l, Work::WeightGradients);
                 let start = self.clock.start();
                 if l > 0 {
                     self.go_below(isa, weights, block.clone(), scratch);
@@ -62,14 +63,14 @@ impl Sequence {
                 if self.drops_below(l) {
                     self.turn_dropped(block, scratch);
                 }
-                self.clock.stop_layer(start, (l, Work::Backward));
+                self.clock.stop_layer(start, l, Work::Backward);
             }
             let start = self.clock.start();
             if self.is_by_bar(l) {
-                self.add_bars(isa, (bars, scratch));
+                self.add_bars(isa, bars, scratch);
             }
-            unpack(self.of, l, (slots, scratch), gradients);
-            self.clock.stop_layer(start, (l, Work::WeightGradients));
+            unpack(self.of, l, slots, scratch, gradients);
+            self.clock.stop_layer(start, l, Work::WeightGradients);
         }
     }
 
@@ -78,8 +79,8 @@ impl Sequence {
         place(self.windows.len(), self.windows.len())
     }
 
-    /// Where the gradients of the top layer's outputs at step `t` go before [`Sequence::backward`]: each to its step or, where only the last
-    /// is read, to that of the last state.
+    /// Where the gradients of the top layer's outputs at step `t` go before [`Sequence::backward`]:
+    /// each to its step or, where only the last is read, to that of the last state.
     fn d_top_at(&self, t: usize) -> Place {
         match self.of.sizes.read {
             Read::EveryStep => self.d_between_at(t),
@@ -97,7 +98,8 @@ impl Sequence {
         d_top
     }
 
-    /// Adds a gradient [H] of the top layer's output after step `t` of window `w` to those in `d_top`.
+    /// Adds a gradient [H] of the top layer's output after step `t` of window `w` to those in
+    /// `d_top`.
     pub(super) fn add_d_top(&self, (w, t): (usize, usize), row: &[f32], d_top: &mut [f32]) {
         let at = self.d_top_at(t).row(w);
         for (n, part) in row.chunks(PANEL).enumerate() {
@@ -109,7 +111,8 @@ impl Sequence {
         l == 0 && self.windows.overlap()
     }
 
-    /// Whether the outputs of layer `l` receive gradients after every step, and not after the last alone.
+    /// Whether the outputs of layer `l` receive gradients after every step, and not after the last
+    /// alone.
     fn receives_at_every_step(&self, l: usize) -> bool {
         l + 1 < self.layers.len() || self.of.sizes.read == Read::EveryStep
     }
@@ -124,8 +127,8 @@ impl Sequence {
         place(self.windows.steps() * windows, windows).row(t * windows)
     }
 
-    /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and the hidden state's unless that is given after
-    /// the last step.
+    /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and the
+    /// hidden state's unless that is given after the last step.
     fn clear(&self, l: usize, scratch: &mut Scratch) {
         for sums in
             [&mut scratch.d_input_weight, &mut scratch.d_recurrent_weight, &mut scratch.d_bias, &mut scratch.d_norm]
@@ -142,12 +145,15 @@ impl Sequence {
         }
     }
 
-    /// The cell backwards at step `t`, its gradients by bar where windows overlap, and the gradient of the state before it.
+    /// The cell backwards at step `t`, its gradients by bar where windows overlap, and the gradient
+    /// of the state before it.
     fn unwind_step(
         &self,
         isa: Isa,
-        (l, weights): (usize, &LayerWeights),
-        (t, t_in_block): (usize, usize),
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        t_in_block: usize,
         scratch: &mut Scratch,
     ) {
         let (rows, layer) = (self.windows.len(), &self.layers[l]);
@@ -172,7 +178,7 @@ impl Sequence {
         let d_gates = scratch.d_gates.as_slice();
         if self.is_by_bar(l) && sums_at.is_none() {
             let to = (scratch.by_bar.as_mut_slice(), self.by_bar_at());
-            self.windows.add_step(t, self.of.gates(), (d_gates, d_gates_at), to);
+            self.windows.add_step(t, self.of.gates(), d_gates, d_gates_at, to);
         }
         if t > 0 {
             let shape = [rows, self.of.gates() * PANEL, self.of.units()];
@@ -180,9 +186,9 @@ impl Sequence {
             let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &scratch.segment.gates);
             let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &scratch.segment.cell);
             let ahead = Ahead::default()
-                .and(gates, gates_at, [self.of.gates(), rows])
-                .and(cell, cell_at, [self.of.units(), rows])
-                .and(layer.hidden.as_slice(), self.states_at(t - 1), [self.of.units(), rows]);
+                .and(gates, gates_at, self.of.gates(), rows)
+                .and(cell, cell_at, self.of.units(), rows)
+                .and(layer.hidden.as_slice(), self.states_at(t - 1), self.of.units(), rows);
             let mut d_hidden = ViewMut(scratch.d_hidden.as_mut_slice(), state_at);
             kernel::product_with(isa, shape, operands, &mut d_hidden, (Sweep::Up, ahead));
             self.round_d_hidden(scratch);
@@ -204,18 +210,19 @@ impl Sequence {
         let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
-        kernel::outer(isa, [rows, hidden, gates], (before, d_gates), scratch.d_recurrent_weight.as_mut_slice());
+        kernel::outer(isa, [rows, hidden, gates], before, d_gates, scratch.d_recurrent_weight.as_mut_slice());
         if !self.is_by_bar(l) {
             let below = l.checked_sub(1).map(|below| &self.layers[below]);
             let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
             let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
             let sums = scratch.d_input_weight.as_mut_slice();
-            kernel::outer(isa, [rows, self.of.input(l), gates], (input, d_gates), sums);
+            kernel::outer(isa, [rows, self.of.input(l), gates], input, d_gates, sums);
             add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
         }
     }
 
-    /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the first.
+    /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
+    /// first.
     fn go_below(&self, isa: Isa, weights: &LayerWeights, block: Range<usize>, scratch: &mut Scratch) {
         let shape = [block.len() * self.windows.len(), self.of.gates() * PANEL, self.of.units()];
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
@@ -224,13 +231,13 @@ impl Sequence {
     }
 
     /// dW_ih and db of the first layer, once a bar.
-    fn add_bars(&self, isa: Isa, (bars, scratch): (&[f32], &mut Scratch)) {
+    fn add_bars(&self, isa: Isa, bars: &[f32], scratch: &mut Scratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
             let shape = [rows.len(), self.of.sizes.features, self.of.gates()];
             let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
-            kernel::outer(isa, shape, (x, d_gates), scratch.d_input_weight.as_mut_slice());
+            kernel::outer(isa, shape, x, d_gates, scratch.d_input_weight.as_mut_slice());
             add_rows(shape[0], d_gates, scratch.d_bias.as_mut_slice());
         }
     }
@@ -246,7 +253,7 @@ fn add_rows(rows: usize, View(values, place): View<'_>, sums: &mut [f32]) {
 }
 
 /// Adds the sums of layer `l` to its parameters' gradients.
-fn unpack(of: Dimensions, l: usize, (slots, scratch): (&LayerSlots, &Scratch), gradients: &mut TensorSet<f32>) {
+fn unpack(of: Dimensions, l: usize, slots: &LayerSlots, scratch: &Scratch, gradients: &mut TensorSet<f32>) {
     let (hidden, width) = (of.sizes.hidden, of.gates() * PANEL);
     unpack_add(hidden, &scratch.d_input_weight.as_slice()[..width * of.input(l)], slots.weight_ih, gradients);
     unpack_add(hidden, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
@@ -255,6 +262,6 @@ fn unpack(of: Dimensions, l: usize, (slots, scratch): (&LayerSlots, &Scratch), g
     }
     if let Some(norm) = slots.norm {
         let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(of)].split_at(of.units() * PANEL);
-        norm.add_gradients([weight, bias], gradients);
+        norm.add_gradients(weight, bias, gradients);
     }
 }

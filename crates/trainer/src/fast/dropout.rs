@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! What norm and dropout make of the outputs that a layer reads, for a block of steps at a time, in the forward pass and again in the
-//! backward pass.
+//! What norm and dropout make of the outputs that a layer reads, for a block of steps at a time, in
+//! the forward pass and again in the backward pass.
 
 use std::ops::Range;
 
@@ -29,11 +29,13 @@ impl Sequence {
         l > 0 && (self.of.sizes.norm || self.drops_below(l))
     }
 
-    /// Fills [`Scratch::dropped`], and [`Scratch::factors`] for dropout, for what layer `l`, above the first, reads at a block of steps.
+    /// Fills [`Scratch::dropped`], and [`Scratch::factors`] for dropout, for what layer `l`, above
+    /// the first, reads at a block of steps.
     pub(super) fn copy_block(
         &self,
         isa: Isa,
-        (l, weights): (usize, &[LayerWeights]),
+        l: usize,
+        weights: &[LayerWeights],
         block: Range<usize>,
         scratch: &mut Scratch,
     ) {
@@ -43,23 +45,24 @@ impl Sequence {
         copy_rows(self.of, rows, (below.as_slice(), below_at), (scratch.dropped.as_mut_slice(), at));
         let norm = weights[l - 1].norm.as_slice();
         if !norm.is_empty() {
-            normalise((self.of.sizes.hidden, rows), norm, ViewMut(scratch.dropped.as_mut_slice(), at));
+            normalise(self.of.sizes.hidden, rows, norm, ViewMut(scratch.dropped.as_mut_slice(), at));
         }
         if self.drops_below(l) {
             for n in 0..self.of.units() {
                 let mut to = ViewMut(scratch.factors.as_mut_slice(), at.panel(n));
                 kernel::draw(isa, self.masks[l - 1], (n * PANEL, block.clone(), ends), &mut to);
             }
-            multiply_rows(self.of, rows, (scratch.factors.as_slice(), at), (scratch.dropped.as_mut_slice(), at));
+            multiply_rows(self.of, rows, scratch.factors.as_slice(), at, (scratch.dropped.as_mut_slice(), at));
         }
         self.round_dropped(rows, scratch);
     }
 
-    /// Turns the gradients of what layer `l` read at a block of steps into those of the outputs below it.
+    /// Turns the gradients of what layer `l` read at a block of steps into those of the outputs
+    /// below it.
     pub(super) fn turn_dropped(&self, block: Range<usize>, scratch: &mut Scratch) {
         let rows = block.len() * self.windows.len();
         let d_between = (scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
-        multiply_rows(self.of, rows, (scratch.factors.as_slice(), self.dropped_at()), d_between);
+        multiply_rows(self.of, rows, scratch.factors.as_slice(), self.dropped_at(), d_between);
     }
 }
 
@@ -76,7 +79,7 @@ pub(super) fn copy_rows(
 }
 
 /// Multiplies `rows` rows of all panels of units, number by number.
-fn multiply_rows(of: Dimensions, rows: usize, (factors, from_at): (&[f32], Place), (to, to_at): (&mut [f32], Place)) {
+fn multiply_rows(of: Dimensions, rows: usize, factors: &[f32], from_at: Place, (to, to_at): (&mut [f32], Place)) {
     for n in 0..of.units() {
         let factors = &factors[from_at.panel(n).start..][..rows * PANEL];
         let to = &mut to[to_at.panel(n).start..][..rows * PANEL];

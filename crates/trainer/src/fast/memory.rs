@@ -16,8 +16,9 @@ use crate::step::Purpose;
 /// Numbers in 4 KiB, after which addresses fall into the same set of the first-level cache.
 const CACHE_WAY: usize = 1024;
 
-/// The place of a matrix of `rows` rows that is worked on `step_rows` rows at a time. The stride makes the blocks of
-/// neighbouring panels follow one another in the cache instead of displacing each other.
+/// The place of a matrix of `rows` rows that is worked on `step_rows` rows at a time. The stride
+/// makes the blocks of neighbouring panels follow one another in the cache instead of displacing
+/// each other.
 pub(super) fn place(rows: usize, step_rows: usize) -> Place {
     let len = rows * PANEL;
     let ahead = (step_rows * PANEL + CACHE_WAY - len % CACHE_WAY) % CACHE_WAY;
@@ -32,7 +33,8 @@ fn room(rows: usize) -> usize {
 /// What one layer keeps of its forward pass.
 #[derive(Debug)]
 pub(super) struct LayerMemory {
-    /// Before, then after their functions; of as many of the last steps as [`Extent`] says: none for prediction.
+    /// Before, then after their functions; of as many of the last steps as [`Extent`] says: none
+    /// for prediction.
     pub(super) gates: Buffer<f32>, // [gate panels][steps · B][16]
     /// The initial state, then the state after each step.
     pub(super) hidden: Buffer<f32>, // [unit panels][(T + 1) · B][16]
@@ -78,10 +80,11 @@ pub(super) struct Scratch {
     pub(super) d_gates: Buffer<f32>, // [gate panels][block · B][16]
     pub(super) d_hidden: Buffer<f32>, // [unit panels][B][16]
     pub(super) d_cell: Buffer<f32>,   // [unit panels][B][16]
-    /// Gradients of a layer's outputs, to begin with those that pooling gave the top one's; read by it and then overwritten with those of the layer below.
+    /// Gradients of a layer's outputs, to begin with those that pooling gave the top one's; read by
+    /// it and then overwritten with those of the layer below.
     pub(super) d_between: Buffer<f32>, // [unit panels][T · B][16]
-    /// What dropout multiplies the outputs below a layer by at a block of steps, and what the layer reads: these products, or the outputs after
-    /// their norm.
+    /// What dropout multiplies the outputs below a layer by at a block of steps, and what the layer
+    /// reads: these products, or the outputs after their norm.
     pub(super) factors: Buffer<f32>, // [unit panels][block · B][16]
     pub(super) dropped: Buffer<f32>,  // [unit panels][block · B][16]
     pub(super) d_input_weight: Buffer<f32>, // [gate panels][F or H][16]

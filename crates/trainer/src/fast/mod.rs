@@ -2,12 +2,17 @@
 
 //! The fast form of the model: the same mathematics as the plain one, in another order.
 //!
-//! 1. Samples whose windows of a timeframe are equal share one run through all its layers; its gradient is the sum of theirs.
-//! 2. Where windows overlap, the first layer's input projection is done once a bar, and the gate gradients are summed by bar.
-//! 3. All matrices are panel-major (see [`kernel`](crate::kernel)); weights are packed once an optimizer step.
+//! 1. Samples whose windows of a timeframe are equal share one run through all its layers; its
+//!    gradient is the sum of theirs.
+//! 2. Where windows overlap, the first layer's input projection is done once a bar, and the gate
+//!    gradients are summed by bar.
+//! 3. All matrices are panel-major (see [`kernel`](crate::kernel)); weights are packed once an
+//!    optimizer step.
 //! 4. Attention pools each distinct window once, see [`pooling`].
-//! 5. With gradient checkpointing, half of the gates are computed again in the backward pass, see [`segments`].
-//! 6. A thread takes its windows through all steps; what a step needs stays in its caches. Few windows are computed in another order, see [`single`].
+//! 5. With gradient checkpointing, half of the gates are computed again in the backward pass, see
+//!    [`segments`].
+//! 6. A thread takes its windows through all steps; what a step needs stays in its caches. Few
+//!    windows are computed in another order, see [`single`].
 //! 7. Predictions may be computed with weights in eight bits, see [`quantized`].
 //!
 //! All sums are formed in an order that depends on the samples alone.
@@ -49,7 +54,8 @@ use sequence::{Input, Sequence};
 use weights::LayerWeights;
 pub(crate) use windows::Windows;
 
-/// Steps whose gate gradients are kept until they are folded into the weights': 32 windows' of H = 128 are 512 KiB.
+/// Steps whose gate gradients are kept until they are folded into the weights': 32 windows' of H =
+/// 128 are 512 KiB.
 const BLOCK_STEPS: usize = 8;
 
 /// Sizes of one timeframe's LSTM, in panels.
@@ -152,8 +158,8 @@ impl PackedWeights {
         }
     }
 
-    /// Has sequences computed with the LSTMs' matrices in eight bits from now on, made of `parameters` and booked on `scope`; by how much each
-    /// matrix is changed, under its name.
+    /// Has sequences computed with the LSTMs' matrices in eight bits from now on, made of
+    /// `parameters` and booked on `scope`; by how much each matrix is changed, under its name.
     pub(crate) fn quantize(
         &mut self,
         scope: &Scope,
@@ -199,7 +205,8 @@ impl PackedWeights {
     }
 }
 
-/// The memory with which one thread takes some samples through the model: the fast form's [`Pass`](crate::Pass).
+/// The memory with which one thread takes some samples through the model: the fast form's
+/// [`Pass`](crate::Pass).
 #[derive(Debug)]
 pub(crate) struct Pass {
     isa: Isa,
@@ -320,7 +327,8 @@ impl Pass {
         self.decoding.outputs_and_gradient_mut()
     }
 
-    /// Goes back from the outputs' gradient, after [`Pass::forward`] of the same samples; adds the gradients to `gradients`.
+    /// Goes back from the outputs' gradient, after [`Pass::forward`] of the same samples; adds the
+    /// gradients to `gradients`.
     pub(crate) fn backward(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
@@ -369,7 +377,8 @@ impl Pass {
         self.decoding.fusion_weights(model.decoder(), sample)
     }
 
-    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them; `state` is then that after them.
+    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them;
+    /// `state` is then that after them.
     pub(crate) fn advance(&mut self, weights: &PackedWeights, (k, bars): (usize, &[f32]), state: &mut [f32]) {
         let sequence = &mut self.sequences[k];
         sequence.precision = weights.precision.arithmetic(Operation::Recurrence).operands;
@@ -386,13 +395,15 @@ impl Pass {
         self.sequences[k].read_state(self.place_of(k, at), to);
     }
 
-    /// Writes the top layer's hidden state [H] of a sample in timeframe `k` after a step of its window.
+    /// Writes the top layer's hidden state [H] of a sample in timeframe `k` after a step of its
+    /// window.
     pub(crate) fn read_top(&self, k: usize, at: (usize, usize), to: &mut [f32]) {
         self.sequences[k].read_top(self.place_of(k, at), to);
     }
 
-    /// Writes the cell state, where it is kept, and the hidden state [H] of layer `l` in timeframe `k` of a sample after a step of its window.
-    pub(crate) fn read_layer(&self, (k, l): (usize, usize), at: (usize, usize), [cell, hidden]: [&mut [f32]; 2]) {
+    /// Writes the cell state, where it is kept, and the hidden state [H] of layer `l` in timeframe
+    /// `k` of a sample after a step of its window.
+    pub(crate) fn read_layer(&self, (k, l): (usize, usize), at: (usize, usize), cell: &mut [f32], hidden: &mut [f32]) {
         let (sequence, at) = (&self.sequences[k], self.place_of(k, at));
         sequence.read_hidden(l, at, hidden);
         if sequence.keeps_cells() {
@@ -410,7 +421,8 @@ impl Pass {
         &self.decoding
     }
 
-    /// The distinct window of the sample `sample` in timeframe `k`, and the step of it that is the sample's `t`.
+    /// The distinct window of the sample `sample` in timeframe `k`, and the step of it that is the
+    /// sample's `t`.
     fn place_of(&self, k: usize, (sample, t): (usize, usize)) -> (usize, usize) {
         let windows = &self.sequences[k].windows;
         let (window, last) = windows.of_sample()[sample];

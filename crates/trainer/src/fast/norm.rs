@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Layer normalisation of panel-major rows. What the forward pass knew of a row is computed anew in the backward pass, from the states, which are
-//! kept anyhow.
+//! Layer normalisation of panel-major rows. What the forward pass knew of a row is computed anew in
+//! the backward pass, from the states, which are kept anyhow.
 
 use std::ops::Range;
 
@@ -11,8 +11,9 @@ use super::sequence::Sequence;
 use crate::kernel::{PANEL, Place, View, ViewMut};
 use crate::norm::EPSILON;
 
-/// Replaces `rows` rows of H = `hidden` units by themselves after the norm with these γ and β, [2][unit panels][16].
-pub(super) fn normalise((hidden, rows): (usize, usize), norm: &[f32], ViewMut(values, at): ViewMut<'_>) {
+/// Replaces `rows` rows of H = `hidden` units by themselves after the norm with these γ and β,
+/// [2][unit panels][16].
+pub(super) fn normalise(hidden: usize, rows: usize, norm: &[f32], ViewMut(values, at): ViewMut<'_>) {
     let (weight, bias) = norm.split_at(norm.len() / 2);
     for row in 0..rows {
         let at = at.row(row);
@@ -25,12 +26,14 @@ pub(super) fn normalise((hidden, rows): (usize, usize), norm: &[f32], ViewMut(va
     }
 }
 
-/// Turns the gradients of normalised rows into those of the rows `values`; adds those of γ and β to `sums`, [2][unit panels][16].
+/// Turns the gradients of normalised rows into those of the rows `values`; adds those of γ and β to
+/// `sums`, [2][unit panels][16].
 fn normalise_backward(
     (hidden, rows): (usize, usize),
     norm: &[f32],
     View(values, at): View<'_>,
-    (ViewMut(d, d_at), sums): (ViewMut<'_>, &mut [f32]),
+    ViewMut(d, d_at): ViewMut<'_>,
+    sums: &mut [f32],
 ) {
     let (d_weight, d_bias) = sums.split_at_mut(norm.len() / 2);
     for row in 0..rows {
@@ -80,11 +83,12 @@ pub(super) fn norm_len(of: Dimensions) -> usize {
 }
 
 impl Sequence {
-    /// Turns the gradients of the outputs of layer `l` at a block of steps into those of its states.
+    /// Turns the gradients of the outputs of layer `l` at a block of steps into those of its
+    /// states.
     pub(super) fn denormalise_block(&self, l: usize, norm: &[f32], block: Range<usize>, scratch: &mut Scratch) {
         let sizes = (self.of.sizes.hidden, block.len() * self.windows.len());
         let states = View(self.layers[l].hidden.as_slice(), self.states_at(block.start + 1));
         let d = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
-        normalise_backward(sizes, norm, states, (d, scratch.d_norm.as_mut_slice()));
+        normalise_backward(sizes, norm, states, d, scratch.d_norm.as_mut_slice());
     }
 }

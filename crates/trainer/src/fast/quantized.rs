@@ -2,8 +2,9 @@
 
 //! Predictions with LSTM weights in eight bits: both products of a layer, and nothing else.
 //!
-//! W_ih and W_hh are quantised once, by output channel; bars, and hidden states after each step, by row, at each product. Gates, their functions, cell and
-//! hidden states, biases, norms and all that follows the LSTMs are in single precision.
+//! W_ih and W_hh are quantised once, by output channel; bars, and hidden states after each step, by
+//! row, at each product. Gates, their functions, cell and hidden states, biases, norms and all that
+//! follows the LSTMs are in single precision.
 
 use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::{Buffer, Scope};
@@ -60,9 +61,9 @@ impl Activations {
     }
 
     /// The first `rows` rows of `x` [.., depth], quantised.
-    fn take(&mut self, (rows, depth): (usize, usize), x: View<'_>) -> ByteRows<'_> {
+    fn take(&mut self, rows: usize, depth: usize, x: View<'_>) -> ByteRows<'_> {
         let scales = &mut self.scales.as_mut_slice()[..rows];
-        bytes::quantize(self.isa, depth, x, (self.bytes.as_mut_slice(), scales));
+        bytes::quantize(self.isa, depth, x, self.bytes.as_mut_slice(), scales);
         ByteRows { bytes: self.bytes.as_slice(), scales: &self.scales.as_slice()[..rows] }
     }
 }
@@ -83,7 +84,7 @@ impl ByteMatrix {
             own.scales.as_mut_slice()[at] = matrix.scales()[row];
             for k in 0..depth {
                 let q = matrix.at(row, k);
-                weights[bytes::place_of(padded, (at, k))] = q;
+                weights[bytes::place_of(padded, at, k)] = q;
                 offsets[at] -= bytes::BIAS * i32::from(q);
             }
         }
@@ -106,11 +107,13 @@ impl ByteMatrix {
 }
 
 impl LayerWeights {
-    /// Quantises the weights of a layer of H = `hidden` units; by how much each matrix is changed, under its name.
+    /// Quantises the weights of a layer of H = `hidden` units; by how much each matrix is changed,
+    /// under its name.
     fn quantize(
         &mut self,
         scope: &Scope,
-        (hidden, slots): (usize, &LayerSlots),
+        hidden: usize,
+        slots: &LayerSlots,
         parameters: &TensorSet<f32>,
     ) -> Result<[(String, Accuracy); 2]> {
         let [of_input, of_recurrent] = slots.quantized(hidden, parameters)?;
@@ -143,9 +146,9 @@ impl LayerWeights {
         };
         let (byte_isa, at_once) = (activations.isa, activations.rows);
         for first in (0..rows).step_by(at_once.max(1)) {
-            let part = activations.take((at_once.min(rows - first), depth), View(x.0, x.1.row(first)));
+            let part = activations.take(at_once.min(rows - first), depth, View(x.0, x.1.row(first)));
             let mut to = ViewMut(to, at.row(first));
-            bytes::product(byte_isa, [depth, input.panels()], (bias, part, input.from(0)), &mut to, Sweep::Up);
+            bytes::product(byte_isa, depth, input.panels(), (bias, part, input.from(0)), &mut to, Sweep::Up);
         }
     }
 }
@@ -158,7 +161,7 @@ pub(super) fn quantize(
 ) -> Result<Vec<(String, Accuracy)>> {
     let mut all = Vec::new();
     for (layer, slots) in layers.iter_mut().zip(&lstm.layers) {
-        all.extend(layer.quantize(scope, (lstm.sizes.hidden, slots), parameters)?);
+        all.extend(layer.quantize(scope, lstm.sizes.hidden, slots, parameters)?);
     }
     Ok(all)
 }
@@ -168,7 +171,8 @@ impl Sequence {
     pub(super) fn step_quantized(
         &mut self,
         isa: Isa,
-        (l, QuantizedLayer { recurrent, .. }): (usize, &QuantizedLayer),
+        l: usize,
+        QuantizedLayer { recurrent, .. }: &QuantizedLayer,
         t: usize,
         Scratch { segment, by_bar, activations, .. }: &mut Scratch,
     ) {
@@ -178,17 +182,18 @@ impl Sequence {
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let byte_isa = activations.isa;
-        let h = activations.take((rows, hidden), View(states.as_slice(), before));
-        // A few rows' chains of operations hide behind those of other units, many rows' gates stay in the cache.
+        let h = activations.take(rows, hidden, View(states.as_slice(), before));
+        // A few rows' chains of operations hide behind those of other units, many rows' gates stay
+        // in the cache.
         let at_once = if rows <= ROWS_FEW { units } else { 1 };
         for n in (0..units).step_by(at_once) {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
             let operands = (start, h, recurrent.from(4 * n));
-            bytes::product(byte_isa, [hidden, PANELS * at_once], operands, &mut gates, Sweep::of_step(t));
+            bytes::product(byte_isa, hidden, PANELS * at_once, operands, &mut gates, Sweep::of_step(t));
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
-            kernel::forward_units(isa, [at_once, rows], &mut gates, (&mut cell, &mut after));
+            kernel::forward_units(isa, at_once, rows, &mut gates, &mut cell, &mut after);
         }
     }
 }

@@ -1,11 +1,13 @@
 #![forbid(unsafe_code)]
 
-//! Arithmetic in 16 bits, as far as a processor without it can tell what comes of it: what a product reads is rounded to the precision of the run, and
-//! its sums are in single precision.
+//! Arithmetic in 16 bits, as far as a processor without it can tell what comes of it: what a
+//! product reads is rounded to the precision of the run, and its sums are in single precision.
 //!
-//! To what, the table of amp's policy says ([`Precision::arithmetic`]). Rounded are bars, weights (see [`Engine`](crate::step::Engine)), hidden states
-//! after each step, what dropout leaves of them, the gradients of gates and of hidden states; behind the sequences what they or pooling give of each sample, what
-//! products in fusion give, and the gradients of these. Cell states, gates, biases, softmax, norms and all sums over bars and samples are in single precision.
+//! To what, the table of amp's policy says ([`Precision::arithmetic`]). Rounded are bars, weights
+//! (see [`Engine`](crate::step::Engine)), hidden states after each step, what dropout leaves of
+//! them, the gradients of gates and of hidden states; behind the sequences what they or pooling
+//! give of each sample, what products in fusion give, and the gradients of these. Cell states,
+//! gates, biases, softmax, norms and all sums over bars and samples are in single precision.
 
 use std::ops::Range;
 

@@ -1,16 +1,18 @@
 #![forbid(unsafe_code)]
 
-//! Gradient checkpointing: what the forward pass does not keep for the backward pass, and how it comes back there.
+//! Gradient checkpointing: what the forward pass does not keep for the backward pass, and how it
+//! comes back there.
 //!
-//! A segment is a block of steps. Hidden states are kept for all steps, since layers above, pooling and the weights' gradients read them.
-//! With checkpointing there are beside them, a layer,
+//! A segment is a block of steps. Hidden states are kept for all steps, since layers above, pooling
+//! and the weights' gradients read them. With checkpointing there are beside them, a layer,
 //!
 //! ```text
 //! the gates of the later half of the steps                                            (1)
 //! the cell state before each segment, and after the last                              (2)
 //! ```
 //!
-//! and one segment's gates and cell states, in work, for all layers and timeframes. Backward, before a segment:
+//! and one segment's gates and cell states, in work, for all layers and timeframes. Backward,
+//! before a segment:
 //!
 //! ```text
 //! earlier half:  gates = functions of (x · W_ihᵀ + h · W_hhᵀ + b)                     (3)
@@ -18,11 +20,12 @@
 //! ```
 //!
 //! 1. Where backward begins, so that what the forward pass did last is still in the caches.
-//! 2. A run that carries states from step to step reads the cell states of any step afterwards: it keeps all of them.
+//! 2. A run that carries states from step to step reads the cell states of any step afterwards: it
+//!    keeps all of them.
 //! 3. All steps of the segment in one product, for their hidden states are known.
 //!
-//! Each number is the sum of the same terms in the same order as in the forward pass, and thus the same to the bit.
-//! After Chen et al., *Training deep nets with sublinear memory cost*, 2016.
+//! Each number is the sum of the same terms in the same order as in the forward pass, and thus the
+//! same to the bit. After Chen et al., *Training deep nets with sublinear memory cost*, 2016.
 
 use std::ops::Range;
 
@@ -152,7 +155,8 @@ impl Sequence {
         place((BLOCK_STEPS + 1) * windows, windows).row(steps * windows)
     }
 
-    /// The cell state before step `t`, with which a segment begins or which there is not, among those that the layer keeps.
+    /// The cell state before step `t`, with which a segment begins or which there is not, among
+    /// those that the layer keeps.
     pub(super) fn kept_cell_at(&self, t: usize) -> Place {
         let windows = self.windows.len();
         match self.extent.cells {
@@ -182,39 +186,43 @@ impl Sequence {
         }
     }
 
-    /// Brings back a segment's gates and cell states where they were not kept, for the backward pass; after [`Sequence::take_input`], unless
-    /// layer `l` is computed by bar.
+    /// Brings back a segment's gates and cell states where they were not kept, for the backward
+    /// pass; after [`Sequence::take_input`], unless layer `l` is computed by bar.
     pub(super) fn restore(
         &mut self,
         isa: Isa,
-        (l, weights): (usize, &LayerWeights),
+        l: usize,
+        weights: &LayerWeights,
         segment: &Range<usize>,
-        (bars, scratch): (&[f32], &mut Scratch),
+        bars: &[f32],
+        scratch: &mut Scratch,
     ) {
         self.begin_segment(l, segment, scratch);
         let again = segment.start < self.steps_again();
         match again {
-            true if self.is_by_bar(l) => self.project_segment_by_bar(isa, weights, segment, (bars, scratch)),
-            true => self.project_block(isa, (l, weights), segment.clone(), scratch),
+            true if self.is_by_bar(l) => self.project_segment_by_bar(isa, weights, segment, bars, scratch),
+            true => self.project_block(isa, l, weights, segment.clone(), scratch),
             false => {}
         }
         for n in 0..self.of.units() {
             if again {
-                self.gates_again(isa, (l, weights), (n, segment), scratch);
+                self.gates_again(isa, l, weights, n, segment, scratch);
             }
             if self.extent.cells == Cells::EverySegment {
-                self.cells_again(isa, (l, n), segment, scratch);
+                self.cells_again(isa, l, n, segment, scratch);
             }
         }
     }
 
-    /// As [`Sequence::project_block`], where windows overlap: each bar once of those that a segment's steps read.
+    /// As [`Sequence::project_block`], where windows overlap: each bar once of those that a
+    /// segment's steps read.
     fn project_segment_by_bar(
         &self,
         isa: Isa,
         weights: &LayerWeights,
         segment: &Range<usize>,
-        (bars, scratch): (&[f32], &mut Scratch),
+        bars: &[f32],
+        scratch: &mut Scratch,
     ) {
         let (features, gates, windows) = (self.of.sizes.features, self.of.gates(), self.windows.len());
         // No gradients of gates are there yet.
@@ -238,8 +246,10 @@ impl Sequence {
     fn gates_again(
         &self,
         isa: Isa,
-        (l, weights): (usize, &LayerWeights),
-        (n, segment): (usize, &Range<usize>),
+        l: usize,
+        weights: &LayerWeights,
+        n: usize,
+        segment: &Range<usize>,
         scratch: &mut Scratch,
     ) {
         let (rows, hidden) = (segment.len() * self.windows.len(), self.of.sizes.hidden);
@@ -251,7 +261,7 @@ impl Sequence {
     }
 
     /// The cell states of sixteen units after each step of a segment, from their gates.
-    fn cells_again(&self, isa: Isa, (l, n): (usize, usize), segment: &Range<usize>, scratch: &mut Scratch) {
+    fn cells_again(&self, isa: Isa, l: usize, n: usize, segment: &Range<usize>, scratch: &mut Scratch) {
         let layer = &self.layers[l];
         for t in segment.clone() {
             let gates = self.gates_at(t).panel(4 * n).view(&layer.gates, &scratch.segment.gates);

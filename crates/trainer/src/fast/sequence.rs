@@ -8,8 +8,9 @@
 //!     for each step:  gates += h · W_hhᵀ;  apply the gates' functions;  c, h          (2)
 //! ```
 //!
-//! 1. In the first layer, where windows overlap, this is done once a bar, and each step reads the rows of its windows' bars.
-//!    Elsewhere it is done for a block of steps at a time, straight into the gates, which are then still in the cache.
+//! 1. In the first layer, where windows overlap, this is done once a bar, and each step reads the
+//!    rows of its windows' bars. Elsewhere it is done for a block of steps at a time, straight into
+//!    the gates, which are then still in the cache.
 //! 2. Sixteen units at a time: their four gates are activated right after their product.
 
 use std::ops::Range;
@@ -30,7 +31,8 @@ use crate::kernel::{self, Ahead, Isa, PANEL, Place, Start, Sweep, View, ViewMut}
 use crate::profile::{Clock, Work};
 use crate::step::Purpose;
 
-/// What one timeframe keeps from the forward pass to the backward pass, for one thread's share of a batch.
+/// What one timeframe keeps from the forward pass to the backward pass, for one thread's share of a
+/// batch.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) of: Dimensions,
@@ -53,7 +55,8 @@ pub(super) struct Input<'a> {
     pub(super) ends: &'a [usize],
     /// Bars in each; T, or fewer.
     pub(super) steps: usize,
-    /// Numbers of samples that follow one another, whose windows are computed as one; none where each is computed by itself.
+    /// Numbers of samples that follow one another, whose windows are computed as one; none where
+    /// each is computed by itself.
     pub(super) runs: &'a [usize],
 }
 
@@ -98,14 +101,14 @@ impl Sequence {
     /// Brings some of the bars covered to [`Scratch::x`].
     pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut Scratch) {
         let to = (scratch.x.as_mut_slice(), self.x_at());
-        self.windows.pack_bars(rows, (bars, self.of.sizes.features), to);
+        self.windows.pack_bars(rows, bars, self.of.sizes.features, to);
         self.round_bars(rows.len(), scratch);
     }
 
     /// Brings what the first layer reads at a block of steps to [`Scratch::x`].
     pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut Scratch) {
         let to = (scratch.x.as_mut_slice(), self.x_at());
-        self.windows.pack_steps(block, (bars, self.of.sizes.features), to);
+        self.windows.pack_steps(block, bars, self.of.sizes.features, to);
         self.round_bars(block.len() * self.windows.len(), scratch);
     }
 
@@ -114,7 +117,8 @@ impl Sequence {
         place(self.windows.bars(), 1)
     }
 
-    /// The rows of all windows at step `t` of layer `l` in [`Scratch::by_bar`], where it is computed by bar and they follow one another.
+    /// The rows of all windows at step `t` of layer `l` in [`Scratch::by_bar`], where it is
+    /// computed by bar and they follow one another.
     pub(super) fn by_bar_in_step(&self, l: usize, t: usize) -> Option<Place> {
         self.is_by_bar(l).then(|| self.windows.rows_in_step(t))?.map(|row| self.by_bar_at().row(row))
     }
@@ -136,41 +140,41 @@ impl Sequence {
         self.windows.set((input.starts, input.ends), input.steps, input.runs);
         let start = self.clock.start();
         if self.is_by_bar(0) {
-            self.project_bars(isa, &all[0], (input.bars, scratch));
+            self.project_bars(isa, &all[0], input.bars, scratch);
         }
-        self.clock.stop_layer(start, (0, Work::Projection));
+        self.clock.stop_layer(start, 0, Work::Projection);
         for (l, weights) in all.iter().enumerate() {
             self.set_initial_state(l, initial);
             for block in self.blocks() {
                 let start = self.clock.start();
                 self.begin_segment(l, &block, scratch);
                 if !self.is_by_bar(l) {
-                    self.take_input(isa, (l, all), &block, (input.bars, scratch));
-                    self.project_block(isa, (l, weights), block.clone(), scratch);
+                    self.take_input(isa, l, all, &block, input.bars, scratch);
+                    self.project_block(isa, l, weights, block.clone(), scratch);
                 }
-                self.clock.stop_layer(start, (l, Work::Projection));
+                self.clock.stop_layer(start, l, Work::Projection);
                 let start = self.clock.start();
                 for t in block.clone() {
                     if self.is_by_bar(l) && self.by_bar_in_step(l, t).is_none() {
                         let (from, to) = (self.by_bar_at(), self.gates_at(t));
                         let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
-                        self.windows.read_step(t, self.of.gates(), (scratch.by_bar.as_slice(), from), (gates, to));
+                        self.windows.read_step(t, self.of.gates(), scratch.by_bar.as_slice(), from, gates, to);
                     }
                     match &weights.quantized {
-                        Some(own) => self.step_quantized(isa, (l, own), t, scratch),
-                        None if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, (l, weights), t, scratch),
-                        None => self.step(isa, (l, weights), t, scratch),
+                        Some(own) => self.step_quantized(isa, l, own, t, scratch),
+                        None if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, scratch),
+                        None => self.step(isa, l, weights, t, scratch),
                     }
                     self.round_hidden(l, t);
                 }
                 self.end_segment(l, &block, scratch);
-                self.clock.stop_layer(start, (l, Work::Recurrence));
+                self.clock.stop_layer(start, l, Work::Recurrence);
             }
         }
     }
 
     /// by_bar = x · W_ihᵀ + b for every bar that the windows cover.
-    fn project_bars(&self, isa: Isa, weights: &LayerWeights, (bars, scratch): (&[f32], &mut Scratch)) {
+    fn project_bars(&self, isa: Isa, weights: &LayerWeights, bars: &[f32], scratch: &mut Scratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
             let x = (View(scratch.x.as_slice(), self.x_at()), &mut scratch.activations);
@@ -179,18 +183,21 @@ impl Sequence {
         }
     }
 
-    /// Brings what layer `l` reads at a block of steps to where [`Sequence::input_at`] says, unless it is there.
+    /// Brings what layer `l` reads at a block of steps to where [`Sequence::input_at`] says, unless
+    /// it is there.
     pub(super) fn take_input(
         &self,
         isa: Isa,
-        (l, all): (usize, &[LayerWeights]),
+        l: usize,
+        all: &[LayerWeights],
         block: &Range<usize>,
-        (bars, scratch): (&[f32], &mut Scratch),
+        bars: &[f32],
+        scratch: &mut Scratch,
     ) {
         if l == 0 {
             self.take_block(block, bars, scratch);
         } else if self.copies_below(l) {
-            self.copy_block(isa, (l, all), block.clone(), scratch);
+            self.copy_block(isa, l, all, block.clone(), scratch);
         }
     }
 
@@ -198,7 +205,8 @@ impl Sequence {
     pub(super) fn project_block(
         &mut self,
         isa: Isa,
-        (l, weights): (usize, &LayerWeights),
+        l: usize,
+        weights: &LayerWeights,
         block: Range<usize>,
         scratch: &mut Scratch,
     ) {
@@ -211,8 +219,8 @@ impl Sequence {
         weights.project(isa, shape, (View(input, input_at), &mut scratch.activations), &mut gates);
     }
 
-    /// What layer `l` reads from step `t` on, which begins a block, for windows laid out step after step: the bars, or the
-    /// states below after that step, or what norm and dropout made of them.
+    /// What layer `l` reads from step `t` on, which begins a block, for windows laid out step after
+    /// step: the bars, or the states below after that step, or what norm and dropout made of them.
     pub(super) fn input_at(&self, l: usize, t: usize) -> Place {
         match l {
             0 => self.x_at(),
@@ -221,9 +229,9 @@ impl Sequence {
         }
     }
 
-    /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are: in the gates, unless they were made by bar
-    /// and the windows' bars follow one another.
-    fn step(&mut self, isa: Isa, (l, weights): (usize, &LayerWeights), t: usize, scratch: &mut Scratch) {
+    /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are:
+    /// in the gates, unless they were made by bar and the windows' bars follow one another.
+    fn step(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut Scratch) {
         let Scratch { segment, by_bar, .. } = scratch;
         let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
         let projected = self.by_bar_in_step(l, t);
@@ -236,9 +244,9 @@ impl Sequence {
             let View(next, next_at) = next_gates.panel(4 * n).view(gates, &segment.gates);
             let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
             let ahead = Ahead::default()
-                .and(next, next_at, [4, rows])
-                .and(next_state, next_state_at.row(rows), [1, rows])
-                .and(states.as_slice(), after.panel(n).row(rows), [1, rows]);
+                .and(next, next_at, 4, rows)
+                .and(next_state, next_state_at.row(rows), 1, rows)
+                .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
             let operands = (start, View(states.as_slice(), before), weight);
@@ -250,7 +258,8 @@ impl Sequence {
     }
 }
 
-/// Where a layer reads its inputs: the bars, what the layer below gives, or what norm and dropout made of that.
+/// Where a layer reads its inputs: the bars, what the layer below gives, or what norm and dropout
+/// made of that.
 pub(super) fn input<'a>(below: Option<&'a LayerMemory>, x: &'a [f32], dropped: Option<&'a [f32]>) -> &'a [f32] {
     dropped.unwrap_or(below.map_or(x, |below| below.hidden.as_slice()))
 }

@@ -2,23 +2,28 @@
 
 //! A step of few windows, down to a single one.
 //!
-//! What such a step waits for is W_hh, which every step reads from the second-level cache, and chains of operations that depend on one another. So the
-//! product runs over all gates at once, from either end in turn, and then the cell over all units at once: chains of many units are under way beside each other.
+//! What such a step waits for is W_hh, which every step reads from the second-level cache, and
+//! chains of operations that depend on one another. So the product runs over all gates at once,
+//! from either end in turn, and then the cell over all units at once: chains of many units are
+//! under way beside each other.
 
 use super::memory::{LayerMemory, Scratch};
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
 use crate::kernel::{self, Ahead, Isa, Start, Sweep, View, ViewMut};
 
-/// Windows up to which this is the faster way; for more, the gates of sixteen units stay in the first-level cache from product to cell.
+/// Windows up to which this is the faster way; for more, the gates of sixteen units stay in the
+/// first-level cache from product to cell.
 pub(super) const ROWS_FEW: usize = 4;
 
 impl Sequence {
-    /// gates = their projections + h · W_hhᵀ of all units, then the cell of all units: the same bits as unit by unit.
+    /// gates = their projections + h · W_hhᵀ of all units, then the cell of all units: the same
+    /// bits as unit by unit.
     pub(super) fn step_of_few(
         &mut self,
         isa: Isa,
-        (l, weights): (usize, &LayerWeights),
+        l: usize,
+        weights: &LayerWeights,
         t: usize,
         Scratch { segment, by_bar, .. }: &mut Scratch,
     ) {
@@ -39,6 +44,6 @@ impl Sequence {
         );
         let mut cell = cell_at.view_mut(cell, &mut segment.cell);
         let mut after = ViewMut(states.as_mut_slice(), after);
-        kernel::forward_units(isa, [units, rows], &mut gates, (&mut cell, &mut after));
+        kernel::forward_units(isa, units, rows, &mut gates, &mut cell, &mut after);
     }
 }

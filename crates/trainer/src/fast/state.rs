@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! States in and out of a sequence: `[layers, 2, H]` a window, the hidden and then the cell state of each layer.
+//! States in and out of a sequence: `[layers, 2, H]` a window, the hidden and then the cell state
+//! of each layer.
 
 use megabatch_gpu_core::Buffer;
 
@@ -56,15 +57,15 @@ impl Sequence {
 
     /// The hidden state [H] of layer `l` in window `w` after step `t`, which is in `to` afterwards.
     pub(super) fn read_hidden(&self, l: usize, (w, t): (usize, usize), to: &mut [f32]) {
-        self.read_half((&self.layers[l].hidden, self.states_at(t + 1).row(w)), to);
+        self.read_half(&self.layers[l].hidden, self.states_at(t + 1).row(w), to);
     }
 
     /// The cell state likewise, where [`Sequence::keeps_cells`].
     pub(super) fn read_cell(&self, l: usize, (w, t): (usize, usize), to: &mut [f32]) {
-        self.read_half((&self.layers[l].cell, self.kept_cell_at(t + 1).row(w)), to);
+        self.read_half(&self.layers[l].cell, self.kept_cell_at(t + 1).row(w), to);
     }
 
-    fn read_half(&self, (states, at): (&Buffer<f32>, Place), to: &mut [f32]) {
+    fn read_half(&self, states: &Buffer<f32>, at: Place, to: &mut [f32]) {
         for (panel, part) in to.chunks_mut(PANEL).enumerate() {
             part.copy_from_slice(&states.as_slice()[at.panel(panel).start..][..part.len()]);
         }

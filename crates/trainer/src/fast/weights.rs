@@ -2,8 +2,9 @@
 
 //! Weights in panels, and gradients back from them.
 //!
-//! The panels of the gates follow one another as i, f, g, o of units 0..16, then of units 16..32, and so on. Units past H fill
-//! the last panels up with zeros, which the cell keeps: a gate of 1/2, a candidate and a state of zero.
+//! The panels of the gates follow one another as i, f, g, o of units 0..16, then of units 16..32,
+//! and so on. Units past H fill the last panels up with zeros, which the cell keeps: a gate of 1/2,
+//! a candidate and a state of zero.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -22,7 +23,8 @@ pub(super) struct LayerWeights {
     pub(super) input: Buffer<f32>,     // W_ih: [gate panels][F][16]
     pub(super) recurrent: Buffer<f32>, // W_hh: [gate panels][H][16]
     pub(super) bias: Buffer<f32>,      // b_ih + b_hh: [gate panels][16]
-    /// For the backward pass, else empty: W_hh and, above the first layer, W_ih transposed, [unit panels][4H padded][16].
+    /// For the backward pass, else empty: W_hh and, above the first layer, W_ih transposed, [unit
+    /// panels][4H padded][16].
     pub(super) recurrent_turned: Buffer<f32>,
     pub(super) input_turned: Buffer<f32>,
     /// γ, then β, of the norm of its outputs; empty without one.

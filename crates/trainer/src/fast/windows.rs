@@ -15,14 +15,16 @@ pub(crate) struct Windows {
     of_each: usize,
     /// First bar of each distinct window, ascending: a row of the batch.
     starts: Vec<usize>,
-    /// What tells each distinct window from those of other batches: see [`BatchView::ends`](crate::view::BatchView::ends).
+    /// What tells each distinct window from those of other batches: see
+    /// [`BatchView::ends`](crate::view::BatchView::ends).
     ends: Vec<usize>,
     /// The distinct window of each sample, and the step at which the sample's ends.
     of_sample: Vec<(usize, usize)>,
     /// The same, ascending and each once, and the place there of what each sample reads.
     read: Vec<(usize, usize)>,
     read_of_sample: Vec<usize>,
-    /// Where the rows of each window begin, if the bars that the windows cover are laid side by side without repetition.
+    /// Where the rows of each window begin, if the bars that the windows cover are laid side by
+    /// side without repetition.
     offsets: Vec<usize>,
     /// Windows whose offsets follow one another: the first one and their number.
     runs: Vec<(usize, usize)>,
@@ -31,8 +33,9 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// The windows of `steps` bars that begin at the bars `starts` and are known by `ends`, one a sample. With `runs`, the numbers of
-    /// samples that follow one another, those of each run become one: from the first bar of its first to the last bar of its last.
+    /// The windows of `steps` bars that begin at the bars `starts` and are known by `ends`, one a
+    /// sample. With `runs`, the numbers of samples that follow one another, those of each run
+    /// become one: from the first bar of its first to the last bar of its last.
     pub(crate) fn set(&mut self, (starts, ends): (&[usize], &[usize]), steps: usize, runs: &[usize]) {
         let mut firsts: Vec<usize> = (0..starts.len()).collect();
         let mut rest = firsts.as_mut_slice();
@@ -114,8 +117,9 @@ impl Windows {
         &self.of_sample
     }
 
-    /// What samples read, ascending: distinct windows and the steps at which samples' windows end. Where each sample's window is a sequence of its
-    /// own, the distinct windows with their last steps.
+    /// What samples read, ascending: distinct windows and the steps at which samples' windows end.
+    /// Where each sample's window is a sequence of its own, the distinct windows with their last
+    /// steps.
     pub(super) fn read(&self) -> &[(usize, usize)] {
         &self.read
     }
@@ -130,7 +134,8 @@ impl Windows {
         self.bars
     }
 
-    /// The row of each distinct window's first bar, if the bars covered are laid side by side without repetition.
+    /// The row of each distinct window's first bar, if the bars covered are laid side by side
+    /// without repetition.
     pub(crate) fn offsets(&self) -> &[usize] {
         &self.offsets
     }
@@ -145,7 +150,8 @@ impl Windows {
         })
     }
 
-    /// What the windows read at `steps`: windows whose bars follow one another, and the bars that they read there together.
+    /// What the windows read at `steps`: windows whose bars follow one another, and the bars that
+    /// they read there together.
     pub(super) fn bars_of(&self, steps: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         self.runs.iter().map(|&(first, len)| {
             let bar = self.offsets[first];
@@ -153,18 +159,14 @@ impl Windows {
         })
     }
 
-    /// Whether the windows overlap so much that what is computed bar by bar, once for all windows, is worth its copies.
+    /// Whether the windows overlap so much that what is computed bar by bar, once for all windows,
+    /// is worth its copies.
     pub(super) fn overlap(&self) -> bool {
         2 * self.bars <= self.len() * self.steps
     }
 
     /// Copies bars [.., width] into panels: those of the bars covered that are rows `rows` of them.
-    pub(super) fn pack_bars(
-        &self,
-        rows: &Range<usize>,
-        (bars, width): (&[f32], usize),
-        (to, place): (&mut [f32], Place),
-    ) {
+    pub(super) fn pack_bars(&self, rows: &Range<usize>, bars: &[f32], width: usize, (to, place): (&mut [f32], Place)) {
         let mut packed = rows.start;
         for (&start, &offset) in self.starts.iter().zip(&self.offsets) {
             for row in packed.max(offset)..rows.end.min(offset + self.steps) {
@@ -178,7 +180,8 @@ impl Windows {
     pub(super) fn pack_steps(
         &self,
         steps: &Range<usize>,
-        (bars, width): (&[f32], usize),
+        bars: &[f32],
+        width: usize,
         (to, place): (&mut [f32], Place),
     ) {
         for (w, &start) in self.starts.iter().enumerate() {
@@ -196,14 +199,9 @@ impl Windows {
         }
     }
 
-    /// Rows of all windows at step `t`: from the bars' rows in `by_bar` to consecutive rows, in each panel.
-    pub(super) fn read_step(
-        &self,
-        t: usize,
-        panels: usize,
-        (by_bar, bars): (&[f32], Place),
-        (to, rows): (&mut [f32], Place),
-    ) {
+    /// Rows of all windows at step `t`: from the bars' rows in `by_bar` to consecutive rows, in
+    /// each panel.
+    pub(super) fn read_step(&self, t: usize, panels: usize, by_bar: &[f32], bars: Place, to: &mut [f32], rows: Place) {
         for panel in 0..panels {
             for &(first, len) in &self.runs {
                 let from = bars.row(self.offsets[first] + t).panel(panel).start;
@@ -213,12 +211,14 @@ impl Windows {
         }
     }
 
-    /// The reverse of [`read_step`](Windows::read_step): adds consecutive rows to the bars' rows, in each panel.
+    /// The reverse of [`read_step`](Windows::read_step): adds consecutive rows to the bars' rows,
+    /// in each panel.
     pub(super) fn add_step(
         &self,
         t: usize,
         panels: usize,
-        (rows, from): (&[f32], Place),
+        rows: &[f32],
+        from: Place,
         (by_bar, bars): (&mut [f32], Place),
     ) {
         for panel in 0..panels {
@@ -232,8 +232,8 @@ impl Windows {
     }
 }
 
-/// Bar `bar` of [.., width]. Runs that end before the longest one go on over whatever bars come next, and past the last; nothing is read
-/// of that.
+/// Bar `bar` of [.., width]. Runs that end before the longest one go on over whatever bars come
+/// next, and past the last; nothing is read of that.
 fn bar_of(bars: &[f32], width: usize, bar: usize) -> &[f32] {
     let last = bars.len() / width - 1;
     &bars[bar.min(last) * width..][..width]
@@ -289,7 +289,7 @@ mod tests {
         let of = windows(&[2, 3, 6, 10, 20], 4);
         let packed = |rows: Range<usize>, row: usize| {
             let mut x = vec![f32::NAN; 40 * PANEL];
-            of.pack_bars(&rows, (&bars, 3), (&mut x, place));
+            of.pack_bars(&rows, &bars, 3, (&mut x, place));
             x[row * PANEL..][..3].to_vec()
         };
         for row in 0..of.bars() {
@@ -309,9 +309,9 @@ mod tests {
             let of = windows(starts, 4);
             let mut x = vec![0.0; 40 * PANEL];
             if of.overlap() {
-                of.pack_bars(&(0..of.bars()), (&bars, 3), (&mut x, place));
+                of.pack_bars(&(0..of.bars()), &bars, 3, (&mut x, place));
             } else {
-                of.pack_steps(&(0..4), (&bars, 3), (&mut x, place));
+                of.pack_steps(&(0..4), &bars, 3, (&mut x, place));
             }
             for (w, start) in starts.iter().enumerate() {
                 for t in 0..4 {
@@ -321,12 +321,12 @@ mod tests {
             }
             if of.overlap() {
                 let mut rows = vec![0.0; 40 * PANEL];
-                of.read_step(1, 2, (&x, place), (&mut rows, place));
+                of.read_step(1, 2, &x, place, &mut rows, place);
                 assert_eq!(rows[2 * PANEL], bars[5 * 3]);
                 assert_eq!(x[place.row(of.rows_in_step(1).unwrap() + 2).start], rows[2 * PANEL]);
                 assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..4, 1..6)]);
                 let mut sums = vec![0.0; 40 * PANEL];
-                of.add_step(1, 2, (&rows, place), (&mut sums, place));
+                of.add_step(1, 2, &rows, place, (&mut sums, place));
                 assert_eq!(sums[3 * PANEL], bars[5 * 3]);
             } else {
                 assert_eq!(of.rows_in_step(1), None);

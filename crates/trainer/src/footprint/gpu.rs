@@ -11,7 +11,8 @@ use crate::error::Result;
 use crate::model::Model;
 use crate::samples::Samples;
 
-/// What a run takes of a GPU's memory at its peak, tensor by tensor: of its largest batch all of it, from the first such batch to the run's end.
+/// What a run takes of a GPU's memory at its peak, tensor by tensor: of its largest batch all of
+/// it, from the first such batch to the run's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GpuFootprint {
     /// The tensors, none of them empty.
@@ -22,8 +23,10 @@ impl GpuFootprint {
     /// What the tensors are counted in, in the order of a plan.
     pub const PARTS: [&str; 6] = ["series", "parameters", "gradients", "optimizer", "activations", "batches"];
 
-    /// That of training with `config` on the samples `train` of `samples`, validated on `validation`. Of windows that are slices of series, those that a batch has in common are
-    /// counted once, as far as they are in common in every batch; batches take no more than that, and less where they happen to have more in common.
+    /// That of training with `config` on the samples `train` of `samples`, validated on
+    /// `validation`. Of windows that are slices of series, those that a batch has in common are
+    /// counted once, as far as they are in common in every batch; batches take no more than that,
+    /// and less where they happen to have more in common.
     ///
     /// # Errors
     /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series.

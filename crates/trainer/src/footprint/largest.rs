@@ -47,7 +47,7 @@ impl LargestBatch {
     pub(crate) fn of(config: &Config, samples: &dyn Samples, [train, validation]: [&[usize]; 2]) -> Result<Self> {
         let (shape, steps) = (samples.shape(), steps_of(samples));
         if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
-            return LargestBatch::of_graphs(config, (samples, graphs), [train, validation]);
+            return LargestBatch::of_graphs(config, samples, graphs, train, validation);
         }
         let sizes_learnt = match config.purpose().runs() {
             Some(runs) => sizes_in_runs(config, runs, train.len()),
@@ -63,13 +63,13 @@ impl LargestBatch {
         view.check(shape)?;
         let pieces = Pieces::of(config, train.len());
         if let Some(runs) = config.purpose().runs() {
-            return Ok(LargestBatch::of_runs(runs, (shape, &view), (train, pieces), sizes_learnt));
+            return Ok(LargestBatch::of_runs(runs, shape, &view, train, pieces, sizes_learnt));
         }
         let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
             let rows = series.values.len() / timeframe.features.max(1);
-            let in_training = Covered::most(series, (train, timeframe.steps), pieces.len).times(pieces.count);
-            let in_validation = Covered::most(series, (validation, timeframe.steps), config.batch_size);
+            let in_training = Covered::most(series, train, timeframe.steps, pieces.len).times(pieces.count);
+            let in_validation = Covered::most(series, validation, timeframe.steps, config.batch_size);
             windows.push(in_training.windows.max(in_validation.windows).min(largest).min(rows));
             bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
             all.push(rows);
@@ -77,14 +77,17 @@ impl LargestBatch {
         Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), graphs: None })
     }
 
-    /// That of dense training on the samples `train`, in batches of so many. Validations, in one pass over each segment, are the processor's.
+    /// That of dense training on the samples `train`, in batches of so many. Validations, in one
+    /// pass over each segment, are the processor's.
     fn of_runs(
         runs: Runs,
-        (shape, view): (&SampleShape, &SeriesView<'_>),
-        (train, pieces): (&[usize], Pieces),
+        shape: &SampleShape,
+        view: &SeriesView<'_>,
+        train: &[usize],
+        pieces: Pieces,
         sizes: Vec<usize>,
     ) -> Self {
-        let MostRuns { count, steps } = MostRuns::of(runs, (shape, view), (train, pieces));
+        let MostRuns { count, steps } = MostRuns::of(runs, shape, view, train, pieces);
         let count = count.min(sizes.iter().copied().max().unwrap_or(0));
         let rows = view.timeframes.iter().zip(&shape.timeframes);
         let rows: Vec<usize> =
@@ -96,11 +99,14 @@ impl LargestBatch {
         LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series: Some(rows), graphs: None }
     }
 
-    /// That of a run on graphs: those with most nodes come together, as an order may have it, and share no windows.
+    /// That of a run on graphs: those with most nodes come together, as an order may have it, and
+    /// share no windows.
     fn of_graphs(
         config: &Config,
-        (samples, graphs): (&dyn Samples, &dyn Graphs),
-        [train, validation]: [&[usize]; 2],
+        samples: &dyn Samples,
+        graphs: &dyn Graphs,
+        train: &[usize],
+        validation: &[usize],
     ) -> Result<Self> {
         let shape = samples.shape();
         let most_of = |list: &[usize]| {
@@ -165,7 +171,8 @@ fn once(mut sizes: Vec<usize>) -> Vec<usize> {
     sizes
 }
 
-/// The pieces of consecutive samples that a batch of training is made of: as many, at most, of as many samples.
+/// The pieces of consecutive samples that a batch of training is made of: as many, at most, of as
+/// many samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pieces {
     pub(super) count: usize,
@@ -173,7 +180,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Those of a run on so many samples: runs begin at multiples of their length in the order of an epoch, and batches at multiples of theirs.
+    /// Those of a run on so many samples: runs begin at multiples of their length in the order of
+    /// an epoch, and batches at multiples of theirs.
     fn of(config: &Config, samples: usize) -> Self {
         let (batch, run) = (config.batch_size, config.run_samples());
         let count = match () {
@@ -193,9 +201,11 @@ struct Covered {
 }
 
 impl Covered {
-    /// The most of any `len` samples that follow one another in `list`, with windows of `steps` bars.
-    fn most(series: &Series<'_>, (list, steps): (&[usize], usize), len: usize) -> Self {
-        // What each sample adds to those before it; a list that goes back covers what it covers once more.
+    /// The most of any `len` samples that follow one another in `list`, with windows of `steps`
+    /// bars.
+    fn most(series: &Series<'_>, list: &[usize], steps: usize, len: usize) -> Self {
+        // What each sample adds to those before it; a list that goes back covers what it covers
+        // once more.
         let alone = Covered { windows: 1, bars: steps };
         let adds = |pair: &[usize]| match series.ends[pair[1]] - series.ends[pair[0]] {
             0 => Covered::default(),
@@ -240,10 +250,10 @@ mod tests {
         let ends = [9, 9, 10, 14, 14, 30, 9];
         let list: Vec<usize> = (0..7).collect();
         for (len, windows, bars) in [(1, 1, 4), (2, 2, 8), (3, 3, 12), (4, 3, 12), (5, 4, 16), (7, 5, 17), (9, 5, 17)] {
-            let found = Covered::most(&series(&ends), (&list, 4), len);
+            let found = Covered::most(&series(&ends), &list, 4, len);
             assert_eq!(found, Covered { windows, bars }, "{len} at once");
         }
-        assert_eq!(Covered::most(&series(&ends), (&[], 4), 3), Covered::default());
+        assert_eq!(Covered::most(&series(&ends), &[], 4, 3), Covered::default());
     }
 
     #[test]

@@ -19,15 +19,12 @@ pub(super) struct MostRuns {
 
 impl MostRuns {
     /// Those of batches that are made of such `pieces` of `list`.
-    pub(super) fn of(
-        runs: Runs,
-        (shape, view): (&SampleShape, &SeriesView<'_>),
-        (list, pieces): (&[usize], Pieces),
-    ) -> Self {
+    pub(super) fn of(runs: Runs, shape: &SampleShape, view: &SeriesView<'_>, list: &[usize], pieces: Pieces) -> Self {
         let end = |k: usize, at: usize| view.timeframes[k].ends[list[at]];
-        let ends = |longest| ends_of_runs((list.len(), longest), |first, at| runs.goes_on((shape, end), (first, at)));
+        let ends = |longest| ends_of_runs(list.len(), longest, |first, at| runs.goes_on(shape, end, (first, at)));
         let by_length = ends(runs.longest);
-        // As few as can be: a batch that begins elsewhere, or has its pieces side by side, has no more.
+        // As few as can be: a batch that begins elsewhere, or has its pieces side by side, has no
+        // more.
         let of_piece = |first: usize| {
             let end = list.len().min(first + pieces.len);
             successors(Some(first), |&at| by_length.get(at).copied()).take_while(|&at| at < end).count()
@@ -48,7 +45,7 @@ impl MostRuns {
 }
 
 /// Where the run ends that begins at each of `len` samples and has up to `longest`.
-fn ends_of_runs((len, longest): (usize, usize), goes_on: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+fn ends_of_runs(len: usize, longest: usize, goes_on: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut end = 0;
     let of = |first: usize| {
         // What follows from a run's first sample follows from its second one too.
@@ -71,7 +68,8 @@ mod tests {
     use crate::series::SeriesInMemory;
     use megabatch_gpu_core::Device;
 
-    /// Samples of two timeframes whose windows, of four and two bars, end so many bars after those of the sample before.
+    /// Samples of two timeframes whose windows, of four and two bars, end so many bars after those
+    /// of the sample before.
     fn samples(moved: &[(i64, i64)]) -> SeriesInMemory {
         let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 1 };
         let shape = SampleShape { timeframes: vec![timeframe("M1", 4), timeframe("M5", 2)], outputs: 1 };
@@ -90,7 +88,7 @@ mod tests {
     fn most(samples: &SeriesInMemory, longest: usize, pieces: Pieces) -> MostRuns {
         let list: Vec<usize> = (0..samples.len()).collect();
         let runs = Runs { longest, at_once: 1, piece: usize::MAX };
-        MostRuns::of(runs, (samples.shape(), &samples.series().unwrap()), (&list, pieces))
+        MostRuns::of(runs, samples.shape(), &samples.series().unwrap(), &list, pieces)
     }
 
     #[test]
@@ -103,7 +101,8 @@ mod tests {
         moved[4] = (9, 3);
         assert_eq!(most(&samples(&moved), 4, of(1, 4)), MostRuns { count: 2, steps: vec![7, 3] });
         assert_eq!(most(&samples(&[]), 4, of(1, 4)), MostRuns { count: 0, steps: vec![4, 2] });
-        // Two samples share a bar each time: the second of two pieces may take up where the first one ends, and more bars fit then.
+        // Two samples share a bar each time: the second of two pieces may take up where the first
+        // one ends, and more bars fit then.
         let sharing: Vec<(i64, i64)> = (0..12).map(|n| (n % 2, 0)).collect();
         assert_eq!(most(&samples(&sharing), 4, of(1, 4)).steps, [6, 2]);
         assert_eq!(most(&samples(&sharing), 4, of(2, 4)).steps, [7, 2]);

@@ -42,7 +42,8 @@ pub struct PlannedTensor {
     pub count: usize,
     /// Bytes of all of them.
     pub bytes: usize,
-    /// The phases of a step that read or write it. Its memory is held from the run's beginning to its end, whatever these are.
+    /// The phases of a step that read or write it. Its memory is held from the run's beginning to
+    /// its end, whatever these are.
     pub used_in: Vec<StepPhase>,
 }
 
@@ -57,8 +58,8 @@ const OPTIMIZER: &[StepPhase] = &[StepPhase::Optimizer];
 const ALL: &[StepPhase] = &StepPhase::ALL;
 
 impl Footprint {
-    /// The tensors that this is the sum of, without those of nothing: the footprint of training on samples of `shape`, or on graphs of which the largest
-    /// have so many nodes and edges.
+    /// The tensors that this is the sum of, without those of nothing: the footprint of training on
+    /// samples of `shape`, or on graphs of which the largest have so many nodes and edges.
     ///
     /// # Errors
     /// As [`Model::new`].
@@ -81,7 +82,7 @@ impl Footprint {
         };
         let (packed, pass) = match config.form {
             Form::Plain => {
-                (Parts::new(), vec![("the plain form".to_owned(), pass_len(config, (shape, &model), room), BOTH)])
+                (Parts::new(), vec![("the plain form".to_owned(), pass_len(config, shape, &model, room), BOTH)])
             }
             Form::Fast => (PackedWeights::parts(&model, purpose), fast::Pass::parts(&model, room, purpose)),
         };

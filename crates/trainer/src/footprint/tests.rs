@@ -68,7 +68,8 @@ fn series(shape: &SampleShape) -> SeriesInMemory {
     SeriesInMemory::new(shape.clone(), series.collect(), targets).unwrap().with_segments(starts.collect()).unwrap()
 }
 
-/// Seventy rings of one to four of the same nodes, with an attribute an edge; the source says that there may be more.
+/// Seventy rings of one to four of the same nodes, with an attribute an edge; the source says that
+/// there may be more.
 struct Rings {
     inner: InMemory,
     rings: Vec<(Compressed<u32>, Compressed<u32>)>,
@@ -84,7 +85,7 @@ impl Rings {
         let ring = |nodes: usize| {
             let to: Vec<u32> = (0..nodes as u32).collect();
             let from: Vec<u32> = to.iter().map(|to| (to + 1) % nodes as u32).collect();
-            let by_row = Compressed::from_edges((&to, &from), (nodes, nodes)).unwrap();
+            let by_row = Compressed::from_edges(&to, &from, nodes, nodes).unwrap();
             let by_column = by_row.csr(nodes).unwrap().transposed().unwrap();
             (by_row, by_column)
         };
@@ -243,7 +244,7 @@ proptest! {
         let data: Box<dyn Samples> = if config.streams() { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
         let mut computed = Footprint::of(&config, &shape, validation.len()).unwrap();
         if config.streams() {
-            let states = CarriedStates::of(&config, &*data, [&(0..60).collect::<Vec<_>>(), validation]).unwrap();
+            let states = CarriedStates::of(&config, &*data, &(0..60).collect::<Vec<_>>(), validation).unwrap();
             computed = computed.with_carried_states(&config, &shape, &states);
         }
         prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));

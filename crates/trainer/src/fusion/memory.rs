@@ -12,7 +12,8 @@ use crate::scalar::Scalar;
 use crate::step::Purpose;
 use crate::tensor::TensorSet;
 
-/// The memory in which samples' tokens are fused, forward and, if made for training, backward. N = B · n tokens.
+/// The memory in which samples' tokens are fused, forward and, if made for training, backward. N =
+/// B · n tokens.
 #[derive(Debug)]
 pub(crate) struct FusionMemory<S: Scalar> {
     /// N now.
@@ -28,14 +29,16 @@ pub(crate) struct FusionMemory<S: Scalar> {
     second: Buffer<S>, // [N, H]: after the second norm
     norm2: Normalised<S>,
     fused: Buffer<S>, // [B, H]
-    /// Gradients, empty for prediction: of `qkv`, of `inner`, of `seen`, and of the tokens on their way down.
+    /// Gradients, empty for prediction: of `qkv`, of `inner`, of `seen`, and of the tokens on their
+    /// way down.
     d_qkv: Buffer<S>,
     d_inner: Buffer<S>,
     d_seen: Buffer<S>,
     d_rows: Buffer<S>,
 }
 
-/// Numbers in the buffers for up to `capacity` samples, in the order of the fields, without those of the norms.
+/// Numbers in the buffers for up to `capacity` samples, in the order of the fields, without those
+/// of the norms.
 fn lens(of: Sizes, capacity: usize, purpose: Purpose) -> [usize; 10] {
     let rows = capacity * of.tokens;
     let (states, wide, inner) = (rows * of.hidden, 3 * rows * of.hidden, rows * of.inner);
@@ -148,12 +151,12 @@ impl<S: Scalar> FusionMemory<S> {
             ("the second norm [B · n, H]", &self.second, rows * hidden),
             ("the mean [B, H]", &self.fused, samples * hidden),
         ] {
-            trace.look(("fusion", tensor), &buffer.as_slice()[..len]);
+            trace.look("fusion", tensor, &buffer.as_slice()[..len]);
         }
     }
 
-    /// Writes the gradient of the tokens [B, n, H] to `d_x`, from `d_fused` [B, H], after [`FusionMemory::forward`] of the same; adds the
-    /// parameters' gradients to `gradients`.
+    /// Writes the gradient of the tokens [B, n, H] to `d_x`, from `d_fused` [B, H], after
+    /// [`FusionMemory::forward`] of the same; adds the parameters' gradients to `gradients`.
     pub(crate) fn backward(
         &mut self,
         of: &AttentionFusion,
@@ -203,11 +206,12 @@ impl Linear {
                 Output::Add => row.iter_mut().zip(bias).for_each(|(sum, &bias)| *sum += bias),
             }
         }
-        let weight = Matrix::new(weight, [bias.len(), width]).transposed();
-        multiply(Matrix::new(x, [x.len() / width, width]), weight, Output::Add, to);
+        let weight = Matrix::new(weight, bias.len(), width).transposed();
+        multiply(Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
     }
 
-    /// The gradient of x in `d_x`, from that of the output; adds the parameters' gradients to `gradients`.
+    /// The gradient of x in `d_x`, from that of the output; adds the parameters' gradients to
+    /// `gradients`.
     fn backward<S: Scalar>(
         self,
         parameters: &TensorSet<S>,
@@ -218,12 +222,12 @@ impl Linear {
         let out = parameters.slot(self.bias).len();
         let rows = d_y.len() / out;
         let width = x.len() / rows;
-        let d = Matrix::new(d_y, [rows, out]);
-        multiply(d.transposed(), Matrix::new(x, [rows, width]), Output::Add, gradients.slot_mut(self.weight));
+        let d = Matrix::new(d_y, rows, out);
+        multiply(d.transposed(), Matrix::new(x, rows, width), Output::Add, gradients.slot_mut(self.weight));
         for row in d_y.chunks_exact(out) {
             gradients.slot_mut(self.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
         }
-        multiply(d, Matrix::new(parameters.slot(self.weight), [out, width]), into, d_x);
+        multiply(d, Matrix::new(parameters.slot(self.weight), out, width), into, d_x);
     }
 }
 
@@ -260,7 +264,8 @@ mod tests {
                 let mut rounded = found.clone();
                 round_to(precision, &mut rounded);
                 assert_eq!(*found, rounded, "{precision}");
-                // Three roundings of numbers of a few units, one after another, at 2⁻⁸ or better each.
+                // Three roundings of numbers of a few units, one after another, at 2⁻⁸ or better
+                // each.
                 assert!(found.iter().zip(full).all(|(a, b)| (a - b).abs() < 0.2), "{found:?} for {full:?}");
                 assert_ne!(found, full, "{precision}");
             }

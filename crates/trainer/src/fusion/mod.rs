@@ -1,9 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! Fusion by attention: from the vectors of the timeframes, n tokens [H] a sample, to one vector [H].
+//! Fusion by attention: from the vectors of the timeframes, n tokens [H] a sample, to one vector
+//! [H].
 //!
-//! It is torch.nn.TransformerEncoderLayer(H, heads, feed_forward · H, dropout=0, activation="relu", batch_first=True), whose norms come last as in
-//! "Attention is all you need" (Vaswani et al., 2017), and the mean over the tokens:
+//! It is torch.nn.TransformerEncoderLayer(H, heads, feed_forward · H, dropout=0, activation="relu",
+//! batch_first=True), whose norms come last as in "Attention is all you need" (Vaswani et al.,
+//! 2017), and the mean over the tokens:
 //!
 //! ```text
 //! y = norm1(x + attention(x, x, x))
@@ -11,10 +13,11 @@
 //! fused = mean over the tokens of z
 //! ```
 //!
-//! Tokens have no positions: that they come from different timeframes they know from the LSTMs, which are different ones. Nothing is dropped.
+//! Tokens have no positions: that they come from different timeframes they know from the LSTMs,
+//! which are different ones. Nothing is dropped.
 //!
-//! Both forms of the model compute this alike: n tokens a sample are few beside the T steps that each of them took, and all samples' tokens go
-//! through a matrix at once.
+//! Both forms of the model compute this alike: n tokens a sample are few beside the T steps that
+//! each of them took, and all samples' tokens go through a matrix at once.
 
 mod attention;
 mod memory;
@@ -36,7 +39,8 @@ pub enum Fusion {
     /// Side by side.
     #[default]
     Concat,
-    /// One layer of a transformer over them, and their mean: torch.nn.TransformerEncoderLayer with its norms last and ReLU.
+    /// One layer of a transformer over them, and their mean: torch.nn.TransformerEncoderLayer with
+    /// its norms last and ReLU.
     Attention {
         /// Heads, of which H is a multiple.
         heads: usize,
@@ -46,7 +50,8 @@ pub enum Fusion {
 }
 
 impl Fusion {
-    /// Attention with 4 heads, or as many as H = `hidden` is a multiple of, and a feed-forward network four times as wide.
+    /// Attention with 4 heads, or as many as H = `hidden` is a multiple of, and a feed-forward
+    /// network four times as wide.
     pub fn attention(hidden: usize) -> Self {
         Fusion::Attention { heads: default_heads(hidden), feed_forward: 4 }
     }
@@ -95,7 +100,8 @@ pub(crate) struct AttentionFusion {
 }
 
 impl AttentionFusion {
-    /// Appends the parameters to `layout`, named `fusion.self_attn.in_proj_weight` and so on, in PyTorch's order.
+    /// Appends the parameters to `layout`, named `fusion.self_attn.in_proj_weight` and so on, in
+    /// PyTorch's order.
     pub(crate) fn new(sizes: Sizes, layout: &mut Layout) -> Self {
         let Sizes { hidden, inner, .. } = sizes;
         let mut linear = |weight: &str, bias: &str, shape: [usize; 2]| Linear {

@@ -42,7 +42,8 @@ pub(crate) fn samples_of(graphs: &dyn Graphs, indices: &[usize]) -> Vec<usize> {
 }
 
 impl<'a> GraphBatch<'a> {
-    /// The graphs `indices`, which [`check_graphs`] let pass; with the lists of their edges where it is said what of these is `seen`.
+    /// The graphs `indices`, which [`check_graphs`] let pass; with the lists of their edges where
+    /// it is said what of these is `seen`.
     pub(crate) fn read(graphs: &'a dyn Graphs, indices: &[usize], seen: Option<SeenEdges>) -> Result<Self> {
         let mut offsets = vec![0];
         let mut views = Vec::with_capacity(indices.len());

@@ -23,8 +23,9 @@ pub enum GraphTargets {
     Graphs,
 }
 
-/// The port through which training reads graphs whose nodes are samples: a graph is a group of samples, such as all symbols of one day
-/// or all atoms of one molecule. Reading happens on another thread than training, hence `Sync`.
+/// The port through which training reads graphs whose nodes are samples: a graph is a group of
+/// samples, such as all symbols of one day or all atoms of one molecule. Reading happens on another
+/// thread than training, hence `Sync`.
 pub trait Graphs: Sync {
     /// Number of graphs.
     fn len(&self) -> usize;
@@ -39,7 +40,8 @@ pub trait Graphs: Sync {
         None
     }
 
-    /// The sample of each node of a graph, in the order of the graph's rows; at least one. A sample may be a node of several graphs.
+    /// The sample of each node of a graph, in the order of the graph's rows; at least one. A sample
+    /// may be a node of several graphs.
     fn nodes(&self, graph: usize) -> &[usize];
 
     /// The edges of a graph.
@@ -54,8 +56,9 @@ pub trait Graphs: Sync {
     /// Most nodes and most edges of a graph: memory is taken once, for as many of both.
     fn largest(&self) -> (usize, usize);
 
-    /// Nodes of a graph whose targets are all known; of a graph that has targets as a whole, which are those of each of its nodes, 1 where
-    /// they are known. The targets of others hold a NaN, and count nowhere.
+    /// Nodes of a graph whose targets are all known; of a graph that has targets as a whole, which
+    /// are those of each of its nodes, 1 where they are known. The targets of others hold a NaN,
+    /// and count nowhere.
     fn labelled(&self, graph: usize) -> usize;
 
     /// The time that the target in place `target` of a graph's nodes is about; `None` where targets

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::scalar::Scalar;
 
-/// What a model over graphs predicts for: each node, or a graph as a whole from what its nodes have come to.
+/// What a model over graphs predicts for: each node, or a graph as a whole from what its nodes have
+/// come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Readout {
@@ -15,7 +16,8 @@ pub enum Readout {
     Mean,
     /// For the graph, from the sum over its nodes.
     Sum,
-    /// For the graph, from the largest number of any node, unit by unit; the first node's where several have it.
+    /// For the graph, from the largest number of any node, unit by unit; the first node's where
+    /// several have it.
     Max,
 }
 
@@ -60,7 +62,8 @@ impl Readout {
     }
 }
 
-/// Whether `value` takes the place of the maximum so far. What is not a number does, and keeps it, so that it is passed on.
+/// Whether `value` takes the place of the maximum so far. What is not a number does, and keeps it,
+/// so that it is passed on.
 fn exceeds<S: Scalar>(value: S, most: S) -> bool {
     value > most || (value.to_f64().is_nan() && !most.to_f64().is_nan())
 }

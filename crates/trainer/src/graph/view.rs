@@ -1,7 +1,7 @@
 use megabatch_segment::{Csc, Csr};
 
-/// One graph as training reads it, wherever it lies: N nodes, E edges with A attributes. The batch of several graphs is a list of these, and
-/// no edge is copied.
+/// One graph as training reads it, wherever it lies: N nodes, E edges with A attributes. The batch
+/// of several graphs is a list of these, and no edge is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphView<'a> {
     /// The edges by the node that receives them: node `r` gathers from `csr.columns_of(r)`.

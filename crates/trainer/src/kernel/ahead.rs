@@ -1,12 +1,14 @@
 //! What a product asks the memory for on its way: rows that the next step will read or write.
 //!
-//! A product is bound by its multiplications and leaves the memory idle; the cell's kernels are bound by the memory. A core waits for so few rows at a
-//! time (the fill buffers of its first-level cache, 16 of them) that asking for many at once takes as long as fetching them.
+//! A product is bound by its multiplications and leaves the memory idle; the cell's kernels are
+//! bound by the memory. A core waits for so few rows at a time (the fill buffers of its first-level
+//! cache, 16 of them) that asking for many at once takes as long as fetching them.
 
 use super::lanes::Lanes;
 use super::{PANEL, Place};
 
-/// Rows of up to three matrices, in the order in which they are asked for. Nothing is read: they may lie anywhere.
+/// Rows of up to three matrices, in the order in which they are asked for. Nothing is read: they
+/// may lie anywhere.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ahead {
     matrices: [Rows; 3],
@@ -30,7 +32,7 @@ impl Default for Rows {
 
 impl Ahead {
     /// Besides, the first `rows` rows of `panels` panels at `place` in `values`.
-    pub(crate) fn and(mut self, values: &[f32], place: Place, [panels, rows]: [usize; 2]) -> Self {
+    pub(crate) fn and(mut self, values: &[f32], place: Place, panels: usize, rows: usize) -> Self {
         let from = values.as_ptr().wrapping_add(place.start);
         self.matrices[self.used] = Rows { from, stride: place.stride, panels, rows };
         self.used += 1;
@@ -52,7 +54,8 @@ impl Ahead {
 
 /// Where a product is in the rows that it asks for.
 pub(super) struct Turns<'a> {
-    /// Those that are left; of the first, the panels before `panel` and in it the rows before `row` are done.
+    /// Those that are left; of the first, the panels before `panel` and in it the rows before `row`
+    /// are done.
     matrices: &'a [Rows],
     panel: usize,
     row: usize,
@@ -108,10 +111,11 @@ mod tests {
     fn every_row_is_asked_for_once_and_in_few_enough_turns() {
         let values = [0.0f32; 20 * PANEL];
         let place = |row: usize, rows: usize| Place { start: row * PANEL, stride: rows * PANEL };
-        let ahead = Ahead::default().and(&values, place(1, 4), [2, 3]).and(&values, place(0, 9), [0, 5]).and(
+        let ahead = Ahead::default().and(&values, place(1, 4), 2, 3).and(&values, place(0, 9), 0, 5).and(
             &values,
             place(9, 1),
-            [3, 1],
+            3,
+            1,
         );
         let expected = [1, 2, 3, 5, 6, 7, 9, 10, 11].map(|row| values.as_ptr().wrapping_add(row * PANEL));
         for (turns, in_turn) in [(0, 9), (1, 9), (2, 5), (4, 3), (9, 1), (100, 1)] {
@@ -126,6 +130,6 @@ mod tests {
         let values = [0.0f32; PANEL];
         let place = Place { start: 0, stride: PANEL };
         assert_eq!(Ahead::default().in_turns(3).next(), None);
-        assert_eq!(Ahead::default().and(&values, place, [1, 0]).in_turns(3).next(), None);
+        assert_eq!(Ahead::default().and(&values, place, 1, 0).in_turns(3).next(), None);
     }
 }

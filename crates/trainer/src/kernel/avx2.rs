@@ -16,7 +16,8 @@ macro_rules! halves {
 }
 
 impl Lanes for Avx2 {
-    // Sixteen registers: twelve sums, one row of the second operand (two registers) and one broadcast number.
+    // Sixteen registers: twelve sums, one row of the second operand (two registers) and one
+    // broadcast number.
     const ROWS_ONE_PANEL: usize = 6;
     const ROWS_TWO_PANELS: usize = 3;
     const PANELS_OF_FEW: [usize; 4] = [4, 2, 2, 1];

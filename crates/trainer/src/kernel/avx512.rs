@@ -16,7 +16,8 @@ macro_rules! whole {
 }
 
 impl Lanes for Avx512 {
-    // Thirty-two registers: twenty-four sums, two rows of the second operand; a broadcast is part of the multiplication.
+    // Thirty-two registers: twenty-four sums, two rows of the second operand; a broadcast is part
+    // of the multiplication.
     const ROWS_ONE_PANEL: usize = 12;
     const ROWS_TWO_PANELS: usize = 12;
     const PANELS_OF_FEW: [usize; 4] = [8, 4, 4, 4];
@@ -106,7 +107,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn copysign(self, sign: Self) -> Self {
-        /// sign bit ? third : second, bit by bit, as a table over the bits of (mask, second, third).
+        /// sign bit ? third : second, bit by bit, as a table over the bits of (mask, second,
+        /// third).
         const CHOOSE: i32 = 0b1010_1100;
         // SAFETY: the caller has AVX-512F.
         unsafe {

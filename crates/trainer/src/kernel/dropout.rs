@@ -4,8 +4,9 @@
 //! for window w, step t, unit u:    to[t · W + w][u] = word t mod 4 of philox(key, [u, t / 4, end of w]) < limit ? 0 : scale
 //! ```
 //!
-//! Departure: the sixteen units of four steps are drawn at once, and their words lie in the lower halves of 64-bit numbers with
-//! anything above them: then compilers turn a round into multiplications of 32 by 32 bits, shifts and exclusive ors alone.
+//! Departure: the sixteen units of four steps are drawn at once, and their words lie in the lower
+//! halves of 64-bit numbers with anything above them: then compilers turn a round into
+//! multiplications of 32 by 32 bits, shifts and exclusive ors alone.
 
 use megabatch_order::random::{PHILOX_KEY_STEPS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS};
 
@@ -16,7 +17,8 @@ pub(super) const WORDS: usize = 4;
 
 type Lanes = [u64; PANEL];
 
-/// Inlined into a function compiled for an instruction set. `d.to` holds a row for each step and window.
+/// Inlined into a function compiled for an instruction set. `d.to` holds a row for each step and
+/// window.
 #[inline(always)]
 pub(super) fn draw(d: &mut Draw<'_>) {
     let (windows, steps) = (d.ends.len(), d.steps.clone());
@@ -35,7 +37,8 @@ pub(super) fn draw(d: &mut Draw<'_>) {
     }
 }
 
-/// Ten rounds of Philox4x32 for sixteen counters that differ by 0, 1, … in their first word; the other halves are of no meaning.
+/// Ten rounds of Philox4x32 for sixteen counters that differ by 0, 1, … in their first word; the
+/// other halves are of no meaning.
 #[inline(always)]
 fn philox(mut key: [u32; 2], counter: [u32; 4]) -> [Lanes; WORDS] {
     let mut lanes = counter.map(|word| [u64::from(word); PANEL]);

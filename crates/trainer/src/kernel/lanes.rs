@@ -1,10 +1,12 @@
 //! Sixteen numbers at once, and the functions of an LSTM cell and of graph attention on them.
 
-/// Sixteen single-precision numbers: a panel's row. Each instruction set implements it in the file named for it.
+/// Sixteen single-precision numbers: a panel's row. Each instruction set implements it in the file
+/// named for it.
 ///
 /// # Safety
-/// Every function may be called only on a processor with the instruction set of the implementation, and is meant to be
-/// inlined into a function compiled for it. Loads and stores reach sixteen numbers from the pointer on, of any alignment.
+/// Every function may be called only on a processor with the instruction set of the implementation,
+/// and is meant to be inlined into a function compiled for it. Loads and stores reach sixteen
+/// numbers from the pointer on, of any alignment.
 pub(super) trait Lanes: Copy {
     /// Most rows of a tile of one panel whose sums fit in the registers beside their operands.
     const ROWS_ONE_PANEL: usize;
@@ -18,7 +20,8 @@ pub(super) trait Lanes: Copy {
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// Has the processor bring what lies at `from` to its second-level cache, if it can. Any address will do.
+    /// Has the processor bring what lies at `from` to its second-level cache, if it can. Any
+    /// address will do.
     unsafe fn prefetch(from: *const f32);
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
@@ -47,13 +50,15 @@ pub(super) trait Lanes: Copy {
     unsafe fn sum(self) -> f32;
 }
 
-/// Below it the exponential function, and with it the sigmoid, is smaller than the smallest normal number.
+/// Below it the exponential function, and with it the sigmoid, is smaller than the smallest normal
+/// number.
 const EXP_VANISHES: f32 = -87.336_54;
 
-/// (e^r - 1, 2^n) with x = n · ln 2 + r and |r| ≤ ln 2 / 2, so that e^x = 2^n · (1 + (e^r - 1)), for x in -87..=88.
+/// (e^r - 1, 2^n) with x = n · ln 2 + r and |r| ≤ ln 2 / 2, so that e^x = 2^n · (1 + (e^r - 1)),
+/// for x in -87..=88.
 ///
-/// The constants are those of Cephes' expf (Moshier, 1989): ln 2 in two parts, of which the first has few enough bits that its
-/// product with n is exact, and a polynomial for (e^r - 1 - r) / r².
+/// The constants are those of Cephes' expf (Moshier, 1989): ln 2 in two parts, of which the first
+/// has few enough bits that its product with n is exact, and a polynomial for (e^r - 1 - r) / r².
 #[inline(always)]
 unsafe fn exp_parts<V: Lanes>(x: V) -> (V, V) {
     // SAFETY: arithmetic on values only; the caller has the instruction set of V.
@@ -71,7 +76,8 @@ unsafe fn exp_parts<V: Lanes>(x: V) -> (V, V) {
     }
 }
 
-/// 1 / (1 + e^-x), within 4 units in the last place also where it is small; zero where it would be subnormal.
+/// 1 / (1 + e^-x), within 4 units in the last place also where it is small; zero where it would be
+/// subnormal.
 #[inline(always)]
 pub(super) unsafe fn sigmoid<V: Lanes>(x: V) -> V {
     // SAFETY: arithmetic on values only; the caller has the instruction set of V.
@@ -86,7 +92,8 @@ pub(super) unsafe fn sigmoid<V: Lanes>(x: V) -> V {
 
 /// tanh x = (e^2x - 1) / (e^2x + 1), within 4 units in the last place also where it is small.
 ///
-/// e^2|x| - 1 is formed as 2^n · (e^r - 1) + (2^n - 1), which cancels nothing. Above 2|x| = 20, tanh rounds to 1.
+/// e^2|x| - 1 is formed as 2^n · (e^r - 1) + (2^n - 1), which cancels nothing. Above 2|x| = 20,
+/// tanh rounds to 1.
 #[inline(always)]
 pub(super) unsafe fn tanh<V: Lanes>(x: V) -> V {
     // SAFETY: arithmetic on values only; the caller has the instruction set of V.
@@ -110,7 +117,8 @@ pub(super) unsafe fn exp<V: Lanes>(x: V) -> V {
 
 /// x, or e^x - 1 where x is negative, within 4 units in the last place also where it is small.
 ///
-/// e^x - 1 is formed as 2^n · (e^r - 1) + (2^n - 1), which cancels nothing. Below -20 it rounds to -1.
+/// e^x - 1 is formed as 2^n · (e^r - 1) + (2^n - 1), which cancels nothing. Below -20 it rounds to
+/// -1.
 #[inline(always)]
 pub(super) unsafe fn elu<V: Lanes>(x: V) -> V {
     // SAFETY: arithmetic on values only; the caller has the instruction set of V.

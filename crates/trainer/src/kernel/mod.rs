@@ -1,11 +1,14 @@
-//! The arithmetic of the fast form: products and cells on panel-major matrices, for several instruction sets.
+//! The arithmetic of the fast form: products and cells on panel-major matrices, for several
+//! instruction sets.
 //!
-//! A *panel* is sixteen columns of a matrix, row after row: `[panel][row][16]`, panels a stride apart. Gates, states, weights
-//! and gradients all lie so; one layout serves as the operand that is broadcast, as the one that is loaded and as the result of
-//! every product, and none is ever repacked.
+//! A *panel* is sixteen columns of a matrix, row after row: `[panel][row][16]`, panels a stride
+//! apart. Gates, states, weights and gradients all lie so; one layout serves as the operand that is
+//! broadcast, as the one that is loaded and as the result of every product, and none is ever
+//! repacked.
 //!
-//! This folder is the crate's second place with unsafe code, after `matmul.rs`. The functions of this file and of `cell` are safe: they
-//! check that the slices hold what the sizes say and pick the instruction set; the kernels rely on that.
+//! This folder is the crate's second place with unsafe code, after `matmul.rs`. The functions of
+//! this file and of `cell` are safe: they check that the slices hold what the sizes say and pick
+//! the instruction set; the kernels rely on that.
 
 #![allow(
     unsafe_code,
@@ -84,7 +87,8 @@ pub(crate) enum Start<'a> {
 }
 
 impl Start<'_> {
-    /// Where the first panel's first row starts from, null for the result itself, and how many numbers on the next panel's and the next row's do.
+    /// Where the first panel's first row starts from, null for the result itself, and how many
+    /// numbers on the next panel's and the next row's do.
     ///
     /// # Panics
     /// If a slice is shorter than so many panels and rows.
@@ -103,7 +107,8 @@ impl Start<'_> {
 
 /// From which end a product goes over the panels of b.
 ///
-/// Steps that read the same panels, more than a cache holds, take them from either end in turn: what was read last is still there and read first.
+/// Steps that read the same panels, more than a cache holds, take them from either end in turn:
+/// what was read last is still there and read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sweep {
     Up,
@@ -123,9 +128,10 @@ impl Sweep {
     }
 }
 
-/// Arguments of the kernel `product`: a [rows, depth], b [panels][depth][16] and c [panels][rows][16] at their strides, and
-/// `start` [16], every `start_stride` numbers for each panel and every `start_row` for each row, or null to start from c. c overlaps
-/// none of the others.
+/// Arguments of the kernel `product`: a [rows, depth], b [panels][depth][16] and c
+/// [panels][rows][16] at their strides, and `start` [16], every `start_stride` numbers for each
+/// panel and every `start_row` for each row, or null to start from c. c overlaps none of the
+/// others.
 #[derive(Clone, Copy)]
 struct Product {
     rows: usize,
@@ -145,8 +151,8 @@ struct Product {
     ahead: Ahead,
 }
 
-/// Arguments of the kernel `outer`: a [rows, columns], d [panels][rows][16] and c [panels][columns][16] at their strides. c
-/// overlaps none of the others.
+/// Arguments of the kernel `outer`: a [rows, columns], d [panels][rows][16] and c
+/// [panels][columns][16] at their strides. c overlaps none of the others.
 #[derive(Clone, Copy)]
 struct Outer {
     rows: usize,
@@ -160,7 +166,8 @@ struct Outer {
     c_stride: usize,
 }
 
-/// Arguments of the kernel `draw`, for the units from `first_unit` on: `to` [steps][windows][16], a window an end.
+/// Arguments of the kernel `draw`, for the units from `first_unit` on: `to` [steps][windows][16], a
+/// window an end.
 struct Draw<'a> {
     mask: Mask,
     scale: f32,
@@ -242,8 +249,9 @@ use entry_points;
 /// Calls a kernel of the instruction set that `$isa` proves.
 macro_rules! dispatch {
     ($isa:expr, $kernel:ident, $arguments:expr) => {
-        // SAFETY: `Isa` proves that the processor has the instruction set; the function around this checked that every
-        // pointer reaches what the sizes say, and its borrows are exclusive where the kernel writes.
+        // SAFETY: `Isa` proves that the processor has the instruction set; the function around this
+        // checked that every pointer reaches what the sizes say, and its borrows are exclusive
+        // where the kernel writes.
         unsafe {
             match $isa.instruction_set() {
                 InstructionSet::Portable => portable::$kernel($arguments),
@@ -269,7 +277,8 @@ pub(crate) fn product(isa: Isa, shape: [usize; 3], operands: (Start<'_>, View<'_
     product_with(isa, shape, operands, to, (Sweep::Up, Ahead::default()));
 }
 
-/// [`product`], which goes over the panels as `sweep` says and has the rows of `ahead` brought to the second-level cache meanwhile.
+/// [`product`], which goes over the panels as `sweep` says and has the rows of `ahead` brought to
+/// the second-level cache meanwhile.
 ///
 /// # Panics
 /// As `product` does.
@@ -309,7 +318,7 @@ pub(crate) fn product_with(
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn outer(isa: Isa, [rows, columns, panels]: [usize; 3], (a, d): (View<'_>, View<'_>), sums: &mut [f32]) {
+pub(crate) fn outer(isa: Isa, [rows, columns, panels]: [usize; 3], a: View<'_>, d: View<'_>, sums: &mut [f32]) {
     a.1.check(a.0.len(), columns.div_ceil(PANEL), rows);
     d.1.check(d.0.len(), panels, rows);
     let c_place = Place { start: 0, stride: columns * PANEL };
@@ -328,8 +337,8 @@ pub(crate) fn outer(isa: Isa, [rows, columns, panels]: [usize; 3], (a, d): (View
     dispatch!(isa, outer, &arguments);
 }
 
-/// What a mask multiplies the outputs of sixteen units by, `first_unit` and those after it, at each of `steps` for the windows that
-/// end at `ends`: `to` [steps · windows, 16].
+/// What a mask multiplies the outputs of sixteen units by, `first_unit` and those after it, at each
+/// of `steps` for the windows that end at `ends`: `to` [steps · windows, 16].
 ///
 /// # Panics
 /// If `to` is shorter than these sizes.

@@ -1,4 +1,5 @@
-//! Kernels for any processor: arrays of sixteen, which compilers turn into whatever vectors there are.
+//! Kernels for any processor: arrays of sixteen, which compilers turn into whatever vectors there
+//! are.
 
 use super::lanes::Lanes;
 
@@ -25,7 +26,8 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller's pointer reaches sixteen numbers, and an array is read at any alignment.
+        // SAFETY: the caller's pointer reaches sixteen numbers, and an array is read at any
+        // alignment.
         Portable(unsafe { from.cast::<[f32; 16]>().read_unaligned() })
     }
 
@@ -79,7 +81,8 @@ impl Lanes for Portable {
         self.with(other, |a, b| if a > b { a } else { b })
     }
 
-    // Adding and taking away 1.5 · 2^23 leaves no bits behind the point, for numbers far smaller than that.
+    // Adding and taking away 1.5 · 2^23 leaves no bits behind the point, for numbers far smaller
+    // than that.
     #[inline(always)]
     unsafe fn round(self) -> Self {
         Portable(self.0.map(|x| (x + 12_582_912.0) - 12_582_912.0))

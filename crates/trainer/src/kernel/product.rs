@@ -7,11 +7,14 @@
 //!
 //! Departures from these loops, all to keep the multipliers busy:
 //!
-//! 1. A tile of several rows and one or two panels is summed in registers, over the whole depth; of few rows more panels, for as many sums in flight.
-//! 2. Rows are split evenly into tiles: 32 are 6, 6, 5, 5, 5, 5 and not 6, 6, 6, 6, 6, 2, whose last would wait for its sums.
-//! 3. `outer` takes rows in blocks, of which two panels of d and one of a stay in the first-level cache, and four rows of a block at a time.
-//! 4. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and of a panel of b stay in the
-//!    first-level cache of 32 KiB.
+//! 1. A tile of several rows and one or two panels is summed in registers, over the whole depth; of
+//!    few rows more panels, for as many sums in flight.
+//! 2. Rows are split evenly into tiles: 32 are 6, 6, 5, 5, 5, 5 and not 6, 6, 6, 6, 6, 2, whose
+//!    last would wait for its sums.
+//! 3. `outer` takes rows in blocks, of which two panels of d and one of a stay in the first-level
+//!    cache, and four rows of a block at a time.
+//! 4. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and
+//!    of a panel of b stay in the first-level cache of 32 KiB.
 //! 5. `product` asks on its way for what the caller will want next, see [`ahead`](super::ahead).
 //!
 //! Between blocks the sums rest in c. The order of every sum is that of the loops.
@@ -44,7 +47,8 @@ fn parts(total: usize, max: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// # Safety
-/// The pointers of `p` reach all that its sizes say, see [`Product`]; the processor has the instruction set of V.
+/// The pointers of `p` reach all that its sizes say, see [`Product`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn product<V: Lanes>(p: &Product) {
     let width = panels_of_tile::<V>(p.rows, p.panels);
@@ -57,7 +61,8 @@ pub(super) unsafe fn product<V: Lanes>(p: &Product) {
     let mut done = 0;
     while done < p.depth {
         let depth = block.min(p.depth - done);
-        // SAFETY: `done` is a multiple of sixteen below the depth, so that panel done / 16 of a and row `done` of b exist.
+        // SAFETY: `done` is a multiple of sixteen below the depth, so that panel done / 16 of a and
+        // row `done` of b exist.
         unsafe {
             let part = Product {
                 depth,
@@ -94,38 +99,39 @@ unsafe fn block_product<V: Lanes>(p: &Product, ahead: &mut Turns<'_>) {
         let width = panels_of_tile::<V>(p.rows, p.panels - done);
         let panel = if p.sweep == Sweep::Up { done } else { p.panels - done - width };
         for (row, rows) in parts(p.rows, rows_of_tile::<V>(width)) {
-            // SAFETY: `width` panels from `panel` on and rows row..row + rows lie inside the product.
+            // SAFETY: `width` panels from `panel` on and rows row..row + rows lie inside the
+            // product.
             unsafe {
                 match (width, rows) {
-                    (8, _) => tile::<V, 1, 8>(p, (row, panel), ahead),
-                    (4, 1) => tile::<V, 1, 4>(p, (row, panel), ahead),
-                    (4, 2) => tile::<V, 2, 4>(p, (row, panel), ahead),
-                    (4, 3) => tile::<V, 3, 4>(p, (row, panel), ahead),
-                    (4, _) => tile::<V, 4, 4>(p, (row, panel), ahead),
-                    (2, 1) => tile::<V, 1, 2>(p, (row, panel), ahead),
-                    (2, 2) => tile::<V, 2, 2>(p, (row, panel), ahead),
-                    (2, 3) => tile::<V, 3, 2>(p, (row, panel), ahead),
-                    (2, 4) => tile::<V, 4, 2>(p, (row, panel), ahead),
-                    (2, 5) => tile::<V, 5, 2>(p, (row, panel), ahead),
-                    (2, 6) => tile::<V, 6, 2>(p, (row, panel), ahead),
-                    (2, 7) => tile::<V, 7, 2>(p, (row, panel), ahead),
-                    (2, 8) => tile::<V, 8, 2>(p, (row, panel), ahead),
-                    (2, 9) => tile::<V, 9, 2>(p, (row, panel), ahead),
-                    (2, 10) => tile::<V, 10, 2>(p, (row, panel), ahead),
-                    (2, 11) => tile::<V, 11, 2>(p, (row, panel), ahead),
-                    (2, _) => tile::<V, 12, 2>(p, (row, panel), ahead),
-                    (1, 1) => tile::<V, 1, 1>(p, (row, panel), ahead),
-                    (1, 2) => tile::<V, 2, 1>(p, (row, panel), ahead),
-                    (1, 3) => tile::<V, 3, 1>(p, (row, panel), ahead),
-                    (1, 4) => tile::<V, 4, 1>(p, (row, panel), ahead),
-                    (1, 5) => tile::<V, 5, 1>(p, (row, panel), ahead),
-                    (1, 6) => tile::<V, 6, 1>(p, (row, panel), ahead),
-                    (1, 7) => tile::<V, 7, 1>(p, (row, panel), ahead),
-                    (1, 8) => tile::<V, 8, 1>(p, (row, panel), ahead),
-                    (1, 9) => tile::<V, 9, 1>(p, (row, panel), ahead),
-                    (1, 10) => tile::<V, 10, 1>(p, (row, panel), ahead),
-                    (1, 11) => tile::<V, 11, 1>(p, (row, panel), ahead),
-                    _ => tile::<V, 12, 1>(p, (row, panel), ahead),
+                    (8, _) => tile::<V, 1, 8>(p, row, panel, ahead),
+                    (4, 1) => tile::<V, 1, 4>(p, row, panel, ahead),
+                    (4, 2) => tile::<V, 2, 4>(p, row, panel, ahead),
+                    (4, 3) => tile::<V, 3, 4>(p, row, panel, ahead),
+                    (4, _) => tile::<V, 4, 4>(p, row, panel, ahead),
+                    (2, 1) => tile::<V, 1, 2>(p, row, panel, ahead),
+                    (2, 2) => tile::<V, 2, 2>(p, row, panel, ahead),
+                    (2, 3) => tile::<V, 3, 2>(p, row, panel, ahead),
+                    (2, 4) => tile::<V, 4, 2>(p, row, panel, ahead),
+                    (2, 5) => tile::<V, 5, 2>(p, row, panel, ahead),
+                    (2, 6) => tile::<V, 6, 2>(p, row, panel, ahead),
+                    (2, 7) => tile::<V, 7, 2>(p, row, panel, ahead),
+                    (2, 8) => tile::<V, 8, 2>(p, row, panel, ahead),
+                    (2, 9) => tile::<V, 9, 2>(p, row, panel, ahead),
+                    (2, 10) => tile::<V, 10, 2>(p, row, panel, ahead),
+                    (2, 11) => tile::<V, 11, 2>(p, row, panel, ahead),
+                    (2, _) => tile::<V, 12, 2>(p, row, panel, ahead),
+                    (1, 1) => tile::<V, 1, 1>(p, row, panel, ahead),
+                    (1, 2) => tile::<V, 2, 1>(p, row, panel, ahead),
+                    (1, 3) => tile::<V, 3, 1>(p, row, panel, ahead),
+                    (1, 4) => tile::<V, 4, 1>(p, row, panel, ahead),
+                    (1, 5) => tile::<V, 5, 1>(p, row, panel, ahead),
+                    (1, 6) => tile::<V, 6, 1>(p, row, panel, ahead),
+                    (1, 7) => tile::<V, 7, 1>(p, row, panel, ahead),
+                    (1, 8) => tile::<V, 8, 1>(p, row, panel, ahead),
+                    (1, 9) => tile::<V, 9, 1>(p, row, panel, ahead),
+                    (1, 10) => tile::<V, 10, 1>(p, row, panel, ahead),
+                    (1, 11) => tile::<V, 11, 1>(p, row, panel, ahead),
+                    _ => tile::<V, 12, 1>(p, row, panel, ahead),
                 }
             }
         }
@@ -135,13 +141,10 @@ unsafe fn block_product<V: Lanes>(p: &Product, ahead: &mut Turns<'_>) {
 
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
-unsafe fn tile<V: Lanes, const R: usize, const P: usize>(
-    p: &Product,
-    (row, panel): (usize, usize),
-    ahead: &mut Turns<'_>,
-) {
-    // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its contract: a's column k is at
-    // k % 16 of panel k / 16, b's row k of a panel at k · 16, both for k below the depth.
+unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize, panel: usize, ahead: &mut Turns<'_>) {
+    // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
+    // contract: a's column k is at k % 16 of panel k / 16, b's row k of a panel at k · 16, both for
+    // k below the depth.
     unsafe {
         let c = p.c.add(panel * p.c_stride + row * PANEL);
         let mut sums = [[V::splat(0.0); P]; R];
@@ -210,7 +213,8 @@ unsafe fn multiply_add<V: Lanes, const R: usize, const P: usize, const A: usize>
 }
 
 /// # Safety
-/// The pointers of `o` reach all that its sizes say, see [`Outer`]; the processor has the instruction set of V.
+/// The pointers of `o` reach all that its sizes say, see [`Outer`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn outer<V: Lanes>(o: &Outer) {
     for (row, rows) in parts(o.rows, ROWS_MAX) {
@@ -221,7 +225,8 @@ pub(super) unsafe fn outer<V: Lanes>(o: &Outer) {
     }
 }
 
-/// One block of the rows: panel after panel of d, which stays in the first-level cache while all columns take it.
+/// One block of the rows: panel after panel of d, which stays in the first-level cache while all
+/// columns take it.
 #[inline(always)]
 unsafe fn block_outer<V: Lanes>(o: &Outer) {
     let mut panel = 0;

@@ -15,7 +15,8 @@ fn at(View(values, place): View<'_>, row: usize, column: usize) -> f64 {
     f64::from(values[place.start + column / PANEL * place.stride + row * PANEL + column % PANEL])
 }
 
-/// The gates' functions of each of `x`, through a step of one window whose cell state begins as zero: (sigmoid, tanh).
+/// The gates' functions of each of `x`, through a step of one window whose cell state begins as
+/// zero: (sigmoid, tanh).
 fn functions(isa: Isa, x: [f32; PANEL]) -> ([f32; PANEL], [f32; PANEL]) {
     let mut gates = x.repeat(4);
     let place = Place { start: 0, stride: PANEL };
@@ -71,7 +72,8 @@ fn infinities_saturate_and_nan_stays() {
 }
 
 proptest! {
-    /// Every sum rounds once a term, by half a unit in the last place of a partial sum below depth / 4 + 1.
+    /// Every sum rounds once a term, by half a unit in the last place of a partial sum below depth
+    /// / 4 + 1.
     #[test]
     fn products_are_those_of_the_loops(
         rows in 0usize..40, depth in 1usize..400, panels in 0usize..12, first in 0usize..3, gap in 0usize..3, begin in 0usize..3,
@@ -115,7 +117,7 @@ proptest! {
         for isa in Isa::all() {
             let mut c = before.clone();
             let (a, d) = (View(&a, place), View(&d, place));
-            outer(isa, [rows, columns, panels], (a, d), &mut c);
+            outer(isa, [rows, columns, panels], a, d, &mut c);
             let sums = Place { start: 0, stride: columns * PANEL };
             for (j, column) in (0..columns).flat_map(|j| (0..panels * PANEL).map(move |column| (j, column))) {
                 let exact = (0..rows).map(|row| at(a, row, j) * at(d, row, column)).sum::<f64>();
@@ -160,7 +162,7 @@ fn steps_of_all_units_are_those_of_each_to_the_bit() {
         let each = [gates, cell, hidden];
         let [mut gates, mut cell, mut hidden] = before;
         let mut states = (ViewMut(&mut cell, place(2 * rows)), ViewMut(&mut hidden, place(rows)));
-        forward_units(isa, [units, rows], &mut ViewMut(&mut gates, place(rows)), (&mut states.0, &mut states.1));
+        forward_units(isa, units, rows, &mut ViewMut(&mut gates, place(rows)), &mut states.0, &mut states.1);
         assert_eq!([gates, cell, hidden], each, "{isa:?}, {rows} rows");
     }
 }

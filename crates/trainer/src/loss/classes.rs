@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 pub enum Classes {
     /// The target is its class: a whole number from 0 to C - 1, of so many.
     Labels(usize),
-    /// A target's class is the number of these thresholds, in the unit of the targets, that it is above: 0 up to the first one.
+    /// A target's class is the number of these thresholds, in the unit of the targets, that it is
+    /// above: 0 up to the first one.
     Thresholds(Ascending),
 }
 

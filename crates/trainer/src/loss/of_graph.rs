@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Losses of one graph's outputs. A row of outputs whose targets hold a NaN is not labelled, and counts nowhere.
+//! Losses of one graph's outputs. A row of outputs whose targets hold a NaN is not labelled, and
+//! counts nowhere.
 
 use super::Loss;
 use crate::scalar::Scalar;
@@ -15,8 +16,9 @@ pub(crate) fn is_labelled<R: Scalar>(row: &[R]) -> bool {
 }
 
 impl Loss {
-    /// Terms of [`Loss::graph_sum`] in a graph with so many labelled rows of `width` outputs, over which the loss of a batch is the mean:
-    /// numbers, rows for cross entropy, and graphs of two labelled rows or more for the losses of ranks.
+    /// Terms of [`Loss::graph_sum`] in a graph with so many labelled rows of `width` outputs, over
+    /// which the loss of a batch is the mean: numbers, rows for cross entropy, and graphs of two
+    /// labelled rows or more for the losses of ranks.
     pub fn graph_terms(self, labelled: usize, width: usize) -> usize {
         match self {
             Loss::Mse | Loss::Huber { .. } | Loss::Quantile { .. } | Loss::Classes(_) => {
@@ -28,7 +30,8 @@ impl Loss {
         }
     }
 
-    /// The loss of a graph's outputs [R, K = `width`, M] for targets [R, K], without the division by the number of terms, in double precision.
+    /// The loss of a graph's outputs [R, K = `width`, M] for targets [R, K], without the division
+    /// by the number of terms, in double precision.
     pub fn graph_sum<S: Scalar, R: Scalar>(self, outputs: &[S], targets: &[R], width: usize) -> f64 {
         let rows = outputs.chunks_exact(width * self.outputs_per_target()).zip(targets.chunks_exact(width));
         let rows = || rows.clone().filter(|(_, targets)| is_labelled(targets));
@@ -38,34 +41,37 @@ impl Loss {
             }
             Loss::CrossEntropy => rows().map(|(y, targets)| cross_entropy(y, targets)).sum(),
             Loss::RankPairwise | Loss::RankListwise { .. } => {
-                let of_column = |k| self.rank_loss(&Column::new((outputs, targets), (width, k)), None);
+                let of_column = |k| self.rank_loss(&Column::new((outputs, targets), width, k), None);
                 (0..width).map(of_column).sum::<f64>() / width as f64
             }
             Loss::Tasks(_) => panic!("tasks are for samples that stand alone"),
         }
     }
 
-    /// The gradient of the sum divided by `count`, the number of terms of the whole batch that the graph is a part of. That of rows without
-    /// labels is zero.
+    /// The gradient of the sum divided by `count`, the number of terms of the whole batch that the
+    /// graph is a part of. That of rows without labels is zero.
     pub fn graph_gradient<S: Scalar, R: Scalar>(
         self,
-        (outputs, targets): (&[S], &[R]),
-        (width, count): (usize, usize),
+        outputs: &[S],
+        targets: &[R],
+        width: usize,
+        count: usize,
         d_outputs: &mut [S],
     ) {
-        // Without a label in the whole batch there is no term to divide by, and nothing to be divided.
+        // Without a label in the whole batch there is no term to divide by, and nothing to be
+        // divided.
         let count = count.max(1);
         d_outputs.fill(S::ZERO);
         if self.ranks() {
-            return (0..width).for_each(|k| self.rank_gradient((outputs, targets), (width, k, count), d_outputs));
+            return (0..width).for_each(|k| self.rank_gradient((outputs, targets), width, k, count, d_outputs));
         }
         let outputs_width = width * self.outputs_per_target();
         let rows = outputs.chunks_exact(outputs_width).zip(targets.chunks_exact(width));
         let rows = rows.zip(d_outputs.chunks_exact_mut(outputs_width));
         for ((y, targets), d) in rows.filter(|((_, targets), _)| is_labelled(targets)) {
             match self {
-                Loss::CrossEntropy => cross_entropy_gradient((y, targets), count, d),
-                _ => self.gradient((y, targets), count, d),
+                Loss::CrossEntropy => cross_entropy_gradient(y, targets, count, d),
+                _ => self.gradient(y, targets, count, d),
             }
         }
     }
@@ -73,10 +79,12 @@ impl Loss {
     fn rank_gradient<S: Scalar, R: Scalar>(
         self,
         values: (&[S], &[R]),
-        (width, k, count): (usize, usize, usize),
+        width: usize,
+        k: usize,
+        count: usize,
         d_outputs: &mut [S],
     ) {
-        let column = Column::new(values, (width, k));
+        let column = Column::new(values, width, k);
         let mut slopes = vec![0.0; column.rows.len()];
         self.rank_loss(&column, Some(&mut slopes));
         for (&row, slope) in column.rows.iter().zip(slopes) {
@@ -102,7 +110,7 @@ struct Column {
 }
 
 impl Column {
-    fn new<S: Scalar, R: Scalar>((outputs, targets): (&[S], &[R]), (width, k): (usize, usize)) -> Self {
+    fn new<S: Scalar, R: Scalar>((outputs, targets): (&[S], &[R]), width: usize, k: usize) -> Self {
         let labelled = targets.chunks_exact(width).enumerate().filter(|(_, row)| is_labelled(row));
         let rows: Vec<usize> = labelled.map(|(row, _)| row).collect();
         Column {
@@ -134,7 +142,7 @@ fn cross_entropy<S: Scalar, R: Scalar>(y: &[S], targets: &[R]) -> f64 {
     y.iter().zip(wide(targets)).map(term).sum()
 }
 
-fn cross_entropy_gradient<S: Scalar, R: Scalar>((y, targets): (&[S], &[R]), count: usize, d: &mut [S]) {
+fn cross_entropy_gradient<S: Scalar, R: Scalar>(y: &[S], targets: &[R], count: usize, d: &mut [S]) {
     let (shares, targets) = (softmax(&wide(y)).0, wide(targets));
     let sum: f64 = targets.iter().sum();
     for ((d, share), target) in d.iter_mut().zip(shares).zip(targets) {
@@ -146,7 +154,8 @@ fn cross_entropy_gradient<S: Scalar, R: Scalar>((y, targets): (&[S], &[R]), coun
 fn pairwise(column: &Column, slopes: Option<&mut [f64]>) -> f64 {
     let mut order: Vec<usize> = (0..column.y.len()).collect();
     order.sort_by(|&a, &b| column.targets[a].total_cmp(&column.targets[b]));
-    // A row is above those that come before it, but for those of equal targets: +0 and -0 are equal, too.
+    // A row is above those that come before it, but for those of equal targets: +0 and -0 are
+    // equal, too.
     let (y, targets): (Vec<f64>, Vec<f64>) = order.iter().map(|&row| (column.y[row], column.targets[row])).unzip();
     let below: Vec<usize> = targets.iter().map(|target| targets.partition_point(|other| other < target)).collect();
     let count = below.iter().sum::<usize>().max(1) as f64;
@@ -164,15 +173,16 @@ fn pairwise(column: &Column, slopes: Option<&mut [f64]>) -> f64 {
     sum / count
 }
 
-/// e^y and e^-y of outputs that are near enough to each other for eight of their quotients to be multiplied: a pair takes a division and no exponential,
-/// and eight pairs a logarithm.
+/// e^y and e^-y of outputs that are near enough to each other for eight of their quotients to be
+/// multiplied: a pair takes a division and no exponential, and eight pairs a logarithm.
 struct Exponentials {
     growing: Vec<f64>,
     falling: Vec<f64>,
 }
 
 impl Exponentials {
-    /// The largest distance of an output from the middle of all. e^(8 · 2 · 40) is in the range of double precision.
+    /// The largest distance of an output from the middle of all. e^(8 · 2 · 40) is in the range of
+    /// double precision.
     const REACH: f64 = 40.0;
 
     fn of(y: &[f64]) -> Option<Self> {
@@ -270,13 +280,14 @@ mod tests {
         for loss in ALL {
             let (y, targets) = ([1.0f32, 2.0, 3.0, 4.0], [f32::NAN; 4]);
             let mut d = [f32::NAN; 4];
-            loss.graph_gradient((&y, &targets), (2, 0), &mut d);
+            loss.graph_gradient(&y, &targets, 2, 0, &mut d);
             assert_eq!((loss.graph_sum(&y, &targets, 2), d), (0.0, [0.0; 4]), "{loss:?}");
         }
     }
 
     proptest! {
-        /// Both forms of the pairwise loss, whose terms are off by a few units in the last place of what they are made of: 1 + e^x.
+        /// Both forms of the pairwise loss, whose terms are off by a few units in the last place of
+        /// what they are made of: 1 + e^x.
         #[test]
         fn near_outputs_are_ranked_as_far_ones(y in prop::collection::vec(-40.0f64..40.0, 1..40)) {
             let exponentials = Exponentials::of(&y).expect("outputs no farther than eighty from each other");
@@ -291,8 +302,8 @@ mod tests {
             }
         }
 
-        /// Central differences, whose error is the step's square times a third derivative of order 1; Huber's second derivative jumps, so that
-        /// half a step is lost where it straddles ±δ.
+        /// Central differences, whose error is the step's square times a third derivative of order
+        /// 1; Huber's second derivative jumps, so that half a step is lost where it straddles ±δ.
         #[test]
         fn every_gradient_is_the_slope_of_the_loss(
             rows in prop::collection::vec((prop::collection::vec(-2.0f64..2.0, 6), any::<[bool; 3]>()), 1..7),
@@ -308,7 +319,7 @@ mod tests {
             for loss in ALL {
                 let count = loss.graph_terms(labelled_rows(&targets, width), width).max(1) * 2;
                 let mut d = vec![f64::NAN; y.len()];
-                loss.graph_gradient((&y, &targets), (width, count), &mut d);
+                loss.graph_gradient(&y, &targets, width, count, &mut d);
                 for index in 0..y.len() {
                     let at = y[index];
                     let mut mean_at = |x: f64| {

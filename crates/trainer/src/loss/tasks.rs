@@ -11,7 +11,8 @@ use super::{Ascending, Classes, Loss, known_targets};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// How far the weights' sum may be from one: what is lost by writing thirds in four digits is not forgiven, what rounding does is.
+/// How far the weights' sum may be from one: what is lost by writing thirds in four digits is not
+/// forgiven, what rounding does is.
 const WEIGHTS_TOLERANCE: f64 = 1e-6;
 
 /// Targets that are learnt with one loss.
@@ -57,10 +58,12 @@ impl From<TaskLoss> for Loss {
     }
 }
 
-/// One to eight groups of targets, each with a loss and a weight. Together they are all targets, in their order, and their weights sum to one.
+/// One to eight groups of targets, each with a loss and a weight. Together they are all targets, in
+/// their order, and their weights sum to one.
 ///
-/// The loss is Σ wᵢ · Lᵢ, Lᵢ being the mean over the known targets of group i; of a group of which no target is known it is 0. A model has the
-/// outputs of the first group, then those of the second, and so on.
+/// The loss is Σ wᵢ · Lᵢ, Lᵢ being the mean over the known targets of group i; of a group of which
+/// no target is known it is 0. A model has the outputs of the first group, then those of the
+/// second, and so on.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Task>", into = "Vec<Task>")]
 pub struct Tasks {
@@ -91,8 +94,8 @@ impl Tasks {
     /// These groups.
     ///
     /// # Errors
-    /// [`Error::Setting`] for groups that do not follow one another from target 0 on, weights that do not sum to one, and settings of a loss out of
-    /// range; it names the group, counted from 0.
+    /// [`Error::Setting`] for groups that do not follow one another from target 0 on, weights that
+    /// do not sum to one, and settings of a loss out of range; it names the group, counted from 0.
     pub fn new(tasks: &[Task]) -> Result<Self> {
         let Some(&first) = tasks.first().filter(|_| tasks.len() <= Self::MAX) else {
             return Err(Error::setting("training.tasks", &format!("a list of {}", tasks.len()), "1 to 8 tasks"));
@@ -162,7 +165,8 @@ impl Tasks {
         Tasks { counts: Some(counts), ..self }
     }
 
-    /// What each group's terms are multiplied by, so that the mean over the terms of all is Σ wᵢ · Lᵢ.
+    /// What each group's terms are multiplied by, so that the mean over the terms of all is Σ wᵢ ·
+    /// Lᵢ.
     pub(crate) fn factors<R: Scalar>(&self, targets: &[R]) -> Vec<f64> {
         let counts = self.counts.unwrap_or_else(|| self.count(targets));
         let all = counts.iter().sum::<usize>() as f64;
@@ -181,7 +185,8 @@ impl Tasks {
 
     pub(super) fn gradient<S: Scalar, R: Scalar>(
         &self,
-        (outputs, targets): (&[S], &[R]),
+        outputs: &[S],
+        targets: &[R],
         count: usize,
         d_outputs: &mut [S],
     ) {
@@ -191,7 +196,7 @@ impl Tasks {
             let rows = outputs.chunks_exact(width).zip(targets.chunks_exact(self.targets()));
             for ((y, targets), d) in rows.zip(d_outputs.chunks_exact_mut(width)) {
                 let d = &mut d[places.clone()];
-                group.loss.gradient((&y[places.clone()], &targets[group.targets.clone()]), count, d);
+                group.loss.gradient(&y[places.clone()], &targets[group.targets.clone()], count, d);
                 d.iter_mut().for_each(|d| *d *= factor);
             }
         }

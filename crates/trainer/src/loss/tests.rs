@@ -9,7 +9,7 @@ fn mse_and_its_gradient() {
     let (y, target) = ([1.0, 2.0, 5.0], [1.0, 0.0, 6.0]);
     assert_eq!(Loss::Mse.sum(&y, &target), 5.0);
     let mut d = [f64::NAN; 3];
-    Loss::Mse.gradient((&y, &target), 4, &mut d);
+    Loss::Mse.gradient(&y, &target, 4, &mut d);
     assert_eq!(d, [0.0, 1.0, -0.5]);
 }
 
@@ -24,7 +24,7 @@ fn huber_and_its_gradient() {
         assert_eq!(loss.sum(&[*y], &[*target]), value, "{y}");
     }
     let mut d = [f64::NAN; 7];
-    loss.gradient((&y, &target), 4, &mut d);
+    loss.gradient(&y, &target, 4, &mut d);
     assert_eq!(d, [0.0, 0.125, -0.125, 0.5, -0.5, 0.5, -0.5]);
 }
 
@@ -39,7 +39,7 @@ fn quantile_and_its_gradient() {
         assert_eq!(loss.sum(&[*y], &[*target]), value, "{y}");
     }
     let mut d = [f64::NAN; 5];
-    loss.gradient((&y, &target), 2, &mut d);
+    loss.gradient(&y, &target, 2, &mut d);
     assert_eq!(d, [0.0, 0.125, -0.375, 0.125, -0.375]);
 }
 
@@ -51,7 +51,7 @@ fn several_quantiles_have_an_output_each() {
     let (y, targets) = ([0.0, 2.0, 7.0, 4.0], [1.0, 5.0]);
     assert_eq!(loss.sum(&y, &targets), 0.25 + 0.25 + 1.5 + 0.75);
     let mut d = [f64::NAN; 4];
-    loss.gradient((&y, &targets), 4, &mut d);
+    loss.gradient(&y, &targets, 4, &mut d);
     assert_eq!(d, [-0.0625, 0.0625, 0.1875, -0.1875]);
 }
 
@@ -70,7 +70,8 @@ fn a_single_level_is_read_as_it_was_once_written() {
     assert_eq!(serde_json::from_str::<Loss>(&serde_json::to_string(&loss).unwrap()).unwrap(), loss);
 }
 
-/// Outputs of three classes for two targets, by hand: all equal, and so far apart that one has all of the probability.
+/// Outputs of three classes for two targets, by hand: all equal, and so far apart that one has all
+/// of the probability.
 #[test]
 fn classes_and_their_gradient() {
     let loss = Loss::Classes(Classes::Thresholds(Ascending::new(&[-1.0, 1.0]).unwrap()));
@@ -78,13 +79,13 @@ fn classes_and_their_gradient() {
     let (y, targets) = ([2.0, 2.0, 2.0, 1000.0, 0.0, 0.0], [0.0, 1.5]);
     assert!((loss.sum(&y, &targets) - (3f64.ln() + 1000.0)).abs() < 1e-12);
     let mut d = [f64::NAN; 6];
-    loss.gradient((&y, &targets), 2, &mut d);
+    loss.gradient(&y, &targets, 2, &mut d);
     let expected = [1.0 / 6.0, -1.0 / 3.0, 1.0 / 6.0, 0.5, 0.0, -0.5];
     assert!(d.iter().zip(expected).all(|(d, expected)| (d - expected).abs() < 1e-15), "{d:?}");
 
     let labels = Loss::Classes(Classes::Labels(3));
     assert!(labels.sum(&y[..3], &[7.0]).is_nan());
-    labels.gradient((&y[..3], &[7.0]), 1, &mut d[..3]);
+    labels.gradient(&y[..3], &[7.0], 1, &mut d[..3]);
     assert!(d[..3].iter().all(|d| d.is_nan()));
     assert_eq!(labels.sum(&y[..3], &[1.0]), loss.sum(&y[..3], &[0.0]));
 }
@@ -103,7 +104,7 @@ fn at_delta_both_branches_are_one_number() {
 fn what_is_not_a_number_stays_so() {
     for loss in [Loss::Mse, Loss::Huber { delta: 1.0 }, Loss::Quantile { levels: Ascending::one(0.5) }] {
         let mut d = [0.0];
-        loss.gradient((&[f32::NAN], &[0.0f32]), 1, &mut d);
+        loss.gradient(&[f32::NAN], &[0.0f32], 1, &mut d);
         assert!(d[0].is_nan() && loss.sum(&[f32::NAN], &[0.0f32]).is_nan(), "{loss:?}");
     }
 }
@@ -146,7 +147,8 @@ fn any_loss() -> impl Strategy<Value = Loss> {
 }
 
 proptest! {
-    /// No number is a better prediction of all the targets than the one that so many of them lie below.
+    /// No number is a better prediction of all the targets than the one that so many of them lie
+    /// below.
     #[test]
     fn the_least_quantile_loss_is_at_the_quantile(
         mut targets in prop::collection::vec(-5.0f64..5.0, 1..40), other in -6.0f64..6.0, level in 0.01f64..0.99,
@@ -170,7 +172,7 @@ proptest! {
         let targets = vec![0.25; errors.len() / width];
         let mut y: Vec<f64> = errors.iter().map(|error| error + 0.25).collect();
         let mut d = vec![0.0; y.len()];
-        loss.gradient((&y, &targets), y.len(), &mut d);
+        loss.gradient(&y, &targets, y.len(), &mut d);
         for (index, d) in d.iter().enumerate() {
             let at = y[index];
             let mut mean_at = |x: f64| {
@@ -179,7 +181,8 @@ proptest! {
             };
             let slope = (mean_at(at + STEP) - mean_at(at - STEP)) / (2.0 * STEP);
             y[index] = at;
-            // Where the step straddles ±δ the slope is off by up to half the step; a sum of up to 500 rounds by 1e-13.
+            // Where the step straddles ±δ the slope is off by up to half the step; a sum of up to
+            // 500 rounds by 1e-13.
             prop_assert!((slope - d).abs() < 1e-6, "{} and {}", slope, d);
         }
     }
@@ -192,8 +195,8 @@ proptest! {
         let targets = vec![0.0; errors.len()];
         prop_assert_eq!(huber.sum(&errors, &targets), 0.5 * Loss::Mse.sum(&errors, &targets));
         let (mut half, mut whole) = (vec![0.0; errors.len()], vec![0.0; errors.len()]);
-        huber.gradient((&errors, &targets), 8, &mut half);
-        Loss::Mse.gradient((&errors, &targets), 8, &mut whole);
+        huber.gradient(&errors, &targets, 8, &mut half);
+        Loss::Mse.gradient(&errors, &targets, 8, &mut whole);
         prop_assert!(half.iter().zip(&whole).all(|(half, whole)| *half == 0.5 * whole));
     }
 
@@ -212,8 +215,8 @@ proptest! {
         prop_assert_eq!(loss.terms(&targets), loss.terms_of(known.len()));
         prop_assert_eq!(loss.sum(&y, &targets), loss.sum(&known_y, &known_targets));
         let (mut d, mut known_d) = (vec![f64::NAN; y.len()], vec![f64::NAN; known_y.len()]);
-        loss.gradient((&y, &targets), 7, &mut d);
-        loss.gradient((&known_y, &known_targets), 7, &mut known_d);
+        loss.gradient(&y, &targets, 7, &mut d);
+        loss.gradient(&known_y, &known_targets, 7, &mut known_d);
         let mut known_d = known_d.chunks_exact(width);
         for ((_, is_known), d) in rows.iter().zip(d.chunks_exact(width)) {
             let zeros = vec![0.0; width];

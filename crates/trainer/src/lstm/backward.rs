@@ -25,7 +25,7 @@ pub(crate) fn backward<S: Scalar>(
         } else {
             layer.d_hidden.as_mut_slice().fill(S::ZERO);
             if let (Some(norm), Some(normed)) = (slots.norm, activations.normed.get(l)) {
-                normed.turn_gradient(norm, parameters, (activations.d_between.as_mut_slice(), gradients));
+                normed.turn_gradient(norm, parameters, activations.d_between.as_mut_slice(), gradients);
             }
             FromAbove::EveryStep(&activations.d_between.as_slice()[..sizes.steps * samples * sizes.hidden])
         };
@@ -33,14 +33,14 @@ pub(crate) fn backward<S: Scalar>(
 
         let dropped = activations.dropped.get(l.wrapping_sub(1)).filter(|_| activations.drops);
         let input = input(sizes, x, (below, activations.normed.get(l.wrapping_sub(1)), dropped));
-        add_gradients(sizes, layer, (slots, input), gradients);
+        add_gradients(sizes, layer, slots, input, gradients);
         let d_input = match below {
             None => activations.d_x.as_mut(),
             Some(_) => Some(&mut activations.d_between),
         };
         if let Some(d_input) = d_input {
             let (width, weight_ih) = (sizes.input(l), parameters.slot(slots.weight_ih));
-            let weight = Matrix::new(weight_ih, [4 * sizes.hidden, width]);
+            let weight = Matrix::new(weight_ih, 4 * sizes.hidden, width);
             let d_input = &mut d_input.as_mut_slice()[..input.len()];
             multiply(layer.gate_gradients(sizes), weight, Output::Overwrite, d_input);
             if let Some(dropped) = dropped {
@@ -59,8 +59,8 @@ enum FromAbove<'a, S> {
     EveryStep(&'a [S]),
 }
 
-/// Replaces the gates by the gradients before their functions, step after step from the last; `d_hidden` and `d_cell` end
-/// as the gradients of the initial state.
+/// Replaces the gates by the gradients before their functions, step after step from the last;
+/// `d_hidden` and `d_cell` end as the gradients of the initial state.
 fn unwind_recurrence<S: Scalar>(
     Sizes { steps, hidden, .. }: Sizes,
     from_above: FromAbove<'_, S>,
@@ -69,7 +69,7 @@ fn unwind_recurrence<S: Scalar>(
 ) {
     let samples = layer.samples;
     let state = samples * hidden;
-    let weight = Matrix::new(weight_hh, [4 * hidden, hidden]);
+    let weight = Matrix::new(weight_hh, 4 * hidden, hidden);
     let d_hidden = &mut layer.d_hidden.as_mut_slice()[..state];
     let d_cell = &mut layer.d_cell.as_mut_slice()[..state];
     d_cell.fill(S::ZERO);
@@ -85,7 +85,7 @@ fn unwind_recurrence<S: Scalar>(
             let kept = Kept { cell_before: &cell_before[row.clone()], cell_tanh: &cell_tanh[row.clone()] };
             unwind_cell(gates, kept, &d_hidden[row.clone()], &mut d_cell[row]);
         }
-        multiply(Matrix::new(gates, [samples, 4 * hidden]), weight, Output::Overwrite, d_hidden);
+        multiply(Matrix::new(gates, samples, 4 * hidden), weight, Output::Overwrite, d_hidden);
     }
 }
 
@@ -96,8 +96,8 @@ struct Kept<'a, S> {
     cell_tanh: &'a [S],
 }
 
-/// The derivative of h' = o·tanh(c'), c' = f·c + i·g and of the gates' functions: s' = s·(1 - s), tanh' = 1 - tanh².
-/// Gradients that have vanished are set to zero, see [`Scalar::flush`].
+/// The derivative of h' = o·tanh(c'), c' = f·c + i·g and of the gates' functions: s' = s·(1 - s),
+/// tanh' = 1 - tanh². Gradients that have vanished are set to zero, see [`Scalar::flush`].
 fn unwind_cell<S: Scalar>(gates: &mut [S], kept: Kept<'_, S>, d_hidden: &[S], d_cell: &mut [S]) {
     let [i, f, g, o] = gates_of_row(gates);
     for j in 0..d_hidden.len() {
@@ -112,18 +112,20 @@ fn unwind_cell<S: Scalar>(gates: &mut [S], kept: Kept<'_, S>, d_hidden: &[S], d_
     }
 }
 
-/// dW_ih += dgatesᵀ·x, dW_hh += dgatesᵀ·h[t-1], db += dgates summed over steps and samples: one product each.
+/// dW_ih += dgatesᵀ·x, dW_hh += dgatesᵀ·h[t-1], db += dgates summed over steps and samples: one
+/// product each.
 fn add_gradients<S: Scalar>(
     sizes: Sizes,
     layer: &LayerActivations<S>,
-    (slots, input): (&LayerSlots, &[S]),
+    slots: &LayerSlots,
+    input: &[S],
     gradients: &mut TensorSet<S>,
 ) {
     let rows = sizes.steps * layer.samples;
     let d_gates = layer.gate_gradients(sizes);
     let hidden_before = &layer.hidden.as_slice()[..rows * sizes.hidden]; // [T, B, H]
     for (slot, values) in [(slots.weight_ih, input), (slots.weight_hh, hidden_before)] {
-        let values = Matrix::new(values, [rows, values.len() / rows]);
+        let values = Matrix::new(values, rows, values.len() / rows);
         multiply(d_gates.transposed(), values, Output::Add, gradients.slot_mut(slot));
     }
     if let Some(bias) = slots.bias {
@@ -141,7 +143,7 @@ impl<S: Scalar> LayerActivations<S> {
     /// The gradients of the gates before their functions, [T·B, 4H].
     fn gate_gradients(&self, Sizes { steps, hidden, .. }: Sizes) -> Matrix<'_, S> {
         let rows = steps * self.samples;
-        Matrix::new(&self.gates.as_slice()[..rows * 4 * hidden], [rows, 4 * hidden])
+        Matrix::new(&self.gates.as_slice()[..rows * 4 * hidden], rows, 4 * hidden)
     }
 }
 
@@ -156,15 +158,15 @@ mod tests {
     use crate::lstm::{InputGradients, forward};
     use crate::tensor::Layout;
 
-    /// Over 600 steps the gradient falls far below the smallest number; on its way it must not stay among the subnormal ones,
-    /// where a product takes a hundred times as long.
+    /// Over 600 steps the gradient falls far below the smallest number; on its way it must not stay
+    /// among the subnormal ones, where a product takes a hundred times as long.
     #[test]
     fn vanished_gradients_are_zero() {
         let sizes =
             Sizes { steps: 600, features: 2, hidden: 8, layers: 1, bias: true, norm: false, read: Read::LastStep };
         let scope = Device::cpu().scope("test");
         let mut layout = Layout::default();
-        let lstm = Lstm::new(sizes, ["lstm", "norm"], &mut layout);
+        let lstm = Lstm::new(sizes, "lstm", "norm", &mut layout);
         let layout = Arc::new(layout);
         let mut parameters = TensorSet::<f32>::zeros(&scope, &layout).unwrap();
         for (i, value) in (0..).zip(parameters.values_mut()) {

@@ -15,7 +15,7 @@ pub(crate) fn forward<S: Scalar>(lstm: &Lstm, parameters: &TensorSet<S>, activat
         let normed = activations.normed.get(l.wrapping_sub(1));
         let input = input(sizes, x, (below.last(), normed, dropped));
         let layer = &mut here[0];
-        project_inputs(sizes.input(l), input, (slots, parameters), layer);
+        project_inputs(sizes.input(l), input, slots, parameters, layer);
         run_recurrence(sizes, samples, parameters.slot(slots.weight_hh), layer);
         if let (Some(norm), Some(normed)) = (slots.norm, activations.normed.get_mut(l)) {
             normed.set(norm, parameters, layer.outputs(sizes));
@@ -32,7 +32,8 @@ pub(crate) fn forward<S: Scalar>(lstm: &Lstm, parameters: &TensorSet<S>, activat
 fn project_inputs<S: Scalar>(
     width: usize,
     input: &[S],
-    (slots, parameters): (&LayerSlots, &TensorSet<S>),
+    slots: &LayerSlots,
+    parameters: &TensorSet<S>,
     layer: &mut LayerActivations<S>,
 ) {
     let weight = parameters.slot(slots.weight_ih);
@@ -46,7 +47,7 @@ fn project_inputs<S: Scalar>(
             Output::Add
         }
     };
-    multiply(Matrix::new(input, [rows, width]), Matrix::new(weight, [gate_width, width]).transposed(), output, gates);
+    multiply(Matrix::new(input, rows, width), Matrix::new(weight, gate_width, width).transposed(), output, gates);
 }
 
 /// gates[t] += h[t-1] · W_hhᵀ, then the cell, step after step.
@@ -54,12 +55,12 @@ fn run_recurrence<S: Scalar>(sizes: Sizes, samples: usize, weight_hh: &[S], laye
     let Sizes { steps, hidden, .. } = sizes;
     let state = samples * hidden;
     transpose(weight_hh, hidden, layer.weight_hh_turned.as_mut_slice());
-    let weight = Matrix::new(layer.weight_hh_turned.as_slice(), [hidden, 4 * hidden]);
+    let weight = Matrix::new(layer.weight_hh_turned.as_slice(), hidden, 4 * hidden);
     for t in 0..steps {
         let (hidden_before, hidden_after) = step_pair(layer.hidden.as_mut_slice(), t, state);
         let (cell_before, cell_after) = step_pair(layer.cell.as_mut_slice(), t, state);
         let gates = &mut layer.gates.as_mut_slice()[4 * t * state..][..4 * state]; // [B, 4H]
-        multiply(Matrix::new(hidden_before, [samples, hidden]), weight, Output::Add, gates);
+        multiply(Matrix::new(hidden_before, samples, hidden), weight, Output::Add, gates);
 
         let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
         let cell_tanh = layer.cell_tanh.as_mut_slice()[t * state..][..state].chunks_exact_mut(hidden);

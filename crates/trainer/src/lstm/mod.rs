@@ -9,10 +9,12 @@
 //! o = sigmoid(W_io x + b_io + W_ho h + b_ho)
 //! ```
 //!
-//! The gates' weights are stacked in the order i, f, g, o: W_ih is [4H, F], W_hh is [4H, H]. Activations lie step after step
-//! ([T, B, ..]), so that one step of a batch is one contiguous matrix. With layer norm, the outputs of a layer are its hidden states after
-//! torch.nn.LayerNorm(H), before dropout: that is what the layer above reads, and pooling of the top one; the recurrence itself goes on from the
-//! states before the norm. B samples, T steps, F features, H hidden units.
+//! The gates' weights are stacked in the order i, f, g, o: W_ih is [4H, F], W_hh is [4H, H].
+//! Activations lie step after step ([T, B, ..]), so that one step of a batch is one contiguous
+//! matrix. With layer norm, the outputs of a layer are its hidden states after
+//! torch.nn.LayerNorm(H), before dropout: that is what the layer above reads, and pooling of the
+//! top one; the recurrence itself goes on from the states before the norm. B samples, T steps, F
+//! features, H hidden units.
 
 mod backward;
 mod dropped;
@@ -75,8 +77,9 @@ pub(crate) struct LayerSlots {
 }
 
 impl Lstm {
-    /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's order, and the norms' `<norm>.l0.weight`.
-    pub(crate) fn new(sizes: Sizes, [prefix, norm]: [&str; 2], layout: &mut Layout) -> Self {
+    /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's
+    /// order, and the norms' `<norm>.l0.weight`.
+    pub(crate) fn new(sizes: Sizes, prefix: &str, norm: &str, layout: &mut Layout) -> Self {
         let Sizes { hidden, .. } = sizes;
         let layer = |l: usize| {
             let mut slot = |kind: &str, shape: &[usize]| layout.push(format!("{prefix}.{kind}_l{l}"), shape);
@@ -114,13 +117,15 @@ impl Sizes {
         self.norms() * Normed::<S>::len(self, capacity)
     }
 
-    /// Whether some layer's outputs receive gradients at every step: from the layer above, or for the top one from what reads it.
+    /// Whether some layer's outputs receive gradients at every step: from the layer above, or for
+    /// the top one from what reads it.
     pub(crate) fn has_d_between(self) -> bool {
         self.layers > 1 || self.read == Read::EveryStep
     }
 }
 
-/// What a forward pass keeps for the backward pass, and what that one makes of it, for up to a fixed number of samples.
+/// What a forward pass keeps for the backward pass, and what that one makes of it, for up to a
+/// fixed number of samples.
 #[derive(Debug)]
 pub(crate) struct Activations<S: Scalar> {
     /// B of the windows loaded now.
@@ -133,7 +138,8 @@ pub(crate) struct Activations<S: Scalar> {
     dropped: Vec<Dropped<S>>,
     /// Whether there is dropout in the windows loaded now.
     drops: bool,
-    /// Gradient of the outputs of the layer below the one that the backward pass has done; to begin with of the top one's, if they are read.
+    /// Gradient of the outputs of the layer below the one that the backward pass has done; to begin
+    /// with of the top one's, if they are read.
     d_between: Buffer<S>, // [T, B, H]; empty without either
     d_x: Option<Buffer<S>>, // [T, B, F]
 }
@@ -142,13 +148,15 @@ pub(crate) struct Activations<S: Scalar> {
 struct LayerActivations<S: Scalar> {
     /// B, as in [`Activations`].
     samples: usize,
-    /// i, f, g, o after their functions; the backward pass replaces them by the gradients before their functions.
+    /// i, f, g, o after their functions; the backward pass replaces them by the gradients before
+    /// their functions.
     gates: Buffer<S>, // [T, B, 4H]
     /// The initial state, then the state after each step.
     hidden: Buffer<S>, // [T + 1, B, H]
     cell: Buffer<S>,      // [T + 1, B, H]
     cell_tanh: Buffer<S>, // [T, B, H]
-    /// Gradients of the state before the step that the backward pass has done; of the initial state at its end.
+    /// Gradients of the state before the step that the backward pass has done; of the initial state
+    /// at its end.
     d_hidden: Buffer<S>, // [B, H]
     d_cell: Buffer<S>,    // [B, H]
     /// W_hh transposed, so that the product at every step reads it row by row.
@@ -226,7 +234,7 @@ impl<S: Scalar> Activations<S> {
     }
 
     /// The hidden and the cell state of layer `l` of one sample after step `t`, [H] each.
-    pub(crate) fn state(&self, sizes: Sizes, l: usize, (sample, t): (usize, usize)) -> [&[S]; 2] {
+    pub(crate) fn state(&self, sizes: Sizes, l: usize, sample: usize, t: usize) -> [&[S]; 2] {
         let row = (t + 1) * self.samples + sample;
         let layer = &self.layers[l];
         [&layer.hidden, &layer.cell].map(|states| &states.as_slice()[row * sizes.hidden..][..sizes.hidden])
@@ -239,7 +247,8 @@ impl<S: Scalar> Activations<S> {
         (&self.layers[l].hidden.as_slice()[last.clone()], &self.layers[l].cell.as_slice()[last])
     }
 
-    /// The top layer's outputs after every step, [T, B, H]: its hidden states, after their norm if there is one.
+    /// The top layer's outputs after every step, [T, B, H]: its hidden states, after their norm if
+    /// there is one.
     pub(crate) fn sequence(&self, sizes: Sizes) -> &[S] {
         let top = self.layers.last().expect("an LSTM has a layer");
         self.normed.last().map_or(top.outputs(sizes), Normed::outputs)
@@ -258,7 +267,8 @@ impl<S: Scalar> Activations<S> {
         &self.sequence(sizes)[(sizes.steps - 1) * self.samples * sizes.hidden..]
     }
 
-    /// The gradient of that [B, H], to be set before the backward pass; there is none of the outputs after the other steps.
+    /// The gradient of that [B, H], to be set before the backward pass; there is none of the
+    /// outputs after the other steps.
     pub(crate) fn d_last_output_mut(&mut self, sizes: Sizes) -> &mut [S] {
         let state = self.samples * sizes.hidden;
         match sizes.read {
@@ -274,7 +284,8 @@ impl<S: Scalar> Activations<S> {
         }
     }
 
-    /// Gradients of the initial hidden and cell state of layer `l`, [B, H] each, after the backward pass.
+    /// Gradients of the initial hidden and cell state of layer `l`, [B, H] each, after the backward
+    /// pass.
     pub(crate) fn d_initial_state(&self, sizes: Sizes, l: usize) -> (&[S], &[S]) {
         let state = ..self.samples * sizes.hidden;
         (&self.layers[l].d_hidden.as_slice()[state], &self.layers[l].d_cell.as_slice()[state])
@@ -286,7 +297,8 @@ impl<S: Scalar> Activations<S> {
     }
 }
 
-/// What there is of the layer below: its states, its outputs after their norm, and what dropout left of them.
+/// What there is of the layer below: its states, its outputs after their norm, and what dropout
+/// left of them.
 type Below<'a, S> = (Option<&'a LayerActivations<S>>, Option<&'a Normed<S>>, Option<&'a Dropped<S>>);
 
 /// What a layer reads, [T, B, ..]: the windows, or what the layer below gives.

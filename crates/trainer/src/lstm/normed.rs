@@ -8,8 +8,8 @@ use crate::norm::{LayerNorm, Normalised};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
 
-/// The outputs of a layer after their norm: what the layer above, or whatever reads the top one, sees. The recurrence goes on from the states
-/// before it.
+/// The outputs of a layer after their norm: what the layer above, or whatever reads the top one,
+/// sees. The recurrence goes on from the states before it.
 #[derive(Debug)]
 pub(super) struct Normed<S: Scalar> {
     outputs: Buffer<S>, // [T, B, H]
@@ -46,12 +46,14 @@ impl<S: Scalar> Normed<S> {
         &self.outputs.as_slice()[..self.len]
     }
 
-    /// Turns the gradient of the outputs into that of the states; adds the parameters' gradients to `gradients`.
+    /// Turns the gradient of the outputs into that of the states; adds the parameters' gradients to
+    /// `gradients`.
     pub(super) fn turn_gradient(
         &self,
         norm: LayerNorm,
         parameters: &TensorSet<S>,
-        (d, gradients): (&mut [S], &mut TensorSet<S>),
+        d: &mut [S],
+        gradients: &mut TensorSet<S>,
     ) {
         norm.backward(parameters, (&self.kept, &mut d[..self.len]), gradients);
     }

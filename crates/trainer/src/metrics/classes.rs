@@ -6,17 +6,19 @@ use serde::Serialize;
 
 use crate::loss::{Classes, softmax};
 
-/// Errors of classes, by horizon; NaN, which JSON has null for, where no target is known. Predicted is the most probable class, of those that are
-/// equally probable the first.
+/// Errors of classes, by horizon; NaN, which JSON has null for, where no target is known. Predicted
+/// is the most probable class, of those that are equally probable the first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClassErrors {
     /// Share of the targets whose class was predicted.
     pub accuracy: Vec<f64>,
-    /// The same of each class that came, averaged over these classes: a class counts as much as any other, however often it came.
+    /// The same of each class that came, averaged over these classes: a class counts as much as any
+    /// other, however often it came.
     pub balanced_accuracy: Vec<f64>,
     /// Mean over the targets of the negative logarithm of the probability that their class had.
     pub cross_entropy: Vec<f64>,
-    /// Number of targets by horizon, by the class that came and by the class predicted, `[K, C, C]`.
+    /// Number of targets by horizon, by the class that came and by the class predicted, `[K, C,
+    /// C]`.
     pub confusion: Vec<Vec<Vec<usize>>>,
 }
 
@@ -35,8 +37,8 @@ impl ClassSums {
         ClassSums { classes, confusion: vec![counts; horizons], cross_entropy: vec![0.0; horizons] }
     }
 
-    /// Adds the outputs [C] for one target of horizon `k`, counted from 0; the mean over classes of the squared and of the absolute error of their
-    /// probabilities.
+    /// Adds the outputs [C] for one target of horizon `k`, counted from 0; the mean over classes of
+    /// the squared and of the absolute error of their probabilities.
     pub(super) fn add(&mut self, k: usize, outputs: &[f32], target: f32) -> [f64; 2] {
         let came = self.classes.of(f64::from(target)).expect("targets were checked");
         let outputs: Vec<f64> = outputs.iter().copied().map(f64::from).collect();

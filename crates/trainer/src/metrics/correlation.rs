@@ -1,14 +1,17 @@
 #![forbid(unsafe_code)]
 
-//! Information coefficients: how well the predictions for the nodes of a graph are in line with what came.
+//! Information coefficients: how well the predictions for the nodes of a graph are in line with
+//! what came.
 
 use serde::Serialize;
 
 use super::newey_west::t_statistic;
 
-/// Correlations between predictions and targets over the nodes of a graph, by horizon: element k belongs to target k. Means over the graphs
-/// in which they are defined: with two labelled nodes or more, among which neither predictions nor targets are all equal. `None` where there
-/// is no such graph; standard deviation and t-statistic also where there is one only, and the latter where all graphs have the same.
+/// Correlations between predictions and targets over the nodes of a graph, by horizon: element k
+/// belongs to target k. Means over the graphs in which they are defined: with two labelled nodes or
+/// more, among which neither predictions nor targets are all equal. `None` where there is no such
+/// graph; standard deviation and t-statistic also where there is one only, and the latter where all
+/// graphs have the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct InformationCoefficients {
     /// Pearson's correlation, mean over graphs.
@@ -30,8 +33,8 @@ pub struct InformationCoefficients {
     pub rank_ic_t: Vec<Option<f64>>,
 }
 
-/// Correlations between predictions and targets over the nodes of one graph, by horizon; `None` where they are not defined, see
-/// [`InformationCoefficients`].
+/// Correlations between predictions and targets over the nodes of one graph, by horizon; `None`
+/// where they are not defined, see [`InformationCoefficients`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GraphCorrelations {
     /// The graph, by its place in the source.
@@ -58,7 +61,8 @@ impl Correlations {
 }
 
 impl GraphCorrelations {
-    /// Those of the graph with the number `graph`, which was the one at `place` that `horizons` took account of.
+    /// Those of the graph with the number `graph`, which was the one at `place` that `horizons`
+    /// took account of.
     pub(super) fn of(horizons: &[Correlations], (place, graph): (usize, usize)) -> Self {
         let values =
             |of: fn(&Correlations) -> &[Option<f64>]| horizons.iter().map(|horizon| of(horizon)[place]).collect();

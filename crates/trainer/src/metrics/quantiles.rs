@@ -6,14 +6,16 @@ use serde::Serialize;
 
 use crate::loss::{Ascending, pinball};
 
-/// Errors of quantiles, by level and within it by horizon; NaN, which JSON has null for, where no target is known.
+/// Errors of quantiles, by level and within it by horizon; NaN, which JSON has null for, where no
+/// target is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct QuantileErrors {
     /// The levels, ascending.
     pub levels: Vec<f64>,
     /// Mean pinball loss, in the unit of the targets.
     pub pinball_loss: Vec<Vec<f64>>,
-    /// Share of the targets that are no higher than the quantile: of one that is well met, its level.
+    /// Share of the targets that are no higher than the quantile: of one that is well met, its
+    /// level.
     pub coverage: Vec<Vec<f64>>,
     /// By horizon, the share of the targets for which some quantile is above one of a higher level.
     pub crossing: Vec<f64>,

@@ -1,9 +1,13 @@
-//! Attention over the edges of a batch's graphs. ../graph/attention has the definition; products of nodes by weights are [`multiply`](super::multiply).
+//! Attention over the edges of a batch's graphs. ../graph/attention has the definition; products of
+//! nodes by weights are [`multiply`](super::multiply).
 //!
-//! An edge is scored for a head by U numbers: Σ vector · LeakyReLU(giving + receiving + edge_weight · attributes), of the node that gives, the one that receives and the edge. For
-//! GATv2 U is C, and these are its maps. GAT is the same with U = 1 and no vector: [`node_dots`] makes the number of a node. Nothing of an edge is as wide as a node: it has its
-//! attributes and, for each head, a coefficient, whose sign tells that it is dropped, and backward the gradient of its score. Each sum belongs to a node and is formed in the order
-//! of its edges, by the node that receives or by the one that gives: nothing is added atomically.
+//! An edge is scored for a head by U numbers: Σ vector · LeakyReLU(giving + receiving + edge_weight
+//! · attributes), of the node that gives, the one that receives and the edge. For GATv2 U is C, and
+//! these are its maps. GAT is the same with U = 1 and no vector: [`node_dots`] makes the number of
+//! a node. Nothing of an edge is as wide as a node: it has its attributes and, for each head, a
+//! coefficient, whose sign tells that it is dropped, and backward the gradient of its score. Each
+//! sum belongs to a node and is formed in the order of its edges, by the node that receives or by
+//! the one that gives: nothing is added atomically.
 //!
 //! ```text
 //! forward    giving, receiving [N, H · U]   node_dots, of GAT
@@ -147,12 +151,14 @@ fn address(of: Option<Part<'_, f32>>) -> u64 {
     of.map_or(0, |part| part.address())
 }
 
-/// GAT's numbers of nodes: `to` `[N, H]` are the dots of each head of `values` `[N, H · C]` with `vectors` `[H · C]`, for nodes that give and for those that receive.
+/// GAT's numbers of nodes: `to` `[N, H]` are the dots of each head of `values` `[N, H · C]` with
+/// `vectors` `[H · C]`, for nodes that give and for those that receive.
 pub(crate) fn node_dots(
     of: Attended<'_>,
     values: &Buffer<f32>,
     vectors: [Part<'_, f32>; 2],
-    [giving, receiving]: [&mut Buffer<f32>; 2],
+    giving: &mut Buffer<f32>,
+    receiving: &mut Buffer<f32>,
 ) -> Result<()> {
     let (sizes, device) = (of.sizes, of.device());
     of.assert_have([
@@ -166,19 +172,21 @@ pub(crate) fn node_dots(
             let kernel = Kernel { module: "trainer/attention", ptx: PTX, name: "node_dots" };
             let [source, target] = vectors.map(|vector| vector.address());
             let arguments = arguments![sizes, values.address(), source, target, giving.address(), receiving.address()];
-            // SAFETY: a warp reads a head of a node, and writes its two numbers, which the arrays were seen to have. What is submitted to the default stream later runs after it.
+            // SAFETY: a warp reads a head of a node, and writes its two numbers, which the arrays
+            // were seen to have. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(sizes.node_heads() * WARP), &arguments) }?)
         }
         _ => {
             for (to, vector) in [giving, receiving].into_iter().zip(vectors) {
-                plain::node_dots(sizes, (values.as_slice(), vector.elements()), to.as_mut_slice());
+                plain::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
             }
             Ok(())
         }
     }
 }
 
-/// Writes the coefficients `to` `[P, H]`: the softmax of the scores over the edges that a node receives, with the sign set where one is dropped.
+/// Writes the coefficients `to` `[P, H]`: the softmax of the scores over the edges that a node
+/// receives, with the sign set where one is dropped.
 pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer<f32>) -> Result<()> {
     of.assert_has_scored(scored);
     of.assert_have([(to, of.lens()[1])]);
@@ -200,7 +208,8 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
                 lists.graph_of.address(),
                 to.address(),
             ];
-            // SAFETY: the lists were made with nodes and places within them; a warp writes the coefficients of the edges that a node receives for a head, each by one lane. What is
+            // SAFETY: the lists were made with nodes and places within them; a warp writes the
+            // coefficients of the edges that a node receives for a head, each by one lane. What is
             // submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(of.sizes.node_heads() * WARP), &arguments) }?)
         }
@@ -211,11 +220,14 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
     }
 }
 
-/// Writes y `[N, D]`: `start`, and the sum over the edges that a node receives of `values` `[N, H · C]` of the nodes that give, by the coefficients that are not dropped; then `activation`.
+/// Writes y `[N, D]`: `start`, and the sum over the edges that a node receives of `values` `[N, H ·
+/// C]` of the nodes that give, by the coefficients that are not dropped; then `activation`.
 pub(crate) fn gather_heads(
     of: Attended<'_>,
-    (coefficients, values): (&Buffer<f32>, &Buffer<f32>),
-    (start, activation): (Start<'_>, Option<GraphActivation>),
+    coefficients: &Buffer<f32>,
+    values: &Buffer<f32>,
+    start: Start<'_>,
+    activation: Option<GraphActivation>,
     y: &mut Buffer<f32>,
 ) -> Result<()> {
     let (sizes, device, [_, edges]) = (of.sizes, of.device(), of.lens());
@@ -244,12 +256,13 @@ pub(crate) fn gather_heads(
                 code(activation),
                 y.address(),
             ];
-            // SAFETY: the lists were made with nodes and places within them; a thread writes one element. What is submitted to the default stream later runs after it.
+            // SAFETY: the lists were made with nodes and places within them; a thread writes one
+            // element. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
         _ => {
             let y = &mut y.as_mut_slice()[..len];
-            plain::gather_heads(of, (coefficients.as_slice(), values.as_slice()), start, y);
+            plain::gather_heads(of, coefficients.as_slice(), values.as_slice(), start, y);
             y.iter_mut().for_each(|y| *y = activation.map_or(*y, |activation| activation.of(*y)));
             Ok(())
         }

@@ -7,15 +7,18 @@ use super::operand::Operand;
 use super::work_list::WorkList;
 use crate::error::Result;
 
-/// The sum over the windows of sequence `sequence` of what they send back to each of its projected rows: `d_gates` `[Σ T·B, H, 4]` of the whole list → `to` `[rows, H, 4]`.
-/// Row r of window b's step t is `first[b] + t`. Terms are added in f32 in the order of the windows, so that the bits are the same on every device; a row that no window
-/// reads becomes zero. dW_ih and db of a first layer are one small product of the result.
+/// The sum over the windows of sequence `sequence` of what they send back to each of its projected
+/// rows: `d_gates` `[Σ T·B, H, 4]` of the whole list → `to` `[rows, H, 4]`. Row r of window b's
+/// step t is `first[b] + t`. Terms are added in f32 in the order of the windows, so that the bits
+/// are the same on every device; a row that no window reads becomes zero. dW_ih and db of a first
+/// layer are one small product of the result.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
 ///
 /// # Panics
-/// If there is no room for the list; if the sequence's rows are not bars, or its windows do not ascend; and if arrays are on several devices.
+/// If there is no room for the list; if the sequence's rows are not bars, or its windows do not
+/// ascend; and if arrays are on several devices.
 pub fn sum_by_bar<T: Operand>(
     list: &WorkList,
     sequence: usize,
@@ -37,8 +40,9 @@ pub fn sum_by_bar<T: Operand>(
             let (places, first) = (list.on_device.places.address(), list.on_device.first.address());
             let (d_gates, to) = (d_gates.address(), to.address());
             let arguments = arguments![places, sequence as u32, hidden as u32, first, d_gates, to, rows as u32];
-            // SAFETY: a window's step is one of the list's rows, which `d_gates` was seen to have; a thread writes four numbers of `to`. What is submitted to
-            // the default stream later runs after it.
+            // SAFETY: a window's step is one of the list's rows, which `d_gates` was seen to have;
+            // a thread writes four numbers of `to`. What is submitted to the default stream later
+            // runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(rows * hidden), &arguments) }?)
         }
         _ => {

@@ -1,4 +1,5 @@
-//! Products with weights in eight bits, for inference; the arithmetic and its bits are those of the processor's fast form.
+//! Products with weights in eight bits, for inference; the arithmetic and its bits are those of the
+//! processor's fast form.
 //!
 //! ```text
 //! w[n][k] ≈ scale[n] · q[n][k]                          -127 ≤ q ≤ 127, of each output n, once
@@ -6,7 +7,8 @@
 //! c[r][n] = start[n] + (128 · Σ high[r][k] · q[n][k] + Σ low[r][k] · q[n][k]) · (scale[r] · scale[n])
 //! ```
 //!
-//! Both sums are exact, in 32 bits: on a GPU of tensor cores for bytes, which take two products a number where those for 16 bits take one, and go twice as fast.
+//! Both sums are exact, in 32 bits: on a GPU of tensor cores for bytes, which take two products a
+//! number where those for 16 bits take one, and go twice as fast.
 
 use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
@@ -93,13 +95,16 @@ impl ByteRows {
         Ok(ByteRows { rows: 0, depth: 0, bytes: Buffer::zeros(scope, 0)?, scales: Buffer::zeros(scope, 0)? })
     }
 
-    /// Takes the rows `[M, K]` of `x`. A row with an infinity or a NaN has the scale NaN, and one of which 8191 over the largest number overflows, 0.
+    /// Takes the rows `[M, K]` of `x`. A row with an infinity or a NaN has the scale NaN, and one
+    /// of which 8191 over the largest number overflows, 0.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there is no memory for more rows than ever.
+    /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there
+    /// is no memory for more rows than ever.
     ///
     /// # Panics
-    /// If `x` ends too early or is on another device; on a GPU, if it is not in single precision, which products in eight bits go with.
+    /// If `x` ends too early or is on another device; on a GPU, if it is not in single precision,
+    /// which products in eight bits go with.
     pub fn quantize<T: Operand>(&mut self, x: Part<'_, T>, shape: [usize; 2]) -> Result<()> {
         let device = self.bytes.scope().device().clone();
         x.assert_has(shape[0] * shape[1], &device);
@@ -142,13 +147,15 @@ impl ByteRows {
         let kernel = Kernel { module: "trainer/bytes", ptx: PTX, name: "quantize" };
         let (rows, depth, padded) = (self.rows as u64, self.depth as u32, padded(self.depth) as u32);
         let arguments = arguments![x, self.bytes.address(), self.scales.address(), rows, depth, padded];
-        // SAFETY: a warp reads a row, which is there as the caller promised, and writes its own bytes and scale, for which there is room. What is submitted to the default stream
-        // later runs after it.
+        // SAFETY: a warp reads a row, which is there as the caller promised, and writes its own
+        // bytes and scale, for which there is room. What is submitted to the default stream later
+        // runs after it.
         Ok(unsafe { kernel.submit(device, Launch::over(self.rows * WARP), &arguments) }?)
     }
 }
 
-/// Writes the product of `x` `[M, K]` and `weights` `[N, K]` to `out` from element `at` on, `[M, N]`; every row starts from `start` `[N]`, such as a bias.
+/// Writes the product of `x` `[M, K]` and `weights` `[N, K]` to `out` from element `at` on, `[M,
+/// N]`; every row starts from `start` `[N]`, such as a bias.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -170,7 +177,7 @@ pub fn multiply_bytes(
         Device::Cuda(device) => {
             let start = start.map_or(0, |start| start.address());
             // SAFETY: the buffers were seen to have the lengths of the shape.
-            unsafe { multiply_at(device, (x, weights), start, Part { buffer: out, start: at }.address()) }
+            unsafe { multiply_at(device, x, weights, start, Part { buffer: out, start: at }.address()) }
         }
         _ => {
             let rows = out.as_mut_slice()[at..].chunks_exact_mut(outputs).take(x.rows);
@@ -192,7 +199,8 @@ pub fn multiply_bytes(
 /// There are `[N]` and `[M, N]` numbers there, and nothing else touches the latter meanwhile.
 pub(super) unsafe fn multiply_at(
     device: &Cuda,
-    (x, weights): (&ByteRows, &ByteMatrix),
+    x: &ByteRows,
+    weights: &ByteMatrix,
     start: u64,
     out: u64,
 ) -> Result<()> {
@@ -200,7 +208,8 @@ pub(super) unsafe fn multiply_at(
     let ([outputs, depth], [bytes, scales]) = (weights.shape(), weights.addresses());
     let (rows, columns, padded) = (x.rows as u64, outputs as u64, padded(depth) as u64);
     let arguments = arguments![x.bytes.address(), x.scales.address(), bytes, scales, start, out, rows, columns, padded];
-    // SAFETY: rows and weights have the lengths of their shapes, and what is at the other addresses the caller promised. A block writes its own tile.
+    // SAFETY: rows and weights have the lengths of their shapes, and what is at the other addresses
+    // the caller promised. A block writes its own tile.
     Ok(unsafe { kernel.submit(device, launch(x.rows, outputs), &arguments) }?)
 }
 
@@ -208,7 +217,8 @@ fn launch(rows: usize, outputs: usize) -> Option<Launch> {
     Launch::of_blocks(rows.div_ceil(SIDE) * outputs.div_ceil(SIDE)).map(|launch| launch.with_threads(THREADS))
 }
 
-/// The row of PyTorch's order of gates that comes `n`th where they lie unit by unit: of unit `n / 4`, gate `n % 4`.
+/// The row of PyTorch's order of gates that comes `n`th where they lie unit by unit: of unit `n /
+/// 4`, gate `n % 4`.
 fn row_of(hidden: usize, n: usize) -> usize {
     n % 4 * hidden + n / 4
 }

@@ -1,4 +1,6 @@
-//! The general path of the recurrence on a GPU, for widths and types that no persistent kernel takes, and for GPUs that have no room for a group of blocks: for every step of every sequence, a product and what is left of the cell.
+//! The general path of the recurrence on a GPU, for widths and types that no persistent kernel
+//! takes, and for GPUs that have no room for a group of blocks: for every step of every sequence, a
+//! product and what is left of the cell.
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, arguments};
@@ -21,18 +23,21 @@ pub(super) fn forward<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let hidden = list.hidden();
-    forward_by(device, (list, inputs.projected), states, |of, h, out| {
+    forward_by(device, list, inputs.projected, states, |of, h, out| {
         let weight = inputs.weights.of(of.weight).address();
         let call = Call::whole::<T>([of.windows as usize, 4 * hidden, hidden], Layout::Straight, Output::Overwrite);
-        // SAFETY: `recurrence` has seen that the weights have the list's lengths, and this module's steps bring a sequence's states and room for its product.
+        // SAFETY: `recurrence` has seen that the weights have the list's lengths, and this module's
+        // steps bring a sequence's states and room for its product.
         unsafe { call.submit(device, Operands { a: h, b: weight, start: 0, out }) }
     })
 }
 
-/// Runs every sequence, step after step. `multiply` submits W_hh · h of a step of a sequence: from its states at the first address, `[B, H]`, to `[B, H, 4]` at the second.
+/// Runs every sequence, step after step. `multiply` submits W_hh · h of a step of a sequence: from
+/// its states at the first address, `[B, H]`, to `[B, H, 4]` at the second.
 pub(super) fn forward_by<T: Operand>(
     device: &Cuda,
-    (list, projected): (&WorkList, &Buffer<f32>),
+    list: &WorkList,
+    projected: &Buffer<f32>,
     states: &mut States<T>,
     mut multiply: impl FnMut(&Place, u64, u64) -> Result<()>,
 ) -> Result<()> {
@@ -60,8 +65,10 @@ pub(super) fn forward_by<T: Operand>(
                 hidden as u32
             ];
             multiply(of, element(&states.hidden, before), product)?;
-            // SAFETY: the list was made of rows within the projected inputs, and the caller has seen that all arrays have its lengths; `product` has room for the
-            // sequence with the most windows. Each launch reads what the ones before it wrote, in the order of the default stream.
+            // SAFETY: the list was made of rows within the projected inputs, and the caller has
+            // seen that all arrays have its lengths; `product` has room for the sequence with the
+            // most windows. Each launch reads what the ones before it wrote, in the order of the
+            // default stream.
             unsafe { kernel.submit(device, Launch::over(windows * hidden), &arguments)? };
         }
     }
@@ -90,8 +97,8 @@ pub(super) fn backward<T: Operand>(
             let operands = Operands { a: d_gates, b: weight.address(), start: 0, out: d_hidden };
             let len = (windows * hidden) as u64;
             let arguments = arguments![gates, before, after, d_output, d_hidden, d_cell, d_gates, len];
-            // SAFETY: `recurrence_backward` has seen that all arrays have the lengths of the list. Each launch reads what the ones before it wrote, in the order of
-            // the default stream.
+            // SAFETY: `recurrence_backward` has seen that all arrays have the lengths of the list.
+            // Each launch reads what the ones before it wrote, in the order of the default stream.
             unsafe {
                 kernel.submit(device, Launch::over(windows * hidden), &arguments)?;
                 call.submit(device, operands)?;
@@ -130,7 +137,8 @@ mod tests {
     use super::super::work_list::{Sequence, TileWindows};
     use super::*;
 
-    /// What is left of a single step, from states that are not zero, beside that of the CPU with weights of zero.
+    /// What is left of a single step, from states that are not zero, beside that of the CPU with
+    /// weights of zero.
     fn check<T: Operand>(hidden: usize, windows: u32) {
         let (scope, first) = (Device::cpu().scope("test"), (0..windows).collect::<Vec<_>>());
         let of = Sequence { steps: 1, first: &first, row_step: 1, projected_rows: windows as usize + 1 };

@@ -1,7 +1,8 @@
 //! Sums of columns, such as the gradient of a bias over the rows of a batch.
 //!
-//! The order is part of the definition, so that the bits are the same on every device. Of 256 rows, lane `j` of 8 starts at zero and takes rows `j`, `j + 8`, … in turn; lanes are
-//! added to the first one in order, and so are the sums of every 256 rows to what the output holds.
+//! The order is part of the definition, so that the bits are the same on every device. Of 256 rows,
+//! lane `j` of 8 starts at zero and takes rows `j`, `j + 8`, … in turn; lanes are added to the
+//! first one in order, and so are the sums of every 256 rows to what the output holds.
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
@@ -16,17 +17,20 @@ const ROWS: usize = 256;
 const COLUMNS: usize = 32;
 const LANES: usize = 8;
 
-/// Adds the sums of the columns of `x` `[rows, columns]` to the `columns` elements of `to` from its start on, in f32.
+/// Adds the sums of the columns of `x` `[rows, columns]` to the `columns` elements of `to` from its
+/// start on, in f32.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 rows, in `scratch`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no
+/// memory for the sums of every 256 rows, in `scratch`.
 ///
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn add_column_sums<T: Operand>(
     x: Part<'_, T>,
     [rows, columns]: [usize; 2],
-    (to, start): (&mut Buffer<f32>, usize),
+    to: &mut Buffer<f32>,
+    start: usize,
     scratch: &mut Scratch,
 ) -> Result<()> {
     let device = to.scope().device().clone();
@@ -34,33 +38,36 @@ pub fn add_column_sums<T: Operand>(
     Part { buffer: to, start }.assert_has(columns, &device);
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, x, [rows, columns], (Part { buffer: to, start }.address(), scratch)),
+        Device::Cuda(device) => cuda(device, x, rows, columns, Part { buffer: to, start }.address(), scratch),
         _ => {
-            cpu(x.elements(), [rows, columns], &mut to.as_mut_slice()[start..][..columns]);
+            cpu(x.elements(), rows, columns, &mut to.as_mut_slice()[start..][..columns]);
             Ok(())
         }
     }
 }
 
 /// Numbers that the sums of so many rows, or of fewer, ask a scratch for.
-pub(crate) fn column_sum_parts([rows, columns]: [usize; 2]) -> usize {
+pub(crate) fn column_sum_parts(rows: usize, columns: usize) -> usize {
     rows.div_ceil(ROWS) * columns
 }
 
 fn cuda<T: Operand>(
     device: &Cuda,
     x: Part<'_, T>,
-    [rows, columns]: [usize; 2],
-    (to, scratch): (u64, &mut Scratch),
+    rows: usize,
+    columns: usize,
+    to: u64,
+    scratch: &mut Scratch,
 ) -> Result<()> {
-    let parts = scratch.address_of::<f32>(column_sum_parts([rows, columns]))?;
+    let parts = scratch.address_of::<f32>(column_sum_parts(rows, columns))?;
     let name = kernel::<T>();
     let kernel = Kernel { module: "trainer/column_sums", ptx: megabatch_gpu_core::ptx!("column_sums"), name: &name };
     let arguments = arguments![x.address(), parts, rows as u64, columns as u32];
-    // SAFETY: a block reads within the shape, which the operands were seen to have, and writes sums of its own; these are read after that, in the order of the default stream.
+    // SAFETY: a block reads within the shape, which the operands were seen to have, and writes sums
+    // of its own; these are read after that, in the order of the default stream.
     unsafe {
-        kernel.submit(device, launch([rows, columns]), &arguments)?;
-        add_parts(device, (parts, rows.div_ceil(ROWS)), (to, columns), Output::Add)
+        kernel.submit(device, launch(rows, columns), &arguments)?;
+        add_parts(device, parts, rows.div_ceil(ROWS), to, columns, Output::Add)
     }
 }
 
@@ -68,12 +75,12 @@ fn kernel<T: Operand>() -> String {
     format!("column_sums_{}", T::SUFFIX)
 }
 
-fn launch([rows, columns]: [usize; 2]) -> Option<Launch> {
+fn launch(rows: usize, columns: usize) -> Option<Launch> {
     let blocks = Launch::of_blocks(rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS));
     blocks.map(|launch| launch.with_threads((COLUMNS * LANES) as u32))
 }
 
-fn cpu<T: Operand>(x: &[T], [rows, columns]: [usize; 2], to: &mut [f32]) {
+fn cpu<T: Operand>(x: &[T], rows: usize, columns: usize, to: &mut [f32]) {
     for (column, to) in to.iter_mut().enumerate() {
         for start in (0..rows).step_by(ROWS) {
             let lane = |lane: usize| {
@@ -102,7 +109,8 @@ mod tests {
         add_column_sums(
             Part { buffer: &x, start: 2 },
             [rows, columns],
-            (&mut expected, 1),
+            &mut expected,
+            1,
             &mut Scratch::empty(&scope).unwrap(),
         )
         .unwrap();
@@ -114,7 +122,7 @@ mod tests {
             Arg::from(rows as u64),
             Arg::from(columns as u32),
         ];
-        HARNESS.run(&kernel::<T>(), launch([rows, columns]), &mut arguments);
+        HARNESS.run(&kernel::<T>(), launch(rows, columns), &mut arguments);
         let numbers = [Arg::from(columns as u64), Arg::from(rows.div_ceil(ROWS) as u32), Arg::from(1u32)];
         let arguments = [Arg::from(&parts[..]), Arg::from(&mut found[..])].into_iter().chain(numbers);
         HARNESS.run("add_parts", Launch::over(columns), &mut arguments.collect::<Vec<_>>());

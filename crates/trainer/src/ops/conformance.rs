@@ -1,4 +1,5 @@
-//! What the operations together must do on every device: one suite, in which their plain form on the CPU is right.
+//! What the operations together must do on every device: one suite, in which their plain form on
+//! the CPU is right.
 
 #![forbid(unsafe_code)]
 
@@ -22,10 +23,12 @@ use crate::error::Result;
 #[cfg(test)]
 pub(super) use graphs::graphs;
 
-/// A case by the name of what it asserts. It fails with the device's error, and panics where the device's answer is wrong.
+/// A case by the name of what it asserts. It fails with the device's error, and panics where the
+/// device's answer is wrong.
 pub type Case = (&'static str, fn(&Device) -> Result<()>);
 
-/// The sources of the kernels, in this folder, without their ending: for a harness that runs them without a GPU.
+/// The sources of the kernels, in this folder, without their ending: for a harness that runs them
+/// without a GPU.
 pub const SOURCES: &[&str] = &[
     "attention",
     "attention_backward",
@@ -100,7 +103,8 @@ pub const CASES: &[Case] = &[
 /// Features of a bar.
 const WIDTH: usize = 5;
 
-/// A timeframe: steps, and the first bar of each window. There are single steps, single windows, and more windows than a tile has.
+/// A timeframe: steps, and the first bar of each window. There are single steps, single windows,
+/// and more windows than a tile has.
 const TIMEFRAMES: [(usize, &[u32]); 3] = [(4, &[0, 1, 2, 3, 4, 5, 6, 9, 10]), (1, &[3, 3]), (6, &[2])];
 
 /// What a layer computes, everything in f32 and in PyTorch's order of gates.
@@ -189,7 +193,7 @@ impl Example {
             d_first: [gradients.hidden.to_vec()?, gradients.cell.to_vec()?],
         };
         for (s, bars) in bars_of.iter().enumerate() {
-            let [ih, hh, bias] = self.parameter_gradients(&list, s, bars, (&states, &gradients))?;
+            let [ih, hh, bias] = self.parameter_gradients(&list, s, bars, &states, &gradients)?;
             layer.d_weight_ih.extend(ih);
             layer.d_weight_hh.extend(hh);
             layer.d_bias.extend(bias);
@@ -211,7 +215,8 @@ impl Example {
         Ok(Prepared { weights, projected, bars_of })
     }
 
-    /// projected = x · W_ihᵀ + b for every bar of a timeframe; its bars as they were multiplied, `[bars, F]`.
+    /// projected = x · W_ihᵀ + b for every bar of a timeframe; its bars as they were multiplied,
+    /// `[bars, F]`.
     fn project<T: Operand>(&self, scope: &Scope, s: usize, to: (&mut Buffer<f32>, usize)) -> Result<Buffer<T>> {
         let weight = self.interleaved::<T>(scope, &self.weight_ih[s])?;
         let bias = self.interleaved::<f32>(scope, &self.bias[s])?;
@@ -248,7 +253,8 @@ impl Example {
         list: &WorkList,
         s: usize,
         bars_of: &Buffer<T>,
-        (states, gradients): (&States<T>, &Gradients<T>),
+        states: &States<T>,
+        gradients: &Gradients<T>,
     ) -> Result<[Vec<f32>; 3]> {
         let (scope, gates, rows) = (states.cell.scope(), 4 * self.hidden, TIMEFRAMES[s].0 * TIMEFRAMES[s].1.len());
         let mut by_bar = Buffer::<f32>::zeros(scope, bars(s) * gates)?;
@@ -307,7 +313,8 @@ impl Layer {
         ]
     }
 
-    /// Holds every part to `expected`: the difference is within `tolerance` of the part's largest number, or of 1.
+    /// Holds every part to `expected`: the difference is within `tolerance` of the part's largest
+    /// number, or of 1.
     pub(super) fn assert_close(&self, expected: &Layer, tolerance: f32, what: &str) {
         for ((name, found), (_, expected)) in self.parts().into_iter().zip(expected.parts()) {
             assert_eq!(found.len(), expected.len(), "{what}: {name}");

@@ -1,4 +1,5 @@
-//! What a batch brings: numbers for many arrays of a device, which go there in one copy that nobody waits for.
+//! What a batch brings: numbers for many arrays of a device, which go there in one copy that nobody
+//! waits for.
 
 use std::marker::PhantomData;
 
@@ -51,7 +52,8 @@ impl Delivery {
         Ok(Delivery { staging: Staging::default(), words: Vec::new(), parcels: Vec::new(), on_device })
     }
 
-    /// Bytes that it takes on a GPU, beside the arrays, once it has brought so many bytes to each of them in one mail.
+    /// Bytes that it takes on a GPU, beside the arrays, once it has brought so many bytes to each
+    /// of them in one mail.
     pub(crate) fn bytes(of_arrays: &[usize]) -> usize {
         let words = of_arrays.iter().map(|bytes| bytes / size_of::<u32>());
         let parcels: usize = words.clone().map(|words| words.div_ceil(PARCEL)).sum();
@@ -67,13 +69,15 @@ impl Delivery {
 }
 
 impl<'a> Mail<'a> {
-    /// `values` for the first elements of `to`, which grows where it has to. An array is given once, as are all of its values: the device writes them in no order.
+    /// `values` for the first elements of `to`, which grows where it has to. An array is given
+    /// once, as are all of its values: the device writes them in no order.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     ///
     /// # Panics
-    /// If an element is not of whole words of 32 bits, if there are 2³² of them, and if `to` is on another device.
+    /// If an element is not of whole words of 32 bits, if there are 2³² of them, and if `to` is on
+    /// another device.
     pub fn put<T: Pod>(&mut self, to: &'a mut Buffer<T>, values: &[T]) -> Result<()> {
         const { assert!(size_of::<T>().is_multiple_of(size_of::<u32>()) && align_of::<T>() >= align_of::<u32>()) };
         make_room(to, values.len())?;
@@ -95,7 +99,8 @@ impl<'a> Mail<'a> {
         Ok(())
     }
 
-    /// Sends everything off, and does not wait: what is submitted to the device later finds it there.
+    /// Sends everything off, and does not wait: what is submitted to the device later finds it
+    /// there.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory): what the device says.
@@ -112,8 +117,10 @@ impl<'a> Mail<'a> {
         staging.send(words, on_device)?;
         let kernel = Kernel { module: "trainer/deliver", ptx: megabatch_gpu_core::ptx!("deliver"), name: "deliver" };
         let arguments = arguments![on_device.address(), on_device.address() + table as u64];
-        // SAFETY: a parcel's words are among those that were sent before, and it goes to an array that had room for it and is borrowed until here, so that it has not moved. What is
-        // submitted to the default stream later, the next mail and the next use of the memory of an array included, runs after it.
+        // SAFETY: a parcel's words are among those that were sent before, and it goes to an array
+        // that had room for it and is borrowed until here, so that it has not moved. What is
+        // submitted to the default stream later, the next mail and the next use of the memory of an
+        // array included, runs after it.
         Ok(unsafe { kernel.submit(&device, launch(parcels), &arguments) }?)
     }
 }

@@ -16,7 +16,8 @@ const WORDS: usize = 4;
 /// The outputs of one layer in one timeframe, `[T, B, H]`, and what is dropped of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropped<'a> {
-    /// The mask of the layer and the timeframe, by its number: it is another in each step, and read on the device.
+    /// The mask of the layer and the timeframe, by its number: it is another in each step, and read
+    /// on the device.
     pub mask: (&'a Buffer<MaskNumbers>, usize),
     /// What stands for each of the B windows, see [`Mask::factor`], from an element on.
     pub ends: (&'a Buffer<u64>, usize),
@@ -89,8 +90,9 @@ impl Dropped<'_> {
     }
 }
 
-/// Writes `from` `[T, B, H]` with the dropped numbers zero and the others scaled up to `to` from its start on, rounded to its type: that of `from`, or any where `from` is of f32.
-/// The masks have the CPU's bits.
+/// Writes `from` `[T, B, H]` with the dropped numbers zero and the others scaled up to `to` from
+/// its start on, rounded to its type: that of `from`, or any where `from` is of f32. The masks have
+/// the CPU's bits.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -113,7 +115,8 @@ pub fn drop_outputs<From: Operand, To: Operand>(
             let to = Part { buffer: to, start }.address();
             let (mask, ends) = (mask_address(of.mask), of.ends_address());
             let arguments = arguments![mask, ends, from.address(), to, steps as u32, windows as u32, hidden as u32];
-            // SAFETY: a thread reads and writes elements within the shape, which the buffers were seen to have, each thread others. What is submitted to the default stream later runs
+            // SAFETY: a thread reads and writes elements within the shape, which the buffers were
+            // seen to have, each thread others. What is submitted to the default stream later runs
             // after it.
             Ok(unsafe { kernel.submit(device, of.launch(), &arguments) }?)
         }
@@ -125,14 +128,15 @@ pub fn drop_outputs<From: Operand, To: Operand>(
     }
 }
 
-/// Multiplies the gradients `d` `[T, B, H]`, from an element on, of what [`drop_outputs`] gave by the same factors: they become those of the outputs.
+/// Multiplies the gradients `d` `[T, B, H]`, from an element on, of what [`drop_outputs`] gave by
+/// the same factors: they become those of the outputs.
 ///
 /// # Errors
 /// As [`drop_outputs`].
 ///
 /// # Panics
 /// As [`drop_outputs`].
-pub fn drop_gradients(of: Dropped<'_>, (d, start): (&mut Buffer<f32>, usize)) -> Result<()> {
+pub fn drop_gradients(of: Dropped<'_>, d: &mut Buffer<f32>, start: usize) -> Result<()> {
     let device = d.scope().device().clone();
     of.assert_beside(&device);
     Part { buffer: d, start }.assert_has(of.len(), &device);
@@ -189,7 +193,7 @@ mod tests {
 
         let d = noise("d", of.len(), 2.0);
         let mut expected = Buffer::from_slice(&scope, &d).unwrap();
-        drop_gradients(of, (&mut expected, 0)).unwrap();
+        drop_gradients(of, &mut expected, 0).unwrap();
         let mut found = d.clone();
         let arguments = [Arg::from(numbers), Arg::from(&ends.as_slice()[1..]), Arg::from(&mut found[..])];
         HARNESS.run("drop_gradients", of.launch(), &mut arguments.into_iter().chain(sizes()).collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Fusion by attention: from the vectors of the timeframes, n tokens `[H]` a sample, to one vector `[H]`. [`Fusion`](crate::Fusion) has the definition; sums have a fixed order.
+//! Fusion by attention: from the vectors of the timeframes, n tokens `[H]` a sample, to one vector
+//! `[H]`. [`Fusion`](crate::Fusion) has the definition; sums have a fixed order.
 
 mod attend;
 mod numbers;
@@ -53,7 +54,8 @@ struct Tokens {
 pub struct FuseWeights<'a> {
     /// The parameters of the model.
     pub parameters: &'a Buffer<f32>,
-    /// Where those of the fusion begin, which lie one after another as a model has them, and their gradients among theirs.
+    /// Where those of the fusion begin, which lie one after another as a model has them, and their
+    /// gradients among theirs.
     pub start: usize,
     /// How they are multiplied.
     pub arithmetic: Arithmetic,
@@ -115,7 +117,8 @@ impl FuseSizes {
         Launch::of_blocks(self.samples).map(|launch| launch.with_threads(32 * WARPS as u32))
     }
 
-    /// Where the weight and the bias of each linear map begin, and their outputs and inputs: q, k and v; what was seen; the two of the network.
+    /// Where the weight and the bias of each linear map begin, and their outputs and inputs: q, k
+    /// and v; what was seen; the two of the network.
     fn linear(self, start: usize) -> [Linear; 4] {
         let shapes = [
             [3 * self.hidden, self.hidden],
@@ -143,10 +146,10 @@ impl FuseSizes {
         let rows = self.rows();
         let of_map = |Linear { outputs, inputs, .. }: Linear| {
             let products = parts_of_sum([outputs, inputs, rows]).max(parts_of_rows([rows, inputs, outputs]));
-            products.max(column_sum_parts([rows, outputs]))
+            products.max(column_sum_parts(rows, outputs))
         };
         let of_maps = self.linear(0).map(of_map).into_iter().max().unwrap_or(0);
-        of_maps.max(norm_parts([rows, self.hidden]))
+        of_maps.max(norm_parts(rows, self.hidden))
     }
 
     /// Parameters of a fusion.
@@ -196,8 +199,11 @@ impl<'a> FuseWeights<'a> {
     fn add_gradients(
         &self,
         of: Linear,
-        (x, d_y, rows): (&Buffer<f32>, &Buffer<f32>, usize),
-        (gradients, scratch): (&mut Buffer<f32>, &mut Scratch),
+        x: &Buffer<f32>,
+        d_y: &Buffer<f32>,
+        rows: usize,
+        gradients: &mut Buffer<f32>,
+        scratch: &mut Scratch,
     ) -> Result<()> {
         let product = Product {
             a: d_y.into(),
@@ -208,7 +214,7 @@ impl<'a> FuseWeights<'a> {
             arithmetic: self.arithmetic,
         };
         multiply(&product, Output::Add, (gradients, of.weight), scratch)?;
-        add_column_sums(d_y.into(), [rows, of.outputs], (gradients, of.bias), scratch)
+        add_column_sums(d_y.into(), [rows, of.outputs], gradients, of.bias, scratch)
     }
 
     /// `d_x` `[N, inputs]` = `d_y` · W, or that added to it.
@@ -301,11 +307,13 @@ impl FuseMemory {
     }
 }
 
-/// Fuses the tokens `[B, n, H]` to `fused` `[B, H]`. What products give is rounded to `T` where it lies. There is as much room behind the tokens as there is in the memory, and
-/// there may be more behind what is fused.
+/// Fuses the tokens `[B, n, H]` to `fused` `[B, H]`. What products give is rounded to `T` where it
+/// lies. There is as much room behind the tokens as there is in the memory, and there may be more
+/// behind what is fused.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or of room for a product or a sum.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or of room for a
+/// product or a sum.
 ///
 /// # Panics
 /// If a buffer has not the shape of the memory, and if they are on several devices.
@@ -326,20 +334,20 @@ pub fn fuse<T: Operand>(
     round_to::<T>(&mut memory.seen)?;
     memory.sum1.copy_from_buffer(tokens)?;
     of.forward(output, (&memory.seen, rows), Output::Add, (&mut memory.sum1, &mut memory.scratch))?;
-    layer_norm((&memory.sum1).into(), norm1, [rows, hidden], ((&mut memory.first, 0), &mut memory.moments1))?;
+    layer_norm((&memory.sum1).into(), norm1, [rows, hidden], (&mut memory.first, 0), &mut memory.moments1)?;
 
     of.forward(widen, (&memory.first, rows), Output::Overwrite, (&mut memory.inner, &mut memory.scratch))?;
     rectify(&mut memory.inner)?;
     round_to::<T>(&mut memory.inner)?;
     memory.sum2.copy_from_buffer(&memory.first)?;
     of.forward(narrow, (&memory.inner, rows), Output::Add, (&mut memory.sum2, &mut memory.scratch))?;
-    layer_norm((&memory.sum2).into(), norm2, [rows, hidden], ((&mut memory.second, 0), &mut memory.moments2))?;
+    layer_norm((&memory.sum2).into(), norm2, [rows, hidden], (&mut memory.second, 0), &mut memory.moments2)?;
 
     mean_of_tokens(memory, fused)
 }
 
-/// Goes back from the gradient of what [`fuse`] gave of the same tokens, `d_fused` `[B, H]`: leaves that of the tokens in [`FuseMemory::d_tokens`], and adds those of the
-/// parameters to `gradients`.
+/// Goes back from the gradient of what [`fuse`] gave of the same tokens, `d_fused` `[B, H]`: leaves
+/// that of the tokens in [`FuseMemory::d_tokens`], and adds those of the parameters to `gradients`.
 ///
 /// # Errors
 /// As [`fuse`].
@@ -348,7 +356,8 @@ pub fn fuse<T: Operand>(
 /// As [`fuse`].
 pub fn fuse_backward<T: Operand>(
     of: FuseWeights<'_>,
-    (tokens, d_fused): (&Buffer<f32>, &Buffer<f32>),
+    tokens: &Buffer<f32>,
+    d_fused: &Buffer<f32>,
     memory: &mut FuseMemory,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
@@ -361,20 +370,20 @@ pub fn fuse_backward<T: Operand>(
     spread_to_tokens(d_fused, memory)?;
     let normed = Normed { x: (&memory.sum2).into(), moments: &memory.moments2, weight: of.part(norm2[0]) };
     layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm2, &mut memory.scratch))?;
-    of.add_gradients(narrow, (&memory.inner, &memory.d_tokens, rows), (gradients, &mut memory.scratch))?;
+    of.add_gradients(narrow, &memory.inner, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
     of.backward(narrow, (&memory.d_tokens, rows), Output::Overwrite, (&mut memory.d_inner, &mut memory.scratch))?;
     round_to::<T>(&mut memory.d_inner)?;
     rectify_backward(&memory.inner, &mut memory.d_inner)?;
-    of.add_gradients(widen, (&memory.first, &memory.d_inner, rows), (gradients, &mut memory.scratch))?;
+    of.add_gradients(widen, &memory.first, &memory.d_inner, rows, gradients, &mut memory.scratch)?;
     of.backward(widen, (&memory.d_inner, rows), Output::Add, (&mut memory.d_tokens, &mut memory.scratch))?;
 
     let normed = Normed { x: (&memory.sum1).into(), moments: &memory.moments1, weight: of.part(norm1[0]) };
     layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm1, &mut memory.scratch))?;
-    of.add_gradients(output, (&memory.seen, &memory.d_tokens, rows), (gradients, &mut memory.scratch))?;
+    of.add_gradients(output, &memory.seen, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
     of.backward(output, (&memory.d_tokens, rows), Output::Overwrite, (&mut memory.d_seen, &mut memory.scratch))?;
     attend_backward(memory)?;
     round_to::<T>(&mut memory.d_qkv)?;
-    of.add_gradients(input, (tokens, &memory.d_qkv, rows), (gradients, &mut memory.scratch))?;
+    of.add_gradients(input, tokens, &memory.d_qkv, rows, gradients, &mut memory.scratch)?;
     of.backward(input, (&memory.d_qkv, rows), Output::Add, (&mut memory.d_tokens, &mut memory.scratch))
 }
 

@@ -1,4 +1,5 @@
-//! Rows of gates in PyTorch's order, gate by gate, and in that of the operations here, unit by unit; of many tensors at once.
+//! Rows of gates in PyTorch's order, gate by gate, and in that of the operations here, unit by
+//! unit; of many tensors at once.
 
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{BLOCK_THREADS, Kernel, Launch};
@@ -9,7 +10,8 @@ use crate::error::Result;
 
 const PTX: &str = megabatch_gpu_core::ptx!("gate_rows");
 
-/// Weights or biases of layers with H units, `[4, H, K]` in PyTorch's order among all parameters and `[H, 4, K]` in an array of their own.
+/// Weights or biases of layers with H units, `[4, H, K]` in PyTorch's order among all parameters
+/// and `[H, 4, K]` in an array of their own.
 #[derive(Debug)]
 pub struct GateRows {
     hidden: usize,
@@ -24,7 +26,8 @@ pub struct GateRows {
 pub struct GateTensor {
     /// Its first element among all parameters.
     pub start: usize,
-    /// That of a second tensor of the same shape: then what lies unit by unit is the sum of both, or the gradient of each.
+    /// That of a second tensor of the same shape: then what lies unit by unit is the sum of both,
+    /// or the gradient of each.
     pub other: Option<usize>,
     /// Its first element in the array.
     pub place: usize,
@@ -73,8 +76,9 @@ impl GateRows {
         4 * self.hidden * of.width as usize
     }
 
-    /// Panics where what lies gate by gate, of so many elements, ends too early, or what lies unit by unit.
-    fn assert_within(&self, [separated, interleaved]: [usize; 2]) {
+    /// Panics where what lies gate by gate, of so many elements, ends too early, or what lies unit
+    /// by unit.
+    fn assert_within(&self, separated: usize, interleaved: usize) {
         for of in &self.tensors {
             let starts = [of.start, if of.other == NONE { of.start } else { of.other }];
             let ends = starts.map(|start| start as usize + self.len(of));
@@ -96,7 +100,8 @@ impl GateRows {
     }
 }
 
-/// Brings the tensors of `rows` from PyTorch's order in `from` to that of the operations in `to`, rounded to its type.
+/// Brings the tensors of `rows` from PyTorch's order in `from` to that of the operations in `to`,
+/// rounded to its type.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -104,14 +109,15 @@ impl GateRows {
 /// # Panics
 /// If a buffer ends too early, and if they are on several devices.
 pub fn interleave<T: Operand>(rows: &GateRows, from: &Buffer<f32>, to: &mut Buffer<T>) -> Result<()> {
-    rows.assert_within([from.len(), to.len()]);
+    rows.assert_within(from.len(), to.len());
     let device = to.scope().device().clone();
     [from.scope(), rows.table.scope()].iter().for_each(|scope| device.assert_beside(scope.device()));
     match &device {
         Device::Cuda(_) => {
             let name = format!("interleave_{}", T::SUFFIX);
-            // SAFETY: a thread reads its number of each of the tensors, which `from` was seen to have, and writes the one of `to` that is its own.
-            unsafe { launch(rows, &name, [from.address(), to.address()]) }
+            // SAFETY: a thread reads its number of each of the tensors, which `from` was seen to
+            // have, and writes the one of `to` that is its own.
+            unsafe { launch(rows, &name, from.address(), to.address()) }
         }
         _ => {
             let (from, to) = (from.as_slice(), to.as_mut_slice());
@@ -133,12 +139,13 @@ pub fn interleave<T: Operand>(rows: &GateRows, from: &Buffer<f32>, to: &mut Buff
 /// # Panics
 /// As [`interleave`].
 pub fn add_separated(rows: &GateRows, from: &Buffer<f32>, to: &mut Buffer<f32>) -> Result<()> {
-    rows.assert_within([to.len(), from.len()]);
+    rows.assert_within(to.len(), from.len());
     let device = to.scope().device().clone();
     [from.scope(), rows.table.scope()].iter().for_each(|scope| device.assert_beside(scope.device()));
     match &device {
-        // SAFETY: a thread reads its number of `from` and changes the one of each tensor of `to` that is its own.
-        Device::Cuda(_) => unsafe { launch(rows, "add_separated", [from.address(), to.address()]) },
+        // SAFETY: a thread reads its number of `from` and changes the one of each tensor of `to`
+        // that is its own.
+        Device::Cuda(_) => unsafe { launch(rows, "add_separated", from.address(), to.address()) },
         _ => {
             let (from, to) = (from.as_slice(), to.as_mut_slice());
             rows.each(|of, k, separated| {
@@ -152,12 +159,14 @@ pub fn add_separated(rows: &GateRows, from: &Buffer<f32>, to: &mut Buffer<f32>) 
 }
 
 /// # Safety
-/// A thread may touch at the two addresses what the kernel has it touch, and nothing else writes that meanwhile. What is submitted to the default stream later runs after it.
-unsafe fn launch(rows: &GateRows, name: &str, [from, to]: [u64; 2]) -> Result<()> {
+/// A thread may touch at the two addresses what the kernel has it touch, and nothing else writes
+/// that meanwhile. What is submitted to the default stream later runs after it.
+unsafe fn launch(rows: &GateRows, name: &str, from: u64, to: u64) -> Result<()> {
     let Device::Cuda(device) = rows.table.scope().device() else { unreachable!("the table is beside the buffers") };
     let kernel = Kernel { module: "trainer/gate_rows", ptx: PTX, name };
     let arguments = arguments![rows.table.address(), rows.tensors.len() as u32, rows.hidden as u64, from, to];
-    // SAFETY: as the caller promised; the table has so many tensors, whose blocks follow one another.
+    // SAFETY: as the caller promised; the table has so many tensors, whose blocks follow one
+    // another.
     Ok(unsafe { kernel.submit(device, Launch::of_blocks(rows.blocks), &arguments) }?)
 }
 

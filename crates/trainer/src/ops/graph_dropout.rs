@@ -1,4 +1,5 @@
-//! What nodes of graphs give to a layer, of which some is dropped by the CPU's masks: [`GraphDropout`](crate::GraphDropout) has the definition.
+//! What nodes of graphs give to a layer, of which some is dropped by the CPU's masks:
+//! [`GraphDropout`](crate::GraphDropout) has the definition.
 
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
@@ -53,8 +54,9 @@ pub(crate) fn drop_nodes(of: DroppedNodes<'_>, x: &Buffer<f32>, to: &mut Buffer<
             let (graphs, graph_of, width) = (lists.graphs.address(), lists.graph_of.address(), of.width as u32);
             let arguments =
                 arguments![mask_address(of.mask), graphs, graph_of, x.address(), to.address(), len as u64, width];
-            // SAFETY: the lists have the graph of every node; a thread writes one element, of which the arrays were seen to have as many. What is submitted to the default stream
-            // later runs after it.
+            // SAFETY: the lists have the graph of every node; a thread writes one element, of which
+            // the arrays were seen to have as many. What is submitted to the default stream later
+            // runs after it.
             unsafe { of.submit(&device, "drop_nodes", &arguments) }
         }
         _ => {

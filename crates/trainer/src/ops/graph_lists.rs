@@ -10,7 +10,8 @@ use super::deliver::{Delivery, Mail};
 use crate::error::Result;
 use crate::graph::{BatchEdges, GraphPlace};
 
-/// The edges of a batch's graphs, on the host, and on the device, where there may be room for more behind them.
+/// The edges of a batch's graphs, on the host, and on the device, where there may be room for more
+/// behind them.
 #[derive(Debug)]
 pub(crate) struct GraphLists {
     pub(super) edges: Arc<BatchEdges>,
@@ -76,8 +77,9 @@ impl GraphLists {
         mail.put(&mut on_device.graphs, graphs)
     }
 
-    /// Bytes of what the device has of so many graphs of so many nodes and places in all, whose edges have so many attributes.
-    pub(crate) fn mail_bytes([graphs, nodes, places, attributes]: [usize; 4]) -> [usize; 8] {
+    /// Bytes of what the device has of so many graphs of so many nodes and places in all, whose
+    /// edges have so many attributes.
+    pub(crate) fn mail_bytes(graphs: usize, nodes: usize, places: usize, attributes: usize) -> [usize; 8] {
         let words = [nodes + 1, places, nodes + 1, places, places, places * attributes, nodes];
         let words = words.map(|words| words * size_of::<u32>());
         let [starts, from, givers, of_givers, to, attributes, graph_of] = words;

@@ -1,4 +1,5 @@
-//! The losses that compare the outputs of a row, or the rows of a graph, with each other, and their gradients. [`Loss::graph_sum`] has the definitions.
+//! The losses that compare the outputs of a row, or the rows of a graph, with each other, and their
+//! gradients. [`Loss::graph_sum`] has the definitions.
 
 use std::ops::Range;
 
@@ -12,7 +13,8 @@ use super::scratch::Scratch;
 use crate::error::Result;
 use crate::loss::{Loss, labelled_rows};
 
-/// What a loss of graphs is formed of: rows of K outputs and as many targets. Where not all targets of a row are known, they are NaN.
+/// What a loss of graphs is formed of: rows of K outputs and as many targets. Where not all targets
+/// of a row are known, they are NaN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GraphRows<'a> {
     pub(crate) lists: &'a GraphLists,
@@ -49,11 +51,13 @@ pub(crate) fn graph_loss_parts(loss: Loss, sizes: [usize; 3]) -> usize {
     2 * blocks(loss, sizes)
 }
 
-/// Writes the gradient of the objective by the outputs, `d_outputs` `[R, K]`; adds to `totals` `[2]` the sum of the losses of all graphs, which is neither scaled nor divided, and the
-/// number of its terms, [`Loss::graph_terms`].
+/// Writes the gradient of the objective by the outputs, `d_outputs` `[R, K]`; adds to `totals`
+/// `[2]` the sum of the losses of all graphs, which is neither scaled nor divided, and the number
+/// of its terms, [`Loss::graph_terms`].
 ///
 /// # Panics
-/// For a loss that compares each output with its own target alone, which is one of [`loss`](super::loss); if an array is shorter than the rows.
+/// For a loss that compares each output with its own target alone, which is one of
+/// [`loss`](super::loss); if an array is shorter than the rows.
 pub(crate) fn graph_loss(
     loss: Loss,
     of: GraphRows<'_>,
@@ -72,9 +76,9 @@ pub(crate) fn graph_loss(
     [terms.scope(), scale.scope(), totals.scope()].into_iter().for_each(|scope| device.assert_beside(scope.device()));
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, loss, (of, objective), (d_outputs, totals, scratch)),
+        Device::Cuda(device) => cuda(device, loss, of, objective, d_outputs, totals, scratch),
         _ => {
-            let [sum, terms] = cpu(loss, (of, objective), d_outputs.as_mut_slice());
+            let [sum, terms] = cpu(loss, of, objective, d_outputs.as_mut_slice());
             let totals = totals.as_mut_slice();
             (totals[0], totals[1]) = (totals[0] + sum, totals[1] + terms);
             Ok(())
@@ -85,8 +89,11 @@ pub(crate) fn graph_loss(
 fn cuda(
     device: &Cuda,
     loss: Loss,
-    (of, Objective { terms, scale }): (GraphRows<'_>, Objective<'_>),
-    (d_outputs, totals, scratch): (&mut Buffer<f32>, &mut Buffer<f64>, &mut Scratch),
+    of: GraphRows<'_>,
+    Objective { terms, scale }: Objective<'_>,
+    d_outputs: &mut Buffer<f32>,
+    totals: &mut Buffer<f64>,
+    scratch: &mut Scratch,
 ) -> Result<()> {
     let (rows, width) = (of.rows(), of.width as u32);
     let sizes = [of.lists.graphs(), rows, of.width];
@@ -102,11 +109,12 @@ fn cuda(
     };
     let kernel =
         Kernel { module: "trainer/graph_loss", ptx: megabatch_gpu_core::ptx!("graph_loss"), name: loss.name() };
-    // SAFETY: a block reads rows of a graph, which are among those that the arrays were seen to have, and writes a gradient for each and a part of its own; the parts are added after
-    // that, in the order of the default stream.
+    // SAFETY: a block reads rows of a graph, which are among those that the arrays were seen to
+    // have, and writes a gradient for each and a part of its own; the parts are added after that,
+    // in the order of the default stream.
     unsafe {
         kernel.submit(device, launch(loss, sizes), &arguments)?;
-        add_totals(device, (parts, blocks(loss, sizes)), totals)
+        add_totals(device, parts, blocks(loss, sizes), totals)
     }
 }
 
@@ -115,17 +123,13 @@ fn launch(loss: Loss, sizes: [usize; 3]) -> Option<Launch> {
 }
 
 /// The sum of the losses, and the number of its terms.
-fn cpu(
-    loss: Loss,
-    (of, Objective { terms, scale }): (GraphRows<'_>, Objective<'_>),
-    d_outputs: &mut [f32],
-) -> [f64; 2] {
+fn cpu(loss: Loss, of: GraphRows<'_>, Objective { terms, scale }: Objective<'_>, d_outputs: &mut [f32]) -> [f64; 2] {
     let (count, scale, mut totals) = (terms.as_slice()[0].count as usize, scale.as_slice()[0], [0.0; 2]);
     for rows in of.of_graphs() {
         let values = rows.start * of.width..rows.end * of.width;
         let (y, targets) = (&of.outputs.as_slice()[values.clone()], &of.targets.as_slice()[values.clone()]);
         let d = &mut d_outputs[values];
-        loss.graph_gradient((y, targets), (of.width, count), d);
+        loss.graph_gradient(y, targets, of.width, count, d);
         d.iter_mut().for_each(|d| *d *= scale);
         totals[0] += loss.graph_sum(y, targets, of.width);
         totals[1] += loss.graph_terms(labelled_rows(targets, of.width), of.width) as f64;
@@ -154,7 +158,7 @@ mod tests {
         targets
     }
 
-    fn check(loss: Loss, (sizes, width): (&[usize], usize), (gap, reach): (usize, f32)) {
+    fn check(loss: Loss, sizes: &[usize], width: usize, gap: usize, reach: f32) {
         let scope = Device::cpu().scope("test");
         let graphs = graphs(sizes, 0);
         let lists = GraphLists::new(&scope, graphs.edges(false, 0)).unwrap();
@@ -200,13 +204,13 @@ mod tests {
     fn the_kernels_have_the_losses_of_graphs() {
         for loss in LOSSES {
             // One node, a pair of which one is known, more nodes than a block has threads.
-            check(loss, (&[1], 1), (3, 2.0));
-            check(loss, (&[2, 1, 7], 2), (2, 2.0));
-            check(loss, (&[3, 300, 5], 1), (4, 2.0));
+            check(loss, &[1], 1, 3, 2.0);
+            check(loss, &[2, 1, 7], 2, 2, 2.0);
+            check(loss, &[3, 300, 5], 1, 4, 2.0);
             // Outputs too far from each other for their exponentials.
-            check(loss, (&[9, 4], 3), (5, 1000.0));
+            check(loss, &[9, 4], 3, 5, 1000.0);
             // Nothing known.
-            check(loss, (&[3, 2], 2), (1, 2.0));
+            check(loss, &[3, 2], 2, 1, 2.0);
         }
     }
 

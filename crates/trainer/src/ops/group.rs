@@ -1,4 +1,5 @@
-//! Launches of the recurrence of layers that are too wide for one block: groups of blocks that share the units, 32 each, and wait for each other after every step.
+//! Launches of the recurrence of layers that are too wide for one block: groups of blocks that
+//! share the units, 32 each, and wait for each other after every step.
 
 use megabatch_gpu_core::Cuda;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
@@ -17,12 +18,14 @@ const BLOCK_UNITS: usize = 32;
 pub(super) struct Shares {
     /// Groups that have something to do.
     pub(super) groups: usize,
-    /// The most tiles of one sequence that a group takes from the first step to the last. A step takes as long as its product, whatever that is of, and as waiting.
+    /// The most tiles of one sequence that a group takes from the first step to the last. A step
+    /// takes as long as its product, whatever that is of, and as waiting.
     pub(super) tiles_each: usize,
 }
 
 impl Shares {
-    /// As few tiles to each of `groups` as it takes for every one to have its group at once; more sequences than groups come one after another.
+    /// As few tiles to each of `groups` as it takes for every one to have its group at once; more
+    /// sequences than groups come one after another.
     pub(super) fn of(list: &WorkList, groups: usize) -> Self {
         let tiles = list.places().iter().map(|of| (of.windows as usize).div_ceil(list.tile_windows()));
         let tiles: Vec<usize> = tiles.filter(|&tiles| tiles > 0).collect();
@@ -32,7 +35,8 @@ impl Shares {
         Shares { groups: groups.min(spans(tiles_each)), tiles_each }
     }
 
-    /// The numbers that the kernels of either direction are told of a list: tiles, those of a span, windows of a tile, H.
+    /// The numbers that the kernels of either direction are told of a list: tiles, those of a span,
+    /// windows of a tile, H.
     pub(super) fn numbers(&self, list: &WorkList) -> [u32; 4] {
         [list.tiles(), self.tiles_each, list.tile_windows(), list.hidden()].map(|number| number as u32)
     }
@@ -48,7 +52,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Groups for a kernel that is made for so many units, at most as many as run at once; `None` where the GPU has no room for one. `scratch` is the launch's until it is over.
+    /// Groups for a kernel that is made for so many units, at most as many as run at once; `None`
+    /// where the GPU has no room for one. `scratch` is the launch's until it is over.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory): what the device says.
@@ -56,7 +61,8 @@ impl Groups {
     /// # Panics
     /// If the kernels' 32-bit numbers do not reach every row of the list.
     pub(super) fn of(
-        (kernel, units): (&Kernel<'_>, usize),
+        kernel: &Kernel<'_>,
+        units: usize,
         device: &Cuda,
         list: &WorkList,
         scratch: &mut Scratch,
@@ -72,7 +78,8 @@ impl Groups {
     }
 }
 
-/// Rounds that the groups for sequences of so many windows announce at most, on a GPU that has room for all of them; none where a block waits for no other.
+/// Rounds that the groups for sequences of so many windows announce at most, on a GPU that has room
+/// for all of them; none where a block waits for no other.
 pub(super) fn arrived_max(windows: &[usize], units: usize) -> usize {
     if is_of_a_block(units) { 0 } else { WorkList::tiles_max(windows) * blocks(units) }
 }

@@ -14,7 +14,8 @@ const WIDEST: usize = 64;
 /// Numbers that a product takes at a time.
 const DEPTH: usize = 16;
 
-/// W_ih of every sequence of a work list, and the sums of both biases: on a GPU in the order in which the lanes of the kernel's warps load it. To be set after every step of the optimizer.
+/// W_ih of every sequence of a work list, and the sums of both biases: on a GPU in the order in
+/// which the lanes of the kernel's warps load it. To be set after every step of the optimizer.
 #[derive(Debug)]
 pub struct InputWeights<T: Operand> {
     hidden: usize,
@@ -29,7 +30,8 @@ pub struct InputWeights<T: Operand> {
 }
 
 impl<T: Operand> InputWeights<T> {
-    /// Whether the recurrence can project rows of such widths for layers of H hidden units: 16 bits, H ≤ 128, F ≤ 64.
+    /// Whether the recurrence can project rows of such widths for layers of H hidden units: 16
+    /// bits, H ≤ 128, F ≤ 64.
     pub fn are_possible(hidden: usize, features: &[usize]) -> bool {
         let is_narrow = |&features: &usize| (1..=WIDEST).contains(&features);
         persistent_units::<T>(hidden).is_some_and(is_of_a_block) && features.iter().all(is_narrow)
@@ -65,7 +67,8 @@ impl<T: Operand> InputWeights<T> {
         features.len() * (fragments + 4 * hidden * size_of::<f32>())
     }
 
-    /// Sets those of a sequence: `weight` `[H, 4, F]` and `bias` `[H, 4]`, zero where there is none.
+    /// Sets those of a sequence: `weight` `[H, 4, F]` and `bias` `[H, 4]`, zero where there is
+    /// none.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -94,7 +97,8 @@ impl<T: Operand> InputWeights<T> {
         let [hidden, features, width, len] =
             [self.hidden, features, width(&self.features), len].map(|size| size as u32);
         let arguments = arguments![weight.address(), from, fragments, to, hidden, features, width, len];
-        // SAFETY: a thread reads elements of the weight's [4H, F] and one of the bias, and writes one number of the sequence's own in each of the two. What is submitted to the default
+        // SAFETY: a thread reads elements of the weight's [4H, F] and one of the bias, and writes
+        // one number of the sequence's own in each of the two. What is submitted to the default
         // stream later runs after it.
         Ok(unsafe { kernel.submit(cuda, Launch::over(len as usize), &arguments) }?)
     }
@@ -121,7 +125,8 @@ fn fragments_len<T: Operand>(hidden: usize, features: &[usize]) -> usize {
     persistent_units::<T>(hidden).map_or(0, |units| 2 * units * width(features))
 }
 
-/// What [`InputWeights::set`] makes of rows on a GPU, for the tests of the kernels: fragments and biases of all sequences.
+/// What [`InputWeights::set`] makes of rows on a GPU, for the tests of the kernels: fragments and
+/// biases of all sequences.
 #[cfg(test)]
 pub(super) fn fragments_by_kernel<T: Operand>(weights: &InputWeights<T>) -> (Vec<[u32; 4]>, Vec<f32>) {
     use megabatch_simt::Arg;

@@ -1,4 +1,5 @@
-//! From vectors of windows, or of their steps, to what the head reads of each sample, all timeframes side by side, and back.
+//! From vectors of windows, or of their steps, to what the head reads of each sample, all
+//! timeframes side by side, and back.
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
@@ -28,7 +29,8 @@ pub enum ReadFrom {
     Vectors,
 }
 
-/// Which vector each sample of a batch reads in every sequence of a work list. Several may read the same.
+/// Which vector each sample of a batch reads in every sequence of a work list. Several may read the
+/// same.
 #[derive(Debug)]
 pub struct Reads {
     vectors: Vectors,
@@ -96,11 +98,13 @@ impl Reads {
         })
     }
 
-    /// Takes other reads, of which the device learns by [`Reads::post`]. `of_samples` has for each sequence, sample by sample, the number of the window that is read among its own and the
-    /// step after which it is; of [`Vectors::OfWindows`] the last one.
+    /// Takes other reads, of which the device learns by [`Reads::post`]. `of_samples` has for each
+    /// sequence, sample by sample, the number of the window that is read among its own and the step
+    /// after which it is; of [`Vectors::OfWindows`] the last one.
     ///
     /// # Panics
-    /// If there is not a window for every sample in every sequence of the list, and where there is no such window or step, or no vector of it.
+    /// If there is not a window for every sample in every sequence of the list, and where there is
+    /// no such window or step, or no vector of it.
     pub fn set(&mut self, list: &WorkList, (vectors, from): (Vectors, ReadFrom), of_samples: &[&[(usize, usize)]]) {
         let (sequences, samples) = (list.places().len(), of_samples.first().map_or(0, |of| of.len()));
         assert_eq!(of_samples.len(), sequences, "windows in each sequence");
@@ -136,7 +140,8 @@ impl Reads {
         (0..vectors).for_each(|vector| starts[vector + 1] += starts[vector]);
     }
 
-    /// Gives `mail` what the device has to know of the reads. Memory is taken only where there is less than that needs.
+    /// Gives `mail` what the device has to know of the reads. Memory is taken only where there is
+    /// less than that needs.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -147,7 +152,8 @@ impl Reads {
         mail.put(readers, &lists.readers)
     }
 
-    /// Bytes of what the device has of the reads of so many samples of `sequences`, which have so many vectors in all at most.
+    /// Bytes of what the device has of the reads of so many samples of `sequences`, which have so
+    /// many vectors in all at most.
     pub(crate) fn mail_bytes(samples: usize, sequences: usize, vectors: usize) -> [usize; 3] {
         [samples * sequences, vectors + 1, samples * sequences].map(|numbers| numbers * size_of::<u32>())
     }
@@ -175,7 +181,8 @@ impl Reads {
 }
 
 impl Vectors {
-    /// The number of the vector of sequence `s` that belongs to a window of its own after step `step`.
+    /// The number of the vector of sequence `s` that belongs to a window of its own after step
+    /// `step`.
     fn number(self, (s, of): (usize, &Place), (window, step): (usize, usize)) -> usize {
         let (windows, steps) = (of.windows as usize, of.steps as usize);
         assert!(
@@ -192,7 +199,9 @@ impl Vectors {
     }
 }
 
-/// What samples read of `from`, `[rows, H]`, side by side for each and rounded to `T`: `joined` `[samples, N · H]`. One of the types is f32, or both are the same. Behind either there may be room for more.
+/// What samples read of `from`, `[rows, H]`, side by side for each and rounded to `T`: `joined`
+/// `[samples, N · H]`. One of the types is f32, or both are the same. Behind either there may be
+/// room for more.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -211,7 +220,8 @@ pub fn join<From: Operand, T: Operand>(reads: &Reads, from: &Buffer<From>, joine
             let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
             let (rows, from, to) = (reads.on_device.rows.address(), from.address(), joined.address());
             let arguments = arguments![rows, from, to, len as u64, width as u32];
-            // SAFETY: rows are less than `rows_end`, and `from` was seen to have as many; a thread writes one element. What is submitted to the default stream later runs after it.
+            // SAFETY: rows are less than `rows_end`, and `from` was seen to have as many; a thread
+            // writes one element. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
         _ => {
@@ -225,8 +235,11 @@ pub fn join<From: Operand, T: Operand>(reads: &Reads, from: &Buffer<From>, joine
     }
 }
 
-/// The gradients of what was joined, `d_joined` `[samples, N · H]`, rounded to `T`, back to the vectors: `d_vectors` `[vectors, H]` becomes for each the sum over its readers, in the order of the
-/// samples, and zero where there is none. Those of windows fit in [`Gradients::hidden`](super::Gradients::hidden), those of steps in [`Gradients::outputs`](super::Gradients::outputs).
+/// The gradients of what was joined, `d_joined` `[samples, N · H]`, rounded to `T`, back to the
+/// vectors: `d_vectors` `[vectors, H]` becomes for each the sum over its readers, in the order of
+/// the samples, and zero where there is none. Those of windows fit in
+/// [`Gradients::hidden`](super::Gradients::hidden), those of steps in
+/// [`Gradients::outputs`](super::Gradients::outputs).
 ///
 /// # Errors
 /// As [`join()`].
@@ -248,7 +261,8 @@ pub fn separate<T: Operand>(reads: &Reads, d_joined: &Buffer<f32>, d_vectors: &m
             let (starts, readers) = (reads.on_device.starts.address(), reads.on_device.readers.address());
             let arguments =
                 arguments![starts, readers, d_joined.address(), d_vectors.address(), len as u64, width as u32];
-            // SAFETY: readers are rows of `d_joined`, and a thread writes one element of `d_vectors`. What is submitted to the default stream later runs after it.
+            // SAFETY: readers are rows of `d_joined`, and a thread writes one element of
+            // `d_vectors`. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
         _ => {

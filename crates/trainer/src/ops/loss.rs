@@ -40,7 +40,8 @@ struct TargetLoss {
     none: u32,
 }
 
-/// What the terms of a loss are divided and multiplied by, which is read on the device: `Terms` of loss.cu.
+/// What the terms of a loss are divided and multiplied by, which is read on the device: `Terms` of
+/// loss.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Terms {
@@ -121,8 +122,9 @@ impl TargetLoss {
 }
 
 impl Terms {
-    /// Those of `loss`, divided by `count` ≥ 1, such as the number of them in a step; of tasks multiplied by the number of terms that each has in the step, or in `targets` `[.., K]`
-    /// where the step is not known.
+    /// Those of `loss`, divided by `count` ≥ 1, such as the number of them in a step; of tasks
+    /// multiplied by the number of terms that each has in the step, or in `targets` `[.., K]` where
+    /// the step is not known.
     pub fn of(loss: Loss, count: usize, targets: &[f32]) -> Self {
         let mut factors = [1.0; Tasks::MAX];
         if let Loss::Tasks(tasks) = loss {
@@ -132,14 +134,19 @@ impl Terms {
     }
 }
 
-/// Writes the gradient of the objective by the outputs, `d_outputs` `[B, K · M]`, rounded to `T`; adds to `totals` `[2]` the sum of all terms, which is neither scaled nor
-/// divided, and their number. Outputs whose target is not known have a gradient of zero. Losses are in f64; their sum is in a fixed order.
+/// Writes the gradient of the objective by the outputs, `d_outputs` `[B, K · M]`, rounded to `T`;
+/// adds to `totals` `[2]` the sum of all terms, which is neither scaled nor divided, and their
+/// number. Outputs whose target is not known have a gradient of zero. Losses are in f64; their sum
+/// is in a fixed order.
 ///
-/// The gradient of squares, Huber's function and quantiles has [`Loss::gradient`]'s bits on every device. That of classes goes through an exponential, and a sum of losses is added
-/// in the device's order: they may differ by a unit in the last place of f32 and by a few 1e-15 of the sum of magnitudes.
+/// The gradient of squares, Huber's function and quantiles has [`Loss::gradient`]'s bits on every
+/// device. That of classes goes through an exponential, and a sum of losses is added in the
+/// device's order: they may differ by a unit in the last place of f32 and by a few 1e-15 of the sum
+/// of magnitudes.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 targets, in `scratch`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no
+/// memory for the sums of every 256 targets, in `scratch`.
 ///
 /// # Panics
 /// If a buffer has not the shape of the table, and if arrays are on several devices.
@@ -161,9 +168,9 @@ pub fn loss<T: Operand>(
     scopes.into_iter().for_each(|scope| device.assert_beside(scope.device()));
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, table, (of, objective), (d_outputs, totals, scratch)),
+        Device::Cuda(device) => cuda(device, table, of, objective, d_outputs, totals, scratch),
         _ => {
-            let [sum, terms] = cpu(table, (of, objective), d_outputs.as_mut_slice());
+            let [sum, terms] = cpu(table, of, objective, d_outputs.as_mut_slice());
             let totals = totals.as_mut_slice();
             (totals[0], totals[1]) = (totals[0] + sum, totals[1] + terms);
             Ok(())
@@ -179,8 +186,11 @@ pub(crate) fn loss_parts(targets: usize) -> usize {
 fn cuda<T: Operand>(
     device: &Cuda,
     table: &LossTable,
-    (of, Objective { terms, scale }): (Predictions<'_>, Objective<'_>),
-    (d_outputs, totals, scratch): (&mut Buffer<T>, &mut Buffer<f64>, &mut Scratch),
+    of: Predictions<'_>,
+    Objective { terms, scale }: Objective<'_>,
+    d_outputs: &mut Buffer<T>,
+    totals: &mut Buffer<f64>,
+    scratch: &mut Scratch,
 ) -> Result<()> {
     let len = of.rows * table.targets;
     let parts = scratch.address_of::<f64>(loss_parts(len))?;
@@ -190,11 +200,12 @@ fn cuda<T: Operand>(
     let (outputs, known, d_outputs) = (of.outputs.address(), of.targets.address(), d_outputs.address());
     let (terms, scale) = (terms.address(), scale.address());
     let arguments = arguments![rows, targets, outputs, width, known, len as u64, terms, scale, d_outputs, parts];
-    // SAFETY: a thread reads and writes the outputs of one target of one row, which the buffers were seen to have, and a block its own part; the parts are added after that, in
-    // the order of the default stream.
+    // SAFETY: a thread reads and writes the outputs of one target of one row, which the buffers
+    // were seen to have, and a block its own part; the parts are added after that, in the order of
+    // the default stream.
     unsafe {
         kernel.submit(device, Launch::over(len), &arguments)?;
-        add_totals(device, (parts, len.div_ceil(THREADS)), totals)
+        add_totals(device, parts, len.div_ceil(THREADS), totals)
     }
 }
 
@@ -202,10 +213,11 @@ fn cuda<T: Operand>(
 ///
 /// # Safety
 /// There are so many parts, and nothing else touches them meanwhile.
-pub(super) unsafe fn add_totals(device: &Cuda, (parts, blocks): (u64, usize), totals: &mut Buffer<f64>) -> Result<()> {
+pub(super) unsafe fn add_totals(device: &Cuda, parts: u64, blocks: usize, totals: &mut Buffer<f64>) -> Result<()> {
     let kernel = Kernel { module: "trainer/loss", ptx: PTX, name: "add_totals" };
     let arguments = arguments![parts, blocks as u32, totals.address()];
-    // SAFETY: a thread reads its number of each part, as the caller promised, and writes its own total.
+    // SAFETY: a thread reads its number of each part, as the caller promised, and writes its own
+    // total.
     Ok(unsafe { kernel.submit(device, launch_of_totals(), &arguments) }?)
 }
 
@@ -220,7 +232,8 @@ pub(super) fn launch_of_totals() -> Option<Launch> {
 /// The sum of all terms, and their number.
 fn cpu<T: Operand>(
     table: &LossTable,
-    (of, Objective { terms, scale }): (Predictions<'_>, Objective<'_>),
+    of: Predictions<'_>,
+    Objective { terms, scale }: Objective<'_>,
     d_outputs: &mut [T],
 ) -> [f64; 2] {
     let Terms { count, factors } = terms.as_slice()[0];
@@ -230,7 +243,7 @@ fn cpu<T: Operand>(
     for ((y, d), targets) in outputs.zip(of.targets.as_slice().chunks_exact(table.targets)).take(of.rows) {
         for (Group { targets: own, outputs: places, loss, .. }, factor) in table.groups.iter().zip(factors) {
             let (y, targets) = (&y[places.clone()], &targets[own.clone()]);
-            loss.gradient((y, targets), count as usize, &mut slopes[places.clone()]);
+            loss.gradient(y, targets, count as usize, &mut slopes[places.clone()]);
             slopes[places.clone()].iter_mut().for_each(|slope| *slope *= factor as f32);
             sum += factor * loss.sum(y, targets);
             terms += loss.terms(targets);
@@ -293,7 +306,7 @@ mod tests {
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
         loss(&table, of, objective, (&mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap())).unwrap();
-        assert_plain(loss_of, (&y, &known), &expected);
+        assert_plain(loss_of, &y, &known, &expected);
 
         let blocks = known.len().div_ceil(THREADS);
         let (mut d, mut parts, mut totals) = (vec![T::narrow(9.0); y.len()], vec![f64::NAN; 2 * blocks], [1.0, 2.0]);
@@ -322,9 +335,9 @@ mod tests {
     }
 
     /// What [`Loss`] itself says of the whole batch.
-    fn assert_plain<T: Operand>(loss: Loss, (y, targets): (&[f32], &[f32]), (d, totals): &(Buffer<T>, Buffer<f64>)) {
+    fn assert_plain<T: Operand>(loss: Loss, y: &[f32], targets: &[f32], (d, totals): &(Buffer<T>, Buffer<f64>)) {
         let mut slopes = vec![0.0f32; y.len()];
-        loss.gradient((y, targets), 7, &mut slopes);
+        loss.gradient(y, targets, 7, &mut slopes);
         for (found, slope) in d.as_slice().iter().zip(slopes) {
             assert_eq!(found.widen(), T::narrow(slope * 4.0).widen(), "{loss:?}");
         }

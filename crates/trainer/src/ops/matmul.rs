@@ -48,7 +48,8 @@ pub enum Arithmetic {
     /// As they are, without tensor cores.
     #[default]
     Exact,
-    /// Rounded to TF32, 11 significant bits with the range of f32, on a GPU; as they are on the CPU.
+    /// Rounded to TF32, 11 significant bits with the range of f32, on a GPU; as they are on the
+    /// CPU.
     Tf32,
 }
 
@@ -79,8 +80,9 @@ pub struct Product<'a, T: Operand> {
 }
 
 impl<T: Operand> Product<'_, T> {
-    /// The device of an output that begins at an element. Panics if a buffer ends too early for the shape or is on another device.
-    fn assert_fits(&self, (out, start): (&Buffer<f32>, usize)) -> Device {
+    /// The device of an output that begins at an element. Panics if a buffer ends too early for the
+    /// shape or is on another device.
+    fn assert_fits(&self, out: &Buffer<f32>, start: usize) -> Device {
         let ([rows, columns, inner], device) = (self.shape, out.scope().device().clone());
         self.a.assert_has(rows * inner, &device);
         self.b.assert_has(columns * inner, &device);
@@ -90,11 +92,14 @@ impl<T: Operand> Product<'_, T> {
     }
 }
 
-/// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product of few outputs over many rows is split unless it has a
-/// start, and its parts are added in order: how, is decided by the shape alone, so that the bits do not depend on the GPU, unless the scratch is of a run that lets sums be added in another order.
+/// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product
+/// of few outputs over many rows is split unless it has a start, and its parts are added in order:
+/// how, is decided by the shape alone, so that the bits do not depend on the GPU, unless the
+/// scratch is of a run that lets sums be added in another order.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there is no memory for the parts of a split product, in `scratch`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of the launch, or that there is no
+/// memory for the parts of a split product, in `scratch`.
 ///
 /// # Panics
 /// If a buffer ends too early for the shape, and if arrays are on several devices.
@@ -104,10 +109,10 @@ pub fn multiply<T: Operand>(
     (out, start): (&mut Buffer<f32>, usize),
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let device = product.assert_fits((out, start));
+    let device = product.assert_fits(out, start);
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, product, output, (Part { buffer: out, start }.address(), scratch)),
+        Device::Cuda(device) => cuda(device, product, output, Part { buffer: out, start }.address(), scratch),
         _ => {
             let [rows, columns, _] = product.shape;
             cpu(product, output, &mut out.as_mut_slice()[start..][..rows * columns]);
@@ -116,32 +121,30 @@ pub fn multiply<T: Operand>(
     }
 }
 
-fn cuda<T: Operand>(
-    device: &Cuda,
-    of: &Product<'_, T>,
-    output: Output,
-    (to, scratch): (u64, &mut Scratch),
-) -> Result<()> {
+fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64, scratch: &mut Scratch) -> Result<()> {
     let len = of.shape[0] * of.shape[1];
     let operands = Operands::of(of, to);
     let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
     let run = |cut: Cut| {
         let way = Way::of(cut, of.shape, of.start.is_some());
-        let call = Call::new::<T>((of.shape, of.layout, of.arithmetic), way, output);
+        let call = Call::new::<T>(of.shape, of.layout, of.arithmetic, way, output);
         if way.splits == 1 {
             // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
             return unsafe { call.submit(device, operands) };
         }
-        // SAFETY: as above; `parts` has room for the output of every split, of which there are no more than the rule's.
+        // SAFETY: as above; `parts` has room for the output of every split, of which there are no
+        // more than the rule's.
         unsafe {
             Call { output: Output::Overwrite, ..call }.submit(device, Operands { out: parts, ..operands })?;
         }
-        // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on. What is submitted to the default stream later, the next use of the scratch
-        // included, runs after it.
-        unsafe { add_parts(device, (parts, way.splits), (to, len), output) }
+        // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on.
+        // What is submitted to the default stream later, the next use of the scratch included, runs
+        // after it.
+        unsafe { add_parts(device, parts, way.splits, to, len, output) }
     };
     let (kind, tuner) = (Kind::of(of, output), scratch.products_mut().tuner().clone());
-    // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a scratch for.
+    // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a
+    // scratch for.
     let by_library = || unsafe { library::multiply(&tuner, device, of, (operands, parts)) };
     // Doing it again changes nothing: there are several ways only where the output is overwritten.
     let measured = |method| match method {
@@ -152,7 +155,7 @@ fn cuda<T: Operand>(
         let library = kind.is_for_library().then(|| tuner.library_name(device)).flatten();
         kind.question::<T>(tuner.is_fast(), library)
     };
-    match scratch.products_mut().choose(device, (kind, question), measured)? {
+    match scratch.products_mut().choose(device, kind, question, measured)? {
         Method::Kernel(cut) => run(cut),
         Method::Library if by_library() => Ok(()),
         Method::Library => run(Cut::BY_RULE),

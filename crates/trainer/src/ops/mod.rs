@@ -1,8 +1,10 @@
-//! Operations of a training step on a device, each in a file of its own: the function with its one match on the device, its plain form on the CPU, and the
-//! launch of its kernel, whose source lies beside it as `.cu`. docs/design/gpu.md tells how they make a step, and what is missing.
+//! Operations of a training step on a device, each in a file of its own: the function with its one
+//! match on the device, its plain form on the CPU, and the launch of its kernel, whose source lies
+//! beside it as `.cu`. docs/design/gpu.md tells how they make a step, and what is missing.
 //!
-//! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit are one access to memory; [`interleave`] brings weights and
-//! biases of PyTorch's order into this one, and [`add_separated`] their gradients back. Sums are in f32 whatever the operands are.
+//! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit
+//! are one access to memory; [`interleave`] brings weights and biases of PyTorch's order into this
+//! one, and [`add_separated`] their gradients back. Sums are in f32 whatever the operands are.
 //!
 //! ```text
 //! forward    bars that the windows cover                     take_rows

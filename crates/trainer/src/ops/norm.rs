@@ -1,5 +1,6 @@
-//! Layer normalisation of rows, as torch.nn.LayerNorm: y = γ · x̂ + β with x̂ = (x - mean) / √(variance + 1e-5), the variance being the mean square of what is left of x after the
-//! mean. Sums over a row and over rows have a fixed order, so that the bits are the same on every device.
+//! Layer normalisation of rows, as torch.nn.LayerNorm: y = γ · x̂ + β with x̂ = (x - mean) /
+//! √(variance + 1e-5), the variance being the mean square of what is left of x after the mean. Sums
+//! over a row and over rows have a fixed order, so that the bits are the same on every device.
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
@@ -41,8 +42,9 @@ pub struct Normed<'a, T: Operand> {
 /// A buffer that is changed from an element on.
 type Changed<'a, Start> = (&'a mut Buffer<f32>, Start);
 
-/// Writes the rows of `x` `[rows, width]` after the norm to `to` from its start on, rounded to its type: that of `x`, or f32. `moments` `[rows, 2]` gets the mean of each row
-/// and one over its standard deviation, for the backward pass.
+/// Writes the rows of `x` `[rows, width]` after the norm to `to` from its start on, rounded to its
+/// type: that of `x`, or f32. `moments` `[rows, 2]` gets the mean of each row and one over its
+/// standard deviation, for the backward pass.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -53,7 +55,8 @@ pub fn layer_norm<From: Operand, To: Operand>(
     x: Part<'_, From>,
     of: NormWeights<'_>,
     [rows, width]: [usize; 2],
-    ((to, start), moments): ((&mut Buffer<To>, usize), &mut Buffer<f32>),
+    (to, start): (&mut Buffer<To>, usize),
+    moments: &mut Buffer<f32>,
 ) -> Result<()> {
     let device = to.scope().device().clone();
     x.assert_has(rows * width, &device);
@@ -68,8 +71,9 @@ pub fn layer_norm<From: Operand, To: Operand>(
             let to = Part { buffer: to, start }.address();
             let arguments =
                 arguments![x.address(), weight, bias, to, moments.address(), rows as u64, width as u32, share(width)];
-            // SAFETY: a warp reads a row of `x`, and writes one of `to` and its moments, which the buffers were seen to have. What is submitted to the default stream later runs
-            // after it.
+            // SAFETY: a warp reads a row of `x`, and writes one of `to` and its moments, which the
+            // buffers were seen to have. What is submitted to the default stream later runs after
+            // it.
             Ok(unsafe { kernel.submit(device, launch_by_row(rows), &arguments) }?)
         }
         _ => {
@@ -85,11 +89,13 @@ pub fn layer_norm<From: Operand, To: Operand>(
     }
 }
 
-/// Replaces the gradient of normalised rows, `d` `[rows, width]` from its start on, by that of the rows, and adds those of γ and β to the `width` elements of `gradients` from the
-/// two given ones on.
+/// Replaces the gradient of normalised rows, `d` `[rows, width]` from its start on, by that of the
+/// rows, and adds those of γ and β to the `width` elements of `gradients` from the two given ones
+/// on.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no memory for the sums of every 256 rows, in `scratch`.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no
+/// memory for the sums of every 256 rows, in `scratch`.
 ///
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
@@ -107,42 +113,46 @@ pub fn layer_norm_backward<T: Operand>(
     starts.iter().for_each(|&start| Part { buffer: gradients, start }.assert_has(width, &device));
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda_backward(device, of, [rows, width], ((d, start), (gradients, starts), scratch)),
+        Device::Cuda(device) => cuda_backward(device, of, rows, width, (d, start), (gradients, starts), scratch),
         _ => {
             let d = &mut d.as_mut_slice()[start..][..rows * width];
-            cpu_backward(of, [rows, width], d, (gradients.as_mut_slice(), starts));
+            cpu_backward(of, rows, width, d, gradients.as_mut_slice(), starts);
             Ok(())
         }
     }
 }
 
 /// Numbers that [`layer_norm_backward`] of so many rows, or of fewer, asks a scratch for.
-pub(crate) fn norm_parts([rows, width]: [usize; 2]) -> usize {
+pub(crate) fn norm_parts(rows: usize, width: usize) -> usize {
     2 * rows.div_ceil(ROWS) * width
 }
 
 fn cuda_backward<T: Operand>(
     device: &Cuda,
     of: Normed<'_, T>,
-    [rows, width]: [usize; 2],
-    ((d, start), (gradients, starts), scratch): (Changed<'_, usize>, Changed<'_, [usize; 2]>, &mut Scratch),
+    rows: usize,
+    width: usize,
+    (d, start): Changed<'_, usize>,
+    (gradients, starts): Changed<'_, [usize; 2]>,
+    scratch: &mut Scratch,
 ) -> Result<()> {
     let chunks = rows.div_ceil(ROWS);
-    let parts = scratch.address_of::<f32>(norm_parts([rows, width]))?;
+    let parts = scratch.address_of::<f32>(norm_parts(rows, width))?;
     let names = ["norm_columns", "norm_backward"].map(|name| format!("{name}_{}", T::SUFFIX));
     let [columns, backward] = [0, 1].map(|k| Kernel { module: "trainer/norm", ptx: PTX, name: &names[k] });
     let (x, moments, weight) = (of.x.address(), of.moments.address(), of.weight.address());
     let d = Part { buffer: d, start }.address();
     let of_columns = arguments![x, moments, d, parts, rows as u64, width as u32];
     let of_backward = arguments![x, weight, moments, d, rows as u64, width as u32, share(width)];
-    // SAFETY: blocks read within the shape, which the buffers were seen to have, and write parts of their own, or a row of `d` by each warp. The launches run one after another in the
-    // order of the default stream.
+    // SAFETY: blocks read within the shape, which the buffers were seen to have, and write parts of
+    // their own, or a row of `d` by each warp. The launches run one after another in the order of
+    // the default stream.
     unsafe {
         columns.submit(device, launch_by_column([rows, width]), &of_columns)?;
         for (which, start) in starts.into_iter().enumerate() {
             let parts = parts + (which * chunks * width * size_of::<f32>()) as u64;
             let to = Part { buffer: gradients, start }.address();
-            add_parts(device, (parts, chunks), (to, width), Output::Add)?;
+            add_parts(device, parts, chunks, to, width, Output::Add)?;
         }
         Ok(backward.submit(device, launch_by_row(rows), &of_backward)?)
     }
@@ -181,9 +191,11 @@ fn cpu<From: Operand, To: Operand>(x: &[From], [weight, bias]: [&[f32]; 2], to: 
 
 fn cpu_backward<T: Operand>(
     of: Normed<'_, T>,
-    [rows, width]: [usize; 2],
+    rows: usize,
+    width: usize,
     d: &mut [f32],
-    (gradients, starts): (&mut [f32], [usize; 2]),
+    gradients: &mut [f32],
+    starts: [usize; 2],
 ) {
     let (x, weight, moments) = (of.x.elements(), of.weight.elements(), of.moments.as_slice().as_chunks::<2>().0);
     let unit = |row: usize, k: usize| (x[row * width + k].widen() - moments[row][0]) * moments[row][1];
@@ -215,7 +227,8 @@ mod tests {
     use super::super::harness::{HARNESS, noise};
     use super::*;
 
-    /// Rows before a norm and their weights; gradients of the rows after it; gradients of weight and bias before these are added.
+    /// Rows before a norm and their weights; gradients of the rows after it; gradients of weight
+    /// and bias before these are added.
     struct Example<T: Operand> {
         shape: [usize; 2],
         x: Buffer<T>,
@@ -247,7 +260,7 @@ mod tests {
             let ([rows, width], scope) = (self.shape, Device::cpu().scope("test"));
             let mut expected = Buffer::<To>::zeros(&scope, rows * width).unwrap();
             let mut moments = Buffer::zeros(&scope, 2 * rows).unwrap();
-            layer_norm((&self.x).into(), self.of(), self.shape, ((&mut expected, 0), &mut moments)).unwrap();
+            layer_norm((&self.x).into(), self.of(), self.shape, (&mut expected, 0), &mut moments).unwrap();
             let (mut found, mut kept) = (vec![To::narrow(9.0); rows * width], vec![9.0f32; 2 * rows]);
             let [weight, bias] = [self.of().weight, self.of().bias].map(|part| Arg::from(&part.elements()[..width]));
             let numbers = [Arg::from(rows as u64), Arg::from(width as u32), Arg::from(share(width))];

@@ -8,7 +8,8 @@ use megabatch_gpu_core::{Buffer, Device};
 
 /// What products read: f32, f16, bf16.
 pub trait Operand: Pod + Debug + Send + Sync + private::Sealed {
-    /// What gates are kept as for the backward pass: f32 beside f32, else f16, as they lie within ±1, where it is eight times as fine as bf16.
+    /// What gates are kept as for the backward pass: f32 beside f32, else f16, as they lie within
+    /// ±1, where it is eight times as fine as bf16.
     type Kept: Operand;
 
     /// How the kernels call the type.

@@ -12,7 +12,8 @@ use super::{cell, recurrence, recurrence_backward, recurrence_of_rows};
 pub struct Pace {
     /// Windows of a block of threads.
     pub tile: TileWindows,
-    /// Whether every step is a launch of its own, also where a group of blocks could take all of them.
+    /// Whether every step is a launch of its own, also where a group of blocks could take all of
+    /// them.
     pub step_by_step: bool,
 }
 
@@ -22,7 +23,8 @@ impl Pace {
         Pace { tile: TileWindows::for_windows(windows), step_by_step: false }
     }
 
-    /// What so many windows of H units can be taken by, the rule's first; where sums `may_differ`, also in another order.
+    /// What so many windows of H units can be taken by, the rule's first; where sums `may_differ`,
+    /// also in another order.
     pub fn candidates<T: Operand>(hidden: usize, windows: usize, may_differ: bool) -> Vec<(&'static str, Self)> {
         let by_rule = Pace::for_windows(windows);
         match persistent_units::<T>(hidden) {

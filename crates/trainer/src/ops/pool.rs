@@ -1,4 +1,5 @@
-//! Attention pooling: from the states of windows after every step to one vector `[H]` each. [`Pooling`](crate::Pooling) has the definition; sums have a fixed order.
+//! Attention pooling: from the states of windows after every step to one vector `[H]` each.
+//! [`Pooling`](crate::Pooling) has the definition; sums have a fixed order.
 
 mod keys;
 mod states;
@@ -51,7 +52,8 @@ pub struct PoolSlots {
 }
 
 impl PoolSlots {
-    /// Those of a pooling whose parameters lie one after another from element `start` on, as a model has them.
+    /// Those of a pooling whose parameters lie one after another from element `start` on, as a
+    /// model has them.
     pub fn from(start: usize, hidden: usize) -> Self {
         let in_weight = start + hidden;
         let in_bias = in_weight + 3 * hidden * hidden;
@@ -83,7 +85,8 @@ impl<'a> PoolWeights<'a> {
     }
 }
 
-/// What the pooling of one sequence keeps for its backward pass, and room for that; behind it there may be room for more.
+/// What the pooling of one sequence keeps for its backward pass, and room for that; behind it there
+/// may be room for more.
 #[derive(Debug)]
 pub struct PoolMemory {
     sizes: PoolSizes,
@@ -125,7 +128,7 @@ impl PoolSizes {
         let of_windows =
             [[windows, width, hidden], [windows, hidden, hidden], [windows, hidden, width]].map(parts_of_rows);
         let sums = [[hidden, hidden, windows], [width, hidden, windows]];
-        let columns = [hidden, heads * hidden].map(|columns| column_sum_parts([windows, columns]));
+        let columns = [hidden, heads * hidden].map(|columns| column_sum_parts(windows, columns));
         of_windows.into_iter().chain(sums.map(parts_of_sum)).chain(columns).max().unwrap_or(0)
     }
 
@@ -203,7 +206,8 @@ impl PoolMemory {
 /// Pools the states `[T, B, H]` to `pooled` `[B, H]`, from its start on.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or of room for a product.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or of room for a
+/// product.
 ///
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
@@ -236,8 +240,9 @@ pub fn pool<T: Operand>(
     multiply(&all, Output::Overwrite, pooled, &mut memory.scratch)
 }
 
-/// Goes back from the gradients of the pooled vectors, `d_pooled` `[B, H]`, after [`pool`] of the same states: writes those of the states, `d_states` `[T, B, H]` from its start
-/// on, and adds those of the parameters to `gradients`.
+/// Goes back from the gradients of the pooled vectors, `d_pooled` `[B, H]`, after [`pool`] of the
+/// same states: writes those of the states, `d_states` `[T, B, H]` from its start on, and adds
+/// those of the parameters to `gradients`.
 ///
 /// # Errors
 /// As [`pool`].
@@ -256,12 +261,7 @@ pub fn pool_backward<T: Operand>(
     sum_states_backward(states, memory, d_states)?;
     let [_, windows, heads, hidden] = memory.sizes.wide();
     memory.d_keys.set_zero()?;
-    add_column_sums(
-        (&memory.d_keys_of).into(),
-        [windows, heads * hidden],
-        (&mut memory.d_keys, 0),
-        &mut memory.scratch,
-    )?;
+    add_column_sums((&memory.d_keys_of).into(), [windows, heads * hidden], &mut memory.d_keys, 0, &mut memory.scratch)?;
     keys_backward(of, memory, gradients)
 }
 
@@ -276,7 +276,7 @@ fn project_backward(
     let PoolSlots { in_weight, in_bias, out_weight, out_bias, .. } = of.slots;
 
     memory.column.set_zero()?;
-    add_column_sums(d_pooled, [windows, hidden], (&mut memory.column, 0), &mut memory.scratch)?;
+    add_column_sums(d_pooled, [windows, hidden], &mut memory.column, 0, &mut memory.scratch)?;
     // W_o (values + b_v) + b_o: the values as they are kept, and the biases of all windows at once.
     let of_values = of.product([d_pooled, (&memory.values).into()], [hidden, hidden, windows], Layout::FirstTurned);
     multiply(&of_values, Output::Add, (gradients, out_weight), &mut memory.scratch)?;

@@ -27,7 +27,7 @@ impl ReadGraphs<'_> {
         [self.lists.graphs() * self.width, self.lists.nodes() * self.width]
     }
 
-    fn assert_have(&self, [read, nodes]: [&Buffer<f32>; 2], arguments: &Buffer<u32>) -> Device {
+    fn assert_have(&self, read: &Buffer<f32>, nodes: &Buffer<f32>, arguments: &Buffer<u32>) -> Device {
         let (device, [graphs, all]) = (self.lists.device().clone(), self.lens());
         Part::from(read).assert_has(graphs, &device);
         Part::from(nodes).assert_has(all, &device);
@@ -47,19 +47,22 @@ impl ReadGraphs<'_> {
     }
 }
 
-/// Reads `nodes` `[N, W]` into `read` `[G, W]`; `arguments` `[G, W]` are then the nodes that maxima are from.
+/// Reads `nodes` `[N, W]` into `read` `[G, W]`; `arguments` `[G, W]` are then the nodes that maxima
+/// are from.
 pub(crate) fn read_graphs(
     of: ReadGraphs<'_>,
     nodes: &Buffer<f32>,
-    (read, arguments): (&mut Buffer<f32>, &mut Buffer<u32>),
+    read: &mut Buffer<f32>,
+    arguments: &mut Buffer<u32>,
 ) -> Result<()> {
-    match of.assert_have([read, nodes], arguments) {
+    match of.assert_have(read, nodes, arguments) {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "trainer/readout", ptx: PTX, name: "read_graphs" };
             let (len, graphs) = (of.lens()[0], of.lists.on_device.graphs.address());
             let (nodes, read, to) = (nodes.address(), read.address(), arguments.address());
             let arguments = arguments![of.code(), graphs, nodes, read, to, len as u64, of.width as u32];
-            // SAFETY: the nodes of a graph are among those of the lists, which the array was seen to have; a thread writes one number and one argument. What is submitted to the
+            // SAFETY: the nodes of a graph are among those of the lists, which the array was seen
+            // to have; a thread writes one number and one argument. What is submitted to the
             // default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
@@ -77,20 +80,23 @@ pub(crate) fn read_graphs(
     }
 }
 
-/// Writes the gradients of the nodes, `d_nodes` `[N, W]`, from those of what [`read_graphs`] read, `d_read` `[G, W]`.
+/// Writes the gradients of the nodes, `d_nodes` `[N, W]`, from those of what [`read_graphs`] read,
+/// `d_read` `[G, W]`.
 pub(crate) fn read_graphs_backward(
     of: ReadGraphs<'_>,
-    (d_read, arguments): (&Buffer<f32>, &Buffer<u32>),
+    d_read: &Buffer<f32>,
+    arguments: &Buffer<u32>,
     d_nodes: &mut Buffer<f32>,
 ) -> Result<()> {
-    match of.assert_have([d_read, d_nodes], arguments) {
+    match of.assert_have(d_read, d_nodes, arguments) {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "trainer/readout", ptx: PTX, name: "read_graphs_backward" };
             let (len, lists) = (of.lens()[1], &of.lists.on_device);
             let (graphs, graph_of, from) = (lists.graphs.address(), lists.graph_of.address(), arguments.address());
             let (d_read, d_nodes) = (d_read.address(), d_nodes.address());
             let arguments = arguments![of.code(), graphs, graph_of, d_read, from, d_nodes, len as u64, of.width as u32];
-            // SAFETY: the lists have the graph of every node; a thread writes one element. What is submitted to the default stream later runs after it.
+            // SAFETY: the lists have the graph of every node; a thread writes one element. What is
+            // submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
         _ => {
@@ -128,10 +134,10 @@ mod tests {
         numbers[all - 3] = f32::NAN;
         let nodes = Buffer::from_slice(&scope, &numbers).unwrap();
         let (mut read, mut from) = (Buffer::zeros(&scope, len).unwrap(), Buffer::zeros(&scope, len).unwrap());
-        read_graphs(of, &nodes, (&mut read, &mut from)).unwrap();
+        read_graphs(of, &nodes, &mut read, &mut from).unwrap();
         let d_read = Buffer::from_slice(&scope, &noise("d", len, 1.0)).unwrap();
         let mut d_nodes = Buffer::from_slice(&scope, &vec![9.0; all]).unwrap();
-        read_graphs_backward(of, (&d_read, &from), &mut d_nodes).unwrap();
+        read_graphs_backward(of, &d_read, &from, &mut d_nodes).unwrap();
 
         let (places, graph_of) = (&lists.edges.graphs[..], &lists.edges.graph_of[..]);
         let (mut found, mut arguments_found, mut d_found) = (vec![9.0f32; len], vec![0u32; len], vec![7.0f32; all]);

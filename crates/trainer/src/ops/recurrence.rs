@@ -27,7 +27,8 @@ pub struct Inputs<'a, T: Operand> {
 /// What the recurrence keeps, sequence after sequence; behind it there may be room for more.
 #[derive(Debug)]
 pub struct States<T: Operand> {
-    /// `[Σ (T + 1)·B, H]`: the states before the first step, which are the caller's to set, then those after each.
+    /// `[Σ (T + 1)·B, H]`: the states before the first step, which are the caller's to set, then
+    /// those after each.
     pub hidden: Buffer<T>,
     /// The same of the cells, in f32.
     pub cell: Buffer<f32>,
@@ -66,7 +67,8 @@ impl<T: Operand> States<T> {
         states * (size_of::<T>() + size_of::<f32>()) + gates * size_of::<T::Kept>()
     }
 
-    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many windows at most. Where sums `may_differ`, any of the ways to take them may be the fastest.
+    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
+    /// windows at most. Where sums `may_differ`, any of the ways to take them may be the fastest.
     pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize, may_differ: bool) -> usize {
         let step_by_step =
             || Scratch::bytes::<f32>(cell::product_len(windows.iter().copied().max().unwrap_or(0), hidden));
@@ -110,18 +112,22 @@ fn lens([rows, windows]: [usize; 2], hidden: usize) -> [usize; 2] {
     [(rows + windows) * hidden, rows * 4 * hidden]
 }
 
-/// Runs every window of a list from its first step to its last: with gates = projected row + W_hh · h, c' = f·c + i·g and h' = o·tanh(c'). Hidden states are rounded to
-/// `T` after each step; everything else is in f32 until it is kept.
+/// Runs every window of a list from its first step to its last: with gates = projected row + W_hh ·
+/// h, c' = f·c + i·g and h' = o·tanh(c'). Hidden states are rounded to `T` after each step;
+/// everything else is in f32 until it is kept.
 ///
-/// On a GPU with 16-bit operands this is one launch: with H ≤ 128 no block waits for another; with H ≤ 512 a group of blocks shares the units, where the GPU has room for one group at
-/// least, and the list is not to be taken step by step. Else there are two launches for every step.
+/// On a GPU with 16-bit operands this is one launch: with H ≤ 128 no block waits for another; with
+/// H ≤ 512 a group of blocks shares the units, where the GPU has room for one group at least, and
+/// the list is not to be taken step by step. Else there are two launches for every step.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch; that there is no memory, on the scope of the states, for what blocks tell each other or for the products
-/// of a step of the general path.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch; that there is no
+/// memory, on the scope of the states, for what blocks tell each other or for the products of a
+/// step of the general path.
 ///
 /// # Panics
-/// If anything has not room for the list, if arrays are on several devices, and if a list for groups has 2³² rows of states.
+/// If anything has not room for the list, if arrays are on several devices, and if a list for
+/// groups has 2³² rows of states.
 pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &mut States<T>) -> Result<()> {
     states.assert_fit(list);
     assert!(inputs.projected.len() >= list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
@@ -129,14 +135,14 @@ pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &
     list.device().assert_beside(inputs.projected.scope().device());
     match (list.device(), &inputs.weights.fragments) {
         (Device::Cuda(device), Some(fragments)) if fragments.are_of_a_block() => {
-            persistent(device, list, (fragments, inputs), states)
+            persistent(device, list, fragments, inputs, states)
         }
         (Device::Cuda(device), Some(fragments)) if !list.is_step_by_step() => {
-            by_groups(device, list, (fragments, inputs), states)
+            by_groups(device, list, fragments, inputs, states)
         }
         (Device::Cuda(device), _) => cell::forward(device, list, inputs, states),
         _ => {
-            cpu((list, inputs.projected), states, |of, h, sums| {
+            cpu(list, inputs.projected, states, |of, h, sums| {
                 let weight = inputs.weights.of(of.weight).elements().chunks_exact(h.len());
                 let products = |row: &[T]| row.iter().zip(h).map(|(w, h)| w.widen() * h).sum::<f32>();
                 sums.iter_mut().zip(weight).for_each(|(sum, row)| *sum += products(row));
@@ -149,7 +155,8 @@ pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &
 fn persistent<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    (fragments, inputs): (&Fragments, &Inputs<'_, T>),
+    fragments: &Fragments,
+    inputs: &Inputs<'_, T>,
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("forward", list, fragments.units);
@@ -159,8 +166,9 @@ fn persistent<T: Operand>(
     let (fragments, projected) = (fragments.forward.address(), inputs.projected.address());
     let (hidden, cell, gates) = (states.hidden.address(), states.cell.address(), states.gates.address());
     let arguments = arguments![places, tiles, list.hidden() as u32, fragments, projected, first, hidden, cell, gates];
-    // SAFETY: the list was made of rows within the projected inputs, and all arrays were seen to have its lengths; a block writes the states and gates of its own
-    // windows. What is submitted to the default stream later runs after it.
+    // SAFETY: the list was made of rows within the projected inputs, and all arrays were seen to
+    // have its lengths; a block writes the states and gates of its own windows. What is submitted
+    // to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
 }
 
@@ -168,12 +176,13 @@ fn persistent<T: Operand>(
 fn by_groups<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    (fragments, inputs): (&Fragments, &Inputs<'_, T>),
+    fragments: &Fragments,
+    inputs: &Inputs<'_, T>,
     states: &mut States<T>,
 ) -> Result<()> {
     let name = group::kernel_name::<T>("forward", fragments.units);
     let kernel = Kernel { module: "trainer/recurrence_group", ptx: PTX_OF_GROUPS, name: &name };
-    let Some(groups) = Groups::of((&kernel, fragments.units), device, list, &mut states.scratch)? else {
+    let Some(groups) = Groups::of(&kernel, fragments.units, device, list, &mut states.scratch)? else {
         return cell::forward(device, list, inputs, states);
     };
     let (places, tiles, first) =
@@ -184,8 +193,9 @@ fn by_groups<T: Operand>(
     let arguments = arguments![
         places, tiles, tile_count, each, width, units, fragments, projected, first, hidden, cell, gates, arrived
     ];
-    // SAFETY: as in `persistent`, but that a block writes the states and gates of its own units of its group's windows, and reads those of the other blocks when they have announced them,
-    // in `arrived`, which has a number for each block. All of them run at once.
+    // SAFETY: as in `persistent`, but that a block writes the states and gates of its own units of
+    // its group's windows, and reads those of the other blocks when they have announced them, in
+    // `arrived`, which has a number for each block. All of them run at once.
     Ok(unsafe { kernel.submit(device, groups.launch, &arguments) }?)
 }
 
@@ -195,9 +205,11 @@ pub(super) fn kernel<T: Operand>(direction: &str, list: &WorkList, units: usize)
     (name, Launch::of_blocks(list.tiles()).map(|launch| launch.with_threads(4 * units as u32)))
 }
 
-/// The plain form. `add_products` adds W_hh · h of a window of a sequence to the gates of its units, `[H, 4]`.
+/// The plain form. `add_products` adds W_hh · h of a window of a sequence to the gates of its
+/// units, `[H, 4]`.
 pub(super) fn cpu<T: Operand>(
-    (list, projected): (&WorkList, &Buffer<f32>),
+    list: &WorkList,
+    projected: &Buffer<f32>,
     states: &mut States<T>,
     add_products: impl Fn(&Place, &[f32], &mut [f32]),
 ) {

@@ -16,16 +16,19 @@ use crate::error::Result;
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence_backward");
 pub(super) const PTX_OF_GROUPS: &str = megabatch_gpu_core::ptx!("recurrence_group_backward");
 
-/// What goes back through the recurrence, sequence after sequence; behind it there may be room for more.
+/// What goes back through the recurrence, sequence after sequence; behind it there may be room for
+/// more.
 #[derive(Debug)]
 pub struct Gradients<T: Operand> {
-    /// `[Σ T·B, H]`: of the hidden state after each step, from above; none where only the last one is read.
+    /// `[Σ T·B, H]`: of the hidden state after each step, from above; none where only the last one
+    /// is read.
     pub outputs: Option<Buffer<f32>>,
     /// `[Σ B, H]`: of the last hidden states; they become those of the first ones.
     pub hidden: Buffer<f32>,
     /// The same of the cells.
     pub cell: Buffer<f32>,
-    /// `[Σ T·B, H, 4]`: of the gates before their functions, rounded as the products read them that follow.
+    /// `[Σ T·B, H, 4]`: of the gates before their functions, rounded as the products read them that
+    /// follow.
     pub gates: Buffer<T>,
     /// For what blocks tell each other.
     scratch: Scratch,
@@ -43,7 +46,8 @@ impl<T: Operand> Gradients<T> {
         Ok(Gradients { outputs: None, hidden, cell, gates, scratch: Scratch::empty(scope)? })
     }
 
-    /// Sees to it that there is room for the gradients of a list, those of every output apart; what was there may be lost.
+    /// Sees to it that there is room for the gradients of a list, those of every output apart; what
+    /// was there may be lost.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -54,11 +58,12 @@ impl<T: Operand> Gradients<T> {
     }
 
     /// Bytes with room for so many rows and windows, those of every output apart.
-    pub(crate) fn bytes([rows, windows]: [usize; 2], hidden: usize) -> usize {
+    pub(crate) fn bytes(rows: usize, windows: usize, hidden: usize) -> usize {
         2 * windows * hidden * size_of::<f32>() + rows * 4 * hidden * size_of::<T>()
     }
 
-    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many windows at most.
+    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
+    /// windows at most.
     pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize) -> usize {
         let units = persistent_units::<T>(hidden);
         units.map_or(0, |units| Scratch::bytes::<u32>(group::arrived_max(windows, units)))
@@ -76,7 +81,8 @@ impl<T: Operand> Gradients<T> {
     }
 }
 
-/// Goes back from the last step of every window to its first. The gradient of a hidden state stays in f32; those of gates are rounded before they are multiplied.
+/// Goes back from the last step of every window to its first. The gradient of a hidden state stays
+/// in f32; those of gates are rounded before they are multiplied.
 ///
 /// # Errors
 /// As [`recurrence`](super::recurrence()).
@@ -94,14 +100,14 @@ pub fn recurrence_backward<T: Operand>(
     gradients.assert_fit(list);
     match (list.device(), &weights.fragments) {
         (Device::Cuda(device), Some(fragments)) if fragments.are_of_a_block() => {
-            persistent(device, list, (fragments, states), gradients)
+            persistent(device, list, fragments, states, gradients)
         }
         (Device::Cuda(device), Some(fragments)) if !list.is_step_by_step() => {
-            by_groups(device, list, (weights, fragments, states), gradients)
+            by_groups(device, list, weights, fragments, states, gradients)
         }
         (Device::Cuda(device), _) => cell::backward(device, list, (weights, states), gradients),
         _ => {
-            list.places().iter().for_each(|of| cpu(list, of, (weights, states), gradients));
+            list.places().iter().for_each(|of| cpu(list, of, weights, states, gradients));
             Ok(())
         }
     }
@@ -110,7 +116,8 @@ pub fn recurrence_backward<T: Operand>(
 fn persistent<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    (fragments, states): (&Fragments, &States<T>),
+    fragments: &Fragments,
+    states: &States<T>,
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("backward", list, fragments.units);
@@ -121,8 +128,8 @@ fn persistent<T: Operand>(
     let (d_hidden, d_cell, d_gates) = (gradients.hidden.address(), gradients.cell.address(), gradients.gates.address());
     let arguments =
         arguments![places, tiles, list.hidden() as u32, fragments, cell, gates, d_outputs, d_hidden, d_cell, d_gates];
-    // SAFETY: all arrays were seen to have the lengths of the list; a block writes the gradients of its own windows. What is submitted to the default stream later
-    // runs after it.
+    // SAFETY: all arrays were seen to have the lengths of the list; a block writes the gradients of
+    // its own windows. What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
 }
 
@@ -130,12 +137,14 @@ fn persistent<T: Operand>(
 fn by_groups<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    (weights, fragments, states): (&RecurrentWeights<T>, &Fragments, &States<T>),
+    weights: &RecurrentWeights<T>,
+    fragments: &Fragments,
+    states: &States<T>,
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
     let name = group::kernel_name::<T>("backward", fragments.units);
     let kernel = Kernel { module: "trainer/recurrence_group_backward", ptx: PTX_OF_GROUPS, name: &name };
-    let Some(groups) = Groups::of((&kernel, fragments.units), device, list, &mut gradients.scratch)? else {
+    let Some(groups) = Groups::of(&kernel, fragments.units, device, list, &mut gradients.scratch)? else {
         return cell::backward(device, list, (weights, states), gradients);
     };
     let (places, tiles, arrived) = (list.on_device.places.address(), list.on_device.tiles.address(), groups.arrived);
@@ -147,7 +156,8 @@ fn by_groups<T: Operand>(
         places, tiles, tile_count, each, width, units, fragments, cell, gates, d_outputs, d_hidden, d_cell, d_gates,
         arrived
     ];
-    // SAFETY: as in `persistent`, but that a block writes the gradients of its own units of its group's windows, and reads those of the other blocks when they have announced them, in
+    // SAFETY: as in `persistent`, but that a block writes the gradients of its own units of its
+    // group's windows, and reads those of the other blocks when they have announced them, in
     // `arrived`, which has a number for each block. All of them run at once.
     Ok(unsafe { kernel.submit(device, groups.launch, &arguments) }?)
 }
@@ -155,7 +165,8 @@ fn by_groups<T: Operand>(
 fn cpu<T: Operand>(
     list: &WorkList,
     of: &Place,
-    (weights, states): (&RecurrentWeights<T>, &States<T>),
+    weights: &RecurrentWeights<T>,
+    states: &States<T>,
     gradients: &mut Gradients<T>,
 ) {
     let (hidden, weight) = (list.hidden(), weights.of(of.weight).elements());

@@ -39,7 +39,8 @@ struct Fragments {
 }
 
 impl RecurrentBytes {
-    /// The matrices `[4H, H]` of the sequences in PyTorch's order of gates, on the device of `scope`.
+    /// The matrices `[4H, H]` of the sequences in PyTorch's order of gates, on the device of
+    /// `scope`.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -76,8 +77,9 @@ impl Fragments {
     }
 }
 
-/// W_hh in the order in which the lanes of the persistent kernels hold it, with zeros out of range. Warp w has the gates of units 8 w … 8 w + 7: i above f, then g above o, by 32 columns at
-/// a time. Four bytes are a register: see `multiply_add` of mma.cuh.
+/// W_hh in the order in which the lanes of the persistent kernels hold it, with zeros out of range.
+/// Warp w has the gates of units 8 w … 8 w + 7: i above f, then g above o, by 32 columns at a time.
+/// Four bytes are a register: see `multiply_add` of mma.cuh.
 fn fragments(of: &QuantizedMatrix) -> impl Iterator<Item = i8> {
     let hidden = of.shape()[1];
     let units = block_units(hidden);
@@ -90,16 +92,20 @@ fn fragments(of: &QuantizedMatrix) -> impl Iterator<Item = i8> {
     })
 }
 
-/// Runs every window of a list from its first step to its last, as [`recurrence`](super::recurrence()) does, from `projected` inputs `[rows, H, 4]`; the hidden states of a window are
-/// quantised after each step, all of its units by one scale. Gates are kept on the general path and on the CPU alone.
+/// Runs every window of a list from its first step to its last, as
+/// [`recurrence`](super::recurrence()) does, from `projected` inputs `[rows, H, 4]`; the hidden
+/// states of a window are quantised after each step, all of its units by one scale. Gates are kept
+/// on the general path and on the CPU alone.
 ///
 /// On a GPU this is one launch with H ≤ 128, and three for every step beyond.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch; that there is no memory, on the scope of the weights, for a step of the general path.
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch; that there is no
+/// memory, on the scope of the weights, for a step of the general path.
 ///
 /// # Panics
-/// If anything has not room for the list, and if arrays are on several devices; on a GPU, if states are not in single precision.
+/// If anything has not room for the list, and if arrays are on several devices; on a GPU, if states
+/// are not in single precision.
 pub fn recurrence_in_bytes<T: Operand>(
     list: &WorkList,
     weights: &mut RecurrentBytes,
@@ -112,13 +118,13 @@ pub fn recurrence_in_bytes<T: Operand>(
     assert_eq!((weights.hidden, weights.sequences), (list.hidden(), list.places().len()), "weights of the list");
     [projected.scope(), weights.scope()].iter().for_each(|scope| list.device().assert_beside(scope.device()));
     match (list.device(), &mut weights.form) {
-        (Device::Cuda(device), Form::Persistent(fragments)) => persistent(device, list, (fragments, projected), states),
+        (Device::Cuda(device), Form::Persistent(fragments)) => persistent(device, list, fragments, projected, states),
         (Device::Cuda(device), Form::StepByStep(matrices, rows)) => {
-            step_by_step(device, list, (matrices, rows, projected), states)
+            step_by_step(device, list, matrices, rows, projected, states)
         }
         (_, Form::Persistent(_)) => unreachable!("persistent kernels are a GPU's"),
         (_, Form::StepByStep(matrices, _)) => {
-            cpu((list, projected), states, |of, h, sums| {
+            cpu(list, projected, states, |of, h, sums| {
                 let mut bytes = vec![0; 2 * padded(h.len())];
                 let scale = quantize_row(h, &mut bytes);
                 let matrix = &matrices[of.weight as usize];
@@ -132,7 +138,8 @@ pub fn recurrence_in_bytes<T: Operand>(
 fn persistent<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    (fragments, projected): (&Fragments, &Buffer<f32>),
+    fragments: &Fragments,
+    projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel(list, fragments.units);
@@ -143,7 +150,8 @@ fn persistent<T: Operand>(
     let (bytes, scales, projected) = (fragments.bytes.address(), fragments.scales.address(), projected.address());
     let (hidden, cell) = (states.hidden.address(), states.cell.address());
     let arguments = arguments![places, tiles, list.hidden() as u32, bytes, scales, projected, first, hidden, cell];
-    // SAFETY: the list was made of rows within the projected inputs, and all arrays were seen to have its lengths; a block writes the states of its own windows. What is submitted to the
+    // SAFETY: the list was made of rows within the projected inputs, and all arrays were seen to
+    // have its lengths; a block writes the states of its own windows. What is submitted to the
     // default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
 }
@@ -157,15 +165,18 @@ fn kernel(list: &WorkList, units: usize) -> (String, Option<Launch>) {
 fn step_by_step<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    (matrices, rows, projected): (&[ByteMatrix], &mut ByteRows, &Buffer<f32>),
+    matrices: &[ByteMatrix],
+    rows: &mut ByteRows,
+    projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
-    cell::forward_by(device, (list, projected), states, |of, h, out| {
+    cell::forward_by(device, list, projected, states, |of, h, out| {
         rows.make_room([of.windows as usize, list.hidden()])?;
-        // SAFETY: there are the states of the sequence's windows at `h`, and room for their product at `out`.
+        // SAFETY: there are the states of the sequence's windows at `h`, and room for their product
+        // at `out`.
         unsafe {
             rows.quantize_at(device, h)?;
-            multiply_at(device, (rows, &matrices[of.weight as usize]), 0, out)
+            multiply_at(device, rows, &matrices[of.weight as usize], 0, out)
         }
     })
 }

@@ -23,8 +23,9 @@ pub struct RowInputs<'a, T: Operand> {
     pub rows: &'a Buffer<T>,
 }
 
-/// As [`recurrence`], with gates = b + W_ih · x + W_hh · h, for rows that are [narrow enough](InputWeights::are_possible): for windows that share none, as then nobody else needs what comes of a
-/// row. The same but for the order of sums.
+/// As [`recurrence`], with gates = b + W_ih · x + W_hh · h, for rows that are [narrow
+/// enough](InputWeights::are_possible): for windows that share none, as then nobody else needs what
+/// comes of a row. The same but for the order of sums.
 ///
 /// # Errors
 /// As [`recurrence`].
@@ -42,7 +43,7 @@ pub fn recurrence_of_rows<T: Operand>(
     assert!(inputs.rows.len() >= list.rows_end(), "rows of the list");
     list.device().assert_beside(inputs.rows.scope().device());
     match (list.device(), &inputs.weights.fragments) {
-        (Device::Cuda(device), Some(fragments)) => cuda(device, list, (fragments, inputs), states),
+        (Device::Cuda(device), Some(fragments)) => cuda(device, list, fragments, inputs, states),
         _ => cpu(list, inputs, states),
     }
 }
@@ -50,7 +51,8 @@ pub fn recurrence_of_rows<T: Operand>(
 fn cuda<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    (fragments, inputs): (&Fragments, &RowInputs<'_, T>),
+    fragments: &Fragments,
+    inputs: &RowInputs<'_, T>,
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("rows", list, fragments.units);
@@ -63,8 +65,9 @@ fn cuda<T: Operand>(
     let (units, doublings) = (list.hidden() as u32, input.doublings());
     let arguments =
         arguments![places, tiles, units, fragments, rows, of_input, bias, doublings, first, hidden, cell, gates];
-    // SAFETY: the list was made of rows that it was seen to have, and all other arrays were seen to have its lengths; a block writes the states and gates of its own windows. What is submitted to the
-    // default stream later runs after it.
+    // SAFETY: the list was made of rows that it was seen to have, and all other arrays were seen to
+    // have its lengths; a block writes the states and gates of its own windows. What is submitted
+    // to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
 }
 

@@ -16,8 +16,9 @@ const BLOCK_UNITS: usize = 128;
 /// Units up to which a group of blocks does.
 const GROUP_UNITS: usize = 512;
 
-/// W_hh of every sequence of a work list: `[sequences, H, 4, H]` and, for the persistent kernels, the same in the order in which the lanes of their warps hold it. To be set
-/// after every step of the optimizer.
+/// W_hh of every sequence of a work list: `[sequences, H, 4, H]` and, for the persistent kernels,
+/// the same in the order in which the lanes of their warps hold it. To be set after every step of
+/// the optimizer.
 #[derive(Debug)]
 pub struct RecurrentWeights<T: Operand> {
     hidden: usize,
@@ -36,7 +37,8 @@ pub(super) struct Fragments {
 }
 
 impl<T: Operand> RecurrentWeights<T> {
-    /// Weights of zero for layers of H hidden units, one a sequence, which begin at these elements of the parameters.
+    /// Weights of zero for layers of H hidden units, one a sequence, which begin at these elements
+    /// of the parameters.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -71,7 +73,8 @@ impl<T: Operand> RecurrentWeights<T> {
         Part { buffer: &self.rows, start: sequence as usize * 4 * self.hidden * self.hidden }
     }
 
-    /// Sets all weights to those of `parameters`, `[4H, H]` each in PyTorch's order, rounded to this type.
+    /// Sets all weights to those of `parameters`, `[4H, H]` each in PyTorch's order, rounded to
+    /// this type.
     ///
     /// # Errors
     /// As [`interleave`].
@@ -87,7 +90,8 @@ impl<T: Operand> RecurrentWeights<T> {
                 let (forward, backward) = (fragments.forward.address(), fragments.backward.address());
                 let (hidden, units) = (self.hidden as u32, fragments.units as u32);
                 let arguments = arguments![self.rows.address(), forward, backward, hidden, units, len as u32];
-                // SAFETY: a thread reads elements of its sequence's [4H, H] of `rows`, and writes one number in each of the two. What is submitted to the default stream later runs
+                // SAFETY: a thread reads elements of its sequence's [4H, H] of `rows`, and writes
+                // one number in each of the two. What is submitted to the default stream later runs
                 // after it.
                 Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
             }
@@ -118,7 +122,8 @@ impl Fragments {
     }
 }
 
-/// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128, 256, 384 or 512.
+/// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128, 256, 384 or
+/// 512.
 pub(super) fn persistent_units<T: Operand>(hidden: usize) -> Option<usize> {
     let units = if is_of_a_block(hidden) { block_units(hidden) } else { hidden.next_multiple_of(BLOCK_UNITS) };
     (T::IS_NARROW && units <= GROUP_UNITS).then_some(units)
@@ -139,7 +144,8 @@ fn kernel<T: Operand>(units: usize) -> String {
     format!("{of_whom}fragments_{}", T::SUFFIX)
 }
 
-/// What [`RecurrentWeights::set`] makes of rows on a GPU, for the tests of the persistent kernels: forward and backward.
+/// What [`RecurrentWeights::set`] makes of rows on a GPU, for the tests of the persistent kernels:
+/// forward and backward.
 #[cfg(test)]
 pub(super) fn fragments_by_kernel<T: Operand>(weights: &RecurrentWeights<T>) -> [Vec<[u32; 4]>; 2] {
     use megabatch_simt::Arg;

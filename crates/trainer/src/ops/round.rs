@@ -8,8 +8,10 @@ use megabatch_gpu_core::{Buffer, Device, arguments};
 use super::operand::{Operand, Part};
 use crate::error::Result;
 
-/// Rounds every element of `x` to the nearest that `T` has, ties to even, and leaves it in f32; f32 stays as it is. That is what a run in 16 bits makes of the gradients that one
-/// layer hands to the one below. What the operand of a product is to become is a [`cast`](megabatch_gpu_core::ops::cast).
+/// Rounds every element of `x` to the nearest that `T` has, ties to even, and leaves it in f32; f32
+/// stays as it is. That is what a run in 16 bits makes of the gradients that one layer hands to the
+/// one below. What the operand of a product is to become is a
+/// [`cast`](megabatch_gpu_core::ops::cast).
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -34,7 +36,8 @@ pub fn round_part<T: Operand>(x: &mut Buffer<f32>, range: Range<usize>) -> Resul
             let name = kernel::<T>();
             let kernel = Kernel { module: "trainer/round", ptx: megabatch_gpu_core::ptx!("round"), name: &name };
             let arguments = arguments![Part { buffer: x, start: range.start }.address(), len as u64];
-            // SAFETY: a thread changes one of the elements, which the buffer was seen to have. What is submitted to the default stream later runs after it.
+            // SAFETY: a thread changes one of the elements, which the buffer was seen to have. What
+            // is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
         _ => {

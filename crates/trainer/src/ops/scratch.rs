@@ -10,8 +10,9 @@ use super::room::make_room;
 use crate::error::Result;
 use crate::tuning::{Choices, Tuner};
 
-/// Memory of a device for the parts of a sum, which one launch writes and the next one adds. It is kept from one operation to the next, so that a step takes none of the pool once it was as
-/// large as the largest part. On the CPU it stays empty.
+/// Memory of a device for the parts of a sum, which one launch writes and the next one adds. It is
+/// kept from one operation to the next, so that a step takes none of the pool once it was as large
+/// as the largest part. On the CPU it stays empty.
 #[derive(Debug)]
 pub struct Scratch {
     words: Buffer<f64>,
@@ -50,8 +51,9 @@ impl Scratch {
         device.assert_beside(self.words.scope().device());
     }
 
-    /// Where there is room for `len` numbers, with whatever an operation left in them. They are the caller's for the launches that it submits before anybody asks again: the memory's next
-    /// use comes later on the default stream.
+    /// Where there is room for `len` numbers, with whatever an operation left in them. They are the
+    /// caller's for the launches that it submits before anybody asks again: the memory's next use
+    /// comes later on the default stream.
     pub(super) fn address_of<T: Pod>(&mut self, len: usize) -> Result<u64> {
         make_room(&mut self.words, words::<T>(len))?;
         Ok(self.words.address())

@@ -19,13 +19,16 @@ pub struct Rows<'a> {
     pub width: usize,
 }
 
-/// Writes the rows `[count, width]` rounded to `T`, from element `start` of `narrow` on, and the same numbers in single precision: products with bars read the former, those with sums by bar the latter.
+/// Writes the rows `[count, width]` rounded to `T`, from element `start` of `narrow` on, and the
+/// same numbers in single precision: products with bars read the former, those with sums by bar the
+/// latter.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
 ///
 /// # Panics
-/// If a buffer ends too early, and if buffers are on several devices. On the CPU, if there is no such row; on a GPU the numbers are the caller's to keep in range.
+/// If a buffer ends too early, and if buffers are on several devices. On the CPU, if there is no
+/// such row; on a GPU the numbers are the caller's to keep in range.
 pub fn take_rows<T: Operand>(
     of: &Rows<'_>,
     (narrow, start): (&mut Buffer<T>, usize),
@@ -47,8 +50,9 @@ pub fn take_rows<T: Operand>(
             let narrow = Part { buffer: &*narrow, start }.address();
             let (table, rows, wide) = (table.address(), rows.address(), wide.address());
             let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64];
-            // SAFETY: a thread reads an element of a row that the table has, as the caller promised, and writes one of the first `len` of both outputs. What is
-            // submitted to the default stream later runs after it.
+            // SAFETY: a thread reads an element of a row that the table has, as the caller
+            // promised, and writes one of the first `len` of both outputs. What is submitted to the
+            // default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
         _ => {

@@ -15,27 +15,31 @@ pub struct Sequence<'a> {
     pub steps: usize,
     /// Row of each window's first step, B of them, among the sequence's own projected inputs.
     pub first: &'a [u32],
-    /// Rows from a window's step to its next one: 1 where rows are bars, B where they are the steps of the layer below.
+    /// Rows from a window's step to its next one: 1 where rows are bars, B where they are the steps
+    /// of the layer below.
     pub row_step: usize,
     /// Rows of projected inputs.
     pub projected_rows: usize,
 }
 
-/// Windows that one block of threads runs from their first step to their last; a group of blocks takes eight at a time with either. The results are the same bits.
+/// Windows that one block of threads runs from their first step to their last; a group of blocks
+/// takes eight at a time with either. The results are the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TileWindows {
     /// As many blocks as possible: for batches that do not fill the GPU.
     #[default]
     Eight,
-    /// Half the blocks: each reads the states and waits at a barrier for twice the work. Groups of blocks are dealt so many windows at a time, and take them by eights.
+    /// Half the blocks: each reads the states and waits at a barrier for twice the work. Groups of
+    /// blocks are dealt so many windows at a time, and take them by eights.
     Sixteen,
 }
 
 /// Windows of a batch above which a block takes 16 of them: as many as fill a large GPU by eights.
 const WINDOWS_BY_EIGHTS: usize = 1024;
 
-/// What one launch of the recurrence works on: sequences whose arrays follow one another, cut into tiles of windows, longest sequences first, so that
-/// the launch takes as long as the longest one where there is a multiprocessor for each tile.
+/// What one launch of the recurrence works on: sequences whose arrays follow one another, cut into
+/// tiles of windows, longest sequences first, so that the launch takes as long as the longest one
+/// where there is a multiprocessor for each tile.
 #[derive(Debug)]
 pub struct WorkList {
     hidden: usize,
@@ -61,7 +65,8 @@ pub(super) struct OnDevice {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Place {
     pub(super) projected_row: u64,
-    /// Of gates; of states, of which there are those before the first step besides, it is `window` rows further.
+    /// Of gates; of states, of which there are those before the first step besides, it is `window`
+    /// rows further.
     pub(super) step_row: u64,
     pub(super) row_step: u64,
     /// Number of its weight.
@@ -86,14 +91,16 @@ pub(super) struct Tile {
 }
 
 impl WorkList {
-    /// The sequences of one layer, of H hidden units each, and what the device needs of them in `scope`.
+    /// The sequences of one layer, of H hidden units each, and what the device needs of them in
+    /// `scope`.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     ///
     /// # Panics
-    /// If a window reads past its sequence's projected inputs, a sequence has no step, or the kernels' 32-bit numbers do not reach every element: 2³² hidden states
-    /// of a step, or units of all projected rows.
+    /// If a window reads past its sequence's projected inputs, a sequence has no step, or the
+    /// kernels' 32-bit numbers do not reach every element: 2³² hidden states of a step, or units of
+    /// all projected rows.
     pub fn new(scope: &Scope, hidden: usize, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<Self> {
         let mut list = WorkList::empty(scope, hidden)?;
         list.set(Pace { tile, ..Pace::default() }, sequences);
@@ -173,7 +180,8 @@ impl WorkList {
         Ok(self.on_device.tiles.copy_from_at(0, &self.tiles)?)
     }
 
-    /// Says of each sequence where the rows `[projected rows, F]` begin that it reads if they are not projected, by their first element's number, and F.
+    /// Says of each sequence where the rows `[projected rows, F]` begin that it reads if they are
+    /// not projected, by their first element's number, and F.
     ///
     /// # Panics
     /// If there are not so many sequences.
@@ -184,7 +192,8 @@ impl WorkList {
         }
     }
 
-    /// Gives `mail` what the device has to know of the list. Memory is taken only where there is less than that needs.
+    /// Gives `mail` what the device has to know of the list. Memory is taken only where there is
+    /// less than that needs.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -253,12 +262,14 @@ impl WorkList {
         self.places[sequence].projected_row as usize
     }
 
-    /// First row of a sequence's gates, of which there are T·B: those of the first window at the first step.
+    /// First row of a sequence's gates, of which there are T·B: those of the first window at the
+    /// first step.
     pub fn gates_row(&self, sequence: usize) -> usize {
         self.places[sequence].gates(0)
     }
 
-    /// First row of a sequence's states, of which there are (T + 1)·B: that of the first window before the first step.
+    /// First row of a sequence's states, of which there are (T + 1)·B: that of the first window
+    /// before the first step.
     pub fn states_row(&self, sequence: usize) -> usize {
         self.places[sequence].states(0)
     }

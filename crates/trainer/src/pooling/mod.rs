@@ -2,8 +2,9 @@
 
 //! Attention pooling: from the top layer's hidden states h_t of a window to one vector [H].
 //!
-//! It is torch.nn.MultiheadAttention(H, heads, batch_first=True) of a learned query, one for all windows of a timeframe, over the window's
-//! states. A head has d = H / heads of the numbers of q, k and v:
+//! It is torch.nn.MultiheadAttention(H, heads, batch_first=True) of a learned query, one for all
+//! windows of a timeframe, over the window's states. A head has d = H / heads of the numbers of q,
+//! k and v:
 //!
 //! ```text
 //! q = W_q query + b_q       k_t = W_k h_t + b_k       v_t = W_v h_t + b_v
@@ -11,13 +12,17 @@
 //! pooled = W_o (Σ_t a_t v_t, heads side by side) + b_o
 //! ```
 //!
-//! As the query is the same for all windows, no state is multiplied by a matrix, forward or backward:
+//! As the query is the same for all windows, no state is multiplied by a matrix, forward or
+//! backward:
 //!
-//! 1. q·k_t = (W_kᵀ q)·h_t + q·b_k. The *key* u = W_kᵀ q / √d is one vector [H] a head for all windows. q·b_k is the same for all t, which
-//!    the softmax does not see: b_k changes nothing, and its gradient is zero.
-//! 2. Σ_t a_t v_t = W_v (Σ_t a_t h_t) + b_v, since the weights sum to one: states are summed up before they are mapped.
+//! 1. q·k_t = (W_kᵀ q)·h_t + q·b_k. The *key* u = W_kᵀ q / √d is one vector [H] a head for all
+//!    windows. q·b_k is the same for all t, which the softmax does not see: b_k changes nothing,
+//!    and its gradient is zero.
+//! 2. Σ_t a_t v_t = W_v (Σ_t a_t h_t) + b_v, since the weights sum to one: states are summed up
+//!    before they are mapped.
 //!
-//! A window thus costs 2 · T · heads · H multiplications and two products with a matrix [H, H], in place of 2 · T of these.
+//! A window thus costs 2 · T · heads · H multiplications and two products with a matrix [H, H], in
+//! place of 2 · T of these.
 
 mod plain;
 mod project;
@@ -45,7 +50,8 @@ pub enum Pooling {
     /// The last one.
     #[default]
     Last,
-    /// Multi-head attention of a learned query, one a timeframe, over all of them: torch.nn.MultiheadAttention.
+    /// Multi-head attention of a learned query, one a timeframe, over all of them:
+    /// torch.nn.MultiheadAttention.
     Attention {
         /// Heads, of which H is a multiple.
         heads: usize,
@@ -102,8 +108,9 @@ pub(crate) struct AttentionPooling {
 }
 
 impl AttentionPooling {
-    /// Appends the parameters to `layout`, named `<prefix>.query`, `<prefix>.attention.in_proj_weight` and so on.
-    pub(crate) fn new((hidden, heads): (usize, usize), prefix: &str, layout: &mut Layout) -> Self {
+    /// Appends the parameters to `layout`, named `<prefix>.query`,
+    /// `<prefix>.attention.in_proj_weight` and so on.
+    pub(crate) fn new(hidden: usize, heads: usize, prefix: &str, layout: &mut Layout) -> Self {
         let mut slot = |name: &str, shape: &[usize]| layout.push(format!("{prefix}.{name}"), shape);
         AttentionPooling {
             hidden,

@@ -10,7 +10,8 @@ use crate::matmul::{Matrix, Output, multiply};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
 
-/// The memory of one timeframe's pooling in the plain form, forward and backward, for up to a fixed number of windows of T states.
+/// The memory of one timeframe's pooling in the plain form, forward and backward, for up to a fixed
+/// number of windows of T states.
 #[derive(Debug)]
 pub(crate) struct PlainPooling<S: Scalar> {
     steps: usize,
@@ -25,7 +26,7 @@ pub(crate) struct PlainPooling<S: Scalar> {
 
 impl<S: Scalar> PlainPooling<S> {
     /// Memory for up to `capacity` windows of `steps` states, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, of: &AttentionPooling, (steps, capacity): (usize, usize)) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, of: &AttentionPooling, steps: usize, capacity: usize) -> Result<Self> {
         let sizes = (of.heads, of.hidden);
         Ok(PlainPooling {
             steps,
@@ -39,7 +40,7 @@ impl<S: Scalar> PlainPooling<S> {
     }
 
     /// Numbers in it.
-    pub(crate) fn len((heads, hidden): (usize, usize), (steps, capacity): (usize, usize)) -> usize {
+    pub(crate) fn len(heads: usize, hidden: usize, steps: usize, capacity: usize) -> usize {
         capacity * heads * steps + 2 * heads * hidden + 2 * Vectors::<S>::len((heads, hidden), capacity)
     }
 
@@ -49,12 +50,12 @@ impl<S: Scalar> PlainPooling<S> {
         self.samples = states.len() / (steps * hidden);
         self.vectors.set_windows(self.samples);
         of.keys(parameters, self.keys.as_mut_slice());
-        let keys = Matrix::new(self.keys.as_slice(), [of.heads, hidden]);
+        let keys = Matrix::new(self.keys.as_slice(), of.heads, hidden);
         let weights = self.weights.as_mut_slice().chunks_exact_mut(of.heads * steps).take(self.samples);
         for (sample, weights) in weights.enumerate() {
             let apart = self.samples * hidden;
             let states = &states[sample * hidden..][..(steps - 1) * apart + hidden];
-            let all = Matrix::spaced(states, [steps, hidden], apart);
+            let all = Matrix::spaced(states, steps, hidden, apart);
             multiply(keys, all.transposed(), Output::Overwrite, weights);
             for (head, weights) in weights.chunks_exact_mut(steps).enumerate() {
                 softmax(weights);
@@ -85,7 +86,8 @@ impl<S: Scalar> PlainPooling<S> {
         self.d_vectors.pooled_mut()
     }
 
-    /// Writes the gradient of the states [T, B, H], after [`PlainPooling::forward`] of the same; adds the parameters' gradients to `gradients`.
+    /// Writes the gradient of the states [T, B, H], after [`PlainPooling::forward`] of the same;
+    /// adds the parameters' gradients to `gradients`.
     pub(crate) fn backward(
         &mut self,
         of: &AttentionPooling,
@@ -94,7 +96,7 @@ impl<S: Scalar> PlainPooling<S> {
         gradients: &mut TensorSet<S>,
     ) {
         let hidden = of.hidden;
-        of.project_backward(parameters, (&self.vectors, &mut self.d_vectors), gradients);
+        of.project_backward(parameters, &self.vectors, &mut self.d_vectors, gradients);
         self.d_keys.as_mut_slice().fill(S::ZERO);
         d_states.fill(S::ZERO);
         for (row, weights) in self.weights.as_slice().chunks_exact(self.steps).take(self.samples * of.heads).enumerate()

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! From the weighted sums of windows' states to their pooled vectors, and back: the same in both forms.
+//! From the weighted sums of windows' states to their pooled vectors, and back: the same in both
+//! forms.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -10,7 +11,8 @@ use crate::matmul::{Matrix, Output, multiply};
 use crate::scalar::Scalar;
 use crate::tensor::TensorSet;
 
-/// What W windows are on the way from their sums to their pooled vectors; or the gradients of all that.
+/// What W windows are on the way from their sums to their pooled vectors; or the gradients of all
+/// that.
 #[derive(Debug)]
 pub(crate) struct Vectors<S: Scalar> {
     windows: usize,
@@ -72,7 +74,7 @@ impl<S: Scalar> Vectors<S> {
 
     fn sums_of_head(&self, head: usize) -> Matrix<'_, S> {
         let len = self.windows * self.hidden;
-        Matrix::new(&self.sums.as_slice()[head * len..][..len], [self.windows, self.hidden])
+        Matrix::new(&self.sums.as_slice()[head * len..][..len], self.windows, self.hidden)
     }
 
     /// The rows of one head in `values`.
@@ -82,7 +84,7 @@ impl<S: Scalar> Vectors<S> {
     }
 
     fn all_values(&self) -> Matrix<'_, S> {
-        Matrix::new(&self.values.as_slice()[..self.hidden * self.windows], [self.hidden, self.windows])
+        Matrix::new(&self.values.as_slice()[..self.hidden * self.windows], self.hidden, self.windows)
     }
 }
 
@@ -94,9 +96,9 @@ impl AttentionPooling {
         for (head, weight_v) in in_weight.chunks_exact(width * hidden).enumerate() {
             let own = vectors.head_rows(head);
             let sums = &vectors.sums.as_slice()[head * windows * hidden..][..windows * hidden];
-            let sums = Matrix::new(sums, [windows, hidden]).transposed();
+            let sums = Matrix::new(sums, windows, hidden).transposed();
             let values = &mut vectors.values.as_mut_slice()[own];
-            multiply(Matrix::new(weight_v, [width, hidden]), sums, Output::Overwrite, values);
+            multiply(Matrix::new(weight_v, width, hidden), sums, Output::Overwrite, values);
         }
         let bias_v = &parameters.slot(self.in_bias)[2 * hidden..];
         for (row, &bias) in vectors.values.as_mut_slice().chunks_exact_mut(windows).zip(bias_v) {
@@ -105,26 +107,28 @@ impl AttentionPooling {
         let (values, bias) = (vectors.values.as_slice(), parameters.slot(self.out_bias));
         let pooled = &mut vectors.pooled.as_mut_slice()[..windows * hidden];
         pooled.chunks_exact_mut(hidden).for_each(|row| row.copy_from_slice(bias));
-        let values = Matrix::new(&values[..hidden * windows], [hidden, windows]).transposed();
-        let weight = Matrix::new(parameters.slot(self.out_weight), [hidden, hidden]).transposed();
+        let values = Matrix::new(&values[..hidden * windows], hidden, windows).transposed();
+        let weight = Matrix::new(parameters.slot(self.out_weight), hidden, hidden).transposed();
         multiply(values, weight, Output::Add, pooled);
     }
 
-    /// Goes back from the gradient of the pooled vectors to that of the sums, both in `d`; adds the gradients of W_o, b_o, W_v and b_v.
+    /// Goes back from the gradient of the pooled vectors to that of the sums, both in `d`; adds the
+    /// gradients of W_o, b_o, W_v and b_v.
     pub(crate) fn project_backward<S: Scalar>(
         &self,
         parameters: &TensorSet<S>,
-        (vectors, d): (&Vectors<S>, &mut Vectors<S>),
+        vectors: &Vectors<S>,
+        d: &mut Vectors<S>,
         gradients: &mut TensorSet<S>,
     ) {
         let (hidden, width, windows) = (self.hidden, self.head_width(), vectors.windows);
-        let d_pooled = Matrix::new(&d.pooled.as_slice()[..windows * hidden], [windows, hidden]);
+        let d_pooled = Matrix::new(&d.pooled.as_slice()[..windows * hidden], windows, hidden);
         let d_weight = gradients.slot_mut(self.out_weight);
         multiply(d_pooled.transposed(), vectors.all_values().transposed(), Output::Add, d_weight);
         for row in d.pooled.as_slice()[..windows * hidden].chunks_exact(hidden) {
             gradients.slot_mut(self.out_bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
         }
-        let weight = Matrix::new(parameters.slot(self.out_weight), [hidden, hidden]).transposed();
+        let weight = Matrix::new(parameters.slot(self.out_weight), hidden, hidden).transposed();
         let d_values = &mut d.values.as_mut_slice()[..hidden * windows];
         multiply(weight, d_pooled.transposed(), Output::Overwrite, d_values);
 
@@ -134,10 +138,10 @@ impl AttentionPooling {
         }
         for head in 0..self.heads {
             let rows = (2 * hidden + head * width) * hidden;
-            let d_values = Matrix::new(&d.values.as_slice()[d.head_rows(head)], [width, windows]);
+            let d_values = Matrix::new(&d.values.as_slice()[d.head_rows(head)], width, windows);
             let d_weight_v = &mut gradients.slot_mut(self.in_weight)[rows..][..width * hidden];
             multiply(d_values, vectors.sums_of_head(head), Output::Add, d_weight_v);
-            let weight_v = Matrix::new(&parameters.slot(self.in_weight)[rows..][..width * hidden], [width, hidden]);
+            let weight_v = Matrix::new(&parameters.slot(self.in_weight)[rows..][..width * hidden], width, hidden);
             let d_sums = &mut d.sums.as_mut_slice()[head * windows * hidden..][..windows * hidden];
             multiply(d_values.transposed(), weight_v, Output::Overwrite, d_sums);
         }

@@ -2,8 +2,9 @@
 
 //! Attention pooling of many windows of one sequence, each of its last T states.
 //!
-//! The windows of neighbouring samples share all states but one, and the score of a state is the same in all of them. With blocks of T states,
-//! a window is the end of one block and the beginning of the next:
+//! The windows of neighbouring samples share all states but one, and the score of a state is the
+//! same in all of them. With blocks of T states, a window is the end of one block and the beginning
+//! of the next:
 //!
 //! ```text
 //! block          |0 . . . T-1|T . . . 2T-1|
@@ -12,12 +13,14 @@
 //! up a block                 |- ->|            from its beginning to each
 //! ```
 //!
-//! Two passes over the states thus pool all windows, whatever T: two additions a state and one a window, in place of T a window, with nothing
-//! ever taken off a sum (van Herk, *A fast algorithm for local minimum and maximum filters*, 1992). Sums are kept as multiples of e^m, m the largest
+//! Two passes over the states thus pool all windows, whatever T: two additions a state and one a
+//! window, in place of T a window, with nothing ever taken off a sum (van Herk, *A fast algorithm
+//! for local minimum and maximum filters*, 1992). Sums are kept as multiples of e^m, m the largest
 //! exponent in them (Milakov and Gimelshein, *Online normalizer calculation for softmax*, 2018).
 //!
-//! Backward, a state gathers from the windows that it is in, which end within T steps from it on: the same two passes with the places changed.
-//! From S_r, the pooled sum of window r, M_r its largest score and Z_r = Σ e^(s_t - M_r):
+//! Backward, a state gathers from the windows that it is in, which end within T steps from it on:
+//! the same two passes with the places changed. From S_r, the pooled sum of window r, M_r its
+//! largest score and Z_r = Σ e^(s_t - M_r):
 //!
 //! ```text
 //! a_rt = e^(s_t - M_r) / Z_r                       the weight of state t in window r
@@ -50,7 +53,8 @@ pub(crate) struct SlidingRoom {
 
 /// The memory of one timeframe's pooling over sequences of states, forward and backward.
 ///
-/// Windows are told by the sequence and the place of their last state, each once, ascending: `(sequence, T - 1)` and on.
+/// Windows are told by the sequence and the place of their last state, each once, ascending:
+/// `(sequence, T - 1)` and on.
 #[derive(Debug)]
 pub(crate) struct SlidingPooling<S: Scalar> {
     room: SlidingRoom,
@@ -113,8 +117,8 @@ impl<S: Scalar> SlidingPooling<S> {
         self.vectors.set_windows(ends.len());
         let mut first = 0;
         for own in ends.chunk_by(|a, b| a.0 == b.0) {
-            let sequence = self.take(of, (first, own), &mut read);
-            (0..of.heads).for_each(|head| self.sum_windows(of, (sequence, head), first..first + own.len()));
+            let sequence = self.take(of, first, own, &mut read);
+            (0..of.heads).for_each(|head| self.sum_windows(of, sequence, head, first..first + own.len()));
             first += own.len();
         }
         of.project(parameters, &mut self.vectors);
@@ -127,7 +131,8 @@ impl<S: Scalar> SlidingPooling<S> {
         self.d_vectors.pooled_mut()
     }
 
-    /// Gives `write` the gradients of the states, after [`SlidingPooling::forward`] of the same; adds the parameters' gradients to `gradients`.
+    /// Gives `write` the gradients of the states, after [`SlidingPooling::forward`] of the same;
+    /// adds the parameters' gradients to `gradients`.
     pub(crate) fn backward(
         &mut self,
         (of, parameters): (&AttentionPooling, &TensorSet<S>),
@@ -135,13 +140,13 @@ impl<S: Scalar> SlidingPooling<S> {
         (mut read, mut write): (impl FnMut((usize, usize), &mut [S]), impl FnMut((usize, usize), &[S])),
         gradients: &mut TensorSet<S>,
     ) {
-        of.project_backward(parameters, (&self.vectors, &mut self.d_vectors), gradients);
+        of.project_backward(parameters, &self.vectors, &mut self.d_vectors, gradients);
         self.d_keys.as_mut_slice().fill(S::ZERO);
         let mut first = 0;
         for own in ends.chunk_by(|a, b| a.0 == b.0) {
-            let sequence = self.take(of, (first, own), &mut read);
+            let sequence = self.take(of, first, own, &mut read);
             self.d_states.as_mut_slice().fill(S::ZERO);
-            (0..of.heads).for_each(|head| self.gather_gradients(of, (sequence, head)));
+            (0..of.heads).for_each(|head| self.gather_gradients(of, sequence, head));
             let rows = self.d_states.as_slice().chunks_exact(of.hidden).take(self.window_at.len());
             rows.enumerate().for_each(|(t, row)| write((sequence, t), row));
             first += own.len();
@@ -149,7 +154,8 @@ impl<S: Scalar> SlidingPooling<S> {
         of.keys_backward(parameters, self.d_keys.as_slice(), gradients);
     }
 
-    /// The weights `[heads, T]` of window `window`, which ends at `end`, after [`SlidingPooling::forward`].
+    /// The weights `[heads, T]` of window `window`, which ends at `end`, after
+    /// [`SlidingPooling::forward`].
     pub(crate) fn read_weights(&self, window: usize, (sequence, last): (usize, usize), to: &mut [S]) {
         let SlidingRoom { steps, longest, windows, .. } = self.room;
         let heads = to.len() / steps;
@@ -161,11 +167,13 @@ impl<S: Scalar> SlidingPooling<S> {
         }
     }
 
-    /// Takes the states of the sequence whose windows, the first of them being window `first`, end at `ends`.
+    /// Takes the states of the sequence whose windows, the first of them being window `first`, end
+    /// at `ends`.
     fn take(
         &mut self,
         of: &AttentionPooling,
-        (first, ends): (usize, &[(usize, usize)]),
+        first: usize,
+        ends: &[(usize, usize)],
         read: &mut impl FnMut((usize, usize), &mut [S]),
     ) -> usize {
         let (sequence, last) = ends[ends.len() - 1];
@@ -178,13 +186,13 @@ impl<S: Scalar> SlidingPooling<S> {
     }
 
     /// The sums over windows `own` in a head, and their M and Z.
-    fn sum_windows(&mut self, of: &AttentionPooling, (sequence, head): (usize, usize), own: Range<usize>) {
+    fn sum_windows(&mut self, of: &AttentionPooling, sequence: usize, head: usize, own: Range<usize>) {
         let (hidden, len) = (of.hidden, self.window_at.len());
         let SlidingRoom { steps, longest, windows, .. } = self.room;
         let states = self.states.as_slice();
         let scores = &mut self.scores.as_mut_slice()[(sequence * of.heads + head) * longest..][..len];
-        let key = Matrix::new(&self.keys.as_slice()[head * hidden..][..hidden], [hidden, 1]);
-        multiply(Matrix::new(&states[..len * hidden], [len, hidden]), key, Output::Overwrite, scores);
+        let key = Matrix::new(&self.keys.as_slice()[head * hidden..][..hidden], hidden, 1);
+        multiply(Matrix::new(&states[..len * hidden], len, hidden), key, Output::Overwrite, scores);
 
         let largest = &mut self.largest.as_mut_slice()[head * windows..][..windows];
         let totals = &mut self.totals.as_mut_slice()[head * windows..][..windows];
@@ -192,7 +200,7 @@ impl<S: Scalar> SlidingPooling<S> {
         let add = |running: &mut Running<'_, S>, t: usize| {
             running.add((scores[t], S::ONE), (S::ONE, &states[t * hidden..][..hidden]));
         };
-        sweep((len, steps), self.running.as_mut_slice(), add, |running, first, part| {
+        sweep(len, steps, self.running.as_mut_slice(), add, |running, first, part| {
             let Some(window) = window_at.get(first + steps - 1).copied().flatten() else { return };
             let (most, total, sum) = (&mut largest[window], &mut totals[window], vectors.sum_mut(head, window));
             match part {
@@ -216,7 +224,7 @@ impl<S: Scalar> SlidingPooling<S> {
     }
 
     /// Adds a head's part to the gradients of the states and keys.
-    fn gather_gradients(&mut self, of: &AttentionPooling, (sequence, head): (usize, usize)) {
+    fn gather_gradients(&mut self, of: &AttentionPooling, sequence: usize, head: usize) {
         let (hidden, len) = (of.hidden, self.window_at.len());
         let SlidingRoom { steps, longest, windows, .. } = self.room;
         let scores = &self.scores.as_slice()[(sequence * of.heads + head) * longest..][..len];
@@ -232,7 +240,7 @@ impl<S: Scalar> SlidingPooling<S> {
             let exponent = (-largest[window], S::ONE / totals[window]);
             running.add(exponent, (dot(d_sum, vectors.sum(head, window)), d_sum));
         };
-        sweep((len, steps), self.running.as_mut_slice(), add, |running, t, _| {
+        sweep(len, steps, self.running.as_mut_slice(), add, |running, t, _| {
             let (weight, state) = ((scores[t] + running.most).exp(), &states[t * hidden..][..hidden]);
             d_scores[t] += weight * (dot(state, running.vector) - running.number);
             add_scaled(&mut d_states[t * hidden..][..hidden], weight, running.vector);
@@ -283,10 +291,12 @@ enum Part {
     Beginning,
 }
 
-/// Sums up all windows of `steps` places, as far as they are below `len`: calls `add` for each place of a part, and then `read` with the
-/// window's first place. Each window's end comes before its beginning, which there is unless the window is a block.
+/// Sums up all windows of `steps` places, as far as they are below `len`: calls `add` for each
+/// place of a part, and then `read` with the window's first place. Each window's end comes before
+/// its beginning, which there is unless the window is a block.
 fn sweep<S: Scalar>(
-    (len, steps): (usize, usize),
+    len: usize,
+    steps: usize,
     vector: &mut [S],
     add: impl Fn(&mut Running<'_, S>, usize),
     mut read: impl FnMut(&Running<'_, S>, usize, Part),

@@ -21,7 +21,8 @@ pub(crate) struct Predictions<'a> {
     pub(crate) parameters: &'a TensorSet<f32>,
     /// There where no GPU is.
     pub(crate) engine: Option<&'a mut Engine>,
-    /// What computes outputs in the place of the engine: a GPU that has loaded the weights and, where they stay there, the series of the samples.
+    /// What computes outputs in the place of the engine: a GPU that has loaded the weights and,
+    /// where they stay there, the series of the samples.
     pub(crate) gpu: Option<InUse<'a>>,
     pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
@@ -29,7 +30,8 @@ pub(crate) struct Predictions<'a> {
     pub(crate) chunk_percent: u32,
     /// Whether states are those of one pass over each segment.
     pub(crate) streams: bool,
-    /// Whether batches have the bars of their windows also where a GPU has the series, for others than the model.
+    /// Whether batches have the bars of their windows also where a GPU has the series, for others
+    /// than the model.
     pub(crate) reads_bars: bool,
 }
 
@@ -49,14 +51,15 @@ pub(crate) enum Next {
 }
 
 impl Predictions<'_> {
-    /// Predicts batch after batch, in order. `see` takes of a batch what `each` is to have beside its outputs, which may come when the next batch has been seen.
+    /// Predicts batch after batch, in order. `see` takes of a batch what `each` is to have beside
+    /// its outputs, which may come when the next batch has been seen.
     pub(crate) fn for_each<S>(
         &mut self,
         selection: Selection<'_>,
         see: impl FnMut(&BatchView<'_>) -> Result<S>,
         each: impl FnMut(S, &[f32]) -> Result<Next>,
     ) -> Result<()> {
-        self.for_each_of(Computed::Outputs, selection, (see, each))
+        self.for_each_of(Computed::Outputs, selection, see, each)
     }
 
     /// Computes batch after batch, in order.
@@ -64,7 +67,8 @@ impl Predictions<'_> {
         &mut self,
         computed: Computed,
         selection: Selection<'_>,
-        (see, each): (impl FnMut(&BatchView<'_>) -> Result<S>, impl FnMut(S, &[f32]) -> Result<Next>),
+        see: impl FnMut(&BatchView<'_>) -> Result<S>,
+        each: impl FnMut(S, &[f32]) -> Result<Next>,
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
         let graphs = graphs_of(self.model, selection)?;
@@ -78,21 +82,23 @@ impl Predictions<'_> {
         let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, of_series };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         match &mut self.gpu {
-            Some(gpu) => with_batches(source, schedule, |feed| on_gpu((self.model, gpu), feed, (see, each))),
+            Some(gpu) => with_batches(source, schedule, |feed| on_gpu(self.model, gpu, feed, see, each)),
             None => {
                 let (model, parameters) = (self.model, self.parameters);
                 self.engine().load(model, parameters);
                 let streamed = if self.streams { Some(self.stream(selection)?) } else { None };
-                with_batches(source, schedule, |feed| self.on_processor((computed, streamed), feed, (see, each)))
+                with_batches(source, schedule, |feed| self.on_processor(computed, streamed, feed, see, each))
             }
         }
     }
 
     fn on_processor<S>(
         &mut self,
-        (computed, mut streamed): (Computed, Option<Streamed>),
+        computed: Computed,
+        mut streamed: Option<Streamed>,
         feed: &mut Feed<'_>,
-        (mut see, mut each): (impl FnMut(&BatchView<'_>) -> Result<S>, impl FnMut(S, &[f32]) -> Result<Next>),
+        mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
+        mut each: impl FnMut(S, &[f32]) -> Result<Next>,
     ) -> Result<()> {
         let (model, weights) = (self.model, (self.model, self.parameters));
         let mut numbers = Vec::new();
@@ -145,11 +151,14 @@ impl Computed {
     }
 }
 
-/// Outputs are waited for when the next batch is submitted, so that the GPU computes while the host reads them and sees to the batch after that.
+/// Outputs are waited for when the next batch is submitted, so that the GPU computes while the host
+/// reads them and sees to the batch after that.
 fn on_gpu<S>(
-    (model, gpu): (&Model, &mut InUse<'_>),
+    model: &Model,
+    gpu: &mut InUse<'_>,
     feed: &mut Feed<'_>,
-    (mut see, mut each): (impl FnMut(&BatchView<'_>) -> Result<S>, impl FnMut(S, &[f32]) -> Result<Next>),
+    mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
+    mut each: impl FnMut(S, &[f32]) -> Result<Next>,
 ) -> Result<()> {
     let mut finish = |submitted: Option<(S, usize, Fetch<f32>)>| match submitted {
         Some((seen, len, outputs)) => each(seen, &outputs.wait()?[..len]),

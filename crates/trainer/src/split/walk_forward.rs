@@ -9,9 +9,10 @@ use crate::error::{Error, Result};
 
 /// How the test's share of the samples is gone through.
 ///
-/// With shares a, v and c for training, validation and test, K folds and overlap o, each test has c / (1 + (K - 1)(1 - o)) of the samples,
-/// and begins (1 - o) of that after the one before; the first begins where [`split`](super::split) begins its own. Right before a test
-/// lies its validation, v of the samples, and before that what is trained on.
+/// With shares a, v and c for training, validation and test, K folds and overlap o, each test has c
+/// / (1 + (K - 1)(1 - o)) of the samples, and begins (1 - o) of that after the one before; the
+/// first begins where [`split`](super::split) begins its own. Right before a test lies its
+/// validation, v of the samples, and before that what is trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WalkForward {
     /// K, ≥ 1.
@@ -33,7 +34,8 @@ pub enum TrainingWindow {
     Sliding,
 }
 
-/// The times at which the parts of a fold begin, and before which its test ends, in ns; `i64::MAX` for what does not.
+/// The times at which the parts of a fold begin, and before which its test ends, in ns; `i64::MAX`
+/// for what does not.
 struct Instants {
     training: i64,
     validation: i64,
@@ -43,11 +45,13 @@ struct Instants {
 
 /// The parts of the `fold`-th fold, counted from 0.
 ///
-/// Unlike in [`split`](super::split), the purge takes samples away from the end of training and of validation and never from the test:
-/// without overlap, the tests of all folds together are every sample from the first test's beginning on, once.
+/// Unlike in [`split`](super::split), the purge takes samples away from the end of training and of
+/// validation and never from the test: without overlap, the tests of all folds together are every
+/// sample from the first test's beginning on, once.
 ///
 /// # Errors
-/// [`Error::Setting`] for settings out of range; [`Error::NothingLeft`] when a part with a fraction above 0 ends up without samples.
+/// [`Error::Setting`] for settings out of range; [`Error::NothingLeft`] when a part with a fraction
+/// above 0 ends up without samples.
 ///
 /// # Panics
 /// If the purge's times are not one a sample.
@@ -128,7 +132,8 @@ impl WalkForward {
         let SplitFractions { train, validation, test } = fractions;
         let pace = 1.0 - self.overlap;
         let step = test / (1.0 + (self.folds - 1) as f64 * pace) * pace;
-        // In steps, so that without overlap a test ends with the very number that the next one begins with.
+        // In steps, so that without overlap a test ends with the very number that the next one
+        // begins with.
         let after = |steps: f64| train + validation + steps * step;
         let test_start = at(after(fold as f64));
         let validation_start = if validation > 0.0 { at(after(fold as f64) - validation) } else { test_start };
@@ -196,7 +201,8 @@ mod tests {
         let label_end: Vec<i64> = time.iter().map(|t| t + 3).collect();
         let purge = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
         let folds = all(&time, walk(2, TrainingWindow::Expanding, 0.0), purge).unwrap();
-        // The first window of the test opens at 56: the last label may end there. That of the validation opens at 46.
+        // The first window of the test opens at 56: the last label may end there. That of the
+        // validation opens at 46.
         assert_eq!(
             [span(&folds[0].train), span(&folds[0].validation), span(&folds[0].test)],
             [(0, 44), (50, 54), (60, 80)]

@@ -1,9 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! Forward and backward over a batch on several threads, with results that do not depend on their number.
+//! Forward and backward over a batch on several threads, with results that do not depend on their
+//! number.
 //!
-//! A batch is cut into shards of [`SHARD_SAMPLES`], or into its graphs, whatever the number of threads; each shard is computed by one
-//! thread from beginning to end, and the shards' gradients are summed in order. Every sum is thus formed in one order, always.
+//! A batch is cut into shards of [`SHARD_SAMPLES`], or into its graphs, whatever the number of
+//! threads; each shard is computed by one thread from beginning to end, and the shards' gradients
+//! are summed in order. Every sum is thus formed in one order, always.
 
 mod compute;
 mod parts;
@@ -38,7 +40,8 @@ use crate::stream::{Streamed, work_off};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
-/// Samples that one thread takes through the model at a time. Part of the arithmetic: another size sums in another order.
+/// Samples that one thread takes through the model at a time. Part of the arithmetic: another size
+/// sums in another order.
 pub(crate) const SHARD_SAMPLES: usize = 32;
 
 /// The threads and the memory that batches are computed with.
@@ -96,8 +99,8 @@ pub(crate) struct Totals {
 }
 
 impl Engine {
-    /// Starts the threads and takes the memory for batches of any size, a shard a thread. For graphs, whose size is not known here, that
-    /// is left to [`Engine::make_room`].
+    /// Starts the threads and takes the memory for batches of any size, a shard a thread. For
+    /// graphs, whose size is not known here, that is left to [`Engine::make_room`].
     pub(crate) fn new(device: &Device, model: &Model, compute: Compute, purpose: Purpose) -> Result<Self> {
         let Compute { threads, batch_size, form } = compute;
         for (setting, value) in [("the number of threads", threads), ("training.batch_size", batch_size)] {
@@ -130,15 +133,17 @@ impl Engine {
         Ok(self)
     }
 
-    /// The same engine with the LSTMs' matrices in eight bits, made of `parameters` and booked on `scope`; by how much each matrix is changed, under
-    /// its name.
+    /// The same engine with the LSTMs' matrices in eight bits, made of `parameters` and booked on
+    /// `scope`; by how much each matrix is changed, under its name.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`] for weights that are not finite.
+    /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`]
+    /// for weights that are not finite.
     pub(crate) fn with_int8(
         mut self,
         scope: &Scope,
-        (model, parameters): (&Model, &TensorSet<f32>),
+        model: &Model,
+        parameters: &TensorSet<f32>,
     ) -> Result<(Self, Vec<(String, Accuracy)>)> {
         let Some(weights) = self.weights.as_mut().filter(|_| !model.lstms().is_empty()) else {
             let expected = "fast, and a model with an LSTM, for predictions with weights in eight bits";
@@ -168,8 +173,8 @@ impl Engine {
         profile
     }
 
-    /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]: for the shards of smaller batches, or for
-    /// another purpose.
+    /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]:
+    /// for the shards of smaller batches, or for another purpose.
     pub(crate) fn cut_to(&mut self, batch_size: usize, purpose: Purpose) {
         (self.compute.batch_size, self.purpose) = (batch_size, purpose);
         self.workers.clear();
@@ -183,7 +188,7 @@ impl Engine {
         if room != self.room || self.workers.is_empty() {
             // Given back before the new memory is taken.
             self.workers.clear();
-            let worker = |_| Worker::new(&self.device, model, (self.compute.form, room), self.purpose);
+            let worker = |_| Worker::new(&self.device, model, self.compute.form, room, self.purpose);
             self.workers = (0..self.compute.shards_at_once(model, self.purpose)).map(worker).collect::<Result<_>>()?;
             if self.int8 {
                 let scope = self.device.scope("activations");
@@ -194,7 +199,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the memory for batches, of these graphs for a model over graphs, where it is not there already.
+    /// Takes the memory for batches, of these graphs for a model over graphs, where it is not there
+    /// already.
     pub(crate) fn make_room_for(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
         let of_graphs = |graphs: &dyn Graphs| {
             let (samples, edges) = graphs.largest();
@@ -204,7 +210,8 @@ impl Engine {
         self.make_room(model, room)
     }
 
-    /// Makes ready for `parameters`; to be called whenever they have changed, before they are computed with.
+    /// Makes ready for `parameters`; to be called whenever they have changed, before they are
+    /// computed with.
     pub(crate) fn load(&mut self, model: &Model, parameters: &TensorSet<f32>) {
         self.working.iter_mut().for_each(|working| working.take(parameters));
         let parameters = self.working.as_ref().map_or(parameters, |working| &working.parameters);
@@ -213,16 +220,18 @@ impl Engine {
         }
     }
 
-    /// Adds the gradients of `objective` over `batch` to those of `changes`; `totals`, with those of the batch added shard by shard, so that a
-    /// sum does not depend on where batches end.
+    /// Adds the gradients of `objective` over `batch` to those of `changes`; `totals`, with those
+    /// of the batch added shard by shard, so that a sum does not depend on where batches end.
     pub(crate) fn accumulate(
         &mut self,
-        (model, parameters): (&Model, &TensorSet<f32>),
+        model: &Model,
+        parameters: &TensorSet<f32>,
         batch: &BatchView<'_>,
         objective: Objective,
-        (Changes { gradients, mut carried }, mut totals): (Changes<'_>, Totals),
+        Changes { gradients, mut carried }: Changes<'_>,
+        mut totals: Totals,
     ) -> Totals {
-        let weights = weights(model, parameters, (&self.weights, &self.working));
+        let weights = weights(model, parameters, &self.weights, &self.working);
         for shards in parts_of(batch, self.purpose, objective.position).chunks(self.workers.len()) {
             let work = self.workers.par_iter_mut().zip(shards.par_iter());
             let (states, drawn) = (carried.as_deref(), (objective.dropout, objective.seed_and_step));
@@ -258,12 +267,13 @@ impl Engine {
         outputs: &mut [f32],
     ) {
         let len = |samples| model.decoder().rows(samples) * model.outputs();
-        self.compute((model, parameters), batch, (outputs, len), |memory, weights, (shard, outputs)| {
+        self.compute(model, parameters, batch, outputs, len, |memory, weights, (shard, outputs)| {
             outputs.copy_from_slice(memory.forward(weights, shard).0);
         });
     }
 
-    /// Writes the weights with which attention pools the windows of `batch`: `[heads, T]` of one timeframe after another, a row a sample.
+    /// Writes the weights with which attention pools the windows of `batch`: `[heads, T]` of one
+    /// timeframe after another, a row a sample.
     pub(crate) fn pooling_weights(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
@@ -271,19 +281,27 @@ impl Engine {
         to: &mut [f32],
     ) {
         let width = model.pooling_weights_len();
-        self.compute((model, parameters), batch, (to, |samples| samples * width), |memory, weights, (shard, to)| {
-            memory.forward(weights, shard);
-            for (sample, mut row) in to.chunks_exact_mut(width).enumerate() {
-                for (k, len) in model.pooling_weights_lens().enumerate() {
-                    let (own, rest) = row.split_at_mut(len);
-                    memory.read_pooling(model, (k, sample), own);
-                    row = rest;
+        self.compute(
+            model,
+            parameters,
+            batch,
+            to,
+            |samples| samples * width,
+            |memory, weights, (shard, to)| {
+                memory.forward(weights, shard);
+                for (sample, mut row) in to.chunks_exact_mut(width).enumerate() {
+                    for (k, len) in model.pooling_weights_lens().enumerate() {
+                        let (own, rest) = row.split_at_mut(len);
+                        memory.read_pooling(model, k, sample, own);
+                        row = rest;
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
-    /// Writes the weights with which the timeframes of the samples of `batch` are fused, [B, heads, n, n].
+    /// Writes the weights with which the timeframes of the samples of `batch` are fused, [B, heads,
+    /// n, n].
     pub(crate) fn fusion_weights(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
@@ -291,24 +309,33 @@ impl Engine {
         to: &mut [f32],
     ) {
         let width = model.fusion_weights_len();
-        self.compute((model, parameters), batch, (to, |samples| samples * width), |memory, weights, (shard, to)| {
-            memory.forward(weights, shard);
-            for (sample, row) in to.chunks_exact_mut(width).enumerate() {
-                row.copy_from_slice(memory.fusion_weights(model, sample));
-            }
-        });
+        self.compute(
+            model,
+            parameters,
+            batch,
+            to,
+            |samples| samples * width,
+            |memory, weights, (shard, to)| {
+                memory.forward(weights, shard);
+                for (sample, row) in to.chunks_exact_mut(width).enumerate() {
+                    row.copy_from_slice(memory.fusion_weights(model, sample));
+                }
+            },
+        );
     }
 
-    /// Takes the shards of `batch` through the model, and what `each` gets from them to their part of `to`, which is as long as the function
-    /// beside it says of a number of samples.
+    /// Takes the shards of `batch` through the model, and what `each` gets from them to their part
+    /// of `to`, which is as long as the function beside it says of a number of samples.
     fn compute(
         &mut self,
-        (model, parameters): (&Model, &TensorSet<f32>),
+        model: &Model,
+        parameters: &TensorSet<f32>,
         batch: &BatchView<'_>,
-        (to, len): (&mut [f32], impl Fn(usize) -> usize),
+        to: &mut [f32],
+        len: impl Fn(usize) -> usize,
         each: impl Fn(&mut Memory, Weights<'_>, (&Shard<'_>, &mut [f32])) + Sync,
     ) {
-        let weights = weights(model, parameters, (&self.weights, &self.working));
+        let weights = weights(model, parameters, &self.weights, &self.working);
         let mut rest = to;
         let rows = |part: Part| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(len(part.samples.len()));
@@ -336,7 +363,7 @@ impl Engine {
         series: &[Series<'_>],
         streamed: &mut Streamed,
     ) {
-        let weights = weights(model, parameters, (&self.weights, &self.working));
+        let weights = weights(model, parameters, &self.weights, &self.working);
         let passages = Mutex::new(streamed.passages(model, series).into_iter());
         let workers = self.workers.par_iter_mut();
         self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
@@ -345,7 +372,7 @@ impl Engine {
     /// The weights that everything is computed with: `parameters`, or what [`Engine::load`] made of
     /// them for products in 16 bits.
     pub(crate) fn weights<'a>(&'a self, model: &'a Model, parameters: &'a TensorSet<f32>) -> Weights<'a> {
-        weights(model, parameters, (&self.weights, &self.working))
+        weights(model, parameters, &self.weights, &self.working)
     }
 
     /// Does `work` with these weights, and the engine's threads as those of everything parallel in
@@ -359,19 +386,21 @@ impl Engine {
         self.pool.install(|| work(weights));
     }
 
-    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them, on this thread; `state` is then
-    /// that after them.
+    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them,
+    /// on this thread; `state` is then that after them.
     pub(crate) fn advance(
         &mut self,
-        (model, parameters): (&Model, &TensorSet<f32>),
+        model: &Model,
+        parameters: &TensorSet<f32>,
         bars: (usize, &[f32]),
         state: &mut [f32],
     ) {
-        let weights = weights(model, parameters, (&self.weights, &self.working));
+        let weights = weights(model, parameters, &self.weights, &self.working);
         self.workers[0].memory.advance(weights, bars, state);
     }
 
-    /// Writes the state [layers, 2, H] of timeframe `k` after step `t` of those that [`Engine::advance`] went last.
+    /// Writes the state [layers, 2, H] of timeframe `k` after step `t` of those that
+    /// [`Engine::advance`] went last.
     pub(crate) fn read_state(&self, (k, t): (usize, usize), to: &mut [f32]) {
         self.workers[0].memory.read_state(k, (0, t), to);
     }

@@ -12,7 +12,8 @@ use crate::form::Shard;
 use crate::graph::GraphDropout;
 use crate::view::BatchView;
 
-/// The part of a batch that makes a shard: some samples, some runs or, of a batch of graphs, one of them.
+/// The part of a batch that makes a shard: some samples, some runs or, of a batch of graphs, one of
+/// them.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) samples: Range<usize>,
@@ -23,7 +24,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// This part of `batch`, from the states of `carried`; `drawn` is the dropout between layers, and seed and step of that in graphs.
+    /// This part of `batch`, from the states of `carried`; `drawn` is the dropout between layers,
+    /// and seed and step of that in graphs.
     pub(super) fn shard<'a>(
         &'a self,
         batch: &'a BatchView<'a>,

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Where a number first stopped being finite: a step's forward pass once more, with a look at all that it keeps.
+//! Where a number first stopped being finite: a step's forward pass once more, with a look at all
+//! that it keeps.
 
 use megabatch_amp::Trace;
 
@@ -13,16 +14,18 @@ use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
 impl Engine {
-    /// Computes the shards of `batch` one after another as a step of training does, from the states of `carried` and with the same dropout, and looks at
-    /// what each layer gave, in the order of computation. Weights must be loaded.
+    /// Computes the shards of `batch` one after another as a step of training does, from the states
+    /// of `carried` and with the same dropout, and looks at what each layer gave, in the order of
+    /// computation. Weights must be loaded.
     pub(crate) fn trace(
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         batch: &BatchView<'_>,
-        (carried, objective): (Option<&Carried>, Objective),
+        carried: Option<&Carried>,
+        objective: Objective,
         trace: &mut Trace,
     ) {
-        let weights = weights(model, parameters, (&self.weights, &self.working));
+        let weights = weights(model, parameters, &self.weights, &self.working);
         let memory = &mut self.workers[0].memory;
         for part in parts_of(batch, self.purpose, objective.position) {
             let shard = part.shard(batch, carried, Some((objective.dropout, objective.seed_and_step)));
@@ -42,14 +45,14 @@ impl Memory {
     fn trace(&self, model: &Model, samples: usize, trace: &mut Trace) {
         for (k, timeframe) in model.shape().timeframes.iter().enumerate() {
             if !model.lstms().is_empty() {
-                self.trace_layers(model, (k, samples), trace);
+                self.trace_layers(model, k, samples, trace);
             }
             if let Some(pooling) = model.poolings().get(k) {
                 let width = pooling.heads * timeframe.steps;
                 let mut all = vec![0.0; samples * width];
                 let rows = all.chunks_exact_mut(width).enumerate();
-                rows.for_each(|(sample, row)| self.read_pooling(model, (k, sample), row));
-                trace.look((&prefixed("pooling", &timeframe.name), "weights [B, heads, T]"), &all);
+                rows.for_each(|(sample, row)| self.read_pooling(model, k, sample, row));
+                trace.look(&prefixed("pooling", &timeframe.name), "weights [B, heads, T]", &all);
             }
         }
         match self {
@@ -58,17 +61,18 @@ impl Memory {
         }
     }
 
-    /// Looks at the states of timeframe `k`: layer by layer, in each step by step, the cell state before the hidden state.
-    fn trace_layers(&self, model: &Model, (k, samples): (usize, usize), trace: &mut Trace) {
+    /// Looks at the states of timeframe `k`: layer by layer, in each step by step, the cell state
+    /// before the hidden state.
+    fn trace_layers(&self, model: &Model, k: usize, samples: usize, trace: &mut Trace) {
         let (timeframe, config) = (&model.shape().timeframes[k], model.config());
         let name = prefixed("lstm", &timeframe.name);
         for l in 0..config.layers {
             for t in 0..timeframe.steps {
-                let [cells, hidden] = self.layer_states((k, l), (samples, t), config.hidden);
+                let [cells, hidden] = self.layer_states((k, l), samples, t, config.hidden);
                 let layer = format!("layer {l} of {name}");
                 let after = |what: &str| format!("the {what} state after bar {t} [B, H]");
-                trace.look((&layer, &after("cell")), &cells);
-                trace.look((&layer, &after("hidden")), &hidden);
+                trace.look(&layer, &after("cell"), &cells);
+                trace.look(&layer, &after("hidden"), &hidden);
                 if trace.first().is_some() {
                     return;
                 }
@@ -76,15 +80,17 @@ impl Memory {
         }
     }
 
-    /// The cell states, where they are kept, and the hidden states of a layer after step `t`, [B, H] each.
-    fn layer_states(&self, of: (usize, usize), (samples, t): (usize, usize), width: usize) -> [Vec<f32>; 2] {
+    /// The cell states, where they are kept, and the hidden states of a layer after step `t`, [B,
+    /// H] each.
+    fn layer_states(&self, of: (usize, usize), samples: usize, t: usize, width: usize) -> [Vec<f32>; 2] {
         let [mut cells, mut hidden] = [0, 1].map(|_| vec![0.0; samples * width]);
         let rows = cells.chunks_exact_mut(width).zip(hidden.chunks_exact_mut(width));
         for (sample, (cell, hidden)) in rows.enumerate() {
             match self {
-                Memory::Plain(pass) => pass.read_layer(of, (sample, t), [cell, hidden]),
-                // Cell states that are not kept stay zeros: what is wrong with them shows in the hidden states.
-                Memory::Fast(pass) => pass.read_layer(of, (sample, t), [cell, hidden]),
+                Memory::Plain(pass) => pass.read_layer(of, (sample, t), cell, hidden),
+                // Cell states that are not kept stay zeros: what is wrong with them shows in the
+                // hidden states.
+                Memory::Fast(pass) => pass.read_layer(of, (sample, t), cell, hidden),
             }
         }
         [cells, hidden]

@@ -23,7 +23,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(device: &Device, model: &Model, (form, room): (Form, Room), purpose: Purpose) -> Result<Self> {
+    pub(super) fn new(device: &Device, model: &Model, form: Form, room: Room, purpose: Purpose) -> Result<Self> {
         let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
         Ok(Worker {
             memory: Memory::new(&activations, model, (form, room), purpose)?,
@@ -48,15 +48,16 @@ impl Worker {
         let (y, d_y) = self.memory.forward(weights, shard);
         let forward = start.elapsed();
 
-        // What is predicted for a graph as a whole has the targets of its first node, which are those of all.
+        // What is predicted for a graph as a whole has the targets of its first node, which are
+        // those of all.
         let targets = &targets[..y.len() / weights.model.outputs() * outputs];
         let (loss_sum, terms) = match shard.graph {
             Some(_) => {
-                loss.graph_gradient((y, targets), (outputs, count), d_y);
+                loss.graph_gradient(y, targets, outputs, count, d_y);
                 (loss.graph_sum(y, targets, outputs), loss.graph_terms(labelled_rows(targets, outputs), outputs))
             }
             None => {
-                loss.gradient((y, targets), count, d_y);
+                loss.gradient(y, targets, count, d_y);
                 (loss.sum(y, targets), loss.terms(targets))
             }
         };

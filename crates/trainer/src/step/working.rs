@@ -38,7 +38,8 @@ impl WorkingCopy {
 pub(super) fn weights<'a>(
     model: &'a Model,
     parameters: &'a TensorSet<f32>,
-    (packed, working): (&'a Option<PackedWeights>, &'a Option<WorkingCopy>),
+    packed: &'a Option<PackedWeights>,
+    working: &'a Option<WorkingCopy>,
 ) -> Weights<'a> {
     let (parameters, precision) = match working {
         Some(working) => (&working.parameters, working.precision),

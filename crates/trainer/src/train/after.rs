@@ -33,20 +33,22 @@ impl Trainer {
         observer: &mut Observer<'_>,
     ) -> Result<Option<End>> {
         let Some(asked) = self.unfinished else { return Ok(None) };
-        let end = self.after_step(run, schedule, (asked, observer))?;
+        let end = self.after_step(run, schedule, asked, observer)?;
         self.unfinished = None;
         Ok(end)
     }
 
-    /// Validates and saves where it is due; saves in any case when the run ends here. A validation that is due is done even if
-    /// the observer asked to stop: the resumed run, which begins after it, must know the same best.
+    /// Validates and saves where it is due; saves in any case when the run ends here. A validation
+    /// that is due is done even if the observer asked to stop: the resumed run, which begins after
+    /// it, must know the same best.
     fn after_step(
         &mut self,
         run: &Run<'_>,
         schedule: &Schedule,
-        (asked, observer): (ControlFlow<()>, &mut Observer<'_>),
+        asked: ControlFlow<()>,
+        observer: &mut Observer<'_>,
     ) -> Result<Option<End>> {
-        let due = self.due(self.step, (schedule, run));
+        let due = self.due(self.step, schedule, run);
         let mut flow = asked;
         let mut improved = false;
         if due.validation {
@@ -78,7 +80,7 @@ impl Trainer {
     }
 
     /// What is due after so many steps.
-    pub(super) fn due(&self, steps: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Due {
+    pub(super) fn due(&self, steps: u64, schedule: &Schedule, run: &Run<'_>) -> Due {
         let epoch_ends = steps.is_multiple_of(schedule.steps_per_epoch);
         let due = |every: Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
         let validates = epoch_ends || due(self.config.validate_every_steps) || steps == schedule.steps;

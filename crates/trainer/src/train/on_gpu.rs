@@ -7,8 +7,9 @@
 //! device   batches of n, end of n, report  │  batches of n + 1                │  end of n + 1 …
 //! ```
 //!
-//! Nothing that a report could speak against is submitted before that is read: gradients of the next step change neither weights nor the optimizer, and where the run stops, goes back or
-//! is cut, they are dropped.
+//! Nothing that a report could speak against is submitted before that is read: gradients of the
+//! next step change neither weights nor the optimizer, and where the run stops, goes back or is
+//! cut, they are dropped.
 
 use std::time::Instant;
 
@@ -27,7 +28,8 @@ use crate::schedule::Schedule;
 use crate::step::Totals;
 
 impl Trainer {
-    /// What was computed, the sums over its batches, and how the device judged them, with weights that have followed where nothing spoke against it. The batches of the next step are
+    /// What was computed, the sums over its batches, and how the device judged them, with weights
+    /// that have followed where nothing spoke against it. The batches of the next step are
     /// submitted by then.
     pub(super) fn step_on_gpu(
         &mut self,
@@ -42,7 +44,7 @@ impl Trainer {
         };
         // What it was when the step was submitted ahead, the step before may have changed.
         work.objective.scale = self.scale();
-        let settings = step_settings(&self.config, &self.course, (work.objective.count, lr));
+        let settings = step_settings(&self.config, &self.course, work.objective.count, lr);
         self.accelerator_mut().finish(&settings)?;
         if self.goes_on(self.step + 1, of) {
             supply.ahead = Some(self.submit(self.step + 1, supply.feed, of));
@@ -70,9 +72,10 @@ impl Trainer {
         Ok(work)
     }
 
-    /// Whether nothing but the next step comes after so many steps, as far as is known: what else uses the device would undo what was submitted of that.
+    /// Whether nothing but the next step comes after so many steps, as far as is known: what else
+    /// uses the device would undo what was submitted of that.
     fn goes_on(&self, steps: u64, (schedule, run): (&Schedule, &Run<'_>)) -> bool {
-        let due = self.due(steps, (schedule, run));
+        let due = self.due(steps, schedule, run);
         steps < schedule.steps && !due.validation && !due.checkpoint
     }
 
@@ -90,13 +93,14 @@ impl Trainer {
         Ok(Followed { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
     }
 
-    /// Finds what made the loss of a step infinite or NaN. Its batches are read once more, as the next ones have come since.
+    /// Finds what made the loss of a step infinite or NaN. Its batches are read once more, as the
+    /// next ones have come since.
     fn blame_step(&mut self, work: &Work, totals: Totals, (schedule, run): (&Schedule, &Run<'_>)) -> Error {
         let (step, loss) = (self.step + 1, totals.loss_sum / work.objective.count as f64);
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
-        let source = Source { of_series: OfSeries::Bars, ..self.source(run, None, (&scope, schedule.capacity())) };
+        let source = Source { of_series: OfSeries::Bars, ..self.source(run, None, &scope, schedule.capacity()) };
         let found = with_batches(source, batches, |feed| {
             self.settle()?;
             self.engine.load(&self.model, &self.parameters);
@@ -112,7 +116,8 @@ impl Trainer {
             }
             Ok(None)
         });
-        // The processor may compute otherwise than a GPU does, and a device or a source that fails now says less than that the loss was not finite.
+        // The processor may compute otherwise than a GPU does, and a device or a source that fails
+        // now says less than that the loss was not finite.
         found.ok().flatten().unwrap_or_else(|| not_finite("the loss".to_owned(), 0))
     }
 
@@ -124,7 +129,7 @@ impl Trainer {
 const ON_GPU: &str = "the run is on a GPU";
 
 /// What a GPU is told of the end of a step whose losses are divided by `count`.
-fn step_settings(config: &Config, course: &Course, (count, lr): (usize, f64)) -> StepSettings {
+fn step_settings(config: &Config, course: &Course, count: usize, lr: f64) -> StepSettings {
     let optimizer = OptimizerConfig { lr, ..config.optimizer }.settings();
     let loss_max = config.divergence.loss_max(course);
     StepSettings { count: count as f64, loss_max, clip_norm: config.clip_norm, optimizer }

@@ -16,13 +16,15 @@ use crate::error::{Error, Result};
 use crate::schedule::Schedule;
 
 impl Trainer {
-    /// Goes back to the latest checkpoint of `run` that can be read, from which [`Trainer::train`] goes on bit for bit as the
-    /// uninterrupted run would have, unless [`Resumed`] says what is different now. `None` when there is no checkpoint. What a
-    /// killed run left unfinished is removed. A run that had ended, ends at once when it is trained.
+    /// Goes back to the latest checkpoint of `run` that can be read, from which [`Trainer::train`]
+    /// goes on bit for bit as the uninterrupted run would have, unless [`Resumed`] says what is
+    /// different now. `None` when there is no checkpoint. What a killed run left unfinished is
+    /// removed. A run that had ended, ends at once when it is trained.
     ///
     /// # Errors
-    /// [`Error::OtherRun`](crate::Error::OtherRun) when a setting that must be the checkpoint's is not, see [`RunSettings`];
-    /// when no checkpoint can be read, why the newest cannot. The trainer is then as before.
+    /// [`Error::OtherRun`](crate::Error::OtherRun) when a setting that must be the checkpoint's is
+    /// not, see [`RunSettings`]; when no checkpoint can be read, why the newest cannot. The trainer
+    /// is then as before.
     pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
         self.restore(run, None)
     }
@@ -35,7 +37,7 @@ impl Trainer {
         let here = (&settings, &Arithmetic::here(self.config.form));
         let before = before.unwrap_or(u64::MAX);
         let carried = self.carried.as_mut().map(Carried::states_mut);
-        let resumed = checkpoints.load_latest(before, here, (&mut self.parameters, &mut self.optimizer), carried)?;
+        let resumed = checkpoints.load_latest(before, here, &mut self.parameters, &mut self.optimizer, carried)?;
         if let Some(Resumed { state, skipped_paths, .. }) = &resumed {
             self.unreadable.extend(skipped_paths.iter().cloned());
             self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
@@ -51,13 +53,14 @@ impl Trainer {
         Ok(resumed)
     }
 
-    /// Saves the weights and the optimizer as they are now as a checkpoint of `run`; its folder, or `None` where the run keeps
-    /// none.
+    /// Saves the weights and the optimizer as they are now as a checkpoint of `run`; its folder, or
+    /// `None` where the run keeps none.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) when it cannot be written: the checkpoints before it are then still there.
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) for a run without training samples;
-    /// [`Error::Setting`](crate::Error::Setting) for carried state of samples that are stored as windows.
+    /// [`Error::File`](crate::Error::File) when it cannot be written: the checkpoints before it are
+    /// then still there. [`Error::NothingLeft`](crate::Error::NothingLeft) for a run without
+    /// training samples; [`Error::Setting`](crate::Error::Setting) for carried state of samples
+    /// that are stored as windows.
     pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let state = self.state(&Schedule::new(&self.config, run.train.len())?, run);
@@ -66,7 +69,8 @@ impl Trainer {
         checkpoints.save(&state, (&self.parameters, &self.optimizer), carried).map(Some)
     }
 
-    /// Makes ready to carry the states of `run`; those that are carried already stay, if they are of the same bars.
+    /// Makes ready to carry the states of `run`; those that are carried already stay, if they are
+    /// of the same bars.
     pub(super) fn carry_states_of(&mut self, run: &Run<'_>) -> Result<()> {
         if self.config.carry_state {
             let rows = carried_rows(run.samples, run.train)?;

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::events::{Event, Observer, RollbackEvent};
 
 impl Trainer {
-    /// Refuses to go back where there would be nothing to go back to, and saves where nothing is saved yet.
+    /// Refuses to go back where there would be nothing to go back to, and saves where nothing is
+    /// saved yet.
     pub(super) fn prepare_rollbacks(&self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
         if self.config.divergence.rollbacks_max == 0 {
             return Ok(ControlFlow::Continue(()));
@@ -25,7 +26,8 @@ impl Trainer {
         Ok(observer(Event::Checkpoint { step: self.step, path: &path }))
     }
 
-    /// Goes back to the last checkpoint if `error` is a divergence and there are rollbacks left; else gives it back.
+    /// Goes back to the last checkpoint if `error` is a divergence and there are rollbacks left;
+    /// else gives it back.
     pub(super) fn roll_back(
         &mut self,
         error: Error,
@@ -55,7 +57,8 @@ impl Trainer {
         }
         self.course.rollbacks = rollbacks + 1;
         self.course.back_to = Some(self.step);
-        // Told before it is saved: a run that is killed in between goes back once more, and must not find it told already.
+        // Told before it is saved: a run that is killed in between goes back once more, and must
+        // not find it told already.
         let asked = observer(Event::Rollback(RollbackEvent {
             step: self.step,
             failed_step,

@@ -15,7 +15,8 @@ impl Trainer {
     /// # Errors
     /// [`Error::NothingToCut`] at the end of the ladder. What is done of the run is saved then.
     pub(super) fn cut(&mut self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
-        // What is done of the run is on the host then, for the steps with less and for a checkpoint.
+        // What is done of the run is on the host then, for the steps with less and for a
+        // checkpoint.
         self.settle()?;
         let Some(ration) = self.ladder.descend(run.samples.load_ahead().is_some()) else {
             return Err(self.give_up(error, run, observer));
@@ -23,11 +24,12 @@ impl Trainer {
         self.engine.cut_to(ration.batch_size, purpose(&self.config, ration, self.accelerator.is_some()));
         if let Some(accelerator) = self.accelerator.take() {
             let gpu = accelerator.device().clone();
-            // Given back before the new memory is taken: buffers have the size of the largest batch.
+            // Given back before the new memory is taken: buffers have the size of the largest
+            // batch.
             drop(accelerator);
             self.accelerator = Some(Accelerator::new(&gpu, &self.model, &self.config)?);
         }
-        let event = ShortageEvent::new(self.step, &error, (ration, self.config.batch_size));
+        let event = ShortageEvent::new(self.step, &error, ration, self.config.batch_size);
         Ok(observer(Event::Shortage(event)))
     }
 
@@ -45,7 +47,8 @@ impl Trainer {
     fn give_up(&self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Error {
         let is_saved = |step| self.step == 0 || step == Some(self.step);
         let last = run.checkpoints.and_then(|checkpoints| checkpoints.list().ok()?.last().map(|(step, _)| *step));
-        // Weights that nothing could go on from, and a full disk: the checkpoints before are as good as ever.
+        // Weights that nothing could go on from, and a full disk: the checkpoints before are as
+        // good as ever.
         if !is_saved(last)
             && self.check_weights().is_ok()
             && let Ok(Some(path)) = self.save_checkpoint(run)

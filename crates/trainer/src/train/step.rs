@@ -28,7 +28,8 @@ const ON_PROCESSOR: &str = "the run is on the processor";
 /// The batches of a run.
 pub(super) struct Supply<'f, 'a> {
     pub(super) feed: &'f mut Feed<'a>,
-    /// The next step, where a GPU was given its batches already; or what kept it from that, which is that step's error.
+    /// The next step, where a GPU was given its batches already; or what kept it from that, which
+    /// is that step's error.
     pub(super) ahead: Option<Result<Work>>,
 }
 
@@ -70,7 +71,8 @@ impl Trainer {
     pub(super) fn training_step(
         &mut self,
         supply: &mut Supply<'_, '_>,
-        (schedule, run): (&Schedule, &Run<'_>),
+        schedule: &Schedule,
+        run: &Run<'_>,
     ) -> Result<StepEvent> {
         let start = Instant::now();
         let lr = self.rate(schedule);
@@ -93,11 +95,12 @@ impl Trainer {
         // In a step without any known target there is nothing to learn, and no term to divide by.
         let (learns, terms) = (totals.terms > 0, totals.terms.max(1));
         let loss = totals.loss_sum / terms as f64;
-        self.config.divergence.check_loss(&self.course, (self.step + 1, loss))?;
-        // Which targets are known shows as batches are computed: gradients are those of the sum over `count` until here.
+        self.config.divergence.check_loss(&self.course, self.step + 1, loss)?;
+        // Which targets are known shows as batches are computed: gradients are those of the sum
+        // over `count` until here.
         let share = objective.count as f64 / terms as f64;
         let Followed { norm, overflow } = match report {
-            None => self.follow(share, (objective.scale, lr), learns)?,
+            None => self.follow(share, objective.scale, lr, learns)?,
             Some(report) => self.note_report(&report, loss)?,
         };
         if learns {
@@ -144,7 +147,7 @@ impl Trainer {
     /// What is computed in step `step`, counted from 0.
     pub(super) fn work_of(&self, step: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Result<Work> {
         let samples = schedule.step(step);
-        let terms_max = self.terms_max((step, &samples), (schedule, run));
+        let terms_max = self.terms_max(step, &samples, schedule, run);
         let objective = Objective {
             loss: self.config.loss,
             count: terms_max.max(1),
@@ -154,12 +157,13 @@ impl Trainer {
             scale: self.scale(),
         };
         let batches = schedule.batches_of(&samples);
-        let counts = if batches.len() == 1 { None } else { self.counts_ahead(step, (schedule, run))? };
+        let counts = if batches.len() == 1 { None } else { self.counts_ahead(step, schedule, run)? };
         Ok(Work { samples, batches, objective, counts, terms_max })
     }
 
-    /// Norm, clip, update along the gradients times `share` over the loss scale. Nothing is updated where they overflowed.
-    fn follow(&mut self, share: f64, (scale, lr): (f32, f64), learns: bool) -> Result<Followed> {
+    /// Norm, clip, update along the gradients times `share` over the loss scale. Nothing is updated
+    /// where they overflowed.
+    fn follow(&mut self, share: f64, scale: f32, lr: f64, learns: bool) -> Result<Followed> {
         let inverse = (share / f64::from(scale)) as f32;
         let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
         let examined = examine(&[gradients.values()], inverse, Threads::Caller);
@@ -170,7 +174,7 @@ impl Trainer {
         }
         if let Some(factors) = examined.factors(self.config.clip_norm) {
             if learns {
-                self.optimizer.step(&mut self.parameters, gradients, (lr, factors));
+                self.optimizer.step(&mut self.parameters, gradients, lr, factors);
             }
             self.carried.iter_mut().for_each(Carried::commit);
         }
@@ -189,7 +193,7 @@ impl Trainer {
             let (objective, before) = (work.over(&batch, positions), totals.loss_sum);
             let gradients = self.gradients.as_mut().expect(ON_PROCESSOR);
             let changes = Changes { gradients: &mut *gradients, carried: self.carried.as_mut() };
-            totals = self.engine.accumulate((&self.model, &self.parameters), &batch, objective, (changes, totals));
+            totals = self.engine.accumulate(&self.model, &self.parameters, &batch, objective, changes, totals);
             let may_overflow = self.scaler.is_some();
             let finite = totals.loss_sum.is_finite() && (may_overflow || gradients.first_non_finite().is_none());
             if !finite {
@@ -203,8 +207,9 @@ impl Trainer {
         Ok(totals)
     }
 
-    /// Terms of the loss of a step: of graphs those of its known targets, elsewhere those that there are if all targets are known.
-    fn terms_max(&self, (step, samples): (u64, &StepSamples), (schedule, run): (&Schedule, &Run<'_>)) -> usize {
+    /// Terms of the loss of a step: of graphs those of its known targets, elsewhere those that
+    /// there are if all targets are known.
+    fn terms_max(&self, step: u64, samples: &StepSamples, schedule: &Schedule, run: &Run<'_>) -> usize {
         let outputs = self.model.shape().outputs;
         match run.samples.graphs() {
             Some(graphs) => {
@@ -216,8 +221,9 @@ impl Trainer {
         }
     }
 
-    /// Terms of each task in a step of several batches, of which the first has to know how many targets of the last are known.
-    fn counts_ahead(&self, step: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Result<Option<TaskCounts>> {
+    /// Terms of each task in a step of several batches, of which the first has to know how many
+    /// targets of the last are known.
+    fn counts_ahead(&self, step: u64, schedule: &Schedule, run: &Run<'_>) -> Result<Option<TaskCounts>> {
         let Loss::Tasks(tasks) = self.config.loss else { return Ok(None) };
         let batches = schedule.batches(step..step + 1, run.train);
         let mut targets = Targets::of(run.samples, &self.device.scope("batches"))?;
@@ -229,20 +235,21 @@ impl Trainer {
         Ok(Some(counts))
     }
 
-    /// The first number that is not finite, in the order of computation: the batch, the weights, what each layer gives of the batch, the gradients. The name of its tensor, and its index
+    /// The first number that is not finite, in the order of computation: the batch, the weights,
+    /// what each layer gives of the batch, the gradients. The name of its tensor, and its index
     /// there.
     pub(super) fn blame(&mut self, batch: &BatchView<'_>, objective: Objective) -> Option<(String, usize)> {
         if let Some(first) = batch.first_non_finite() {
             return Some(first);
         }
         let mut trace = Trace::new(self.step + 1);
-        self.parameters.tensors().for_each(|(name, _, values)| trace.look(("", name), values));
+        self.parameters.tensors().for_each(|(name, _, values)| trace.look("", name, values));
         if trace.first().is_none() {
             let model = (&self.model, &self.parameters);
-            self.engine.trace(model, batch, (self.carried.as_ref(), objective), &mut trace);
+            self.engine.trace(model, batch, self.carried.as_ref(), objective, &mut trace);
         }
         for (name, _, values) in self.gradients.iter().flat_map(TensorSet::tensors) {
-            trace.look(("", &format!("the gradient of {name}")), values);
+            trace.look("", &format!("the gradient of {name}"), values);
         }
         let first = trace.first()?;
         let of = if first.layer.is_empty() { "" } else { " in " };

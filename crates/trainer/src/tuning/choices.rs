@@ -8,7 +8,8 @@ use megabatch_gpu_core::Cuda;
 use super::{Question, Tuner};
 use crate::error::Result;
 
-/// Choices of one kind, each by all that decides it. A question is put into words only where nothing is known of it yet.
+/// Choices of one kind, each by all that decides it. A question is put into words only where
+/// nothing is known of it yet.
 #[derive(Debug)]
 pub(crate) struct Choices<K, C> {
     tuner: Tuner,
@@ -42,7 +43,8 @@ impl<K: Copy + Eq + Hash, C: Copy> Choices<K, C> {
     pub(crate) fn choose(
         &mut self,
         cuda: &Cuda,
-        (of, question): (K, impl FnOnce() -> Question<C>),
+        of: K,
+        question: impl FnOnce() -> Question<C>,
         measure: impl FnMut(C) -> Result<f32>,
     ) -> Result<C> {
         if let Some(&choice) = self.known.get(&of) {

@@ -16,7 +16,8 @@ pub(super) enum Library {
 }
 
 impl Tuner {
-    /// The name and version of cuBLASLt, where sums may be added in another order and the GPU has the library.
+    /// The name and version of cuBLASLt, where sums may be added in another order and the GPU has
+    /// the library.
     pub(crate) fn library_name(&self, cuda: &Cuda) -> Option<String> {
         if !self.is_fast() {
             return None;
@@ -34,7 +35,8 @@ impl Tuner {
         }
     }
 
-    /// Whether the library did `work`: not where it is not here, or has no way to. After a failure it is not asked again.
+    /// Whether the library did `work`: not where it is not here, or has no way to. After a failure
+    /// it is not asked again.
     pub(crate) fn by_library(
         &self,
         cuda: &Cuda,

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Choices on disk: a file each, so that processes that choose at the same time have nothing to agree on. docs/design/gpu.md describes it.
+//! Choices on disk: a file each, so that processes that choose at the same time have nothing to
+//! agree on. docs/design/gpu.md describes it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,7 +43,8 @@ struct Kept {
 }
 
 impl Store {
-    /// The choice for a question; none where no file of it can be read, or one of another question has its name by chance. An error is a note on what else is in its place.
+    /// The choice for a question; none where no file of it can be read, or one of another question
+    /// has its name by chance. An error is a note on what else is in its place.
     pub(super) fn read(&self, question: &str, ptx: &[&str]) -> Option<std::result::Result<String, String>> {
         let (path, kernels) = self.place(question, ptx);
         match serde_json::from_slice::<Kept>(&std::fs::read(&path).ok()?) {

@@ -1,4 +1,5 @@
-//! Gradients of the plain form against finite differences, in double precision, over random small models and graphs.
+//! Gradients of the plain form against finite differences, in double precision, over random small
+//! models and graphs.
 
 use std::sync::Arc;
 
@@ -31,7 +32,8 @@ impl Problem {
         Loss::Mse.sum(y, &self.targets) / self.targets.len() as f64
     }
 
-    /// Checks `gradient` of the numbers that `place` finds, by central differences at up to 12 of them.
+    /// Checks `gradient` of the numbers that `place` finds, by central differences at up to 12 of
+    /// them.
     fn check(&mut self, memory: &mut AttentionMemory<f64>, gradient: &[f64], place: impl Fn(&mut Self) -> &mut [f64]) {
         const STEP: f64 = 1e-6;
         for index in (0..gradient.len()).step_by(gradient.len().div_ceil(12).max(1)) {
@@ -43,8 +45,9 @@ impl Problem {
             let (after, before) = (loss_at(at + STEP), loss_at(at - STEP));
             let slope = (after - before) / (2.0 * STEP);
             place(self)[index] = at;
-            // The loss's rounding of 1e-16 divided by the step, and curvature, which dropout's factors raise to hundreds; no slope of LeakyReLU or
-            // ReLU jumps within a step of these numbers.
+            // The loss's rounding of 1e-16 divided by the step, and curvature, which dropout's
+            // factors raise to hundreds; no slope of LeakyReLU or ReLU jumps within a step of these
+            // numbers.
             let scale = 1.0 + slope.abs() + before;
             assert!((slope - gradient[index]).abs() < 1e-6 * scale, "{slope} and {}", gradient[index]);
         }
@@ -94,7 +97,7 @@ proptest! {
     ) {
         let scope = Device::cpu().scope("gradients");
         let mut layout = Layout::default();
-        let attention = GraphAttention::new(config, (width, attributes, outputs), &mut layout);
+        let attention = GraphAttention::new(config, width, attributes, outputs, &mut layout);
         let mut parameters = TensorSet::zeros(&scope, &Arc::new(layout)).unwrap();
         attention.initial(seed, &mut parameters);
         // With biases of zero a node that receives nothing would stand on the edge of ReLU.
@@ -112,7 +115,7 @@ proptest! {
         let mut memory = problem.attention.memory(&scope, capacity, Passes::ForwardAndBackward).unwrap();
         let y = problem.attention.forward(&problem.parameters, problem.nodes(), &mut memory).to_vec();
         let mut d_output = vec![0.0; y.len()];
-        Loss::Mse.gradient((&y, &problem.targets), y.len(), &mut d_output);
+        Loss::Mse.gradient(&y, &problem.targets, y.len(), &mut d_output);
         let mut d_x = vec![f64::NAN; problem.x.len()];
         let mut gradients = TensorSet::zeros(&scope, problem.parameters.layout()).unwrap();
         let node_gradients = NodeGradients { d_output: &d_output, d_x: Some(&mut d_x) };

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Graph attention against PyTorch Geometric, against finite differences, and its fast form against its plain one.
+//! Graph attention against PyTorch Geometric, against finite differences, and its fast form against
+//! its plain one.
 
 mod gradients;
 mod made_up;

@@ -1,4 +1,5 @@
-//! Agreement with PyTorch Geometric on every case of `torch_fixture.safetensors`, which `torch_fixture.py` writes.
+//! Agreement with PyTorch Geometric on every case of `torch_fixture.safetensors`, which
+//! `torch_fixture.py` writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,10 +66,11 @@ impl Case {
 
 /// The largest errors allowed, as shares of the tensor's largest magnitude.
 ///
-/// In double precision only the order of sums differs. In single precision a rounding is 6e-8: outputs are sums of up to 54 products through two
-/// layers, gradients pass through both twice and cancel, since the gradients of a softmax sum to zero. Adam moves every weight by about the learning
-/// rate, whatever its gradient's size, so that where a gradient is near zero its error shows in full: up to a hundredth of 1e-2 a step, beside
-/// weights of about 1.
+/// In double precision only the order of sums differs. In single precision a rounding is 6e-8:
+/// outputs are sums of up to 54 products through two layers, gradients pass through both twice and
+/// cancel, since the gradients of a softmax sum to zero. Adam moves every weight by about the
+/// learning rate, whatever its gradient's size, so that where a gradient is near zero its error
+/// shows in full: up to a hundredth of 1e-2 a step, beside weights of about 1.
 struct Tolerances {
     outputs: f64,
     gradients: f64,
@@ -85,7 +87,8 @@ trait Form<S: Scalar> {
         parameters: &TensorSet<S>,
         nodes: Nodes<'_, S>,
         gradient: &dyn Fn(&[S]) -> Vec<S>,
-        to: (&mut TensorSet<S>, &mut [S]),
+        gradients: &mut TensorSet<S>,
+        d_x: &mut [S],
     ) -> Vec<S>;
 }
 
@@ -97,7 +100,8 @@ impl<S: Scalar> Form<S> for Plain<'_, S> {
         parameters: &TensorSet<S>,
         nodes: Nodes<'_, S>,
         gradient: &dyn Fn(&[S]) -> Vec<S>,
-        (gradients, d_x): (&mut TensorSet<S>, &mut [S]),
+        gradients: &mut TensorSet<S>,
+        d_x: &mut [S],
     ) -> Vec<S> {
         let Plain(attention, memory) = self;
         let y = attention.forward(parameters, nodes, memory).to_vec();
@@ -116,7 +120,8 @@ impl Form<f32> for Fast<'_> {
         parameters: &TensorSet<f32>,
         nodes: Nodes<'_, f32>,
         gradient: &dyn Fn(&[f32]) -> Vec<f32>,
-        (gradients, d_x): (&mut TensorSet<f32>, &mut [f32]),
+        gradients: &mut TensorSet<f32>,
+        d_x: &mut [f32],
     ) -> Vec<f32> {
         let Fast(attention, packed, pass) = self;
         packed.pack(attention, parameters);
@@ -155,7 +160,8 @@ impl Fixture<'_> {
         self.compare_beside(largest, tensor, got, tolerance);
     }
 
-    /// The gradients of scores are differences, which a softmax makes sum to zero: they are as exact as the numbers that they are differences of.
+    /// The gradients of scores are differences, which a softmax makes sum to zero: they are as
+    /// exact as the numbers that they are differences of.
     fn compare_gradients<S: Scalar>(&self, gradients: &TensorSet<S>, tolerance: f64) {
         let named = |name: &str| torch_name("grad", name);
         let of_all = gradients.tensors().map(|(name, ..)| largest(&self.f64s(&named(name)))).fold(0.0, f64::max);
@@ -188,7 +194,8 @@ fn check<S: Scalar, F: Form<S>>(
     fixture: &Fixture<'_>,
     case: &Case,
     (attention, layout): (&GraphAttention, &Arc<Layout>),
-    (mut form, tolerances): (F, Tolerances),
+    mut form: F,
+    tolerances: Tolerances,
     dropout: GraphDropout,
 ) {
     let scope = Device::cpu().scope("parity");
@@ -210,10 +217,10 @@ fn check<S: Scalar, F: Form<S>>(
         let mut d_x = vec![S::from_f64(f64::NAN); x.len()];
         let gradient = |y: &[S]| {
             let mut d_y = vec![S::ZERO; y.len()];
-            Loss::Mse.gradient((y, &target), y.len(), &mut d_y);
+            Loss::Mse.gradient(y, &target, y.len(), &mut d_y);
             d_y
         };
-        let y = form.run(&parameters, nodes, &gradient, (&mut gradients, &mut d_x));
+        let y = form.run(&parameters, nodes, &gradient, &mut gradients, &mut d_x);
         if step == 1 {
             fixture.compare("y", &y, tolerances.outputs);
             fixture.compare("grad_x", &d_x, tolerances.gradients);
@@ -245,7 +252,7 @@ fn each_case(check: impl Fn(&Fixture<'_>, &Case, (&GraphAttention, &Arc<Layout>)
     for (name, case) in &cases {
         let mut layout = Layout::default();
         let Sizes { features, attributes, outputs, .. } = case.sizes;
-        let attention = GraphAttention::new(case.config(), (features, attributes, outputs), &mut layout);
+        let attention = GraphAttention::new(case.config(), features, attributes, outputs, &mut layout);
         check(&Fixture { name, file: &file }, case, (&attention, &Arc::new(layout)), dropout);
     }
 }
@@ -256,9 +263,9 @@ fn the_plain_form_agrees_with_pytorch_geometric() {
     each_case(|fixture, case, of, dropout| {
         let capacity = (case.sizes.nodes, fixture.u32s("row").len());
         let double = Plain(of.0, of.0.memory::<f64>(&scope, capacity, Passes::ForwardAndBackward).unwrap());
-        check(fixture, case, of, (double, DOUBLE), dropout);
+        check(fixture, case, of, double, DOUBLE, dropout);
         let single = Plain(of.0, of.0.memory::<f32>(&scope, capacity, Passes::ForwardAndBackward).unwrap());
-        check(fixture, case, of, (single, SINGLE), dropout);
+        check(fixture, case, of, single, SINGLE, dropout);
     });
 }
 
@@ -269,6 +276,6 @@ fn the_fast_form_agrees_with_pytorch_geometric() {
         let capacity = (case.sizes.nodes, fixture.u32s("row").len());
         let packed = PackedAttention::new(&scope, of.0, Passes::ForwardAndBackward).unwrap();
         let pass = AttentionPass::new(&scope, of.0, capacity, Passes::ForwardAndBackward).unwrap();
-        check(fixture, case, of, (Fast(of.0, packed, pass), SINGLE), dropout);
+        check(fixture, case, of, Fast(of.0, packed, pass), SINGLE, dropout);
     });
 }

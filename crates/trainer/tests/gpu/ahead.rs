@@ -12,7 +12,8 @@ use crate::{bits, config, on_gpu, on_processor, shape, train_until, wave, window
 
 const VALIDATION: [usize; 3] = [50, 55, 59];
 
-/// Whether something was submitted that is not done. Work is done when somebody waits for it, and no more of it than that takes.
+/// Whether something was submitted that is not done. Work is done when somebody waits for it, and
+/// no more of it than that takes.
 fn has_work(driver: &FakeDriver, gpu: &Device) -> bool {
     driver.launches();
     let none = driver.launches();
@@ -59,10 +60,10 @@ fn a_run_that_is_stopped_forgets_what_was_submitted_ahead() {
     let (_driver, gpu) = with_kernels();
     let (config, samples) = (config(Precision::Fp16, 1), windows());
     let mut uninterrupted = on_gpu(&gpu, &config);
-    train_until(&mut uninterrupted, &samples, (None, u64::MAX));
+    train_until(&mut uninterrupted, &samples, None, u64::MAX);
     let mut stopped = on_gpu(&gpu, &config);
     for last in [2, 3, 6, u64::MAX] {
-        train_until(&mut stopped, &samples, (None, last));
+        train_until(&mut stopped, &samples, None, last);
     }
     assert!(bits(&stopped) == bits(&uninterrupted), "gradients of a step that was submitted twice count once");
 }

@@ -1,4 +1,5 @@
-//! Dense training: samples that follow one another in one pass, on a GPU beside the same on the processor.
+//! Dense training: samples that follow one another in one pass, on a GPU beside the same on the
+//! processor.
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
@@ -17,8 +18,9 @@ pub(crate) fn normed(precision: Precision, layers: usize) -> Config {
     Config { model: ModelConfig { pooling: Pooling::Last, ..of.model }, ..of }
 }
 
-/// Sixty samples in four segments, with gaps before the 9th, the 20th and the 22nd: windows of M1 end a bar later each time, those of H1 each fourth time, and those of M5 never, but for the gaps. There is
-/// no bar behind those that are learnt.
+/// Sixty samples in four segments, with gaps before the 9th, the 20th and the 22nd: windows of M1
+/// end a bar later each time, those of H1 each fourth time, and those of M5 never, but for the
+/// gaps. There is no bar behind those that are learnt.
 pub(crate) fn with_gaps() -> SeriesInMemory {
     let shape = shape();
     let of = |(timeframe, (slowness, pace)): (&Timeframe, (usize, f32))| {

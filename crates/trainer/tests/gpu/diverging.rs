@@ -1,4 +1,5 @@
-//! Runs that diverge: the device refuses the losses that the processor refuses, and the run goes back as there.
+//! Runs that diverge: the device refuses the losses that the processor refuses, and the run goes
+//! back as there.
 
 use std::ops::ControlFlow;
 

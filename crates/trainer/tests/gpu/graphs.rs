@@ -58,7 +58,8 @@ fn trainer(gpu: Option<&Device>, config: &Config, samples: &dyn Samples) -> Trai
 fn train(
     trainer: &mut Trainer,
     samples: &dyn Samples,
-    (checkpoints, last): (Option<&Checkpoints>, u64),
+    checkpoints: Option<&Checkpoints>,
+    last: u64,
 ) -> (Vec<StepEvent>, Vec<f64>) {
     let train: Vec<usize> = TRAIN.collect();
     let run = Run { samples, train: &train, validation: &VALIDATION, checkpoints };
@@ -83,8 +84,8 @@ fn train(
 /// The same training on the processor and on `gpu`.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (mut of_processor, mut of_gpu) = (trainer(None, config, samples), trainer(Some(gpu), config, samples));
-    let (expected, expected_losses) = train(&mut of_processor, samples, (None, u64::MAX));
-    let (found, losses) = train(&mut of_gpu, samples, (None, u64::MAX));
+    let (expected, expected_losses) = train(&mut of_processor, samples, None, u64::MAX);
+    let (found, losses) = train(&mut of_gpu, samples, None, u64::MAX);
     let (what, tolerance) = (format!("{:?}", (config.loss, &config.model)), tolerance(config));
     let numbers = |steps: &[StepEvent], of: fn(&StepEvent) -> f64| steps.iter().map(of).collect::<Vec<_>>();
     assert_close(&what, &numbers(&found, |step| step.loss), &numbers(&expected, |step| step.loss), tolerance);
@@ -224,7 +225,7 @@ fn a_run_takes_what_was_planned_to_the_byte() {
         let train_on: Vec<usize> = TRAIN.collect();
         let plan = GpuFootprint::of(&config, samples, [&train_on, &VALIDATION]).unwrap();
         gpu.reset_peak();
-        train(&mut trainer(Some(&gpu), &config, samples), samples, (None, u64::MAX));
+        train(&mut trainer(Some(&gpu), &config, samples), samples, None, u64::MAX);
         assert_eq!(plan.total_bytes(), gpu.usage().allocated_bytes_peak, "{:?}: {:?}", config.model, plan.tensors);
     }
 }
@@ -235,16 +236,16 @@ fn each_goes_on_where_the_other_stopped() {
     let (samples, config) = (market(21), Config { loss: Loss::RankPairwise, ..over_graphs(AttentionKind::Gat) });
     let on = |is_gpu: bool| trainer(is_gpu.then_some(&gpu), &config, &samples);
     let mut whole = on(true);
-    let (expected, _) = train(&mut whole, &samples, (None, u64::MAX));
+    let (expected, _) = train(&mut whole, &samples, None, u64::MAX);
     for (begins_on_gpu, ends_on_gpu) in [(true, true), (true, false), (false, true)] {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::new(folder.path());
-        let (mut steps, _) = train(&mut on(begins_on_gpu), &samples, (Some(&checkpoints), 3));
+        let (mut steps, _) = train(&mut on(begins_on_gpu), &samples, Some(&checkpoints), 3);
         let mut rest = on(ends_on_gpu);
         let train_on: Vec<usize> = TRAIN.collect();
         let run = Run { samples: &samples, train: &train_on, validation: &VALIDATION, checkpoints: Some(&checkpoints) };
         assert_eq!(rest.resume(&run).unwrap().unwrap().state.step, 3);
-        steps.extend(train(&mut rest, &samples, (Some(&checkpoints), u64::MAX)).0);
+        steps.extend(train(&mut rest, &samples, Some(&checkpoints), u64::MAX).0);
         let [found, expected] = [&steps, &expected].map(|steps| steps.iter().map(|step| step.loss).collect::<Vec<_>>());
         assert_close(&format!("{begins_on_gpu} {ends_on_gpu}"), &found, &expected, tolerance(&config));
         if begins_on_gpu && ends_on_gpu {
@@ -278,7 +279,8 @@ fn a_gpu_predicts_as_the_processor_does() {
             let exact = predictor(config, samples);
             if int8 { exact.with_int8().unwrap() } else { exact }
         };
-        // A state that lies near the middle of two of the 8191 numbers of eight bits' rows is quantised to either.
+        // A state that lies near the middle of two of the 8191 numbers of eight bits' rows is
+        // quantised to either.
         let tolerance = if int8 { 3e-4 } else { tolerance(config) };
         let indices = [3, 17, 4, 4, 20, 0, 9];
         let selection = Selection { samples, indices: &indices };

@@ -1,4 +1,5 @@
-//! Training and predictions on a GPU beside the same on the processor: by the plain forms of a GPU's operations, and by its kernels on the fake driver.
+//! Training and predictions on a GPU beside the same on the processor: by the plain forms of a
+//! GPU's operations, and by its kernels on the fake driver.
 #![cfg(target_os = "linux")]
 
 mod ahead;
@@ -45,8 +46,9 @@ fn shape() -> SampleShape {
     SampleShape { timeframes: vec![timeframe("M1", 6, 3), timeframe("M5", 1, 1), timeframe("H1", 4, 2)], outputs: 2 }
 }
 
-/// Sixty samples as slices of series: two windows end at each bar of M1, three at each of M5 and seven at each of H1, of which the 40th sample's begins a second segment. Some targets
-/// are not known.
+/// Sixty samples as slices of series: two windows end at each bar of M1, three at each of M5 and
+/// seven at each of H1, of which the 40th sample's begins a second segment. Some targets are not
+/// known.
 fn series() -> SeriesInMemory {
     let shape = shape();
     let (mut series, mut starts) = (Vec::new(), Vec::new());
@@ -69,7 +71,8 @@ fn windows() -> InMemory {
     InMemory::new(shape, features, wave(120, 0.3)).unwrap()
 }
 
-/// Eight steps of eleven samples, of which the last one of an epoch has five; small, and with every part of a step.
+/// Eight steps of eleven samples, of which the last one of an epoch has five; small, and with every
+/// part of a step.
 fn config(precision: Precision, layers: usize) -> Config {
     let model = ModelConfig { hidden: 5, layers, ..ModelConfig::default() };
     let mut config = Config { model, precision, batch_size: 11, threads: 1, seed: 11, ..Config::default() };
@@ -90,7 +93,8 @@ fn whole(precision: Precision, layers: usize) -> Config {
         fusion: Fusion::Attention { heads: 3, feed_forward: 2 },
         ..config.model
     };
-    // The bias of keys has no gradient but what rounding leaves, of which AdamW would follow the sign.
+    // The bias of keys has no gradient but what rounding leaves, of which AdamW would follow the
+    // sign.
     let optimizer = OptimizerConfig { epsilon: 1e-4, ..config.optimizer };
     Config { model, optimizer, ..config }
 }
@@ -109,14 +113,15 @@ fn train(
     samples: &dyn Samples,
     checkpoints: Option<&Checkpoints>,
 ) -> (Vec<StepEvent>, Vec<f64>) {
-    let (steps, losses, _) = train_until(trainer, samples, (checkpoints, u64::MAX));
+    let (steps, losses, _) = train_until(trainer, samples, checkpoints, u64::MAX);
     (steps, losses)
 }
 
 fn train_until(
     trainer: &mut Trainer,
     samples: &dyn Samples,
-    (checkpoints, last): (Option<&Checkpoints>, u64),
+    checkpoints: Option<&Checkpoints>,
+    last: u64,
 ) -> (Vec<StepEvent>, Vec<f64>, Outcome) {
     let train: Vec<usize> = (0..49).collect();
     let run = Run { samples, train: &train, validation: &[50, 55, 59], checkpoints };
@@ -138,8 +143,9 @@ fn train_until(
     (steps, losses, outcome.unwrap())
 }
 
-/// By how much losses, norms of gradients and weights may differ, of the largest number of each. In single precision by the order of sums; in 16 bits by what rounding on either side
-/// of a middle makes of eight steps, of numbers with 11 significant bits or with 8; TF32 has 11 too.
+/// By how much losses, norms of gradients and weights may differ, of the largest number of each. In
+/// single precision by the order of sums; in 16 bits by what rounding on either side of a middle
+/// makes of eight steps, of numbers with 11 significant bits or with 8; TF32 has 11 too.
 fn tolerance(config: &Config) -> f64 {
     match config.precision {
         Precision::Fp32 if config.tf32 => 1e-2,
@@ -229,7 +235,8 @@ fn by_the_plain_forms_of_the_operations() {
     }
 }
 
-/// Each part of the whole model without the others, above one layer and between two, with dropout and without.
+/// Each part of the whole model without the others, above one layer and between two, with dropout
+/// and without.
 #[test]
 fn norms_pooling_and_fusion_in_any_company() {
     for (precision, layers) in PRECISIONS.into_iter().flat_map(|precision| [(precision, 1), (precision, 2)]) {
@@ -317,7 +324,7 @@ fn steps_without_known_targets_are_no_updates_after_a_resume_either() {
     for precision in PRECISIONS {
         let of = Config { run_length: None, max_steps: Some(7), ..config(precision, 1) };
         let mut trainer = on_gpu(&gpu, &of);
-        let (steps, _, _) = train_until(&mut trainer, &samples, (None, 3));
+        let (steps, _, _) = train_until(&mut trainer, &samples, None, 3);
         let silent = steps.iter().filter(|step| step.loss_terms == Some(0)).count() as u64;
         assert!(silent > 0, "{steps:?}");
         assert_eq!(trainer.optimizer().steps(), 3 - silent, "{precision}");
@@ -334,7 +341,7 @@ fn goes_on(gpu: &Device, config: &Config, samples: &dyn Samples) {
         let checkpoints = Checkpoints::new(folder.path());
         let trainer = |is_on_gpu| if is_on_gpu { on_gpu(gpu, config) } else { on_processor(config) };
         let mut first = trainer(begins_on_gpu);
-        let (mut steps, _, outcome) = train_until(&mut first, samples, (Some(&checkpoints), 3));
+        let (mut steps, _, outcome) = train_until(&mut first, samples, Some(&checkpoints), 3);
         assert_eq!((outcome.end, outcome.steps), (End::Stopped, 3));
         let mut second = resumed(trainer(ends_on_gpu), samples, &checkpoints);
         assert_eq!(bits(&second), bits(&first), "what a checkpoint holds");
@@ -397,7 +404,7 @@ fn a_driver_that_fails_ends_a_run_after_the_last_step_that_was_done() {
     let (driver, gpu) = with_kernels();
     let (config, samples) = (config(Precision::Bf16, 1), series());
     let mut whole = on_gpu(&gpu, &config);
-    let (steps, _, _) = train_until(&mut whole, &samples, (None, 2));
+    let (steps, _, _) = train_until(&mut whole, &samples, None, 2);
     assert_eq!(steps.len(), 2);
     let before = bits(&whole);
     // CUDA_ERROR_LAUNCH_FAILED, once.

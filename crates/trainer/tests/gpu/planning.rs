@@ -36,7 +36,8 @@ fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [V
     [planned.collect(), taken.collect()]
 }
 
-/// A run of samples of which each has windows of its own takes what was planned, to the byte, and all of it in an epoch.
+/// A run of samples of which each has windows of its own takes what was planned, to the byte, and
+/// all of it in an epoch.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let [planned, taken] =
         planned_and_taken(gpu, &Config { max_steps: config.max_steps.min(Some(5)), ..config.clone() }, samples);
@@ -79,7 +80,8 @@ fn what_operations_need_for_themselves_is_planned_too() {
         let of = config(Precision::Bf16, layers);
         check(&gpu, &Config { batch_size: 49, max_steps: Some(1), ..of }, &long(21));
     }
-    // Groups of blocks, which tell each other of their steps; the plan knows not how many of them a GPU has room for.
+    // Groups of blocks, which tell each other of their steps; the plan knows not how many of them a
+    // GPU has room for.
     let narrow = config(Precision::Bf16, 1);
     let model = ModelConfig { hidden: 130, ..narrow.model };
     let wide = Config { model, batch_size: 49, max_steps: Some(1), ..narrow };
@@ -109,7 +111,7 @@ fn of_windows_in_common_no_more_is_taken_than_was_planned() {
 }
 
 /// Sixty samples of two timeframes, whose windows end a bar later each time and each fifth time.
-fn one_after_another([fast, slow]: [usize; 2]) -> SeriesInMemory {
+fn one_after_another(fast: usize, slow: usize) -> SeriesInMemory {
     let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
     let shape = SampleShape { timeframes: vec![timeframe("M1", fast, 2), timeframe("M5", slow, 1)], outputs: 2 };
     let of = |(timeframe, slowness): (&Timeframe, usize)| {
@@ -127,13 +129,13 @@ fn dense_training_takes_what_was_planned_to_the_byte() {
     let of_batches = |of: &Config| Config { batch_size: 12, max_steps: Some(12), ..in_runs(of, 6) };
     for layers in [1, 2] {
         for of in [config(Precision::Fp32, layers), normed(Precision::Fp32, layers)] {
-            let [planned, taken] = planned_and_taken(&gpu, &of_batches(&of), &one_after_another([5, 3]));
+            let [planned, taken] = planned_and_taken(&gpu, &of_batches(&of), &one_after_another(5, 3));
             assert_eq!(planned, taken, "{SCOPES:?} and all with {layers} layers");
         }
     }
     // So long that steps are rounded up.
     let of = in_runs(&Config { batch_size: 40, max_steps: Some(2), ..config(Precision::Fp32, 2) }, 40);
-    let [planned, taken] = planned_and_taken(&gpu, &of, &one_after_another([90, 30]));
+    let [planned, taken] = planned_and_taken(&gpu, &of, &one_after_another(90, 30));
     assert_eq!(planned, taken, "{SCOPES:?} and all of long windows");
 }
 

@@ -48,13 +48,14 @@ fn evaluation(predictor: &mut Predictor, samples: &dyn Samples, loss: Loss) -> E
 
 /// The same predictions and errors by the processor and by `gpu`.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
-    check_as(gpu, (config, samples), tolerance(config), |predictor| predictor);
+    check_as(gpu, config, samples, tolerance(config), |predictor| predictor);
 }
 
 /// The same of predictors that became what `settled` makes of them before one went to `gpu`.
 fn check_as(
     gpu: &Device,
-    (config, samples): (&Config, &dyn Samples),
+    config: &Config,
+    samples: &dyn Samples,
     tolerance: f64,
     settled: impl Fn(Predictor) -> Predictor,
 ) {
@@ -95,7 +96,7 @@ fn a_gpu_predicts_in_eight_bits_as_the_processor_does() {
     for gpu in [&gpu, &Device::cpu()] {
         for (config, samples) in [(&of, &series() as &dyn Samples), (&of, &windows()), (&wide, &series())] {
             // A state that lies near the middle of two of the 8191 numbers is quantised to either.
-            check_as(gpu, (config, samples), 3e-4, int8);
+            check_as(gpu, config, samples, 3e-4, int8);
         }
     }
 }
@@ -111,7 +112,8 @@ fn batches_of_a_shape_that_comes_again_are_replayed() {
     };
     let mut replaying = predictor(&config).on_gpu(&gpu).unwrap();
     let [first, second, third] = [(); 3].map(|()| graphs(&mut replaying));
-    // Of three batches of eleven and one of five: what the first one submits besides, for the memory that it takes, never comes again, and windows come to two places in turn.
+    // Of three batches of eleven and one of five: what the first one submits besides, for the
+    // memory that it takes, never comes again, and windows come to two places in turn.
     assert_eq!([first.0, second.0, third.0], [0, 4, 4]);
     // CUDA_ERROR_NOT_SUPPORTED: the driver is not asked again.
     driver.fail("cuStreamBeginCapture_v2", 1, 801);

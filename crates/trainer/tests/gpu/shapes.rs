@@ -1,4 +1,5 @@
-//! Batches that share windows, whose sizes are rounded up: what fills them up changes nothing, and their shapes come again.
+//! Batches that share windows, whose sizes are rounded up: what fills them up changes nothing, and
+//! their shapes come again.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +21,8 @@ fn shape() -> SampleShape {
     SampleShape { timeframes: vec![Timeframe { name: "M5".to_owned(), steps: STEPS, features: 2 }], outputs: 2 }
 }
 
-/// Batches of which each has so many distinct windows, by its number; the other samples read the last of them.
+/// Batches of which each has so many distinct windows, by its number; the other samples read the
+/// last of them.
 fn batches(distinct: fn(usize) -> usize) -> SeriesInMemory {
     let end = |sample: usize| {
         let batch = sample / SAMPLES;

@@ -37,7 +37,8 @@ fn a_step_takes_no_memory_after_the_first_of_its_shape() {
         let given = allocations(&gpu, &mut trainer, &samples);
         assert_eq!(given[1..], [given[0]; 3], "{layers} layers");
     }
-    // In single precision a step has launches for every step of its windows. The fifth batch, of fewer samples, comes with the fourth step.
+    // In single precision a step has launches for every step of its windows. The fifth batch, of
+    // fewer samples, comes with the fourth step.
     let given = allocations(&gpu, &mut on_gpu(&gpu, &config(Precision::Fp32, 2)), &windows());
     assert_eq!(given[1..3], [given[0]; 2]);
     // Norms, pooling and fusion, whose memory is of as many windows and samples as there are.
@@ -73,8 +74,8 @@ fn steps_of_one_shape_have_the_same_launches() {
             ControlFlow::Continue(())
         })
         .unwrap();
-    // The first one finds buffers that are not there yet, windows come to two places in turn, and the fifth has five samples. What is submitted ahead is not done yet where a step is told
-    // of.
+    // The first one finds buffers that are not there yet, windows come to two places in turn, and
+    // the fifth has five samples. What is submitted ahead is not done yet where a step is told of.
     assert_eq!(launches[3], launches[1]);
     assert_ne!(launches[4], launches[2]);
     assert!(rates[1] < rates[2] && rates[2] < rates[3], "{rates:?}");
@@ -114,7 +115,8 @@ fn no_step_waits_for_all_that_was_submitted() {
             })
             .unwrap();
         let of_step = [0, 1].map(|call| waits[1][call] - waits[0][call]);
-        // For what became of the step, and for page-locked memory by each of the two batches that were submitted ahead: two before them are under way.
+        // For what became of the step, and for page-locked memory by each of the two batches that
+        // were submitted ahead: two before them are under way.
         assert_eq!(of_step, [0, 1 + 2 * copies]);
     }
 }
@@ -175,8 +177,9 @@ fn a_step_that_comes_again_is_three_graphs() {
             ControlFlow::Continue(())
         })
         .unwrap();
-    // The end, weights taken up, and the batch of the eighth step, which is as the first four; what the host knows of the step, what the next batch brings and its windows of three
-    // timeframes; what became of the step.
+    // The end, weights taken up, and the batch of the eighth step, which is as the first four; what
+    // the host knows of the step, what the next batch brings and its windows of three timeframes;
+    // what became of the step.
     let of_seventh: Vec<u64> = calls[6].iter().zip(calls[5]).map(|(after, before)| after - before).collect();
     assert_eq!(of_seventh, [0, 3, 5, 1]);
 }

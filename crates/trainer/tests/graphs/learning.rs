@@ -8,9 +8,9 @@ use megabatch_trainer::{
 
 const NODES: usize = 12;
 
-/// `count` rings whose nodes have one number; `target` says what is wanted of a node, from its own number and that of the node so many `hops`
-/// away.
-fn rings((count, hops): (usize, usize), outputs: usize, target: impl Fn(f32, f32) -> Vec<f32>) -> GraphSamples {
+/// `count` rings whose nodes have one number; `target` says what is wanted of a node, from its own
+/// number and that of the node so many `hops` away.
+fn rings(count: usize, hops: usize, outputs: usize, target: impl Fn(f32, f32) -> Vec<f32>) -> GraphSamples {
     let x = numbers(7, count * NODES);
     let ring = |graph: usize| {
         let nodes: Vec<usize> = (graph * NODES..(graph + 1) * NODES).collect();
@@ -44,7 +44,7 @@ fn learnt(config: &Config, samples: &GraphSamples) -> Evaluation {
 
 #[test]
 fn numbers_of_neighbours_are_learnt_through_the_graph_alone() {
-    let samples = rings((60, 1), 1, |neighbour, _| vec![1.5 * neighbour]);
+    let samples = rings(60, 1, 1, |neighbour, _| vec![1.5 * neighbour]);
     let [with, without] = [Some(attention()), None].map(|graph| learnt(&config(graph, Loss::Mse), &samples));
     // The targets' own root mean square is 0.87.
     assert!(with.metrics.rmse[0] < 0.1, "{with:?}");
@@ -56,7 +56,7 @@ fn numbers_of_neighbours_are_learnt_through_the_graph_alone() {
 #[test]
 fn ranks_of_neighbours_are_learnt_by_both_losses() {
     // Larger than a loss of ranks could tell from its own multiple.
-    let samples = rings((60, 1), 2, |neighbour, own| vec![100.0 * neighbour, -0.01 * neighbour + 0.001 * own]);
+    let samples = rings(60, 1, 2, |neighbour, own| vec![100.0 * neighbour, -0.01 * neighbour + 0.001 * own]);
     for loss in [Loss::RankPairwise, Loss::RankListwise { temperature: 1.0 }] {
         let information = learnt(&config(Some(attention()), loss), &samples).metrics.information.unwrap();
         assert!(information.rank_ic[0].unwrap() > 0.95, "{loss:?}: {information:?}");
@@ -64,11 +64,12 @@ fn ranks_of_neighbours_are_learnt_by_both_losses() {
     }
 }
 
-/// The recipe of the paper of GAT for citations, without its dropout, which would leave nothing of one number: two layers, eight heads of eight,
-/// ELU, classes straight from the last layer, Adam with L2.
+/// The recipe of the paper of GAT for citations, without its dropout, which would leave nothing of
+/// one number: two layers, eight heads of eight, ELU, classes straight from the last layer, Adam
+/// with L2.
 #[test]
 fn classes_two_hops_away_are_learnt_by_two_layers_and_not_by_one() {
-    let samples = rings((60, 2), 3, |far, _| {
+    let samples = rings(60, 2, 3, |far, _| {
         let class = if far < -0.4 { 0 } else { 1 + usize::from(far > 0.4) };
         (0..3).map(|k| f32::from(u8::from(k == class))).collect()
     });

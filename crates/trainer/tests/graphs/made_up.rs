@@ -26,14 +26,15 @@ pub(crate) struct MadeUpGraph {
     labelled: usize,
 }
 
-/// What a graph is made of: nodes, edges (to, from), attributes in the order of rows, and nodes or graphs with targets.
+/// What a graph is made of: nodes, edges (to, from), attributes in the order of rows, and nodes or
+/// graphs with targets.
 pub(crate) type Parts = (Vec<usize>, Vec<(u32, u32)>, Vec<f32>, usize);
 
 impl GraphSamples {
     pub(crate) fn new(inner: InMemory, attributes: usize, graphs: Vec<Parts>) -> Self {
         let graph = |(nodes, edges, attributes, labelled): Parts| {
             let (to, from): (Vec<u32>, Vec<u32>) = edges.into_iter().unzip();
-            let by_row = Compressed::from_edges((&to, &from), (nodes.len(), nodes.len())).unwrap();
+            let by_row = Compressed::from_edges(&to, &from, nodes.len(), nodes.len()).unwrap();
             let by_column = by_row.csr(nodes.len()).unwrap().transposed().unwrap();
             MadeUpGraph { nodes, by_row, by_column, attributes, labelled }
         };
@@ -151,8 +152,9 @@ pub(crate) fn one_bar(features: usize, outputs: usize) -> SampleShape {
     SampleShape { timeframes: vec![Timeframe { name: String::new(), steps: 1, features }], outputs }
 }
 
-/// `days` graphs of 1 to 7 nodes each, with two timeframes, two attributes an edge and two targets. Every fourth day has no edges; every fifth
-/// sample has no second target and every eleventh day none at all. The first target is a mean over neighbours.
+/// `days` graphs of 1 to 7 nodes each, with two timeframes, two attributes an edge and two targets.
+/// Every fourth day has no edges; every fifth sample has no second target and every eleventh day
+/// none at all. The first target is a mean over neighbours.
 pub(crate) fn market(days: usize) -> GraphSamples {
     let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
     let shape = SampleShape { timeframes: vec![timeframe("M1", 5, 3), timeframe("H1", 2, 2)], outputs: 2 };
@@ -188,13 +190,15 @@ pub(crate) fn market(days: usize) -> GraphSamples {
 
 /// Trains on the graphs `train`, and gives the trainer and every step's loss.
 pub(crate) fn trained(config: &Config, samples: &dyn Samples, train: &[usize]) -> (Trainer, Vec<f64>) {
-    trained_on(&Device::cpu(), (config, samples, train)).unwrap()
+    trained_on(&Device::cpu(), config, samples, train).unwrap()
 }
 
 /// The same on `device`.
 pub(crate) fn trained_on(
     device: &Device,
-    (config, samples, train): (&Config, &dyn Samples, &[usize]),
+    config: &Config,
+    samples: &dyn Samples,
+    train: &[usize],
 ) -> Result<(Trainer, Vec<f64>)> {
     let run = Run { samples, train, validation: &[], checkpoints: None };
     let mut trainer = Trainer::new(device, config.clone(), samples.shape().clone())?;

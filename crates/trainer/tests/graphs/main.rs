@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Models over graphs: trained by the one loop, with its threads, accumulation and resuming, and evaluated.
+//! Models over graphs: trained by the one loop, with its threads, accumulation and resuming, and
+//! evaluated.
 
 mod evaluating;
 mod learning;

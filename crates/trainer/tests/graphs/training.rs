@@ -1,4 +1,5 @@
-//! The same result whatever the threads, the batches and the interruptions; and the same in both forms.
+//! The same result whatever the threads, the batches and the interruptions; and the same in both
+//! forms.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +23,8 @@ fn graph() -> GraphConfig {
     GraphConfig { heads: 2, hidden: 3, dropout: 0.2, attention_dropout: 0.3, ..GraphConfig::default() }
 }
 
-/// An LSTM of two layers under attention, with dropout everywhere; tests change what they are about.
+/// An LSTM of two layers under attention, with dropout everywhere; tests change what they are
+/// about.
 fn config() -> Config {
     let model = ModelConfig {
         hidden: 5,
@@ -35,7 +37,8 @@ fn config() -> Config {
     Config { model, dropout: 0.25, batch_size: 4, run_length: Some(1), threads: 2, seed: 11, ..Config::default() }
 }
 
-/// The targets that `loss` takes: class labels for cross entropy, the numbers as they are for others.
+/// The targets that `loss` takes: class labels for cross entropy, the numbers as they are for
+/// others.
 fn with_targets_for(loss: Loss, mut samples: GraphSamples) -> GraphSamples {
     if loss == Loss::CrossEntropy {
         samples.classify();
@@ -87,7 +90,7 @@ fn memory_that_runs_short_changes_no_bit() {
     for request in 0..60 {
         let device = Device::cpu();
         device.refuse_requests(request..request + 1);
-        match trained_on(&device, (&config, &samples, &all)) {
+        match trained_on(&device, &config, &samples, &all) {
             Ok((trainer, losses)) => {
                 assert!((bits(&trainer), &losses) == (bits(&calm.0), &calm.1), "request {request}");
             }
@@ -125,7 +128,8 @@ fn a_resumed_run_ends_in_the_same_bits() {
     assert_eq!(rest.train(&run, &mut |_| ControlFlow::Continue(())).unwrap(), outcome);
     assert_eq!(bits(&rest), bits(&whole));
 
-    // What decides how the next steps are made may change, and is told; what the weights mean may not.
+    // What decides how the next steps are made may change, and is told; what the weights mean may
+    // not.
     let with = |change: fn(&mut GraphConfig)| {
         let mut other = config.clone();
         other.model.graph.iter_mut().for_each(change);
@@ -163,7 +167,8 @@ fn sgd(lr: f64) -> OptimizerConfig {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The change of one optimizer step at the rate 1 is the gradient. Sums of up to 500 terms of order 1 round in another order.
+    /// The change of one optimizer step at the rate 1 is the gradient. Sums of up to 500 terms of
+    /// order 1 round in another order.
     #[test]
     fn the_fast_form_computes_what_the_plain_form_does(
         (hidden, layers, lstm) in (1usize..20, 1usize..3, any::<bool>()),

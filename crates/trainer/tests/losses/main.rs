@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Losses and their gradients against PyTorch's of `torch_losses.json`, which `torch_fixture.py` beside this file writes.
+//! Losses and their gradients against PyTorch's of `torch_losses.json`, which `torch_fixture.py`
+//! beside this file writes.
 
 use megabatch_trainer::Loss;
 use serde::Deserialize;
@@ -29,7 +30,7 @@ fn losses_and_gradients_are_those_of_pytorch() {
         let found = loss.sum(&outputs, &targets) / terms as f64;
         assert!((found - mean).abs() < TOLERANCE, "{loss:?}: {found} for {mean}");
         let mut d = vec![f64::NAN; outputs.len()];
-        loss.gradient((&outputs, &targets), terms, &mut d);
+        loss.gradient(&outputs, &targets, terms, &mut d);
         for (d, expected) in d.iter().zip(&gradient) {
             assert!((d - expected).abs() < TOLERANCE, "{loss:?}: {d} for {expected}");
         }

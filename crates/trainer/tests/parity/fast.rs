@@ -1,5 +1,5 @@
-//! The fast form, as a trainer uses it: outputs, losses, gradients, and what the optimizer makes of them. States and the
-//! gradients of inputs, which the plain form tells, do not leave the fast one.
+//! The fast form, as a trainer uses it: outputs, losses, gradients, and what the optimizer makes of
+//! them. States and the gradients of inputs, which the plain form tells, do not leave the fast one.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,8 +24,8 @@ pub(crate) fn check(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
     let problem = Problem { case, samples, weights: &weights };
 
     problem.compare_outputs(&mut fixture);
-    problem.compare_gradients(&mut fixture, ("grad", None));
-    problem.compare_gradients(&mut fixture, ("clipped", Some(case.clip)));
+    problem.compare_gradients(&mut fixture, "grad", None);
+    problem.compare_gradients(&mut fixture, "clipped", Some(case.clip));
     problem.compare_steps(&mut fixture);
     fixture.check_that_all_was_seen(&["out.hn", "out.cn", "out.seq", "grad.input."]);
     fixture.worst
@@ -100,7 +100,7 @@ impl Problem<'_> {
     }
 
     /// With β1 = 0 the first moment is the gradient of the last step, to the bit.
-    fn compare_gradients(&self, fixture: &mut Fixture, (prefix, clip_norm): (&str, Option<f64>)) {
+    fn compare_gradients(&self, fixture: &mut Fixture, prefix: &str, clip_norm: Option<f64>) {
         let optimizer = OptimizerConfig { kind: OptimizerKind::AdamW, beta1: 0.0, ..OptimizerConfig::default() };
         let mut trainer = self.trainer(optimizer, clip_norm);
         self.step(&mut trainer);

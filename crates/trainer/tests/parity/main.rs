@@ -1,9 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! Agreement with PyTorch on every file of `fixtures/torch`, which hold a case each: inputs, weights, outputs, gradients and
-//! three optimizer steps as PyTorch computed them, in double and in single precision.
+//! Agreement with PyTorch on every file of `fixtures/torch`, which hold a case each: inputs,
+//! weights, outputs, gradients and three optimizer steps as PyTorch computed them, in double and in
+//! single precision.
 //!
-//! Names there map to ours: `fc.*` is `head.*`, `lstms.{k}.*` is `lstm.<TF>.*` with the k-th timeframe.
+//! Names there map to ours: `fc.*` is `head.*`, `lstms.{k}.*` is `lstm.<TF>.*` with the k-th
+//! timeframe.
 
 mod fast;
 mod fixture;
@@ -49,7 +51,8 @@ fn the_plain_form_agrees_with_pytorch() {
     worst.print();
 }
 
-/// Double precision tells what the numbers should be; the fast form computes them in single precision either way.
+/// Double precision tells what the numbers should be; the fast form computes them in single
+/// precision either way.
 #[test]
 fn the_fast_form_agrees_with_pytorch() {
     let mut worst = Worst::default();

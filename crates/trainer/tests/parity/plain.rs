@@ -8,7 +8,7 @@ use megabatch_trainer::{InputGradients, Loss, Optimizer, Pass, Scalar, TensorSet
 use crate::fixture::{Case, Fixture, torch_name};
 
 /// [T, B, W] as [B, T, W].
-fn batch_first<S: Copy>(values: &[S], [steps, samples, width]: [usize; 3]) -> Vec<S> {
+fn batch_first<S: Copy>(values: &[S], steps: usize, samples: usize, width: usize) -> Vec<S> {
     let rows = (0..samples).flat_map(|b| (0..steps).map(move |t| (t * samples + b) * width));
     rows.flat_map(|start| values[start..start + width].iter().copied()).collect()
 }
@@ -35,13 +35,13 @@ pub(crate) fn check<S: Scalar>(mut fixture: Fixture, case: &Case) -> BTreeMap<&'
         pass.load(case.b, windows.iter().map(Vec::as_slice));
         for (layer, state) in initial.iter().flat_map(|state| (0..case.l).zip(std::iter::repeat(state))) {
             let own = layer * case.b * case.h..(layer + 1) * case.b * case.h;
-            pass.set_initial_state(0, layer, (&state[0][own.clone()], &state[1][own]));
+            pass.set_initial_state(0, layer, &state[0][own.clone()], &state[1][own]);
         }
         model.forward(&parameters, &mut pass);
         let count = targets.len();
         let loss = Loss::Mse.sum(pass.outputs(), &targets) / count as f64;
         let (outputs, d_outputs) = pass.outputs_and_gradient_mut();
-        Loss::Mse.gradient((outputs, &targets), count, d_outputs);
+        Loss::Mse.gradient(outputs, &targets, count, d_outputs);
         gradients.clear();
         model.backward(&parameters, &mut pass, &mut gradients);
 
@@ -78,14 +78,14 @@ fn compare_outputs<S: Scalar>(fixture: &mut Fixture, case: &Case, pass: &Pass<S>
     fixture.compare("outputs", "out.cn", &cell);
     fixture.compare("outputs", "out.y", pass.outputs());
     if case.timeframes.is_none() {
-        fixture.compare("outputs", "out.seq", &batch_first(pass.sequence(0), [case.t, case.b, case.h]));
+        fixture.compare("outputs", "out.seq", &batch_first(pass.sequence(0), case.t, case.b, case.h));
     }
 }
 
 fn compare_gradients<S: Scalar>(fixture: &mut Fixture, case: &Case, pass: &Pass<S>) {
     let lengths = case.timeframes.clone().unwrap_or_else(|| vec![case.t]);
     for (k, &steps) in lengths.iter().enumerate() {
-        let gradient = batch_first(pass.input_gradient(k).unwrap(), [steps, case.b, case.f]);
+        let gradient = batch_first(pass.input_gradient(k).unwrap(), steps, case.b, case.f);
         fixture.compare("gradients", &case.of_timeframe("grad.input.x", k), &gradient);
     }
     if case.carry == 1 {

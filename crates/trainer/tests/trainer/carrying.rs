@@ -1,4 +1,5 @@
-//! Training from carried states: as the definition has it, across interruptions, and refused where it cannot be.
+//! Training from carried states: as the definition has it, across interruptions, and refused where
+//! it cannot be.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -23,7 +24,8 @@ fn carrying() -> Config {
 /// The hidden and the cell state of each layer of a timeframe, [H] each.
 type LayerStates = Vec<(Vec<f64>, Vec<f64>)>;
 
-/// Carried state by its definition: sample by sample, in double precision, the state at each bar from a window that ends there.
+/// Carried state by its definition: sample by sample, in double precision, the state at each bar
+/// from a window that ends there.
 struct ByHand<'a> {
     scope: Scope,
     config: &'a Config,
@@ -62,7 +64,7 @@ impl ByHand<'_> {
             let before = start.checked_sub(1).filter(|_| !begins);
             let states = before.and_then(|row| self.carried.get(&(k, row)));
             for (layer, (hidden, cell)) in states.into_iter().flatten().enumerate() {
-                pass.set_initial_state(k, layer, (hidden, cell));
+                pass.set_initial_state(k, layer, hidden, cell);
             }
         }
         if let Some(dropout) = dropout {
@@ -84,7 +86,7 @@ impl ByHand<'_> {
             let targets = self.samples.series().unwrap().targets[sample * outputs..][..outputs].to_vec();
             loss += Loss::Mse.sum(pass.outputs(), &targets);
             let (y, d_y) = pass.outputs_and_gradient_mut();
-            Loss::Mse.gradient((y, &targets), samples.len() * outputs, d_y);
+            Loss::Mse.gradient(y, &targets, samples.len() * outputs, d_y);
             model.backward(&self.parameters, &mut pass, &mut gradients);
             let longest = model.shape().timeframes.iter().map(|timeframe| timeframe.steps).max().unwrap();
             for length in 1..=longest {
@@ -110,8 +112,9 @@ impl ByHand<'_> {
     }
 }
 
-/// Two passes over the samples in short runs, so that windows find states of earlier steps and of the pass before. The trainer
-/// computes in single precision: 1e-7 a rounding, which a dozen steps at a rate of 0.5 pass on.
+/// Two passes over the samples in short runs, so that windows find states of earlier steps and of
+/// the pass before. The trainer computes in single precision: 1e-7 a rounding, which a dozen steps
+/// at a rate of 0.5 pass on.
 #[test]
 fn windows_start_where_the_last_steps_came_to() {
     let samples = series();
@@ -155,7 +158,8 @@ fn windows_start_where_the_last_steps_came_to() {
     }
 }
 
-/// The state at the bar before a segment is carried to no window in it, although the window before it computed it.
+/// The state at the bar before a segment is carried to no window in it, although the window before
+/// it computed it.
 #[test]
 fn nothing_is_carried_into_a_segment() {
     let shape = SampleShape { timeframes: vec![Timeframe { name: "M1".into(), steps: 2, features: 1 }], outputs: 1 };
@@ -254,8 +258,8 @@ impl Samples for FailsOnce {
     }
 }
 
-/// The plain form, which reads windows from the source. The trainer goes on by itself, or goes back to its last checkpoint, from
-/// where other samples come next than those of the step that failed.
+/// The plain form, which reads windows from the source. The trainer goes on by itself, or goes back
+/// to its last checkpoint, from where other samples come next than those of the step that failed.
 #[test]
 fn a_step_that_fails_halfway_leaves_no_states() {
     let config = Config { batch_size: 4, accumulation_steps: 2, max_steps: Some(14), form: Form::Plain, ..carrying() };
@@ -290,7 +294,7 @@ fn samples_that_are_stored_as_windows_are_refused_by_the_name_of_the_setting() {
                     what bar came before; megabatch convert turns them into series";
     for error in [
         trainer.train(&run, &mut listen).map(drop).unwrap_err(),
-        CarriedStates::of(&carrying(), &samples, [&[0], &[]]).map(drop).unwrap_err(),
+        CarriedStates::of(&carrying(), &samples, &[0], &[]).map(drop).unwrap_err(),
     ] {
         assert_eq!(error.to_string(), expected);
     }

@@ -14,14 +14,16 @@ use proptest::prelude::*;
 
 use crate::made_up::{config, listen, losses, samples, series, trained_on_all};
 
-/// One epoch of steps of gradient descent, whose weights and losses, and whether the device's peak is what it was at the start.
+/// One epoch of steps of gradient descent, whose weights and losses, and whether the device's peak
+/// is what it was at the start.
 fn trained(samples: &dyn Samples, config: &Config) -> (Vec<f32>, Vec<f64>) {
     let (trainer, steps) = trained_on_all(config, samples);
     (trainer.parameters().values().to_vec(), losses(&steps))
 }
 
-/// The bars that a sample's window has in front of it, in each timeframe, if it goes on from that of `first`.
-fn ahead(samples: &SeriesInMemory, (first, sample): (usize, usize)) -> Vec<i64> {
+/// The bars that a sample's window has in front of it, in each timeframe, if it goes on from that
+/// of `first`.
+fn ahead(samples: &SeriesInMemory, first: usize, sample: usize) -> Vec<i64> {
     let view = samples.series().unwrap();
     view.timeframes.iter().map(|series| series.ends[sample] - series.ends[first]).collect()
 }
@@ -29,10 +31,10 @@ fn ahead(samples: &SeriesInMemory, (first, sample): (usize, usize)) -> Vec<i64> 
 /// A list of samples in runs of up to `longest`, as the definition has them.
 fn runs(samples: &SeriesInMemory, list: &[usize], longest: usize) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
-    let reach = |first: usize, at: usize| ahead(samples, (list[first], list[at])).into_iter().max().unwrap();
+    let reach = |first: usize, at: usize| ahead(samples, list[first], list[at]).into_iter().max().unwrap();
     for at in 0..list.len() {
         let follows = at > 0 && {
-            let moved = ahead(samples, (list[at - 1], list[at]));
+            let moved = ahead(samples, list[at - 1], list[at]);
             let steps = samples.shape().timeframes.iter().map(|timeframe| timeframe.steps as i64);
             moved.iter().zip(steps).all(|(moved, steps)| (0..steps).contains(moved))
         };
@@ -44,7 +46,8 @@ fn runs(samples: &SeriesInMemory, list: &[usize], longest: usize) -> Vec<Range<u
     runs
 }
 
-/// The gradients of one step by the definition: each sample from zero over all bars since its run began, in double precision.
+/// The gradients of one step by the definition: each sample from zero over all bars since its run
+/// began, in double precision.
 fn by_hand(samples: &SeriesInMemory, config: &Config) -> (TensorSet<f64>, f64) {
     let (scope, shape) = (Device::cpu().scope("test"), samples.shape().clone());
     let whole = Model::new(shape.clone(), config.model).unwrap();
@@ -66,7 +69,7 @@ fn by_hand(samples: &SeriesInMemory, config: &Config) -> (TensorSet<f64>, f64) {
         .flat_map(|cell| runs(samples, cell, longest).into_iter().map(|run| cell[run].to_vec()).collect::<Vec<_>>())
     {
         for &sample in &run {
-            let moved = ahead(samples, (run[0], sample));
+            let moved = ahead(samples, run[0], sample);
             let longer = |(timeframe, moved): (&Timeframe, &i64)| Timeframe {
                 steps: timeframe.steps + *moved as usize,
                 ..timeframe.clone()
@@ -88,20 +91,21 @@ fn by_hand(samples: &SeriesInMemory, config: &Config) -> (TensorSet<f64>, f64) {
             let targets = &view.targets[sample * shape.outputs..][..shape.outputs];
             let (y, d_y) = pass.outputs_and_gradient_mut();
             loss += Loss::Mse.sum(y, targets);
-            Loss::Mse.gradient((y, targets), samples.len() * shape.outputs, d_y);
+            Loss::Mse.gradient(y, targets, samples.len() * shape.outputs, d_y);
             model.backward(&parameters, &mut pass, &mut gradients);
         }
     }
     (gradients, loss / (samples.len() * shape.outputs) as f64)
 }
 
-/// Bars and windows whose ends move by so many bars a sample: by 3 in place of each seventh step, and by more than a window in place of the
-/// twentieth.
+/// Bars and windows whose ends move by so many bars a sample: by 3 in place of each seventh step,
+/// and by more than a window in place of the twentieth.
 fn walk(count: usize, timeframes: &[(usize, usize, usize)]) -> SeriesInMemory {
     series_whose_ends_move(count, timeframes, |(steps, _, slowness), n| n / slowness + n / 7 * 2 + n / 20 * (steps + 1))
 }
 
-/// Bars and windows: that of sample n ends so many bars after the first one's as `moved` says of the timeframe.
+/// Bars and windows: that of sample n ends so many bars after the first one's as `moved` says of
+/// the timeframe.
 fn series_whose_ends_move(
     count: usize,
     timeframes: &[(usize, usize, usize)],
@@ -125,7 +129,8 @@ fn series_whose_ends_move(
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Single precision over up to 80 steps beside double, as in `forms.rs`; gradients are read off weights of up to 1, which rounds them by 6e-8.
+    /// Single precision over up to 80 steps beside double, as in `forms.rs`; gradients are read off
+    /// weights of up to 1, which rounds them by 6e-8.
     #[test]
     fn a_run_is_one_pass_over_its_bars(
         timeframes in prop::collection::vec((1usize..12, 1usize..20, 1usize..4), 1..4),
@@ -177,8 +182,8 @@ fn streamed_loss(samples: &SeriesInMemory, config: &Config, weights: &[f32]) -> 
     predictor.evaluate(Selection { samples, indices: &indices }, Loss::Mse, None).unwrap().loss
 }
 
-/// A run that begins where its segment does is what evaluation computes, which pools each window by itself: the loss is the same, and
-/// its slope along the gradient is the gradient's length.
+/// A run that begins where its segment does is what evaluation computes, which pools each window by
+/// itself: the loss is the same, and its slope along the gradient is the gradient's length.
 #[test]
 fn attention_pools_the_window_of_each_sample() {
     for (layer_norm, count, timeframes) in

@@ -1,4 +1,5 @@
-//! What becomes of a run that diverges: it goes back and on at half the rate, bit for bit as a run that was told to, or gives up.
+//! What becomes of a run that diverges: it goes back and on at half the rate, bit for bit as a run
+//! that was told to, or gives up.
 
 use std::fs;
 use std::ops::ControlFlow;

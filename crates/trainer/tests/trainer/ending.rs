@@ -120,7 +120,8 @@ fn every_step_uses_the_rate_of_its_schedule() {
     assert_eq!(told.len(), expected.len());
     assert!(told.iter().zip(expected).all(|(told, expected)| (told - expected).abs() < 1e-18), "{told:?}");
 
-    // The first step of plain descent moves the weights by the rate times the gradient: a quarter of that without warm-up.
+    // The first step of plain descent moves the weights by the rate times the gradient: a quarter
+    // of that without warm-up.
     let optimizer =
         OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() };
     let after_one = |warmup_steps| {

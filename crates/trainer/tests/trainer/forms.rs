@@ -26,7 +26,8 @@ fn materialised(series: &SeriesInMemory) -> InMemory {
     InMemory::new(shape, windows, batch.view().targets().to_vec()).unwrap()
 }
 
-/// What one step of gradient descent at rate 1 without clipping changes: the gradients; and its loss.
+/// What one step of gradient descent at rate 1 without clipping changes: the gradients; and its
+/// loss.
 fn step(samples: &dyn Samples, config: &Config) -> (Vec<(String, Vec<f32>)>, f64, f64) {
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();
@@ -78,8 +79,8 @@ fn apart(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest
 }
 
-/// One timeframe: T, F, and how far the end of the window moves at every third sample and at the others; 3 stands for a gap of
-/// 25 bars, beyond which windows share nothing.
+/// One timeframe: T, F, and how far the end of the window moves at every third sample and at the
+/// others; 3 stands for a gap of 25 bars, beyond which windows share nothing.
 type Shape = (usize, usize, [usize; 2]);
 
 fn samples(count: usize, timeframes: &[Shape]) -> SeriesInMemory {
@@ -94,8 +95,9 @@ fn samples(count: usize, timeframes: &[Shape]) -> SeriesInMemory {
     SeriesInMemory::new(shape, series.collect(), numbers(50, count * 3)).unwrap()
 }
 
-/// The same samples, those from the `first`-th on in a second segment, which begins `late` bars before the first window in it.
-fn in_two_segments(samples: &SeriesInMemory, (first, late): (usize, usize)) -> SeriesInMemory {
+/// The same samples, those from the `first`-th on in a second segment, which begins `late` bars
+/// before the first window in it.
+fn in_two_segments(samples: &SeriesInMemory, first: usize, late: usize) -> SeriesInMemory {
     let shape = samples.shape().clone();
     let view = samples.series().unwrap();
     let mut starts = Vec::new();
@@ -150,8 +152,9 @@ impl<'a> Stepwise<'a> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Both forms round each sum of up to 70 · 20 terms in another order, which a few layers and steps pass on: 1e-7 a term at
-    /// the root of their number. The gradients are read off weights of up to 1, which rounds them by 6e-8.
+    /// Both forms round each sum of up to 70 · 20 terms in another order, which a few layers and
+    /// steps pass on: 1e-7 a term at the root of their number. The gradients are read off weights
+    /// of up to 1, which rounds them by 6e-8.
     #[test]
     fn the_fast_form_computes_what_the_plain_one_does(
         timeframes in prop::collection::vec((1usize..20, 1usize..40, [0usize..3, 0usize..4]), 1..4),
@@ -194,9 +197,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Dropout and carried state over several steps, of which each begins where the one before it came to: the plain form in one
-    /// batch a step, the fast form in several. Beside what one step rounds, see above, the weights and the carried states of the
-    /// steps before differ by as much again, and gradients are read off weights of up to 1 that move by the rate times them.
+    /// Dropout and carried state over several steps, of which each begins where the one before it
+    /// came to: the plain form in one batch a step, the fast form in several. Beside what one step
+    /// rounds, see above, the weights and the carried states of the steps before differ by as much
+    /// again, and gradients are read off weights of up to 1 that move by the rate times them.
     #[test]
     fn both_forms_drop_and_carry_the_same(
         timeframes in prop::collection::vec((1usize..12, 1usize..20, [0usize..3, 0usize..4]), 1..3),
@@ -209,8 +213,9 @@ proptest! {
         let (pooling, fusion) = (pooling_of(pooling, hidden), fusion_of(fuses, hidden));
         // As in fusion, see there.
         let layer_norm = layer_norm && hidden > 3;
-        let samples = in_two_segments(&samples(count, &timeframes), (segments.0.min(count), segments.1));
-        // Norms make vectors of length √H, for which steps must be short, or the loss grows with every one.
+        let samples = in_two_segments(&samples(count, &timeframes), segments.0.min(count), segments.1);
+        // Norms make vectors of length √H, for which steps must be short, or the loss grows with
+        // every one.
         let lr: f64 = if fuses || layer_norm { 0.02 } else { 0.25 };
         let config = |form, batch_size, accumulation_steps| Config {
             model: ModelConfig { hidden, layers, layer_norm, pooling, fusion, ..ModelConfig::default() },
@@ -263,7 +268,7 @@ fn large_inputs_saturate_and_stay_finite() {
 
 #[test]
 fn series_give_the_same_bits_on_any_number_of_threads() {
-    let samples = in_two_segments(&samples(100, &[(12, 5, [1, 1]), (6, 4, [0, 1])]), (70, 2));
+    let samples = in_two_segments(&samples(100, &[(12, 5, [1, 1]), (6, 4, [0, 1])]), 70, 2);
     for (dropout, carry_state, pooling) in [(0.0, false, 0), (0.3, true, 0), (0.3, true, 1), (0.0, false, 2)] {
         let bits = |threads, batch_size, accumulation_steps| {
             let config = Config {

@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use crate::made_up::{config, listen, pooling_of, steps_of};
 use crate::resuming::state;
 
-/// Samples whose windows end a bar later in the first timeframe than those of the sample before, and every third time in the others.
+/// Samples whose windows end a bar later in the first timeframe than those of the sample before,
+/// and every third time in the others.
 fn samples(count: usize, timeframes: &[(usize, usize)]) -> SeriesInMemory {
     let numbers = |seed: u64, len: usize| -> Vec<f32> {
         (0..len as u64).map(|i| uniform(Stream { seed, name: "test" }, i) as f32 - 0.5).collect()

@@ -7,7 +7,8 @@ use megabatch_trainer::{
     Ascending, Baselines, Classes, Config, Error, Form, InMemory, Loss, Metrics, Run, Samples, Selection, Trainer,
 };
 
-/// Four of five samples to train on and the others to test with: the made-up targets go round so slowly that a stretch of them is of one class.
+/// Four of five samples to train on and the others to test with: the made-up targets go round so
+/// slowly that a stretch of them is of one class.
 fn split() -> [Vec<usize>; 2] {
     let (test, train) = (0..200).partition(|n: &usize| n.is_multiple_of(5));
     [train, test]

@@ -7,7 +7,8 @@ use megabatch_trainer::{
     Timeframe, load_weights, save_weights,
 };
 
-/// Two timeframes of ninety samples that follow one another, and bars of which one feature is much larger than the others.
+/// Two timeframes of ninety samples that follow one another, and bars of which one feature is much
+/// larger than the others.
 fn samples() -> SeriesInMemory {
     let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
     let shape = SampleShape { timeframes: vec![timeframe("M1", 21, 19), timeframe("H1", 9, 5)], outputs: 3 };
@@ -75,8 +76,9 @@ fn configs() -> [ModelConfig; 3] {
     [config, ModelConfig { layers: 1, bias: false, ..config }, attention]
 }
 
-/// Weights in eight bits and nothing else: the same model with weights that were rounded to them, in single precision, predicts the same but
-/// for the fourteen bits of what they are multiplied with.
+/// Weights in eight bits and nothing else: the same model with weights that were rounded to them,
+/// in single precision, predicts the same but for the fourteen bits of what they are multiplied
+/// with.
 #[test]
 fn the_error_is_that_of_the_weights() {
     for config in configs() {

@@ -1,4 +1,5 @@
-//! Samples that load themselves ahead: the same run as with samples that are gathered, in another memory.
+//! Samples that load themselves ahead: the same run as with samples that are gathered, in another
+//! memory.
 
 use std::error::Error as StdError;
 use std::ops::ControlFlow;
@@ -88,7 +89,8 @@ pub(crate) fn lending_of(device: &Device, count: usize, chunk_samples: usize) ->
     Lending { inner: samples(count), scope: device.scope("lent"), chunk_samples, fails_at: None }
 }
 
-/// Trains on the first 70 samples and validates on the others: the weights' bits, the steps and the evaluation.
+/// Trains on the first 70 samples and validates on the others: the weights' bits, the steps and the
+/// evaluation.
 fn train(config: &Config, samples: &dyn Samples) -> (Vec<u32>, Vec<StepEvent>, Evaluation) {
     let (train, validation): (Vec<usize>, Vec<usize>) = (0..samples.len()).partition(|&n| n < 70);
     let run = Run { samples, train: &train, validation: &validation, checkpoints: None };

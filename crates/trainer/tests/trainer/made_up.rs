@@ -20,8 +20,8 @@ pub(crate) fn samples(count: usize) -> InMemory {
     InMemory::new(shape, vec![m1, h1], targets).unwrap()
 }
 
-/// A hundred samples as slices of series: three windows end at each bar of M1 and six at each of H1, of which the 60th sample's
-/// begins a second segment, two bars after its start.
+/// A hundred samples as slices of series: three windows end at each bar of M1 and six at each of
+/// H1, of which the 60th sample's begins a second segment, two bars after its start.
 pub(crate) fn series() -> SeriesInMemory {
     let shape = samples(1).shape().clone();
     let wave = |len: usize, pace: f32| (0..len).map(|i| (i as f32 * pace).sin()).collect::<Vec<f32>>();
@@ -46,7 +46,8 @@ pub(crate) fn pooling_of(choice: usize, hidden: usize) -> Pooling {
     [Pooling::Last, Pooling::attention(hidden), Pooling::Attention { heads: hidden }][choice]
 }
 
-/// Side by side, or attention. The norms in it turn vectors of very few units into their signs, and gradients into what rounding leaves of them.
+/// Side by side, or attention. The norms in it turn vectors of very few units into their signs, and
+/// gradients into what rounding leaves of them.
 pub(crate) fn fusion_of(fuses: bool, hidden: usize) -> Fusion {
     if fuses && hidden > 3 { Fusion::attention(hidden) } else { Fusion::Concat }
 }
@@ -93,7 +94,8 @@ pub(crate) struct Disturbed {
 pub(crate) enum Disturbance {
     /// The call fails.
     Fail { at_call: usize },
-    /// The call delivers this number in the first place of the k-th window, or of the targets past the windows.
+    /// The call delivers this number in the first place of the k-th window, or of the targets past
+    /// the windows.
     Deliver { at_call: usize, place: usize, value: f32 },
 }
 

@@ -12,7 +12,8 @@ use megabatch_trainer::{
 };
 use proptest::prelude::*;
 
-/// The samples of [`samples`], with the targets that `change` makes of theirs, by sample and horizon.
+/// The samples of [`samples`], with the targets that `change` makes of theirs, by sample and
+/// horizon.
 pub(crate) fn with_targets(count: usize, change: impl Fn(usize, usize, f32) -> f32) -> InMemory {
     let whole = samples(count);
     let mut batch = Batch::new(&Device::cpu().scope("test"), whole.shape(), count).unwrap();
@@ -204,7 +205,8 @@ fn errors_and_baselines_are_those_of_known_targets() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One step of both forms against a pass in double precision over all samples at once, whose loss is the mean over the targets that are known.
+    /// One step of both forms against a pass in double precision over all samples at once, whose
+    /// loss is the mean over the targets that are known.
     #[test]
     fn gradients_are_those_of_the_mean_over_known_targets(
         known in prop::collection::vec(any::<[bool; 2]>(), 40), loss in 0usize..3, batch_size in 1usize..41, fast in any::<bool>(),
@@ -239,7 +241,7 @@ proptest! {
         let known_y = known_y.concat();
         let expected_loss = loss.sum(&known_y, &known_targets) / (terms * width) as f64;
         let mut of_known = vec![0.0; known_y.len()];
-        loss.gradient((&known_y, &known_targets), terms * width, &mut of_known);
+        loss.gradient(&known_y, &known_targets, terms * width, &mut of_known);
         let mut of_known = of_known.chunks_exact(width);
         for (d, target) in d_y.chunks_exact_mut(width).zip(view.targets()) {
             if target.is_nan() { d.fill(0.0) } else { d.copy_from_slice(of_known.next().unwrap()) }
@@ -250,7 +252,8 @@ proptest! {
         prop_assert_eq!(steps[0].loss_terms, (terms < 80).then_some(terms * width));
         let changes = before.parameters().values().iter().zip(after.parameters().values()).map(|(before, after)| before - after);
         for (change, gradient) in changes.zip(gradients.values()) {
-            // Weights of order 1 lose a few units in their last place, and gradients of order 1 as many.
+            // Weights of order 1 lose a few units in their last place, and gradients of order 1 as
+            // many.
             prop_assert!((f64::from(change) - gradient).abs() < 2e-6, "{} for {}", change, gradient);
         }
     }

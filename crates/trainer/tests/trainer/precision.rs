@@ -44,7 +44,8 @@ fn sixteen_bits_learn_what_single_precision_does() {
 /// To the nearest number of a precision.
 type Round = fn(f32) -> f32;
 
-/// One layer and timeframe in plain loops: products of rounded numbers, summed in double precision, and a hidden state that is rounded.
+/// One layer and timeframe in plain loops: products of rounded numbers, summed in double precision,
+/// and a hidden state that is rounded.
 fn by_hand(weights: &TensorSet<f32>, window: &[f32], hidden: usize, round: Round) -> Vec<f64> {
     let tensor = |name: &str| weights.get(name).unwrap();
     let features = tensor("lstm.T.weight_ih_l0").len() / (4 * hidden);
@@ -87,7 +88,8 @@ fn what_a_product_reads_is_rounded_and_its_sums_are_not() {
     trainer.save_weights(&path).unwrap();
     let rounds: [(Precision, Round, f64); 3] = [
         (Precision::Fp32, |x| x, 1e-6),
-        // A sum that lies near the middle of two 16-bit numbers may go either way; 2⁻⁸ and 2⁻¹¹ of a state of at most 1, in a few units.
+        // A sum that lies near the middle of two 16-bit numbers may go either way; 2⁻⁸ and 2⁻¹¹ of
+        // a state of at most 1, in a few units.
         (Precision::Bf16, |x| bf16::from_f32(x).to_f32(), 2e-3),
         (Precision::Fp16, |x| f16::from_f32(x).to_f32(), 2.5e-4),
     ];

@@ -1,4 +1,5 @@
-//! Runs whose device has less memory than was planned: they learn the same, or stop with all that they did saved.
+//! Runs whose device has less memory than was planned: they learn the same, or stop with all that
+//! they did saved.
 
 use std::ops::ControlFlow;
 
@@ -37,7 +38,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// What a run came to: the bits of its weights, those of each step's loss and norm, validations, and what was cut.
+/// What a run came to: the bits of its weights, those of each step's loss and norm, validations,
+/// and what was cut.
 #[derive(Debug, Default)]
 struct Told {
     bits: Vec<u32>,
@@ -48,7 +50,8 @@ struct Told {
 }
 
 impl Told {
-    /// Trains on four fifths of the samples, from the last checkpoint on, or ends with an error; `None` where not even the trainer could be made.
+    /// Trains on four fifths of the samples, from the last checkpoint on, or ends with an error;
+    /// `None` where not even the trainer could be made.
     fn of(device: &Device, case: &Case, checkpoints: Option<&Checkpoints>) -> (Option<Told>, Result<(), Error>) {
         let samples = case.0(device);
         let (train, validation): (Vec<usize>, Vec<usize>) = (0..samples.len()).partition(|&n| n % 5 > 0);

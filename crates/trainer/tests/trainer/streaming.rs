@@ -124,7 +124,8 @@ fn a_follower_predicts_as_the_evaluation_does() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A window of T bars from the streamed state before it gives what the stream gives, up to rounding; so does the other form.
+    /// A window of T bars from the streamed state before it gives what the stream gives, up to
+    /// rounding; so does the other form.
     #[test]
     fn a_window_from_the_streamed_state_ends_in_the_streamed_state(
         (hidden, layers, bias) in (1usize..36, 1usize..4, any::<bool>()), sample in 0usize..100, seed in 0u64..1000,
@@ -149,7 +150,8 @@ proptest! {
         for (k, bars) in whole.iter().enumerate() {
             follower.push(k, &bars[..before(k)]);
             for (layer, state) in follower.state(k).chunks_exact(2 * hidden).take(layers).enumerate() {
-                pass.set_initial_state(k, layer, state.split_at(hidden));
+                let (hidden_state, cell_state) = state.split_at(hidden);
+                pass.set_initial_state(k, layer, hidden_state, cell_state);
             }
             follower.push(k, &bars[before(k)..]);
         }

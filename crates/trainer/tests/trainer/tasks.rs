@@ -179,7 +179,7 @@ proptest! {
             let count = targets.len().max(1);
             expected_loss += group.weight * group.loss.sum(&own, &targets) / count as f64;
             let mut d = vec![0.0; own.len()];
-            group.loss.gradient((&own, &targets), count, &mut d);
+            group.loss.gradient(&own, &targets, count, &mut d);
             let width = group.outputs.len();
             for (place, (row, _)) in of_group().enumerate() {
                 let to = &mut d_y[row * (CLASSES + 1)..][group.outputs.clone()];
@@ -191,7 +191,8 @@ proptest! {
         prop_assert!((steps[0].loss - expected_loss).abs() < 1e-6, "{} for {}", steps[0].loss, expected_loss);
         let changes = before.parameters().values().iter().zip(after.parameters().values()).map(|(before, after)| before - after);
         for (change, gradient) in changes.zip(gradients.values()) {
-            // Weights of order 1 lose a few units in their last place, and gradients of order 1 as many.
+            // Weights of order 1 lose a few units in their last place, and gradients of order 1 as
+            // many.
             prop_assert!((f64::from(change) - gradient).abs() < 2e-6, "{} for {}", change, gradient);
         }
     }

@@ -1,4 +1,5 @@
-//! The training loop: the same result whatever the threads, what the observer hears, and what happens when things go wrong.
+//! The training loop: the same result whatever the threads, what the observer hears, and what
+//! happens when things go wrong.
 
 use std::ops::ControlFlow;
 
@@ -41,7 +42,8 @@ fn accumulated_batches_are_one_large_batch() {
     let (halves, _) = with(64, 2);
     assert_eq!(bits(&halves), bits(&large), "whole shards are summed in the same order");
     let (small, losses) = with(16, 8);
-    // Six steps of 1e-3 each move the weights; the gradients' roundings of 1e-7 show through Adam's normalisation.
+    // Six steps of 1e-3 each move the weights; the gradients' roundings of 1e-7 show through Adam's
+    // normalisation.
     let pairs = small.parameters().values().iter().zip(large.parameters().values());
     let apart = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(apart < 1e-5, "{apart}");
@@ -183,7 +185,8 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
         let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
         let scope = Device::cpu().scope("test");
         let mut weights = trainer.model().initial_parameters::<f32>(&scope, 1).unwrap();
-        // One of the two outputs overflows, whatever the sign of what the hidden states add to its bias.
+        // One of the two outputs overflows, whatever the sign of what the hidden states add to its
+        // bias.
         weights.get_mut("head.weight").unwrap().fill(value);
         weights.get_mut("head.bias").unwrap().copy_from_slice(&[f32::MAX, -f32::MAX]);
         save_weights(&path, &weights).unwrap();
@@ -195,7 +198,8 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
     }
 }
 
-/// Finite weights with which sums overflow, once up and once down, so that their difference is no number.
+/// Finite weights with which sums overflow, once up and once down, so that their difference is no
+/// number.
 #[test]
 fn layers_pooling_and_fusion_that_overflow_are_named() {
     let samples = samples(40);

@@ -25,12 +25,12 @@ pub(crate) fn check(fixture: &mut Fixture<'_>) {
     let windows = timeframes.iter().map(|timeframe| fixture.input(&format!("input.{}", timeframe.name)));
     let samples = InMemory::new(model.shape().clone(), windows.collect(), fixture.input("target")).unwrap();
 
-    compare_outputs(fixture, model, (&samples, &weights));
+    compare_outputs(fixture, model, &samples, &weights);
     compare_gradients(fixture, (&samples, &weights));
     compare_steps(fixture, (&samples, &weights));
 }
 
-fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, (samples, weights): (&InMemory, &Path)) {
+fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, samples: &InMemory, weights: &Path) {
     let compute = Compute { threads: 1, batch_size: fixture.samples(), form: Form::Fast };
     let timeframes = model.shape().timeframes.clone();
     let (pooling, fusion) = (model.config().pooling, model.config().fusion);

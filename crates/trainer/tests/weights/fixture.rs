@@ -82,10 +82,13 @@ impl File {
     }
 }
 
-/// The largest error allowed, as a share of the tensor's largest magnitude, in outputs, gradients and weights after the steps.
+/// The largest error allowed, as a share of the tensor's largest magnitude, in outputs, gradients
+/// and weights after the steps.
 ///
-/// Double precision leaves only the order of sums. In single precision a rounding is 6e-8: up to 20 steps feed each other, gradients are sums
-/// over them and pass through them twice, and through norms, which divide by a spread of a tenth, and AdamW with ε = 1e-3 turns the error of a gradient of 1e-3 into one of a tenth of its step of 1e-2.
+/// Double precision leaves only the order of sums. In single precision a rounding is 6e-8: up to 20
+/// steps feed each other, gradients are sums over them and pass through them twice, and through
+/// norms, which divide by a spread of a tenth, and AdamW with ε = 1e-3 turns the error of a
+/// gradient of 1e-3 into one of a tenth of its step of 1e-2.
 #[derive(Clone, Copy)]
 pub(crate) struct Tolerances([f64; 3]);
 

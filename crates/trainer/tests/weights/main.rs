@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 
-//! Agreement with the module of docs/weights.md: its weights are loaded under their own names, and outputs, weights of attention, gradients and
-//! steps of AdamW are those that PyTorch computed with it, which `torch_fixture.py` keeps in double and in single precision.
+//! Agreement with the module of docs/weights.md: its weights are loaded under their own names, and
+//! outputs, weights of attention, gradients and steps of AdamW are those that PyTorch computed with
+//! it, which `torch_fixture.py` keeps in double and in single precision.
 
 mod fast;
 mod fixture;
@@ -28,7 +29,8 @@ fn the_plain_form_computes_what_the_module_does() {
     check("single", "float32", Tolerances::SINGLE, plain::check::<f32>);
 }
 
-/// Double precision tells what the numbers should be; the fast form computes them in single precision either way.
+/// Double precision tells what the numbers should be; the fast form computes them in single
+/// precision either way.
 #[test]
 fn the_fast_form_computes_what_the_module_does() {
     check("against double", "float64", Tolerances::SINGLE, fast::check);

@@ -31,7 +31,7 @@ pub(crate) fn check<S: Scalar>(fixture: &mut Fixture<'_>) {
         let loss = Loss::Mse.sum(pass.outputs(), &targets) / targets.len() as f64;
         fixture.compare(Kind::Outputs, &format!("loss{step}"), &[loss]);
         let (outputs, d_outputs) = pass.outputs_and_gradient_mut();
-        Loss::Mse.gradient((outputs, &targets), targets.len(), d_outputs);
+        Loss::Mse.gradient(outputs, &targets, targets.len(), d_outputs);
         gradients.clear();
         model.backward(&parameters, &mut pass, &mut gradients);
         if step == 0 {

@@ -25,7 +25,7 @@ fn decompressed(stored: &[u8], expected: usize) -> Result<Vec<u8>, Corrupt> {
     let mut scratch = Scratch::default();
     // What an earlier chunk leaves in the memory is not to show.
     scratch.provide(expected + RUN_WRITTEN_MAX + STAGED + RUN_READ_MAX).fill(0xa5);
-    decompress(stored, (&mut scratch, expected)).map(|found| scratch.filled(found).to_vec())
+    decompress(stored, &mut scratch, expected).map(|found| scratch.filled(found).to_vec())
 }
 
 fn check(runs: &[Run]) {
@@ -111,7 +111,7 @@ fn memory_is_not_taken_for_what_a_stream_cannot_hold() {
     let expected = 88 * 3 + 1;
     let found = Corrupt::Implausible { filter: FILTER, stored_bytes: 3, found: 264, expected };
     let mut scratch = Scratch::default();
-    assert_eq!(decompress(&[0; 3], (&mut scratch, expected)), Err(found));
+    assert_eq!(decompress(&[0; 3], &mut scratch, expected), Err(found));
     assert_eq!(scratch.bytes(), 0);
 }
 

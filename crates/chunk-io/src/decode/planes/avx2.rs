@@ -1,8 +1,9 @@
 //! Joins of byte planes with AVX2.
 //!
-//! The plain loops compiled for it do for 2- and 8-byte words. For 4-byte ones, the common case, the compiler widens bytes and shifts them to
-//! their place; interleaving planes two and two is five times as fast and takes hardly longer than copying, which leaves nothing for
-//! wider vectors to gain.
+//! The plain loops compiled for it do for 2- and 8-byte words. For 4-byte ones, the common case,
+//! the compiler widens bytes and shifts them to their place; interleaving planes two and two is
+//! five times as fast and takes hardly longer than copying, which leaves nothing for wider vectors
+//! to gain.
 
 use std::arch::x86_64::{
     __m256i, _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_storeu_si256, _mm256_unpackhi_epi8,
@@ -32,7 +33,8 @@ pub(super) unsafe fn join_u32(planes: [&[u8]; 4], out: &mut [u32]) {
         let [a, b, c, d] = steps.map(|steps| load(&steps[k]));
         let (low_01, high_01) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
         let (low_23, high_23) = (_mm256_unpacklo_epi8(c, d), _mm256_unpackhi_epi8(c, d));
-        // Both halves of a vector are interleaved on their own: words 0-3 and 16-19, 4-7 and 20-23, and so on.
+        // Both halves of a vector are interleaved on their own: words 0-3 and 16-19, 4-7 and 20-23,
+        // and so on.
         let quarters = [
             _mm256_unpacklo_epi16(low_01, low_23),
             _mm256_unpackhi_epi16(low_01, low_23),

@@ -1,4 +1,5 @@
-//! Byte planes, as the shuffle filter leaves them, to f32: the shuffle, the byte order and the width undone in one pass.
+//! Byte planes, as the shuffle filter leaves them, to f32: the shuffle, the byte order and the
+//! width undone in one pass.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "calls of vector instructions")]
@@ -70,7 +71,8 @@ join!(join_u64, u64);
 mod tests {
     use super::*;
 
-    /// What is chosen here, and the portable form, against the definition; at lengths around a vector and starts that are not aligned.
+    /// What is chosen here, and the portable form, against the definition; at lengths around a
+    /// vector and starts that are not aligned.
     macro_rules! check {
         ($name:ident, $word:ty) => {
             const N: usize = size_of::<$word>();

@@ -3,8 +3,8 @@
 
 macro_rules! join {
     ($name:ident, $word:ty, [$($plane:ident),+]) => {
-        /// Makes each word of its bytes, of which the first plane has the least significant. A plane has at least as many bytes as there
-        /// are words.
+        /// Makes each word of its bytes, of which the first plane has the least significant. A
+        /// plane has at least as many bytes as there are words.
         #[inline(always)]
         pub(super) fn $name([$($plane),+]: [&[u8]; size_of::<$word>()], out: &mut [$word]) {
             $(let $plane = &$plane[..out.len()];)+

@@ -1,4 +1,5 @@
-//! `megabatch bench follow`: how long a bar takes from its line to its prediction, without data that have to be read.
+//! `megabatch bench follow`: how long a bar takes from its line to its prediction, without data
+//! that have to be read.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,7 +18,8 @@ use crate::answer::Answer;
 use crate::live::{Live, Streaming};
 use crate::synth::bars::write_csv;
 
-/// Days of made-up minutes before those that are timed: the features and the window of 48 bars of H4 take less.
+/// Days of made-up minutes before those that are timed: the features and the window of 48 bars of
+/// H4 take less.
 const WARM_UP_DAYS: u32 = 28;
 /// Minutes of a day of trading, at least: some are missing.
 const DAY_BARS: u32 = 1000;
@@ -70,7 +72,8 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     Ok(answer(&times_us))
 }
 
-/// The microseconds that a line takes, by part, and whether there is a prediction for it; `None` for a line without a bar.
+/// The microseconds that a line takes, by part, and whether there is a prediction for it; `None`
+/// for a line without a bar.
 fn timed(live: &mut Live, lines: &mut BarLines, line: &[u8]) -> Result<Option<([f64; PARTS.len()], bool)>> {
     let start = Instant::now();
     let bars: Vec<Bar> = lines.push(line)?;

@@ -1,4 +1,5 @@
-//! `megabatch bench load`: batches delivered from a file, to a consumer that does nothing but look at them.
+//! `megabatch bench load`: batches delivered from a file, to a consumer that does nothing but look
+//! at them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

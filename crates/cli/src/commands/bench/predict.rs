@@ -1,4 +1,5 @@
-//! `megabatch bench predict`: predictions of consecutive or scattered samples, without data that have to be read.
+//! `megabatch bench predict`: predictions of consecutive or scattered samples, without data that
+//! have to be read.
 
 use std::time::Instant;
 
@@ -63,7 +64,8 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     Ok(Answer::new(text, &json))
 }
 
-/// Places between samples that follow one another when they are shuffled: the golden ratio of all, so that those of a batch are far apart.
+/// Places between samples that follow one another when they are shuffled: the golden ratio of all,
+/// so that those of a batch are far apart.
 const SHUFFLED_APART: usize = SHUFFLED_SAMPLES * 618 / 1000 + 3;
 
 /// A model with the weights that training begins with.

@@ -57,7 +57,8 @@ pub(super) enum ModelKind {
     Single,
 }
 
-/// A sample every minute over made-up series of so many features: a window of M5 is thus that of five samples, and one of H4 that of 240.
+/// A sample every minute over made-up series of so many features: a window of M5 is thus that of
+/// five samples, and one of H4 that of 240.
 fn made_up(model: ModelKind, features: usize, samples: usize) -> Result<SeriesInMemory> {
     // Name, bars in a window, minutes in a bar.
     let windows: &[(&str, usize, usize)] = match model {

@@ -19,7 +19,8 @@ use crate::run::{RunFolder, Standing};
 
 /// Training steps with and without everything that is written and judged while a run trains
 ///
-/// In one run, ten steps are followed and ten are not, in turn: metrics.jsonl, TensorBoard's events, the trace, warnings, progress.
+/// In one run, ten steps are followed and ten are not, in turn: metrics.jsonl, TensorBoard's
+/// events, the trace, warnings, progress.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch bench watch --hidden 32 --batch 64")]
 pub(crate) struct Args {
@@ -91,7 +92,7 @@ fn times(job: &Job, folder: &RunFolder) -> Result<Times> {
     folder.begin(&job.config, &plan)?;
     record(job);
     let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
-    let mut watch = Watch::new(folder, job, (Standing::default(), plan.steps))?;
+    let mut watch = Watch::new(folder, job, Standing::default(), plan.steps)?;
     let (mut times, mut since) = (Times::default(), Instant::now());
     // Without validation: a step is a step.
     let run = Run { samples: job.data.samples(), train: &job.split.train, validation: &[], checkpoints: None };
@@ -100,7 +101,7 @@ fn times(job: &Job, folder: &RunFolder) -> Result<Times> {
         let is_followed = step == 0 || step / BLOCK % 2 == 1;
         let flow = if is_followed { watch.see(&event) } else { ControlFlow::Continue(()) };
         if step > WARM_UP {
-            times.push(is_followed, (since.elapsed(), told.elapsed()));
+            times.push(is_followed, since.elapsed(), told.elapsed());
         }
         since = Instant::now();
         flow
@@ -110,7 +111,7 @@ fn times(job: &Job, folder: &RunFolder) -> Result<Times> {
 }
 
 impl Times {
-    fn push(&mut self, is_followed: bool, (whole, after): (Duration, Duration)) {
+    fn push(&mut self, is_followed: bool, whole: Duration, after: Duration) {
         if is_followed {
             self.followed.push(whole.as_secs_f64());
             self.following.push(after.as_secs_f64());

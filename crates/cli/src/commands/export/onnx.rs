@@ -1,4 +1,5 @@
-//! `megabatch export --format onnx`: which models can be written, and what the file says of its inputs and outputs.
+//! `megabatch export --format onnx`: which models can be written, and what the file says of its
+//! inputs and outputs.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ pub(super) struct Options {
     /// onnx: whose scaler, where each instrument has its own
     #[arg(long, value_name = "NAME", requires = "fold_scaler")]
     instrument: Option<String>,
-    /// onnx: write a model that was trained to go on from bar to bar as one whose windows each start with zeros
+    /// onnx: write a model that was trained to go on from bar to bar as one whose windows each
+    /// start with zeros
     #[arg(long)]
     stateless: bool,
 }

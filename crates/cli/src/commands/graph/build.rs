@@ -21,8 +21,9 @@ use crate::output;
 
 /// Build graphs into a file, unless it holds them already
 ///
-/// The file knows what it was built from, by what and how. Where none of it has changed, nothing is done; where something has, the answer says
-/// what, and the file is replaced. Building that was interrupted goes on where it stopped.
+/// The file knows what it was built from, by what and how. Where none of it has changed, nothing is
+/// done; where something has, the answer says what, and the file is replaced. Building that was
+/// interrupted goes on where it stopped.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --out shares.mbg
@@ -42,15 +43,18 @@ pub(super) struct Args {
     /// The file of graphs
     #[arg(long, required_unless_present = "cache")]
     out: Option<PathBuf>,
-    /// Instead of --out: a folder that has files of any number of builds, each named by a hash of what it is of; the answer says which
+    /// Instead of --out: a folder that has files of any number of builds, each named by a hash of
+    /// what it is of; the answer says which
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     cache: Option<PathBuf>,
-    /// What the files of the folder may take together, such as 2GiB: those go whose use is longest ago [default: no limit]
+    /// What the files of the folder may take together, such as 2GiB: those go whose use is longest
+    /// ago [default: no limit]
     #[arg(long, value_name = "BYTES", requires = "cache", conflicts_with = "out")]
     pub(super) limit: Option<ByteSize>,
     #[command(flatten)]
     options: Options,
-    /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs have to be better than
+    /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs
+    /// have to be better than
     #[arg(long, value_name = "SEED")]
     rewire: Option<u64>,
     /// What weights and attributes of edges are stored in
@@ -86,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         (None, None) => unreachable!("one of the two is required"),
     };
     place.check(&args.inputs)?;
-    with_source((args.kind, &args.inputs), &args.options, &mut |source| match args.rewire {
+    with_source(args.kind, &args.inputs, &args.options, &mut |source| match args.rewire {
         None => build(args, place, source),
         Some(seed) => {
             let Source { builder, found, facts } = source;
@@ -135,8 +139,8 @@ fn build_file(args: &Args, out: &Path, source: Source<'_>) -> Result<Answer> {
         (Wrote::Graphs { .. }, _) => State::Built,
     };
     let changes = changes.unwrap_or_default();
-    let text = source.found + &describe((&file, state), &changes, (wrote, seconds));
-    let mut json = facts((&file, wrote), args.kind, seconds);
+    let text = source.found + &describe(&file, state, &changes, wrote, seconds);
+    let mut json = facts(&file, wrote, args.kind, seconds);
     json["state"] = state.name().into();
     json["changes"] =
         changes.iter().map(|Change { what, old, new, .. }| json!({ "what": what, "old": old, "new": new })).collect();
@@ -164,7 +168,8 @@ impl State {
     }
 }
 
-/// In what the file at `path` is not of what `builder` builds from; `None` where there is no file that could tell.
+/// In what the file at `path` is not of what `builder` builds from; `None` where there is no file
+/// that could tell.
 fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<Change>>> {
     let Ok(file) = GraphFile::open(path) else { return Ok(None) };
     match file.check_fresh(builder) {
@@ -189,13 +194,13 @@ impl Args {
     }
 }
 
-fn describe((file, state): (&GraphFile, State), changes: &[Change], (wrote, seconds): (Wrote, f64)) -> String {
+fn describe(file: &GraphFile, state: State, changes: &[Change], wrote: Wrote, seconds: f64) -> String {
     let how = match state {
         State::Unchanged => "it was built from the same, in the same way: nothing to do".to_owned(),
         State::Built => wrote.describe(seconds),
         State::Replaced => {
             let said: Vec<String> =
-                changes.iter().flat_map(|change| said(change.what, (&change.old, &change.new))).collect();
+                changes.iter().flat_map(|change| said(change.what, &change.old, &change.new)).collect();
             format!("{}; it held others: {}", wrote.describe(seconds), said.join(", "))
         }
     };
@@ -203,7 +208,7 @@ fn describe((file, state): (&GraphFile, State), changes: &[Change], (wrote, seco
 }
 
 /// What has changed in words: of parameters, each that has.
-fn said(what: &str, (old, new): (&str, &str)) -> Vec<String> {
+fn said(what: &str, old: &str, new: &str) -> Vec<String> {
     let object = |text: &str| serde_json::from_str(text).ok().filter(Value::is_object);
     let (Some(old_values), Some(new_values)) = (object(old), object(new)) else {
         return vec![match what {
@@ -234,7 +239,7 @@ mod tests {
             ("data", "a", "b", vec!["data have changed"]),
         ];
         for (what, old, new, expected) in cases {
-            assert_eq!(said(what, (old, new)), expected);
+            assert_eq!(said(what, old, new), expected);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Building under way, and what is said of its end: the same for a file of graphs and for a folder of many.
+//! Building under way, and what is said of its end: the same for a file of graphs and for a folder
+//! of many.
 
 use megabatch_graph_cache::{BuildOptions, Builder, Error, GraphFile, Progress as Built};
 use serde_json::{Value, json};
@@ -100,7 +101,7 @@ fn way_out(file: &GraphFile) -> String {
 }
 
 /// The same for programs.
-pub(super) fn facts((file, wrote): (&GraphFile, Wrote), kind: Kind, seconds: f64) -> Value {
+pub(super) fn facts(file: &GraphFile, wrote: Wrote, kind: Kind, seconds: f64) -> Value {
     let identity = file.identity();
     let (nodes, edges) = sizes(file);
     json!({

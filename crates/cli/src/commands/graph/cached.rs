@@ -1,4 +1,5 @@
-//! `megabatch graph build --cache`: files of graphs in a folder, found by what they are of, and removed when there are too many.
+//! `megabatch graph build --cache`: files of graphs in a folder, found by what they are of, and
+//! removed when there are too many.
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,8 +22,8 @@ pub(super) fn build(args: &Args, folder: &Path, source: Source<'_>) -> Result<An
     let (Fetched { file, collected }, wrote) =
         with_progress(args, source.builder, &mut |options, progress| cache.get(source.builder, options, progress))?;
     let seconds = start.elapsed().as_secs_f64();
-    let text = source.found + &describe((&file, wrote), (&collected, limit), seconds);
-    let mut json = facts((&file, wrote), args.kind, seconds);
+    let text = source.found + &describe(&file, wrote, &collected, limit, seconds);
+    let mut json = facts(&file, wrote, args.kind, seconds);
     json["state"] = if wrote == Wrote::Nothing { "hit" } else { "built" }.into();
     json["found"] = source.facts;
     json["cache"] = json!({
@@ -34,7 +35,7 @@ pub(super) fn build(args: &Args, folder: &Path, source: Source<'_>) -> Result<An
     Ok(Answer::new(text, &json))
 }
 
-fn describe((file, wrote): (&GraphFile, Wrote), (collected, limit): (&Collected, Option<u64>), seconds: f64) -> String {
+fn describe(file: &GraphFile, wrote: Wrote, collected: &Collected, limit: Option<u64>, seconds: f64) -> String {
     let how = match wrote {
         Wrote::Nothing => "hit: they were there".to_owned(),
         Wrote::Graphs { .. } => wrote.describe(seconds),

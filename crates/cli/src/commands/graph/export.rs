@@ -19,8 +19,8 @@ use crate::plan::bytes;
 
 /// Write graphs for other programs, in formats that `graph build` reads
 ///
-/// A format that has no place for what the graphs hold refuses them, and says which has. What was imported from a format and exported to it is
-/// imported again as the same graphs.
+/// A format that has no place for what the graphs hold refuses them, and says which has. What was
+/// imported from a format and exported to it is imported again as the same graphs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph export shares.mbg --format edge-index --out shares.safetensors
@@ -33,7 +33,8 @@ pub(super) struct Args {
     /// What to write
     #[arg(long, value_enum)]
     format: Format,
-    /// The file, .safetensors or .sdf; of tu and edge-list the folder, which is made where it is missing
+    /// The file, .safetensors or .sdf; of tu and edge-list the folder, which is made where it is
+    /// missing
     #[arg(long)]
     out: PathBuf,
     /// A graph to write; may be given several times [default: all graphs]
@@ -43,11 +44,14 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A folder with a TU dataset, which has the name of the folder; keys, names of nodes and known times have no place in it
+    /// A folder with a TU dataset, which has the name of the folder; keys, names of nodes and known
+    /// times have no place in it
     Tu,
-    /// A folder with one graph, or the parts of a split, as edges.csv, features.csv and labels.csv or targets.csv
+    /// A folder with one graph, or the parts of a split, as edges.csv, features.csv and labels.csv
+    /// or targets.csv
     EdgeList,
-    /// Molecules in an SDF file, version V2000; nodes need their positions (`graph build --kind sdf --positions`)
+    /// Molecules in an SDF file, version V2000; nodes need their positions (`graph build --kind sdf
+    /// --positions`)
     Sdf,
     /// Tensors as in PyTorch Geometric, in a safetensors file; keeps everything
     EdgeIndex,
@@ -102,7 +106,8 @@ fn write_folder(folder: &Path, texts: &[Text]) -> Result<Vec<Written>> {
     Ok(texts.iter().map(written).collect())
 }
 
-/// Refuses a folder that holds anything but earlier forms of `texts`: who reads the folder would take it for a part of them.
+/// Refuses a folder that holds anything but earlier forms of `texts`: who reads the folder would
+/// take it for a part of them.
 fn refuse_others(folder: &Path, texts: &[Text]) -> Result<()> {
     let unreadable = |source| Error::Io { path: folder.to_owned(), action: "list the folder", source };
     if !folder.exists() {

@@ -25,7 +25,8 @@ use crate::report::chart::Network;
 pub(super) struct Args {
     /// The file of graphs
     file: PathBuf,
-    /// Write the graph KEY to a safetensors file: edge_index [2, E] int64 (row 0: sources), edge_weight, and what else it has
+    /// Write the graph KEY to a safetensors file: edge_index [2, E] int64 (row 0: sources),
+    /// edge_weight, and what else it has
     #[arg(long, num_args = 2, value_names = ["KEY", "OUT"])]
     dump: Option<Vec<String>>,
     /// Draw the graph KEY as an SVG file

@@ -19,7 +19,8 @@ use clap::Subcommand;
 
 use crate::answer::Answer;
 
-/// Build graphs once into a file, check it, look into it, write it for others, and measure what reading it costs
+/// Build graphs once into a file, check it, look into it, write it for others, and measure what
+/// reading it costs
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --out shares.mbg

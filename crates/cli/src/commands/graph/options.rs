@@ -13,7 +13,8 @@ use crate::failure::Failure;
 /// What graphs are built from, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
-    /// Shares, a file of bars each: a graph a day of the nearest by correlation of log returns before it
+    /// Shares, a file of bars each: a graph a day of the nearest by correlation of log returns
+    /// before it
     Correlation,
     /// A CSV of rows of features: the nearest by cosine
     Cosine,
@@ -23,7 +24,8 @@ pub(super) enum Kind {
     Radius,
     /// A folder with a TU dataset
     Tu,
-    /// A folder with a graph as edges.csv, features.csv or features_sparse.csv, and labels.csv or targets.csv
+    /// A folder with a graph as edges.csv, features.csv or features_sparse.csv, and labels.csv or
+    /// targets.csv
     EdgeList,
     /// Molecules in an SDF file
     Sdf,
@@ -52,7 +54,8 @@ pub(super) struct Options {
     /// Take the mean return of all shares from each first
     #[arg(long, help_heading = "Correlation")]
     demean: bool,
-    /// Returns in the window that a share needs to be a node [default: 40, or the look-back if that is less]
+    /// Returns in the window that a share needs to be a node [default: 40, or the look-back if that
+    /// is less]
     #[arg(long, help_heading = "Correlation")]
     min_observations: Option<usize>,
     /// Neighbours that are kept below the threshold and in mutual edges [default: 0]
@@ -70,8 +73,8 @@ pub(super) struct Options {
     /// Nodes send to themselves; also of cosine, euclidean and radius
     #[arg(long, help_heading = "Correlation")]
     self_loops: bool,
-    /// A CSV of symbols and what is known of them: each further column becomes an attribute of edges, smaller / larger of two
-    /// numbers, and of texts 1 where they are equal
+    /// A CSV of symbols and what is known of them: each further column becomes an attribute of
+    /// edges, smaller / larger of two numbers, and of texts 1 where they are equal
     #[arg(long, help_heading = "Correlation", value_name = "CSV")]
     pub(super) similarities: Option<PathBuf>,
     /// What happens to rows and files that cannot be used, as in `ingest` [default: fail]

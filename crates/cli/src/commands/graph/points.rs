@@ -17,7 +17,8 @@ use crate::failure::Failure;
 const KEY: &str = "graph";
 
 pub(super) fn with_points(
-    (kind, input): (Kind, &Path),
+    kind: Kind,
+    input: &Path,
     options: &Options,
     then: &mut dyn FnMut(Source<'_>) -> Result<Answer>,
 ) -> Result<Answer> {

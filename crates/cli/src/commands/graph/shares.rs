@@ -27,7 +27,7 @@ pub(super) fn with_shares(
     let instruments: Vec<(&str, &Bars)> =
         shares.recordings.iter().map(|share| (share.symbol.as_str(), &share.bars)).collect();
     let returns = return_panel(&instruments)?;
-    let panel = Panel::new(&returns.names, (&returns.open_times, &returns.times), &returns.values)?;
+    let panel = Panel::new(&returns.names, &returns.open_times, &returns.times, &returns.values)?;
     let mut correlation = options.correlation();
     if let Some(path) = &options.similarities {
         correlation.channels = channels(&Text::read(path)?, &returns.names)?;

@@ -25,7 +25,8 @@ pub(super) struct Source<'a> {
 
 /// Reads `inputs`, and gives what graphs are built from to `then`.
 pub(super) fn with_source(
-    (kind, inputs): (Kind, &[PathBuf]),
+    kind: Kind,
+    inputs: &[PathBuf],
     options: &Options,
     then: &mut dyn FnMut(Source<'_>) -> Result<Answer>,
 ) -> Result<Answer> {
@@ -39,7 +40,7 @@ pub(super) fn with_source(
     };
     match kind {
         Kind::Correlation | Kind::Cosine | Kind::Euclidean | Kind::Radius => {
-            points::with_points((kind, input), options, then)
+            points::with_points(kind, input, options, then)
         }
         Kind::Tu => then(imported(&import::tu(input)?)),
         Kind::EdgeList => then(imported(&edge_list(input, options)?)),

@@ -70,7 +70,8 @@ impl Builder for Stored<'_> {
     }
 }
 
-/// The same graph with narrow indices, which count the nodes of any graph, and the edges of any that was built.
+/// The same graph with narrow indices, which count the nodes of any graph, and the edges of any
+/// that was built.
 fn narrow(graph: Graph<u64>) -> Graph {
     let narrow = |indices: Vec<u64>| indices.into_iter().map(|index| index as u32).collect();
     let targets: Targets = graph.targets;

@@ -1,4 +1,5 @@
-//! `megabatch memory`: what allocators make of a program's requests, and what the memory of a run looked like.
+//! `megabatch memory`: what allocators make of a program's requests, and what the memory of a run
+//! looked like.
 
 mod replay;
 pub(super) mod size;
@@ -11,7 +12,8 @@ use clap::Subcommand;
 
 use crate::answer::Answer;
 
-/// Look into the memory of a run, or replay recorded allocations on megabatch's pool and on models of PyTorch's allocator
+/// Look into the memory of a run, or replay recorded allocations on megabatch's pool and on models
+/// of PyTorch's allocator
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch memory snapshot runs/first

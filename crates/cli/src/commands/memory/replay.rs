@@ -15,8 +15,9 @@ use crate::failure::Failure;
 
 /// Play a trace of allocations on megabatch's pool or on a model of PyTorch's allocator
 ///
-/// A trace has one JSON object a line: {"op":"alloc","id":7,"bytes":1048576,"stream":0}, {"op":"free","id":7} or {"op":"step"}. The first
-/// request that cannot be met ends the replay; that is an answer and no error.
+/// A trace has one JSON object a line: {"op":"alloc","id":7,"bytes":1048576,"stream":0},
+/// {"op":"free","id":7} or {"op":"step"}. The first request that cannot be met ends the replay;
+/// that is an answer and no error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch memory replay trace.jsonl --capacity 44.18GiB --policy megabatch

@@ -1,4 +1,5 @@
-//! `megabatch memory snapshot`: what memory looked like, as text, as a picture, or for PyTorch's viewer.
+//! `megabatch memory snapshot`: what memory looked like, as text, as a picture, or for PyTorch's
+//! viewer.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -76,7 +76,8 @@ impl Followed {
         self.vitals = Vitals::default();
     }
 
-    /// What the times of files tell: a run that was evaluated and then resumed has a log younger than its evaluation.
+    /// What the times of files tell: a run that was evaluated and then resumed has a log younger
+    /// than its evaluation.
     fn see_files(&mut self) {
         let written = self.follower.written;
         let evaluated = fs::metadata(self.run.evaluation_file()).and_then(|found| found.modified()).ok();

@@ -1,5 +1,5 @@
-//! The readings of a run for Prometheus: GET /metrics over HTTP/1.1, in the text exposition format, version 0.0.4
-//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//! The readings of a run for Prometheus: GET /metrics over HTTP/1.1, in the text exposition format,
+//! version 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,8 @@ use super::followed::Followed;
 use super::vitals::READINGS;
 use crate::failure::Failure;
 
-/// How long a client may take to ask and to listen, and how much it may say: clients are answered one after the other.
+/// How long a client may take to ask and to listen, and how much it may say: clients are answered
+/// one after the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
 
@@ -28,7 +29,8 @@ pub(super) fn listen(address: &str) -> Result<TcpListener> {
     Ok(listener)
 }
 
-/// Answers until no client can be accepted any more, and says why. A client that goes away or talks nonsense is no reason.
+/// Answers until no client can be accepted any more, and says why. A client that goes away or talks
+/// nonsense is no reason.
 pub(super) fn serve(listener: &TcpListener, mut followed: Followed) -> anyhow::Error {
     loop {
         match listener.accept() {
@@ -57,7 +59,8 @@ fn answer(mut stream: &TcpStream, followed: &mut Followed) -> io::Result<()> {
     stream.write_all((head + &body).as_bytes())
 }
 
-/// The first line of a request, the rest of which is read as well: a socket that is closed with bytes unread may take its answer with it.
+/// The first line of a request, the rest of which is read as well: a socket that is closed with
+/// bytes unread may take its answer with it.
 fn request_line(stream: &TcpStream) -> io::Result<String> {
     let mut lines = BufReader::new(stream.take(REQUEST_BYTES_MAX)).lines();
     let first = lines.next().transpose()?.unwrap_or_default();

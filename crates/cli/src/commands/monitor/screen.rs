@@ -21,19 +21,20 @@ const NAME_WIDTH: usize = 11;
 const WARNINGS_HEIGHT: u16 = 7;
 /// Training losses are shown as so many means: a terminal has no more columns of dots.
 const MEANS: usize = 200;
-/// Losses of runs that explode are drawn no larger: the distance of two of them, in dots, has to be a number.
+/// Losses of runs that explode are drawn no larger: the distance of two of them, in dots, has to be
+/// a number.
 const LOSS_MAX: f64 = 1e100;
 
 /// Draws the run called `name` into an area.
 pub(super) fn draw(name: &str, vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
     let rows = [Constraint::Length(2), Constraint::Min(8), Constraint::Length(WARNINGS_HEIGHT)];
     let [head, middle, foot] = Layout::vertical(rows).areas(area);
-    draw_head(name, vitals, (head, &mut *buffer));
+    draw_head(name, vitals, head, &mut *buffer);
     let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(NUMBERS_WIDTH)]).areas(middle);
-    draw_losses(vitals, (left, &mut *buffer));
+    draw_losses(vitals, left, &mut *buffer);
     let numbers = numbers(vitals).into_iter().map(|(name, value)| Line::raw(format!("{name:<NAME_WIDTH$} {value}")));
     Paragraph::new(numbers.collect::<Vec<_>>()).block(Block::bordered().title(" now ")).render(right, buffer);
-    draw_warnings(vitals, (foot, buffer));
+    draw_warnings(vitals, foot, buffer);
 }
 
 /// What a terminal would show, as lines without colours.
@@ -46,7 +47,7 @@ pub(super) fn to_text(buffer: &Buffer) -> String {
     (0..height).map(row).collect()
 }
 
-fn draw_head(name: &str, vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
+fn draw_head(name: &str, vitals: &Vitals, area: Rect, buffer: &mut Buffer) {
     let [title, gauge] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
     let bold = Style::new().add_modifier(Modifier::BOLD);
     Line::styled(format!("{name}: {}", standing(vitals)), bold).render(title, buffer);
@@ -70,7 +71,7 @@ fn standing(vitals: &Vitals) -> String {
     format!("step {}{steps}, epoch {epoch}; {left}{silence}; q ends", grouped(step as u64))
 }
 
-fn draw_losses(vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
+fn draw_losses(vitals: &Vitals, area: Rect, buffer: &mut Buffer) {
     let (training, validations) = (drawable(&vitals.losses), drawable(&vitals.validations));
     let block = Block::bordered().title(" loss by step ");
     let all = || training.iter().chain(&validations).copied();
@@ -139,7 +140,7 @@ fn numbers(vitals: &Vitals) -> Vec<(&'static str, String)> {
     numbers
 }
 
-fn draw_warnings(vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
+fn draw_warnings(vitals: &Vitals, area: Rect, buffer: &mut Buffer) {
     let title = format!(" warnings: {} ", vitals.warnings_total);
     let lines = vitals.warnings.iter().rev().map(|(step, text)| Line::raw(format!("step {}: {text}", grouped(*step))));
     let style = if vitals.warnings.is_empty() { Style::new() } else { Style::new().fg(Color::Yellow) };

@@ -1,4 +1,5 @@
-//! How a run does, made of the lines of its log: what the screen, the JSON and the metrics of Prometheus all show.
+//! How a run does, made of the lines of its log: what the screen, the JSON and the metrics of
+//! Prometheus all show.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -244,7 +245,8 @@ mod tests {
             ("computing_ratio", 0.5),
             ("reserved_bytes", 4e8),
             ("free_bytes", 6e8),
-            // Seven steps of half a second, and the two seconds of two validations over three steps.
+            // Seven steps of half a second, and the two seconds of two validations over three
+            // steps.
             ("time_left_seconds", 7.0 * (0.5 + 2.0 / 3.0)),
             ("finished", 0.0),
         ] {

@@ -1,4 +1,5 @@
-//! `megabatch predict --follow`: a prediction for each bar as it comes, from states that go on by one step a bar.
+//! `megabatch predict --follow`: a prediction for each bar as it comes, from states that go on by
+//! one step a bar.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,7 +36,8 @@ pub(super) struct Options {
     /// windows anew at each
     #[arg(long, value_name = "BARS", conflicts_with = "samples")]
     follow: Option<PathBuf>,
-    /// Bars before those that come, from whose states it goes on; those that the data file was made of if not given
+    /// Bars before those that come, from whose states it goes on; those that the data file was made
+    /// of if not given
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "follow", conflicts_with = "cold")]
     pub(super) history: Vec<PathBuf>,
     /// Begin with nothing: predictions begin once features have warmed up and windows are full
@@ -53,7 +55,8 @@ pub(super) struct Options {
     /// Zone of the timestamps; that of the files that the data file was made of if not given
     #[arg(long, requires = "follow", allow_hyphen_values = true)]
     pub(super) zone: Option<Zone>,
-    /// What happens to lines that cannot be used: fail, skip or repair, as in `ingest`; as the data file was made if not given
+    /// What happens to lines that cannot be used: fail, skip or repair, as in `ingest`; as the data
+    /// file was made if not given
     #[arg(long, requires = "follow")]
     pub(super) on_error: Option<OnError>,
     /// End at the end of the file instead of waiting for more
@@ -78,7 +81,8 @@ pub(super) struct Tally {
     holes: u64,
 }
 
-/// A file whose old contents go when the first of the new come: not before it is known that what is followed has bars.
+/// A file whose old contents go when the first of the new come: not before it is known that what is
+/// followed has bars.
 struct EmptiedLate {
     file: File,
     is_old: bool,
@@ -130,7 +134,8 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
     let mut forecasts = ForecastLines::new(
         to,
         line_form,
-        (loss(&subject.config, subject.outputs().0)?, subject.outputs()),
+        loss(&subject.config, subject.outputs().0)?,
+        subject.outputs(),
         subject.name_told(),
     );
     let mut tally = Tally::default();

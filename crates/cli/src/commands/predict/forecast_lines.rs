@@ -64,7 +64,8 @@ impl ForecastLines {
     pub(super) fn new(
         to: Box<dyn Write>,
         form: LineForm,
-        (loss, (horizons, outputs)): (Loss, (usize, usize)),
+        loss: Loss,
+        (horizons, outputs): (usize, usize),
         instrument: Option<String>,
     ) -> Self {
         let (_, named) = by_name(loss, &vec![0.0; outputs], horizons);
@@ -72,8 +73,8 @@ impl ForecastLines {
         ForecastLines { to, form, has_begun: false, loss, horizons, instrument, names }
     }
 
-    /// Writes what stands before the first line, once: of CSV the names of the columns. Not any sooner, so that of input that is no bars nothing is said
-    /// but what is wrong with it.
+    /// Writes what stands before the first line, once: of CSV the names of the columns. Not any
+    /// sooner, so that of input that is no bars nothing is said but what is wrong with it.
     fn begin(&mut self) -> io::Result<()> {
         if self.has_begun || self.form == LineForm::Json {
             return Ok(());

@@ -1,4 +1,5 @@
-//! What is followed: a model that was trained to go on from bar to bar, and how the bars of its data were made into series.
+//! What is followed: a model that was trained to go on from bar to bar, and how the bars of its
+//! data were made into series.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ use crate::run::RunFolder;
 use crate::settings::{precision, streams};
 use crate::trained::{doubt_instruments, meaning_in_training, require_meaning, trained_model, weights_file};
 
-/// A model, and one instrument of the series file whose recipe, scalers and clock hold for the bars that come.
+/// A model, and one instrument of the series file whose recipe, scalers and clock hold for the bars
+/// that come.
 pub(super) struct Subject {
     folder: RunFolder,
     pub(super) config: Config,
@@ -90,7 +92,7 @@ impl Subject {
             zone: told("zone").map(str::parse).transpose()?,
             has_several_zones: zones.len() > 1,
             format: told("format").map(str::parse).transpose()?,
-            scalers: scalers(&data, &file, (names, &spec))?,
+            scalers: scalers(&data, &file, names, &spec)?,
             horizons: model.shape().outputs,
             outputs: model.outputs(),
             folder,
@@ -227,7 +229,7 @@ fn chosen<'a>(accounts: &'a [Value], data: &Path, symbol: Option<&str>) -> Resul
 }
 
 /// The scalers that the file was scaled with.
-fn scalers(path: &Path, file: &SeriesFile, (instruments, spec): (Vec<String>, &SeriesSpec)) -> Result<Scalers> {
+fn scalers(path: &Path, file: &SeriesFile, instruments: Vec<String>, spec: &SeriesSpec) -> Result<Scalers> {
     let mut timeframes = Vec::new();
     let mut fit_end_time = 0;
     for timeframe in file.timeframes() {

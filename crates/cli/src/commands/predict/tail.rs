@@ -10,7 +10,8 @@ use megabatch_bars::LINE_BYTES_MAX;
 
 use crate::failure::Failure;
 
-/// How often a file is looked at that has no more lines: far below the time of a bar, and next to no work.
+/// How often a file is looked at that has no more lines: far below the time of a bar, and next to
+/// no work.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// What files begin with that gzip has compressed.
@@ -59,7 +60,8 @@ impl Tail {
         &self.name
     }
 
-    /// Puts the next line into `line` once it is whole, or where nothing follows; false after the last.
+    /// Puts the next line into `line` once it is whole, or where nothing follows; false after the
+    /// last.
     pub(super) fn next_into(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         line.clear();
         let (reader, read_bytes, at_end): (&mut dyn BufRead, _, _) = match &mut self.input {
@@ -107,7 +109,8 @@ fn unusable(path: &Path, what: &str, error: &io::Error) -> anyhow::Error {
     Failure::data(format!("{}: cannot be {what}: {error}", path.display()))
 }
 
-/// Waits a while, in which the file may have grown. One that is shorter than what was read of it is another file.
+/// Waits a while, in which the file may have grown. One that is shorter than what was read of it is
+/// another file.
 fn wait(path: &Path, read_bytes: u64) -> Result<()> {
     if std::fs::metadata(path).map_or(0, |found| found.len()) < read_bytes {
         return Err(Failure::data(format!(

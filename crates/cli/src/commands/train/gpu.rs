@@ -51,7 +51,8 @@ pub(super) enum News {
 }
 
 impl GpuWatch {
-    /// Watches the GPU of `job`; none on a device that is none, or where NVIDIA's management library does not answer, which is told.
+    /// Watches the GPU of `job`; none on a device that is none, or where NVIDIA's management
+    /// library does not answer, which is told.
     pub(super) fn begin(folder: &RunFolder, job: &Job, progress: &Progress) -> Result<Option<Self>> {
         let Some(gpu) = job.computes_on().gpu() else { return Ok(None) };
         match GpuProbe::open(&gpu.properties().pci_bus_id) {
@@ -63,7 +64,8 @@ impl GpuWatch {
         }
     }
 
-    /// The same of whatever `sampler` looks at; `batches` are those between two looks, 0 for looks by time, and those of a step.
+    /// The same of whatever `sampler` looks at; `batches` are those between two looks, 0 for looks
+    /// by time, and those of a step.
     fn of(folder: &RunFolder, sampler: Box<dyn Sampler>, (every_batches, accumulation): (u64, u64)) -> Result<Self> {
         let when = if every_batches == 0 { When::Every(INTERVAL) } else { When::Asked };
         Ok(GpuWatch {
@@ -76,7 +78,8 @@ impl GpuWatch {
         })
     }
 
-    /// Takes account of `event`, which came `now` after the session began; what is to be told after it.
+    /// Takes account of `event`, which came `now` after the session began; what is to be told after
+    /// it.
     pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Option<News> {
         if let Event::Step(step) = event {
             self.recorder.at(step.step);

@@ -1,11 +1,13 @@
-//! Where a device loses time to something else than computing steps: data, validation, saving, the host, threads without work.
+//! Where a device loses time to something else than computing steps: data, validation, saving, the
+//! host, threads without work.
 
 use std::time::Duration;
 
 use megabatch_trainer::{Event, StepEvent};
 use serde_json::{Value, json};
 
-/// Steps that are judged together, so that one slow read is no reason; fewer at an epoch's end, but not as few as a warm-up takes.
+/// Steps that are judged together, so that one slow read is no reason; fewer at an epoch's end, but
+/// not as few as a warm-up takes.
 pub(super) const STEPS: u32 = 100;
 pub(super) const STEPS_MIN: u32 = 10;
 /// Share of the time above which a loss is told.
@@ -87,7 +89,8 @@ impl Cause {
 }
 
 impl Tallies {
-    /// Takes account of `event`, which came `now` after the session began; the sums since they were last handed out, when there are enough.
+    /// Takes account of `event`, which came `now` after the session began; the sums since they were
+    /// last handed out, when there are enough.
     pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Option<(u64, Tally)> {
         let passed_s = now.saturating_sub(std::mem::replace(&mut self.since, now)).as_secs_f64();
         let step = match event {
@@ -191,7 +194,8 @@ impl LossWatch {
         LossWatch { tallies: Tallies::default(), threads, clock, processor_s: clock(), told: Vec::new() }
     }
 
-    /// Takes account of `event`, which came `now` after the session began; what is to be told after it, the larger loss first.
+    /// Takes account of `event`, which came `now` after the session began; what is to be told after
+    /// it, the larger loss first.
     pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Vec<Loss> {
         let Some((step, tally)) = self.tallies.see(event, now) else { return Vec::new() };
         let before = std::mem::replace(&mut self.processor_s, (self.clock)());
@@ -222,8 +226,9 @@ mod tests {
     use super::*;
     use crate::commands::train::made_up;
 
-    /// What is told of `steps` steps of a second, each followed by a validation and a checkpoint that take so long.
-    fn told(steps: u64, between_s: [f64; 2], (threads, clock): (usize, ProcessorClock)) -> Vec<Loss> {
+    /// What is told of `steps` steps of a second, each followed by a validation and a checkpoint
+    /// that take so long.
+    fn told(steps: u64, between_s: [f64; 2], threads: usize, clock: ProcessorClock) -> Vec<Loss> {
         let mut watch = LossWatch::new(threads, clock);
         let (mut now, mut losses) = (0.0, Vec::new());
         let mut see = |event: &Event<'_>, took_s: f64| {
@@ -241,22 +246,22 @@ mod tests {
 
     #[test]
     fn validation_and_saving_are_told_once_with_what_to_do() {
-        let losses = told(450, [1.0, 0.5], (1, || None));
+        let losses = told(450, [1.0, 0.5], 1, || None);
         let [Loss { step: 100, share, cause: Cause::Validation }] = losses[..] else { panic!("{losses:?}") };
         // The last step of the hundred is judged before what comes after it.
         assert!((share - 99.0 / (100.0 + 99.0 + 49.5)).abs() < 1e-9, "{share}");
         let sentence = losses[0].sentence();
         assert!(sentence.starts_with("validation: 40 % of the time is validation; validate less often"), "{sentence}");
-        let losses = told(20, [0.0, 1.0], (1, || None));
+        let losses = told(20, [0.0, 1.0], 1, || None);
         assert_eq!((losses.len(), losses[0].metric()["cause"].as_str()), (1, Some("saving")));
-        assert_eq!(told(450, [0.1, 0.1], (1, || None)), []);
-        assert_eq!(told(9, [5.0, 5.0], (1, || None)), [], "a warm-up is no reason");
+        assert_eq!(told(450, [0.1, 0.1], 1, || None), []);
+        assert_eq!(told(9, [5.0, 5.0], 1, || None), [], "a warm-up is no reason");
     }
 
     #[test]
     fn threads_without_work_are_told() {
         // A clock that stands still: nothing was computed at all.
-        let losses = told(100, [0.0, 0.0], (4, || Some(7.0)));
+        let losses = told(100, [0.0, 0.0], 4, || Some(7.0));
         assert_eq!(losses, [Loss { step: 100, share: 1.0, cause: Cause::Threads }]);
         let sentence = losses[0].sentence();
         assert!(
@@ -265,7 +270,7 @@ mod tests {
             ),
             "{sentence}"
         );
-        assert_eq!(told(100, [0.0, 0.0], (4, || None)), [], "nothing is said where the system does not tell");
+        assert_eq!(told(100, [0.0, 0.0], 4, || None), [], "nothing is said where the system does not tell");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What a run does about memory: recording it, giving back what is kept without need, finding leaks, and leaving a map where it ran
-//! short.
+//! What a run does about memory: recording it, giving back what is kept without need, finding
+//! leaks, and leaving a map where it ran short.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -41,7 +41,8 @@ pub(super) fn record_trace(job: &Job, folder: &RunFolder) -> Result<()> {
     Ok(())
 }
 
-/// `error`, with where the map of the memory is, which it leaves in `folder`, if it says that memory ran short.
+/// `error`, with where the map of the memory is, which it leaves in `folder`, if it says that
+/// memory ran short.
 pub(super) fn explain_shortage(folder: &RunFolder, device: &Device, error: anyhow::Error) -> anyhow::Error {
     let recorded = device.take_failure_snapshot().filter(|_| failure::kind(&error) == Kind::Capacity);
     let Some(snapshot) = recorded else { return error };
@@ -112,7 +113,8 @@ impl<'a> MemoryWatch<'a> {
         }
     }
 
-    /// What a user is told of memory that ran short, when the run goes on with less; leaves a map of the memory in `folder`.
+    /// What a user is told of memory that ran short, when the run goes on with less; leaves a map
+    /// of the memory in `folder`.
     pub(super) fn went_on(&self, folder: &RunFolder, cut: &ShortageEvent) -> String {
         let ShortageEvent { cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent, .. } = cut;
         let kept = self.device.take_failure_snapshot().map(|snapshot| folder.keep_shortage(&snapshot));

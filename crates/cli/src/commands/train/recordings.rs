@@ -1,4 +1,5 @@
-//! What a session writes for other programs to show while it trains: TensorBoard's events and a trace of its first steps.
+//! What a session writes for other programs to show while it trains: TensorBoard's events and a
+//! trace of its first steps.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,10 +26,10 @@ impl Recordings {
         let start_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let name = folder.root().display().to_string();
         let events = config.flag("output.tensorboard");
-        let events = events.then(|| EventFile::create(&folder.event_folder(), (start_s, step))).transpose()?;
+        let events = events.then(|| EventFile::create(&folder.event_folder(), start_s, step)).transpose()?;
         let steps_max = config.optional_count("output.trace_steps");
         let timeline =
-            steps_max.map(|count| Timeline::create(&folder.timeline_file(), (&name, count as u64))).transpose()?;
+            steps_max.map(|count| Timeline::create(&folder.timeline_file(), &name, count as u64)).transpose()?;
         Ok(Recordings { events, timeline, start: Instant::now(), start_s })
     }
 

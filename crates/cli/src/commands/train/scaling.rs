@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use megabatch_trainer::{Event, StepEvent};
 use serde_json::{Value, json};
 
-/// The least scale that is of use: below, gradients are made smaller before they are rounded, and overflow nevertheless.
+/// The least scale that is of use: below, gradients are made smaller before they are rounded, and
+/// overflow nevertheless.
 const LEAST: f32 = 1.0;
-/// Steps that are judged together, and how many of them may change nothing. A scale that has found its place overflows once in 2,000 steps; one that is
-/// looking for it, some ten times in a row.
+/// Steps that are judged together, and how many of them may change nothing. A scale that has found
+/// its place overflows once in 2,000 steps; one that is looking for it, some ten times in a row.
 const STEPS: usize = 100;
 const OVERFLOWS_MAX: usize = 25;
 
@@ -93,7 +94,8 @@ mod tests {
             sentence.contains("1 of the last 50 steps changed nothing, now at a scale of 0.5 for head.weight[3]"),
             "{sentence}"
         );
-        // Every third of a hundred steps is more than a quarter: known when the 26th of them has overflowed.
+        // Every third of a hundred steps is more than a quarter: known when the 26th of them has
+        // overflowed.
         let found = told(300, 1024.0, 3);
         assert_eq!(found.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [78]);
     }

@@ -25,9 +25,9 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// A new file in `folder`, beside those of earlier sessions, for a run that stands at `step`: what they told of later steps is told
-    /// again here.
-    pub(super) fn create(folder: &Path, (time_s, step): (f64, u64)) -> Result<Self> {
+    /// A new file in `folder`, beside those of earlier sessions, for a run that stands at `step`:
+    /// what they told of later steps is told again here.
+    pub(super) fn create(folder: &Path, time_s: f64, step: u64) -> Result<Self> {
         let fault = || format!("{}: cannot be written to", folder.display());
         fs::create_dir_all(folder).with_context(fault)?;
         let before = fs::read_dir(folder).with_context(fault)?.count();
@@ -35,8 +35,8 @@ impl EventFile {
         let path = folder.join(format!("events.out.tfevents.{:010}.{before:04}", time_s as u64));
         let file = File::create_new(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
         let mut events = EventFile { path, file: BufWriter::new(file), flushed_s: time_s, record: Vec::new() };
-        events.push(What::Version, (time_s, 0))?;
-        events.push(What::Start, (time_s, step + 1))?;
+        events.push(What::Version, time_s, 0)?;
+        events.push(What::Start, time_s, step + 1)?;
         Ok(events)
     }
 
@@ -45,19 +45,19 @@ impl EventFile {
         match event {
             Event::Step(step) => {
                 let (values, count) = of_step(step);
-                self.push(What::Scalars(&values[..count]), (time_s, step.step))
+                self.push(What::Scalars(&values[..count]), time_s, step.step)
             }
             Event::Validation(validation) => {
-                self.push(What::Scalars(&[("loss/validation", validation.loss as f32)]), (time_s, validation.step))
+                self.push(What::Scalars(&[("loss/validation", validation.loss as f32)]), time_s, validation.step)
             }
             Event::Epoch(epoch) => {
                 let values = [
                     ("memory/allocated_bytes_peak", epoch.allocated_bytes_peak as f32),
                     ("memory/reserved_bytes", epoch.reserved_bytes as f32),
                 ];
-                self.push(What::Scalars(&values), (time_s, epoch.step))
+                self.push(What::Scalars(&values), time_s, epoch.step)
             }
-            Event::Rollback(RollbackEvent { step, .. }) => self.push(What::Start, (time_s, step + 1)),
+            Event::Rollback(RollbackEvent { step, .. }) => self.push(What::Start, time_s, step + 1),
             _ => Ok(()),
         }
     }
@@ -68,7 +68,7 @@ impl EventFile {
         self.told(flushed)
     }
 
-    fn push(&mut self, what: What<'_>, (time_s, step): (f64, u64)) -> Result<()> {
+    fn push(&mut self, what: What<'_>, time_s: f64, step: u64) -> Result<()> {
         self.record.clear();
         record::frame(&message::event(what, (time_s, step)), &mut self.record);
         let mut written = self.file.write_all(&self.record);
@@ -124,7 +124,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tb = folder.path().join("tb");
         for (first, steps) in [(0, 1..=3), (2, 3..=4)] {
-            let mut events = EventFile::create(&tb, (1_000.0, first)).unwrap();
+            let mut events = EventFile::create(&tb, 1_000.0, first).unwrap();
             for at in steps {
                 events.see(&Event::Step(made_up::step(at)), 1_000.5).unwrap();
             }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn values_are_written_every_other_second_and_a_rollback_voids_steps() {
         let folder = tempfile::tempdir().unwrap();
-        let mut events = EventFile::create(folder.path(), (1_000.0, 0)).unwrap();
+        let mut events = EventFile::create(folder.path(), 1_000.0, 0).unwrap();
         let size = |events: &EventFile| fs::metadata(&events.path).unwrap().len();
         let scaled = StepEvent { loss_scale: Some(8.0), ..made_up::step(1) };
         events.see(&Event::Step(scaled), 1_001.9).unwrap();

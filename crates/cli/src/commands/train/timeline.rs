@@ -1,5 +1,5 @@
-//! trace.json: the steps of a session and their phases on a line of time, as Chrome's about:tracing and Perfetto show it ("Trace Event
-//! Format", its array form, of which the end may be missing).
+//! trace.json: the steps of a session and their phases on a line of time, as Chrome's about:tracing
+//! and Perfetto show it ("Trace Event Format", its array form, of which the end may be missing).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -24,8 +24,9 @@ pub(super) struct Timeline {
 type Stretch = (Duration, Duration);
 
 impl Timeline {
-    /// A trace at `path` of as many as `steps_max` steps of the run called `name`, in the place of that of an earlier session.
-    pub(super) fn create(path: &Path, (name, steps_max): (&str, u64)) -> Result<Self> {
+    /// A trace at `path` of as many as `steps_max` steps of the run called `name`, in the place of
+    /// that of an earlier session.
+    pub(super) fn create(path: &Path, name: &str, steps_max: u64) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?;
         let (path, file) = (path.to_owned(), BufWriter::new(file));
         let mut timeline = Timeline { path, file, steps_left: steps_max, since: Duration::ZERO };
@@ -60,8 +61,8 @@ impl Timeline {
         self.told(written)
     }
 
-    /// A step and within it its phases: waiting, forward and backward from its beginning on, the optimizer at its end. Of a step of several
-    /// batches each phase is the sum over them.
+    /// A step and within it its phases: waiting, forward and backward from its beginning on, the
+    /// optimizer at its end. Of a step of several batches each phase is the sum over them.
     fn step(&mut self, step: &StepEvent, (before, now): Stretch) -> io::Result<()> {
         self.steps_left -= 1;
         let whole = seconds(step.samples as f64 / step.samples_per_s);
@@ -132,7 +133,7 @@ mod tests {
     fn trace(events: &[(Event<'_>, f64)], steps_max: u64) -> Vec<Value> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
-        let mut timeline = Timeline::create(&path, ("a\"b", steps_max)).unwrap();
+        let mut timeline = Timeline::create(&path, "a\"b", steps_max).unwrap();
         events.iter().for_each(|(event, at_s)| timeline.see(event, seconds(*at_s)).unwrap());
         timeline.finish().unwrap();
         serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap()

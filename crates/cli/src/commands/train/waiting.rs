@@ -161,7 +161,7 @@ mod tests {
     }
 
     /// What is told at which step, of `steps` that wait so long.
-    fn told(kept: Kept, steps: u64, (wait_s, waits): (f64, Option<Waits>)) -> Vec<(u64, String)> {
+    fn told(kept: Kept, steps: u64, wait_s: f64, waits: Option<Waits>) -> Vec<(u64, String)> {
         let mut watch = WaitWatch::new(kept);
         let events = (1..=steps).map(|at| Event::Step(step(at, wait_s, waits))).chain([epoch(steps)]);
         events.filter_map(|event| watch.see(&event)).map(|long| (long.step, long.sentence())).collect()
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_long_wait_is_told_once_with_its_cause() {
-        let long = told(Kept::Windows, 450, (0.67, decoding(0.61)));
+        let long = told(Kept::Windows, 450, 0.67, decoding(0.61));
         let [(100, sentence)] = &long[..] else { panic!("{long:?}") };
         assert!(
             sentence.starts_with(
@@ -178,19 +178,19 @@ mod tests {
             "{sentence}"
         );
         let long =
-            told(Kept::Windows, 100, (0.4, Some(Waits { disk: Duration::from_millis(400), ..decoding(0.1).unwrap() })));
+            told(Kept::Windows, 100, 0.4, Some(Waits { disk: Duration::from_millis(400), ..decoding(0.1).unwrap() }));
         assert!(long[0].1.contains("40 % of the step is reading the file, 3.000 MB a second"), "{long:?}");
     }
 
     #[test]
     fn short_waits_and_short_runs_are_not_told() {
-        assert_eq!(told(Kept::Windows, 450, (0.29, decoding(0.23))), []);
-        assert_eq!(told(Kept::Windows, 9, (0.9, decoding(0.8))), []);
+        assert_eq!(told(Kept::Windows, 450, 0.29, decoding(0.23)), []);
+        assert_eq!(told(Kept::Windows, 9, 0.9, decoding(0.8)), []);
         let mut watch = WaitWatch::new(Kept::Windows);
         let fast = |at| StepEvent { samples_per_s: 500.0, ..step(at, 0.09, decoding(0.08)) };
         assert!((1..=10).map(|at| Event::Step(fast(at))).chain([epoch(10)]).all(|event| watch.see(&event).is_none()));
         // An epoch's end is enough of a run.
-        let long = told(Kept::Otherwise, 10, (0.5, None));
+        let long = told(Kept::Otherwise, 10, 0.5, None);
         let expected =
             "data: 50 % of the step is putting batches together (50 % is waiting for data); raise training.run_length";
         assert_eq!(long, [(10, expected.to_owned())]);

@@ -17,8 +17,9 @@ use crate::run::RunFolder;
 const SETTINGS: [&str; 5] =
     ["data.walk_forward", "data.walk_forward_window", "data.walk_forward_overlap", "data.split", "data.folds"];
 
-/// Trains fold after fold, each in a folder of its own, or goes on with the one that was interrupted.
-pub(super) fn train_folds(args: &Args, (folder, mut config): (RunFolder, Config), folds: FoldPlan) -> Result<Answer> {
+/// Trains fold after fold, each in a folder of its own, or goes on with the one that was
+/// interrupted.
+pub(super) fn train_folds(args: &Args, folder: RunFolder, mut config: Config, folds: FoldPlan) -> Result<Answer> {
     if args.init.is_some() {
         return Err(Failure::usage(
             "--init: each fold begins with weights of its own, which have seen nothing of its test; train one with --set data.walk_forward_number=N or data.fold=N",
@@ -61,11 +62,11 @@ pub(super) fn train_folds(args: &Args, (folder, mut config): (RunFolder, Config)
 fn train_fold(args: &Args, folder: &RunFolder, mut config: Config) -> Result<Trained> {
     config.set_path("output.dir", folder.root())?;
     let begin = if folder.has_begun() { Begin::AtTheLastCheckpoint } else { Begin::Anew };
-    train(args, (folder.clone(), config), begin)
+    train(args, folder.clone(), config, begin)
 }
 
-/// The plan of the last fold, which may have most to train on, after a look at the splits of all: what is wrong with one is to be known
-/// before the first is trained.
+/// The plan of the last fold, which may have most to train on, after a look at the splits of all:
+/// what is wrong with one is to be known before the first is trained.
 fn look_ahead(args: &Args, config: &Config, folds: FoldPlan) -> Result<Plan> {
     let of_fold = |fold: usize| {
         let mut config = config.clone();

@@ -1,4 +1,5 @@
-//! Following a run: metrics.jsonl, recordings, the progress display, memory, and the signals that end it.
+//! Following a run: metrics.jsonl, recordings, the progress display, memory, and the signals that
+//! end it.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -67,7 +68,7 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Goes on with the run in `folder`, which stands there and has so many `steps`.
-    pub(crate) fn new(folder: &'a RunFolder, job: &'a Job, (standing, steps): (Standing, u64)) -> Result<Self> {
+    pub(crate) fn new(folder: &'a RunFolder, job: &'a Job, standing: Standing, steps: u64) -> Result<Self> {
         let interrupted = Interruption::watch(STEP_PATIENCE)?;
         let log = MetricsLog::open_at(folder, standing)?;
         let mut progress = Progress::start("train", steps, "steps");

@@ -1,4 +1,5 @@
-//! Every configuration key: its values, its default and what it does. `docs/configuration.md` is printed from these tables, one a section.
+//! Every configuration key: its values, its default and what it does. `docs/configuration.md` is
+//! printed from these tables, one a section.
 
 mod acts;
 mod data;
@@ -39,8 +40,8 @@ const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'stati
     Key { path, kind, default, doc, acts: &[] }
 }
 
-// The upper bounds lie far beyond any use. They keep sizes that are computed from the settings within 64 bits, so that a slip of
-// the keyboard ends in a message, be it this one or the plan's.
+// The upper bounds lie far beyond any use. They keep sizes that are computed from the settings
+// within 64 bits, so that a slip of the keyboard ends in a message, be it this one or the plan's.
 const COUNT: Kind = Kind::Count { min: 1, max: 1_000_000_000 };
 const WIDTH: Kind = Kind::Count { min: 1, max: 65_536 };
 const DEPTH: Kind = Kind::Count { min: 1, max: 64 };
@@ -138,7 +139,8 @@ pub(crate) fn own_value<'t>(path: &str, text: &'t str) -> &'t str {
 /// The known name that is nearest to `path`, for an error message.
 pub(crate) fn nearest(path: &str) -> &'static str {
     let names = keys().map(|key| key.path).chain(ALIASES.iter().map(|alias| alias.path));
-    // A name that only lacks its section, or has the wrong one, is nearer than one that is spelled alike.
+    // A name that only lacks its section, or has the wrong one, is nearer than one that is spelled
+    // alike.
     let distance = |name: &str| {
         let last = |dotted: &str| dotted.rsplit('.').next().unwrap_or_default().to_owned();
         (strsim::damerau_levenshtein(&last(name), &last(path)), strsim::damerau_levenshtein(name, path))

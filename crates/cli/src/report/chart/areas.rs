@@ -4,7 +4,8 @@ use super::axis::Axis;
 use super::canvas::{Axes, Canvas, Size, Words, not_empty};
 use crate::report::html::{escape, figure};
 
-/// A chart of parts that stand on one another, over one x axis. A part keeps its height up to the next x.
+/// A chart of parts that stand on one another, over one x axis. A part keeps its height up to the
+/// next x.
 pub(crate) struct Areas {
     pub(crate) words: Words,
     pub(crate) x: Axis,
@@ -45,7 +46,7 @@ impl Areas {
         canvas.clipped(&drawn);
         let areas = self.areas.iter().map(|area| (format!("c{} block", area.color), area.name.clone()));
         let legend: Vec<(String, String)> = areas.chain([("c6 line".to_owned(), name.clone())]).collect();
-        figure(&self.words.title, Size::Wide, (&canvas.finish(), &legend))
+        figure(&self.words.title, Size::Wide, &canvas.finish(), &legend)
     }
 
     /// Draws a part over what lies below it, and adds its heights to that.

@@ -97,7 +97,7 @@ fn tick_text(value: f64, step: f64) -> String {
 fn time_ticks(low: f64, high: f64, count: usize) -> Vec<Tick> {
     let rough_s = (high - low) / SECOND_NS / count as f64;
     let Some(step_s) = TIME_STEPS_S.into_iter().find(|&step_s| step_s >= rough_s) else {
-        return month_ticks((low, high), rough_s);
+        return month_ticks(low, high, rough_s);
     };
     let step = step_s * SECOND_NS;
     let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
@@ -111,7 +111,7 @@ fn time_text(at_ns: f64, format: &str) -> Option<String> {
     jiff::Timestamp::from_nanosecond(at_ns as i128).ok().map(|time| time.strftime(format).to_string())
 }
 
-fn month_ticks((low, high): (f64, f64), rough_s: f64) -> Vec<Tick> {
+fn month_ticks(low: f64, high: f64, rough_s: f64) -> Vec<Tick> {
     let months = MONTH_STEPS.into_iter().find(|&months| f64::from(months) * MONTH_S >= rough_s).unwrap_or(240);
     let year_of = |ns: f64| {
         jiff::Timestamp::from_nanosecond(ns as i128).ok().map(|time| time.to_zoned(jiff::tz::TimeZone::UTC).year())

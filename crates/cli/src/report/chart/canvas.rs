@@ -71,7 +71,7 @@ impl Canvas {
         let left = LEFT + CHARACTER * longest as f64;
         let x_ticks = x_axis.ticks(x, if size == Size::Wide { 9 } else { 5 });
         let mut canvas =
-            Canvas { svg: open(words, (width, height)), x, y, edges: (left, TOP, width - RIGHT, height - BOTTOM) };
+            Canvas { svg: open(words, width, height), x, y, edges: (left, TOP, width - RIGHT, height - BOTTOM) };
         canvas.draw_ticks(&x_ticks, &y_ticks);
         canvas.draw_labels(&x_axis.label, &y_axis.label, height);
         canvas
@@ -143,7 +143,7 @@ impl Canvas {
 }
 
 /// The opening tag, with the words that screen readers say.
-fn open(Words { title, description }: &Words, (width, height): (f64, f64)) -> String {
+fn open(Words { title, description }: &Words, width: f64, height: f64) -> String {
     format!(
         "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title><desc>{1}</desc>",
         escape(title),
@@ -159,7 +159,8 @@ pub(crate) fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// A range of values with a little room around it; zero stays at the edge where no value is beyond it.
+/// A range of values with a little room around it; zero stays at the edge where no value is beyond
+/// it.
 pub(crate) fn with_room((low, high): (f64, f64)) -> (f64, f64) {
     let room = ((high - low) * 0.06).max(low.abs().max(high.abs()).max(1e-12) * 1e-3);
     let bottom = if low >= 0.0 { (low - room).max(0.0) } else { low - room };

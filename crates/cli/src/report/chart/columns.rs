@@ -45,7 +45,7 @@ impl Columns {
         canvas.clipped(&drawn);
         let legend: Vec<(String, String)> =
             self.layers.iter().enumerate().map(|(k, layer)| (format!("c{k} block"), layer.name.clone())).collect();
-        figure(&self.words.title, Size::Wide, (&canvas.finish(), &legend))
+        figure(&self.words.title, Size::Wide, &canvas.finish(), &legend)
     }
 
     /// Draws a layer over what lies below it, and adds its heights to that.

@@ -1,10 +1,13 @@
 //! Where the nodes of a graph are drawn.
 
-/// Places in the square from 0 to 1, so that nodes with an edge between them come near each other and others keep apart.
+/// Places in the square from 0 to 1, so that nodes with an edge between them come near each other
+/// and others keep apart.
 ///
-/// Source: Fruchterman & Reingold, "Graph drawing by force-directed placement", 1991: attraction d²/l along edges, repulsion l²/d between all pairs, a step
-/// that shrinks. The nodes begin on a spiral, in their order, so that the same graph always gives the same picture; on a circle, symmetry would
-/// keep some where they are. A pull to the middle keeps parts without an edge between them in the picture.
+/// Source: Fruchterman & Reingold, "Graph drawing by force-directed placement", 1991: attraction
+/// d²/l along edges, repulsion l²/d between all pairs, a step that shrinks. The nodes begin on a
+/// spiral, in their order, so that the same graph always gives the same picture; on a circle,
+/// symmetry would keep some where they are. A pull to the middle keeps parts without an edge
+/// between them in the picture.
 pub(super) fn spring(nodes: usize, edges: &[(usize, usize)]) -> Vec<(f64, f64)> {
     let mut places = spiral(nodes);
     // Repulsion is between all pairs: fewer steps for more nodes keep the time within seconds.
@@ -39,18 +42,18 @@ fn forces(places: &[(f64, f64)], edges: &[(usize, usize)], length: f64) -> Vec<(
         for other in one + 1..places.len() {
             let (dx, dy) = (places[one].0 - places[other].0, places[one].1 - places[other].1);
             let by_square = length * length / (dx * dx + dy * dy).max(1e-9);
-            push(&mut forces, (one, other), (dx * by_square, dy * by_square));
+            push(&mut forces, one, other, dx * by_square, dy * by_square);
         }
     }
     for &(one, other) in edges.iter().filter(|(one, other)| one != other) {
         let (dx, dy) = (places[other].0 - places[one].0, places[other].1 - places[one].1);
         let by_length = dx.hypot(dy) / length;
-        push(&mut forces, (one, other), (dx * by_length, dy * by_length));
+        push(&mut forces, one, other, dx * by_length, dy * by_length);
     }
     forces
 }
 
-fn push(forces: &mut [(f64, f64)], (one, other): (usize, usize), (x, y): (f64, f64)) {
+fn push(forces: &mut [(f64, f64)], one: usize, other: usize, x: f64, y: f64) {
     forces[one] = (forces[one].0 + x, forces[one].1 + y);
     forces[other] = (forces[other].0 - x, forces[other].1 - y);
 }

@@ -1,4 +1,5 @@
-//! Charts as SVG text, without a script: axes with round ticks, a grid, a legend; colours come from the page's style sheet.
+//! Charts as SVG text, without a script: axes with round ticks, a grid, a legend; colours come from
+//! the page's style sheet.
 
 mod areas;
 mod axis;
@@ -42,9 +43,11 @@ pub(crate) struct Series {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Line,
-    /// A line behind the others that may run out of the picture: the other series decide what range is shown.
+    /// A line behind the others that may run out of the picture: the other series decide what range
+    /// is shown.
     Faint,
-    /// A dashed line that belongs to the chart rather than to the data; it does not decide the range either.
+    /// A dashed line that belongs to the chart rather than to the data; it does not decide the
+    /// range either.
     Guide,
     /// A line with a dot at each point that says its values.
     Dots,
@@ -61,7 +64,7 @@ impl Chart {
     /// The chart as a figure with its legend, or a sentence where there is nothing to draw.
     pub(crate) fn to_html(&self) -> String {
         match self.frame() {
-            Some(frame) => figure(&self.words.title, self.size, (&self.draw(frame), &self.legend())),
+            Some(frame) => figure(&self.words.title, self.size, &self.draw(frame), &self.legend()),
             None => format!("<p>{}: nothing was recorded.</p>\n", escape(&self.words.title)),
         }
     }
@@ -155,7 +158,8 @@ fn cloud(points: &[(f64, f64)], canvas: &Canvas) -> String {
     finite.map(|&(x, y)| format!("M{:.1} {:.1}h0", canvas.x_at(x), canvas.y_at(y))).collect()
 }
 
-/// The points where they are few; else the lowest and the highest of each of many neighbourhoods, so that no peak is lost.
+/// The points where they are few; else the lowest and the highest of each of many neighbourhoods,
+/// so that no peak is lost.
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 2 * COLUMNS_MAX {
         return points.to_vec();

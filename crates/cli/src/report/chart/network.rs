@@ -30,7 +30,7 @@ impl Network {
 
     /// The picture as a figure with its legend.
     pub(crate) fn to_html(&self) -> String {
-        figure(&self.title, Size::Wide, (&self.draw(), &self.legend()))
+        figure(&self.title, Size::Wide, &self.draw(), &self.legend())
     }
 
     fn draw(&self) -> String {
@@ -76,7 +76,8 @@ impl Network {
         drawn.map(|(class, path)| format!("<path class=\"line faint {class}\" d=\"{path}\"/>")).collect()
     }
 
-    /// The more nodes gather from a node, the larger it is; the largest have their names beside them.
+    /// The more nodes gather from a node, the larger it is; the largest have their names beside
+    /// them.
     fn draw_nodes(&self, places: &[(f64, f64)]) -> String {
         let mut degrees = vec![0usize; self.names.len()];
         self.edges.iter().for_each(|&(from, _, _)| degrees[from] += 1);

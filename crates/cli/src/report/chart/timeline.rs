@@ -45,7 +45,7 @@ impl Timeline {
     /// The chart as a figure, or nothing where it has no spans.
     pub(crate) fn to_html(&self) -> String {
         let svg = self.draw();
-        svg.map_or_else(String::new, |svg| figure(&self.words.title, Size::Wide, (&svg, &self.legend)))
+        svg.map_or_else(String::new, |svg| figure(&self.words.title, Size::Wide, &svg, &self.legend))
     }
 
     /// The chart as a file of its own, or nothing where it has no spans.

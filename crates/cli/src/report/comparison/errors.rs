@@ -1,4 +1,5 @@
-//! The errors of a run's evaluation as one number a measure, the model's beside those of its baselines.
+//! The errors of a run's evaluation as one number a measure, the model's beside those of its
+//! baselines.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +8,8 @@ use crate::folds::Spread;
 use Predictions::{Classes, Numbers, Ranks};
 use Unit::{Number, Share};
 
-/// What is measured: the name that a reader sees, the key in JSON, and where it stands among the metrics of a contender.
+/// What is measured: the name that a reader sees, the key in JSON, and where it stands among the
+/// metrics of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Measure {
     pub(super) name: &'static str,
@@ -45,20 +47,20 @@ pub(super) struct Measured {
     pub(super) deviation: Option<f64>,
 }
 
-const fn measure(name: &'static str, [key, pointer]: [&'static str; 2], (unit, of): (Unit, Predictions)) -> Measure {
+const fn measure(name: &'static str, key: &'static str, pointer: &'static str, unit: Unit, of: Predictions) -> Measure {
     Measure { name, key, unit, pointer, of }
 }
 
 pub(super) const MEASURES: [Measure; 9] = [
-    measure("RMSE", ["rmse", "/rmse"], (Number, Numbers)),
-    measure("MAE", ["mae", "/mae"], (Number, Numbers)),
-    measure("signs predicted", ["direction_accuracy", "/direction_accuracy"], (Share, Numbers)),
-    measure("IC, first horizon", ["ic", "/ic/0"], (Number, Ranks)),
-    measure("rank IC, first horizon", ["rank_ic", "/rank_ic/0"], (Number, Ranks)),
-    measure("accuracy", ["accuracy", "/classes/accuracy"], (Share, Classes)),
-    measure("balanced accuracy", ["balanced_accuracy", "/classes/balanced_accuracy"], (Share, Classes)),
-    measure("cross entropy", ["cross_entropy", "/classes/cross_entropy"], (Number, Classes)),
-    measure("accuracy of samples", ["sample_accuracy", "/accuracy"], (Share, Classes)),
+    measure("RMSE", "rmse", "/rmse", Number, Numbers),
+    measure("MAE", "mae", "/mae", Number, Numbers),
+    measure("signs predicted", "direction_accuracy", "/direction_accuracy", Share, Numbers),
+    measure("IC, first horizon", "ic", "/ic/0", Number, Ranks),
+    measure("rank IC, first horizon", "rank_ic", "/rank_ic/0", Number, Ranks),
+    measure("accuracy", "accuracy", "/classes/accuracy", Share, Classes),
+    measure("balanced accuracy", "balanced_accuracy", "/classes/balanced_accuracy", Share, Classes),
+    measure("cross entropy", "cross_entropy", "/classes/cross_entropy", Number, Classes),
+    measure("accuracy of samples", "sample_accuracy", "/accuracy", Share, Classes),
 ];
 
 /// The errors of a run: an evaluation, or one a fold.

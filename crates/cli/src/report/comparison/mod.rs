@@ -98,7 +98,8 @@ impl Comparison {
         keys.map(of).filter(|difference| difference.values.iter().any(|value| *value != difference.values[0])).collect()
     }
 
-    /// What holds of the comparison as a whole, in sentences: which runs have the same samples, and which of those is ahead.
+    /// What holds of the comparison as a whole, in sentences: which runs have the same samples, and
+    /// which of those is ahead.
     fn sentences(&self) -> Vec<String> {
         let groups = self.groups();
         let mut sentences: Vec<String> = groups.iter().map(|(samples, sides)| told(*samples, sides)).collect();
@@ -157,7 +158,8 @@ impl Side {
         })
     }
 
-    /// What is equal in runs with the same samples. Plans from before there were fingerprints name their file at least.
+    /// What is equal in runs with the same samples. Plans from before there were fingerprints name
+    /// their file at least.
     fn identity(&self) -> Value {
         let data = &self.plan["data"];
         let file = if data["fingerprint"].is_string() { &data["fingerprint"] } else { &data["path"] };

@@ -99,7 +99,8 @@ fn by_step(title: &str, sides: &[(usize, &Side)], of: impl Fn(&Side) -> (Mark, V
     }
 }
 
-/// A line a run, and the baselines of the first that has any: on the same samples they are the same.
+/// A line a run, and the baselines of the first that has any: on the same samples they are the
+/// same.
 fn errors_by_horizon(title: &str, sides: &[(usize, &Side)]) -> Chart {
     let judged = || sides.iter().filter_map(|&(place, side)| Some((place, side, Errors::of(side)?)));
     let line = |(place, side, errors): (usize, &Side, Errors<'_>)| {

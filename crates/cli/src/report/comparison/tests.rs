@@ -8,7 +8,7 @@ fn step(step: u64, loss: f64) -> Value {
 }
 
 /// A run that has done two steps and a validation.
-fn side((label, fingerprint): (&str, &str), loss: f64) -> Side {
+fn side(label: &str, fingerprint: &str, loss: f64) -> Side {
     let path = "data/<series>.h5";
     Side {
         folder: label.into(),
@@ -44,7 +44,7 @@ fn cells(comparison: &Comparison, name: &str) -> Vec<String> {
 
 #[test]
 fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
-    let comparison = Comparison { sides: vec![side(("a", "x"), 1.0), judged(side(("b", "x"), 0.5), 3.0)] };
+    let comparison = Comparison { sides: vec![side("a", "x", 1.0), judged(side("b", "x", 0.5), 3.0)] };
     let sentences = comparison.sentences();
     assert_eq!(sentences.len(), 2, "{sentences:?}");
     let expected = "A: b has the lowest validation loss, 0.5000 at step 2; that of a, the next one, is 100.0 % higher.";
@@ -66,7 +66,7 @@ fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
 #[test]
 fn other_data_and_another_split_are_other_samples() {
     let folder = tempfile::tempdir().unwrap();
-    let mut plans = ["x", "x", "y", "x"].map(|fingerprint| side(("run", fingerprint), 1.0).plan);
+    let mut plans = ["x", "x", "y", "x"].map(|fingerprint| side("run", fingerprint, 1.0).plan);
     plans[3]["split"]["test"] = json!(11);
     let runs: Vec<PathBuf> = (0..plans.len()).map(|k| folder.path().join(k.to_string())).collect();
     for (run, plan) in runs.iter().zip(&plans) {
@@ -84,9 +84,9 @@ fn other_data_and_another_split_are_other_samples() {
 
 #[test]
 fn losses_of_another_kind_do_not_compare() {
-    let mut other = side(("b", "x"), 0.5);
+    let mut other = side("b", "x", 0.5);
     other.settings.insert("training.loss", "huber".to_owned());
-    let sentences = Comparison { sides: vec![side(("a", "x"), 1.0), other] }.sentences();
+    let sentences = Comparison { sides: vec![side("a", "x", 1.0), other] }.sentences();
     assert!(sentences[1].contains("validation losses do not compare"), "{sentences:?}");
 }
 
@@ -104,11 +104,8 @@ fn labels_leave_out_the_folders_in_common() {
 
 #[test]
 fn the_page_needs_nothing_else_and_names_each_run() {
-    let sides = vec![
-        judged(side(("<a>", "x"), 1.0), 2.0),
-        side(("b", "x"), 0.5),
-        Side { samples: 'B', ..side(("c", "y"), 1.0) },
-    ];
+    let sides =
+        vec![judged(side("<a>", "x", 1.0), 2.0), side("b", "x", 0.5), Side { samples: 'B', ..side("c", "y", 1.0) }];
     let html = Comparison { sides }.to_html();
     for part in ["&lt;a&gt;", "Validation loss by step, samples B", "no change", "b, forward: 500 ms", "training.lr"] {
         assert!(html.contains(part), "{part}: {html}");

@@ -7,12 +7,13 @@ use megabatch_gpu_core::snapshot::{Block, FORMAT_VERSION, Kind, Reason, Segment,
 
 pub(super) const GRANULE: usize = 4096;
 
-/// A segment by its address, its kind and its blocks: their bytes and their owners, of whom `-` is nobody and `>` a view.
+/// A segment by its address, its kind and its blocks: their bytes and their owners, of whom `-` is
+/// nobody and `>` a view.
 pub(super) type Sketch<'a> = (u64, Kind, &'a [(usize, &'a str)]);
 
 /// A snapshot of the segments sketched.
 pub(super) fn snapshot(segments: &[Sketch<'_>]) -> Snapshot {
-    let segments = segments.iter().map(|&(address, kind, blocks)| segment((address, kind), blocks)).collect();
+    let segments = segments.iter().map(|&(address, kind, blocks)| segment(address, kind, blocks)).collect();
     Snapshot {
         format_version: FORMAT_VERSION,
         device: "cpu".into(),
@@ -28,7 +29,7 @@ pub(super) fn snapshot(segments: &[Sketch<'_>]) -> Snapshot {
     }
 }
 
-fn segment((address, kind): (u64, Kind), blocks: &[(usize, &str)]) -> Segment {
+fn segment(address: u64, kind: Kind, blocks: &[(usize, &str)]) -> Segment {
     let mut at = address;
     let mut block = |&(bytes, owner): &(usize, &str)| {
         let state = match owner {

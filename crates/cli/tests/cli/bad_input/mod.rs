@@ -1,4 +1,5 @@
-//! Bad input ends in a message that names the place and the remedy, in the exit code of its kind, and in nothing written.
+//! Bad input ends in a message that names the place and the remedy, in the exit code of its kind,
+//! and in nothing written.
 
 mod bars;
 mod configuration;

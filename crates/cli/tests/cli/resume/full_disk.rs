@@ -1,5 +1,5 @@
-//! A disk that has no room for a checkpoint: the run says so and ends, the checkpoint before is there, and with room it goes on to
-//! the same end.
+//! A disk that has no room for a checkpoint: the run says so and ends, the checkpoint before is
+//! there, and with room it goes on to the same end.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -26,7 +26,8 @@ fn a_checkpoint_that_may_not_be_written_leaves_the_one_before() {
     let [first, second] = STEPS;
     stage.succeeds(&format!("train --data series.h5 --out run --max-steps {first} {SETTINGS}"));
     let before = stage.checkpoint("run", first);
-    // Between the size of the weights and that of the optimizer's moments, in the blocks of 512 bytes that `sh` counts in.
+    // Between the size of the weights and that of the optimizer's moments, in the blocks of 512
+    // bytes that `sh` counts in.
     let blocks = (before[0].len() + before[1].len()) / 2 / 512;
     let mut train = stage.command(&format!("train --out run --resume --max-steps {second}"));
     let output = limited(&mut train, blocks);
@@ -47,7 +48,8 @@ fn a_checkpoint_that_may_not_be_written_leaves_the_one_before() {
     super::check_same(&stage, SETTINGS, second);
 }
 
-/// Runs a command that may not write files of more than `blocks`; that ends writes with an error, and not the process.
+/// Runs a command that may not write files of more than `blocks`; that ends writes with an error,
+/// and not the process.
 fn limited(command: &mut Command, blocks: usize) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), "sh"]);
@@ -71,7 +73,8 @@ fn a_full_disk_costs_nothing_but_the_steps_since_the_last_checkpoint() {
     };
     let [first, second] = STEPS;
     let mut failed_at = Vec::new();
-    // From a disk with no page left, on which nothing can be written, to one that takes all but the end of the checkpoint.
+    // From a disk with no page left, on which nothing can be written, to one that takes all but the
+    // end of the checkpoint.
     for free_pages in 0..20 {
         let run = format!("disk/run{free_pages}");
         stage.succeeds(&format!("train --data series.h5 --out {run} --max-steps {first} {SETTINGS}"));

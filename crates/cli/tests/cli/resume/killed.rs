@@ -26,7 +26,8 @@ const SETTINGS: &str = "--set model.hidden=8 --set training.batch_size=16 --set 
     --set training.loss=huber --set training.lr_schedule=cosine --set training.warmup_steps=30 --set training.early_stopping=8 \
     --set model.layers=2 --set model.dropout=0.1 --set training.carry_state=true";
 
-/// The same in fp16 with a loss scale that changes every few steps: it grows after three steps without overflow, up to where gradients overflow.
+/// The same in fp16 with a loss scale that changes every few steps: it grows after three steps
+/// without overflow, up to where gradients overflow.
 const FP16: &str = "--set training.precision=fp16 --set training.loss_scale_initial=1048576 --set training.loss_scale_growth_interval=3 \
     --set training.loss_scale_growth_factor=4 --set training.loss_scale_ceiling=1e12 --set training.epochs=6";
 
@@ -71,7 +72,7 @@ fn check(settings: &str) -> Vec<Value> {
     let mut moments: BTreeMap<&str, usize> = BTreeMap::new();
     for k in 0..runs {
         let run = format!("run{k}");
-        let hit = kill_and_resume((&stage, settings), &run, (1 + k % KILLS_MAX, wall), &mut random);
+        let hit = kill_and_resume(&stage, settings, &run, 1 + k % KILLS_MAX, wall, &mut random);
         whole.require_same(&Ending::of(&stage, &run), &format!("{run} of seed {SEED}, killed {hit:?}"));
         hit.into_iter().for_each(|moment| *moments.entry(moment).or_default() += 1);
         std::fs::remove_dir_all(stage.path(&run)).unwrap();
@@ -87,12 +88,14 @@ fn check(settings: &str) -> Vec<Value> {
     whole.log.into_iter().filter(|line| line["event"] == "step").collect()
 }
 
-/// Kills `run` up to `kills` times at moments drawn over the time that a whole run takes, at least once, and lets it end; where it
-/// was each time.
+/// Kills `run` up to `kills` times at moments drawn over the time that a whole run takes, at least
+/// once, and lets it end; where it was each time.
 fn kill_and_resume(
-    (stage, settings): (&Stage, &str),
+    stage: &Stage,
+    settings: &str,
     run: &str,
-    (kills, wall): (usize, Duration),
+    kills: usize,
+    wall: Duration,
     random: &mut Random,
 ) -> Vec<&'static str> {
     let mut hit = Vec::new();
@@ -111,7 +114,8 @@ fn kill_and_resume(
     hit
 }
 
-/// The command of a user whose run was killed: a run that has not begun is begun, one that has goes on.
+/// The command of a user whose run was killed: a run that has not begun is begun, one that has goes
+/// on.
 fn next_command((stage, settings): (&Stage, &str), run: &str) -> String {
     if stage.path(&format!("{run}/config.yaml")).exists() {
         format!("train --out {run} --resume")
@@ -161,8 +165,9 @@ fn where_it_was(stage: &Stage, run: &str) -> &'static str {
     }
 }
 
-/// All that two runs must share: every file of every checkpoint, the errors on the test split, what the log says of learning,
-/// and the names of all files but TensorBoard's, of which each session leaves one.
+/// All that two runs must share: every file of every checkpoint, the errors on the test split, what
+/// the log says of learning, and the names of all files but TensorBoard's, of which each session
+/// leaves one.
 struct Ending {
     names: Vec<PathBuf>,
     files: BTreeMap<PathBuf, Vec<u8>>,
@@ -174,7 +179,8 @@ impl Ending {
         let root = stage.path(run);
         let contents = stage.contents_of(run);
         let relative = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_owned();
-        // The configuration has the run's name in it, and the checksums are also of the configuration.
+        // The configuration has the run's name in it, and the checksums are also of the
+        // configuration.
         let is_result = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default();
             path.starts_with("checkpoints") && name != "config.yaml" && name != "checksums.xxh128"
@@ -189,7 +195,8 @@ impl Ending {
     fn require_same(&self, other: &Ending, what: &str) {
         let missing: Vec<&PathBuf> = self.names.iter().filter(|name| !other.names.contains(name)).collect();
         assert!(missing.is_empty(), "{what}: {missing:?} are not there");
-        // A kill between saving the last checkpoint and removing the one that it replaces leaves both.
+        // A kill between saving the last checkpoint and removing the one that it replaces leaves
+        // both.
         let surplus: BTreeSet<&Path> = other
             .names
             .iter()

@@ -1,4 +1,5 @@
-//! How fast bytes go: over the bus from pageable and pinned memory, within the GPU, and through the kernels.
+//! How fast bytes go: over the bus from pageable and pinned memory, within the GPU, and through the
+//! kernels.
 
 use std::time::Instant;
 
@@ -37,7 +38,8 @@ impl<'d> Bench<'d> {
         let mut pinned: Option<Pinned<u8>> = Some(self.gpu.pinned(self.bytes)?);
         rates.push(self.rate("pinned host to device", self.bytes, || {
             let memory = pinned.take().expect("the copy before gave it back");
-            // SAFETY: the block has as many bytes, and nothing else uses it until the copy has been waited for.
+            // SAFETY: the block has as many bytes, and nothing else uses it until the copy has been
+            // waited for.
             pinned = Some(unsafe { stream.upload(memory, address) }?.wait()?);
             Ok(())
         })?);

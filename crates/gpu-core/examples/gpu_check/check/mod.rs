@@ -42,7 +42,8 @@ pub(crate) struct Bench {
     plan: Plan,
     gpu: Gpu,
     ordinal: u32,
-    /// From the first check on that is not of a source of memory: the suite of these counts what memory there is.
+    /// From the first check on that is not of a source of memory: the suite of these counts what
+    /// memory there is.
     device: OnceCell<Device>,
 }
 

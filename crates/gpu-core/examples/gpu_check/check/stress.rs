@@ -1,4 +1,5 @@
-//! Allocations and frees at random on the real driver, each block filled with a number of its own and read when it is freed.
+//! Allocations and frees at random on the real driver, each block filled with a number of its own
+//! and read when it is freed.
 
 use megabatch_gpu_core::{Buffer, Device, Result, ops};
 

@@ -22,7 +22,8 @@ pub(super) struct Handle {
     context: Arc<Context>,
 }
 
-// SAFETY: the handle is a number to the library, which any thread may pass it, and several at a time.
+// SAFETY: the handle is a number to the library, which any thread may pass it, and several at a
+// time.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
@@ -74,7 +75,7 @@ impl Handle {
         }
         // SAFETY: any code may be asked about.
         let [name, text] = unsafe { [(self.library.status_name)(status), (self.library.status_string)(status)] };
-        Err(Fault::of_library(call, operands, (status, Description { name: words(name), text: words(text) })))
+        Err(Fault::of_library(call, operands, status, Description { name: words(name), text: words(text) }))
     }
 }
 
@@ -88,9 +89,11 @@ fn words(text: *const c_char) -> String {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Where the context cannot be current, it is gone, and what the library had there with it. What was submitted ends nevertheless.
+        // Where the context cannot be current, it is gone, and what the library had there with it.
+        // What was submitted ends nevertheless.
         if !self.raw.is_null() && self.context.enter_aside().is_ok() {
-            // SAFETY: the library gave the handle, and nobody has it after this: every plan keeps it.
+            // SAFETY: the library gave the handle, and nobody has it after this: every plan keeps
+            // it.
             let _ = unsafe { (self.library.destroy)(self.raw) };
         }
     }

@@ -1,6 +1,7 @@
 //! cuBLASLt on a GPU: its handle, and how each kind of product is multiplied.
 //!
-//! Source: cuBLAS documentation, "Using the cuBLASLt API". Functions may be called on any thread, with one handle too ("Thread Safety"); what they launch can be captured ("CUDA Graphs Support").
+//! Source: cuBLAS documentation, "Using the cuBLASLt API". Functions may be called on any thread,
+//! with one handle too ("Thread Safety"); what they launch can be captured ("CUDA Graphs Support").
 
 mod handle;
 mod plan;
@@ -16,7 +17,8 @@ use crate::error::Result;
 use handle::Handle;
 pub(super) use plan::Plan;
 
-/// Plans at most. Shapes are few where batches are rounded; were they ever many, all would be made anew.
+/// Plans at most. Shapes are few where batches are rounded; were they ever many, all would be made
+/// anew.
 const PLANS_MAX: usize = 1024;
 
 #[derive(Debug)]

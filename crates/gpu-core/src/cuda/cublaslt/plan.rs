@@ -1,7 +1,9 @@
 //! How a product is multiplied: the library's descriptors, and the algorithm that it chose.
 //!
-//! The library counts matrices column by column, where ours lie row by row: what is a matrix here is the transposed one there. So it is asked for the transposed product, outᵀ `[N, M]` = b · aᵀ, whose first
-//! matrix is our second one. One that is not turned, `[N, K]` here, is `[K, N]` there and to be transposed in the first place, and is right as it is in the second.
+//! The library counts matrices column by column, where ours lie row by row: what is a matrix here
+//! is the transposed one there. So it is asked for the transposed product, outᵀ `[N, M]` = b · aᵀ,
+//! whose first matrix is our second one. One that is not turned, `[N, K]` here, is `[K, N]` there
+//! and to be transposed in the first place, and is right as it is in the second.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -78,7 +80,8 @@ impl Plan {
 
     fn set<T: bytemuck::Pod>(&self, attribute: c_int, value: T) -> Result<(), Fault> {
         let (set, from) = (self.handle.library().set_operation, (&raw const value).cast());
-        // SAFETY: the operation is live, and the library copies as many bytes of a variable as that has.
+        // SAFETY: the operation is live, and the library copies as many bytes of a variable as that
+        // has.
         let status = unsafe { set(self.operation, attribute, from, size_of::<T>()) };
         self.handle.checked("cublasLtMatmulDescSetAttribute", format_args!("attribute {attribute}"), status)
     }
@@ -107,7 +110,8 @@ impl Plan {
         let wishes = Wishes::new(&self.handle, kind)?;
         let (mut result, mut count) = (HeuristicResult::default(), 0);
         let [first, second, out] = self.layouts;
-        // SAFETY: descriptors are live, there is room for one result, and both addresses are those of variables of this function.
+        // SAFETY: descriptors are live, there is room for one result, and both addresses are those
+        // of variables of this function.
         let status = unsafe {
             let find = self.handle.library().find_algorithms;
             let (handle, result, count) = (self.handle.raw(), &raw mut result, &raw mut count);
@@ -123,13 +127,15 @@ impl Plan {
     /// Submits a product; the context is current.
     ///
     /// # Safety
-    /// As [`Work::submit`](super::super::work::Work::submit). The addresses are aligned as those of the kind, and so large is the workspace.
+    /// As [`Work::submit`](super::super::work::Work::submit). The addresses are aligned as those of
+    /// the kind, and so large is the workspace.
     pub(in super::super) unsafe fn submit(&self, at: &MatrixAddresses, stream: CUstream) -> Result<(), Fault> {
         let (alpha, beta) = (1.0f32, 0.0f32);
         let [alpha, beta] = [&raw const alpha, &raw const beta].map(<*const f32>::cast::<c_void>);
         let address = |address: u64| ptr::with_exposed_provenance_mut::<c_void>(address as usize);
         let ([first, second, out], (workspace, bytes)) = (self.layouts, at.workspace);
-        // SAFETY: as the caller promised. The library reads the scalars, which are of the host, before it returns.
+        // SAFETY: as the caller promised. The library reads the scalars, which are of the host,
+        // before it returns.
         let status = unsafe {
             (self.handle.library().multiply)(
                 self.handle.raw(),
@@ -157,7 +163,8 @@ impl Plan {
 impl Drop for Plan {
     fn drop(&mut self) {
         let library = self.handle.library();
-        // SAFETY: the library gave the descriptors, and nobody else has them. What was submitted does not need them.
+        // SAFETY: the library gave the descriptors, and nobody else has them. What was submitted
+        // does not need them.
         unsafe {
             self.layouts.iter().filter(|layout| !layout.is_null()).for_each(|&layout| {
                 let _ = (library.destroy_layout)(layout);
@@ -189,7 +196,8 @@ impl Wishes {
 
     fn set<T: bytemuck::Pod>(&self, attribute: c_int, value: T) -> Result<(), Fault> {
         let (set, from) = (self.handle.library().set_preference, (&raw const value).cast());
-        // SAFETY: the preference is live, and the library copies as many bytes of a variable as that has.
+        // SAFETY: the preference is live, and the library copies as many bytes of a variable as
+        // that has.
         let status = unsafe { set(self.preference, attribute, from, size_of::<T>()) };
         self.handle.checked("cublasLtMatmulPreferenceSetAttribute", format_args!("attribute {attribute}"), status)
     }

@@ -1,4 +1,5 @@
-//! A source for the pool's tests that holds the contract of [`Source`] against the pool, keeps a mark for every unit of memory, and fails on demand.
+//! A source for the pool's tests that holds the contract of [`Source`] against the pool, keeps a
+//! mark for every unit of memory, and fails on demand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -4,7 +4,8 @@ use super::random::Random;
 use super::tape::Tape;
 use super::{KIB, MIB, Pattern};
 
-/// Its figures in bytes. The report gave them in GiB with two decimals; here they are whole pages of 2 MiB but for the capacity.
+/// Its figures in bytes. The report gave them in GiB with two decimals; here they are whole pages
+/// of 2 MiB but for the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldCase {
@@ -48,9 +49,10 @@ pub(super) const PATTERN: Pattern = Pattern {
 /// Layers whose activations are saved.
 const LAYERS: usize = 12;
 
-/// Weights and optimizer, then an epoch with long windows whose activations, a little smaller from layer to layer, are freed. In the next
-/// epoch, with shorter windows, each layer's activations are cut from the segment that its long ones left, and its workspace is what
-/// remains of that. The workspaces go, and the buffer for attention over all layers is asked for.
+/// Weights and optimizer, then an epoch with long windows whose activations, a little smaller from
+/// layer to layer, are freed. In the next epoch, with shorter windows, each layer's activations are
+/// cut from the segment that its long ones left, and its workspace is what remains of that. The
+/// workspaces go, and the buffer for attention over all layers is asked for.
 fn field_case(tape: &mut Tape, _: &mut Random) {
     let FieldCase { allocated_bytes, unusable_bytes, requested_bytes, .. } = FIELD_CASE;
     let small = vec![4 * KIB; PAGE_BYTES / (4 * KIB)];
@@ -58,7 +60,8 @@ fn field_case(tape: &mut Tape, _: &mut Random) {
 
     let (long, short) = activations(unusable_bytes);
     let weights_bytes = allocated_bytes - PAGE_BYTES - short.iter().sum::<usize>();
-    // Weights and the two moments of Adam: three blocks of each of eight sizes, and one of what remains.
+    // Weights and the two moments of Adam: three blocks of each of eight sizes, and one of what
+    // remains.
     let weight_bytes = weights_bytes / 25 / PAGE_BYTES * PAGE_BYTES;
     let mut weights = vec![weight_bytes; 24];
     weights.push(weights_bytes - 24 * weight_bytes);
@@ -79,9 +82,10 @@ fn field_case(tape: &mut Tape, _: &mut Random) {
     tape.free_all(held);
 }
 
-/// Bytes of the activations with long windows and with short ones, by layer. Each is smaller than the one before, and a short one larger
-/// than the long one of the next layer, and than what short ones leave of a segment: the best fit for each is the segment of its own
-/// layer. What the short ones leave is `holes_bytes` in all.
+/// Bytes of the activations with long windows and with short ones, by layer. Each is smaller than
+/// the one before, and a short one larger than the long one of the next layer, and than what short
+/// ones leave of a segment: the best fit for each is the segment of its own layer. What the short
+/// ones leave is `holes_bytes` in all.
 fn activations(holes_bytes: usize) -> (Vec<usize>, Vec<usize>) {
     let hole_bytes = holes_bytes / LAYERS / PAGE_BYTES * PAGE_BYTES;
     let long: Vec<usize> = (0..LAYERS).rev().map(|layer| 640 * MIB + layer * (hole_bytes + 4 * MIB)).collect();

@@ -1,4 +1,5 @@
-//! The growth of reserved memory that github.com/pytorch/pytorch/pull/193400 describes, with its sizes.
+//! The growth of reserved memory that github.com/pytorch/pytorch/pull/193400 describes, with its
+//! sizes.
 
 use super::random::Random;
 use super::tape::Tape;

@@ -1,4 +1,5 @@
-//! Traces of the patterns that fragment memory in the field, made by programs: the same seed gives the same trace.
+//! Traces of the patterns that fragment memory in the field, made by programs: the same seed gives
+//! the same trace.
 
 mod combs;
 mod field_case;
@@ -19,7 +20,8 @@ use tape::Tape;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
-/// Memory of the device on which most patterns are played: enough that nobody has to release what it caches.
+/// Memory of the device on which most patterns are played: enough that nobody has to release what
+/// it caches.
 const ROOMY_BYTES: usize = 80 * GIB;
 
 pub use field_case::{FIELD_CASE, FieldCase};
@@ -36,7 +38,8 @@ pub struct Pattern {
     pub capacity_bytes: usize,
     /// PyTorch's `max_split_size_mb` in bytes, where the pattern is about it.
     pub max_split_bytes: Option<usize>,
-    /// The largest block, where all are a power of two times the smallest and never move: [`robson_bound_bytes`] is about it then.
+    /// The largest block, where all are a power of two times the smallest and never move:
+    /// [`robson_bound_bytes`] is about it then.
     pub largest_power_of_two_bytes: Option<usize>,
     make: fn(&mut Tape, &mut Random),
 }
@@ -74,7 +77,8 @@ impl Pattern {
         tape.into_events()
     }
 
-    /// The trace for a seed as [`replay`](super::replay) takes it, with the lines that it has in a file.
+    /// The trace for a seed as [`replay`](super::replay) takes it, with the lines that it has in a
+    /// file.
     pub fn lines(&self, seed: u64) -> impl Iterator<Item = Result<Line, Infallible>> {
         (1..).zip(self.events(seed)).map(|(number, event)| Ok(Line { number, event }))
     }
@@ -131,7 +135,8 @@ impl Size {
         size
     }
 
-    /// Whether it is our pool's goal to hold no more than 1.02 times what is live at the peak: more than 1 GiB in blocks of a granule or more.
+    /// Whether it is our pool's goal to hold no more than 1.02 times what is live at the peak: more
+    /// than 1 GiB in blocks of a granule or more.
     pub fn is_promised(&self) -> bool {
         self.peak_live_bytes > GIB && self.smallest_block_bytes >= GRANULE_BYTES
     }

@@ -1,5 +1,5 @@
-/// Numbers that look random and depend on a seed alone: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014).
+/// Numbers that look random and depend on a seed alone: SplitMix64 (Steele, Lea, Flood, "Fast
+/// splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 

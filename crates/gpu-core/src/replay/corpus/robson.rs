@@ -21,18 +21,20 @@ const LIVE_UNITS: usize = 64 * MIB / UNIT_BYTES;
 const LARGEST_BYTES: usize = MIB;
 const ROUNDS: u32 = (LARGEST_BYTES / UNIT_BYTES).ilog2();
 
-/// Memory that any allocator which moves nothing needs at worst, for `live_bytes` at most live in blocks of `smallest_bytes` times a power
-/// of two up to `largest_bytes`: M (½ log₂ n + 1) − n + 1 in units of the smallest block (J. M. Robson, "An estimate of the store size
-/// necessary for dynamic storage allocation", Journal of the ACM 18, 1971).
+/// Memory that any allocator which moves nothing needs at worst, for `live_bytes` at most live in
+/// blocks of `smallest_bytes` times a power of two up to `largest_bytes`: M (½ log₂ n + 1) − n + 1
+/// in units of the smallest block (J. M. Robson, "An estimate of the store size necessary for
+/// dynamic storage allocation", Journal of the ACM 18, 1971).
 pub fn robson_bound_bytes(live_bytes: usize, smallest_bytes: usize, largest_bytes: usize) -> usize {
     let (live, largest) = (live_bytes / smallest_bytes, largest_bytes / smallest_bytes);
     let units = live as f64 * (f64::from(largest.ilog2()) / 2.0 + 1.0) - largest as f64 + 1.0;
     units as usize * smallest_bytes
 }
 
-/// Round by round the blocks double. Before a round, every block goes that does not cover the offset f of its aligned stretch of the
-/// coming size, where f is chosen so that as much as possible stays; what stays keeps a hole in every stretch from being wide enough.
-/// The offsets are those that the blocks have under first fit.
+/// Round by round the blocks double. Before a round, every block goes that does not cover the
+/// offset f of its aligned stretch of the coming size, where f is chosen so that as much as
+/// possible stays; what stays keeps a hole in every stretch from being wide enough. The offsets are
+/// those that the blocks have under first fit.
 fn small_blocks(tape: &mut Tape, _: &mut Random) {
     let mut live: Vec<(usize, usize, Block)> = Vec::new();
     let (mut offset, mut live_units) = (0, 0);
@@ -41,7 +43,7 @@ fn small_blocks(tape: &mut Tape, _: &mut Random) {
         if round > 0 {
             offset = best_offset(&live, offset, size);
             let (kept, freed): (Vec<_>, Vec<_>) =
-                live.into_iter().partition(|&(at, units, _)| covers((at, units), offset, size));
+                live.into_iter().partition(|&(at, units, _)| covers(at, units, offset, size));
             live = kept;
             for (_, units, block) in freed {
                 tape.free(block);
@@ -58,7 +60,7 @@ fn small_blocks(tape: &mut Tape, _: &mut Random) {
 }
 
 /// Whether a block holds the unit at `offset` of a stretch of `size` units.
-fn covers((at, units): (usize, usize), offset: usize, size: usize) -> bool {
+fn covers(at: usize, units: usize, offset: usize, size: usize) -> bool {
     let first = at + (offset + size - at % size) % size;
     first < at + units
 }
@@ -66,7 +68,7 @@ fn covers((at, units): (usize, usize), offset: usize, size: usize) -> bool {
 /// Of the offset so far and the one half a stretch on, that with which more stays.
 fn best_offset(live: &[(usize, usize, Block)], offset: usize, size: usize) -> usize {
     let stays = |offset: usize| -> usize {
-        let kept = live.iter().filter(|&&(at, units, _)| covers((at, units), offset, size));
+        let kept = live.iter().filter(|&&(at, units, _)| covers(at, units, offset, size));
         kept.map(|&(_, units, _)| units).sum()
     };
     let other = offset + size / 2;
@@ -77,7 +79,8 @@ fn best_offset(live: &[(usize, usize, Block)], offset: usize, size: usize) -> us
 struct Holes {
     /// Length by first unit; the last hole has no end.
     holes: BTreeMap<usize, usize>,
-    /// Where the search begins: no hole before is large enough for the size that was asked for last.
+    /// Where the search begins: no hole before is large enough for the size that was asked for
+    /// last.
     from: usize,
 }
 

@@ -45,7 +45,8 @@ fn half_mebibytes(tape: &mut Tape, random: &mut Random) {
         }
         kept_bytes += bytes;
         kept.extend(tape.alloc_all(sizes));
-        // Tables go after a while that grows and shrinks, so that the memory between what stays is used again and again.
+        // Tables go after a while that grows and shrinks, so that the memory between what stays is
+        // used again and again.
         let held = random.between(4, 600);
         tape.keep_last(&mut tables, held);
     }

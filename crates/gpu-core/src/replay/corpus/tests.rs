@@ -107,8 +107,9 @@ fn our_pool_meets_the_field_case_and_copies_nothing() {
     assert!(outcome.stitches > 0, "no free run of 4.15 GiB is left: {outcome:?}");
 }
 
-/// Patterns that miss the goal, and what they are held to instead: their blocks are hardly larger than granules, nothing may be moved, and
-/// what is left free at the ends of live blocks is no whole granule.
+/// Patterns that miss the goal, and what they are held to instead: their blocks are hardly larger
+/// than granules, nothing may be moved, and what is left free at the ends of live blocks is no
+/// whole granule.
 const MISSED: &[(&str, f64)] = &[("odd-comb", 1.16), ("narrow-churn", 1.11)];
 
 #[test]
@@ -127,7 +128,8 @@ fn a_repeated_step_calls_no_driver_from_its_third_time_on() {
     for (name, steps) in [("repeated-steps", 20), ("long-run", 200)] {
         let pattern = named(name);
         let roomy = play(pattern, Policy::Megabatch);
-        // With room for hardly more than what is live, blocks have to be stitched from what is left between others.
+        // With room for hardly more than what is live, blocks have to be stitched from what is left
+        // between others.
         let tight = Limits { capacity_bytes: roomy.peak_live_bytes * 102 / 100, max_split_bytes: None };
         let Ok(tight) = replay(pattern.lines(0), Policy::Megabatch, &tight);
         for outcome in [roomy, tight] {

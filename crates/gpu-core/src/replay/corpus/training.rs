@@ -1,4 +1,5 @@
-//! Training: weights, activations that live from forward to backward, gradients, an optimizer whose state is born in the first step.
+//! Training: weights, activations that live from forward to backward, gradients, an optimizer whose
+//! state is born in the first step.
 
 use std::collections::VecDeque;
 
@@ -94,8 +95,8 @@ impl Parameters {
     }
 }
 
-/// Forward and backward of an LSTM in f32 with `hidden` units: per layer the projected input lives for a moment, gates, cell and hidden
-/// states until backward.
+/// Forward and backward of an LSTM in f32 with `hidden` units: per layer the projected input lives
+/// for a moment, gates, cell and hidden states until backward.
 struct Lstm {
     layers: usize,
     hidden: usize,

@@ -75,7 +75,8 @@ impl Blocks {
         self.vacant.push(key);
     }
 
-    /// Cuts a block behind its first `bytes`; the new block holds the rest and is like it in all else.
+    /// Cuts a block behind its first `bytes`; the new block holds the rest and is like it in all
+    /// else.
     pub(super) fn split(&mut self, key: Key, bytes: usize) -> Key {
         let block = &self[key];
         assert!(0 < bytes && bytes < block.bytes, "both parts hold something");

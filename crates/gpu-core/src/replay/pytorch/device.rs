@@ -24,7 +24,8 @@ impl Device {
         self.calls
     }
 
-    /// A range of addresses, its first a multiple of `alignment`. The range after it is not adjacent.
+    /// A range of addresses, its first a multiple of `alignment`. The range after it is not
+    /// adjacent.
     pub(super) fn addresses(&mut self, bytes: usize, alignment: usize) -> u64 {
         let address = self.next_address.next_multiple_of(alignment as u64);
         self.next_address = address + (bytes + alignment) as u64;

@@ -5,7 +5,8 @@ use super::blocks::{Block, Key, State};
 use super::rules::Wish;
 
 impl CachingAllocator {
-    /// Of the free blocks from the best fit on, the first that can grow to less than the one behind it in order of size.
+    /// Of the free blocks from the best fit on, the first that can grow to less than the one behind
+    /// it in order of size.
     pub(super) fn best_expandable_fit(&self, best: Key) -> Key {
         let Block { stream, bytes, address, kind, .. } = self.blocks[best];
         let grown_bytes = |key: Key| {
@@ -39,7 +40,8 @@ impl CachingAllocator {
         Some(candidate)
     }
 
-    /// The first of neighbouring blocks, free and unmapped in turn, with addresses enough for `wish`: the lowest there are.
+    /// The first of neighbouring blocks, free and unmapped in turn, with addresses enough for
+    /// `wish`: the lowest there are.
     fn expandable_range(&mut self, wish: &Wish) -> Key {
         let is_usable = |key: &Key| self.blocks[*key].state != State::Live;
         let has_room = |first: Key| {
@@ -69,7 +71,8 @@ impl CachingAllocator {
         key
     }
 
-    /// Maps pages for the first `bytes` of an unmapped range, which becomes free and merges with its free neighbours.
+    /// Maps pages for the first `bytes` of an unmapped range, which becomes free and merges with
+    /// its free neighbours.
     fn map(&mut self, key: Key, bytes: usize) -> Option<()> {
         let page_bytes = self.blocks[key].kind.page_bytes();
         let bytes = bytes.next_multiple_of(page_bytes);
@@ -92,7 +95,8 @@ impl CachingAllocator {
         Some(())
     }
 
-    /// Takes the whole pages inside the free block `key` away from it, and its range with them if nothing is left mapped there.
+    /// Takes the whole pages inside the free block `key` away from it, and its range with them if
+    /// nothing is left mapped there.
     pub(super) fn unmap(&mut self, key: Key) {
         let (offset, bytes) = self.blocks[key].whole_pages();
         if bytes == 0 {

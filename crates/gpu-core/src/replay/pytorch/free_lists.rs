@@ -42,7 +42,8 @@ impl FreeLists {
         assert!(was_listed, "a block that is not live is listed as it is");
     }
 
-    /// The smallest free block of the wish's stream that has its size, at the lowest address of equals.
+    /// The smallest free block of the wish's stream that has its size, at the lowest address of
+    /// equals.
     pub(super) fn best_fit(&self, wish: &Wish) -> Option<Key> {
         self.at_least(wish.stream, wish.bytes).next()
     }

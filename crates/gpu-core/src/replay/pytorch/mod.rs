@@ -1,8 +1,9 @@
 //! PyTorch's CUDA caching allocator, as a model to compare with.
 //!
-//! The rules are those of `c10/cuda/CUDACachingAllocator.cpp` in github.com/pytorch/pytorch (read at commit 001074d25084, January 2025),
-//! with the functions named here; nothing of its text is used. What the model leaves out: private pools of CUDA graphs, garbage
-//! collection by threshold, rounding to powers of two (all off by default), and blocks that a second stream uses.
+//! The rules are those of `c10/cuda/CUDACachingAllocator.cpp` in github.com/pytorch/pytorch (read
+//! at commit 001074d25084, January 2025), with the functions named here; nothing of its text is
+//! used. What the model leaves out: private pools of CUDA graphs, garbage collection by threshold,
+//! rounding to powers of two (all off by default), and blocks that a second stream uses.
 //!
 //! | rule | function |
 //! | --- | --- |
@@ -19,8 +20,9 @@
 //! | growth takes the lowest unmapped range that has room, together with the free block before it | `find_expandable_block`, `try_allocate_expandable_block`, `map_block` |
 //! | going back to the device are the whole pages inside free blocks | `unmap_block`, `release_blocks` |
 //!
-//! A call of `cudaMalloc`, `cudaFree`, `cuMemAddressReserve`, `cuMemAddressFree`, `cuMemCreate`, `cuMemRelease`, `cuMemMap`,
-//! `cuMemSetAccess`, `cuMemUnmap` or `cudaStreamSynchronize` counts as one call to the driver. The addresses of new segments ascend.
+//! A call of `cudaMalloc`, `cudaFree`, `cuMemAddressReserve`, `cuMemAddressFree`, `cuMemCreate`,
+//! `cuMemRelease`, `cuMemMap`, `cuMemSetAccess`, `cuMemUnmap` or `cudaStreamSynchronize` counts as
+//! one call to the driver. The addresses of new segments ascend.
 
 mod blocks;
 mod device;
@@ -114,7 +116,8 @@ impl CachingAllocator {
         Some(best)
     }
 
-    /// A block from memory that the device had free; it is in no list. `None` if the device has too little.
+    /// A block from memory that the device had free; it is in no list. `None` if the device has too
+    /// little.
     fn grow(&mut self, wish: &Wish) -> Option<Key> {
         match self.settings.growth {
             Growth::Segments => self.add_segment(wish),

@@ -29,7 +29,8 @@ impl CachingAllocator {
         self.blocks.remove(key);
     }
 
-    /// With `max_split_size`: gives free blocks back that are too large to be split, just as many as make room for `wish`. Whether they do.
+    /// With `max_split_size`: gives free blocks back that are too large to be split, just as many
+    /// as make room for `wish`. Whether they do.
     pub(super) fn release_oversize(&mut self, wish: &Wish) -> bool {
         let Some(limit) = self.settings.max_split_bytes else { return false };
         if self.settings.growth == Growth::Expandable {

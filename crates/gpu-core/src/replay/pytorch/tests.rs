@@ -36,7 +36,8 @@ impl CachingAllocator {
         self.blocks[key].address
     }
 
-    /// Walks every segment: blocks tile it, no two neighbours are free, lists and counters are what the blocks say.
+    /// Walks every segment: blocks tile it, no two neighbours are free, lists and counters are what
+    /// the blocks say.
     fn check(&self) {
         let (mut allocated, mut free, mut stuck) = (0, 0, 0);
         let listed: Vec<Key> = self.pools.iter().flat_map(FreeLists::keys).collect();
@@ -72,7 +73,8 @@ fn a_request_takes_a_segment_of_its_class() {
         (MIB, 2 * MIB, MIB),
         (MIB + 1, 20 * MIB, MIB + 512),
         (10 * MIB - 512, 20 * MIB, 10 * MIB - 512),
-        // From here on a segment is made for the block alone, and less than 1 MiB beyond it stays with it.
+        // From here on a segment is made for the block alone, and less than 1 MiB beyond it stays
+        // with it.
         (10 * MIB, 10 * MIB, 10 * MIB),
         (10 * MIB + 1, 12 * MIB, 10 * MIB + 512),
         (11 * MIB, 12 * MIB, 12 * MIB),
@@ -205,7 +207,8 @@ fn with_a_limit_oversize_blocks_go_first_and_no_more_than_needed() {
     let other = allocator.get(92 * MIB);
     assert_eq!(allocator.reserved(), 330 * MIB + 92 * MIB - 120 * MIB, "the block of 120 MiB alone goes back");
     allocator.free(other);
-    // 92 and 90 MiB are free and oversize: neither suffices alone, both go; the block of 50 MiB stays.
+    // 92 and 90 MiB are free and oversize: neither suffices alone, both go; the block of 50 MiB
+    // stays.
     allocator.get(180 * MIB);
     assert_eq!(allocator.reserved(), (70 + 50 + 180) * MIB);
     allocator.check();
@@ -267,11 +270,13 @@ fn a_block_that_can_grow_is_kept_for_what_grows() {
     let base = allocator.address(hole);
     allocator.free_all([hole, tail]);
     let _ = wall;
-    // The hole of 25 MiB is the best fit and cannot grow; the tail of 30 MiB has the rest of the range behind it.
+    // The hole of 25 MiB is the best fit and cannot grow; the tail of 30 MiB has the rest of the
+    // range behind it.
     let block = allocator.get(20 * MIB);
     assert_eq!(allocator.address(block), base);
     allocator.free(block);
-    // A hole of 40 MiB would be a worse fit than the tail, but the tail counts for all that it can become.
+    // A hole of 40 MiB would be a worse fit than the tail, but the tail counts for all that it can
+    // become.
     let mut allocator = expandable(1 << 30);
     let [hole, wall, tail] = [40, 10, 30].map(|size| allocator.get(size * MIB));
     let base = allocator.address(hole);

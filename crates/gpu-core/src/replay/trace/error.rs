@@ -2,7 +2,8 @@ use std::io;
 
 use thiserror::Error;
 
-/// Why a line of a trace cannot be played. Lines are counted from 1; the caller knows the name of the file.
+/// Why a line of a trace cannot be played. Lines are counted from 1; the caller knows the name of
+/// the file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceError {

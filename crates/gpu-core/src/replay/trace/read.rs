@@ -12,8 +12,8 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Reads a trace line by line; holds no more than a line and the ids of the live blocks.
 ///
-/// Lines of blanks are passed over, and keys that are not of the format are ignored, so that recorders may add their own. After an error
-/// the trace ends.
+/// Lines of blanks are passed over, and keys that are not of the format are ignored, so that
+/// recorders may add their own. After an error the trace ends.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,

@@ -1,4 +1,5 @@
-//! What PyTorch's viewer does with a trace (torch/utils/viz/MemoryViz.js, `simulate_memory`), with a panic where it would fail.
+//! What PyTorch's viewer does with a trace (torch/utils/viz/MemoryViz.js, `simulate_memory`), with
+//! a panic where it would fail.
 
 use super::super::history::{Line, shown};
 use super::super::{Snapshot, State};

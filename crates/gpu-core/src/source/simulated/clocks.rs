@@ -8,7 +8,8 @@ use crate::source::StreamId;
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     streams: BTreeMap<StreamId, Stream>,
-    /// The last ticket of each stream after which all work submitted from now on runs, whatever its stream.
+    /// The last ticket of each stream after which all work submitted from now on runs, whatever its
+    /// stream.
     before_all: BTreeMap<StreamId, u64>,
 }
 
@@ -30,8 +31,8 @@ impl Clocks {
         stream.submitted
     }
 
-    /// Makes what is submitted to `waiting` from now on run after what was submitted to `on`. The wait itself is work on `waiting`: a driver
-    /// does not call a stream idle that still waits.
+    /// Makes what is submitted to `waiting` from now on run after what was submitted to `on`. The
+    /// wait itself is work on `waiting`: a driver does not call a stream idle that still waits.
     pub(super) fn order(&mut self, waiting: StreamId, on: StreamId) {
         let mut after = self.streams.get(&on).map(|stream| stream.after.clone()).unwrap_or_default();
         after.insert(on, self.submitted(on));

@@ -18,11 +18,13 @@ use super::{Granule, Refusal, Source, StreamId};
 const POISON: u8 = 0xC5;
 const FIRST_ADDRESS: u64 = 1 << 40;
 
-/// A device of any size that is pure arithmetic: addresses are numbers, and nothing is behind them unless bytes are asked for.
+/// A device of any size that is pure arithmetic: addresses are numbers, and nothing is behind them
+/// unless bytes are asked for.
 ///
-/// Every misuse of a [`Source`] is a panic: mapping over a mapping, unmapping what is not mapped, destroying a granule that is mapped,
-/// anything outside of a reservation. A handle: a test keeps a clone of the one that it gives to the pool, and through it injects faults, lets
-/// other users take memory, submits work to streams and looks at bytes.
+/// Every misuse of a [`Source`] is a panic: mapping over a mapping, unmapping what is not mapped,
+/// destroying a granule that is mapped, anything outside of a reservation. A handle: a test keeps a
+/// clone of the one that it gives to the pool, and through it injects faults, lets other users take
+/// memory, submits work to streams and looks at bytes.
 #[derive(Clone, Debug)]
 pub struct Simulated {
     device: Arc<Mutex<Device>>,
@@ -63,7 +65,8 @@ struct Fault {
 }
 
 impl Simulated {
-    /// A device of `capacity_bytes` in granules of `granule_bytes`, a power of two. Its streams are always idle, and it keeps no bytes.
+    /// A device of `capacity_bytes` in granules of `granule_bytes`, a power of two. Its streams are
+    /// always idle, and it keeps no bytes.
     pub fn new(capacity_bytes: usize, granule_bytes: usize) -> Self {
         let device = Device {
             granule_bytes,
@@ -88,12 +91,14 @@ impl Simulated {
         self.device().completion = completion;
     }
 
-    /// Keeps the bytes of every granule that is created from now on, poisoned until they are written.
+    /// Keeps the bytes of every granule that is created from now on, poisoned until they are
+    /// written.
     pub fn keep_bytes(&self) {
         self.device().bytes.get_or_insert_default();
     }
 
-    /// Refuses the `nth` call from now on (1 is the next) among those that can be refused, once. [`Simulated::stop_faults`] takes it back.
+    /// Refuses the `nth` call from now on (1 is the next) among those that can be refused, once.
+    /// [`Simulated::stop_faults`] takes it back.
     pub fn fail_call(&self, nth: u64, refusal: Refusal) {
         assert!(nth > 0, "calls are counted from 1");
         self.device().fault = Some(Fault { calls_before: nth - 1, refusal });
@@ -109,7 +114,8 @@ impl Simulated {
         self.device().refusals_total
     }
 
-    /// Sets what other users of the device hold. What exists stays, also where the two together pass the capacity.
+    /// Sets what other users of the device hold. What exists stays, also where the two together
+    /// pass the capacity.
     pub fn set_held_by_others_bytes(&self, bytes: usize) {
         self.device().held_by_others_bytes = bytes;
     }
@@ -127,8 +133,9 @@ impl Simulated {
     /// Submits work on a range of mapped bytes to a stream.
     ///
     /// # Panics
-    /// If a byte of the range, through this or another address, was used by work on another stream that is not done and that this work is not
-    /// ordered after: the memory was handed on too early.
+    /// If a byte of the range, through this or another address, was used by work on another stream
+    /// that is not done and that this work is not ordered after: the memory was handed on too
+    /// early.
     pub fn submit(&self, stream: StreamId, address: u64, bytes: usize) {
         let device = &mut *self.device();
         let ticket = device.clocks.submit(stream);
@@ -227,7 +234,8 @@ impl Source for Simulated {
     fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal> {
         let mut device = self.call(1)?;
         let address = device.address_next;
-        // A granule between two reservations belongs to neither, so that a step over the end of one is seen.
+        // A granule between two reservations belongs to neither, so that a step over the end of one
+        // is seen.
         let apart = (bytes as u64).checked_add(device.granule_bytes as u64).ok_or(Refusal::OutOfMemory)?;
         device.address_next = address.checked_add(apart).ok_or(Refusal::OutOfMemory)?;
         device.space.reserve(address, bytes);

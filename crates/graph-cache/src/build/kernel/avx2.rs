@@ -8,7 +8,8 @@ use super::lanes::{ExactLanes, Lanes};
 pub(super) struct Avx2(__m256, __m256);
 
 impl Lanes for Avx2 {
-    // Sixteen registers: eight sums, one row of the second operand (two registers) and broadcast numbers.
+    // Sixteen registers: eight sums, one row of the second operand (two registers) and broadcast
+    // numbers.
     const ROWS: usize = 4;
     const PANELS: usize = 1;
 

@@ -8,7 +8,8 @@ use super::lanes::{ExactLanes, Lanes};
 pub(super) struct Avx512(__m512);
 
 impl Lanes for Avx512 {
-    // Thirty-two registers: sixteen sums, two rows of the second operand; a broadcast is part of the multiplication.
+    // Thirty-two registers: sixteen sums, two rows of the second operand; a broadcast is part of
+    // the multiplication.
     const ROWS: usize = 8;
     const PANELS: usize = 2;
 
@@ -68,7 +69,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn write_places(mask: u16, first: u32, to: *mut u32) {
-        // SAFETY: the caller has AVX-512F, and room for sixteen numbers. Compressing into memory alone is several times as slow.
+        // SAFETY: the caller has AVX-512F, and room for sixteen numbers. Compressing into memory
+        // alone is several times as slow.
         unsafe {
             let counted = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
             let places = _mm512_add_epi32(counted, _mm512_set1_epi32(first as i32));

@@ -1,16 +1,19 @@
-//! Sums in double precision whose bits no instruction set changes: eight partial sums, of the numbers whose place leaves each remainder by eight, added in
-//! pairs, and no multiplication fused with an addition.
+//! Sums in double precision whose bits no instruction set changes: eight partial sums, of the
+//! numbers whose place leaves each remainder by eight, added in pairs, and no multiplication fused
+//! with an addition.
 //!
 //! ```text
 //! Σ_t f(t) = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))    with    s_l = Σ_{t mod 8 = l} f(t)
 //! ```
 //!
-//! They are what graphs are made of; single precision only says where to look. Rows end in zeros up to a multiple of eight.
+//! They are what graphs are made of; single precision only says where to look. Rows end in zeros up
+//! to a multiple of eight.
 
 use super::lanes::ExactLanes;
 use super::{Between, LANES, Measure};
 
-/// Σ f over the places of rows of the same length, a multiple of eight. Inlined into what is compiled for an instruction set.
+/// Σ f over the places of rows of the same length, a multiple of eight. Inlined into what is
+/// compiled for an instruction set.
 #[inline(always)]
 pub(crate) fn sum<const ROWS: usize>(rows: [&[f64]; ROWS], f: impl Fn([f64; ROWS]) -> f64) -> f64 {
     let len = rows.first().map_or(0, |row| row.len());
@@ -32,7 +35,8 @@ const TOGETHER: usize = 4;
 /// Writes the measure between a row and each of the columns.
 ///
 /// # Safety
-/// The rows hold all that the columns name, see [`Between`]; the processor has the instruction set of V.
+/// The rows hold all that the columns name, see [`Between`]; the processor has the instruction set
+/// of V.
 #[inline(always)]
 pub(super) unsafe fn between<V: ExactLanes>(b: &mut Between<'_>) {
     // SAFETY: the caller keeps the contract of the sums, which is this function's.
@@ -64,7 +68,8 @@ unsafe fn measures<V: ExactLanes>(b: &mut Between<'_>, f: impl Fn(V, V) -> V + C
 }
 
 /// # Safety
-/// All pointers reach `stride` numbers, a multiple of eight; the processor has the instruction set of V.
+/// All pointers reach `stride` numbers, a multiple of eight; the processor has the instruction set
+/// of V.
 #[inline(always)]
 unsafe fn side_by_side<V: ExactLanes, const N: usize>(
     from: *const f64,

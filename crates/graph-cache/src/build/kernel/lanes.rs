@@ -3,8 +3,9 @@
 /// Sixteen single-precision numbers. Each instruction set implements it in the file named for it.
 ///
 /// # Safety
-/// Every function may be called only on a processor with the instruction set of the implementation, and is meant to be inlined into a
-/// function compiled for it. Loads and stores reach sixteen numbers from the pointer on, of any alignment.
+/// Every function may be called only on a processor with the instruction set of the implementation,
+/// and is meant to be inlined into a function compiled for it. Loads and stores reach sixteen
+/// numbers from the pointer on, of any alignment.
 pub(super) trait Lanes: Copy {
     /// Rows of a tile whose sums stay in registers; divides sixteen.
     const ROWS: usize;
@@ -27,7 +28,8 @@ pub(super) trait Lanes: Copy {
     /// The largest of the sixteen, none of which is NaN.
     unsafe fn largest(self) -> f32;
 
-    /// Writes `first` + the places of the bits of `mask`, ascending, from `to` on; what stands after these is no matter.
+    /// Writes `first` + the places of the bits of `mask`, ascending, from `to` on; what stands
+    /// after these is no matter.
     ///
     /// # Safety
     /// There is room for sixteen numbers.
@@ -44,7 +46,8 @@ pub(super) trait Lanes: Copy {
     }
 }
 
-/// Eight double-precision numbers, whose operations round like those of `f64`: no multiplication is fused with an addition.
+/// Eight double-precision numbers, whose operations round like those of `f64`: no multiplication is
+/// fused with an addition.
 ///
 /// # Safety
 /// As for [`Lanes`]; loads reach eight numbers.

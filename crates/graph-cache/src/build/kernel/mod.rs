@@ -1,7 +1,9 @@
-//! The arithmetic of the search for neighbours: products in single precision to see where they are, sums in double precision to say how near.
+//! The arithmetic of the search for neighbours: products in single precision to see where they are,
+//! sums in double precision to say how near.
 //!
-//! This folder is the one place of the builders with unsafe code. The functions of this file are safe: they check that the slices hold what the
-//! sizes say and pick the instruction set; the kernels rely on that.
+//! This folder is the one place of the builders with unsafe code. The functions of this file are
+//! safe: they check that the slices hold what the sizes say and pick the instruction set; the
+//! kernels rely on that.
 
 #![allow(
     unsafe_code,
@@ -41,8 +43,8 @@ pub(crate) enum Measure {
     SquaredDistance,
 }
 
-/// Arguments of the kernel `scores`: rows [depth][16], panels [columns / 16][depth][16], start [columns], to [16][columns], which overlaps none of the
-/// others; an even number of panels.
+/// Arguments of the kernel `scores`: rows [depth][16], panels [columns / 16][depth][16], start
+/// [columns], to [16][columns], which overlaps none of the others; an even number of panels.
 struct Scores {
     depth: usize,
     columns: usize,
@@ -52,7 +54,8 @@ struct Scores {
     to: *mut f32,
 }
 
-/// Arguments of the kernel `at_least`: row [columns], whole panels, and `to` with room for as many places.
+/// Arguments of the kernel `at_least`: row [columns], whole panels, and `to` with room for as many
+/// places.
 struct Largest {
     columns: usize,
     row: *const f32,
@@ -60,8 +63,8 @@ struct Largest {
     to: *mut u32,
 }
 
-/// Arguments of the kernel `kth_group`: row [columns], largest [groups] for its own use; whole panels both, and no more groups than columns or
-/// [`GROUPS_MAX`].
+/// Arguments of the kernel `kth_group`: row [columns], largest [groups] for its own use; whole
+/// panels both, and no more groups than columns or [`GROUPS_MAX`].
 struct Groups {
     columns: usize,
     groups: usize,
@@ -70,7 +73,8 @@ struct Groups {
     largest: *mut f32,
 }
 
-/// Arguments of the kernel `between`: rows [.., stride], the stride a multiple of eight; `to` as long as `columns`.
+/// Arguments of the kernel `between`: rows [.., stride], the stride a multiple of eight; `to` as
+/// long as `columns`.
 struct Between<'a> {
     measure: Measure,
     rows: &'a [f64],
@@ -121,8 +125,9 @@ use entry_points;
 /// Calls a kernel of the instruction set that `$isa` proves.
 macro_rules! dispatch {
     ($isa:expr, $kernel:ident, $arguments:expr) => {
-        // SAFETY: `Isa` proves that the processor has the instruction set; the function around this checked that every pointer reaches what
-        // the sizes say, and its borrows are exclusive where the kernel writes.
+        // SAFETY: `Isa` proves that the processor has the instruction set; the function around this
+        // checked that every pointer reaches what the sizes say, and its borrows are exclusive
+        // where the kernel writes.
         unsafe {
             match $isa.instruction_set() {
                 InstructionSet::Portable => portable::$kernel($arguments),
@@ -135,11 +140,12 @@ macro_rules! dispatch {
     };
 }
 
-/// `to` [16, columns] = `start` [columns] + the product of panel `panel` with all of `panels`, which are `depth` deep.
+/// `to` [16, columns] = `start` [columns] + the product of panel `panel` with all of `panels`,
+/// which are `depth` deep.
 ///
 /// # Panics
 /// If a slice has another length than these sizes say, or columns are no pairs of panels.
-pub(crate) fn scores(isa: Isa, (panels, depth): (&[f32], usize), panel: usize, start: &[f32], to: &mut [f32]) {
+pub(crate) fn scores(isa: Isa, panels: &[f32], depth: usize, panel: usize, start: &[f32], to: &mut [f32]) {
     let columns = start.len();
     assert!(columns.is_multiple_of(COLUMNS_TOGETHER), "{columns} columns are no pairs of panels");
     assert_eq!(panels.len(), columns * depth, "panels of {columns} columns and {depth} rows");
@@ -150,7 +156,8 @@ pub(crate) fn scores(isa: Isa, (panels, depth): (&[f32], usize), panel: usize, s
     dispatch!(isa, scores, &arguments);
 }
 
-/// The places in `row` of the numbers that are `limit` or more, ascending, in the front of `to`; how many they are.
+/// The places in `row` of the numbers that are `limit` or more, ascending, in the front of `to`;
+/// how many they are.
 ///
 /// # Panics
 /// If the row is no whole number of panels or longer than `to`.
@@ -160,11 +167,12 @@ pub(crate) fn at_least(isa: Isa, row: &[f32], limit: f32, to: &mut [u32]) -> usi
     dispatch!(isa, at_least, &arguments)
 }
 
-/// The columns of `row` are dealt into as many groups as `largest` has places, which is what the largest of each is written to; the k-th largest of
-/// these.
+/// The columns of `row` are dealt into as many groups as `largest` has places, which is what the
+/// largest of each is written to; the k-th largest of these.
 ///
 /// # Panics
-/// If columns or groups are no whole panels, or the groups more than the columns or [`GROUPS_MAX`], or fewer than k.
+/// If columns or groups are no whole panels, or the groups more than the columns or [`GROUPS_MAX`],
+/// or fewer than k.
 pub(crate) fn kth_group(isa: Isa, row: &[f32], k: usize, largest: &mut [f32]) -> f32 {
     let (columns, groups) = (row.len(), largest.len());
     assert!(columns.is_multiple_of(PANEL) && groups.is_multiple_of(PANEL), "{columns} columns in {groups} groups");
@@ -173,14 +181,18 @@ pub(crate) fn kth_group(isa: Isa, row: &[f32], k: usize, largest: &mut [f32]) ->
     dispatch!(isa, kth_group, &arguments)
 }
 
-/// `to`: the measure between row `row` and each of `columns`, of `rows` with `stride` numbers each. The same bits on every processor.
+/// `to`: the measure between row `row` and each of `columns`, of `rows` with `stride` numbers each.
+/// The same bits on every processor.
 ///
 /// # Panics
 /// If there is no such row or column, or the stride is no multiple of eight.
 pub(crate) fn between(
     isa: Isa,
-    (measure, rows, stride): (Measure, &[f64], usize),
-    (row, columns): (u32, &[u32]),
+    measure: Measure,
+    rows: &[f64],
+    stride: usize,
+    row: u32,
+    columns: &[u32],
     to: &mut [f64],
 ) {
     assert!(stride.is_multiple_of(LANES), "rows of {stride}");

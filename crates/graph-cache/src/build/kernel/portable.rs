@@ -1,4 +1,5 @@
-//! Kernels for any processor: arrays of sixteen, which compilers turn into whatever vectors there are.
+//! Kernels for any processor: arrays of sixteen, which compilers turn into whatever vectors there
+//! are.
 
 use super::lanes::{ExactLanes, Lanes};
 
@@ -16,13 +17,15 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller's pointer reaches sixteen numbers, and an array is read at any alignment.
+        // SAFETY: the caller's pointer reaches sixteen numbers, and an array is read at any
+        // alignment.
         Portable(unsafe { from.cast::<[f32; 16]>().read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller's pointer has room for sixteen numbers, and an array is written at any alignment.
+        // SAFETY: the caller's pointer has room for sixteen numbers, and an array is written at any
+        // alignment.
         unsafe { to.cast::<[f32; 16]>().write_unaligned(self.0) }
     }
 
@@ -69,7 +72,8 @@ impl ExactLanes for ExactPortable {
 
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
-        // SAFETY: the caller's pointer reaches eight numbers, and an array is read at any alignment.
+        // SAFETY: the caller's pointer reaches eight numbers, and an array is read at any
+        // alignment.
         ExactPortable(unsafe { from.cast::<[f64; 8]>().read_unaligned() })
     }
 

@@ -6,9 +6,11 @@
 //! at_least:   the columns c with row[c] ≥ limit, ascending
 //! ```
 //!
-//! Both operands of the product are the same panels: sixteen rows of Z, `[panel][t][16]`. A tile of a few rows and one or two panels is summed in
-//! registers over the whole depth. That each sum of the product is formed twice, once for either of its ends, is the price of never holding
-//! more than sixteen rows of it, which stay in the first-level cache until they have been looked through.
+//! Both operands of the product are the same panels: sixteen rows of Z, `[panel][t][16]`. A tile of
+//! a few rows and one or two panels is summed in registers over the whole depth. That each sum of
+//! the product is formed twice, once for either of its ends, is the price of never holding more
+//! than sixteen rows of it, which stay in the first-level cache until they have been looked
+//! through.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
@@ -16,12 +18,14 @@ use super::lanes::Lanes;
 use super::{Groups, Largest, PANEL, Scores};
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Scores`]; the processor has the instruction set of V.
+/// The pointers of `s` reach all that its sizes say, see [`Scores`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn scores<V: Lanes>(s: &Scores) {
     for panel in (0..s.columns / PANEL).step_by(V::PANELS) {
         for row in (0..PANEL).step_by(V::ROWS) {
-            // SAFETY: the number of panels is even, so that all panels of the tile exist; its rows divide sixteen.
+            // SAFETY: the number of panels is even, so that all panels of the tile exist; its rows
+            // divide sixteen.
             unsafe {
                 match (V::ROWS, V::PANELS) {
                     (8, 2) => tile::<V, 8, 2>(s, row, panel),
@@ -71,10 +75,12 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &Scores, row: usize,
     }
 }
 
-/// The largest of a few numbers that k of them are no less than. Each is held against all, sixteen at a time: they are too few for a search to pay.
+/// The largest of a few numbers that k of them are no less than. Each is held against all, sixteen
+/// at a time: they are too few for a search to pay.
 ///
 /// # Safety
-/// The pointers of `g` reach all that its sizes say, see [`Groups`]; the processor has the instruction set of V.
+/// The pointers of `g` reach all that its sizes say, see [`Groups`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
     // SAFETY: columns and groups are whole panels, and no fewer columns than groups.
@@ -96,7 +102,8 @@ pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
     }
 }
 
-/// How many of all groups are each of sixteen or more. In two sums, as the additions of one wait for each other.
+/// How many of all groups are each of sixteen or more. In two sums, as the additions of one wait
+/// for each other.
 ///
 /// # Safety
 /// As [`kth_group`], whose first loop has run.
@@ -117,13 +124,14 @@ unsafe fn counts_as_large<V: Lanes>(g: &Groups, sixteen: V) -> V {
 /// How many places were written.
 ///
 /// # Safety
-/// The pointers of `l` reach all that its sizes say, see [`Largest`]; the processor has the instruction set of V.
+/// The pointers of `l` reach all that its sizes say, see [`Largest`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn at_least<V: Lanes>(l: &Largest) -> usize {
     let mut found = 0;
     for first in (0..l.columns).step_by(PANEL) {
-        // SAFETY: the columns are whole panels, and `to` has room for as many places as there are columns: as no more were found than were looked
-        // at, sixteen from `found` on too.
+        // SAFETY: the columns are whole panels, and `to` has room for as many places as there are
+        // columns: as no more were found than were looked at, sixteen from `found` on too.
         unsafe {
             let mask = V::load(l.row.add(first)).at_least(V::splat(l.limit));
             V::write_places(mask, first as u32, l.to.add(found));

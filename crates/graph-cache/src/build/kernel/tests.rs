@@ -19,11 +19,12 @@ proptest! {
         let at = |row: usize, t: usize| f64::from(panels[(row / PANEL * depth + t) * PANEL + row % PANEL]);
         for (isa, panel) in Isa::all().into_iter().flat_map(|isa| (0..columns / PANEL).map(move |panel| (isa, panel))) {
             let mut to = vec![f32::NAN; PANEL * columns];
-            scores(isa, (&panels, depth), panel, &start, &mut to);
+            scores(isa, &panels, depth, panel, &start, &mut to);
             for (place, found) in to.iter().enumerate() {
                 let (row, column) = (panel * PANEL + place / columns, place % columns);
                 let product = (0..depth).map(|t| at(row, t) * at(column, t)).sum::<f64>() + f64::from(start[column]);
-                // Each of depth sums rounds by half a unit in the last place of a number up to depth + 1.
+                // Each of depth sums rounds by half a unit in the last place of a number up to
+                // depth + 1.
                 let off = (f64::from(*found) - product).abs();
                 prop_assert!(off <= 6e-8 * (depth as f64 + 1.0).powi(2), "{isa:?}: {row}, {column}");
             }
@@ -72,7 +73,7 @@ proptest! {
         for measure in [Measure::Product, Measure::SquaredDistance] {
             let of = |isa| {
                 let mut to = vec![f64::NAN; count];
-                between(isa, (measure, &rows, stride), (0, &columns), &mut to);
+                between(isa, measure, &rows, stride, 0, &columns, &mut to);
                 to.into_iter().map(f64::to_bits).collect::<Vec<_>>()
             };
             let bits = of(Isa::best());
@@ -94,7 +95,7 @@ proptest! {
 #[test]
 #[should_panic(expected = "33 columns are no pairs of panels")]
 fn columns_are_pairs_of_panels() {
-    scores(Isa::best(), (&[0.0; 33], 1), 0, &[0.0; 33], &mut [0.0; 33 * PANEL]);
+    scores(Isa::best(), &[0.0; 33], 1, 0, &[0.0; 33], &mut [0.0; 33 * PANEL]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl File<'_> {
             Some(false) => {
                 let tensor = self.tensors.floats("y")?.expect("it is there");
                 let (rows, width) = tensor.rows();
-                (rows, Columns { names: self.names("targets", ("y", width))?, values: tensor.values })
+                (rows, Columns { names: self.names("targets", "y", width)?, values: tensor.values })
             }
         };
         let (rows, columns) = targets;

@@ -8,7 +8,8 @@ use crate::import::columns::Columns;
 use crate::import::table::{Row, Table};
 use crate::import::text::Text;
 
-/// Most values that a matrix may have for each entry in its file, beyond [`DENSE_VALUES_MIN`]: bags of words have about a hundred.
+/// Most values that a matrix may have for each entry in its file, beyond [`DENSE_VALUES_MIN`]: bags
+/// of words have about a hundred.
 const VALUES_PER_ENTRY_MAX: usize = 1000;
 const DENSE_VALUES_MIN: usize = 1 << 20;
 
@@ -17,12 +18,12 @@ pub(super) fn read(text: &Text, nodes: &Nodes) -> Result<Columns> {
     let (table, header) = Table::with_header(text)?;
     let names: Vec<&str> = header.iter().map(String::as_str).collect();
     match names.as_slice() {
-        ["node", "feature"] | ["node", "feature", "value"] => sparse(text, (table, names.len()), nodes),
-        _ => dense(text, (table, header[1..].to_vec()), nodes),
+        ["node", "feature"] | ["node", "feature", "value"] => sparse(text, table, names.len(), nodes),
+        _ => dense(text, table, header[1..].to_vec(), nodes),
     }
 }
 
-fn dense(text: &Text, (mut table, names): (Table<'_>, Vec<String>), nodes: &Nodes) -> Result<Columns> {
+fn dense(text: &Text, mut table: Table<'_>, names: Vec<String>, nodes: &Nodes) -> Result<Columns> {
     let width = names.len();
     let mut rows: HashMap<u32, Vec<f32>> = HashMap::new();
     while let Some(row) = table.next()? {
@@ -41,7 +42,7 @@ fn dense(text: &Text, (mut table, names): (Table<'_>, Vec<String>), nodes: &Node
 }
 
 /// Refuses a matrix of `size` that is far more than the entries of its file.
-pub(super) fn check_size(text: &Text, entries: usize, (nodes, width): (usize, usize)) -> Result<()> {
+pub(super) fn check_size(text: &Text, entries: usize, nodes: usize, width: usize) -> Result<()> {
     let most = entries.saturating_mul(VALUES_PER_ENTRY_MAX).saturating_add(DENSE_VALUES_MIN);
     match width.saturating_mul(nodes) <= most {
         true => Ok(()),
@@ -53,7 +54,7 @@ pub(super) fn check_size(text: &Text, entries: usize, (nodes, width): (usize, us
 }
 
 /// Features by number where all are numbers, or else in the order in which they occur.
-fn sparse(text: &Text, (mut table, columns): (Table<'_>, usize), nodes: &Nodes) -> Result<Columns> {
+fn sparse(text: &Text, mut table: Table<'_>, columns: usize, nodes: &Nodes) -> Result<Columns> {
     let (mut entries, mut features) = (Vec::new(), Names::default());
     while let Some(row) = table.next()? {
         row.check_len(columns)?;
@@ -61,7 +62,7 @@ fn sparse(text: &Text, (mut table, columns): (Table<'_>, usize), nodes: &Nodes) 
         entries.push((nodes.place(row.bytes(0)), features.place(&row)?, value));
     }
     let (width, numbers) = features.width();
-    check_size(text, entries.len(), (nodes.len(), width))?;
+    check_size(text, entries.len(), nodes.len(), width)?;
     let mut values = vec![0.0; nodes.len() * width];
     for (node, place, value) in entries {
         let column = if numbers { features.numbers[place] as usize } else { place };

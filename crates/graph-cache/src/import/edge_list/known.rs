@@ -69,7 +69,7 @@ impl Known {
             rows[node] = Some(Entry::read(&row, &columns, labels)?);
         }
         let entries = columns.len() * rows.iter().flatten().count();
-        features::check_size(text, entries, (nodes.len(), columns.len()))?;
+        features::check_size(text, entries, nodes.len(), columns.len())?;
         let names = columns.iter().map(|&column| header[column].clone()).collect();
         let targets = if labels { one_hot(text, &rows)? } else { numbers(names, &rows) };
         Ok(Known { targets, parts })

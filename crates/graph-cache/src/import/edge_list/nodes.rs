@@ -49,7 +49,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// By number where all names are numbers, those of one number (`7` and `07`) as they first occur.
+    /// By number where all names are numbers, those of one number (`7` and `07`) as they first
+    /// occur.
     fn sort(&mut self) {
         let number = |name: &Vec<u8>| str::from_utf8(name).ok()?.parse::<i64>().ok();
         if let Some(numbers) = self.names.iter().map(number).collect::<Option<Vec<i64>>>() {

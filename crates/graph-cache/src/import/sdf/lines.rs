@@ -40,7 +40,7 @@ impl<'t> Lines<'t> {
     /// The next line; an error that says what it would have been where the file ends.
     pub(super) fn need(&mut self, expected: &str) -> Result<Line<'t>> {
         let number = self.number + 1;
-        self.next().ok_or_else(|| self.text.field((number, 1), b"the end of the file", expected))
+        self.next().ok_or_else(|| self.text.field(number, 1, b"the end of the file", expected))
     }
 }
 
@@ -70,7 +70,7 @@ impl<'t> Line<'t> {
 
     /// That another thing was expected in columns from 0.
     pub(super) fn error(&self, columns: Range<usize>, expected: impl Into<String>) -> Error {
-        self.text.field((self.number, columns.start + 1), self.within(columns), expected)
+        self.text.field(self.number, columns.start + 1, self.within(columns), expected)
     }
 
     fn within(&self, columns: Range<usize>) -> &'t [u8] {

@@ -32,11 +32,14 @@ pub struct SdfOptions {
     pub edges: MoleculeEdges,
     /// Whether nodes know where they are.
     pub positions: Positions,
-    /// A CSV of targets: a header, and a row a molecule, in their order. Without it targets are data items of the file. A table with a row for
-    /// each molecule but those with an atom of impossible valence, such as neutral nitrogen with four bonds, is one that was written through
-    /// RDKit, which leaves them out: their targets are not known, and a [note](Imported::notes) says so.
+    /// A CSV of targets: a header, and a row a molecule, in their order. Without it targets are
+    /// data items of the file. A table with a row for each molecule but those with an atom of
+    /// impossible valence, such as neutral nitrogen with four bonds, is one that was written
+    /// through RDKit, which leaves them out: their targets are not known, and a
+    /// [note](Imported::notes) says so.
     pub table: Option<Text>,
-    /// Names of targets: columns of the table (all of them where no name is given), or data items that every molecule has.
+    /// Names of targets: columns of the table (all of them where no name is given), or data items
+    /// that every molecule has.
     pub targets: Vec<String>,
 }
 
@@ -62,15 +65,17 @@ pub enum Positions {
 
 /// The molecules of an SDF file, version V2000.
 ///
-/// Keys are the numbers of the molecules in the file, from 1. Features of nodes are the elements that occur in the file, one-hot in the order of
+/// Keys are the numbers of the molecules in the file, from 1. Features of nodes are the elements
+/// that occur in the file, one-hot in the order of
 /// atomic numbers (`element=H`, …), the formal `charge`, from the line of the atom or from `M  CHG`, and the position where it is asked for.
-/// Attributes of edges are the order of the bond, one-hot and all zero where there is none (`bond=single`, `double`, `triple`, `aromatic`), and the
-/// `distance`. Hydrogen is a node as far as it is in the file. Targets are of graphs.
+/// Attributes of edges are the order of the bond, one-hot and all zero where there is none
+/// (`bond=single`, `double`, `triple`, `aromatic`), and the `distance`. Hydrogen is a node as far
+/// as it is in the file. Targets are of graphs.
 ///
 /// # Errors
-/// [`Error::Field`](crate::Error::Field) for lines that are not of the format, V3000 among them, and for a target that is no number;
-/// [`Error::Contradiction`](crate::Error::Contradiction) for a molecule without a target, or a table of another length;
-/// [`Error::Io`](crate::Error::Io).
+/// [`Error::Field`](crate::Error::Field) for lines that are not of the format, V3000 among them,
+/// and for a target that is no number; [`Error::Contradiction`](crate::Error::Contradiction) for a
+/// molecule without a target, or a table of another length; [`Error::Io`](crate::Error::Io).
 pub fn sdf(path: &Path, options: &SdfOptions) -> Result<Imported> {
     sdf_text(&Text::read(path)?, options)
 }
@@ -84,7 +89,7 @@ pub fn sdf_text(text: &Text, options: &SdfOptions) -> Result<Imported> {
     let elements = elements(&molecules);
     let mut notes = Vec::new();
     let targets = match &options.table {
-        Some(table) => from_table(table, &options.targets, (&molecules, &mut notes))?,
+        Some(table) => from_table(table, &options.targets, &molecules, &mut notes)?,
         None => from_data(text, &options.targets, &molecules)?,
     };
     let mut graphs = Vec::with_capacity(molecules.len());
@@ -108,7 +113,7 @@ pub fn sdf_text(text: &Text, options: &SdfOptions) -> Result<Imported> {
         },
         keys: numbered(graphs.len()),
         graphs: Graphs::Each(graphs),
-        identity: identity(&texts, ("sdf/1", options.canonical())),
+        identity: identity(&texts, "sdf/1", options.canonical()),
         notes,
     })
 }
@@ -194,7 +199,7 @@ fn distance(one: &Atom, other: &Atom) -> f32 {
 }
 
 /// The targets of all molecules, NaN where the table has no row.
-fn from_table(text: &Text, names: &[String], (molecules, notes): (&[Molecule], &mut Vec<String>)) -> Result<Columns> {
+fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut Vec<String>) -> Result<Columns> {
     let (mut table, header) = Table::with_header(text)?;
     let names = if names.is_empty() { &header } else { names };
     let column = |name: &String| {

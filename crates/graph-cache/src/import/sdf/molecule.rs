@@ -1,4 +1,5 @@
-//! Molecules as an SDF file has them: molfiles of version V2000, each with data items, one after the other.
+//! Molecules as an SDF file has them: molfiles of version V2000, each with data items, one after
+//! the other.
 //!
 //! Source: BIOVIA, "CTfile Formats", chapters "The Connection Table" and "SDfiles".
 

@@ -4,10 +4,12 @@
 
 use super::molecule::Molecule;
 
-/// Whether no atom has a larger valence than RDKit's sanitization takes: that of the neutral element with as many electrons. Aromatic bonds count as
-/// single ones, so that only what is impossible in any case is.
+/// Whether no atom has a larger valence than RDKit's sanitization takes: that of the neutral
+/// element with as many electrons. Aromatic bonds count as single ones, so that only what is
+/// impossible in any case is.
 ///
-/// Source: RDKit, "The RDKit Book", section "Molecular Sanitization", and the valences of its periodic table.
+/// Source: RDKit, "The RDKit Book", section "Molecular Sanitization", and the valences of its
+/// periodic table.
 pub(super) fn is_possible(molecule: &Molecule) -> bool {
     let mut valences = vec![0u32; molecule.atoms.len()];
     for bond in &molecule.bonds {

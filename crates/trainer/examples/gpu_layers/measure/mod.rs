@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use roofline::{Card, Times};
 use stack::Stack;
 
-/// What is timed: layers over windows that share nothing, each of its own bars, as nn.LSTM has them.
+/// What is timed: layers over windows that share nothing, each of its own bars, as nn.LSTM has
+/// them.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
@@ -29,19 +30,22 @@ pub(crate) struct Case {
     pub(crate) budget_s: f64,
 }
 
-/// What was found, or what kept it from being found. Times are of one step of the windows, of all layers.
+/// What was found, or what kept it from being found. Times are of one step of the windows, of all
+/// layers.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Answer {
     pub(crate) device: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// Projections of the inputs and recurrence; and with the way back, to the gradients of all weights.
+    /// Projections of the inputs and recurrence; and with the way back, to the gradients of all
+    /// weights.
     #[serde(flatten)]
     pub(crate) layers: Times,
     /// The recurrence alone, forward; and forward and backward, to the gradients of gates.
     pub(crate) recurrence: Times,
     pub(crate) peak_allocated_bytes: usize,
-    /// The least that a card of this name takes for recurrence and dW_hh, and what the design predicts: docs/measurements/gpu.md, "Roofline".
+    /// The least that a card of this name takes for recurrence and dW_hh, and what the design
+    /// predicts: docs/measurements/gpu.md, "Roofline".
     pub(crate) floor: Option<Times>,
     pub(crate) predicted: Option<Times>,
 }
@@ -99,8 +103,9 @@ struct Clock<'a> {
 }
 
 impl Clock<'_> {
-    /// Microseconds a step of `run`, over as many runs as fill the time, submitted one behind the other. The first run, which loads what is loaded late, does not count, and
-    /// the second tells how many there are to be.
+    /// Microseconds a step of `run`, over as many runs as fill the time, submitted one behind the
+    /// other. The first run, which loads what is loaded late, does not count, and the second tells
+    /// how many there are to be.
     fn us_a_step(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
         self.seconds(1, run)?;
         let once_s = self.seconds(1, run)?;
@@ -108,7 +113,8 @@ impl Clock<'_> {
         Ok(self.seconds(runs, run)? / f64::from(runs) / self.steps as f64 * 1e6)
     }
 
-    /// Seconds from the moment before `runs` runs to that after them in the default stream, by the GPU's events; on the CPU, which does things at once, by its clock.
+    /// Seconds from the moment before `runs` runs to that after them in the default stream, by the
+    /// GPU's events; on the CPU, which does things at once, by its clock.
     fn seconds(&self, runs: u32, run: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
         let Some(gpu) = self.device.gpu() else {
             let start = Instant::now();

@@ -43,7 +43,8 @@ const CARDS: [Card; 3] = [
 /// Of the multiprocessors that the predictions are for.
 const CLOCKS_PER_US: f64 = 1755.0;
 
-/// Clocks of a step, forward and backward: those of a tile of 8 windows, and those that a group of blocks waits besides.
+/// Clocks of a step, forward and backward: those of a tile of 8 windows, and those that a group of
+/// blocks waits besides.
 struct Clocks {
     tile: [f64; 2],
     waiting: f64,
@@ -61,17 +62,18 @@ impl Card {
 
     /// The larger of operations and bytes over the card's rates.
     pub(crate) fn floor(&self, case: &Case) -> Times {
-        Times { forward_us: self.least_us(case, (8.0, 14.0)), both_us: self.least_us(case, (24.0, 52.0)) }
+        Times { forward_us: self.least_us(case, 8.0, 14.0), both_us: self.least_us(case, 24.0, 52.0) }
     }
 
     /// Of so many H² B operations and H B bytes a layer.
-    fn least_us(&self, case: &Case, (operations, bytes): (f64, f64)) -> f64 {
+    fn least_us(&self, case: &Case, operations: f64, bytes: f64) -> f64 {
         let (hidden, numbers) = (case.hidden as f64, (case.hidden * case.batch) as f64);
         let seconds = (operations * hidden * numbers / self.operations_per_s).max(bytes * numbers / self.bytes_per_s);
         case.layers as f64 * seconds * 1e6
     }
 
-    /// By the counts of docs/measurements/gpu.md, for the widths and cards that it has them for; dW_hh and sums by bar at the floor's rate.
+    /// By the counts of docs/measurements/gpu.md, for the widths and cards that it has them for;
+    /// dW_hh and sums by bar at the floor's rate.
     pub(crate) fn predicted(&self, case: &Case) -> Option<Times> {
         let clocks = match case.hidden {
             128 => Clocks { tile: [1550.0, 1100.0], waiting: 0.0, blocks: 1, resident: 1 },
@@ -83,7 +85,7 @@ impl Card {
         let tiles = case.batch.div_ceil(8).div_ceil(groups) as f64;
         let [forward_us, backward_us] =
             clocks.tile.map(|tile| case.layers as f64 * (clocks.waiting + tiles * tile) / CLOCKS_PER_US);
-        let both_us = forward_us + backward_us + self.least_us(case, (8.0, 18.0));
+        let both_us = forward_us + backward_us + self.least_us(case, 8.0, 18.0);
         self.is_predicted.then_some(Times { forward_us, both_us })
     }
 }
@@ -94,7 +96,8 @@ mod tests {
 
     use super::*;
 
-    /// Rows of the tables in docs/measurements/gpu.md: H, B, the H200's floor forward and both, the RTX 4080's, the prediction forward.
+    /// Rows of the tables in docs/measurements/gpu.md: H, B, the H200's floor forward and both, the
+    /// RTX 4080's, the prediction forward.
     #[test]
     fn floors_and_predictions_are_those_of_the_document() {
         let [h200, _, rtx_4080] = CARDS;

@@ -77,7 +77,7 @@ impl<T: Operand> Stack<T> {
         for l in 0..layers.len() {
             let (below, above) = layers.split_at_mut(l);
             if let (Some(own), true) = (&mut *own_input, below.is_empty()) {
-                above[0].recur_over(list, (own, input))?;
+                above[0].recur_over(list, own, input)?;
                 continue;
             }
             let x = below.last().map_or((&*input).into(), |below| below.outputs(list));
@@ -87,16 +87,17 @@ impl<T: Operand> Stack<T> {
         Ok(())
     }
 
-    /// Back from the gradients of the last hidden states to those of all weights, after [`Stack::forward`].
+    /// Back from the gradients of the last hidden states to those of all weights, after
+    /// [`Stack::forward`].
     pub(crate) fn backward(&mut self) -> Result<()> {
         for l in (0..self.layers.len()).rev() {
             self.unwind_layer(l)?;
             let Stack { list, input, layers, d_outputs, back, scratch, .. } = self;
             let (below, above) = layers.split_at_mut(l);
             let x = below.last().map_or((&*input).into(), |below| below.outputs(list));
-            above[0].add_up(list, (&back.gates, x), scratch)?;
+            above[0].add_up(list, &back.gates, x, scratch)?;
             if let (Some(d_outputs), false) = (d_outputs, below.is_empty()) {
-                above[0].d_input(list, &back.gates, (d_outputs, scratch))?;
+                above[0].d_input(list, &back.gates, d_outputs, scratch)?;
             }
         }
         Ok(())
@@ -112,7 +113,8 @@ impl<T: Operand> Stack<T> {
         (0..self.layers.len()).rev().try_for_each(|l| self.unwind_layer(l))
     }
 
-    /// Goes back through the recurrence of layer `l`, from the gradients of the last hidden states or, below the top, of all.
+    /// Goes back through the recurrence of layer `l`, from the gradients of the last hidden states
+    /// or, below the top, of all.
     fn unwind_layer(&mut self, l: usize) -> Result<()> {
         let Stack { list, layers, d_last, d_outputs, back, .. } = self;
         let is_top = l + 1 == layers.len();
@@ -173,7 +175,7 @@ impl<T: Operand> Layer<T> {
     }
 
     /// All steps over `rows`, which the recurrence projects.
-    fn recur_over(&mut self, list: &WorkList, (own, rows): (&mut InputWeights<T>, &Buffer<T>)) -> Result<()> {
+    fn recur_over(&mut self, list: &WorkList, own: &mut InputWeights<T>, rows: &Buffer<T>) -> Result<()> {
         own.set(0, (&self.weight_ih).into(), Some((&self.bias).into()))?;
         recurrence_of_rows(list, &RowInputs { weights: &self.recurrent, input: own, rows }, &mut self.states)
     }
@@ -183,12 +185,7 @@ impl<T: Operand> Layer<T> {
     }
 
     /// Gradients of the weights from those of gates and from what was read.
-    fn add_up(
-        &mut self,
-        list: &WorkList,
-        (d_gates, x): (&Buffer<T>, Part<'_, T>),
-        scratch: &mut Scratch,
-    ) -> Result<()> {
+    fn add_up(&mut self, list: &WorkList, d_gates: &Buffer<T>, x: Part<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (gates, rows) = (4 * list.hidden(), list.rows());
         let before = Part { buffer: &self.states.hidden, start: list.states_row(0) * list.hidden() };
         let of_states = product([d_gates.into(), before], [gates, list.hidden(), rows], Layout::BothTurned);
@@ -196,16 +193,11 @@ impl<T: Operand> Layer<T> {
         let of_inputs = product([d_gates.into(), x], [gates, self.input, rows], Layout::BothTurned);
         multiply(&of_inputs, Output::Overwrite, (&mut self.d_weight_ih, 0), scratch)?;
         self.d_bias.set_zero()?;
-        add_column_sums(d_gates.into(), [rows, gates], (&mut self.d_bias, 0), scratch)
+        add_column_sums(d_gates.into(), [rows, gates], &mut self.d_bias, 0, scratch)
     }
 
     /// Gradients of what was read.
-    fn d_input(
-        &self,
-        list: &WorkList,
-        d_gates: &Buffer<T>,
-        (to, scratch): (&mut Buffer<f32>, &mut Scratch),
-    ) -> Result<()> {
+    fn d_input(&self, list: &WorkList, d_gates: &Buffer<T>, to: &mut Buffer<f32>, scratch: &mut Scratch) -> Result<()> {
         let shape = [list.rows(), self.input, 4 * list.hidden()];
         let of = product([d_gates.into(), (&self.weight_ih).into()], shape, Layout::SecondTurned);
         multiply(&of, Output::Overwrite, (to, 0), scratch)

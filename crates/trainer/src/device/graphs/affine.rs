@@ -25,12 +25,7 @@ pub(super) struct Affine {
 
 impl Affine {
     /// The map of a weight and a bias of `model`.
-    pub(super) fn new(
-        model: &Model,
-        (weight, bias): (Slot, Option<Slot>),
-        inputs: usize,
-        arithmetic: Arithmetic,
-    ) -> Self {
+    pub(super) fn new(model: &Model, weight: Slot, bias: Option<Slot>, inputs: usize, arithmetic: Arithmetic) -> Self {
         let place = model.layout().place(weight);
         let bias = bias.map(|bias| model.layout().place(bias).start);
         Affine { weight: place.start, bias, shape: [place.len() / inputs, inputs], arithmetic }
@@ -39,7 +34,7 @@ impl Affine {
     /// Numbers that it asks a scratch for over so many rows, or fewer.
     pub(super) fn parts(&self, rows: usize) -> usize {
         let [outputs, inputs] = self.shape;
-        let of_bias = if self.bias.is_some() { column_sum_parts([rows, outputs]) } else { 0 };
+        let of_bias = if self.bias.is_some() { column_sum_parts(rows, outputs) } else { 0 };
         let of_rows = parts_of_rows([rows, outputs, inputs]).max(parts_of_rows([rows, inputs, outputs]));
         of_rows.max(of_bias).max(parts_of_sum([outputs, inputs, rows]))
     }
@@ -65,15 +60,17 @@ impl Affine {
     /// Adds the gradients of W and b, from that of y.
     pub(super) fn add_gradients(
         &self,
-        [d_y, x]: [&Buffer<f32>; 2],
+        d_y: &Buffer<f32>,
+        x: &Buffer<f32>,
         rows: usize,
-        (gradients, scratch): (&mut Buffer<f32>, &mut Scratch),
+        gradients: &mut Buffer<f32>,
+        scratch: &mut Scratch,
     ) -> Result<()> {
         let [outputs, inputs] = self.shape;
         let product = self.product([d_y.into(), x.into()], [outputs, inputs, rows], Layout::BothTurned);
         multiply(&product, Output::Add, (&mut *gradients, self.weight), scratch)?;
         let Some(bias) = self.bias else { return Ok(()) };
-        add_column_sums(d_y.into(), [rows, outputs], (gradients, bias), scratch)
+        add_column_sums(d_y.into(), [rows, outputs], gradients, bias, scratch)
     }
 
     /// The gradient of x, from that of y.

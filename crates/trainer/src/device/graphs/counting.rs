@@ -20,7 +20,7 @@ pub(in crate::device) fn tally(tally: &mut Tally<'_>) {
     let seen = model.seen_edges();
     let places = if seen.self_loops { nodes + edges } else { edges };
     Encodings::tally(tally, nodes);
-    tally.put_mail("edges of the graphs", GraphLists::mail_bytes([graphs, nodes, places, seen.attributes]));
+    tally.put_mail("edges of the graphs", GraphLists::mail_bytes(graphs, nodes, places, seen.attributes));
     let shapes = Shape::all(model, tally.config.products());
     let drops = attention.is_some_and(|of| of.config().dropout > 0.0 || of.config().attention_dropout > 0.0);
     let masks = if drops { 2 * shapes.len() * size_of::<MaskNumbers>() } else { 0 };
@@ -34,7 +34,7 @@ pub(in crate::device) fn tally(tally: &mut Tally<'_>) {
     tally.put("activations", "gradients of attention", shared, BACKWARD);
     let rows = if by_node { nodes } else { graphs };
     tally_outputs(tally, rows, by_node);
-    tally_loss(tally, (&shapes, nodes), [graphs, rows]);
+    tally_loss(tally, &shapes, nodes, graphs, rows);
 }
 
 /// Counts what is read of graphs, and what is made of it.
@@ -48,7 +48,7 @@ fn tally_outputs(tally: &mut Tally<'_>, rows: usize, by_node: bool) {
 }
 
 /// Counts the loss of so many graphs and rows, and the parts of all sums.
-fn tally_loss(tally: &mut Tally<'_>, (shapes, nodes): (&[Shape], usize), [graphs, rows]: [usize; 2]) {
+fn tally_loss(tally: &mut Tally<'_>, shapes: &[Shape], nodes: usize, graphs: usize, rows: usize) {
     let (model, config) = (tally.model, tally.config);
     let of_loss = (config.loss, model.shape().outputs);
     let (table, mail, totals) = Judge::bytes(of_loss, rows);
@@ -57,9 +57,9 @@ fn tally_loss(tally: &mut Tally<'_>, (shapes, nodes): (&[Shape], usize), [graphs
     tally.put("batches", "sums of losses", totals, &StepPhase::ALL);
     let of_head = model.decoder().head().map(|head| {
         let [weight, bias] = head.slots();
-        Affine::new(model, (weight, Some(bias)), model.decoder().top(), config.products()).parts(rows)
+        Affine::new(model, weight, Some(bias), model.decoder().top(), config.products()).parts(rows)
     });
     let parts = shapes.iter().map(|shape| shape.parts(nodes)).chain(of_head).max().unwrap_or(0);
-    let parts = Scratch::bytes::<f32>(parts).max(Judge::scratch_bytes(of_loss, [graphs, rows]));
+    let parts = Scratch::bytes::<f32>(parts).max(Judge::scratch_bytes(of_loss, graphs, rows));
     tally.put("activations", "parts of sums over graphs", parts, BOTH);
 }

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! What makes the numbers of each node on a device: LSTMs over its windows, fused or not, or the features of their last bars.
+//! What makes the numbers of each node on a device: LSTMs over its windows, fused or not, or the
+//! features of their last bars.
 
 use megabatch_gpu_core::{Buffer, Scope};
 

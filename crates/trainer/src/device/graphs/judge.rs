@@ -61,7 +61,7 @@ impl Judge {
     }
 
     /// Bytes that the loss of so many graphs and rows asks a scratch for.
-    pub(super) fn scratch_bytes((loss, width): (Loss, usize), [graphs, rows]: [usize; 2]) -> usize {
+    pub(super) fn scratch_bytes((loss, width): (Loss, usize), graphs: usize, rows: usize) -> usize {
         let of_graphs = || graph_loss_parts(loss, [graphs, rows, width]);
         Scratch::bytes::<f64>(if compares(loss) { of_graphs() } else { loss_parts(rows * width) })
     }
@@ -71,7 +71,8 @@ impl Judge {
         Ok(self.totals.set_zero()?)
     }
 
-    /// Gives `mail` the targets of a batch: those of nodes, or those of each graph's first node, which are those of all.
+    /// Gives `mail` the targets of a batch: those of nodes, or those of each graph's first node,
+    /// which are those of all.
     pub(super) fn post<'a>(
         &'a mut self,
         (batch, graphs): (&BatchView<'_>, &GraphBatch<'_>),
@@ -91,7 +92,8 @@ impl Judge {
         mail.put(targets, known)
     }
 
-    /// Writes the gradient of the loss by `outputs`, times `scale` `[1]`, and adds the loss to the totals.
+    /// Writes the gradient of the loss by `outputs`, times `scale` `[1]`, and adds the loss to the
+    /// totals.
     pub(super) fn learn(
         &mut self,
         (lists, outputs): (&GraphLists, &Buffer<f32>),

@@ -21,7 +21,8 @@ use crate::ops::{
 pub(super) struct OfBatch<'a> {
     pub(super) parameters: &'a Buffer<f32>,
     pub(super) lists: &'a GraphLists,
-    /// Of the inputs and of the coefficients of each layer, `[layers, 2]`; none where nothing is dropped.
+    /// Of the inputs and of the coefficients of each layer, `[layers, 2]`; none where nothing is
+    /// dropped.
     pub(super) masks: Option<&'a Buffer<MaskNumbers>>,
 }
 
@@ -170,9 +171,9 @@ impl Layer {
             Slots::Gat { map, vectors, edge_attention, common } => {
                 map.forward(parameters, x, values, scratch)?;
                 let vectors = vectors.map(|start| Part { buffer: parameters, start });
-                node_dots(attended, values, vectors, [giving, receiving])?;
+                node_dots(attended, values, vectors, giving, receiving)?;
                 if let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) {
-                    common.edge_vectors((parameters, [vector, weight]), self.shape.sizes, edge_vectors, scratch)?;
+                    common.edge_vectors(parameters, [vector, weight], self.shape.sizes, edge_vectors, scratch)?;
                 }
             }
             Slots::GatV2 { maps: [from, to], .. } => {
@@ -189,10 +190,11 @@ impl Layer {
             None => Start::Bias(Part { buffer: parameters, start: common.bias }),
         };
         coefficients(attended, self.mapped.scored(&self.shape.slots, parameters), &mut self.coefficients)?;
-        gather_heads(attended, (&self.coefficients, &self.mapped.values), (start, self.shape.activation), &mut self.y)
+        gather_heads(attended, &self.coefficients, &self.mapped.values, start, self.shape.activation, &mut self.y)
     }
 
-    /// From `shared.d_y`, the gradient of y, to `shared.d_x`, that of what it read, if it is `wanted`; adds those of the parameters.
+    /// From `shared.d_y`, the gradient of y, to `shared.d_x`, that of what it read, if it is
+    /// `wanted`; adds those of the parameters.
     pub(super) fn backward(
         &self,
         of: OfBatch<'_>,
@@ -204,20 +206,20 @@ impl Layer {
             (self.shape.sizes.nodes as usize, self.shape.attended(of), self.shape.dropped_nodes(of));
         let x = if dropped.is_some() { &self.dropped } else { x };
         if let Some(activation) = self.shape.activation {
-            activation_gradients(activation, (&self.y, nodes * self.shape.sizes.width()), &mut shared.d_y)?;
+            activation_gradients(activation, &self.y, nodes * self.shape.sizes.width(), &mut shared.d_y)?;
         }
         let common = self.shape.slots.common();
         match &common.residual {
-            Some(residual) => residual.add_gradients([&shared.d_y, x], nodes, (gradients, scratch))?,
+            Some(residual) => residual.add_gradients(&shared.d_y, x, nodes, gradients, scratch)?,
             None => {
                 let sizes = [nodes, self.shape.sizes.width()];
-                add_column_sums((&shared.d_y).into(), sizes, (&mut *gradients, common.bias), scratch)?;
+                add_column_sums((&shared.d_y).into(), sizes, &mut *gradients, common.bias, scratch)?;
             }
         }
-        self.scores_backward((attended, of.parameters), (shared, scratch), gradients)?;
+        self.scores_backward(attended, of.parameters, shared, scratch, gradients)?;
         let d_maps = [&shared.d_values, &shared.d_receiving];
         let maps = || self.shape.slots.maps().iter().zip(d_maps);
-        maps().try_for_each(|(map, d)| map.add_gradients([d, x], nodes, (&mut *gradients, scratch)))?;
+        maps().try_for_each(|(map, d)| map.add_gradients(d, x, nodes, &mut *gradients, scratch))?;
         if !wanted {
             return Ok(());
         }
@@ -229,11 +231,14 @@ impl Layer {
         dropped.map_or(Ok(()), |dropped| drop_node_gradients(dropped, &mut shared.d_x))
     }
 
-    /// From the gradient of y to those of what the maps gave, `shared.d_values` and of GATv2 `shared.d_receiving`; adds those of what scores are made with.
+    /// From the gradient of y to those of what the maps gave, `shared.d_values` and of GATv2
+    /// `shared.d_receiving`; adds those of what scores are made with.
     fn scores_backward(
         &self,
-        (of, parameters): (Attended<'_>, &Buffer<f32>),
-        (shared, scratch): (&mut Shared, &mut Scratch),
+        of: Attended<'_>,
+        parameters: &Buffer<f32>,
+        shared: &mut Shared,
+        scratch: &mut Scratch,
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         let (sizes, scored) = (self.shape.sizes, self.mapped.scored(&self.shape.slots, parameters));
@@ -245,25 +250,25 @@ impl Layer {
         receiver_gradients(of, (scored, d_scores), rows)?;
         match &self.shape.slots {
             Slots::GatV2 { attention, common, .. } => {
-                giver_gradients(of, (scored, d_scores), Output::Add, d_values)?;
-                add_column_sums((&*first).into(), [nodes, width], (&mut *gradients, *attention), scratch)?;
+                giver_gradients(of, scored, d_scores, Output::Add, d_values)?;
+                add_column_sums((&*first).into(), [nodes, width], &mut *gradients, *attention, scratch)?;
                 let Some(weight) = common.edge_weight else { return Ok(()) };
-                add_column_sums((&*edge_rows).into(), [nodes, width * attributes], (gradients, weight), scratch)
+                add_column_sums((&*edge_rows).into(), [nodes, width * attributes], gradients, weight, scratch)
             }
             Slots::Gat { vectors, edge_attention, common, .. } => {
-                giver_gradients(of, (scored, d_scores), Output::Overwrite, d_giving)?;
+                giver_gradients(of, scored, d_scores, Output::Overwrite, d_giving)?;
                 let parts = vectors.map(|start| Part { buffer: parameters, start });
                 let dots = NodeDots { values: &self.mapped.values, vectors: parts, d: [d_giving, d_receiving] };
-                node_dot_gradients(of, dots, d_values, [&mut *first, &mut *second])?;
+                node_dot_gradients(of, dots, d_values, &mut *first, &mut *second)?;
                 for (rows, start) in [first, second].into_iter().zip(*vectors) {
                     let sizes = [nodes, sizes.projected()];
-                    add_column_sums((&*rows).into(), sizes, (&mut *gradients, start), scratch)?;
+                    add_column_sums((&*rows).into(), sizes, &mut *gradients, start, scratch)?;
                 }
                 let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) else { return Ok(()) };
                 let d = &mut shared.d_edge_vectors;
                 d.set_zero()?;
-                add_column_sums((&*edge_rows).into(), [nodes, width * attributes], (&mut *d, 0), scratch)?;
-                common.edge_vectors_backward((parameters, [vector, weight]), (sizes, d), (gradients, scratch))
+                add_column_sums((&*edge_rows).into(), [nodes, width * attributes], &mut *d, 0, scratch)?;
+                common.edge_vectors_backward(parameters, [vector, weight], sizes, d, gradients, scratch)
             }
         }
     }

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! A model over graphs on a device: encodings of the nodes, layers of attention, a readout, a linear head, the loss; each where the model has it.
+//! A model over graphs on a device: encodings of the nodes, layers of attention, a readout, a
+//! linear head, the loss; each where the model has it.
 
 mod affine;
 mod counting;
@@ -60,7 +61,8 @@ pub(super) struct GraphLearner {
 }
 
 impl GraphLearner {
-    /// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses; memory for batches is taken when they come.
+    /// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses;
+    /// memory for batches is taken when they come.
     pub(super) fn new(scope: &Scope, model: &Model, (config, tuner): (&Config, &Tuner)) -> Result<Self> {
         let (batches, activations) = (scope.child("batches"), scope.child("activations"));
         let (decoder, arithmetic) = (model.decoder(), config.products());
@@ -68,7 +70,7 @@ impl GraphLearner {
         let of = attention.map(|attention| *attention.config()).unwrap_or_default();
         let head = decoder.head().map(|head| {
             let [weight, bias] = head.slots();
-            Affine::new(model, (weight, Some(bias)), decoder.top(), arithmetic)
+            Affine::new(model, weight, Some(bias), decoder.top(), arithmetic)
         });
         let layers = Shape::all(model, arithmetic).into_iter().map(|shape| Layer::new(&activations, shape));
         let none = || Buffer::zeros(&activations, 0);
@@ -118,7 +120,8 @@ impl GraphLearner {
         make_room(&mut self.shared.d_y, of[0] * self.widths[0])
     }
 
-    /// Numbers in outputs, in their gradient and in what is read, where they are not those of nodes.
+    /// Numbers in outputs, in their gradient and in what is read, where they are not those of
+    /// nodes.
     fn lens(&self, rows: usize) -> [usize; 3] {
         let ([width, outputs], by_node) = (self.widths, self.readout == Readout::Node);
         let outputs_len = if self.head.is_some() { rows * outputs } else { 0 };
@@ -178,7 +181,7 @@ impl GraphLearner {
         let read = match of {
             Some((readout, width)) => {
                 let of = ReadGraphs { readout, lists: &self.lists, width };
-                read_graphs(of, nodes, (read, arguments))?;
+                read_graphs(of, nodes, read, arguments)?;
                 &*read
             }
             None => nodes,
@@ -211,14 +214,14 @@ impl GraphLearner {
         let nodes = layers.last().map_or(&encodings.x, |top| &top.y);
         if let Some(head) = head {
             let read = if of.is_some() { &*read } else { nodes };
-            head.add_gradients([d_outputs, read], rows, (gradients, scratch))?;
+            head.add_gradients(d_outputs, read, rows, gradients, scratch)?;
             let to = if of.is_some() { &mut *d_read } else { &mut shared.d_y };
             head.backward(parameters, (d_outputs, rows), (to, Output::Overwrite), scratch)?;
         }
         let Some((readout, width)) = of else { return Ok(()) };
         let d_read = if head.is_some() { d_read } else { d_outputs };
         let of = ReadGraphs { readout, lists: &self.lists, width };
-        read_graphs_backward(of, (d_read, arguments), &mut shared.d_y)
+        read_graphs_backward(of, d_read, arguments, &mut shared.d_y)
     }
 }
 

@@ -10,7 +10,8 @@ use crate::ops::make_room;
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// The gradients of what a layer gave and of what it read, `[N, D]` and `[N, F]`. They change places from layer to layer.
+    /// The gradients of what a layer gave and of what it read, `[N, D]` and `[N, F]`. They change
+    /// places from layer to layer.
     pub(super) d_y: Buffer<f32>,
     pub(super) d_x: Buffer<f32>,
     pub(super) d_values: Buffer<f32>,    // [N, H · C]

@@ -45,7 +45,7 @@ pub(super) struct Common {
 impl Slots {
     pub(super) fn new(model: &Model, of: &AttentionLayer, arithmetic: Arithmetic) -> Self {
         let start = |slot| model.layout().place(slot).start;
-        let map = |weight, bias| Affine::new(model, (weight, bias), of.sizes.input, arithmetic);
+        let map = |weight, bias| Affine::new(model, weight, bias, of.sizes.input, arithmetic);
         let common = Common {
             bias: start(of.bias),
             residual: of.residual.map(|weight| map(weight, Some(of.bias))),
@@ -91,7 +91,7 @@ impl Slots {
         let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
         let columns = sizes.projected().max(sizes.width()).max(sizes.scored() * attributes);
         let of_heads = parts_of_sum([1, attributes, units]).max(parts_of_sum([1, units, attributes]));
-        maps.max().unwrap_or(0).max(column_sum_parts([nodes, columns])).max(of_heads)
+        maps.max().unwrap_or(0).max(column_sum_parts(nodes, columns)).max(of_heads)
     }
 }
 
@@ -103,7 +103,8 @@ impl Common {
     /// GAT: att_edge · W_e of each head, `to` `[H, A]`, from where both begin.
     pub(super) fn edge_vectors(
         &self,
-        (parameters, [vector, weight]): (&Buffer<f32>, [usize; 2]),
+        parameters: &Buffer<f32>,
+        [vector, weight]: [usize; 2],
         sizes: AttentionSizes,
         to: &mut Buffer<f32>,
         scratch: &mut Scratch,
@@ -121,9 +122,12 @@ impl Common {
     /// From the gradients `d` `[H, A]` of these to those of att_edge and W_e, which are added.
     pub(super) fn edge_vectors_backward(
         &self,
-        (parameters, [vector, weight]): (&Buffer<f32>, [usize; 2]),
-        (sizes, d): (AttentionSizes, &Buffer<f32>),
-        (gradients, scratch): (&mut Buffer<f32>, &mut Scratch),
+        parameters: &Buffer<f32>,
+        [vector, weight]: [usize; 2],
+        sizes: AttentionSizes,
+        d: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
+        scratch: &mut Scratch,
     ) -> Result<()> {
         let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
         let part = |start| Part { buffer: parameters, start };

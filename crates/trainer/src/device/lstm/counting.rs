@@ -17,7 +17,7 @@ impl<T: Operand> Lstms<T> {
     pub(in crate::device) fn tally(tally: &mut Tally<'_>) {
         let (model, batch) = (tally.model, tally.batch);
         for (k, lstm) in model.lstms().iter().enumerate() {
-            Bars::tally::<T>(tally, (k, lstm.sizes));
+            Bars::tally::<T>(tally, k, lstm.sizes);
         }
         let layers = model.config().layers;
         (0..layers).for_each(|l| Layer::<T>::tally(tally, l));
@@ -29,7 +29,8 @@ impl<T: Operand> Lstms<T> {
         Self::tally_lists(tally);
     }
 
-    /// The most vectors of each timeframe that samples read: one a window, or one for each step of a run's.
+    /// The most vectors of each timeframe that samples read: one a window, or one for each step of
+    /// a run's.
     fn vectors<'a>(tally: &'a Tally<'_>) -> &'a [usize] {
         if tally.config.purpose().runs().is_some() { &tally.rows } else { &tally.batch.windows }
     }
@@ -45,7 +46,7 @@ impl<T: Operand> Lstms<T> {
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
         let projected = projected * 4 * config.hidden * size_of::<f32>();
         tally.put("activations", "projected inputs", projected, BOTH);
-        let back = Gradients::<T>::bytes([rows, windows], config.hidden);
+        let back = Gradients::<T>::bytes(rows, windows, config.hidden);
         let back = back + Gradients::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden);
         tally.put("activations", "gradients of states and gates", back, BACKWARD);
         let are_read = all_are_read(tally.model, tally.config.purpose().runs());
@@ -96,7 +97,7 @@ impl<T: Operand> Layer<T> {
         let config = tally.model.config();
         let of_cell = |(k, lstm): (usize, &crate::lstm::Lstm)| {
             let read = if l == 0 { tally.batch.bars[k] } else { tally.rows[k] };
-            Cells::<T>::parts(config.hidden, (lstm.sizes.input(l), config.bias), [read, tally.rows[k]])
+            Cells::<T>::parts(config.hidden, lstm.sizes.input(l), config.bias, read, tally.rows[k])
         };
         tally.model.lstms().iter().enumerate().map(of_cell).max().unwrap_or(0)
     }

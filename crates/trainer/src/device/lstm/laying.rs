@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! How the windows of a batch lie: which bars they cover, how they become sequences, what samples read of them, and the room that all this takes.
+//! How the windows of a batch lie: which bars they cover, how they become sequences, what samples
+//! read of them, and the room that all this takes.
 
 use super::Lstms;
 use crate::device::bars::Bars;
@@ -13,7 +14,7 @@ impl<T: Operand> Lstms<T> {
     /// Finds the windows of a batch, whose first sample is at `position` in the epoch's order.
     /// Those of samples that follow one another are one in dense training, and each by itself in
     /// predictions.
-    pub(super) fn find(&mut self, (batch, position): (&BatchView<'_>, usize), learns: bool) -> Result<()> {
+    pub(super) fn find(&mut self, batch: &BatchView<'_>, position: usize, learns: bool) -> Result<()> {
         let runs = self.runs.filter(|_| learns);
         let lens: Vec<usize> =
             runs.iter().flat_map(|runs| runs.of_batch(batch, position)).map(|run| run.len()).collect();
@@ -30,7 +31,7 @@ impl<T: Operand> Lstms<T> {
     pub(super) fn fill_up(&mut self) -> Result<()> {
         let of = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
         let (windows, bars, steps) = (of(Bars::windows), of(Bars::count), of(Bars::steps));
-        let [windows, bars] = round_batch(self.bars[0].samples(), [&windows, &bars], &steps);
+        let [windows, bars] = round_batch(self.bars[0].samples(), &windows, &bars, &steps);
         let sizes = windows.into_iter().zip(bars);
         self.bars.iter_mut().zip(sizes).try_for_each(|(of, (windows, bars))| of.fill_up(windows, bars))
     }

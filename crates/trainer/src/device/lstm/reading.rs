@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::ops::{Inputs, Operand, Part, RowInputs, make_room, recurrence, recurrence_in_bytes, recurrence_of_rows};
 
 impl<T: Operand> Lstms<T> {
-    /// Whether the first layer's recurrence projects bars itself: where another window would need the same rows, they are projected once a bar.
+    /// Whether the first layer's recurrence projects bars itself: where another window would need
+    /// the same rows, they are projected once a bar.
     pub(super) fn projects_itself(&self) -> bool {
         self.input.is_some() && self.bars.iter().all(Bars::share_nothing)
     }

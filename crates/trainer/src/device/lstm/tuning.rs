@@ -16,12 +16,14 @@ pub(super) struct Windows {
     learns: bool,
     /// Whether the recurrence projects what it reads.
     is_of_rows: bool,
-    /// Windows, their steps altogether, the most steps of one, and timeframes, each of a [`bucket`].
+    /// Windows, their steps altogether, the most steps of one, and timeframes, each of a
+    /// [`bucket`].
     sizes: [usize; 4],
 }
 
 impl<T: Operand> Lstms<T> {
-    /// How the windows that were found are taken: as is known to be the fastest or, until [`Lstms::tune`], by the rule.
+    /// How the windows that were found are taken: as is known to be the fastest or, until
+    /// [`Lstms::tune`], by the rule.
     pub(super) fn pace(&mut self, learns: bool) -> Pace {
         let windows: usize = self.bars.iter().map(Bars::windows).sum();
         let Device::Cuda(cuda) = self.series.device() else { return Pace::for_windows(windows) };
@@ -35,7 +37,9 @@ impl<T: Operand> Lstms<T> {
         known.unwrap_or_else(|| Pace::for_windows(windows))
     }
 
-    /// Finds out how the windows of the batch are taken fastest, if that is not known: by taking them, on arrays in which nothing is kept before [`Lstms::forward`]. The device has the lists by now.
+    /// Finds out how the windows of the batch are taken fastest, if that is not known: by taking
+    /// them, on arrays in which nothing is kept before [`Lstms::forward`]. The device has the lists
+    /// by now.
     pub(in crate::device) fn tune(&mut self, learns: bool) -> Result<()> {
         let (Some(of), Device::Cuda(cuda)) = (self.unmeasured.take(), self.series.device().clone()) else {
             return Ok(());

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Attention pooling of what one timeframe's sequences have computed: of each distinct window by itself or, where sequences are runs of dense
-//! training, of the windows within them.
+//! Attention pooling of what one timeframe's sequences have computed: of each distinct window by
+//! itself or, where sequences are runs of dense training, of the windows within them.
 
 mod windows;
 
@@ -60,7 +60,8 @@ impl Pooled {
         Ok(Pooled::Windows(PooledWindows::new(scope, of)?))
     }
 
-    /// Pools the states that `sequence` has computed: [W, H], a row for each of what the samples read, see [`Windows::read`](super::Windows::read).
+    /// Pools the states that `sequence` has computed: [W, H], a row for each of what the samples
+    /// read, see [`Windows::read`](super::Windows::read).
     pub(super) fn forward(
         &mut self,
         isa: Isa,
@@ -84,8 +85,8 @@ impl Pooled {
         }
     }
 
-    /// Goes back from the gradients of the pooled vectors, set by [`Pooled::d_pooled_mut`], to those of the states, in
-    /// [`Scratch::d_between`]; adds those of the parameters to `gradients`.
+    /// Goes back from the gradients of the pooled vectors, set by [`Pooled::d_pooled_mut`], to
+    /// those of the states, in [`Scratch::d_between`]; adds those of the parameters to `gradients`.
     pub(super) fn backward(
         &mut self,
         isa: Isa,
@@ -117,12 +118,13 @@ impl Pooled {
 }
 
 impl Sequence {
-    /// What copies the top layer's output [H] after a step of a window, normalised where there is a norm.
+    /// What copies the top layer's output [H] after a step of a window, normalised where there is a
+    /// norm.
     fn reader<'a>(&'a self, norm: &'a [f32]) -> impl Fn((usize, usize), &mut [f32]) + 'a {
         move |at, row| {
             self.read_top(at, row);
             if !norm.is_empty() {
-                normalise((row.len(), 1), norm, ViewMut(row, Place { start: 0, stride: PANEL }));
+                normalise(row.len(), 1, norm, ViewMut(row, Place { start: 0, stride: PANEL }));
             }
         }
     }

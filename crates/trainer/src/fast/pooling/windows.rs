@@ -15,8 +15,8 @@
 //!     dstates = weights · dsums + dscores · keys;  dkeys += dscoresᵀ · states
 //! ```
 //!
-//! 1. The steps of one window lie apart by the number of windows. Side by side they stay in the second-level cache, and all that follows are
-//!    products of the kernels.
+//! 1. The steps of one window lie apart by the number of windows. Side by side they stay in the
+//!    second-level cache, and all that follows are products of the kernels.
 //! 2. Heads are the columns of a panel, so that the softmax goes through all of them at once.
 
 use megabatch_gpu_core::{Buffer, Scope};
@@ -80,7 +80,7 @@ fn put_row((values, head): (&[f32], usize), heads: usize, to: &mut [f32]) {
 }
 
 /// Row `head` out of [unit panels][heads][16].
-fn read_row((from, head): (&[f32], usize), heads: usize, to: &mut [f32]) {
+fn read_row(from: &[f32], head: usize, heads: usize, to: &mut [f32]) {
     for (panel, part) in to.chunks_mut(PANEL).enumerate() {
         part.copy_from_slice(&from[(panel * heads + head) * PANEL..][..part.len()]);
     }
@@ -209,7 +209,7 @@ impl PooledWindows {
         let (steps, hidden) = (of.sizes.steps, of.sizes.hidden);
         self.vectors.set_windows(windows);
         for w in 0..windows {
-            sequence.gather_window((w, norm), scratch.states.as_mut_slice());
+            sequence.gather_window(w, norm, scratch.states.as_mut_slice());
             let states = View(scratch.states.as_slice(), window_place(steps));
             let mut weights = ViewMut(self.weights.as_mut_slice(), of.weights_at(w));
             let operands = (Start::Zero, states, keys.by_head.as_slice());
@@ -220,17 +220,18 @@ impl PooledWindows {
             let sums = &mut scratch.sums.as_mut_slice()[..of.units() * of.heads * PANEL];
             sums.fill(0.0);
             let weights = View(self.weights.as_slice(), of.weights_at(w));
-            kernel::outer(isa, [steps, of.heads, of.units()], (weights, states), sums);
+            kernel::outer(isa, [steps, of.heads, of.units()], weights, states, sums);
             for head in 0..of.heads {
-                read_row((sums, head), of.heads, self.vectors.sum_mut(head, w));
+                read_row(sums, head, of.heads, self.vectors.sum_mut(head, w));
             }
         }
         pooling.project(values, &mut self.vectors);
         self.vectors.pooled()
     }
 
-    /// Goes back from the gradients of the pooled vectors, set by [`PoolingScratch::d_pooled_mut`], to those of the states, which are written to
-    /// `d_between`; adds those of the parameters to `gradients`.
+    /// Goes back from the gradients of the pooled vectors, set by [`PoolingScratch::d_pooled_mut`],
+    /// to those of the states, which are written to `d_between`; adds those of the parameters to
+    /// `gradients`.
     pub(in crate::fast) fn backward(
         &self,
         isa: Isa,
@@ -239,17 +240,17 @@ impl PooledWindows {
         (scratch, gradients): (&mut PoolingScratch, &mut TensorSet<f32>),
     ) {
         let d_vectors = scratch.d_vectors.as_mut().expect("memory made for training");
-        pooling.project_backward(values, (&self.vectors, d_vectors), gradients);
+        pooling.project_backward(values, &self.vectors, d_vectors, gradients);
         scratch.d_keys.as_mut_slice().fill(0.0);
         for w in 0..sequence.windows.len() {
-            sequence.gather_window((w, norm), scratch.states.as_mut_slice());
+            sequence.gather_window(w, norm, scratch.states.as_mut_slice());
             self.score_gradients(isa, w, scratch);
-            self.state_gradients(isa, (w, keys), scratch);
+            self.state_gradients(isa, w, keys, scratch);
             sequence.scatter_window(w, scratch.d_states.as_slice(), d_between);
         }
         let mut d_keys = vec![0.0; pooling.heads * pooling.hidden];
         for (head, row) in d_keys.chunks_exact_mut(pooling.hidden).enumerate() {
-            read_row((scratch.d_keys.as_slice(), head), pooling.heads, row);
+            read_row(scratch.d_keys.as_slice(), head, pooling.heads, row);
         }
         pooling.keys_backward(values, &d_keys, gradients);
     }
@@ -275,7 +276,7 @@ impl PooledWindows {
     }
 
     /// The gradients of one window's states, from those of its scores and sums; adds the keys'.
-    fn state_gradients(&self, isa: Isa, (w, keys): (usize, &PackedKeys), scratch: &mut PoolingScratch) {
+    fn state_gradients(&self, isa: Isa, w: usize, keys: &PackedKeys, scratch: &mut PoolingScratch) {
         let of = self.of;
         let shape = [of.sizes.steps, of.heads, of.units()];
         let weights = View(self.weights.as_slice(), of.weights_at(w));
@@ -285,7 +286,7 @@ impl PooledWindows {
         kernel::product(isa, shape, (Start::Zero, weights, scratch.sums.as_slice()), &mut d_states);
         kernel::product(isa, shape, (Start::Result, d_scores, keys.by_unit.as_slice()), &mut d_states);
         let d_keys = &mut scratch.d_keys.as_mut_slice()[..of.units() * of.heads * PANEL];
-        kernel::outer(isa, shape, (d_scores, View(scratch.states.as_slice(), states_at)), d_keys);
+        kernel::outer(isa, shape, d_scores, View(scratch.states.as_slice(), states_at), d_keys);
     }
 
     /// The weights of window `w`, which are in `to` [heads, T] afterwards.
@@ -299,8 +300,9 @@ impl PooledWindows {
 
 /// A window among the others, whose steps lie a row a window apart.
 impl Sequence {
-    /// Copies the top layer's outputs after each step of window `w`: its states, after their norm if there is one.
-    fn gather_window(&self, (w, norm): (usize, &[f32]), to: &mut [f32]) {
+    /// Copies the top layer's outputs after each step of window `w`: its states, after their norm
+    /// if there is one.
+    fn gather_window(&self, w: usize, norm: &[f32], to: &mut [f32]) {
         let top = self.layers[self.layers.len() - 1].hidden.as_slice();
         let (from, steps) = (self.states_at(1).row(w), self.windows.steps());
         for n in 0..self.of.units() {
@@ -309,7 +311,7 @@ impl Sequence {
             to.zip(rows).for_each(|(to, row)| to.copy_from_slice(&row[..PANEL]));
         }
         if !norm.is_empty() {
-            normalise((self.of.sizes.hidden, steps), norm, ViewMut(to, window_place(steps)));
+            normalise(self.of.sizes.hidden, steps, norm, ViewMut(to, window_place(steps)));
         }
     }
 

@@ -13,7 +13,8 @@ pub enum AttentionKind {
     /// Veličković et al., "Graph attention networks", 2018: LeakyReLU(aᵀ [W x_j ‖ W x_i]).
     #[default]
     Gat,
-    /// Brody, Alon and Yahav, "How attentive are graph attention networks?", 2022: aᵀ LeakyReLU(W_l x_j + W_r x_i).
+    /// Brody, Alon and Yahav, "How attentive are graph attention networks?", 2022: aᵀ LeakyReLU(W_l
+    /// x_j + W_r x_i).
     GatV2,
 }
 
@@ -84,8 +85,9 @@ pub struct GraphConfig {
     pub attention_dropout: f32,
     /// The slope of LeakyReLU for negative numbers.
     pub negative_slope: f64,
-    /// Whether every node attends to itself once: edges from a node to itself are left out, and one is added to each node, whose attributes are
-    /// the mean of those of the edges that the node receives.
+    /// Whether every node attends to itself once: edges from a node to itself are left out, and one
+    /// is added to each node, whose attributes are the mean of those of the edges that the node
+    /// receives.
     pub self_loops: bool,
 }
 

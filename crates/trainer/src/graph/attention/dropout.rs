@@ -4,10 +4,12 @@ use megabatch_order::random::{Stream, bits};
 
 use crate::dropout::Mask;
 
-/// What is dropped in one graph at one optimizer step; the rates are those of [`GraphConfig`](super::GraphConfig).
+/// What is dropped in one graph at one optimizer step; the rates are those of
+/// [`GraphConfig`](super::GraphConfig).
 ///
-/// A number of a layer's input is dropped or not as a pure function of (seed, step, graph, layer, node, unit), an attention coefficient as one
-/// of (seed, step, graph, layer, head, place of the edge): see [`Mask::factor`]. How graphs are spread over batches and threads does not matter.
+/// A number of a layer's input is dropped or not as a pure function of (seed, step, graph, layer,
+/// node, unit), an attention coefficient as one of (seed, step, graph, layer, head, place of the
+/// edge): see [`Mask::factor`]. How graphs are spread over batches and threads does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphDropout {
     key: u64,
@@ -15,17 +17,20 @@ pub struct GraphDropout {
 }
 
 impl GraphDropout {
-    /// The dropout of the graph `graph` at optimizer step `step`, counted from 0. Any number that the graph keeps tells it from others.
+    /// The dropout of the graph `graph` at optimizer step `step`, counted from 0. Any number that
+    /// the graph keeps tells it from others.
     pub fn of_step((seed, step): (u64, u64), graph: usize) -> Self {
         GraphDropout { key: bits(Stream { seed, name: "graph dropout" }, step), graph }
     }
 
-    /// What is dropped of the input of layer `layer`, if anything is: ask it for (node, unit) of the graph.
+    /// What is dropped of the input of layer `layer`, if anything is: ask it for (node, unit) of
+    /// the graph.
     pub(crate) fn input(self, layer: usize, rate: f32) -> Option<GraphMask> {
         self.mask("input", layer, rate)
     }
 
-    /// What is dropped of the coefficients of layer `layer`, if anything is: ask it for (head, place) of the graph.
+    /// What is dropped of the coefficients of layer `layer`, if anything is: ask it for (head,
+    /// place) of the graph.
     pub(crate) fn attention(self, layer: usize, rate: f32) -> Option<GraphMask> {
         self.mask("attention", layer, rate)
     }

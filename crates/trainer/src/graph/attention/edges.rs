@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The edges that a layer attends over: those of the graph, or those between different nodes and one from each node to itself.
+//! The edges that a layer attends over: those of the graph, or those between different nodes and
+//! one from each node to itself.
 
 use crate::graph::GraphView;
 
@@ -23,7 +24,8 @@ pub(super) struct Edge {
     pub(super) origin: Origin,
 }
 
-/// Places for what belongs to an edge: with self-loops, edge `e` to node `i` has place `e + i`, and after each node's edges comes its loop.
+/// Places for what belongs to an edge: with self-loops, edge `e` to node `i` has place `e + i`, and
+/// after each node's edges comes its loop.
 pub(super) fn places((nodes, edges): (usize, usize)) -> usize {
     nodes + edges
 }
@@ -58,13 +60,14 @@ pub(super) fn place_attributes(graph: &GraphView<'_>, self_loops: bool, width: u
             }
         }
         if self_loops {
-            mean_of_received(graph, (node, width), &mut to[mean.clone()]);
+            mean_of_received(graph, node, width, &mut to[mean.clone()]);
         }
     }
 }
 
-/// The mean of the attributes of the edges that `node` receives from others; zero where there is none.
-fn mean_of_received(graph: &GraphView<'_>, (node, width): (usize, usize), mean: &mut [f32]) {
+/// The mean of the attributes of the edges that `node` receives from others; zero where there is
+/// none.
+fn mean_of_received(graph: &GraphView<'_>, node: usize, width: usize, mean: &mut [f32]) {
     mean.fill(0.0);
     let mut count = 0.0;
     for edge in edges_to(graph, true, node) {

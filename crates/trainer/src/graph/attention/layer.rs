@@ -46,11 +46,9 @@ impl LayerSizes {
     }
 }
 
-/// The sizes of all layers over nodes of `width_in` numbers and edges of `attributes`; `outputs` is K.
-pub(super) fn layer_sizes(
-    config: &GraphConfig,
-    (width_in, attributes, outputs): (usize, usize, usize),
-) -> Vec<LayerSizes> {
+/// The sizes of all layers over nodes of `width_in` numbers and edges of `attributes`; `outputs` is
+/// K.
+pub(super) fn layer_sizes(config: &GraphConfig, width_in: usize, attributes: usize, outputs: usize) -> Vec<LayerSizes> {
     let mut input = width_in;
     let layer = |l: usize| {
         let is_averaged = config.output == GraphOutput::Attention && l + 1 == config.layers;
@@ -101,7 +99,8 @@ struct Drawn {
     bound: f64,
 }
 
-/// The bound of Glorot and Bengio, 2010, as PyTorch Geometric applies it: to the last two sizes of a tensor.
+/// The bound of Glorot and Bengio, 2010, as PyTorch Geometric applies it: to the last two sizes of
+/// a tensor.
 fn glorot(rows: usize, columns: usize) -> f64 {
     (6.0 / (rows + columns) as f64).sqrt()
 }
@@ -150,7 +149,8 @@ impl Layer {
         Layer { sizes, scoring, bias, residual, edge_weight, drawn }
     }
 
-    /// Draws the parameters as PyTorch Geometric does: element `i` of tensor `name` is a function of (`seed`, `name`, `i`) alone.
+    /// Draws the parameters as PyTorch Geometric does: element `i` of tensor `name` is a function
+    /// of (`seed`, `name`, `i`) alone.
     pub(super) fn initial<S: Scalar>(&self, seed: u64, parameters: &mut TensorSet<S>) {
         for Drawn { name, bound } in &self.drawn {
             let values = parameters.get_mut(name).expect("the parameters have the layout that the layer is part of");

@@ -10,7 +10,8 @@ use crate::graph::GraphView;
 /// In the place of a node: the place of an edge from a node to itself that a loop replaces.
 pub(crate) const NO_EDGE: u32 = u32::MAX;
 
-/// Edges and nodes of graphs one behind the other: N nodes, P places, as [`edges_to`] has them, of the edges that nodes receive.
+/// Edges and nodes of graphs one behind the other: N nodes, P places, as [`edges_to`] has them, of
+/// the edges that nodes receive.
 #[derive(Debug, Default)]
 pub(crate) struct BatchEdges {
     /// `[N + 1]`: the first place of each node that receives.
@@ -46,7 +47,8 @@ pub(crate) struct GraphPlace {
 /// What of a graph's edges attention sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeenEdges {
-    /// Whether every node attends to itself, see [`GraphConfig::self_loops`](super::GraphConfig::self_loops).
+    /// Whether every node attends to itself, see
+    /// [`GraphConfig::self_loops`](super::GraphConfig::self_loops).
     pub(crate) self_loops: bool,
     /// A: all attributes that edges have, or none.
     pub(crate) attributes: usize,
@@ -82,7 +84,7 @@ impl BatchEdges {
                 self.from[place + edge.place] = (node + edge.from) as u32;
             }
         }
-        self.push_givers(graph, self_loops, (node, place));
+        self.push_givers(graph, self_loops, node, place);
         let start = self.attributes.len();
         self.attributes.resize(start + own_places * attributes, 0.0);
         if attributes > 0 {
@@ -90,7 +92,7 @@ impl BatchEdges {
         }
     }
 
-    fn push_givers(&mut self, graph: &GraphView<'_>, self_loops: bool, (node, place): (usize, usize)) {
+    fn push_givers(&mut self, graph: &GraphView<'_>, self_loops: bool, node: usize, place: usize) {
         let (csc, nodes) = (graph.csc, graph.nodes());
         assert_eq!(csc.columns(), nodes, "columns of the same graph");
         for j in 0..nodes {

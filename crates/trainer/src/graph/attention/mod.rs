@@ -11,8 +11,9 @@
 //!     ELU or ReLU of y, before the next layer
 //! ```
 //!
-//! Everything is that of PyTorch Geometric's `GATConv` and `GATv2Conv`, self-loops and names of tensors too. A node that receives no edge gathers
-//! nothing. There are two forms of the same mathematics: the plain one for any [`Scalar`], the reference of the fast one.
+//! Everything is that of PyTorch Geometric's `GATConv` and `GATv2Conv`, self-loops and names of
+//! tensors too. A node that receives no edge gathers nothing. There are two forms of the same
+//! mathematics: the plain one for any [`Scalar`], the reference of the fast one.
 
 mod config;
 mod dropout;
@@ -38,7 +39,8 @@ use crate::scalar::Scalar;
 use crate::tensor::{Layout, TensorSet};
 use layer::layer_sizes;
 
-/// Layers of graph attention, one over another. A description: the numbers live in [`TensorSet`]s of the layout that it is part of.
+/// Layers of graph attention, one over another. A description: the numbers live in [`TensorSet`]s
+/// of the layout that it is part of.
 #[derive(Debug)]
 pub struct GraphAttention {
     config: GraphConfig,
@@ -75,14 +77,10 @@ pub struct NodeGradients<'a, S> {
 }
 
 impl GraphAttention {
-    /// Attention over nodes of `width_in` numbers and edges of `attributes`, appended to `layout`; K = `outputs` is the width of an averaging last
-    /// layer.
-    pub fn new(
-        config: GraphConfig,
-        (width_in, attributes, outputs): (usize, usize, usize),
-        layout: &mut Layout,
-    ) -> Self {
-        let sizes = layer_sizes(&config, (width_in, attributes, outputs)).into_iter().enumerate();
+    /// Attention over nodes of `width_in` numbers and edges of `attributes`, appended to `layout`;
+    /// K = `outputs` is the width of an averaging last layer.
+    pub fn new(config: GraphConfig, width_in: usize, attributes: usize, outputs: usize, layout: &mut Layout) -> Self {
+        let sizes = layer_sizes(&config, width_in, attributes, outputs).into_iter().enumerate();
         let layers = sizes.map(|layer| Layer::new(config.kind, layer, config.residual, layout)).collect();
         GraphAttention { config, layers }
     }
@@ -100,8 +98,8 @@ impl GraphAttention {
         self.layers.last().map_or(0, |layer| layer.sizes.width())
     }
 
-    /// Draws the parameters as PyTorch Geometric does, Glorot's for weights and attention vectors, zero for `bias`: element `i` of tensor `name` is a
-    /// function of (`seed`, `name`, `i`) alone.
+    /// Draws the parameters as PyTorch Geometric does, Glorot's for weights and attention vectors,
+    /// zero for `bias`: element `i` of tensor `name` is a function of (`seed`, `name`, `i`) alone.
     ///
     /// # Panics
     /// If `parameters` are of another layout.
@@ -140,7 +138,8 @@ impl GraphAttention {
         plain::forward(self, parameters, nodes, memory)
     }
 
-    /// Goes back from the gradient of the output, after [`GraphAttention::forward`] of the same nodes; adds the parameters' gradients to `gradients`.
+    /// Goes back from the gradient of the output, after [`GraphAttention::forward`] of the same
+    /// nodes; adds the parameters' gradients to `gradients`.
     ///
     /// # Panics
     /// If the sizes differ, or the memory is for the forward pass alone.

@@ -42,7 +42,8 @@ pub(crate) struct Joint<'a> {
     pub(crate) to: View<'a>,
     /// [panels · 16].
     pub(crate) attention: &'a [f32],
-    /// The attributes of the edges by place, [P, A], and the rows [A] that map them, `edge_stride` apart.
+    /// The attributes of the edges by place, [P, A], and the rows [A] that map them, `edge_stride`
+    /// apart.
     pub(crate) attributes: &'a [f32],
     pub(crate) width: usize,
     pub(crate) edge_weight: &'a [f32],
@@ -67,7 +68,8 @@ pub(super) fn check_edge_weight(joint: &Joint<'_>, len: usize) {
     assert!(end <= len, "weights of {} attributes", joint.width);
 }
 
-/// Arguments of the kernel `gather`: to [panels][N][16] += numbers of a head · from [panels][N][16] at the edges' other ends.
+/// Arguments of the kernel `gather`: to [panels][N][16] += numbers of a head · from [panels][N][16]
+/// at the edges' other ends.
 pub(super) struct Gather<'a> {
     pub(super) walk: Walk<'a>,
     pub(super) head: Head<'a>,
@@ -78,7 +80,8 @@ pub(super) struct Gather<'a> {
     pub(super) to_stride: usize,
 }
 
-/// Arguments of the kernel `dots`: numbers of a head = nodes [panels][N][16] · ends [panels][N][16], by edge.
+/// Arguments of the kernel `dots`: numbers of a head = nodes [panels][N][16] · ends
+/// [panels][N][16], by edge.
 pub(super) struct Dots<'a> {
     pub(super) walk: Walk<'a>,
     pub(super) panels: usize,
@@ -89,7 +92,8 @@ pub(super) struct Dots<'a> {
     pub(super) to: HeadMut<'a>,
 }
 
-/// Arguments of the kernel `node_dots`: numbers of a head = values [panels][N][16] · vector, by node.
+/// Arguments of the kernel `node_dots`: numbers of a head = values [panels][N][16] · vector, by
+/// node.
 pub(super) struct NodeDots<'a> {
     pub(super) nodes: usize,
     pub(super) values: *const f32,
@@ -98,7 +102,8 @@ pub(super) struct NodeDots<'a> {
     pub(super) to: HeadMut<'a>,
 }
 
-/// Arguments of the kernel `spread`: d_values [panels][N][16] += d · vector and d_vector += d · values, for d of a head by node.
+/// Arguments of the kernel `spread`: d_values [panels][N][16] += d · vector and d_vector += d ·
+/// values, for d of a head by node.
 pub(super) struct Spread<'a> {
     pub(super) nodes: usize,
     pub(super) d: Head<'a>,
@@ -128,7 +133,8 @@ pub(super) struct JointRows<'a> {
     pub(super) d_edge_weight: &'a mut [f32],
 }
 
-/// Arguments of the kernel `joint_columns`. `places` are those of the walk's edges, all below the numbers of edges in the heads.
+/// Arguments of the kernel `joint_columns`. `places` are those of the walk's edges, all below the
+/// numbers of edges in the heads.
 pub(super) struct JointColumns<'a> {
     pub(super) walk: Walk<'a>,
     pub(super) places: &'a [u32],

@@ -7,10 +7,11 @@ use megabatch_gpu_core::{Buffer, Scope};
 use crate::error::Result;
 use crate::graph::GraphView;
 
-/// Edges by one of their ends: those of node `i` are `starts[i]..starts[i + 1]`, and their other ends are in `ends`.
+/// Edges by one of their ends: those of node `i` are `starts[i]..starts[i + 1]`, and their other
+/// ends are in `ends`.
 ///
-/// Only this file makes one, and it makes sure that starts do not decrease and lie within `ends`, and ends below the number of nodes: kernels rely
-/// on that.
+/// Only this file makes one, and it makes sure that starts do not decrease and lie within `ends`,
+/// and ends below the number of nodes: kernels rely on that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk<'a> {
     starts: &'a [u32],
@@ -39,7 +40,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A graph's edges by the node that receives and by the node that gives, with a loop for each node if it is asked for.
+/// A graph's edges by the node that receives and by the node that gives, with a loop for each node
+/// if it is asked for.
 #[derive(Debug)]
 pub(crate) struct EdgeLists {
     nodes: usize,
@@ -60,7 +62,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(scope: &Scope, (nodes, edges): (usize, usize)) -> Result<Self> {
+    fn new(scope: &Scope, nodes: usize, edges: usize) -> Result<Self> {
         Ok(Side { starts: Buffer::zeros(scope, nodes + 1)?, ends: Buffer::zeros(scope, nodes + edges)?, len: 0 })
     }
 
@@ -76,8 +78,8 @@ impl EdgeLists {
         assert!(nodes.checked_add(edges).is_some_and(|places| places <= limit), "edges are counted by u32");
         Ok(EdgeLists {
             nodes: 0,
-            rows: Side::new(scope, (nodes, edges))?,
-            columns: Side::new(scope, (nodes, edges))?,
+            rows: Side::new(scope, nodes, edges)?,
+            columns: Side::new(scope, nodes, edges)?,
             places: Buffer::zeros(scope, nodes + edges)?,
             gaps: Buffer::zeros(scope, edges)?,
             gap_count: 0,

@@ -7,8 +7,9 @@
 //! spread:     for node i:                d_values[i] += d of i · vector;  d_vector += d of i · values[i]
 //! ```
 //!
-//! Departures: a few panels of a head at a time, whose sums stay in registers over all edges of a node and whose rows, of all nodes, stay in the
-//! caches; more panels a time would read the edges less often, but rows from further away.
+//! Departures: a few panels of a head at a time, whose sums stay in registers over all edges of a
+//! node and whose rows, of all nodes, stay in the caches; more panels a time would read the edges
+//! less often, but rows from further away.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are panels of a tile, counted at compile time")]
 
@@ -16,7 +17,8 @@ use super::arguments::{Dots, Gather, NodeDots, Spread};
 use crate::kernel::PANEL;
 use crate::kernel::lanes::Lanes;
 
-/// The panels of a head in tiles of up to four: the first of each and how many. Three are two and one.
+/// The panels of a head in tiles of up to four: the first of each and how many. Three are two and
+/// one.
 pub(super) fn tiles(panels: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut first = 0;
     std::iter::from_fn(move || {
@@ -32,7 +34,8 @@ pub(super) fn tiles(panels: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// # Safety
-/// The pointers of `g` reach all that its sizes say, see [`Gather`]; the processor has the instruction set of V.
+/// The pointers of `g` reach all that its sizes say, see [`Gather`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn gather<V: Lanes>(g: &Gather<'_>) {
     for (panel, panels) in tiles(g.panels) {
@@ -50,7 +53,8 @@ pub(super) unsafe fn gather<V: Lanes>(g: &Gather<'_>) {
 #[inline(always)]
 unsafe fn gather_tile<V: Lanes, const P: usize>(g: &Gather<'_>, panel: usize) {
     let numbers = g.head.values.as_ptr().wrapping_add(g.head.index);
-    // SAFETY: nodes and edges are those of the walk, whose ends are nodes; there are rows of all nodes in these panels, and numbers of all edges.
+    // SAFETY: nodes and edges are those of the walk, whose ends are nodes; there are rows of all
+    // nodes in these panels, and numbers of all edges.
     unsafe {
         let (from, to) = (g.from.add(panel * g.from_stride), g.to.add(panel * g.to_stride));
         let ends = g.walk.ends().as_ptr();
@@ -75,7 +79,8 @@ unsafe fn gather_tile<V: Lanes, const P: usize>(g: &Gather<'_>, panel: usize) {
 }
 
 /// # Safety
-/// The pointers of `d` reach all that its sizes say, see [`Dots`]; the processor has the instruction set of V.
+/// The pointers of `d` reach all that its sizes say, see [`Dots`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn dots<V: Lanes>(d: &mut Dots<'_>) {
     for (panel, panels) in tiles(d.panels) {
@@ -120,7 +125,8 @@ unsafe fn dots_tile<V: Lanes, const P: usize, const FIRST: bool>(d: &mut Dots<'_
 }
 
 /// # Safety
-/// The pointers of `d` reach all that its sizes say, see [`NodeDots`]; the processor has the instruction set of V.
+/// The pointers of `d` reach all that its sizes say, see [`NodeDots`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn node_dots<V: Lanes>(d: &mut NodeDots<'_>) {
     let numbers = d.to.values.as_mut_ptr().wrapping_add(d.to.index);
@@ -138,7 +144,8 @@ pub(super) unsafe fn node_dots<V: Lanes>(d: &mut NodeDots<'_>) {
 }
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Spread`]; the processor has the instruction set of V.
+/// The pointers of `s` reach all that its sizes say, see [`Spread`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn spread<V: Lanes>(s: &mut Spread<'_>) {
     let numbers = s.d.values.as_ptr().wrapping_add(s.d.index);

@@ -1,4 +1,5 @@
-//! GATv2, whose LeakyReLU stands before the attention vector, so that there is work for every edge and unit.
+//! GATv2, whose LeakyReLU stands before the attention vector, so that there is work for every edge
+//! and unit.
 //!
 //! ```text
 //! z of e = from[j] + to[i] + W_e a_e                    for edge e, which i receives from j
@@ -8,7 +9,8 @@
 //!           with dz = d_score · attention · (1 where z > 0, else the slope)
 //! ```
 //!
-//! Departure: z is computed anew by each of the three from rows that are in the caches; kept for all edges, it would be most of the memory.
+//! Departure: z is computed anew by each of the three from rows that are in the caches; kept for
+//! all edges, it would be most of the memory.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are panels of a tile, counted at compile time")]
 
@@ -17,7 +19,8 @@ use super::gather::tiles;
 use crate::kernel::PANEL;
 use crate::kernel::lanes::{Lanes, leaky};
 
-/// z of an edge in P panels from `panel` on: `own` + the row of `end` in `others`, a matrix at `stride`, + W_e a_e at `place`.
+/// z of an edge in P panels from `panel` on: `own` + the row of `end` in `others`, a matrix at
+/// `stride`, + W_e a_e at `place`.
 #[inline(always)]
 unsafe fn joined<V: Lanes, const P: usize>(
     joint: &Joint<'_>,
@@ -56,7 +59,8 @@ unsafe fn load<V: Lanes, const P: usize>(from: *const f32, stride: usize) -> [V;
 }
 
 /// # Safety
-/// The slices of `s` hold what its sizes say, see [`JointScores`]; the processor has the instruction set of V.
+/// The slices of `s` hold what its sizes say, see [`JointScores`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn joint_scores<V: Lanes>(s: &mut JointScores<'_>) {
     for (panel, panels) in tiles(s.joint.panels) {
@@ -80,7 +84,8 @@ unsafe fn scores_tile<V: Lanes, const P: usize, const FIRST: bool>(s: &mut Joint
     let joint = &s.joint;
     let numbers = s.to.values.as_mut_ptr().wrapping_add(s.to.index);
     let (from, to) = (joint.from.0[joint.from.1.start..].as_ptr(), joint.to.0[joint.to.1.start..].as_ptr());
-    // SAFETY: nodes and edges are those of the walk, whose ends are nodes; there is all that the panels need of each.
+    // SAFETY: nodes and edges are those of the walk, whose ends are nodes; there is all that the
+    // panels need of each.
     unsafe {
         let slope = V::splat(joint.slope);
         let attention: [V; P] = load(joint.attention.as_ptr().add(panel * PANEL), PANEL);
@@ -101,7 +106,8 @@ unsafe fn scores_tile<V: Lanes, const P: usize, const FIRST: bool>(s: &mut Joint
 }
 
 /// # Safety
-/// The slices and pointers of `r` reach what its sizes say, see [`JointRows`]; the processor has the instruction set of V.
+/// The slices and pointers of `r` reach what its sizes say, see [`JointRows`]; the processor has
+/// the instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn joint_rows<V: Lanes>(r: &mut JointRows<'_>) {
     for (panel, panels) in tiles(r.joint.panels) {
@@ -161,7 +167,8 @@ unsafe fn rows_tile<V: Lanes, const P: usize>(r: &mut JointRows<'_>, panel: usiz
 }
 
 /// # Safety
-/// The slices and pointers of `c` reach what its sizes say, see [`JointColumns`]; the processor has the instruction set of V.
+/// The slices and pointers of `c` reach what its sizes say, see [`JointColumns`]; the processor has
+/// the instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn joint_columns<V: Lanes>(c: &JointColumns<'_>) {
     for (panel, panels) in tiles(c.joint.panels) {
@@ -182,7 +189,8 @@ unsafe fn columns_tile<V: Lanes, const P: usize>(c: &JointColumns<'_>, panel: us
     let coefficients = c.coefficients.values.as_ptr().wrapping_add(c.coefficients.index);
     let d_scores = c.d_scores.values.as_ptr().wrapping_add(c.d_scores.index);
     let (from, to) = (joint.from.0[joint.from.1.start..].as_ptr(), joint.to.0[joint.to.1.start..].as_ptr());
-    // SAFETY: as in `scores_tile`, with the nodes' parts exchanged; places are below the numbers of edges in both heads.
+    // SAFETY: as in `scores_tile`, with the nodes' parts exchanged; places are below the numbers of
+    // edges in both heads.
     unsafe {
         let slope = V::splat(joint.slope);
         let attention: [V; P] = load(joint.attention.as_ptr().add(panel * PANEL), PANEL);

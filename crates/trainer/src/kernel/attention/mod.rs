@@ -1,8 +1,9 @@
 //! The arithmetic of graph attention: what nodes gather along edges, for several instruction sets.
 //!
-//! Matrices of nodes are panel-major as everywhere in [`kernel`](super). What belongs to edges and heads lies edge after edge, the heads of a group
-//! side by side; a kernel works on one head, whose columns are whole panels. The functions of this file are safe: they check the slices' lengths, and
-//! a [`Walk`] holds only edges that are there.
+//! Matrices of nodes are panel-major as everywhere in [`kernel`](super). What belongs to edges and
+//! heads lies edge after edge, the heads of a group side by side; a kernel works on one head, whose
+//! columns are whole panels. The functions of this file are safe: they check the slices' lengths,
+//! and a [`Walk`] holds only edges that are there.
 
 mod arguments;
 mod edges;
@@ -21,7 +22,8 @@ use megabatch_gpu_core::isa::InstructionSet;
 macro_rules! entry_point {
     ($lanes:ty, [$($features:literal)?], $place:ident::$kernel:ident($arguments:ty)) => {
         /// # Safety
-        /// The pointers of the arguments reach what their sizes say; the processor has the instruction set of the lanes.
+        /// The pointers of the arguments reach what their sizes say; the processor has the
+        /// instruction set of the lanes.
         $(#[target_feature(enable = $features)])?
         pub(super) unsafe fn $kernel(arguments: $arguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
@@ -58,16 +60,12 @@ mod avx512 {
     entry_points!(crate::kernel::avx512::Avx512, "avx512f");
 }
 
-/// `to` [N, panels · 16] += Σ over the edges of each node of the edge's number in `head` times `from` [N, panels · 16] at its other end.
+/// `to` [N, panels · 16] += Σ over the edges of each node of the edge's number in `head` times
+/// `from` [N, panels · 16] at its other end.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn gather(
-    isa: Isa,
-    (walk, head): (Walk<'_>, Head<'_>),
-    (panels, from): (usize, View<'_>),
-    to: &mut ViewMut<'_>,
-) {
+pub(crate) fn gather(isa: Isa, walk: Walk<'_>, head: Head<'_>, panels: usize, from: View<'_>, to: &mut ViewMut<'_>) {
     head.check(walk.edges());
     from.1.check(from.0.len(), panels, walk.nodes());
     to.1.check(to.0.len(), panels, walk.nodes());
@@ -83,11 +81,12 @@ pub(crate) fn gather(
     dispatch!(isa, gather, &arguments);
 }
 
-/// The number of each edge in `to` = the row of its node in `nodes` · the row of its other end in `ends`, [N, panels · 16] both.
+/// The number of each edge in `to` = the row of its node in `nodes` · the row of its other end in
+/// `ends`, [N, panels · 16] both.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn dots(isa: Isa, (walk, panels): (Walk<'_>, usize), (nodes, ends): (View<'_>, View<'_>), to: HeadMut<'_>) {
+pub(crate) fn dots(isa: Isa, walk: Walk<'_>, panels: usize, (nodes, ends): (View<'_>, View<'_>), to: HeadMut<'_>) {
     to.check(walk.edges());
     nodes.1.check(nodes.0.len(), panels, walk.nodes());
     ends.1.check(ends.0.len(), panels, walk.nodes());
@@ -114,14 +113,17 @@ pub(crate) fn node_dots(isa: Isa, nodes: usize, (values, vector): (View<'_>, &[f
     dispatch!(isa, node_dots, &mut NodeDots { nodes, values, values_stride, vector, to });
 }
 
-/// [`node_dots`] backwards: `d_values` += `d` · `vector` and `d_vector` += `d` · `values`, with `d` by node.
+/// [`node_dots`] backwards: `d_values` += `d` · `vector` and `d_vector` += `d` · `values`, with `d`
+/// by node.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
 pub(crate) fn spread(
     isa: Isa,
-    (nodes, d): (usize, Head<'_>),
-    (values, vector): (View<'_>, &[f32]),
+    nodes: usize,
+    d: Head<'_>,
+    values: View<'_>,
+    vector: &[f32],
     (d_values, d_vector): (&mut ViewMut<'_>, &mut [f32]),
 ) {
     d.check(nodes);
@@ -141,7 +143,8 @@ pub(crate) fn spread(
     dispatch!(isa, spread, &mut arguments);
 }
 
-/// GATv2's scores of the edges of `walk`, which is by the node that receives: attention · LeakyReLU(from + to + map of the attributes).
+/// GATv2's scores of the edges of `walk`, which is by the node that receives: attention ·
+/// LeakyReLU(from + to + map of the attributes).
 ///
 /// # Panics
 /// If a slice is shorter than the sizes of `joint`.
@@ -151,14 +154,15 @@ pub(crate) fn joint_scores(isa: Isa, walk: Walk<'_>, joint: Joint<'_>, to: HeadM
     dispatch!(isa, joint_scores, &mut JointScores { walk, joint, to });
 }
 
-/// [`joint_scores`] backwards to all but the nodes that give: `d_to` [N, panels · 16] is written, `d_attention` and `d_edge_weight`, which lies as the
-/// weights do, are added to.
+/// [`joint_scores`] backwards to all but the nodes that give: `d_to` [N, panels · 16] is written,
+/// `d_attention` and `d_edge_weight`, which lies as the weights do, are added to.
 ///
 /// # Panics
 /// If a slice is shorter than the sizes of `joint`.
 pub(crate) fn joint_rows(
     isa: Isa,
-    (walk, d_scores): (Walk<'_>, Head<'_>),
+    walk: Walk<'_>,
+    d_scores: Head<'_>,
     joint: Joint<'_>,
     (d_to, d_attention, d_edge_weight): (&mut ViewMut<'_>, &mut [f32], &mut [f32]),
 ) {
@@ -205,7 +209,8 @@ pub(crate) fn joint_columns(isa: Isa, given: JointGiven<'_>, joint: Joint<'_>, d
     dispatch!(isa, joint_columns, &arguments);
 }
 
-/// Each of `values`, none positive, becomes its exponential, within 2 units in the last place; 0 where that would be subnormal.
+/// Each of `values`, none positive, becomes its exponential, within 2 units in the last place; 0
+/// where that would be subnormal.
 ///
 /// # Panics
 /// If they are not a multiple of sixteen.
@@ -214,7 +219,8 @@ pub(crate) fn exp(isa: Isa, values: &mut [f32]) {
     dispatch!(isa, exp, values);
 }
 
-/// Each of `values` that is negative becomes its exponential less 1, within 4 units in the last place.
+/// Each of `values` that is negative becomes its exponential less 1, within 4 units in the last
+/// place.
 ///
 /// # Panics
 /// If they are not a multiple of sixteen.

@@ -8,8 +8,8 @@
 //!
 //! Departures:
 //!
-//! 1. Forward goes over the windows twice: gate, c' and tanh c' in one iteration are a chain of more than a hundred cycles, of
-//!    which a processor overlaps fewer than three.
+//! 1. Forward goes over the windows twice: gate, c' and tanh c' in one iteration are a chain of
+//!    more than a hundred cycles, of which a processor overlaps fewer than three.
 //! 2. Backward computes tanh c' anew, which is cheaper than to keep and to load it.
 //! 3. Forward of few windows goes over all units twice instead, for the same reason.
 //! 4. Backward sets what has vanished to zero, see [`Scalar::flush`](crate::Scalar::flush).
@@ -20,16 +20,18 @@ use crate::kernel::lanes::{Lanes, sigmoid, tanh};
 use crate::scalar::Scalar;
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Forward`]; the processor has the instruction set of V.
+/// The pointers of `s` reach all that its sizes say, see [`Forward`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn forward<V: Lanes>(s: &Forward) {
-    // SAFETY: rows 0..rows of the four gates and of the states lie where the contract of `Forward` says.
+    // SAFETY: rows 0..rows of the four gates and of the states lie where the contract of `Forward`
+    // says.
     unsafe {
         activate::<V>(&Activate { rows: s.rows, gates: s.gates, gates_stride: s.gates_stride });
         let o = s.gates.wrapping_add(3 * s.gates_stride);
         for row in 0..s.rows {
             let at = row * PANEL;
-            let cell = cell_after::<V>((s.gates, s.gates_stride), s.cell, at);
+            let cell = cell_after::<V>(s.gates, s.gates_stride, s.cell, at);
             cell.store(s.cell.wrapping_add(at + s.rows * PANEL));
             V::load(o.wrapping_add(at)).mul(tanh(cell)).store(s.hidden_after.wrapping_add(at));
         }
@@ -37,10 +39,12 @@ pub(in crate::kernel) unsafe fn forward<V: Lanes>(s: &Forward) {
 }
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`ForwardUnits`]; the processor has the instruction set of V.
+/// The pointers of `s` reach all that its sizes say, see [`ForwardUnits`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn forward_units<V: Lanes>(s: &ForwardUnits) {
-    // SAFETY: the gates and states of every panel of units lie where the contract of `ForwardUnits` says.
+    // SAFETY: the gates and states of every panel of units lie where the contract of `ForwardUnits`
+    // says.
     unsafe {
         let gates = |unit: usize| s.gates.wrapping_add(4 * unit * s.gates_stride);
         for unit in 0..s.units {
@@ -52,7 +56,7 @@ pub(in crate::kernel) unsafe fn forward_units<V: Lanes>(s: &ForwardUnits) {
                 (s.cell.wrapping_add(unit * s.cell_stride), s.hidden_after.wrapping_add(unit * s.hidden_stride));
             for row in 0..s.rows {
                 let at = row * PANEL;
-                let cell = cell_after::<V>((gates(unit), s.gates_stride), before, at);
+                let cell = cell_after::<V>(gates(unit), s.gates_stride, before, at);
                 cell.store(before.wrapping_add(at + s.rows * PANEL));
                 V::load(o.wrapping_add(at)).mul(tanh(cell)).store(after.wrapping_add(at));
             }
@@ -61,7 +65,8 @@ pub(in crate::kernel) unsafe fn forward_units<V: Lanes>(s: &ForwardUnits) {
 }
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Activate`]; the processor has the instruction set of V.
+/// The pointers of `s` reach all that its sizes say, see [`Activate`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn activate<V: Lanes>(s: &Activate) {
     // SAFETY: rows 0..rows of the four gates lie where the contract of `Activate` says.
@@ -78,14 +83,15 @@ pub(in crate::kernel) unsafe fn activate<V: Lanes>(s: &Activate) {
 }
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Cells`]; the processor has the instruction set of V.
+/// The pointers of `s` reach all that its sizes say, see [`Cells`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn cells<V: Lanes>(s: &Cells) {
     // SAFETY: rows 0..rows of the gates and of the states lie where the contract of `Cells` says.
     unsafe {
         for row in 0..s.rows {
             let at = row * PANEL;
-            let cell = cell_after::<V>((s.gates, s.gates_stride), s.cell, at);
+            let cell = cell_after::<V>(s.gates, s.gates_stride, s.cell, at);
             cell.store(s.cell.wrapping_add(at + s.rows * PANEL));
         }
     }
@@ -93,8 +99,9 @@ pub(in crate::kernel) unsafe fn cells<V: Lanes>(s: &Cells) {
 
 /// c' = f · c + i · g of the row `at` numbers behind the first.
 #[inline(always)]
-unsafe fn cell_after<V: Lanes>((gates, stride): (*const f32, usize), before: *const f32, at: usize) -> V {
-    // SAFETY: the caller's row is one of its gates and states; the caller has the instruction set of V.
+unsafe fn cell_after<V: Lanes>(gates: *const f32, stride: usize, before: *const f32, at: usize) -> V {
+    // SAFETY: the caller's row is one of its gates and states; the caller has the instruction set
+    // of V.
     unsafe {
         let gate = |gate: usize| V::load(gates.wrapping_add(gate * stride + at));
         gate(1).mul_add(V::load(before.wrapping_add(at)), gate(0).mul(gate(2)))
@@ -102,7 +109,8 @@ unsafe fn cell_after<V: Lanes>((gates, stride): (*const f32, usize), before: *co
 }
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Unwind`]; the processor has the instruction set of V.
+/// The pointers of `s` reach all that its sizes say, see [`Unwind`]; the processor has the
+/// instruction set of V.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn unwind<V: Lanes>(s: &Unwind) {
     // SAFETY: the contract is the same.
@@ -116,8 +124,8 @@ pub(in crate::kernel) unsafe fn unwind<V: Lanes>(s: &Unwind) {
 
 #[inline(always)]
 unsafe fn unwind_rows<V: Lanes, const SUMS: bool>(s: &Unwind) {
-    // SAFETY: rows 0..rows of the four gates, of their gradients, of the states and, with SUMS, of the sums lie where the contract of
-    // `Unwind` says.
+    // SAFETY: rows 0..rows of the four gates, of their gradients, of the states and, with SUMS, of
+    // the sums lie where the contract of `Unwind` says.
     unsafe {
         let one = V::splat(1.0);
         for row in 0..s.rows {

@@ -7,8 +7,8 @@ use super::{Isa, PANEL, View, ViewMut, dispatch, portable};
 use super::{avx2, avx512};
 use megabatch_gpu_core::isa::InstructionSet;
 
-/// Arguments of the kernel `forward`: gates [4][rows][16] at their stride, cell [2 · rows][16] (before, then after the step) and
-/// hidden_after [rows][16], none overlapping another.
+/// Arguments of the kernel `forward`: gates [4][rows][16] at their stride, cell [2 · rows][16]
+/// (before, then after the step) and hidden_after [rows][16], none overlapping another.
 pub(super) struct Forward {
     rows: usize,
     gates: *mut f32,
@@ -17,8 +17,9 @@ pub(super) struct Forward {
     hidden_after: *mut f32,
 }
 
-/// Arguments of the kernel `forward_units`: those of `forward` for every panel of units: gates [4 · units][rows][16], cell
-/// [units][2 · rows][16] and hidden_after [units][rows][16] at their strides, none overlapping another.
+/// Arguments of the kernel `forward_units`: those of `forward` for every panel of units: gates [4 ·
+/// units][rows][16], cell [units][2 · rows][16] and hidden_after [units][rows][16] at their
+/// strides, none overlapping another.
 pub(super) struct ForwardUnits {
     units: usize,
     rows: usize,
@@ -30,15 +31,16 @@ pub(super) struct ForwardUnits {
     hidden_stride: usize,
 }
 
-/// Arguments of the kernel `activate`: gates [4][rows][16] at their stride, none overlapping another.
+/// Arguments of the kernel `activate`: gates [4][rows][16] at their stride, none overlapping
+/// another.
 pub(super) struct Activate {
     rows: usize,
     gates: *mut f32,
     gates_stride: usize,
 }
 
-/// Arguments of the kernel `cells`: gates [4][rows][16] at their stride and cell [2 · rows][16] (before, then after the step),
-/// which does not overlap them.
+/// Arguments of the kernel `cells`: gates [4][rows][16] at their stride and cell [2 · rows][16]
+/// (before, then after the step), which does not overlap them.
 pub(super) struct Cells {
     rows: usize,
     gates: *const f32,
@@ -46,8 +48,9 @@ pub(super) struct Cells {
     cell: *mut f32,
 }
 
-/// Arguments of the kernel `unwind`: gates, d_gates and, unless it is null, sums [4][rows][16] at their strides, cell [2 · rows][16]
-/// (before, then after the step), d_hidden and d_cell [rows][16], none that is written overlapping another.
+/// Arguments of the kernel `unwind`: gates, d_gates and, unless it is null, sums [4][rows][16] at
+/// their strides, cell [2 · rows][16] (before, then after the step), d_hidden and d_cell
+/// [rows][16], none that is written overlapping another.
 pub(super) struct Unwind {
     rows: usize,
     gates: *const f32,
@@ -61,9 +64,9 @@ pub(super) struct Unwind {
     sums_stride: usize,
 }
 
-/// One step of sixteen units of `rows` windows: `gates` [rows, 4 · 16], before their functions, are replaced by themselves after
-/// them; `cell` holds the state before the step in `rows` rows and receives the one after it in the `rows` that follow;
-/// `hidden_after` [rows, 16] is written.
+/// One step of sixteen units of `rows` windows: `gates` [rows, 4 · 16], before their functions, are
+/// replaced by themselves after them; `cell` holds the state before the step in `rows` rows and
+/// receives the one after it in the `rows` that follow; `hidden_after` [rows, 16] is written.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
@@ -87,15 +90,18 @@ pub(crate) fn forward(
     dispatch!(isa, forward, &arguments);
 }
 
-/// [`forward`] of all `units` panels of units, whose gates are [units · 4] panels: to the same bits, and faster for few rows.
+/// [`forward`] of all `units` panels of units, whose gates are [units · 4] panels: to the same
+/// bits, and faster for few rows.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
 pub(crate) fn forward_units(
     isa: Isa,
-    [units, rows]: [usize; 2],
+    units: usize,
+    rows: usize,
     gates: &mut ViewMut<'_>,
-    (cell, hidden_after): (&mut ViewMut<'_>, &mut ViewMut<'_>),
+    cell: &mut ViewMut<'_>,
+    hidden_after: &mut ViewMut<'_>,
 ) {
     gates.1.check(gates.0.len(), 4 * units, rows);
     cell.1.check(cell.0.len(), units, 2 * rows);
@@ -114,7 +120,8 @@ pub(crate) fn forward_units(
     dispatch!(isa, forward_units, &arguments);
 }
 
-/// The first half of [`forward`]: `gates` [rows, 4 · 16], before their functions, are replaced by themselves after them.
+/// The first half of [`forward`]: `gates` [rows, 4 · 16], before their functions, are replaced by
+/// themselves after them.
 ///
 /// # Panics
 /// If the slice is shorter than these sizes.
@@ -125,8 +132,9 @@ pub(crate) fn activate(isa: Isa, rows: usize, gates: &mut ViewMut<'_>) {
     dispatch!(isa, activate, &arguments);
 }
 
-/// What [`forward`] does with cell states, from `gates` [rows, 4 · 16] after their functions: `cell` holds the state before the step
-/// in `rows` rows and receives the one after it in the `rows` that follow.
+/// What [`forward`] does with cell states, from `gates` [rows, 4 · 16] after their functions:
+/// `cell` holds the state before the step in `rows` rows and receives the one after it in the
+/// `rows` that follow.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
@@ -142,8 +150,9 @@ pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'
     dispatch!(isa, cells, &arguments);
 }
 
-/// What [`unwind`] reads, for sixteen units: the gates [rows, 4 · 16] after their functions, the cell state before and after the
-/// step in 2 · `rows` rows, the gradient of the hidden state after it [rows, 16].
+/// What [`unwind`] reads, for sixteen units: the gates [rows, 4 · 16] after their functions, the
+/// cell state before and after the step in 2 · `rows` rows, the gradient of the hidden state after
+/// it [rows, 16].
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) gates: View<'a>,
@@ -153,7 +162,8 @@ pub(crate) struct Step<'a> {
 
 /// What [`unwind`] changes, for sixteen units.
 pub(crate) struct Unwound<'a> {
-    /// From the gradient of the cell state after the step to that of the state before it: [rows, 16].
+    /// From the gradient of the cell state after the step to that of the state before it: [rows,
+    /// 16].
     pub(crate) d_cell: ViewMut<'a>,
     /// The gradients of the gates before their functions, which are written: [rows, 4 · 16].
     pub(crate) d_gates: ViewMut<'a>,

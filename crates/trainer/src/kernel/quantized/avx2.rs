@@ -1,5 +1,5 @@
-//! Sums of products of bytes in AVX2. `vpmaddubsw` adds pairs of products in sixteen bits and saturates; of bytes below 128 and weights of at most 127 a pair
-//! is at most 32,258, which fits.
+//! Sums of products of bytes in AVX2. `vpmaddubsw` adds pairs of products in sixteen bits and
+//! saturates; of bytes below 128 and weights of at most 127 a pair is at most 32,258, which fits.
 
 use std::arch::x86_64::*;
 
@@ -9,7 +9,8 @@ use super::halves::{Eight, Halves};
 pub(super) struct Pairs;
 
 impl Eight for Pairs {
-    // Sixteen registers: eight sums, two of weights, two numbers of the row, and what is between products and sums.
+    // Sixteen registers: eight sums, two of weights, two numbers of the row, and what is between
+    // products and sums.
     const ROWS: usize = 2;
 
     #[inline(always)]

@@ -1,4 +1,5 @@
-//! Sums of products of bytes by the instruction made for them, AVX-512 VNNI's `vpdpbusd`: 64 products are added to sixteen sums.
+//! Sums of products of bytes by the instruction made for them, AVX-512 VNNI's `vpdpbusd`: 64
+//! products are added to sixteen sums.
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,5 @@
-//! Sums of products of bytes by AVX-VNNI's `vpdpbusd`, of processors that have AVX2 and no AVX-512: 32 products are added to eight sums.
+//! Sums of products of bytes by AVX-VNNI's `vpdpbusd`, of processors that have AVX2 and no AVX-512:
+//! 32 products are added to eight sums.
 
 use std::arch::x86_64::*;
 

@@ -5,8 +5,9 @@
 //!                             c[p][r] = start + (128 · high + low) · (scale[r] · scales[p])        sixteen outputs at once
 //! ```
 //!
-//! Departures: four inputs at a time, as the instructions for bytes take them; and a tile of several rows and panels is summed in registers, of one row
-//! four panels, so that no sum waits for itself.
+//! Departures: four inputs at a time, as the instructions for bytes take them; and a tile of
+//! several rows and panels is summed in registers, of one row four panels, so that no sum waits for
+//! itself.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
@@ -17,8 +18,9 @@ use crate::kernel::lanes::Lanes;
 /// Sixteen sums of products of bytes. Each instruction set implements it in the file named for it.
 ///
 /// # Safety
-/// Every function may be called only on a processor with the instruction set of the implementation, and is meant to be
-/// inlined into a function compiled for it. Loads reach what they are of from the pointer on, at any alignment.
+/// Every function may be called only on a processor with the instruction set of the implementation,
+/// and is meant to be inlined into a function compiled for it. Loads reach what they are of from
+/// the pointer on, at any alignment.
 pub(super) trait Dots: Copy {
     /// The sums as numbers.
     type Numbers: Lanes;
@@ -26,7 +28,8 @@ pub(super) trait Dots: Copy {
     type Four: Copy;
     /// Four inputs' weights for each output.
     type Weights: Copy;
-    /// Most rows of a tile of [`Dots::TWO`] panels whose sums fit in the registers beside their operands.
+    /// Most rows of a tile of [`Dots::TWO`] panels whose sums fit in the registers beside their
+    /// operands.
     const ROWS: usize;
     /// Whether such a tile is of two panels, else of one.
     const TWO: bool;
@@ -47,7 +50,8 @@ pub(super) trait Dots: Copy {
 static NOTHING: [i32; PANEL] = [0; PANEL];
 
 /// # Safety
-/// The pointers of `p` reach all that its sizes say, see [`Product`]; the processor has the instruction set of D.
+/// The pointers of `p` reach all that its sizes say, see [`Product`]; the processor has the
+/// instruction set of D.
 #[inline(always)]
 pub(super) unsafe fn product<D: Dots>(p: &Product) {
     if p.rows == 1 {
@@ -63,7 +67,8 @@ pub(super) unsafe fn product<D: Dots>(p: &Product) {
         let mut row = 0;
         while row < p.rows {
             let rows = D::ROWS.min(p.rows - row);
-            // SAFETY: `panel` (and the one after it, for two) and rows row..row + rows lie inside the product.
+            // SAFETY: `panel` (and the one after it, for two) and rows row..row + rows lie inside
+            // the product.
             unsafe {
                 match (D::TWO, rows) {
                     (true, 1) => tile::<D, 1, 2>(p, row, panel),
@@ -85,8 +90,9 @@ pub(super) unsafe fn product<D: Dots>(p: &Product) {
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
 unsafe fn tile<D: Dots, const R: usize, const P: usize>(p: &Product, row: usize, panel: usize) {
-    // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its contract: the bytes of a row are 2 · padded,
-    // the weights of a panel 16 · padded, and `padded` is a multiple of four.
+    // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
+    // contract: the bytes of a row are 2 · padded, the weights of a panel 16 · padded, and `padded`
+    // is a multiple of four.
     unsafe {
         let nothing = D::load(NOTHING.as_ptr());
         let (mut high, mut low) = ([[nothing; P]; R], [[nothing; P]; R]);

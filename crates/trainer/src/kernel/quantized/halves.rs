@@ -1,4 +1,5 @@
-//! Sixteen sums of products of bytes as two vectors of eight, for the instruction sets with vectors of 256 bits.
+//! Sixteen sums of products of bytes as two vectors of eight, for the instruction sets with vectors
+//! of 256 bits.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;

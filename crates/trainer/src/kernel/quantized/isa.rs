@@ -12,7 +12,8 @@ pub(super) enum InstructionSet {
     Avx512Vnni,
 }
 
-/// Proof that this processor has an instruction set for products of bytes: only [`ByteIsa::all`] makes one.
+/// Proof that this processor has an instruction set for products of bytes: only [`ByteIsa::all`]
+/// makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByteIsa(InstructionSet);
 

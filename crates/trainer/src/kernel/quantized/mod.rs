@@ -6,10 +6,13 @@
 //! c[r][n] = start + (128 · Σ high[r][k] · q[n][k] + Σ low[r][k] · q[n][k]) · (scale[r] · scale[n])
 //! ```
 //!
-//! A number of a row is fourteen bits in two bytes: where the weights are what a product waits for, the second byte costs next to nothing, and what is
-//! left of the error is the weights'. Seven bits a byte, since AVX2 adds pairs of products in sixteen: 2 · 127 · 127 fits, 2 · 255 · 127 would not.
+//! A number of a row is fourteen bits in two bytes: where the weights are what a product waits for,
+//! the second byte costs next to nothing, and what is left of the error is the weights'. Seven bits
+//! a byte, since AVX2 adds pairs of products in sixteen: 2 · 127 · 127 fits, 2 · 255 · 127 would
+//! not.
 //!
-//! The sums are exact, in 32 bits, and what follows them is the same few operations everywhere: all forms give the same bits.
+//! The sums are exact, in 32 bits, and what follows them is the same few operations everywhere: all
+//! forms give the same bits.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -52,12 +55,13 @@ pub(crate) fn padded(depth: usize) -> usize {
 }
 
 /// The place of the weight of an output and an input among those of [`ByteWeights`].
-pub(crate) fn place_of(padded: usize, (output, input): (usize, usize)) -> usize {
+pub(crate) fn place_of(padded: usize, output: usize, input: usize) -> usize {
     let group = (output / PANEL * padded + input) / GROUP;
     (group * PANEL + output % PANEL) * GROUP + input % GROUP
 }
 
-/// Weights in eight bits: panels of sixteen outputs, in each `[padded / 4][16][4]`, zeros where there is no input.
+/// Weights in eight bits: panels of sixteen outputs, in each `[padded / 4][16][4]`, zeros where
+/// there is no input.
 #[derive(Clone, Copy)]
 pub(crate) struct ByteWeights<'a> {
     pub(crate) weights: &'a [i8],
@@ -74,9 +78,10 @@ pub(crate) struct ByteRows<'a> {
     pub(crate) scales: &'a [f32],
 }
 
-/// Arguments of the kernel `product`: x [rows][2][padded] of a scale each, weights [panels][padded / 4][16][4] of a scale and an
-/// offset each output, c [panels][rows][16] at its stride, and `start` [16] every `start_stride` numbers for each panel and every
-/// `start_row` for each row, or null to start from c. Panels are a multiple of four; c overlaps none of the others.
+/// Arguments of the kernel `product`: x [rows][2][padded] of a scale each, weights [panels][padded
+/// / 4][16][4] of a scale and an offset each output, c [panels][rows][16] at its stride, and
+/// `start` [16] every `start_stride` numbers for each panel and every `start_row` for each row, or
+/// null to start from c. Panels are a multiple of four; c overlaps none of the others.
 #[derive(Clone, Copy)]
 struct Product {
     rows: usize,
@@ -95,7 +100,8 @@ struct Product {
     sweep: Sweep,
 }
 
-/// Arguments of the kernel `quantize`: a matrix [rows, depth], of a scale each row and [2][padded] bytes.
+/// Arguments of the kernel `quantize`: a matrix [rows, depth], of a scale each row and [2][padded]
+/// bytes.
 struct Quantize<'a> {
     depth: usize,
     from: View<'a>,
@@ -127,8 +133,9 @@ use byte_entry_points;
 /// Calls a kernel of the instruction set that `$isa` proves.
 macro_rules! dispatch {
     ($isa:expr, $kernel:ident, $arguments:expr) => {
-        // SAFETY: `ByteIsa` proves that the processor has the instruction set; the function around this checked that every
-        // pointer reaches what the sizes say, and its borrows are exclusive where the kernel writes.
+        // SAFETY: `ByteIsa` proves that the processor has the instruction set; the function around
+        // this checked that every pointer reaches what the sizes say, and its borrows are exclusive
+        // where the kernel writes.
         unsafe {
             match $isa.instruction_set() {
                 InstructionSet::Portable => portable::$kernel($arguments),
@@ -143,25 +150,29 @@ macro_rules! dispatch {
     };
 }
 
-/// Quantises the first rows of `from` [rows, depth], as many as there is room for in `scales`, each with 2 · [`padded`] of the `bytes`. A row with
-/// an infinity or a NaN has the scale NaN, and one of which 8191 over the largest number overflows, 0.
+/// Quantises the first rows of `from` [rows, depth], as many as there is room for in `scales`, each
+/// with 2 · [`padded`] of the `bytes`. A row with an infinity or a NaN has the scale NaN, and one
+/// of which 8191 over the largest number overflows, 0.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn quantize(isa: ByteIsa, depth: usize, from: View<'_>, (bytes, scales): (&mut [u8], &mut [f32])) {
+pub(crate) fn quantize(isa: ByteIsa, depth: usize, from: View<'_>, bytes: &mut [u8], scales: &mut [f32]) {
     from.1.check(from.0.len(), depth.div_ceil(PANEL), scales.len());
     let bytes = &mut bytes[..scales.len() * 2 * padded(depth)];
     let mut arguments = Quantize { depth, from, bytes, scales };
     dispatch!(isa, quantize, &mut arguments);
 }
 
-/// `to` [rows, panels · 16] = `start` + `x` [rows, depth] · `weights`, for the rows that [`quantize`] made, panel after panel as `sweep` says.
+/// `to` [rows, panels · 16] = `start` + `x` [rows, depth] · `weights`, for the rows that
+/// [`quantize`] made, panel after panel as `sweep` says.
 ///
 /// # Panics
-/// If a slice is shorter than these sizes, the depth is 0 or more than 65,536, or the panels are not whole units.
+/// If a slice is shorter than these sizes, the depth is 0 or more than 65,536, or the panels are
+/// not whole units.
 pub(crate) fn product(
     isa: ByteIsa,
-    [depth, panels]: [usize; 2],
+    depth: usize,
+    panels: usize,
     (start, x, weights): (Start<'_>, ByteRows<'_>, ByteWeights<'_>),
     to: &mut ViewMut<'_>,
     sweep: Sweep,
@@ -191,10 +202,12 @@ pub(crate) fn product(
     dispatch!(isa, product, &arguments);
 }
 
-/// Inlined into a function compiled for an instruction set, which turns the loops over sixteen into vectors.
+/// Inlined into a function compiled for an instruction set, which turns the loops over sixteen into
+/// vectors.
 #[inline(always)]
 fn quantize_rows(q: &mut Quantize<'_>) {
-    /// Added to a number below 2²² and taken away, it leaves the nearest integer, in the lowest bits.
+    /// Added to a number below 2²² and taken away, it leaves the nearest integer, in the lowest
+    /// bits.
     const ROUNDING: f32 = 12_582_912.0;
     let padded = padded(q.depth);
     let rows = q.scales.iter_mut().zip(q.bytes.chunks_exact_mut(2 * padded));

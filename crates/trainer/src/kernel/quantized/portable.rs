@@ -1,4 +1,5 @@
-//! Sums of products of bytes on any processor: arrays of sixteen, which compilers turn into whatever vectors there are.
+//! Sums of products of bytes on any processor: arrays of sixteen, which compilers turn into
+//! whatever vectors there are.
 
 use super::GROUP;
 use super::dots::Dots;
@@ -17,7 +18,8 @@ impl Dots for PortableSums {
 
     #[inline(always)]
     unsafe fn load(from: *const i32) -> Self {
-        // SAFETY: the caller's pointer reaches sixteen numbers, and an array is read at any alignment.
+        // SAFETY: the caller's pointer reaches sixteen numbers, and an array is read at any
+        // alignment.
         PortableSums(unsafe { from.cast::<[i32; PANEL]>().read_unaligned() })
     }
 

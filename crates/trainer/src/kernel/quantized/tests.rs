@@ -49,7 +49,7 @@ impl Operands {
         for (n, k) in (0..panels * PANEL).flat_map(|n| (0..depth).map(move |k| (n, k))) {
             // Magnitudes of 127 at most.
             let q = weight("weights", n, k).max(-127);
-            weights[place_of(padded, (n, k))] = q;
+            weights[place_of(padded, n, k)] = q;
             offsets[n] -= BIAS * i32::from(q);
         }
         let (scales, start) = (numbers("scales", panels * PANEL), numbers("start", panels * PANEL));
@@ -64,10 +64,10 @@ impl Operands {
     fn product(&self, isa: ByteIsa, start: Start<'_>, to: &mut ViewMut<'_>) -> Vec<f32> {
         let [rows, depth, panels] = self.sizes;
         let (mut bytes, mut scales) = (vec![0xff; rows * 2 * padded(depth)], vec![f32::NAN; rows]);
-        quantize(isa, depth, View(&self.x, self.x_at), (&mut bytes, &mut scales));
+        quantize(isa, depth, View(&self.x, self.x_at), &mut bytes, &mut scales);
         let x = ByteRows { bytes: &bytes, scales: &scales };
         let weights = ByteWeights { weights: &self.weights, scales: &self.scales, offsets: &self.offsets };
-        product(isa, [depth, panels], (start, x, weights), to, Sweep::of_step(rows));
+        product(isa, depth, panels, (start, x, weights), to, Sweep::of_step(rows));
         scales
     }
 
@@ -184,7 +184,7 @@ fn a_row_is_as_accurate_as_its_bits() {
     let operands = Operands::new([2, 100, 4], 3.0);
     for isa in ByteIsa::all() {
         let (mut bytes, mut scales) = (vec![0; 2 * 2 * padded(100)], vec![0.0; 2]);
-        quantize(isa, 100, View(&operands.x, operands.x_at), (&mut bytes, &mut scales));
+        quantize(isa, 100, View(&operands.x, operands.x_at), &mut bytes, &mut scales);
         for (row, bytes) in bytes.chunks_exact(2 * padded(100)).enumerate() {
             let greatest = (0..100).map(|k| operands.x(row, k).abs()).fold(0.0, f32::max);
             for k in 0..100 {
@@ -210,5 +210,5 @@ fn panels_that_are_no_units_are_refused() {
     let weights = ByteWeights { weights: &[0; 1024], scales: &[0.0; 64], offsets: &[0; 64] };
     let place = Place { start: 0, stride: PANEL };
     let x = ByteRows { bytes: &bytes, scales: &scales };
-    product(ByteIsa::best(), [2, 3], (Start::Zero, x, weights), &mut ViewMut(&mut [0.0; 64], place), Sweep::Up);
+    product(ByteIsa::best(), 2, 3, (Start::Zero, x, weights), &mut ViewMut(&mut [0.0; 64], place), Sweep::Up);
 }

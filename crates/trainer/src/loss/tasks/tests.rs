@@ -83,7 +83,8 @@ fn tasks_are_kept_as_a_list() {
 }
 
 proptest! {
-    /// Central differences in double precision, away from the corners of the pinball loss and Huber's.
+    /// Central differences in double precision, away from the corners of the pinball loss and
+    /// Huber's.
     #[test]
     fn gradients_are_slopes(
         rows in prop::collection::vec((prop::collection::vec(-3.0f64..3.0, 8), prop::collection::vec(any::<bool>(), 5)), 1..6),
@@ -101,7 +102,7 @@ proptest! {
         prop_assume!(y.iter().all(|y| (y - 0.1).abs() > 1e-4 && ((y - 0.1).abs() - 1.0).abs() > 1e-4));
         let terms = loss.terms(&targets).max(1);
         let mut d = vec![f64::NAN; y.len()];
-        loss.gradient((&y, &targets), terms, &mut d);
+        loss.gradient(&y, &targets, terms, &mut d);
         for index in 0..y.len() {
             let at = y[index];
             let mut mean_at = |x: f64| {
@@ -129,10 +130,10 @@ proptest! {
         let sum = parts.sum(&y[..8 * cut], &targets[..5 * cut]) + parts.sum(&y[8 * cut..], &targets[5 * cut..]);
         prop_assert!((sum - loss.sum(&y, &targets)).abs() < 1e-9);
         let (mut d, mut of_parts) = (vec![0.0; y.len()], vec![0.0; y.len()]);
-        loss.gradient((&y, &targets), 7, &mut d);
+        loss.gradient(&y, &targets, 7, &mut d);
         let (first, second) = of_parts.split_at_mut(8 * cut);
-        parts.gradient((&y[..8 * cut], &targets[..5 * cut]), 7, first);
-        parts.gradient((&y[8 * cut..], &targets[5 * cut..]), 7, second);
+        parts.gradient(&y[..8 * cut], &targets[..5 * cut], 7, first);
+        parts.gradient(&y[8 * cut..], &targets[5 * cut..], 7, second);
         prop_assert!(d.iter().zip(&of_parts).all(|(a, b)| (a - b).abs() < 1e-12));
     }
 }

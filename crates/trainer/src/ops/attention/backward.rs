@@ -22,7 +22,8 @@ unsafe fn submit(device: &Cuda, name: &str, launch: Option<Launch>, arguments: &
 /// The first `len` gradients `d` of what `activation` gave, `y`, become those of what it was given.
 pub(crate) fn activation_gradients(
     activation: GraphActivation,
-    (y, len): (&Buffer<f32>, usize),
+    y: &Buffer<f32>,
+    len: usize,
     d: &mut Buffer<f32>,
 ) -> Result<()> {
     let device = d.scope().device().clone();
@@ -31,7 +32,8 @@ pub(crate) fn activation_gradients(
         Device::Cuda(device) => {
             let is_elu = u32::from(activation == GraphActivation::Elu);
             let arguments = arguments![y.address(), d.address(), len as u64, is_elu];
-            // SAFETY: a thread changes one of `len` elements, which both arrays were seen to have. What is submitted to the default stream later runs after it.
+            // SAFETY: a thread changes one of `len` elements, which both arrays were seen to have.
+            // What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "activation_gradients", Launch::over(len), &arguments) }
         }
         _ => {
@@ -42,7 +44,8 @@ pub(crate) fn activation_gradients(
     }
 }
 
-/// Writes the gradients of the scores, `d_scores` `[P, H]`, from those of what heads gave, `d_y` `[N, D]`, after [`gather_heads`](super::gather_heads) of the same coefficients and values.
+/// Writes the gradients of the scores, `d_scores` `[P, H]`, from those of what heads gave, `d_y`
+/// `[N, D]`, after [`gather_heads`](super::gather_heads) of the same coefficients and values.
 pub(crate) fn score_gradients(
     of: Attended<'_>,
     [coefficients, values, d_y]: [&Buffer<f32>; 3],
@@ -64,7 +67,8 @@ pub(crate) fn score_gradients(
                 d_y.address(),
                 d_scores.address(),
             ];
-            // SAFETY: the lists were made with nodes and places within them; a warp writes what is of the edges that a node receives for a head, each by one lane. What is submitted to
+            // SAFETY: the lists were made with nodes and places within them; a warp writes what is
+            // of the edges that a node receives for a head, each by one lane. What is submitted to
             // the default stream later runs after it.
             unsafe { submit(&device, "score_gradients", launch, &arguments) }
         }
@@ -119,7 +123,8 @@ pub(crate) fn receiver_gradients(
                 to.vector.address(),
                 to.edges.address(),
             ];
-            // SAFETY: the lists were made with nodes and places within them; a thread writes what is of one column of one node. What is submitted to the default stream later runs
+            // SAFETY: the lists were made with nodes and places within them; a thread writes what
+            // is of one column of one node. What is submitted to the default stream later runs
             // after it.
             unsafe { submit(&device, "receiver_gradients", Launch::over(len), &arguments) }
         }
@@ -131,7 +136,8 @@ pub(crate) fn receiver_gradients(
     }
 }
 
-/// Writes the gradients of the values that nodes give, `d_values` `[N, H · C]`, from those of what heads gave, `d_y` `[N, D]`.
+/// Writes the gradients of the values that nodes give, `d_values` `[N, H · C]`, from those of what
+/// heads gave, `d_y` `[N, D]`.
 pub(crate) fn value_gradients(
     of: Attended<'_>,
     [coefficients, d_y]: [&Buffer<f32>; 2],
@@ -153,7 +159,8 @@ pub(crate) fn value_gradients(
                 d_y.address(),
                 d_values.address(),
             ];
-            // SAFETY: the lists were made with nodes and places within them; a thread writes one element. What is submitted to the default stream later runs after it.
+            // SAFETY: the lists were made with nodes and places within them; a thread writes one
+            // element. What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "value_gradients", Launch::over(len), &arguments) }
         }
         _ => {
@@ -163,10 +170,12 @@ pub(crate) fn value_gradients(
     }
 }
 
-/// From the gradients of scores, `d_scores` `[P, H]`, to those of what nodes that give were scored by, `d_giving` `[N, H · U]`.
+/// From the gradients of scores, `d_scores` `[P, H]`, to those of what nodes that give were scored
+/// by, `d_giving` `[N, H · U]`.
 pub(crate) fn giver_gradients(
     of: Attended<'_>,
-    (scored, d_scores): (Scored<'_>, &Buffer<f32>),
+    scored: Scored<'_>,
+    d_scores: &Buffer<f32>,
     output: Output,
     d_giving: &mut Buffer<f32>,
 ) -> Result<()> {
@@ -190,18 +199,20 @@ pub(crate) fn giver_gradients(
                 u32::from(output == Output::Add),
                 d_giving.address(),
             ];
-            // SAFETY: the lists were made with nodes and places within them; a thread writes one element. What is submitted to the default stream later runs after it.
+            // SAFETY: the lists were made with nodes and places within them; a thread writes one
+            // element. What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "giver_gradients", Launch::over(len), &arguments) }
         }
         _ => {
             let adds = output == Output::Add;
-            plain::giver_gradients(of, (scored, d_scores.as_slice()), adds, d_giving.as_mut_slice());
+            plain::giver_gradients(of, scored, d_scores.as_slice(), adds, d_giving.as_mut_slice());
             Ok(())
         }
     }
 }
 
-/// What [`node_dot_gradients`] goes back from: the values `[N, H · C]`, the vectors `[H · C]` and the gradients of the dots `[N, H]`, of nodes that give and of those that receive.
+/// What [`node_dot_gradients`] goes back from: the values `[N, H · C]`, the vectors `[H · C]` and
+/// the gradients of the dots `[N, H]`, of nodes that give and of those that receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeDots<'a> {
     pub(crate) values: &'a Buffer<f32>,
@@ -209,13 +220,14 @@ pub(crate) struct NodeDots<'a> {
     pub(crate) d: [&'a Buffer<f32>; 2],
 }
 
-/// [`node_dots`](super::node_dots) backward: adds to the gradients of the values, `d_values` `[N, H · C]`, and writes what each node gives to those of the two vectors, `rows`
-/// `[N, H · C]`.
+/// [`node_dots`](super::node_dots) backward: adds to the gradients of the values, `d_values` `[N, H
+/// · C]`, and writes what each node gives to those of the two vectors, `rows` `[N, H · C]`.
 pub(crate) fn node_dot_gradients(
     of: Attended<'_>,
     NodeDots { values, vectors, d }: NodeDots<'_>,
     d_values: &mut Buffer<f32>,
-    [source_rows, target_rows]: [&mut Buffer<f32>; 2],
+    source_rows: &mut Buffer<f32>,
+    target_rows: &mut Buffer<f32>,
 ) -> Result<()> {
     let (sizes, device, len) = (of.sizes, of.device(), of.sizes.nodes as usize * of.sizes.projected());
     of.assert_have([(values, len), (d_values, len), (source_rows, len), (target_rows, len)]);
@@ -234,13 +246,14 @@ pub(crate) fn node_dot_gradients(
                 source_rows.address(),
                 target_rows.address(),
             ];
-            // SAFETY: a thread takes an element, of which the arrays were seen to have as many. What is submitted to the default stream later runs after it.
+            // SAFETY: a thread takes an element, of which the arrays were seen to have as many.
+            // What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "node_dot_gradients", Launch::over(len), &arguments) }
         }
         _ => {
             for ((vector, d), rows) in vectors.into_iter().zip(d).zip([source_rows, target_rows]) {
                 let to = [&mut *d_values, rows].map(Buffer::as_mut_slice);
-                plain::node_dot_gradients(sizes, (values.as_slice(), vector.elements(), d.as_slice()), to);
+                plain::node_dot_gradients(sizes, values.as_slice(), vector.elements(), d.as_slice(), to);
             }
             Ok(())
         }

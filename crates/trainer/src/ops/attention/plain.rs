@@ -69,7 +69,8 @@ impl Scored<'_> {
         self.vector.map_or(1.0, |vector| vector.elements()[k])
     }
 
-    /// What LeakyReLU is applied to in column `k`, for the edge at `place` from node `j` to node `i`.
+    /// What LeakyReLU is applied to in column `k`, for the edge at `place` from node `j` to node
+    /// `i`.
     fn joined(&self, of: Attended<'_>, (i, j, place): (usize, usize, usize), k: usize) -> f32 {
         let (width, attributes) = (of.sizes.scored(), of.sizes.attributes as usize);
         let z = self.giving.as_slice()[j * width + k] + self.receiving.as_slice()[i * width + k];
@@ -85,7 +86,7 @@ impl Scored<'_> {
 }
 
 /// Dots of the heads of `values` with those of a vector.
-pub(super) fn node_dots(sizes: AttentionSizes, (values, vector): (&[f32], &[f32]), to: &mut [f32]) {
+pub(super) fn node_dots(sizes: AttentionSizes, values: &[f32], vector: &[f32], to: &mut [f32]) {
     let units = sizes.units as usize;
     for (at, to) in to[..sizes.node_heads()].iter_mut().enumerate() {
         let own = &vector[at % sizes.heads as usize * units..][..units];
@@ -116,12 +117,7 @@ pub(super) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut [f32])
     }
 }
 
-pub(super) fn gather_heads(
-    of: Attended<'_>,
-    (coefficients, values): (&[f32], &[f32]),
-    start: Start<'_>,
-    y: &mut [f32],
-) {
+pub(super) fn gather_heads(of: Attended<'_>, coefficients: &[f32], values: &[f32], start: Start<'_>, y: &mut [f32]) {
     let ([heads, units, _], projected, width) = (of.sizes.wide(), of.sizes.projected(), of.sizes.width());
     for (i, row) in y.chunks_exact_mut(width.max(1)).enumerate() {
         if let Start::Bias(bias) = start {
@@ -156,7 +152,8 @@ pub(super) fn score_gradients(of: Attended<'_>, [coefficients, values, d_y]: [&[
     }
 }
 
-/// What the edges that nodes receive give to the gradients of `receiving`, of the vector and of the edges' weight, `[N, H · U]` and once for each attribute.
+/// What the edges that nodes receive give to the gradients of `receiving`, of the vector and of the
+/// edges' weight, `[N, H · U]` and once for each attribute.
 pub(super) fn receiver_gradients(
     of: Attended<'_>,
     (scored, d_scores): (Scored<'_>, &[f32]),
@@ -191,7 +188,7 @@ pub(super) fn value_gradients(of: Attended<'_>, [coefficients, d_y]: [&[f32]; 2]
     }
 }
 
-pub(super) fn giver_gradients(of: Attended<'_>, (scored, d_scores): (Scored<'_>, &[f32]), adds: bool, to: &mut [f32]) {
+pub(super) fn giver_gradients(of: Attended<'_>, scored: Scored<'_>, d_scores: &[f32], adds: bool, to: &mut [f32]) {
     let ([heads, _, units], width) = (of.sizes.wide(), of.sizes.scored());
     for (j, k) in of.nodes().flat_map(|j| (0..width).map(move |k| (j, k))) {
         let of_edge = |place: usize, i: usize| d_scores[place * heads + k / units] * scored.slope(of, (i, j, place), k);
@@ -200,10 +197,13 @@ pub(super) fn giver_gradients(of: Attended<'_>, (scored, d_scores): (Scored<'_>,
     }
 }
 
-/// From the gradients of GAT's numbers of nodes, `[N, H]`, to those of the values, which are added, and to what each node gives to that of a vector.
+/// From the gradients of GAT's numbers of nodes, `[N, H]`, to those of the values, which are added,
+/// and to what each node gives to that of a vector.
 pub(super) fn node_dot_gradients(
     sizes: AttentionSizes,
-    (values, vector, d): (&[f32], &[f32], &[f32]),
+    values: &[f32],
+    vector: &[f32],
+    d: &[f32],
     [d_values, rows]: [&mut [f32]; 2],
 ) {
     let (units, projected) = (sizes.units as usize, sizes.projected());

@@ -8,7 +8,8 @@ use crate::ops::Output;
 use crate::ops::conformance::graphs;
 use crate::ops::harness::{HARNESS, noise};
 
-/// N graphs of these sizes: none without nodes, one of a single node, one of more edges at a node than a warp has lanes.
+/// N graphs of these sizes: none without nodes, one of a single node, one of more edges at a node
+/// than a warp has lanes.
 const SIZES: [usize; 3] = [1, 45, 6];
 
 /// A layer and what it reads.
@@ -34,7 +35,8 @@ fn zeros(len: usize) -> Buffer<f32> {
 }
 
 impl Example {
-    /// H, C and U; A; whether heads are averaged, whether there are loops, whether coefficients are dropped.
+    /// H, C and U; A; whether heads are averaged, whether there are loops, whether coefficients are
+    /// dropped.
     fn new([heads, units, score_units]: [u32; 3], attributes: u32, [averages, self_loops, drops]: [bool; 3]) -> Self {
         let scope = Device::cpu().scope("test");
         let lists = GraphLists::new(&scope, graphs(&SIZES, attributes as usize).edges(self_loops, attributes as usize));
@@ -119,7 +121,7 @@ impl Example {
             let mut y = buffer("before", self.d_y.len());
             let mut found = y.as_slice().to_vec();
             let start = if adds { Start::Present } else { Start::Bias((&bias).into()) };
-            gather_heads(of, (coefficients, &self.values), (start, activation), &mut y).unwrap();
+            gather_heads(of, coefficients, &self.values, start, activation, &mut y).unwrap();
             let mut arguments = self.receivers();
             arguments.extend([Arg::from(coefficients.as_slice()), self.mask(), Arg::from(self.values.as_slice())]);
             arguments.push(if adds { Arg::null() } else { Arg::from(bias.as_slice()) });
@@ -142,7 +144,7 @@ impl Example {
         drop(arguments);
         self.assert_close("d_scores", &found, d_scores.as_slice());
         self.receivers_backward(&d_scores);
-        self.givers_backward((coefficients, &d_scores));
+        self.givers_backward(coefficients, &d_scores);
     }
 
     fn receivers_backward(&self, d_scores: &Buffer<f32>) {
@@ -163,7 +165,7 @@ impl Example {
         }
     }
 
-    fn givers_backward(&self, (coefficients, d_scores): (&Buffer<f32>, &Buffer<f32>)) {
+    fn givers_backward(&self, coefficients: &Buffer<f32>, d_scores: &Buffer<f32>) {
         let of = self.attended();
         let mut d_values = zeros(self.values.len());
         value_gradients(of, [coefficients, &self.d_y], &mut d_values).unwrap();
@@ -177,7 +179,7 @@ impl Example {
         for output in [Output::Overwrite, Output::Add] {
             let mut d_giving = buffer("before", self.giving.len());
             let mut found = d_giving.as_slice().to_vec();
-            giver_gradients(of, (self.scored(), d_scores), output, &mut d_giving).unwrap();
+            giver_gradients(of, self.scored(), d_scores, output, &mut d_giving).unwrap();
             let mut arguments = self.givers();
             arguments.extend(self.score_arguments());
             arguments.extend([Arg::from(d_scores.as_slice()), Arg::from(u32::from(output == Output::Add))]);
@@ -221,7 +223,7 @@ fn dots_of_nodes_are_the_plain_forms() {
         let len = example.sizes.node_heads();
         let mut dots = [zeros(len), zeros(len)];
         let [giving, receiving] = &mut dots;
-        node_dots(of, &example.values, parts, [giving, receiving]).unwrap();
+        node_dots(of, &example.values, parts, giving, receiving).unwrap();
         let mut found = [vec![f32::NAN; len], vec![f32::NAN; len]];
         let mut arguments = vec![Arg::of_struct(&example.sizes), Arg::from(example.values.as_slice())];
         arguments.extend(vectors.iter().map(|vector| Arg::from(vector.as_slice())));
@@ -235,7 +237,7 @@ fn dots_of_nodes_are_the_plain_forms() {
         let mut found = [0, 1, 2].map(|k: usize| to[k].as_slice().to_vec());
         let dots = NodeDots { values: &example.values, vectors: parts, d: [&d[0], &d[1]] };
         let [d_values, source_rows, target_rows] = &mut to;
-        node_dot_gradients(of, dots, d_values, [source_rows, target_rows]).unwrap();
+        node_dot_gradients(of, dots, d_values, source_rows, target_rows).unwrap();
         let mut arguments = vec![Arg::of_struct(&example.sizes), Arg::from(example.values.as_slice())];
         arguments.extend(vectors.iter().chain(&d).map(|array| Arg::from(array.as_slice())));
         arguments.extend(found.iter_mut().map(|rows| Arg::from(&mut rows[..])));
@@ -251,7 +253,7 @@ fn slopes_of_the_functions_between_layers() {
         let y: Vec<f32> = noise("y", 700, 1.0).into_iter().map(|x| activation.of(x)).collect();
         let (values, mut d) = (Buffer::from_slice(&Device::cpu().scope("test"), &y).unwrap(), buffer("d", 702));
         let mut found = d.as_slice().to_vec();
-        activation_gradients(activation, (&values, 700), &mut d).unwrap();
+        activation_gradients(activation, &values, 700, &mut d).unwrap();
         let mut arguments = [Arg::from(&y[..]), Arg::from(&mut found[..]), Arg::from(700u64), Arg::from(is_elu)];
         HARNESS.run("activation_gradients", Launch::over(700), &mut arguments);
         assert_eq!(found, d.as_slice());

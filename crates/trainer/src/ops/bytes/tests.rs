@@ -11,7 +11,8 @@ pub(in super::super) fn matrix(name: &'static str, shape: [usize; 2]) -> Quantiz
     QuantizedMatrix::quantize(&weights, shape).unwrap()
 }
 
-/// Rows with one of zeros, one of a single number that is not, and, where there are more, ones of which the scale overflows or is none.
+/// Rows with one of zeros, one of a single number that is not, and, where there are more, ones of
+/// which the scale overflows or is none.
 fn rows(rows: usize, depth: usize) -> Vec<f32> {
     let mut x = noise("x", rows * depth, 3.0);
     x.iter_mut().skip(depth).take(depth).for_each(|x| *x = 0.0);
@@ -29,7 +30,8 @@ fn bits(of: &[f32]) -> Vec<u32> {
     of.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
-/// Quantises rows and multiplies them, on the processor and by the kernels, from a bias or from nothing.
+/// Quantises rows and multiplies them, on the processor and by the kernels, from a bias or from
+/// nothing.
 fn check([count, depth, outputs]: [usize; 3], has_start: bool) {
     let scope = Device::cpu().scope("test");
     let x = rows(count, depth);
@@ -97,7 +99,7 @@ fn rows_have_the_bits_of_the_processors_fast_form() {
     let place = Place { start: 0, stride: count * PANEL };
     let width = quantized::padded(depth);
     let (mut bytes, mut scales) = (vec![0u8; count * 2 * width], vec![0.0; count]);
-    quantized::quantize(ByteIsa::best(), depth, View(&in_panels, place), (&mut bytes, &mut scales));
+    quantized::quantize(ByteIsa::best(), depth, View(&in_panels, place), &mut bytes, &mut scales);
     assert_eq!(bits(&scales), bits(own.scales.as_slice()));
     for (row, (theirs, ours)) in
         bytes.chunks_exact(2 * width).zip(own.bytes.as_slice().chunks_exact(2 * padded(depth))).enumerate()

@@ -1,4 +1,5 @@
-//! What stands between the layers of a model and behind them: each operation on the device beside the CPU.
+//! What stands between the layers of a model and behind them: each operation on the device beside
+//! the CPU.
 
 use half::bf16;
 use megabatch_gpu_core::{Buffer, Device, Scope};
@@ -18,7 +19,8 @@ use crate::loss::{Ascending, Classes, Loss};
 const HIDDEN: usize = 36;
 const ROWS: usize = 300;
 
-/// What `run` gives on the device is within `tolerance` of what it gives on the CPU, of the largest number or 1.
+/// What `run` gives on the device is within `tolerance` of what it gives on the CPU, of the largest
+/// number or 1.
 pub(super) fn same(device: &Device, tolerance: f32, run: impl Fn(&Scope) -> Result<Vec<f32>>) -> Result<()> {
     let (found, expected) = (run(&device.scope("ops"))?, run(&Device::cpu().scope("ops"))?);
     let most = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
@@ -75,10 +77,10 @@ pub(super) fn rows(device: &Device) -> Result<()> {
         let (x, mut d) = (narrow::<bf16>(scope, "x", ROWS * HIDDEN)?, buffer(scope, "d", ROWS * HIDDEN)?);
         let (parameters, mut gradients) = (buffer(scope, "norm", 2 * HIDDEN)?, buffer(scope, "gradients", 3 * HIDDEN)?);
         let mut scratch = Scratch::empty(scope)?;
-        add_column_sums(Part::from(&x), [ROWS, HIDDEN], (&mut gradients, 2 * HIDDEN), &mut scratch)?;
+        add_column_sums(Part::from(&x), [ROWS, HIDDEN], &mut gradients, 2 * HIDDEN, &mut scratch)?;
         let [weight, bias] = [0, HIDDEN].map(|start| Part { buffer: &parameters, start });
         let (mut y, mut moments) = (Buffer::<f32>::zeros(scope, ROWS * HIDDEN)?, Buffer::zeros(scope, 2 * ROWS)?);
-        layer_norm(Part::from(&x), NormWeights { weight, bias }, [ROWS, HIDDEN], ((&mut y, 0), &mut moments))?;
+        layer_norm(Part::from(&x), NormWeights { weight, bias }, [ROWS, HIDDEN], (&mut y, 0), &mut moments)?;
         let normed = Normed { x: Part::from(&x), moments: &moments, weight };
         layer_norm_backward(normed, [ROWS, HIDDEN], (&mut d, 0), (&mut gradients, [0, HIDDEN], &mut scratch))?;
 
@@ -87,13 +89,14 @@ pub(super) fn rows(device: &Device) -> Result<()> {
         let dropped = Dropped { mask: (&masks, 0), ends: (&ends, 0), shape: [ROWS / 6, 6, HIDDEN] };
         let mut to = Buffer::<bf16>::zeros(scope, ROWS * HIDDEN)?;
         drop_outputs(dropped, Part::from(&y), (&mut to, 0))?;
-        drop_gradients(dropped, (&mut d, 0))?;
+        drop_gradients(dropped, &mut d, 0)?;
         round_to::<bf16>(&mut d)?;
         Ok([y.to_vec()?, wide(&to)?, d.to_vec()?, gradients.to_vec()?].concat())
     })
 }
 
-/// Mail of several sizes, to arrays that grow and that have more room than it takes, some of it in more than one parcel.
+/// Mail of several sizes, to arrays that grow and that have more room than it takes, some of it in
+/// more than one parcel.
 pub(super) fn mail(device: &Device) -> Result<()> {
     let scope = device.scope("ops");
     let mut delivery = Delivery::new(&scope)?;
@@ -170,7 +173,7 @@ pub(super) fn fusion(device: &Device) -> Result<()> {
         let (mut memory, mut fused) = (FuseMemory::zeros(scope, sizes)?, Buffer::zeros(scope, 6 * HIDDEN)?);
         fuse::<f32>(of, &tokens, &mut memory, &mut fused)?;
         let mut gradients = Buffer::zeros(scope, parameters.len())?;
-        fuse_backward::<f32>(of, (&tokens, &buffer(scope, "d", 6 * HIDDEN)?), &mut memory, &mut gradients)?;
+        fuse_backward::<f32>(of, &tokens, &buffer(scope, "d", 6 * HIDDEN)?, &mut memory, &mut gradients)?;
         Ok([fused.to_vec()?, memory.d_tokens.to_vec()?, gradients.to_vec()?].concat())
     })
 }

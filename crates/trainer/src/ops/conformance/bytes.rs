@@ -10,7 +10,8 @@ use super::between::same;
 use super::{Example, TIMEFRAMES, WIDTH, bars};
 use crate::error::Result;
 
-/// Sums are the same bits; the functions of gates differ by a few 1e-7, so that a state near the middle of two of the 8191 numbers is quantised to either.
+/// Sums are the same bits; the functions of gates differ by a few 1e-7, so that a state near the
+/// middle of two of the 8191 numbers is quantised to either.
 pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
     let of = Example::new(hidden);
     let matrix = |weight: &Vec<f32>, width| {

@@ -28,14 +28,15 @@ struct Graph {
     attributes: Vec<f32>,
 }
 
-/// A graph of each size, whose edges have so many attributes. There are edges from nodes to themselves, nodes that receive nothing, and one that receives from all.
+/// A graph of each size, whose edges have so many attributes. There are edges from nodes to
+/// themselves, nodes that receive nothing, and one that receives from all.
 pub(in crate::ops) fn graphs(sizes: &[usize], attributes: usize) -> Graphs {
     let graph = |(g, &nodes): (usize, &usize)| {
         let ends = (0..nodes).flat_map(|to| (0..nodes).map(move |from| (to, from)));
         let is_edge =
             |&(to, from): &(usize, usize)| to == 1 || to % 5 != 3 && (to * 7 + from * 3 + g).is_multiple_of(4);
         let (to, from): (Vec<u32>, Vec<u32>) = ends.filter(is_edge).map(|(to, from)| (to as u32, from as u32)).unzip();
-        let by_row = Compressed::from_edges((&to, &from), (nodes, nodes)).expect("edges of the nodes");
+        let by_row = Compressed::from_edges(&to, &from, nodes, nodes).expect("edges of the nodes");
         let by_column = by_row.csr(nodes).and_then(|csr| csr.transposed()).expect("edges of the nodes");
         Graph { nodes, by_row, by_column, attributes: noise(g, "attributes", to.len() * attributes, 1.0) }
     };
@@ -62,11 +63,11 @@ const SIZES: [usize; 3] = [1, 45, 6];
 
 /// Sums in another order, and exponentials.
 pub(super) fn attention(device: &Device) -> Result<()> {
-    same(device, 2e-6, |scope| Ok([attend(scope, [2, 5, 5])?, attend(scope, [3, 4, 1])?].concat()))
+    same(device, 2e-6, |scope| Ok([attend(scope, 2, 5, 5)?, attend(scope, 3, 4, 1)?].concat()))
 }
 
 /// A layer with H, C and U, forward and backward; GAT's dots of nodes where U is 1.
-fn attend(scope: &Scope, [heads, units, score_units]: [u32; 3]) -> Result<Vec<f32>> {
+fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec<f32>> {
     let lists = GraphLists::new(scope, graphs(&SIZES, 2).edges(true, 2))?;
     let (nodes, averaged) = (lists.nodes() as u32, u32::from(score_units == 1));
     let sizes = AttentionSizes { nodes, heads, units, score_units, attributes: 2, averaged, slope: 0.2 };
@@ -80,7 +81,7 @@ fn attend(scope: &Scope, [heads, units, score_units]: [u32; 3]) -> Result<Vec<f3
     let parts = [Part::from(&vectors[0]), Part::from(&vectors[1])];
     let is_gat = score_units == 1;
     if is_gat {
-        node_dots(of, &values, parts, [&mut giving, &mut receiving])?;
+        node_dots(of, &values, parts, &mut giving, &mut receiving)?;
     }
     let (vector, edge_weight) = (buffer(scope, "vector", scored_len)?, buffer(scope, "edges", 2 * scored_len)?);
     let vector = (!is_gat).then_some(Part::from(&vector));
@@ -90,14 +91,14 @@ fn attend(scope: &Scope, [heads, units, score_units]: [u32; 3]) -> Result<Vec<f3
     let (mut weights, mut y, bias) =
         (zeros(edges)?, zeros(nodes * sizes.width())?, buffer(scope, "bias", sizes.width())?);
     coefficients(of, scored, &mut weights)?;
-    gather_heads(of, (&weights, &values), (Start::Bias((&bias).into()), Some(GraphActivation::Elu)), &mut y)?;
+    gather_heads(of, &weights, &values, Start::Bias((&bias).into()), Some(GraphActivation::Elu), &mut y)?;
 
     let mut d_y = buffer(scope, "d_y", y.len())?;
-    activation_gradients(GraphActivation::Elu, (&y, y.len()), &mut d_y)?;
+    activation_gradients(GraphActivation::Elu, &y, y.len(), &mut d_y)?;
     let (mut d_scores, mut d_values, mut d_giving) = (zeros(edges)?, zeros(values.len())?, zeros(rows)?);
     score_gradients(of, [&weights, &values, &d_y], &mut d_scores)?;
     value_gradients(of, [&weights, &d_y], &mut d_values)?;
-    giver_gradients(of, (scored, &d_scores), Output::Overwrite, &mut d_giving)?;
+    giver_gradients(of, scored, &d_scores, Output::Overwrite, &mut d_giving)?;
     let [mut d_receiving, mut vector_rows, mut edge_rows] = [zeros(rows)?, zeros(rows)?, zeros(2 * rows)?];
     let to = ReceiverRows { receiving: &mut d_receiving, vector: &mut vector_rows, edges: &mut edge_rows };
     receiver_gradients(of, (scored, &d_scores), to)?;
@@ -105,7 +106,7 @@ fn attend(scope: &Scope, [heads, units, score_units]: [u32; 3]) -> Result<Vec<f3
     if is_gat {
         let [first, second] = &mut dot_rows;
         let dots = NodeDots { values: &values, vectors: parts, d: [&d_giving, &d_receiving] };
-        node_dot_gradients(of, dots, &mut d_values, [first, second])?;
+        node_dot_gradients(of, dots, &mut d_values, first, second)?;
     }
     let [first, second] = &dot_rows;
     let all = [&y, &d_values, &d_giving, &d_receiving, &vector_rows, &edge_rows, first, second];
@@ -130,9 +131,9 @@ pub(super) fn readouts(device: &Device) -> Result<()> {
             let of = ReadGraphs { readout, lists: &lists, width };
             let graphs = lists.graphs() * width;
             let (mut read, mut from) = (Buffer::zeros(scope, graphs)?, Buffer::zeros(scope, graphs)?);
-            read_graphs(of, &nodes, (&mut read, &mut from))?;
+            read_graphs(of, &nodes, &mut read, &mut from)?;
             let mut d_nodes = Buffer::zeros(scope, len)?;
-            read_graphs_backward(of, (&buffer(scope, "d", graphs)?, &from), &mut d_nodes)?;
+            read_graphs_backward(of, &buffer(scope, "d", graphs)?, &from, &mut d_nodes)?;
             drop_node_gradients(dropped, &mut d_nodes)?;
             all.extend([read.to_vec()?, d_nodes.to_vec()?].concat());
         }

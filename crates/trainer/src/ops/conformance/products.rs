@@ -13,8 +13,8 @@ use crate::tuning::{Tuner, Tuning};
 /// Aligned, ragged on every side, a single element, and so deep that there is a workspace.
 const SHAPES: [[usize; 3]; 6] = [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 33], [5, 66, 16], [8, 3, 1100]];
 
-/// All layouts and shapes, with a start and without, of operands that begin at the first byte of a buffer and that do not. Sums of K products within ±1 may differ by `tolerance` for 64
-/// of them.
+/// All layouts and shapes, with a start and without, of operands that begin at the first byte of a
+/// buffer and that do not. Sums of K products within ±1 may differ by `tolerance` for 64 of them.
 ///
 /// # Panics
 /// If the library is here and fails, or multiplies nothing.
@@ -25,7 +25,7 @@ pub(super) fn of<T: Operand>(device: &Device, (arithmetic, tolerance): (Arithmet
         for layout in [Layout::Straight, Layout::SecondTurned, Layout::FirstTurned, Layout::BothTurned] {
             for (shape, starts) in SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)]) {
                 let tolerance = tolerance * (shape[2] as f32 / 64.0).sqrt().max(1.0);
-                let is_done = one::<T>((device, &tuner), (shape, layout, arithmetic), (starts, tolerance))?;
+                let is_done = one::<T>(device, &tuner, shape, layout, arithmetic, starts, tolerance)?;
                 done += usize::from(is_done);
             }
         }
@@ -38,9 +38,13 @@ pub(super) fn of<T: Operand>(device: &Device, (arithmetic, tolerance): (Arithmet
 
 /// Whether the library has a way.
 fn one<T: Operand>(
-    (device, tuner): (&Device, &Tuner),
-    (shape, layout, arithmetic): ([usize; 3], Layout, Arithmetic),
-    (starts, tolerance): (bool, f32),
+    device: &Device,
+    tuner: &Tuner,
+    shape: [usize; 3],
+    layout: Layout,
+    arithmetic: Arithmetic,
+    starts: bool,
+    tolerance: f32,
 ) -> Result<bool> {
     let [rows, columns, inner] = shape;
     let product = |device: &Device, by_library_alone: bool| {
@@ -52,7 +56,7 @@ fn one<T: Operand>(
         let of = Product { a, b: (&b).into(), start, shape, layout, arithmetic };
         let (mut out, mut scratch) = (Buffer::zeros(&scope, 1 + rows * columns)?, Scratch::tuned(&scope, tuner)?);
         let is_done = if by_library_alone {
-            by_library(&of, (&mut out, 1), &mut scratch)?
+            by_library(&of, &mut out, 1, &mut scratch)?
         } else {
             multiply(&of, Output::Overwrite, (&mut out, 1), &mut scratch)?;
             true

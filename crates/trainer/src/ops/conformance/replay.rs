@@ -10,7 +10,8 @@ use super::between::wide;
 use super::{Example, Prepared};
 use crate::error::Result;
 
-/// A layer forward and backward, four times: as it is, captured, and twice replayed. Each has the bits of the first.
+/// A layer forward and backward, four times: as it is, captured, and twice replayed. Each has the
+/// bits of the first.
 pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
     let (scope, of, mut captures) = (device.scope("ops"), Example::new(hidden), Captures::default());
     let list = of.work_list(&scope, TileWindows::Eight)?;

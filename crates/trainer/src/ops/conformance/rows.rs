@@ -12,7 +12,8 @@ use super::between::{buffer, narrow, same, wide};
 use super::noise;
 use crate::error::Result;
 
-/// Windows that share no row, a window's steps one behind the other: more of them than a tile has, and one.
+/// Windows that share no row, a window's steps one behind the other: more of them than a tile has,
+/// and one.
 pub(super) fn projected<T: Operand>(device: &Device, hidden: usize, features: [usize; 2]) -> Result<()> {
     let tolerance = if T::SUFFIX == "f16" { 2e-3 } else { 2e-2 };
     same(device, tolerance, |scope| {

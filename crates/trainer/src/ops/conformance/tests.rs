@@ -18,7 +18,7 @@ fn plain<T: Operand>(of: &Example) -> Layer {
         let (features, hidden, read) = (WIDTH, of.hidden, Read::EveryStep);
         let sizes = Sizes { steps, features, hidden, layers: 1, bias: true, norm: false, read };
         let mut tensors = Tensors::default();
-        let lstm = Lstm::new(sizes, ["lstm", "norm"], &mut tensors);
+        let lstm = Lstm::new(sizes, "lstm", "norm", &mut tensors);
         let tensors = std::sync::Arc::new(tensors);
         let mut parameters = TensorSet::<f64>::zeros(&scope, &tensors).unwrap();
         let slots = lstm.layers[0];
@@ -37,7 +37,7 @@ fn plain<T: Operand>(of: &Example) -> Layer {
         layer.hidden.extend(vec![0.0; samples * hidden]);
         layer.cell.extend(vec![0.0; samples * hidden]);
         for (t, b) in (0..steps).flat_map(|t| (0..samples).map(move |b| (t, b))) {
-            let [h, c] = activations.state(sizes, 0, (b, t));
+            let [h, c] = activations.state(sizes, 0, b, t);
             layer.hidden.extend(h.iter().map(|&x| x as f32));
             layer.cell.extend(c.iter().map(|&x| x as f32));
         }
@@ -64,7 +64,8 @@ fn check<T: Operand>(tolerance: f32) {
     }
 }
 
-/// In f32, six steps of sums of up to 64 terms; in 16 bits, hidden states and the gradients of gates are rounded at every step, to 11 bits or to 8, and gates to 11.
+/// In f32, six steps of sums of up to 64 terms; in 16 bits, hidden states and the gradients of
+/// gates are rounded at every step, to 11 bits or to 8, and gates to 11.
 #[test]
 fn the_cpu_gives_the_plain_forms_layer() {
     check::<f32>(1e-5);

@@ -17,7 +17,7 @@ pub(super) fn attend(memory: &mut FuseMemory) -> Result<()> {
             unsafe { submit(&device, "attend", sizes.launch(), &arguments) }
         }
         _ => {
-            cpu_attend(sizes, memory.qkv.as_slice(), (memory.weights.as_mut_slice(), memory.seen.as_mut_slice()));
+            cpu_attend(sizes, memory.qkv.as_slice(), memory.weights.as_mut_slice(), memory.seen.as_mut_slice());
             Ok(())
         }
     }
@@ -47,7 +47,7 @@ fn part(sizes: FuseSizes, (head, which): (usize, usize), token: usize) -> std::o
     start..start + sizes.head_width()
 }
 
-fn cpu_attend(sizes: FuseSizes, qkv: &[f32], (weights, seen): (&mut [f32], &mut [f32])) {
+fn cpu_attend(sizes: FuseSizes, qkv: &[f32], weights: &mut [f32], seen: &mut [f32]) {
     let FuseSizes { tokens, heads, hidden, .. } = sizes;
     let (width, scale) = (sizes.head_width(), sizes.scale());
     seen.fill(0.0);

@@ -45,7 +45,8 @@ pub(super) fn mean_of_tokens<T: Operand>(memory: &FuseMemory, fused: &mut Buffer
     match fused.scope().device().clone() {
         Device::Cuda(device) => {
             let arguments = arguments![sizes.of_kernel(), memory.second.address(), fused.address(), share];
-            // SAFETY: a thread writes an element of `fused`, which `fuse` has seen to be there, from those of its sample's tokens.
+            // SAFETY: a thread writes an element of `fused`, which `fuse` has seen to be there,
+            // from those of its sample's tokens.
             unsafe { submit(&device, &mean_kernel::<T>(), Launch::over(sizes.samples * sizes.hidden), &arguments) }
         }
         _ => {

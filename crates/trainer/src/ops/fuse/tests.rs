@@ -16,7 +16,8 @@ const SIZES: [FuseSizes; 3] = [
     FuseSizes { samples: 5, tokens: 4, heads: 1, hidden: 35, inner: 40 },
 ];
 
-/// A fusion of a device, forward and backward: what it gives, the gradient of the tokens, and those of the parameters.
+/// A fusion of a device, forward and backward: what it gives, the gradient of the tokens, and those
+/// of the parameters.
 struct Run {
     memory: FuseMemory,
     fused: Vec<f32>,
@@ -36,7 +37,7 @@ fn run<T: Operand>(sizes: FuseSizes) -> Run {
     let mut fused = Buffer::<T>::zeros(&scope, d_fused.len()).unwrap();
     fuse::<T>(of, &tokens, &mut memory, &mut fused).unwrap();
     let mut gradients = Buffer::zeros(&scope, parameters.len()).unwrap();
-    fuse_backward::<T>(of, (&tokens, &d_fused), &mut memory, &mut gradients).unwrap();
+    fuse_backward::<T>(of, &tokens, &d_fused, &mut memory, &mut gradients).unwrap();
     Run { memory, fused: wide(&fused), gradients }
 }
 
@@ -45,7 +46,7 @@ fn wide<T: Operand>(of: &Buffer<T>) -> Vec<f32> {
 }
 
 /// The trainer's own form, in f32 and rounded at the same places.
-fn assert_plain<T: Operand>(sizes: FuseSizes, (precision, tolerance): (Precision, f32)) {
+fn assert_plain<T: Operand>(sizes: FuseSizes, precision: Precision, tolerance: f32) {
     let (found, scope) = (run::<T>(sizes), Device::cpu().scope("test"));
     let FuseSizes { samples, tokens, heads, hidden, inner } = sizes;
     let mut layout = Tensors::default();
@@ -78,10 +79,11 @@ fn assert_plain<T: Operand>(sizes: FuseSizes, (precision, tolerance): (Precision
 #[test]
 fn fusion_is_the_trainers() {
     for sizes in SIZES {
-        assert_plain::<f32>(sizes, (Precision::Fp32, 2e-5));
-        // Sums in another order: what lies near the middle of two numbers is rounded to either, which a norm of few numbers makes larger.
-        assert_plain::<f16>(sizes, (Precision::Fp16, 5e-3));
-        assert_plain::<bf16>(sizes, (Precision::Bf16, 4e-2));
+        assert_plain::<f32>(sizes, Precision::Fp32, 2e-5);
+        // Sums in another order: what lies near the middle of two numbers is rounded to either,
+        // which a norm of few numbers makes larger.
+        assert_plain::<f16>(sizes, Precision::Fp16, 5e-3);
+        assert_plain::<bf16>(sizes, Precision::Bf16, 4e-2);
     }
 }
 

@@ -7,7 +7,8 @@ use super::*;
 
 const HIDDEN: usize = 5;
 
-/// Two sequences: three windows of three steps, of which nobody reads the second, and two of one step.
+/// Two sequences: three windows of three steps, of which nobody reads the second, and two of one
+/// step.
 fn list(scope: &Scope) -> WorkList {
     let of = |steps, first| Sequence { steps, first, row_step: 1, projected_rows: 20 };
     WorkList::new(scope, HIDDEN, TileWindows::Eight, &[of(3, &[0, 4, 9][..]), of(1, &[2, 3])]).unwrap()
@@ -18,7 +19,8 @@ fn of_windows(scope: &Scope, list: &WorkList, from: ReadFrom) -> Reads {
     Reads::new(scope, list, (Vectors::OfWindows, from), &of_samples.each_ref().map(|of| &of[..])).unwrap()
 }
 
-/// The second sample reads the first's window a step later, the third another one, and the last what the first does.
+/// The second sample reads the first's window a step later, the third another one, and the last
+/// what the first does.
 fn of_steps(scope: &Scope, list: &WorkList, from: ReadFrom) -> Reads {
     let of_samples = [[(2, 1), (2, 2), (0, 0), (2, 1)], [(1, 0), (1, 0), (0, 0), (1, 0)]];
     Reads::new(scope, list, (Vectors::OfSteps, from), &of_samples.each_ref().map(|of| &of[..])).unwrap()

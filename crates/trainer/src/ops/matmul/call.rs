@@ -39,12 +39,14 @@ pub(in super::super) struct Call {
 impl Call {
     /// A product by the smallest tile that is not split.
     pub(in super::super) fn whole<T: Operand>(shape: [usize; 3], layout: Layout, output: Output) -> Self {
-        Call::new::<T>((shape, layout, Arithmetic::Exact), Way::whole(shape), output)
+        Call::new::<T>(shape, layout, Arithmetic::Exact, Way::whole(shape), output)
     }
 
     /// A product done in a way of its own.
     pub(super) fn new<T: Operand>(
-        (shape, layout, arithmetic): ([usize; 3], Layout, Arithmetic),
+        shape: [usize; 3],
+        layout: Layout,
+        arithmetic: Arithmetic,
         way: Way,
         output: Output,
     ) -> Self {
@@ -66,12 +68,14 @@ impl Call {
     }
 
     /// # Safety
-    /// The memory at the addresses has the operands of the shape, and for each split an output. Nothing else touches the output meanwhile.
+    /// The memory at the addresses has the operands of the shape, and for each split an output.
+    /// Nothing else touches the output meanwhile.
     pub(in super::super) unsafe fn submit(&self, device: &Cuda, operands: Operands) -> Result<()> {
         let ([rows, columns, inner], Operands { a, b, start, out }) = (self.shape.map(|len| len as u64), operands);
         let (inner_each, adds) = (self.way.inner_each as u64, u32::from(self.output == Output::Add));
         let arguments = arguments![a, b, start, out, rows, columns, inner, inner_each, adds];
-        // SAFETY: as the caller promised; a block reads within the shape, and writes its own tile of its own split.
+        // SAFETY: as the caller promised; a block reads within the shape, and writes its own tile
+        // of its own split.
         Ok(unsafe { self.kernel().submit(device, self.launch(), &arguments) }?)
     }
 }
@@ -93,19 +97,23 @@ pub(super) fn name<T: Operand>(layout: Layout, arithmetic: Arithmetic, tile: Til
     format!("product_{tile}{layout}{suffix}")
 }
 
-/// The parts `[splits, len]` of a sum at an address, added in order to the `len` elements at another, or in place of them.
+/// The parts `[splits, len]` of a sum at an address, added in order to the `len` elements at
+/// another, or in place of them.
 ///
 /// # Safety
 /// There are so many parts and elements, and nothing else touches them meanwhile.
 pub(in super::super) unsafe fn add_parts(
     device: &Cuda,
-    (parts, splits): (u64, usize),
-    (to, len): (u64, usize),
+    parts: u64,
+    splits: usize,
+    to: u64,
+    len: usize,
     output: Output,
 ) -> Result<()> {
     let kernel = Kernel { module: "trainer/matmul", ptx: PTX, name: "add_parts" };
     let adds = u32::from(output == Output::Add);
     let arguments = arguments![parts, to, len as u64, splits as u32, adds];
-    // SAFETY: a thread reads its number of each part, and writes that of the output, as the caller promised.
+    // SAFETY: a thread reads its number of each part, and writes that of the output, as the caller
+    // promised.
     Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
 }

@@ -9,11 +9,13 @@ use super::{Product, parts_of_sum};
 use crate::error::Result;
 use crate::tuning::Tuner;
 
-/// Whether the library multiplied, in place of what the output held: not where a run has none, or it has no way for this product. It has the memory for the parts of a sum that a kernel of ours would take, and
-/// none beside it.
+/// Whether the library multiplied, in place of what the output held: not where a run has none, or
+/// it has no way for this product. It has the memory for the parts of a sum that a kernel of ours
+/// would take, and none beside it.
 ///
 /// # Safety
-/// The memory at the addresses has the operands of the shape, and from `parts` on [`parts_of_sum`] numbers where nothing is the start. Nothing else touches it meanwhile.
+/// The memory at the addresses has the operands of the shape, and from `parts` on [`parts_of_sum`]
+/// numbers where nothing is the start. Nothing else touches it meanwhile.
 pub(super) unsafe fn multiply<T: Operand>(
     tuner: &Tuner,
     device: &Cuda,
@@ -49,13 +51,15 @@ pub(super) fn elapsed_ms(device: &Cuda, multiply: impl FnOnce() -> bool) -> Resu
 /// [`Error::Memory`](crate::Error::Memory).
 pub(in super::super) fn alone<T: Operand>(
     of: &Product<'_, T>,
-    (out, start): (&mut Buffer<f32>, usize),
+    out: &mut Buffer<f32>,
+    start: usize,
     scratch: &mut Scratch,
 ) -> Result<bool> {
-    let Device::Cuda(device) = of.assert_fits((&*out, start)) else { return Ok(false) };
+    let Device::Cuda(device) = of.assert_fits(&*out, start) else { return Ok(false) };
     let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
     let tuner = scratch.products_mut().tuner().clone();
     let operands = Operands::of(of, Part { buffer: out, start }.address());
-    // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the parts. What is submitted to the default stream later runs after it.
+    // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
+    // parts. What is submitted to the default stream later runs after it.
     Ok(unsafe { multiply(&tuner, &device, of, (operands, parts)) })
 }

@@ -25,8 +25,8 @@ fn check<T: Operand>(shape: [usize; 3], layout: Layout, (arithmetic, tolerance):
         for (name, cut) in Kind::of(&product, Output::Overwrite).cuts(true) {
             let mut found = before.clone();
             let way = Way::of(cut, shape, start.is_some());
-            let call = Call::new::<T>((shape, layout, arithmetic), way, output);
-            run::<T>(&call, (&a, &b, start.as_ref()), &mut found);
+            let call = Call::new::<T>(shape, layout, arithmetic, way, output);
+            run::<T>(&call, &a, &b, start.as_ref(), &mut found);
             for (found, expected) in found.iter().zip(expected.as_slice()) {
                 let error = (found - expected).abs();
                 assert!(error <= tolerance, "{} {name} {shape:?} {output:?}: {found} for {expected}", call.name);
@@ -40,7 +40,7 @@ fn check<T: Operand>(shape: [usize; 3], layout: Layout, (arithmetic, tolerance):
 }
 
 /// As `cuda` does it.
-fn run<T: Operand>(call: &Call, (a, b, start): (&Buffer<T>, &Buffer<T>, Option<&Buffer<f32>>), out: &mut [f32]) {
+fn run<T: Operand>(call: &Call, a: &Buffer<T>, b: &Buffer<T>, start: Option<&Buffer<f32>>, out: &mut [f32]) {
     let is_split = call.way.splits > 1;
     let mut parts = vec![f32::NAN; call.way.splits * out.len()];
     let adds = u32::from(call.output == Output::Add);
@@ -63,8 +63,8 @@ fn run<T: Operand>(call: &Call, (a, b, start): (&Buffer<T>, &Buffer<T>, Option<&
     }
 }
 
-/// A sum of K products of numbers within ±1 in another order differs by a few units in the last place of √K; rounding to TF32 by 2⁻¹¹ of each product,
-/// at random.
+/// A sum of K products of numbers within ±1 in another order differs by a few units in the last
+/// place of √K; rounding to TF32 by 2⁻¹¹ of each product, at random.
 const EXACT: (Arithmetic, f32) = (Arithmetic::Exact, 1e-5);
 const TF32: (Arithmetic, f32) = (Arithmetic::Tf32, 6e-3);
 

@@ -7,15 +7,18 @@ use super::call::{self, PTX, PTX_LARGE};
 use super::{Arithmetic, Layout, Output, Product};
 use crate::tuning::{Question, bucket};
 
-/// Rows and columns of the smallest tile, by which products are split, and inner indices at a time: those of matmul.cuh.
+/// Rows and columns of the smallest tile, by which products are split, and inner indices at a time:
+/// those of matmul.cuh.
 const SIDE: usize = 64;
 const DEPTH: usize = 32;
 
-/// Inner indices that are worth a block of its own, and blocks that there should be before a product is split.
+/// Inner indices that are worth a block of its own, and blocks that there should be before a
+/// product is split.
 const SPLIT_DEPTH: usize = 512;
 const BLOCKS: usize = 256;
 
-/// Rows and columns of the output that a block takes. A number of the output has the same bits by all of them.
+/// Rows and columns of the output that a block takes. A number of the output has the same bits by
+/// all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Tile {
     Square,
@@ -34,7 +37,8 @@ impl Tile {
     }
 }
 
-/// By which kernel a product is multiplied, and in how many parts of how many inner indices each but the last.
+/// By which kernel a product is multiplied, and in how many parts of how many inner indices each
+/// but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) tile: Tile,
@@ -137,7 +141,8 @@ impl Kind {
         is_rounded && self.output == Output::Overwrite && self.sizes.iter().all(|&size| size > 0)
     }
 
-    /// By the rule, or by larger tiles with the same bits; where sums `may_differ`, in half as many parts, too.
+    /// By the rule, or by larger tiles with the same bits; where sums `may_differ`, in half as many
+    /// parts, too.
     pub(super) fn cuts(self, may_differ: bool) -> Vec<(&'static str, Cut)> {
         let ([rows, columns, _], is_narrow) = (self.sizes, self.operands.1);
         let mut cuts = vec![("64 x 64", Cut::BY_RULE)];
@@ -165,7 +170,8 @@ pub(super) fn splits(shape: [usize; 3]) -> (usize, usize) {
     (inner.div_ceil(each).max(1), each)
 }
 
-/// The most parts of a product of this shape, and of one that is the same but of fewer inner indices.
+/// The most parts of a product of this shape, and of one that is the same but of fewer inner
+/// indices.
 fn splits_max([rows, columns, inner]: [usize; 3]) -> usize {
     let tiles = rows.div_ceil(SIDE) * columns.div_ceil(SIDE);
     BLOCKS.div_ceil(tiles.max(1)).min(inner / SPLIT_DEPTH).max(1)
@@ -177,7 +183,8 @@ pub(crate) fn parts_of_sum(shape: [usize; 3]) -> usize {
     if splits == 1 { 0 } else { splits * shape[0] * shape[1] }
 }
 
-/// Numbers that a product of so many rows, or of fewer, asks a scratch for: one of fewer rows has fewer blocks, and may have more parts.
+/// Numbers that a product of so many rows, or of fewer, asks a scratch for: one of fewer rows has
+/// fewer blocks, and may have more parts.
 pub(crate) fn parts_of_rows([rows, columns, inner]: [usize; 3]) -> usize {
     let column_tiles = columns.div_ceil(SIDE).max(1);
     let of_row_tiles = |tiles: usize| parts_of_sum([rows.min(tiles * SIDE), columns, inner]);

@@ -41,7 +41,8 @@ pub(super) fn find_keys(of: PoolWeights<'_>, memory: &mut PoolMemory) -> Result<
                 keys,
                 bias
             ];
-            // SAFETY: the parameters are those of a pooling of H units, as are the arrays; a block writes the numbers of its head, or a warp of it one of the bias. What is submitted to
+            // SAFETY: the parameters are those of a pooling of H units, as are the arrays; a block
+            // writes the numbers of its head, or a warp of it one of the bias. What is submitted to
             // the default stream later runs after it.
             Ok(unsafe { kernel("pool_keys").submit(&device, launch_of_keys(*sizes), &arguments) }?)
         }
@@ -66,14 +67,15 @@ pub(super) fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradie
             let (d_keys, scaled, d_query) = (d_keys.address(), scaled.address(), d_query.address());
             let arguments =
                 arguments![sizes.heads, sizes.hidden, sizes.scale(), d_keys, scaled, weight, d_query, d_weight];
-            // SAFETY: as in `find_keys`; a warp writes a number of the query's gradient, and a row of that of W_k.
+            // SAFETY: as in `find_keys`; a warp writes a number of the query's gradient, and a row
+            // of that of W_k.
             unsafe { kernel("pool_keys_backward").submit(&device, launch_of_heads(*sizes), &arguments)? };
         }
         _ => {
             let weight = &of.parameter(weight_k).elements()[..hidden * hidden];
             let d_weight = &mut gradients.as_mut_slice()[weight_k..][..hidden * hidden];
             let read = [d_keys.as_slice(), scaled.as_slice(), weight];
-            cpu_backward(*sizes, read, [d_query.as_mut_slice(), d_weight]);
+            cpu_backward(*sizes, read, d_query.as_mut_slice(), d_weight);
         }
     }
     let affine = Affine { x: query, weight: in_weight, bias: in_bias };
@@ -101,7 +103,8 @@ pub(super) fn affine_backward(
             let [x_from, weight_from] = [x, weight].map(|start| of.parameter(start).address());
             let [d_weight, d_bias, d_x] = [weight, bias, x].map(|start| Part { buffer: &*gradients, start }.address());
             let arguments = arguments![hidden as u32, d.address(), x_from, weight_from, d_weight, d_bias, d_x];
-            // SAFETY: there are H numbers of d, x and b, and H rows of W, as of the pooling that they are of; a thread changes elements of its own column.
+            // SAFETY: there are H numbers of d, x and b, and H rows of W, as of the pooling that
+            // they are of; a thread changes elements of its own column.
             Ok(unsafe { kernel("affine_backward").submit(&device, launch_of_columns(hidden), &arguments) }?)
         }
         _ => {
@@ -163,7 +166,7 @@ fn cpu(
     }
 }
 
-fn cpu_backward(sizes: PoolSizes, [d_keys, scaled, weight]: [&[f32]; 3], [d_query, d_weight]: [&mut [f32]; 2]) {
+fn cpu_backward(sizes: PoolSizes, [d_keys, scaled, weight]: [&[f32]; 3], d_query: &mut [f32], d_weight: &mut [f32]) {
     let ([_, _, _, hidden], width) = (sizes.wide(), sizes.head_width());
     for (row, d) in d_query.iter_mut().enumerate() {
         let d_key = &d_keys[row / width * hidden..][..hidden];
@@ -212,7 +215,8 @@ mod tests {
         }
     }
 
-    /// Where the parameters are: another head, more units than a warp has lanes and a block columns, heads of one unit.
+    /// Where the parameters are: another head, more units than a warp has lanes and a block
+    /// columns, heads of one unit.
     const SIZES: [[u32; 2]; 4] = [[1, 1], [2, 6], [3, 33], [40, 40]];
 
     #[test]

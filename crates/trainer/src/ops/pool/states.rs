@@ -16,13 +16,14 @@ pub(super) fn sum_states<T: Operand>(states: Part<'_, T>, memory: &mut PoolMemor
             let kernel = Kernel { module: "trainer/pool", ptx: PTX, name: &name };
             let (keys, weights, sums) = (memory.keys.address(), memory.weights.address(), memory.sums.address());
             let arguments = arguments![memory.sizes, states.address(), keys, weights, sums];
-            // SAFETY: a block reads the states of its window, of which `pool` has seen that they are there, and writes its own weights and sums. What is submitted to the default
+            // SAFETY: a block reads the states of its window, of which `pool` has seen that they
+            // are there, and writes its own weights and sums. What is submitted to the default
             // stream later runs after it.
             Ok(unsafe { kernel.submit(&device, memory.sizes.launch(), &arguments) }?)
         }
         _ => {
             let PoolMemory { sizes, keys, weights, sums, .. } = memory;
-            cpu(*sizes, (states.elements(), keys.as_slice()), (weights.as_mut_slice(), sums.as_mut_slice()));
+            cpu(*sizes, states.elements(), keys.as_slice(), weights.as_mut_slice(), sums.as_mut_slice());
             Ok(())
         }
     }
@@ -43,7 +44,8 @@ pub(super) fn sum_states_backward<T: Operand>(
             let d_states = Part { buffer: d_states, start }.address();
             let arguments =
                 arguments![memory.sizes, states.address(), keys, weights, d_sums, d_scores, d_states, d_keys];
-            // SAFETY: as in `sum_states`; `pool_backward` has seen that `d_states` has the same shape.
+            // SAFETY: as in `sum_states`; `pool_backward` has seen that `d_states` has the same
+            // shape.
             Ok(unsafe { kernel.submit(&device, memory.sizes.launch(), &arguments) }?)
         }
         _ => {
@@ -54,7 +56,7 @@ pub(super) fn sum_states_backward<T: Operand>(
     }
 }
 
-fn cpu<T: Operand>(sizes: PoolSizes, (states, keys): (&[T], &[f32]), (weights, sums): (&mut [f32], &mut [f32])) {
+fn cpu<T: Operand>(sizes: PoolSizes, states: &[T], keys: &[f32], weights: &mut [f32], sums: &mut [f32]) {
     let [steps, windows, heads, hidden] = sizes.wide();
     for (row, weights) in weights.chunks_exact_mut(steps).take(windows * heads).enumerate() {
         let (window, head) = (row / heads, row % heads);

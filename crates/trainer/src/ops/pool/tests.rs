@@ -35,13 +35,13 @@ fn check<T: Operand>(of: [u32; 4]) {
     pool_backward(of, ((&states).into(), (&d).into()), &mut memory, ((&mut d_states, 0), &mut gradients)).unwrap();
 
     let mut layout = Tensors::default();
-    let plain = AttentionPooling::new((hidden, heads), "pool", &mut layout);
+    let plain = AttentionPooling::new(hidden, heads, "pool", &mut layout);
     let layout = std::sync::Arc::new(layout);
     let wide = |of: &[f32]| of.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
     let mut of_plain = TensorSet::<f64>::zeros(&scope, &layout).unwrap();
     of_plain.values_mut().copy_from_slice(&wide(parameters.as_slice()));
     let mut plain_gradients = TensorSet::zeros(&scope, &layout).unwrap();
-    let mut plain_memory = PlainPooling::new(&scope, &plain, (steps, windows)).unwrap();
+    let mut plain_memory = PlainPooling::new(&scope, &plain, steps, windows).unwrap();
     let wide_states: Vec<f64> = states.as_slice().iter().map(|x| f64::from(x.widen())).collect();
     assert_close("pooled", pooled.as_slice(), plain_memory.forward(&plain, &of_plain, &wide_states));
     plain_memory.d_pooled_mut().copy_from_slice(&wide(&d_pooled));

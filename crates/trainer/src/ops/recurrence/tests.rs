@@ -15,7 +15,8 @@ pub(in super::super) struct Example<T: Operand> {
     pub(in super::super) states: States<T>,
 }
 
-/// Overlapping windows, one more than a tile has; a single step; a single window whose rows are those of a layer below; no window at all.
+/// Overlapping windows, one more than a tile has; a single step; a single window whose rows are
+/// those of a layer below; no window at all.
 pub(in super::super) fn sequences(scope: &Scope, hidden: usize, tile: TileWindows) -> WorkList {
     let windows: Vec<u32> = (0..9).collect();
     let of = |steps, first, row_step, projected_rows| Sequence { steps, first, row_step, projected_rows };
@@ -89,7 +90,8 @@ impl WorkList {
     }
 }
 
-/// A number that lies near the middle between two of `T` is rounded to either; each step hands on some of that.
+/// A number that lies near the middle between two of `T` is rounded to either; each step hands on
+/// some of that.
 pub(in super::super) fn tolerance<T: Operand>() -> f32 {
     if T::SUFFIX == "f16" { 2e-3 } else { 1.2e-2 }
 }

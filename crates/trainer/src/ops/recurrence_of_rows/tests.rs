@@ -10,7 +10,8 @@ use super::super::recurrent_weights::{fragments_by_kernel, persistent_units};
 use super::super::work_list::TileWindows;
 use super::*;
 
-/// A list with weights and states whose sequences read rows of so many numbers: more windows than a tile has, a single step, a single window, none.
+/// A list with weights and states whose sequences read rows of so many numbers: more windows than a
+/// tile has, a single step, a single window, none.
 struct OfRows<T: Operand> {
     of: Example<T>,
     input: InputWeights<T>,

@@ -20,7 +20,8 @@ struct Case {
     ends: Vec<(usize, usize)>,
 }
 
-/// What comes of a case: pooled vectors, weights, the gradients of states by sequence and place, and of the parameters.
+/// What comes of a case: pooled vectors, weights, the gradients of states by sequence and place,
+/// and of the parameters.
 #[derive(Debug, Default)]
 struct Results {
     pooled: Vec<f64>,
@@ -38,7 +39,8 @@ fn numbers<S: Scalar>(values: &[S]) -> impl Iterator<Item = f64> + '_ {
 }
 
 impl Case {
-    /// Larger states have larger scores, whose rounding errors are larger, and multiply the gradients of those.
+    /// Larger states have larger scores, whose rounding errors are larger, and multiply the
+    /// gradients of those.
     fn magnification(&self) -> f64 {
         self.scale.max(1.0).powi(2)
     }
@@ -51,7 +53,7 @@ impl Case {
         self.ends[self.ends.len() - 1].0 + 1
     }
 
-    fn state<S: Scalar>(&self, (sequence, t): (usize, usize), to: &mut [S]) {
+    fn state<S: Scalar>(&self, sequence: usize, t: usize, to: &mut [S]) {
         let first = (sequence * self.longest() + t) * self.hidden;
         let values = (first..).map(|i| S::from_f64(self.scale * number(1, i)));
         to.iter_mut().zip(values).for_each(|(to, value)| *to = value);
@@ -59,7 +61,7 @@ impl Case {
 
     fn of<S: Scalar>(&self) -> (AttentionPooling, TensorSet<S>) {
         let mut layout = Layout::default();
-        let of = AttentionPooling::new((self.hidden, self.heads), "pooling", &mut layout);
+        let of = AttentionPooling::new(self.hidden, self.heads, "pooling", &mut layout);
         let mut parameters = TensorSet::zeros(&Device::cpu().scope("test"), &Arc::new(layout)).unwrap();
         let values = parameters.values_mut().iter_mut().enumerate();
         values.for_each(|(i, value)| *value = S::from_f64(number(2, i)));
@@ -81,9 +83,9 @@ impl Case {
         for (window, &(sequence, last)) in self.ends.iter().enumerate() {
             let (first, mut states) = (last + 1 - self.steps, vec![0.0; self.steps * self.hidden]);
             for (t, row) in states.chunks_exact_mut(self.hidden).enumerate() {
-                self.state((sequence, first + t), row);
+                self.state(sequence, first + t, row);
             }
-            let mut pooling = PlainPooling::new(&scope, &of, (self.steps, 1)).unwrap();
+            let mut pooling = PlainPooling::new(&scope, &of, self.steps, 1).unwrap();
             results.pooled.extend(pooling.forward(&of, &parameters, &states));
             results.weights.extend(pooling.weights(&of, 0));
             self.put_d_pooled(window, pooling.d_pooled_mut());
@@ -110,7 +112,8 @@ impl Case {
         // Twice, so that nothing of an earlier pass is left where it is read.
         for _ in 0..2 {
             gradients.clear();
-            let pooled = pooling.forward((&of, &parameters), &self.ends, |at, row| self.state(at, row));
+            let pooled =
+                pooling.forward((&of, &parameters), &self.ends, |(sequence, t), row| self.state(sequence, t, row));
             results.pooled = numbers(pooled).collect();
             let d_pooled = pooling.d_pooled_mut().chunks_exact_mut(self.hidden).enumerate();
             d_pooled.for_each(|(window, row)| self.put_d_pooled(window, row));
@@ -121,7 +124,7 @@ impl Case {
             pooling.backward(
                 (&of, &parameters),
                 &self.ends,
-                (|at, row: &mut [S]| self.state(at, row), write),
+                (|(sequence, t): (usize, usize), row: &mut [S]| self.state(sequence, t, row), write),
                 &mut gradients,
             );
         }
@@ -189,7 +192,7 @@ fn a_number_that_is_none_reaches_the_windows_that_it_is_in_and_no_others() {
     let mut pooling = SlidingPooling::new(&Device::cpu().scope("test"), (1, 3), room).unwrap();
     for bad in 0..16 {
         let pooled = pooling.forward((&of, &parameters), &case.ends, |(sequence, t), row| {
-            case.state((sequence, t), row);
+            case.state(sequence, t, row);
             if t == bad {
                 row[1] = f32::NAN;
             }

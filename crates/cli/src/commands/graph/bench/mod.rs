@@ -18,7 +18,8 @@ use topology::{Asked, Cached, InMemory, Rebuilt, Topology};
 
 /// Measure a validation loop whose graphs are built in every batch, read from a file, or in memory
 ///
-/// Each iteration takes one graph of the nearest by correlation through graph attention, forward. The returns are made up.
+/// Each iteration takes one graph of the nearest by correlation through graph attention, forward.
+/// The returns are made up.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph bench
@@ -54,8 +55,9 @@ pub(super) struct Args {
     /// Threads that build, and that take batches through the model; in the loop it has one
     #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     threads: usize,
-    /// Also measure a loop whose graphs another program builds, split at blanks: it reads N, W and k as u32 and the returns [N, W] as f32 from its
-    /// standard input, and answers with the k neighbours of each node, [N, k] u32, little-endian all
+    /// Also measure a loop whose graphs another program builds, split at blanks: it reads N, W and
+    /// k as u32 and the returns [N, W] as f32 from its standard input, and answers with the k
+    /// neighbours of each node, [N, k] u32, little-endian all
     #[arg(long, value_name = "COMMAND")]
     rebuild_with: Option<String>,
     /// Times that each loop runs; the fastest counts
@@ -135,7 +137,7 @@ fn measure(args: &Args) -> Result<Measured> {
     let names: Vec<String> = (0..args.nodes).map(|node| format!("N{node:05}")).collect();
     let times: Vec<i64> = (0..days as i64).map(|day| day * 86_400_000_000_000).collect();
     let values: Vec<f64> = noise(args.nodes * days).into_iter().map(f64::from).collect();
-    let panel = Panel::new(&names, (&times, &times), &values)?;
+    let panel = Panel::new(&names, &times, &times, &values)?;
     let options = Correlation {
         lookback: args.window,
         k: args.k,
@@ -148,11 +150,11 @@ fn measure(args: &Args) -> Result<Measured> {
     let path = folder.path().join("bench.mbg");
     let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |_| {})?;
     let file_built_s = start.elapsed().as_secs_f64();
-    let elsewhere = args.rebuild_with.as_ref().map(|command| Asked::new(command, panel, (args.window, args.k)));
+    let elsewhere = args.rebuild_with.as_ref().map(|command| Asked::new(command, panel, args.window, args.k));
     let batch_graphs = args.batch.min(args.graphs);
     let features = noise(args.graphs * args.nodes * args.features);
-    let batch = step::measure((&file, &features), args.size(), (batch_graphs, args.repeats))?;
-    let ([rebuilt, cached, in_memory], rebuilt_elsewhere) = loops(args, &builder, (&file, elsewhere.transpose()?))?;
+    let batch = step::measure(&file, &features, args.size(), batch_graphs, args.repeats)?;
+    let ([rebuilt, cached, in_memory], rebuilt_elsewhere) = loops(args, &builder, &file, elsewhere.transpose()?)?;
     Ok(Measured {
         nodes: args.nodes,
         k: args.k,
@@ -180,7 +182,8 @@ fn measure(args: &Args) -> Result<Measured> {
 fn loops(
     args: &Args,
     builder: &dyn Builder,
-    (file, mut elsewhere): (&GraphFile, Option<Asked<'_>>),
+    file: &GraphFile,
+    mut elsewhere: Option<Asked<'_>>,
 ) -> Result<([Loop; 3], Option<Loop>)> {
     let largest = (args.nodes, (0..file.len()).map(|graph| file.size(graph).1).max().unwrap_or(0));
     let mut model = Model::new(args.size(), largest)?;
@@ -192,7 +195,7 @@ fn loops(
         let mut ways: Vec<&mut dyn Topology> = vec![&mut rebuilt, &mut cached, &mut in_memory];
         ways.extend(elsewhere.as_mut().map(|asked| asked as &mut dyn Topology));
         for (way, fastest) in ways.into_iter().zip(&mut fastest) {
-            let loop_ = validate((way, args.graphs), &mut model, &features)?;
+            let loop_ = validate(way, args.graphs, &mut model, &features)?;
             if fastest.is_none_or(|fastest| loop_.iterations_per_s > fastest.iterations_per_s) {
                 *fastest = Some(loop_);
             }
@@ -203,7 +206,7 @@ fn loops(
 }
 
 /// All graphs through the model, once.
-fn validate((way, graphs): (&mut dyn Topology, usize), model: &mut Model, features: &[f32]) -> Result<Loop> {
+fn validate(way: &mut dyn Topology, graphs: usize, model: &mut Model, features: &[f32]) -> Result<Loop> {
     let (start, mut waited, mut sum) = (Instant::now(), Duration::ZERO, 0.0);
     for index in 0..graphs {
         let asked = Instant::now();

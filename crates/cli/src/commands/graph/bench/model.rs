@@ -33,7 +33,7 @@ impl Model {
         let config =
             GraphConfig { layers: size.layers, heads: size.heads, hidden: size.hidden, ..GraphConfig::default() };
         let mut layout = Layout::default();
-        let attention = GraphAttention::new(config, (size.features, 1, 1), &mut layout);
+        let attention = GraphAttention::new(config, size.features, 1, 1, &mut layout);
         let mut parameters = TensorSet::zeros(&scope, &Arc::new(layout))?;
         attention.initial(0, &mut parameters);
         let mut packed = PackedAttention::new(&scope, &attention, Passes::Forward)?;

@@ -14,7 +14,8 @@ use rayon::prelude::*;
 
 use super::model::Size;
 
-/// Seconds from a list of graphs to what the model makes of them, the fastest of some batches, no two of which are of the same graphs in order.
+/// Seconds from a list of graphs to what the model makes of them, the fastest of some batches, no
+/// two of which are of the same graphs in order.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     /// Offsets and the forward pass.
@@ -23,15 +24,12 @@ pub(super) struct Times {
     pub(super) step_s: f64,
 }
 
-/// Times batches of `count` graphs of the file; `features` are those of all graphs, one after the other.
-pub(super) fn measure(
-    (file, features): (&GraphFile, &[f32]),
-    size: Size,
-    (count, repeats): (usize, usize),
-) -> Result<Times> {
+/// Times batches of `count` graphs of the file; `features` are those of all graphs, one after the
+/// other.
+pub(super) fn measure(file: &GraphFile, features: &[f32], size: Size, count: usize, repeats: usize) -> Result<Times> {
     let mut step = Step::new(file, features, size)?;
-    let forward_s = step.fastest((count, repeats), Step::forward)?;
-    Ok(Times { forward_s, step_s: step.fastest((count, repeats), Step::forward_and_backward)? })
+    let forward_s = step.fastest(count, repeats, Step::forward)?;
+    Ok(Times { forward_s, step_s: step.fastest(count, repeats, Step::forward_and_backward)? })
 }
 
 /// What one thread takes a graph through the model with.
@@ -61,7 +59,7 @@ impl<'f> Step<'f> {
         let Size { layers, heads, hidden, .. } = size;
         let config = GraphConfig { layers, heads, hidden, activation, ..GraphConfig::default() };
         let mut layout = Layout::default();
-        let attention = GraphAttention::new(config, (size.features, 0, 1), &mut layout);
+        let attention = GraphAttention::new(config, size.features, 0, 1, &mut layout);
         let layout = Arc::new(layout);
         let mut parameters = TensorSet::zeros(&scope, &layout)?;
         attention.initial(0, &mut parameters);
@@ -84,8 +82,9 @@ impl<'f> Step<'f> {
         })
     }
 
-    /// Seconds of the fastest of `repeats` batches of `count` graphs, after one that does not count.
-    fn fastest(&mut self, (count, repeats): (usize, usize), work: fn(&mut Self)) -> Result<f64> {
+    /// Seconds of the fastest of `repeats` batches of `count` graphs, after one that does not
+    /// count.
+    fn fastest(&mut self, count: usize, repeats: usize, work: fn(&mut Self)) -> Result<f64> {
         let mut fastest = f64::INFINITY;
         for repeat in 0..=repeats {
             let graphs = self.draw(count);
@@ -115,7 +114,7 @@ impl<'f> Step<'f> {
         for places in places.chunks(workers.len()) {
             workers.par_iter_mut().zip(places).for_each(|(worker, &place)| {
                 let block = batch.block(place);
-                let nodes = nodes(&block, (features, batch.graphs()[place], *width));
+                let nodes = nodes(&block, features, batch.graphs()[place], *width);
                 worker.pass.forward(attention, (parameters, packed), nodes);
             });
         }
@@ -130,7 +129,7 @@ impl<'f> Step<'f> {
         for places in places.chunks(workers.len()) {
             workers.par_iter_mut().zip(places).for_each(|(worker, &place)| {
                 let block = batch.block(place);
-                let nodes = nodes(&block, (features, batch.graphs()[place], *width));
+                let nodes = nodes(&block, features, batch.graphs()[place], *width);
                 let Worker { pass, gradients, d_output } = worker;
                 let y = pass.forward(attention, (parameters, packed), nodes);
                 d_output.clear();
@@ -149,7 +148,7 @@ impl<'f> Step<'f> {
 }
 
 /// A block of the batch where it lies in the file, and its rows of the features.
-fn nodes<'b>(block: &StoredGraph<'b>, (features, graph, width): (&'b [f32], usize, usize)) -> Nodes<'b, f32> {
+fn nodes<'b>(block: &StoredGraph<'b>, features: &'b [f32], graph: usize, width: usize) -> Nodes<'b, f32> {
     let len = block.len() * width;
     let graph_view = GraphView { csr: block.csr(), csc: block.csc(), attributes: &[] };
     Nodes { graph: graph_view, x: &features[graph * len..][..len], dropout: None }

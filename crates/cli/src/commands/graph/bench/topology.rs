@@ -64,8 +64,9 @@ impl Topology for InMemory {
 
 /// Built by another program, the usual script for instance, whenever it is asked for.
 ///
-/// For each graph the program reads from its standard input, in little-endian order, N, W and k as u32 and the returns [N, W] as f32, row-major; and
-/// answers on its standard output with the k neighbours of each node, [N, k] u32.
+/// For each graph the program reads from its standard input, in little-endian order, N, W and k as
+/// u32 and the returns [N, W] as f32, row-major; and answers on its standard output with the k
+/// neighbours of each node, [N, k] u32.
 pub(super) struct Asked<'p> {
     program: Child,
     panel: Panel<'p>,
@@ -76,7 +77,7 @@ pub(super) struct Asked<'p> {
 
 impl<'p> Asked<'p> {
     /// Starts `command`, split at blanks.
-    pub(super) fn new(command: &str, panel: Panel<'p>, (window, k): (usize, usize)) -> Result<Self> {
+    pub(super) fn new(command: &str, panel: Panel<'p>, window: usize, k: usize) -> Result<Self> {
         let mut words = command.split_whitespace();
         let name = words.next().context("--rebuild-with: no program")?;
         let mut program = Command::new(name);

@@ -110,7 +110,8 @@ fn a_run_over_its_budget_leaves_a_map_of_its_memory() {
     let job = job(folder.path(), &["model.hidden=64"]);
     let plan = Plan::of(&job).unwrap();
     record(&job);
-    // Less than weights and moments take, of which nothing can be cut, as when others take memory after the plan was made.
+    // Less than weights and moments take, of which nothing can be cut, as when others take memory
+    // after the plan was made.
     let held = job.held_bytes();
     job.device.set_budget_bytes(Some(held + plan.memory.training.parameters_bytes + 1));
     let run = RunFolder::new(&folder.path().join("run")).unwrap();
@@ -134,7 +135,8 @@ fn a_run_over_its_budget_leaves_a_map_of_its_memory() {
     assert_eq!(failure::message(&other), "anything else");
 }
 
-/// A session of a few steps whose requests for memory of these numbers are refused once it has begun: what came of it, and its folder.
+/// A session of a few steps whose requests for memory of these numbers are refused once it has
+/// begun: what came of it, and its folder.
 fn session_with_refused(requests: std::ops::Range<u64>, folder: &std::path::Path) -> (Result<()>, RunFolder) {
     let job = job(folder, &["model.hidden=32", "training.max_steps=3", "gpu_optimization.batch_size=64"]);
     let plan = Plan::of(&job).unwrap();

@@ -1,5 +1,6 @@
-//! The few messages of protocol buffers that TensorBoard needs for scalars, encoded by hand (TensorFlow, `core/util/event.proto` and
-//! `core/framework/summary.proto`; <https://protobuf.dev/programming-guides/encoding/>).
+//! The few messages of protocol buffers that TensorBoard needs for scalars, encoded by hand
+//! (TensorFlow, `core/util/event.proto` and `core/framework/summary.proto`;
+//! <https://protobuf.dev/programming-guides/encoding/>).
 
 /// What an event says.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
-//! TFRecord, the framing of TensorBoard's event files (TensorFlow, `core/lib/io/record_writer.cc`): of each record its length, u64
-//! little-endian, a checksum of those eight bytes, the bytes, and a checksum of them.
+//! TFRecord, the framing of TensorBoard's event files (TensorFlow, `core/lib/io/record_writer.cc`):
+//! of each record its length, u64 little-endian, a checksum of those eight bytes, the bytes, and a
+//! checksum of them.
 
 /// Appends a record that holds `data`.
 pub(super) fn frame(data: &[u8], to: &mut Vec<u8>) {
@@ -10,7 +11,8 @@ pub(super) fn frame(data: &[u8], to: &mut Vec<u8>) {
     to.extend(masked(crc32c(data)).to_le_bytes());
 }
 
-/// A checksum that may lie within data of which a checksum is taken (TensorFlow, `core/lib/hash/crc32c.h`).
+/// A checksum that may lie within data of which a checksum is taken (TensorFlow,
+/// `core/lib/hash/crc32c.h`).
 fn masked(checksum: u32) -> u32 {
     checksum.rotate_right(15).wrapping_add(0xa282_ead8)
 }

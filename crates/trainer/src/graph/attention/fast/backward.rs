@@ -26,7 +26,8 @@ pub(super) struct Parameters<'a> {
     pub(super) gradients: &'a mut TensorSet<f32>,
 }
 
-/// `scratch.d_y`, the gradient of what the layer gave to the next, becomes `scratch.d_x`, that of `input`, which it read.
+/// `scratch.d_y`, the gradient of what the layer gave to the next, becomes `scratch.d_x`, that of
+/// `input`, which it read.
 pub(super) fn backward(
     context: &Context<'_>,
     (input, input_gradient): (&[f32], InputGradient),
@@ -41,7 +42,7 @@ pub(super) fn backward(
     }
     let len = context.numbers().1;
     let coefficients = &memory.coefficients.as_slice()[..len];
-    scale(context, coefficients, (scratch.factors.as_mut_slice(), scratch.kept.as_mut_slice()));
+    scale(context, coefficients, scratch.factors.as_mut_slice(), scratch.kept.as_mut_slice());
     score_gradients(context, memory, scratch);
     match shape.kind {
         AttentionKind::Gat => linear_backward(context, memory, scratch, &mut parameters),
@@ -71,17 +72,18 @@ fn score_gradients(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Sc
         let (first, to) = shape.panels_of(head);
         let views = (View(scratch.d_y.as_slice(), at.panel(to)), View(memory.maps.as_slice(), at.panel(first)));
         let to = heads.of_mut(d_scores, edges, head);
-        gathers::dots(isa, (lists.rows(), shape.projected.block_panels()), views, to);
+        gathers::dots(isa, lists.rows(), shape.projected.block_panels(), views, to);
     }
     for group in 0..heads.groups() {
         let of_group = group * edges * heads.group..(group + 1) * edges * heads.group;
         let factors = context.is_scaled().then(|| &scratch.factors.as_slice()[of_group.clone()]);
         let coefficients = &memory.coefficients.as_slice()[of_group.clone()];
-        softmax::softmax_backward(heads.group, lists.rows(), (coefficients, factors), &mut d_scores[of_group]);
+        softmax::softmax_backward(heads.group, lists.rows(), coefficients, factors, &mut d_scores[of_group]);
     }
 }
 
-/// GAT, from the gradients of scores to those of the map of the nodes, of the attention vectors and of what edges give.
+/// GAT, from the gradients of scores to those of the map of the nodes, of the attention vectors and
+/// of what edges give.
 fn linear_backward(
     context: &Context<'_>,
     memory: &LayerMemory,
@@ -99,13 +101,13 @@ fn linear_backward(
         let of_edges = group * edges * heads.group..(group + 1) * edges * heads.group;
         let of_nodes = group * nodes * heads.group..(group + 1) * nodes * heads.group;
         let d = &mut scratch.d_scores.as_mut_slice()[of_edges];
-        let linear = context.linear((memory.source.as_slice(), memory.target.as_slice()), group);
-        softmax::scores_backward(heads.group, lists.rows(), linear, (d, &mut d_target[of_nodes.clone()]));
+        let linear = context.linear(memory.source.as_slice(), memory.target.as_slice(), group);
+        softmax::scores_backward(heads.group, lists.rows(), linear, d, &mut d_target[of_nodes.clone()]);
         let columns = (lists.columns(), lists.places());
         softmax::sums_by_column(heads.group, columns, d, &mut d_source[of_nodes]);
         if width > 0 {
             let sums = &mut d_edges[group * width * heads.group..][..width * heads.group];
-            softmax::attributes_backward(heads.group, (context.attributes, width), d, sums);
+            softmax::attributes_backward(heads.group, context.attributes, width, d, sums);
         }
     }
     let (vectors, d_vectors) = (context.weights.vectors.as_slice(), scratch.d_vectors.as_mut_slice());
@@ -120,7 +122,7 @@ fn linear_backward(
             let of_head = (which * shape.projected.panels() + first) * PANEL;
             let of_head = of_head..of_head + panels * PANEL;
             let to = (&mut *d_maps, &mut d_vectors[of_head.clone()]);
-            gathers::spread(isa, (nodes, heads.of(d, nodes, head)), (values, &vectors[of_head]), to);
+            gathers::spread(isa, nodes, heads.of(d, nodes, head), values, &vectors[of_head], to);
         }
         if head % heads.group == 0 {
             let of_group = head / heads.group * edges * heads.group;
@@ -129,21 +131,22 @@ fn linear_backward(
         }
         let numbers = heads.of(scratch.by_column.as_slice(), lists.columns().edges(), head % heads.group);
         let d_y = View(scratch.d_y.as_slice(), at.panel(from));
-        gathers::gather(isa, (lists.columns(), numbers), (panels, d_y), d_maps);
+        gathers::gather(isa, lists.columns(), numbers, panels, d_y, d_maps);
     }
     let Scoring::Gat { source, target, edge_attention, .. } = parameters.layer.scoring else { return };
     for (slot, d) in [source, target].into_iter().zip(d_vectors.chunks_exact(shape.projected.padded())) {
         unpack_row_add(shape.projected, d, parameters.gradients.slot_mut(slot));
     }
     if let (Some(attention), Some(weight)) = (edge_attention, parameters.layer.edge_weight) {
-        unpack_edges(context, (attention, weight), d_edges, parameters);
+        unpack_edges(context, attention, weight, d_edges, parameters);
     }
 }
 
 /// From the gradients of att_edge · W_e to those of both.
 fn unpack_edges(
     context: &Context<'_>,
-    (attention, weight): (Slot, Slot),
+    attention: Slot,
+    weight: Slot,
     d_edges: &[f32],
     parameters: &mut Parameters<'_>,
 ) {
@@ -160,7 +163,8 @@ fn unpack_edges(
     }
 }
 
-/// GATv2, from the gradients of scores to those of both maps of the nodes, of the attention vector and of the map of the edges.
+/// GATv2, from the gradients of scores to those of both maps of the nodes, of the attention vector
+/// and of the map of the edges.
 fn joint_backward(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Scratch, parameters: &mut Parameters<'_>) {
     let Context { isa, shape, lists, .. } = *context;
     let (heads, edges, at) = (shape.heads, context.edges(), context.place());
@@ -177,7 +181,7 @@ fn joint_backward(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Scr
         let d_to = &mut ViewMut(scratch.d_maps.as_mut_slice(), at.panel(panels + first));
         let d_edges = d_edges.get_mut(first * PANEL..).unwrap_or_default();
         let to = (d_to, &mut d_attention[first * PANEL..], d_edges);
-        gathers::joint_rows(isa, (lists.rows(), d_scores), joint, to);
+        gathers::joint_rows(isa, lists.rows(), d_scores, joint, to);
         let given = JointGiven {
             walk: lists.columns(),
             places: lists.places(),
@@ -211,11 +215,11 @@ fn weight_gradients(context: &Context<'_>, input: &[f32], scratch: &mut Scratch,
     let mut outer = |d: View<'_>, columns: usize| {
         let sums = &mut d_weight[..shape.input.padded() * columns];
         sums.fill(0.0);
-        kernel::outer(isa, [nodes, columns, shape.input.panels()], (d, x), sums);
+        kernel::outer(isa, [nodes, columns, shape.input.panels()], d, x, sums);
     };
     let d_row = scratch.d_row.as_mut_slice();
     let (d_y, d_maps) = (View(scratch.d_y.as_slice(), at), View(scratch.d_maps.as_slice(), at));
-    add_rows((nodes, d_y), shape.output, d_row, gradients.slot_mut(layer.bias));
+    add_rows(nodes, d_y, shape.output, d_row, gradients.slot_mut(layer.bias));
     let columns = shape.map_columns();
     outer(d_maps, columns);
     let (maps, biases) = match layer.scoring {
@@ -228,19 +232,19 @@ fn weight_gradients(context: &Context<'_>, input: &[f32], scratch: &mut Scratch,
     }
     for (map, slot) in biases.into_iter().enumerate() {
         let d_map = View(d_maps.0, at.panel(map * shape.projected.panels()));
-        slot.into_iter().for_each(|slot| add_rows((nodes, d_map), shape.projected, d_row, gradients.slot_mut(slot)));
+        slot.into_iter().for_each(|slot| add_rows(nodes, d_map, shape.projected, d_row, gradients.slot_mut(slot)));
     }
     if let Some(slot) = layer.residual {
         let columns = shape.output.padded();
         let sums = &mut d_weight[..shape.input.padded() * columns];
         sums.fill(0.0);
-        kernel::outer(isa, [nodes, columns, shape.input.panels()], (d_y, x), sums);
+        kernel::outer(isa, [nodes, columns, shape.input.panels()], d_y, x, sums);
         shape.residual().unpack_add(sums, (0, columns), gradients.slot_mut(slot));
     }
 }
 
 /// Adds the sum of the rows of a matrix to `sums`, which are without its zeros.
-fn add_rows((nodes, View(values, at)): (usize, View<'_>), columns: Columns, row: &mut [f32], sums: &mut [f32]) {
+fn add_rows(nodes: usize, View(values, at): View<'_>, columns: Columns, row: &mut [f32], sums: &mut [f32]) {
     let row = &mut row[..columns.padded()];
     row.fill(0.0);
     for (panel, row) in row.chunks_exact_mut(PANEL).enumerate() {

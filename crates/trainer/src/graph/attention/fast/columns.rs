@@ -4,8 +4,9 @@
 
 use crate::kernel::{PANEL, Place};
 
-/// The columns of a matrix: blocks of `units`, each of which begins with a panel and ends with zeros up to a whole one. A block is a head, so that a
-/// panel's sixteen numbers have one coefficient.
+/// The columns of a matrix: blocks of `units`, each of which begins with a panel and ends with
+/// zeros up to a whole one. A block is a head, so that a panel's sixteen numbers have one
+/// coefficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) blocks: usize,
@@ -54,7 +55,8 @@ impl Columns {
     }
 }
 
-/// The place of a matrix of `rows` rows. Rows of neighbouring panels fall into different sets of the caches, whatever the number of rows.
+/// The place of a matrix of `rows` rows. Rows of neighbouring panels fall into different sets of
+/// the caches, whatever the number of rows.
 pub(super) fn place(rows: usize) -> Place {
     Place { start: 0, stride: (rows | 1) * PANEL }
 }
@@ -87,8 +89,8 @@ impl Map {
         }
     }
 
-    /// Weights as the second operand of a product over the rows of this map and of others: [column panels][`total`][16], of which the rows here are
-    /// those from `first` on.
+    /// Weights as the second operand of a product over the rows of this map and of others: [column
+    /// panels][`total`][16], of which the rows here are those from `first` on.
     pub(super) fn turn(self, weight: &[f32], (first, total): (usize, usize), to: &mut [f32]) {
         self.each(total, |at, from, len| {
             to[at + first * PANEL..][..len].copy_from_slice(&weight[from..][..len]);
@@ -103,7 +105,8 @@ impl Map {
         });
     }
 
-    /// Calls `with` for each row and panel of columns: where it lies in panels and in [rows, columns], and how many numbers.
+    /// Calls `with` for each row and panel of columns: where it lies in panels and in [rows,
+    /// columns], and how many numbers.
     fn each(self, total: usize, mut with: impl FnMut(usize, usize, usize)) {
         let width = self.columns.width();
         for column in self.columns.runs() {

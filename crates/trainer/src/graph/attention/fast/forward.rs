@@ -55,8 +55,9 @@ impl<'a> Context<'a> {
         self.masks.1.is_some() || self.shape.share() < 1.0
     }
 
-    /// What GAT scores edges by in group `group`, from att_src · v and att_dst · v of all nodes and heads.
-    pub(super) fn linear<'m>(&self, (source, target): (&'m [f32], &'m [f32]), group: usize) -> Linear<'m>
+    /// What GAT scores edges by in group `group`, from att_src · v and att_dst · v of all nodes and
+    /// heads.
+    pub(super) fn linear<'m>(&self, source: &'m [f32], target: &'m [f32], group: usize) -> Linear<'m>
     where
         'a: 'm,
     {
@@ -124,14 +125,14 @@ pub(super) fn forward(context: &Context<'_>, input: &[f32], memory: &mut LayerMe
     let len = context.numbers().1;
     softmax::softmax(isa, shape.heads, rows, &mut memory.coefficients.as_mut_slice()[..len]);
     let coefficients = memory.coefficients.as_slice();
-    scale(context, coefficients, (scratch.factors.as_mut_slice(), scratch.kept.as_mut_slice()));
+    scale(context, coefficients, scratch.factors.as_mut_slice(), scratch.kept.as_mut_slice());
     let kept = context.kept(coefficients, scratch.kept.as_slice());
     for head in 0..shape.heads.count {
         let (first, to) = shape.panels_of(head);
         let numbers = shape.heads.of(kept, context.edges(), head);
         let from = View(memory.maps.as_slice(), at.panel(first));
         let to = &mut ViewMut(memory.y.as_mut_slice(), at.panel(to));
-        gathers::gather(isa, (rows, numbers), (shape.projected.block_panels(), from), to);
+        gathers::gather(isa, rows, numbers, shape.projected.block_panels(), from, to);
     }
     if context.is_inner {
         activate(context, &mut memory.y.as_mut_slice()[..shape.output.panels() * at.stride]);
@@ -173,10 +174,10 @@ fn score(context: &Context<'_>, memory: &mut LayerMemory) {
     match shape.kind {
         AttentionKind::Gat => {
             let (source, target) = (source.as_mut_slice(), target.as_mut_slice());
-            score_nodes(context, maps.as_slice(), (source, target));
+            score_nodes(context, maps.as_slice(), source, target);
             for group in 0..heads.groups() {
                 let to = &mut scores[group * edges * heads.group..][..edges * heads.group];
-                softmax::scores(heads.group, lists.rows(), context.linear((source, target), group), to);
+                softmax::scores(heads.group, lists.rows(), context.linear(source, target, group), to);
             }
         }
         AttentionKind::GatV2 => {
@@ -194,7 +195,7 @@ fn score(context: &Context<'_>, memory: &mut LayerMemory) {
 }
 
 /// att_src · v and att_dst · v of all nodes and heads.
-fn score_nodes(context: &Context<'_>, maps: &[f32], (source, target): (&mut [f32], &mut [f32])) {
+fn score_nodes(context: &Context<'_>, maps: &[f32], source: &mut [f32], target: &mut [f32]) {
     let Context { isa, shape, weights, .. } = *context;
     let (nodes, len) = (context.nodes(), shape.projected.block_panels() * PANEL);
     let (to_source, to_target) = weights.vectors.as_slice().split_at(shape.projected.padded());
@@ -210,7 +211,7 @@ fn score_nodes(context: &Context<'_>, maps: &[f32], (source, target): (&mut [f32
 }
 
 /// What coefficients are multiplied by, and the products, unless they stay as they are.
-pub(super) fn scale(context: &Context<'_>, coefficients: &[f32], (factors, kept): (&mut [f32], &mut [f32])) {
+pub(super) fn scale(context: &Context<'_>, coefficients: &[f32], factors: &mut [f32], kept: &mut [f32]) {
     if !context.is_scaled() {
         return;
     }

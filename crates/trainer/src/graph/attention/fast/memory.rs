@@ -85,7 +85,8 @@ fn layer_len(shape: Shape, capacity: (usize, usize)) -> [usize; 5] {
 /// Numbers in each buffer of the scratch for one layer, in the order of the fields.
 fn scratch_len_of(
     shape: Shape,
-    (config, capacity): (&crate::graph::GraphConfig, (usize, usize)),
+    config: &crate::graph::GraphConfig,
+    capacity: (usize, usize),
     passes: Passes,
 ) -> [usize; 14] {
     let nodes = capacity.0;
@@ -119,7 +120,7 @@ fn scratch_len_of(
 
 /// Numbers in each buffer of the scratch for all layers.
 fn scratch_len(attention: &GraphAttention, capacity: (usize, usize), passes: Passes) -> [usize; 14] {
-    let each = shapes(attention).into_iter().map(|shape| scratch_len_of(shape, (&attention.config, capacity), passes));
+    let each = shapes(attention).into_iter().map(|shape| scratch_len_of(shape, &attention.config, capacity, passes));
     each.fold([0; 14], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
 }
 

@@ -2,13 +2,16 @@
 
 //! The fast form: the same mathematics as the plain one, in another order.
 //!
-//! 1. Matrices of nodes are panel-major (see [`kernel`](crate::kernel)), a head's columns being whole panels. Maps of the nodes are products; the
-//!    weights are packed once an optimizer step.
-//! 2. GAT's scores are sums of a number of the node that gives, one of the node that receives and one of the edge, so that an edge costs a few
-//!    additions. GATv2's are computed from both nodes' rows, forward and twice backward, and nothing of that size is kept.
-//! 3. Nothing of an edge is as wide as a node: the sums of neighbours' rows are formed in registers, a few panels of a head at a time, whose rows of
-//!    all nodes lie in the first-level cache (16 KiB a panel of 256 nodes).
-//! 4. Backward walks the edges by the node that gives, so that every sum belongs to one node, and forms it in that order.
+//! 1. Matrices of nodes are panel-major (see [`kernel`](crate::kernel)), a head's columns being
+//!    whole panels. Maps of the nodes are products; the weights are packed once an optimizer step.
+//! 2. GAT's scores are sums of a number of the node that gives, one of the node that receives and
+//!    one of the edge, so that an edge costs a few additions. GATv2's are computed from both nodes'
+//!    rows, forward and twice backward, and nothing of that size is kept.
+//! 3. Nothing of an edge is as wide as a node: the sums of neighbours' rows are formed in
+//!    registers, a few panels of a head at a time, whose rows of all nodes lie in the first-level
+//!    cache (16 KiB a panel of 256 nodes).
+//! 4. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
+//!    forms it in that order.
 //!
 //! One thread takes a graph through all layers; the order of every sum depends on the graph alone.
 
@@ -59,7 +62,7 @@ impl AttentionPass {
     }
 
     /// Numbers in it, four bytes each.
-    pub fn len(attention: &GraphAttention, (nodes, edges): (usize, usize), passes: Passes) -> usize {
+    pub fn len(attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> usize {
         memory::memory_len(attention, (nodes, edges), passes)
     }
 
@@ -79,7 +82,7 @@ impl AttentionPass {
             let (below, rest) = layers.split_at_mut(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
             let of = (attention, packed, nodes.dropout);
-            let context = context((self.isa, l, shape), of, (lists, shared.attributes.as_slice()));
+            let context = context(self.isa, l, shape, of, (lists, shared.attributes.as_slice()));
             forward::forward(&context, input, &mut rest[0], scratch);
         }
         let (last, top) = (self.shapes[layers.len() - 1], &layers[layers.len() - 1]);
@@ -88,8 +91,9 @@ impl AttentionPass {
         output
     }
 
-    /// Goes back from the gradient of the output, after [`AttentionPass::forward`] of the same nodes; adds the parameters' gradients to `gradients`.
-    /// `packed` holds the weights of the parameters beside it.
+    /// Goes back from the gradient of the output, after [`AttentionPass::forward`] of the same
+    /// nodes; adds the parameters' gradients to `gradients`. `packed` holds the weights of the
+    /// parameters beside it.
     ///
     /// # Panics
     /// If the sizes differ, or the memory is for the forward pass alone.
@@ -109,7 +113,7 @@ impl AttentionPass {
             let (below, rest) = layers.split_at(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
             let of = (attention, packed, nodes.dropout);
-            let context = context((self.isa, l, shape), of, (lists, shared.attributes.as_slice()));
+            let context = context(self.isa, l, shape, of, (lists, shared.attributes.as_slice()));
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
             let of_layer = Parameters { layer: &attention.layers[l], values: parameters, gradients };
             backward::backward(&context, (input, wanted), (&rest[0], scratch), of_layer);
@@ -138,7 +142,9 @@ impl AttentionPass {
 
 /// What layer `l` is computed with.
 fn context<'a>(
-    (isa, l, shape): (Isa, usize, Shape),
+    isa: Isa,
+    l: usize,
+    shape: Shape,
     (attention, packed, dropout): (&'a GraphAttention, &'a PackedAttention, Option<super::GraphDropout>),
     (lists, attributes): (&'a crate::kernel::attention::EdgeLists, &'a [f32]),
 ) -> Context<'a> {

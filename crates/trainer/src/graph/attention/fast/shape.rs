@@ -9,8 +9,8 @@ use crate::kernel::attention::{Head, HeadMut};
 /// Most heads of a group: as many numbers as are worked on at once.
 const GROUP_MAX: usize = 16;
 
-/// The heads of a layer in groups, whose numbers for an edge or a node lie side by side: groups of a power of two, filled up with heads that nothing
-/// reads.
+/// The heads of a layer in groups, whose numbers for an edge or a node lie side by side: groups of
+/// a power of two, filled up with heads that nothing reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
     pub(super) count: usize,
@@ -31,7 +31,8 @@ impl Heads {
         self.groups() * self.group
     }
 
-    /// The numbers of head `head` among those of all heads for `items` edges or nodes: [groups][items][group].
+    /// The numbers of head `head` among those of all heads for `items` edges or nodes:
+    /// [groups][items][group].
     pub(super) fn of(self, values: &[f32], items: usize, head: usize) -> Head<'_> {
         let values = &values[head / self.group * items * self.group..][..items * self.group];
         Head { values, group: self.group, index: head % self.group }
@@ -75,7 +76,8 @@ pub(super) fn shapes(attention: &GraphAttention) -> Vec<Shape> {
 }
 
 impl Shape {
-    /// Maps of the nodes: GAT has one, GATv2 one for nodes that give and one for nodes that receive.
+    /// Maps of the nodes: GAT has one, GATv2 one for nodes that give and one for nodes that
+    /// receive.
     pub(super) fn maps(self) -> usize {
         match self.kind {
             AttentionKind::Gat => 1,

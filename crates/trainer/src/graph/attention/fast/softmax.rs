@@ -2,7 +2,8 @@
 
 //! Numbers of edges and heads: scores, their softmax over the edges that a node receives, and back.
 //!
-//! Everything here is worked on a group of heads at a time, whose numbers for an edge lie side by side: [P][G].
+//! Everything here is worked on a group of heads at a time, whose numbers for an edge lie side by
+//! side: [P][G].
 
 use super::shape::Heads;
 use crate::kernel::Isa;
@@ -41,7 +42,7 @@ pub(super) fn scores(group: usize, walk: Walk<'_>, linear: Linear<'_>, to: &mut 
 
 /// The sum of an edge's terms.
 #[inline(always)]
-fn sum_of<const G: usize>(linear: &Linear<'_>, (source, target): ([f32; G], [f32; G]), place: usize) -> [f32; G] {
+fn sum_of<const G: usize>(linear: &Linear<'_>, source: [f32; G], target: [f32; G], place: usize) -> [f32; G] {
     let mut sums: [f32; G] = std::array::from_fn(|k| source[k] + target[k]);
     let attributes = &linear.attributes[place * linear.width..][..linear.width];
     for (&attribute, weights) in attributes.iter().zip(linear.weight.as_chunks::<G>().0) {
@@ -60,13 +61,14 @@ fn scores_of<const G: usize>(walk: Walk<'_>, linear: Linear<'_>, to: &mut [f32])
     let to = to.as_chunks_mut::<G>().0;
     for (node, edges) in nodes(walk) {
         for (place, &end) in edges.clone().zip(&walk.ends()[edges]) {
-            let sums = sum_of(&linear, (source[end as usize], target[node]), place);
+            let sums = sum_of(&linear, source[end as usize], target[node], place);
             to[place] = sums.map(|x| if x > 0.0 { x } else { linear.slope * x });
         }
     }
 }
 
-/// Scores [groups, P, G] become coefficients: their softmax over the edges of each node. The slice is a multiple of sixteen long.
+/// Scores [groups, P, G] become coefficients: their softmax over the edges of each node. The slice
+/// is a multiple of sixteen long.
 pub(super) fn softmax(isa: Isa, heads: Heads, walk: Walk<'_>, values: &mut [f32]) {
     let len = (walk.edges() * heads.group).max(1);
     for values in values.chunks_exact_mut(len).take(heads.groups()) {
@@ -98,21 +100,19 @@ fn divide_by_sum<const G: usize>(walk: Walk<'_>, values: &mut [f32]) {
     }
 }
 
-/// Gradients `d` [P, G] of what the coefficients became, times `factors` [P, G] if there are any, turn into those of the scores.
+/// Gradients `d` [P, G] of what the coefficients became, times `factors` [P, G] if there are any,
+/// turn into those of the scores.
 pub(super) fn softmax_backward(
     group: usize,
     walk: Walk<'_>,
-    (coefficients, factors): (&[f32], Option<&[f32]>),
+    coefficients: &[f32],
+    factors: Option<&[f32]>,
     d: &mut [f32],
 ) {
-    by_group!(group, softmax_backward_of(walk, (coefficients, factors), d));
+    by_group!(group, softmax_backward_of(walk, coefficients, factors, d));
 }
 
-fn softmax_backward_of<const G: usize>(
-    walk: Walk<'_>,
-    (coefficients, factors): (&[f32], Option<&[f32]>),
-    d: &mut [f32],
-) {
+fn softmax_backward_of<const G: usize>(walk: Walk<'_>, coefficients: &[f32], factors: Option<&[f32]>, d: &mut [f32]) {
     let (coefficients, d) = (coefficients.as_chunks::<G>().0, d.as_chunks_mut::<G>().0);
     let factors = factors.map(|factors| factors.as_chunks::<G>().0);
     for (_, edges) in nodes(walk) {
@@ -130,23 +130,19 @@ fn softmax_backward_of<const G: usize>(
     }
 }
 
-/// Gradients `d` [P, G] of GAT's scores turn into those of the sums that LeakyReLU was applied to; `d_target` [N, G] are their sums by node.
-pub(super) fn scores_backward(
-    group: usize,
-    walk: Walk<'_>,
-    linear: Linear<'_>,
-    (d, d_target): (&mut [f32], &mut [f32]),
-) {
-    by_group!(group, scores_backward_of(walk, linear, (d, d_target)));
+/// Gradients `d` [P, G] of GAT's scores turn into those of the sums that LeakyReLU was applied to;
+/// `d_target` [N, G] are their sums by node.
+pub(super) fn scores_backward(group: usize, walk: Walk<'_>, linear: Linear<'_>, d: &mut [f32], d_target: &mut [f32]) {
+    by_group!(group, scores_backward_of(walk, linear, d, d_target));
 }
 
-fn scores_backward_of<const G: usize>(walk: Walk<'_>, linear: Linear<'_>, (d, d_target): (&mut [f32], &mut [f32])) {
+fn scores_backward_of<const G: usize>(walk: Walk<'_>, linear: Linear<'_>, d: &mut [f32], d_target: &mut [f32]) {
     let (source, target) = (linear.source.as_chunks::<G>().0, linear.target.as_chunks::<G>().0);
     let (d, d_target) = (d.as_chunks_mut::<G>().0, d_target.as_chunks_mut::<G>().0);
     for (node, edges) in nodes(walk) {
         let mut total = [0.0; G];
         for (place, &end) in edges.clone().zip(&walk.ends()[edges]) {
-            let sums = sum_of(&linear, (source[end as usize], target[node]), place);
+            let sums = sum_of(&linear, source[end as usize], target[node], place);
             for k in 0..G {
                 d[place][k] *= if sums[k] > 0.0 { 1.0 } else { linear.slope };
                 total[k] += d[place][k];
@@ -156,12 +152,13 @@ fn scores_backward_of<const G: usize>(walk: Walk<'_>, linear: Linear<'_>, (d, d_
     }
 }
 
-/// The sums `to` [N, G] of numbers [P, G] by the node that gives; `walk` is by it, and `places` are its edges'.
+/// The sums `to` [N, G] of numbers [P, G] by the node that gives; `walk` is by it, and `places` are
+/// its edges'.
 pub(super) fn sums_by_column(group: usize, (walk, places): (Walk<'_>, &[u32]), values: &[f32], to: &mut [f32]) {
-    by_group!(group, sums_by_column_of((walk, places), values, to));
+    by_group!(group, sums_by_column_of(walk, places, values, to));
 }
 
-fn sums_by_column_of<const G: usize>((walk, places): (Walk<'_>, &[u32]), values: &[f32], to: &mut [f32]) {
+fn sums_by_column_of<const G: usize>(walk: Walk<'_>, places: &[u32], values: &[f32], to: &mut [f32]) {
     let (values, to) = (values.as_chunks::<G>().0, to.as_chunks_mut::<G>().0);
     for (node, edges) in nodes(walk) {
         to[node] = places[edges]
@@ -180,12 +177,13 @@ fn reorder_of<const G: usize>(places: &[u32], from: &[f32], to: &mut [f32]) {
     to.as_chunks_mut::<G>().0.iter_mut().zip(places).for_each(|(to, &place)| *to = from[place as usize]);
 }
 
-/// Adds to `sums` [A, G] the gradients of what scores take of the attributes [P, A], from `d` [P, G].
-pub(super) fn attributes_backward(group: usize, (attributes, width): (&[f32], usize), d: &[f32], sums: &mut [f32]) {
-    by_group!(group, attributes_backward_of((attributes, width), d, sums));
+/// Adds to `sums` [A, G] the gradients of what scores take of the attributes [P, A], from `d` [P,
+/// G].
+pub(super) fn attributes_backward(group: usize, attributes: &[f32], width: usize, d: &[f32], sums: &mut [f32]) {
+    by_group!(group, attributes_backward_of(attributes, width, d, sums));
 }
 
-fn attributes_backward_of<const G: usize>((attributes, width): (&[f32], usize), d: &[f32], sums: &mut [f32]) {
+fn attributes_backward_of<const G: usize>(attributes: &[f32], width: usize, d: &[f32], sums: &mut [f32]) {
     for (attributes, d) in attributes.chunks_exact(width).zip(d.as_chunks::<G>().0) {
         for (&attribute, sums) in attributes.iter().zip(sums.as_chunks_mut::<G>().0) {
             (0..G).for_each(|k| sums[k] += attribute * d[k]);

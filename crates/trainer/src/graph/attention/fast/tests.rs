@@ -1,4 +1,5 @@
-//! The fast form against the plain one in double precision, on every instruction set, and against itself.
+//! The fast form against the plain one in double precision, on every instruction set, and against
+//! itself.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ type Results = (Vec<f32>, Vec<f32>, Vec<f32>);
 impl Problem {
     fn new(config: GraphConfig, sizes: (usize, usize), seed: u64) -> Self {
         let mut layout = Layout::default();
-        let attention = GraphAttention::new(config, (sizes.0, sizes.1, 5), &mut layout);
+        let attention = GraphAttention::new(config, sizes.0, sizes.1, 5, &mut layout);
         let mut parameters = TensorSet::zeros(&Device::cpu().scope("problem"), &Arc::new(layout)).unwrap();
         attention.initial(seed, &mut parameters);
         // Biases of zero would hide that they are left out.
@@ -105,10 +106,11 @@ impl Problem {
         self.plain_of(&wide(&graph.x), graph, dropout)
     }
 
-    /// How far apart the plain form's results lie for inputs that differ by `shift` in twelve directions, one way and the other. Elsewhere than at a
-    /// kink of an activation, that is about `shift`; a number that is rounded to the other side of a kink moves the gradients as far as that.
-    /// One direction would not do: it may leave that number where it is.
-    fn sway(&self, (graph, shift): (&OwnedGraph, f64), dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
+    /// How far apart the plain form's results lie for inputs that differ by `shift` in twelve
+    /// directions, one way and the other. Elsewhere than at a kink of an activation, that is about
+    /// `shift`; a number that is rounded to the other side of a kink moves the gradients as far as
+    /// that. One direction would not do: it may leave that number where it is.
+    fn sway(&self, graph: &OwnedGraph, shift: f64, dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
         let moved = |direction: u64, shift: f64| {
             let noise = numbers(direction, "sway", graph.x.len());
             let x: Vec<f64> =
@@ -178,9 +180,11 @@ fn configs() -> impl Strategy<Value = GraphConfig> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Sums of up to 1,800 products through up to three layers, at 6e-8 a rounding; their errors grow as the root of their number. Relative to the
-    /// largest, because a softmax's gradients cancel; where all of them do, what is left is the rounding of terms of size one. Where a number
-    /// lies so near to a kink that rounding takes it across, the gradients are as far off as the kink makes them.
+    /// Sums of up to 1,800 products through up to three layers, at 6e-8 a rounding; their errors
+    /// grow as the root of their number. Relative to the largest, because a softmax's gradients
+    /// cancel; where all of them do, what is left is the rounding of terms of size one. Where a
+    /// number lies so near to a kink that rounding takes it across, the gradients are as far off as
+    /// the kink makes them.
     #[test]
     fn the_fast_form_equals_the_plain_one_on_every_instruction_set(
         config in configs(),
@@ -202,7 +206,7 @@ proptest! {
                 let rounding = 2e-5 * largest + 2.5e-7;
                 for (index, (&got, &expected)) in got.iter().zip(&expected[k]).enumerate() {
                     let error = (f64::from(got) - expected).abs();
-                    let kink = || 2.0 * sway.get_or_init(|| problem.sway((&graph, 2e-5), dropout))[k][index];
+                    let kink = || 2.0 * sway.get_or_init(|| problem.sway(&graph, 2e-5, dropout))[k][index];
                     let is_near = error <= rounding || error <= rounding + kink();
                     prop_assert!(is_near, "{}: {name}[{index}]: {got} for {expected}", isa.name());
                 }
@@ -211,7 +215,8 @@ proptest! {
     }
 }
 
-/// What a graph gives is a function of it alone, to the bit: not of the capacity, nor of the graphs that the memory was used for before.
+/// What a graph gives is a function of it alone, to the bit: not of the capacity, nor of the graphs
+/// that the memory was used for before.
 #[test]
 fn a_graph_leaves_no_trace_in_the_next() {
     let dropout = Some(GraphDropout::of_step((1, 2), 3));
@@ -249,7 +254,7 @@ fn memory_is_what_is_computed_beforehand() {
             let device = Device::cpu();
             let allocated = |scope: &str| device.scope(scope).usage().allocated_bytes;
             let _pass = AttentionPass::new(&device.scope("pass"), &problem.attention, (20, 90), passes).unwrap();
-            assert_eq!(allocated("pass"), 4 * AttentionPass::len(&problem.attention, (20, 90), passes));
+            assert_eq!(allocated("pass"), 4 * AttentionPass::len(&problem.attention, 20, 90, passes));
             let _packed = PackedAttention::new(&device.scope("packed"), &problem.attention, passes).unwrap();
             assert_eq!(allocated("packed"), 4 * PackedAttention::len(&problem.attention, passes));
             let plain: Result<crate::graph::AttentionMemory<f64>> =

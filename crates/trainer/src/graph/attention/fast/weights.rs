@@ -12,7 +12,8 @@ use crate::graph::attention::layer::{Layer, Scoring};
 use crate::graph::attention::{GraphAttention, Passes};
 use crate::tensor::TensorSet;
 
-/// The weights of an attention as the fast form reads them: packed once an optimizer step, and read by all threads.
+/// The weights of an attention as the fast form reads them: packed once an optimizer step, and read
+/// by all threads.
 #[derive(Debug)]
 pub struct PackedAttention {
     pub(super) layers: Vec<LayerWeights>,

@@ -13,11 +13,14 @@ use crate::matmul::{Matrix, Output, multiply};
 use crate::scalar::Scalar;
 use crate::tensor::{Slot, TensorSet};
 
-/// One layer backwards: `scratch.d_y`, the gradient of what it gave to the next, becomes `scratch.d_x`, that of what it was given.
+/// One layer backwards: `scratch.d_y`, the gradient of what it gave to the next, becomes
+/// `scratch.d_x`, that of what it was given.
 pub(super) fn layer_backward<S: Scalar>(
     at: At<'_>,
-    (parameters, nodes): (&TensorSet<S>, Nodes<'_, S>),
-    (memory, scratch): (&LayerMemory<S>, &mut Scratch<S>),
+    parameters: &TensorSet<S>,
+    nodes: Nodes<'_, S>,
+    memory: &LayerMemory<S>,
+    scratch: &mut Scratch<S>,
     gradients: &mut TensorSet<S>,
 ) {
     let (layer, count) = (at.layer(), nodes.graph.nodes());
@@ -36,10 +39,10 @@ pub(super) fn layer_backward<S: Scalar>(
     d_x.fill(S::ZERO);
     let x = (&memory.x.as_slice()[..count * sizes.input], sizes.input);
     if let Some(slot) = layer.residual {
-        unproject((parameters, slot), (x, d_y), d_x, gradients);
+        unproject(parameters, slot, x, d_y, d_x, gradients);
     }
 
-    attend_backward(at, (parameters, &nodes.graph, masks.1), (memory, scratch), gradients);
+    attend_backward(at, parameters, &nodes.graph, masks.1, memory, scratch, gradients);
     let (d_from, d_to) = (scratch.d_from.as_slice(), scratch.d_to.as_slice());
     let d_x = &mut scratch.d_x.as_mut_slice()[..count * sizes.input];
     let maps: &[(Slot, Option<Slot>, &[S])] = match layer.scoring {
@@ -48,7 +51,7 @@ pub(super) fn layer_backward<S: Scalar>(
     };
     for &(weight, bias, d) in maps {
         let d = &d[..count * sizes.projected()];
-        unproject((parameters, weight), (x, d), d_x, gradients);
+        unproject(parameters, weight, x, d, d_x, gradients);
         let rows = d.chunks_exact(sizes.projected());
         bias.into_iter().for_each(|slot| rows.clone().for_each(|row| add(gradients.slot_mut(slot), row)));
     }
@@ -58,11 +61,15 @@ pub(super) fn layer_backward<S: Scalar>(
     }
 }
 
-/// Goes from d_y to the gradients of the nodes' maps, and adds those of the attention vectors and of the edges' map.
+/// Goes from d_y to the gradients of the nodes' maps, and adds those of the attention vectors and
+/// of the edges' map.
 fn attend_backward<S: Scalar>(
     at: At<'_>,
-    (parameters, graph, mask): (&TensorSet<S>, &GraphView<'_>, Option<GraphMask>),
-    (memory, scratch): (&LayerMemory<S>, &mut Scratch<S>),
+    parameters: &TensorSet<S>,
+    graph: &GraphView<'_>,
+    mask: Option<GraphMask>,
+    memory: &LayerMemory<S>,
+    scratch: &mut Scratch<S>,
     gradients: &mut TensorSet<S>,
 ) {
     let (layer, config) = (at.layer(), &at.attention.config);
@@ -125,16 +132,18 @@ fn add_scoring<S: Scalar>(layer: &Layer, sums: &ScoreGradients<'_, S>, gradients
 
 /// y = x · Wᵀ backwards: adds to the gradients of W, at `slot`, and of x [N, F].
 fn unproject<S: Scalar>(
-    (parameters, slot): (&TensorSet<S>, Slot),
-    ((x, width), d_y): ((&[S], usize), &[S]),
+    parameters: &TensorSet<S>,
+    slot: Slot,
+    (x, width): (&[S], usize),
+    d_y: &[S],
     d_x: &mut [S],
     gradients: &mut TensorSet<S>,
 ) {
     let (rows, weight) = (x.len() / width, parameters.slot(slot));
     let columns = weight.len() / width;
-    let d_y = Matrix::new(d_y, [rows, columns]);
-    multiply(d_y.transposed(), Matrix::new(x, [rows, width]), Output::Add, gradients.slot_mut(slot));
-    multiply(d_y, Matrix::new(weight, [columns, width]), Output::Add, d_x);
+    let d_y = Matrix::new(d_y, rows, columns);
+    multiply(d_y.transposed(), Matrix::new(x, rows, width), Output::Add, gradients.slot_mut(slot));
+    multiply(d_y, Matrix::new(weight, columns, width), Output::Add, d_x);
 }
 
 /// Adds as many terms as there are sums.

@@ -16,24 +16,26 @@ use crate::tensor::{Slot, TensorSet};
 pub(super) fn layer_forward<S: Scalar>(
     at: At<'_>,
     parameters: &TensorSet<S>,
-    (nodes, input): (Nodes<'_, S>, &[S]),
-    (memory, edge): (&mut LayerMemory<S>, &mut [S]),
+    nodes: Nodes<'_, S>,
+    input: &[S],
+    memory: &mut LayerMemory<S>,
+    edge: &mut [S],
 ) {
     let (graph, layer, config) = (nodes.graph, at.layer(), &at.attention.config);
     let (count, sizes) = (graph.nodes(), layer.sizes);
     let masks = masks(at, &nodes);
     let x = &mut memory.x.as_mut_slice()[..count * sizes.input];
-    drop_numbers(masks.0, sizes.input, (&input[..x.len()], x));
+    drop_numbers(masks.0, sizes.input, &input[..x.len()], x);
 
     let to_len = if memory.to.is_empty() { 0 } else { count * sizes.projected() };
     let maps = [&mut memory.from.as_mut_slice()[..count * sizes.projected()], &mut memory.to.as_mut_slice()[..to_len]];
-    project(parameters, &layer.scoring, (x, sizes.input), maps);
+    project(parameters, &layer.scoring, x, sizes.input, maps);
     mean_attributes(&graph, config.self_loops, sizes.attributes, memory.loops.as_mut_slice());
     let y = &mut memory.y.as_mut_slice()[..count * sizes.width()];
     y.chunks_exact_mut(sizes.width()).for_each(|row| row.copy_from_slice(parameters.slot(layer.bias)));
     if let Some(slot) = layer.residual {
-        let weight = Matrix::new(parameters.slot(slot), [sizes.width(), sizes.input]).transposed();
-        let x = Matrix::new(&memory.x.as_slice()[..count * sizes.input], [count, sizes.input]);
+        let weight = Matrix::new(parameters.slot(slot), sizes.width(), sizes.input).transposed();
+        let x = Matrix::new(&memory.x.as_slice()[..count * sizes.input], count, sizes.input);
         multiply(x, weight, Output::Add, y);
     }
 
@@ -41,7 +43,7 @@ pub(super) fn layer_forward<S: Scalar>(
     let of = ((&layer.scoring, layer.edge_weight), (sizes, config.negative_slope));
     let scores = Scores::new(of.0, of.1, parameters, inputs);
     for i in 0..count {
-        attend(at, (&graph, i), &scores, (memory.coefficients.as_mut_slice(), edge));
+        attend(at, &graph, i, &scores, memory.coefficients.as_mut_slice(), edge);
         for edge in edges_to(&graph, config.self_loops, i) {
             for head in 0..sizes.heads {
                 let factor = masks.1.map_or(1.0, |mask| mask.factor((head, edge.place)));
@@ -66,7 +68,7 @@ pub(super) fn masks<S>(at: At<'_>, nodes: &Nodes<'_, S>) -> (Option<GraphMask>, 
     (input, nodes.dropout.and_then(|dropout| dropout.attention(at.l, config.attention_dropout)))
 }
 
-fn drop_numbers<S: Scalar>(mask: Option<GraphMask>, width: usize, (from, to): (&[S], &mut [S])) {
+fn drop_numbers<S: Scalar>(mask: Option<GraphMask>, width: usize, from: &[S], to: &mut [S]) {
     for (index, (to, &from)) in to.iter_mut().zip(from).enumerate() {
         let factor = mask.map_or(1.0, |mask| mask.factor((index / width, index % width)));
         *to = from * S::from_f64(factor);
@@ -74,12 +76,7 @@ fn drop_numbers<S: Scalar>(mask: Option<GraphMask>, width: usize, (from, to): (&
 }
 
 /// GAT's one map of the nodes, or GATv2's two.
-fn project<S: Scalar>(
-    parameters: &TensorSet<S>,
-    scoring: &Scoring,
-    (x, width): (&[S], usize),
-    [from, to]: [&mut [S]; 2],
-) {
+fn project<S: Scalar>(parameters: &TensorSet<S>, scoring: &Scoring, x: &[S], width: usize, [from, to]: [&mut [S]; 2]) {
     let linear = |weight: Slot, bias: Option<Slot>, y: &mut [S]| {
         let columns = y.len() / (x.len() / width).max(1);
         match bias {
@@ -87,8 +84,8 @@ fn project<S: Scalar>(
             None => y.fill(S::ZERO),
         }
         let weight = parameters.slot(weight);
-        let weight = Matrix::new(weight, [weight.len() / width, width]).transposed();
-        multiply(Matrix::new(x, [x.len() / width, width]), weight, Output::Add, y);
+        let weight = Matrix::new(weight, weight.len() / width, width).transposed();
+        multiply(Matrix::new(x, x.len() / width, width), weight, Output::Add, y);
     };
     match *scoring {
         Scoring::Gat { weight, .. } => linear(weight, None, from),
@@ -99,7 +96,8 @@ fn project<S: Scalar>(
     }
 }
 
-/// The mean of the attributes of the edges that each node receives from others; zero where there is none.
+/// The mean of the attributes of the edges that each node receives from others; zero where there is
+/// none.
 fn mean_attributes<S: Scalar>(graph: &GraphView<'_>, self_loops: bool, width: usize, to: &mut [S]) {
     if width == 0 || !self_loops {
         return;
@@ -122,16 +120,18 @@ fn mean_attributes<S: Scalar>(graph: &GraphView<'_>, self_loops: bool, width: us
 /// The coefficients of the edges that node `i` receives: the softmax of their scores.
 fn attend<S: Scalar>(
     at: At<'_>,
-    (graph, i): (&GraphView<'_>, usize),
+    graph: &GraphView<'_>,
+    i: usize,
     scores: &Scores<'_, S>,
-    (coefficients, projected): (&mut [S], &mut [S]),
+    coefficients: &mut [S],
+    projected: &mut [S],
 ) {
     let (heads, self_loops) = (scores.sizes.heads, at.attention.config.self_loops);
     let projected = &mut projected[..scores.sizes.projected()];
     for edge in edges_to(graph, self_loops, i) {
         scores.project(graph, (i, edge), projected);
         for head in 0..heads {
-            coefficients[edge.place * heads + head] = scores.score((i, edge.from), projected, head);
+            coefficients[edge.place * heads + head] = scores.score(i, edge.from, projected, head);
         }
     }
     for head in 0..heads {

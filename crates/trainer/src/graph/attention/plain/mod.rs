@@ -57,7 +57,7 @@ pub(super) fn forward<'m, S: Scalar>(
         let (below, rest) = memory.layers.split_at_mut(l);
         let input = below.last().map_or(nodes.x, |below| below.y.as_slice());
         let at = At { attention, l };
-        layer_forward(at, parameters, (nodes, input), (&mut rest[0], memory.scratch.edge.as_mut_slice()));
+        layer_forward(at, parameters, nodes, input, &mut rest[0], memory.scratch.edge.as_mut_slice());
     }
     memory.layers.last().map_or(&[], |top| &top.y.as_slice()[..count * attention.width()])
 }
@@ -75,7 +75,7 @@ pub(super) fn backward<S: Scalar>(
     let AttentionMemory { layers, scratch, .. } = memory;
     scratch.d_y.as_mut_slice()[..d_output.len()].copy_from_slice(d_output);
     for l in (0..attention.layers.len()).rev() {
-        layer_backward(At { attention, l }, (parameters, nodes), (&layers[l], scratch), gradients);
+        layer_backward(At { attention, l }, parameters, nodes, &layers[l], scratch, gradients);
         std::mem::swap(&mut scratch.d_x, &mut scratch.d_y);
     }
     if let Some(d_x) = d_x {

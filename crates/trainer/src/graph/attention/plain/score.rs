@@ -85,7 +85,7 @@ impl<'a, S: Scalar> Scores<'a, S> {
     }
 
     /// What GAT's LeakyReLU is applied to.
-    fn linear(&self, (i, j): (usize, usize), projected: &[S], head: usize) -> S {
+    fn linear(&self, i: usize, j: usize, projected: &[S], head: usize) -> S {
         let [source, target, edge] = self.attention;
         let row = |node: usize, c: usize| self.from[node * self.sizes.projected() + c];
         self.columns(head).fold(S::ZERO, |sum, c| {
@@ -101,9 +101,9 @@ impl<'a, S: Scalar> Scores<'a, S> {
     }
 
     /// The score that node `i` gives the edge from `j`, which `projected` is of.
-    pub(super) fn score(&self, (i, j): (usize, usize), projected: &[S], head: usize) -> S {
+    pub(super) fn score(&self, i: usize, j: usize, projected: &[S], head: usize) -> S {
         if self.to.is_empty() {
-            return self.leaky(self.linear((i, j), projected, head));
+            return self.leaky(self.linear(i, j, projected, head));
         }
         let weight = self.attention[0];
         self.columns(head).fold(S::ZERO, |sum, c| sum + weight[c] * self.leaky(self.joined((i, j), projected, c)))
@@ -123,7 +123,7 @@ impl<'a, S: Scalar> Scores<'a, S> {
             row.zip(self.attributes(graph, (i, edge))).for_each(|(sum, a)| *sum += d * a);
         };
         if self.to.is_empty() {
-            let d = d_score * self.leaky_slope(self.linear((i, j), projected, head));
+            let d = d_score * self.leaky_slope(self.linear(i, j, projected, head));
             for c in self.columns(head) {
                 to.attention[0][c] += d * self.from[j * width + c];
                 to.attention[1][c] += d * self.from[i * width + c];
