@@ -74,7 +74,7 @@ fn without_cuda(session: &Session) -> Result<()> {
 }
 
 fn docs(session: &Session) -> Result<()> {
-    session.passed.unless_unchanged("docs", session.sources.all(), || {
+    session.passed.unless_unchanged("docs", session.sources.of_crates(), || {
         let mut doc = session.cargo(&["doc", "--workspace", "--no-deps", "--locked"])?;
         succeed(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })

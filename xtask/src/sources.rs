@@ -45,15 +45,24 @@ impl Sources {
         Ok(Sources { files, surroundings: hash_of(&(toolchain, variables)) })
     }
 
-    /// Key of everything.
-    pub(crate) fn all(&self) -> u64 {
-        hash_of(&(&self.files, self.surroundings))
+    /// Key of what tests read beside their compiled programs: all that is neither Rust nor a page.
+    pub(crate) fn inputs_of_tests(&self) -> u64 {
+        self.key_of_files(|path| !has_extension(path, &["rs", "md", "svg"]))
     }
 
-    /// Key of what tests read beside their compiled programs: all that is not Rust.
-    pub(crate) fn inputs_of_tests(&self) -> u64 {
-        let inputs = self.files.iter().filter(|(path, _)| path.extension().is_none_or(|extension| extension != "rs"));
-        hash_of(&(inputs.collect::<Vec<_>>(), self.surroundings))
+    /// Key of what the tests of pages read: all that is not Rust.
+    pub(crate) fn inputs_of_page_tests(&self) -> u64 {
+        self.key_of_files(|path| !has_extension(path, &["rs"]))
+    }
+
+    /// Key of what the documentation of the crates is made of: the pages below `docs` apart.
+    pub(crate) fn of_crates(&self) -> u64 {
+        self.key_of_files(|path| !path.starts_with("docs"))
+    }
+
+    fn key_of_files(&self, counts: impl Fn(&Path) -> bool) -> u64 {
+        let counted = self.files.iter().filter(|(path, _)| counts(path));
+        hash_of(&(counted.collect::<Vec<_>>(), self.surroundings))
     }
 
     /// Key of a package: its folder, those of the members that it depends on, and the files at the
@@ -61,11 +70,15 @@ impl Sources {
     pub(crate) fn of_package(&self, workspace: &Workspace, package: &Package) -> u64 {
         let folders: Vec<&Path> = workspace.with_dependencies(package).iter().map(|one| one.folder.as_path()).collect();
         let counts = |path: &Path| {
-            let at_root = path.parent() == Some(Path::new("")) && path.extension().is_none_or(|it| it != "md");
+            let at_root = path.parent() == Some(Path::new("")) && !has_extension(path, &["md"]);
             at_root || path.starts_with("patches") || folders.iter().any(|folder| path.starts_with(folder))
         };
-        hash_of(&(self.files.iter().filter(|(path, _)| counts(path)).collect::<Vec<_>>(), self.surroundings))
+        self.key_of_files(counts)
     }
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|extension| extensions.iter().any(|one| extension == *one))
 }
 
 fn is_source_folder(path: &Path, workspace: &Workspace) -> bool {

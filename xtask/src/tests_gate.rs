@@ -19,6 +19,9 @@ use crate::{skipped, tools};
 /// Tests that take longer are listed at the end.
 const SLOW_SECONDS: f64 = 2.0;
 
+/// The program that runs the commands of the documentation's pages.
+const PAGES: &str = "megabatch::pages";
+
 /// Integration tests that use the fake driver, of which a process has one: without nextest they run
 /// test after test, on one processor.
 const ON_FAKE_DRIVER: [&str; 2] = ["cuda", "gpu"];
@@ -28,8 +31,27 @@ pub(crate) fn run(session: &Session) -> Result<()> {
         Some(nextest) => by_nextest(session, &nextest)?,
         None => by_cargo(session)?,
     }
-    let key = hash_of(&(session.sources.all(), session.depth == Depth::Thorough, &session.packages));
-    session.passed.unless_unchanged("documentation tests", key, || succeed(&mut test(session, &["--doc"])?))
+    documentation_tests(session)
+}
+
+/// Documentation tests of the libraries that have changed since theirs passed.
+fn documentation_tests(session: &Session) -> Result<()> {
+    let workspace = &session.workspace;
+    let is_chosen = |name: &String| session.packages.is_empty() || session.packages.contains(name);
+    let libraries = workspace.packages.iter().filter(|package| package.is_library && is_chosen(&package.name));
+    let keyed = libraries.map(|package| {
+        let key = hash_of(&(session.sources.of_package(workspace, package), session.depth == Depth::Thorough));
+        (format!("documentation tests of {}", package.name), key, &package.name)
+    });
+    let changed: Vec<_> = keyed.filter(|(name, key, _)| session.passed.lines(name, *key).is_none()).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let mut test = session.cargo(&["test", "--locked", "--doc"])?;
+    test.args(changed.iter().flat_map(|(_, _, package)| ["--package", package.as_str()]));
+    prepare(session, &mut test)?;
+    succeed(&mut test)?;
+    changed.iter().try_for_each(|(name, key, _)| session.passed.record(name, *key, &[]))
 }
 
 /// Sets the number of cases of every property test, and the events of the simulated pool.
@@ -113,7 +135,9 @@ fn record(session: &Session, report: &Path, programs: &[(&TestProgram, u64)]) ->
 
 /// Key of a program: itself, what tests read, and for the CLI's tests the program that they start.
 fn key(session: &Session, program: &TestProgram) -> Result<u64> {
-    let mut parts = vec![stamp_of_file(&program.path)?, session.sources.inputs_of_tests()];
+    let reads_pages = program.id == PAGES || program.id.starts_with("xtask");
+    let inputs = if reads_pages { session.sources.inputs_of_page_tests() } else { session.sources.inputs_of_tests() };
+    let mut parts = vec![stamp_of_file(&program.path)?, inputs];
     parts.push(u64::from(session.depth == Depth::Thorough));
     if program.id.starts_with("megabatch::") {
         parts.push(stamp_of_file(&session.workspace.binary())?);

@@ -26,7 +26,6 @@ mod monitor;
 mod names;
 mod onnx;
 mod purge;
-mod readme;
 mod real_data;
 mod report;
 mod resume;

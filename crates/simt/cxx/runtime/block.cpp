@@ -2,6 +2,7 @@
 
 #include "block.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -9,7 +10,8 @@ namespace simt {
 
 namespace {
 
-thread_local Block* running_block = nullptr;
+// In the static TLS block: a load, where the default for a library is a call.
+[[gnu::tls_model("initial-exec")]] thread_local Block* running_block = nullptr;
 
 }  // namespace
 
@@ -18,7 +20,7 @@ Block& block() { return *running_block; }
 unsigned threads_of(const Launch& launch) { return launch.block[0] * launch.block[1] * launch.block[2]; }
 
 Block::Block(const char* kernel, void (*body)(void**), const Launch& launch, char* stacks, Global& global)
-    : kernel_(kernel), body_(body), launch_(launch), memory_(launch, global), fibers_(threads_of(launch)), stacks_(stacks) {
+    : kernel_(kernel), body_(body), launch_(launch), memory_(launch, global), fibers_(threads_of(launch)), lanes_((fibers_.size() + WARP - 1) / WARP), stacks_(stacks) {
   memory_.set_stacks(stacks_, fibers_.size() * STACK_BYTES);
 }
 
@@ -27,12 +29,14 @@ void Block::begin(uint32_t number, uint3 index) {
   running_ = fibers_.size();
   waiting_ = 0;
   memory_.begin_block(number);
+  std::fill(lanes_.begin(), lanes_.end(), Lanes{});
   char* stack = stacks_;
   for (unsigned thread = 0; thread < fibers_.size(); thread++, stack += STACK_BYTES) {
     unsigned x = thread % launch_.block[0], y = thread / launch_.block[0];
     Fiber& fiber = fibers_[thread] = {};
     fiber.index = {x, y % launch_.block[1], y / launch_.block[1]};
     fiber.number = thread;
+    lanes_[warp_of(fiber)].live |= 1u << thread % WARP;
     start(fiber.context, stack, STACK_BYTES, entry);
   }
 }
@@ -67,11 +71,10 @@ void Block::finish() {
   // A thread that ended no longer counts: it may have been the last that the others waited for.
   open_barrier_if_complete();
   Fiber* warp = warp_at(warp_of(fiber));
-  uint32_t waiting = live(warp);
+  Lanes& lanes = lanes_[warp_of(fiber)];
+  lanes.live &= ~(1u << fiber.number % WARP);
   for (unsigned lane = 0; lane < WARP; lane++) {
-    if (waiting >> lane & 1 && warp[lane].state == State::in_exchange) {
-      open_exchange_if_complete(warp, warp[lane].request->mask);
-    }
+    if (lanes.waiting >> lane & 1) open_exchange_if_complete(warp, warp[lane].request->mask);
   }
   switch_context(fiber.context, scheduler_);
   __builtin_unreachable();

@@ -29,6 +29,13 @@ struct Fiber {
   uint64_t result;         // handed back by its warp
 };
 
+// The lanes of a warp, a bit each.
+struct Lanes {
+  uint32_t live;          // have not ended
+  uint32_t waiting;       // wait in an operation of the warp
+  const Request* common;  // a request that all waiting lanes agree with; null when they differ
+};
+
 class Block {
  public:
   // `stacks`: of all threads, above a share for one more.
@@ -74,8 +81,7 @@ class Block {
   void open_barrier_if_complete();
   void require_one_barrier(const Fiber& arrived);
   void open_exchange_if_complete(Fiber* warp, uint32_t mask);
-  void require_agreement(const Fiber& arrived, Fiber* warp);
-  uint32_t live(const Fiber* warp) const;
+  void require_agreement(const Fiber& arrived, const Fiber* warp, uint32_t waiting);
   Fiber* warp_at(unsigned warp) { return &fibers_[warp * WARP]; }
 
   const char* kernel_;
@@ -84,6 +90,7 @@ class Block {
   Memory memory_;
   uint3 index_ = {};
   std::vector<Fiber> fibers_;
+  std::vector<Lanes> lanes_;  // by warp
   char* stacks_;
   Context scheduler_ = {};
   Fiber* current_ = nullptr;

@@ -7,7 +7,7 @@ namespace simt {
 namespace {
 
 bool same_site(const Request& a, const Request& b) {
-  return a.site.line == b.site.line && strcmp(a.site.file, b.site.file) == 0;
+  return a.site.line == b.site.line && (a.site.file == b.site.file || strcmp(a.site.file, b.site.file) == 0);
 }
 
 // Lanes may meet at different `__syncwarp`; in any other operation they must have come to the same one.
@@ -25,77 +25,88 @@ std::string text(const Fiber& fiber) {
 // The value that a shuffle gives when its source takes no part: undefined in CUDA, and NaN as a float.
 constexpr uint64_t UNDEFINED = ~uint64_t(0);
 
-uint64_t result_of(const Fiber* warp, unsigned lane, uint32_t taking_part) {
-  const Request& own = *warp[lane].request;
-  uint64_t upper = (uint64_t)taking_part << 32, lanes = 0;
-  switch (own.exchange) {
+// Sets what every lane of `taking_part` gets. The lanes agree.
+void set_results(Fiber* warp, uint32_t taking_part) {
+  const auto each = [&](auto set) {
+    for (uint32_t left = taking_part; left != 0; left &= left - 1) set(warp[__builtin_ctz(left)]);
+  };
+  const auto lanes_where = [&](auto holds) {
+    uint32_t lanes = 0;
+    each([&](const Fiber& fiber) { lanes |= holds(*fiber.request) ? 1u << fiber.number % WARP : 0u; });
+    return (uint64_t)taking_part << 32 | lanes;
+  };
+  switch (warp[__builtin_ctz(taking_part)].request->exchange) {
     case Exchange::barrier:
-      return 0;
+      each([](Fiber& fiber) { fiber.result = 0; });
+      break;
     case Exchange::shuffle:
-      return taking_part >> own.source_lane & 1 ? warp[own.source_lane].request->value : UNDEFINED;
-    case Exchange::vote:
-      for (unsigned k = 0; k < WARP; k++) lanes |= (taking_part >> k & 1) && warp[k].request->value != 0 ? 1u << k : 0u;
-      return upper | lanes;
+      each([&](Fiber& fiber) {
+        unsigned source = fiber.request->source_lane;
+        fiber.result = taking_part >> source & 1 ? warp[source].request->value : UNDEFINED;
+      });
+      break;
+    case Exchange::vote: {
+      uint64_t votes = lanes_where([](const Request& request) { return request.value != 0; });
+      each([&](Fiber& fiber) { fiber.result = votes; });
+      break;
+    }
     case Exchange::match:
-      for (unsigned k = 0; k < WARP; k++) lanes |= (taking_part >> k & 1) && warp[k].request->value == own.value ? 1u << k : 0u;
-      return upper | lanes;
+      each([&](Fiber& fiber) {
+        fiber.result = lanes_where([&](const Request& request) { return request.value == fiber.request->value; });
+      });
+      break;
   }
-  return 0;
 }
 
 }  // namespace
 
-uint32_t Block::live(const Fiber* warp) const {
-  uint32_t lanes = 0;
-  size_t count = std::min<size_t>(WARP, fibers_.data() + fibers_.size() - warp);
-  for (unsigned lane = 0; lane < count; lane++) lanes |= warp[lane].state != State::done ? 1u << lane : 0u;
-  return lanes;
-}
-
 uint64_t Block::exchange(const Request& request) {
   Fiber& fiber = *current_;
   Fiber* warp = warp_at(warp_of(fiber));
+  Lanes& lanes = lanes_[warp_of(fiber)];
   fiber.request = &request;
   fiber.what = request.what;
   fiber.site = request.site;
   fiber.state = State::in_exchange;
   if (!(request.mask >> fiber.number % WARP & 1)) fail("divergent warp: the calling lane is not in its mask: " + text(fiber));
-  require_agreement(fiber, warp);
+  if (lanes.waiting == 0) {
+    lanes.common = &request;
+  } else if (lanes.common == nullptr || !agree(request, *lanes.common)) {
+    lanes.common = nullptr;
+    require_agreement(fiber, warp, lanes.waiting);
+  }
+  lanes.waiting |= 1u << fiber.number % WARP;
   open_exchange_if_complete(warp, request.mask);
   if (fiber.state == State::in_exchange) suspend(fiber.state, request.what, request.site);
   return fiber.result;
 }
 
 // Two lanes that wait for each other in different operations would wait for ever, or on a GPU trade wrong values.
-void Block::require_agreement(const Fiber& arrived, Fiber* warp) {
-  uint32_t others = live(warp) & arrived.request->mask;
-  for (unsigned lane = 0; lane < WARP; lane++) {
-    if (!(others >> lane & 1) || warp[lane].state != State::in_exchange) continue;
-    const Request& other = *warp[lane].request;
-    bool waits_for_arrived = other.mask >> arrived.number % WARP & 1;
-    if (waits_for_arrived && !agree(*arrived.request, other)) {
-      fail("divergent warp: two lanes wait for each other in different operations:\n  " + text(warp[lane]) + "\n  " + text(arrived));
+void Block::require_agreement(const Fiber& arrived, const Fiber* warp, uint32_t waiting) {
+  for (uint32_t others = waiting & arrived.request->mask; others != 0; others &= others - 1) {
+    const Fiber& other = warp[__builtin_ctz(others)];
+    bool waits_for_arrived = other.request->mask >> arrived.number % WARP & 1;
+    if (waits_for_arrived && !agree(*arrived.request, *other.request)) {
+      fail("divergent warp: two lanes wait for each other in different operations:\n  " + text(other) + "\n  " + text(arrived));
     }
   }
 }
 
 void Block::open_exchange_if_complete(Fiber* warp, uint32_t mask) {
-  uint32_t taking_part = live(warp) & mask;
-  for (unsigned lane = 0; lane < WARP; lane++) {
-    bool awaited = taking_part >> lane & 1;
-    if (awaited && (warp[lane].state != State::in_exchange || warp[lane].request->mask != mask)) return;
+  Lanes& lanes = lanes_[warp_of(*warp)];
+  uint32_t taking_part = lanes.live & mask;
+  if ((taking_part & ~lanes.waiting) != 0) return;
+  if (lanes.common == nullptr) {
+    for (uint32_t left = taking_part; left != 0; left &= left - 1) {
+      if (warp[__builtin_ctz(left)].request->mask != mask) return;
+    }
   }
-  for (unsigned lane = 0; lane < WARP; lane++) {
-    if (taking_part >> lane & 1) warp[lane].result = result_of(warp, lane, taking_part);
-  }
+  set_results(warp, taking_part);
   // Shuffles, votes and matches trade numbers, and order nothing in memory.
-  bool orders = false;
-  for (unsigned lane = 0; lane < WARP; lane++) {
-    if (!(taking_part >> lane & 1)) continue;
-    orders |= warp[lane].request->exchange == Exchange::barrier;
-    warp[lane].state = State::ready;
-  }
-  if (orders) memory_.warp_synced(warp[0].number / WARP);
+  bool orders = warp[__builtin_ctz(taking_part)].request->exchange == Exchange::barrier;
+  for (uint32_t left = taking_part; left != 0; left &= left - 1) warp[__builtin_ctz(left)].state = State::ready;
+  lanes.waiting &= ~taking_part;
+  if (orders) memory_.warp_synced(warp_of(*warp));
 }
 
 unsigned lane() { return block().running().number % WARP; }

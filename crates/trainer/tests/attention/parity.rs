@@ -71,6 +71,7 @@ impl Case {
 /// cancel, since the gradients of a softmax sum to zero. Adam moves every weight by about the
 /// learning rate, whatever its gradient's size, so that where a gradient is near zero its error
 /// shows in full: up to a hundredth of 1e-2 a step, beside weights of about 1.
+#[derive(Clone, Copy)]
 struct Tolerances {
     outputs: f64,
     gradients: f64,

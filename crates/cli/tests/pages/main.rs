@@ -1,0 +1,20 @@
+//! The pages of the documentation: their commands run, and their tables are the program's. `cargo
+//! xtask test` runs this program, and no other of this crate, after a change of a page.
+#![forbid(unsafe_code)]
+
+mod commands;
+#[expect(dead_code, reason = "the program `cli` uses the rest")]
+#[path = "../cli/stage.rs"]
+mod stage;
+
+use std::fs;
+use std::path::Path;
+
+use crate::stage::Stage;
+
+#[test]
+fn the_page_about_memory_shows_the_table_of_today() {
+    let table = Stage::new().said("memory table");
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/memory.md")).unwrap();
+    assert!(page.contains(table.trim_end()), "docs/memory.md is old; put this table into it:\n{table}");
+}
