@@ -80,7 +80,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
     match FoldPlan::of(&config)? {
-        Some(folds) => walk_forward::train_folds(args, folder, config, folds),
+        Some(folds) => walk_forward::train_folds(args, &folder, config, folds),
         None => {
             let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
             Ok(train(args, folder, config, begin)?.answer)

@@ -19,7 +19,7 @@ const SETTINGS: [&str; 5] =
 
 /// Trains fold after fold, each in a folder of its own, or goes on with the one that was
 /// interrupted.
-pub(super) fn train_folds(args: &Args, folder: RunFolder, mut config: Config, folds: FoldPlan) -> Result<Answer> {
+pub(super) fn train_folds(args: &Args, folder: &RunFolder, mut config: Config, folds: FoldPlan) -> Result<Answer> {
     if args.init.is_some() {
         return Err(Failure::usage(
             "--init: each fold begins with weights of its own, which have seen nothing of its test; train one with --set data.walk_forward_number=N or data.fold=N",
@@ -29,7 +29,7 @@ pub(super) fn train_folds(args: &Args, folder: RunFolder, mut config: Config, fo
         config.set_count("training.max_steps", steps);
     }
     if args.resume {
-        require_same_folds(&folder, &config)?;
+        require_same_folds(folder, &config)?;
     }
     let plan = look_ahead(args, &config, folds)?;
     let _taken = folder.take()?;
@@ -52,7 +52,7 @@ pub(super) fn train_folds(args: &Args, folder: RunFolder, mut config: Config, fo
         done.push(Fold { fold: fold + 1, run: own.root().to_owned(), steps: outcome.steps, split, evaluation });
     }
     let all = Folds { plan: folds, run: folder.root(), done: &done };
-    let (summary, file) = (all.to_json(Progress::Finished), folds.file(&folder));
+    let (summary, file) = (all.to_json(Progress::Finished), folds.file(folder));
     write_atomically(&file, serde_json::to_string_pretty(&summary)?.as_bytes())?;
     write_atomically(&folder.report_file(), folds_page(&all).as_bytes())?;
     let text = format!("{}\nsummary: {}\nreport: {}", all.to_text(), file.display(), folder.report_file().display());
